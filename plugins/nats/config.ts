@@ -1,0 +1,191 @@
+/** What a `nats:` URL says. Unknown options are errors; credentials are held, never shown. */
+import { readFileSync } from "node:fs"
+import {
+  type Authenticator,
+  type ConnectionOptions,
+  credsAuthenticator,
+  nkeyAuthenticator,
+  type TlsOptions,
+  tokenAuthenticator,
+  usernamePasswordAuthenticator,
+} from "nats"
+import { TransportError } from "../../runtime/transport.ts"
+import { textOf } from "./errors.ts"
+
+/** How the streams of a board are made. What is not said is taken from a board that exists, else the default. */
+export interface BoardOptions {
+  /**
+   * How many servers hold each stream: 1, 3 or 5. Raised on a board that has fewer; fewer than it has is refused.
+   * Defaults to 1, or what the board has.
+   */
+  readonly replicas?: number
+  /** Where streams are kept. Cannot be changed later. `memory` survives no restart of the server. Defaults to `file`. */
+  readonly storage?: "file" | "memory"
+  /**
+   * How many bands the priorities 0–9 fall into, besides the front: 1–10. One consumer per queue and band, so that more
+   * bands cost the server more. Cannot be changed later. Defaults to 3 (0–3, 4–6, 7–9), or what the board has.
+   */
+  readonly bands?: number
+  /** Accepts servers from 2.12.0 on whose known faults can lose tasks. Defaults to false. */
+  readonly allowOldServer: boolean
+  /** JetStream domain, for servers behind a leaf node. Defaults to none. */
+  readonly domain?: string
+}
+
+export interface Config extends BoardOptions {
+  /** `host:port` of each server. */
+  readonly servers: ReadonlyArray<string>
+  readonly tls?: TlsOptions
+  readonly authenticators: ReadonlyArray<Authenticator>
+}
+
+/** Options that belong to the runtime; they are no concern of this plugin. */
+const FOREIGN = new Set(["ns", "lease", "records", "name", "timeout"])
+
+const KNOWN = [
+  "servers",
+  "token",
+  "tokenFile",
+  "creds",
+  "nkey",
+  "tlsCa",
+  "tlsCert",
+  "tlsKey",
+  "tlsFirst",
+  "replicas",
+  "storage",
+  "bands",
+  "allowOldServer",
+  "domain",
+] as const
+
+type Option = (typeof KNOWN)[number]
+
+/**
+ * Reads a URL: `nats://[user:password@]host[:port][,host…][?option=…]`. A name without a password is a token. `tls:`
+ * insists on TLS. Fails with `invalid`.
+ */
+export const readConfig = (url: URL): Config => {
+  const options = optionsOf(url.searchParams)
+  const tls = tlsOf(url, options)
+  const board = boardOf(options)
+  return {
+    ...board,
+    servers: serversOf(url, options),
+    authenticators: authenticatorsOf(url, options),
+    ...(tls === undefined ? {} : { tls }),
+  }
+}
+
+/** What the client is told. It reconnects for ever; the runtime decides when to give up. */
+export const connectionOptions = (config: Config, name: string, timeout: number): ConnectionOptions => ({
+  servers: [...config.servers],
+  name,
+  timeout,
+  authenticator: [...config.authenticators],
+  ...(config.tls === undefined ? {} : { tls: config.tls }),
+  maxReconnectAttempts: -1,
+  reconnectTimeWait: 250,
+  // The client's default gives up after two refusals in a row, which a server that restarts can cause.
+  ignoreAuthErrorAbort: true,
+  // A dead server is noticed after 20 to 30 seconds, instead of 4 to 6 minutes.
+  pingInterval: 10_000,
+  maxPingOut: 2,
+  noAsyncTraces: true,
+})
+
+const invalid = (message: string): TransportError => new TransportError("invalid", message)
+
+const isOption = (name: string): name is Option => KNOWN.some((known) => known === name)
+
+const optionsOf = (parameters: URLSearchParams): ReadonlyMap<Option, string> => {
+  const options = new Map<Option, string>()
+  for (const [name, value] of parameters) {
+    if (FOREIGN.has(name)) continue
+    if (!isOption(name)) throw invalid(`nats: there is no option "${name}"; known are ${KNOWN.join(", ")}`)
+    options.set(name, value)
+  }
+  return options
+}
+
+const flag = (options: ReadonlyMap<Option, string>, name: Option): boolean => {
+  const value = options.get(name)
+  if (value === undefined || value === "false" || value === "0") return false
+  if (value === "" || value === "true" || value === "1") return true
+  throw invalid(`nats: ${name} is true or false`)
+}
+
+const wholeNumber = (options: ReadonlyMap<Option, string>, name: Option, low: number, high: number): number | undefined => {
+  const value = options.get(name)
+  if (value === undefined) return undefined
+  const number = Number(value)
+  if (/^\d{1,3}$/.test(value) && number >= low && number <= high) return number
+  throw invalid(`nats: ${name} is a whole number from ${low} to ${high}`)
+}
+
+const boardOf = (options: ReadonlyMap<Option, string>): BoardOptions => {
+  const replicas = wholeNumber(options, "replicas", 1, 5)
+  const bands = wholeNumber(options, "bands", 1, 10)
+  const storage = options.get("storage")
+  const domain = options.get("domain")
+  if (storage !== undefined && storage !== "file" && storage !== "memory") throw invalid("nats: storage is file or memory")
+  if (domain !== undefined && !/^[A-Za-z0-9_-]+$/.test(domain)) throw invalid("nats: domain is a word")
+  return {
+    allowOldServer: flag(options, "allowOldServer"),
+    ...(replicas === undefined ? {} : { replicas }),
+    ...(bands === undefined ? {} : { bands }),
+    ...(storage === undefined ? {} : { storage }),
+    ...(domain === undefined ? {} : { domain }),
+  }
+}
+
+const serversOf = (url: URL, options: ReadonlyMap<Option, string>): ReadonlyArray<string> => {
+  const more = options.get("servers")?.split(",") ?? []
+  const named = url.hostname === "" ? [] : url.hostname.split(",").map((host) => `${host}:${url.port || "4222"}`)
+  const servers = [...named, ...more.map((server) => (/:\d+$/.test(server) ? server : `${server}:4222`))]
+  for (const server of servers) {
+    if (!/^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/.test(server)) throw invalid(`nats: not a server: "${server}"`)
+  }
+  return servers.length > 0 ? servers : ["127.0.0.1:4222"]
+}
+
+const fileOf = (options: ReadonlyMap<Option, string>, name: Option): Uint8Array | undefined => {
+  const path = options.get(name)
+  if (path === undefined) return undefined
+  try {
+    return readFileSync(path)
+  } catch (error) {
+    throw invalid(`nats: the file of ${name} cannot be read: ${textOf(error)}`)
+  }
+}
+
+const authenticatorsOf = (url: URL, options: ReadonlyMap<Option, string>): ReadonlyArray<Authenticator> => {
+  const found: Array<Authenticator> = []
+  const user = decodeURIComponent(url.username)
+  const password = decodeURIComponent(url.password)
+  const creds = fileOf(options, "creds")
+  const nkey = fileOf(options, "nkey")
+  const token = options.get("token") ?? textIn(fileOf(options, "tokenFile")) ?? (password === "" ? user : "")
+  if (user !== "" && password !== "") found.push(usernamePasswordAuthenticator(user, password))
+  if (token !== "") found.push(tokenAuthenticator(token))
+  if (nkey !== undefined) found.push(nkeyAuthenticator(new TextEncoder().encode(textIn(nkey))))
+  if (creds !== undefined) found.push(credsAuthenticator(creds))
+  return found
+}
+
+const textIn = (bytes: Uint8Array | undefined): string | undefined =>
+  bytes === undefined ? undefined : new TextDecoder().decode(bytes).trim()
+
+const tlsOf = (url: URL, options: ReadonlyMap<Option, string>): TlsOptions | undefined => {
+  const ca = textIn(fileOf(options, "tlsCa"))
+  const cert = textIn(fileOf(options, "tlsCert"))
+  const key = textIn(fileOf(options, "tlsKey"))
+  const first = flag(options, "tlsFirst")
+  if ((cert === undefined) !== (key === undefined)) throw invalid("nats: tlsCert and tlsKey belong together")
+  if (url.protocol !== "tls:" && ca === undefined && cert === undefined && !first) return undefined
+  return {
+    ...(ca === undefined ? {} : { ca }),
+    ...(cert === undefined || key === undefined ? {} : { cert, key }),
+    ...(first ? { handshakeFirst: true } : {}),
+  }
+}

@@ -1,0 +1,109 @@
+/**
+ * What the server and its client say when something fails, as the reasons of the contract. The only place that knows
+ * their codes. Messages name streams and subjects, never credentials.
+ */
+import { ErrorCode, NatsError } from "nats"
+import { TransportError } from "../../runtime/transport.ts"
+
+/** The error in an answer of the JetStream API. */
+export interface ApiError {
+  /** As in HTTP. */
+  readonly code: number
+  readonly err_code: number
+  readonly description: string
+}
+
+/** Codes of the JetStream API that are answers, not failures. */
+export const CODE = {
+  consumerNotFound: 10014,
+  messageNotFound: 10037,
+  noMessage: 10043,
+  streamNameInUse: 10058,
+  streamNotFound: 10059,
+  wrongLastSequence: 10071,
+  consumerNotUnique: 10100,
+  consumerExists: 10148,
+} as const
+
+/** Refused now, accepted later: nothing was stored. */
+const LATER: ReadonlySet<number> = new Set([
+  10002, // resource limits exceeded for the account
+  10008, // JetStream temporarily unavailable
+  10009, // no leader
+  10023, // insufficient resources
+  10028, // memory resources exceeded
+  10047, // storage resources exceeded
+  10164, // another write of the same subject is in flight in the cluster
+  10167, // too many requests
+])
+
+const NOT_ENABLED: ReadonlySet<number> = new Set([10039, 10076])
+
+const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null
+
+/** Reads an error of the API, however little of it there is. */
+export const apiError = (value: unknown): ApiError | undefined => {
+  if (!isRecord(value)) return undefined
+  const { code, err_code, description } = value
+  return {
+    code: typeof code === "number" ? code : 500,
+    err_code: typeof err_code === "number" ? err_code : 0,
+    description: typeof description === "string" ? description : "no description",
+  }
+}
+
+/** An error of the API as one of the contract; `what` says what was tried. */
+export const ofApi = ({ code, err_code, description }: ApiError, what: string): TransportError => {
+  const message = `${what}: ${description} (${err_code})`
+  if (NOT_ENABLED.has(err_code)) return new TransportError("unsupported", `${message}. ${JETSTREAM_ADVICE}`)
+  if (LATER.has(err_code) || code === 503 || code === 429) return new TransportError("unavailable", message)
+  if (err_code === 10054) return new TransportError("too-large", message)
+  if (err_code === CODE.wrongLastSequence) return new TransportError("conflict", message)
+  return new TransportError(code === 400 ? "invalid" : "internal", message)
+}
+
+export const JETSTREAM_ADVICE =
+  "Start nats-server with JetStream: `nats-server -js`, or a `jetstream {}` block in its configuration; with accounts, JetStream must be enabled for the account as well."
+
+/** Nobody serves a subject: nothing was stored. */
+export const noResponders = (what: string): TransportError =>
+  new TransportError("unavailable", `${what}: nobody answers there now`)
+
+export const timedOut = (what: string, ms: number): TransportError =>
+  new TransportError("unavailable", `${what}: no answer within ${ms} ms`, { outcome: "unknown" })
+
+export const closed = (): TransportError => new TransportError("closed", "this transport was closed")
+
+/** What the client threw. `outcome` is what may have happened when it is not known to be nothing. */
+export const ofClient = (error: unknown, what: string): TransportError => {
+  if (error instanceof TransportError) return error
+  if (!(error instanceof NatsError)) return new TransportError("internal", `${what}: ${textOf(error)}`, { cause: error })
+  switch (error.code) {
+    case ErrorCode.AuthorizationViolation:
+    case ErrorCode.AuthenticationExpired:
+    case ErrorCode.AuthenticationTimeout:
+    case ErrorCode.AccountExpired:
+    case ErrorCode.PermissionsViolation:
+    case ErrorCode.BadAuthentication:
+    case ErrorCode.BadCreds:
+      return new TransportError("unauthorized", `${what}: ${error.message.replaceAll("'", "")}`)
+    case ErrorCode.MaxPayloadExceeded:
+      return new TransportError("too-large", `${what}: larger than the server's max_payload`)
+    case ErrorCode.ConnectionClosed:
+    case ErrorCode.ConnectionDraining:
+      return new TransportError("closed", `${what}: the connection was closed`)
+    case ErrorCode.NoResponders:
+      return noResponders(what)
+    case ErrorCode.ServerOptionNotAvailable:
+      return new TransportError("unsupported", `${what}: the server does not offer ${error.message}`)
+    case ErrorCode.Tls:
+      return new TransportError("unauthorized", `${what}: ${error.message}`)
+    default:
+      return new TransportError("unavailable", `${what}: ${error.message}`)
+  }
+}
+
+export const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+
+export const asTransportError = (error: unknown): TransportError => ofClient(error, "the nats transport failed")

@@ -1,0 +1,229 @@
+/**
+ * One connection to the server: questions, the JetStream API, subscriptions, and whether it is reachable. All traffic of
+ * a transport passes here, so that what is asked while disconnected fails soon instead of piling up in the client.
+ */
+import { Empty, Events, type Msg, MsgHdrsImpl, type NatsConnection, type Subscription } from "nats"
+import { TransportError } from "../../runtime/transport.ts"
+import { type ApiError, closed, ofApi, ofClient } from "./errors.ts"
+import { Inbox } from "./inbox.ts"
+import { errorIn } from "./json.ts"
+
+/** How long a call waits for a lost connection to come back. With the answer's timeout it makes less than 2 seconds. */
+const RECONNECT_MS = 1_000
+
+/** How long an answer may take. */
+export const ANSWER_MS = 2_000
+
+/** One header block that is refilled for each message: the client encodes it before `publish` returns. */
+class HeaderBlock extends MsgHdrsImpl {
+  text = ""
+  override encode(): Uint8Array {
+    return encoder.encode(this.text)
+  }
+}
+
+const encoder = new TextEncoder()
+
+export interface LinkOptions {
+  readonly connection: NatsConnection
+  /** Whether `close` closes the connection too. */
+  readonly owned: boolean
+  /** JetStream domain, for servers behind a leaf node. */
+  readonly domain?: string
+}
+
+type Status = "connected" | "disconnected"
+
+export class Link {
+  readonly inbox: Inbox
+  readonly #connection: NatsConnection
+  readonly #owned: boolean
+  readonly #api: string
+  readonly #headers = new HeaderBlock()
+  readonly #listeners = new Set<(status: Status) => void>()
+  readonly #closing = new AbortController()
+  #status: Status = "connected"
+
+  constructor({ connection, owned, domain }: LinkOptions) {
+    this.#connection = connection
+    this.#owned = owned
+    this.#api = domain === undefined ? "$JS.API" : `$JS.${domain}.API`
+    this.inbox = new Inbox(connection)
+    void this.#follow()
+  }
+
+  /** Aborts when this link is closed. */
+  get closing(): AbortSignal {
+    return this.#closing.signal
+  }
+
+  get connected(): boolean {
+    return this.#status === "connected"
+  }
+
+  /** Largest message that the server takes, headers included. */
+  get maxPayload(): number {
+    return this.#connection.info?.max_payload ?? 1024 * 1024
+  }
+
+  get serverVersion(): string {
+    return this.#connection.info?.version ?? ""
+  }
+
+  onStatus(listener: (status: Status) => void): () => void {
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+
+  /** Resolves when the server is reachable; fails with `unavailable` when that takes too long, or `closed`. */
+  async ready(): Promise<void> {
+    if (this.closing.aborted || this.#connection.isClosed()) throw closed()
+    if (this.#status === "connected") return
+    await new Promise<void>((resolve, reject) => {
+      const end = (error?: TransportError): void => {
+        clearTimeout(timer)
+        this.closing.removeEventListener("abort", abort)
+        stop()
+        error === undefined ? resolve() : reject(error)
+      }
+      const abort = (): void => end(closed())
+      const timer = setTimeout(() => end(new TransportError("unavailable", "not connected to the server")), RECONNECT_MS)
+      const stop = this.onStatus((status) => {
+        if (status === "connected") end()
+      })
+      this.closing.addEventListener("abort", abort)
+    })
+  }
+
+  /** Sends a message. `headers` are lines that end in CRLF. Fails with `too-large`, `closed`. */
+  send(subject: string, payload: Uint8Array, options: { readonly reply?: string; readonly headers?: string } = {}): void {
+    const { reply, headers } = options
+    try {
+      if (headers === undefined) {
+        this.#connection.publish(subject, payload, reply === undefined ? {} : { reply })
+      } else {
+        this.#headers.text = `NATS/1.0\r\n${headers}\r\n`
+        this.#connection.publish(subject, payload, { headers: this.#headers, ...(reply === undefined ? {} : { reply }) })
+      }
+    } catch (error) {
+      throw ofClient(error, subject)
+    }
+  }
+
+  /** Asks and awaits one answer. Fails with `unavailable` when there is none. */
+  async ask(subject: string, payload: Uint8Array = Empty, timeout = ANSWER_MS): Promise<Msg> {
+    const answers = await this.collect(subject, payload, () => true, timeout)
+    const [answer] = answers
+    if (answer === undefined) throw new TransportError("internal", `${subject}: no answer`)
+    return answer
+  }
+
+  /** Asks and gathers answers until `last` says so, that one included. */
+  async collect(
+    subject: string,
+    payload: Uint8Array,
+    last: (message: Msg) => boolean,
+    timeout = ANSWER_MS,
+  ): Promise<ReadonlyArray<Msg>> {
+    await this.ready()
+    return new Promise((resolve, reject) => {
+      const answers: Array<Msg> = []
+      const token = this.inbox.ask({
+        what: subject,
+        timeout,
+        answered: (_, message) => {
+          answers.push(message)
+          if (!last(message)) return false
+          resolve(answers)
+          return true
+        },
+        failed: (_, error) => reject(error),
+      })
+      try {
+        this.send(subject, payload, { reply: this.inbox.reply(token) })
+      } catch (error) {
+        this.inbox.forget(token)
+        reject(error)
+      }
+    })
+  }
+
+  apiSubject(name: string): string {
+    return `${this.#api}.${name}`
+  }
+
+  /** Calls the JetStream API and returns its answer. Fails with what the API's error means. */
+  async api(name: string, body: unknown = {}): Promise<unknown> {
+    const { answer, error } = await this.tryApi(name, body)
+    if (error !== undefined) throw ofApi(error, name)
+    return answer
+  }
+
+  /** Like `api`, for callers to whom an error of the API is an answer. */
+  async tryApi(name: string, body: unknown = {}): Promise<{ readonly answer: unknown; readonly error?: ApiError }> {
+    const message = await this.ask(this.apiSubject(name), encoder.encode(JSON.stringify(body)), API_MS)
+    let answer: unknown
+    try {
+      answer = JSON.parse(message.string())
+    } catch {
+      throw new TransportError("internal", `${name}: the answer is not JSON`)
+    }
+    const error = errorIn(answer)
+    return error === undefined ? { answer } : { answer, error }
+  }
+
+  subscribe(subject: string, listener: (message: Msg) => void): Subscription {
+    return this.#connection.subscribe(subject, {
+      callback: (error, message) => {
+        if (error === null) listener(message)
+      },
+    })
+  }
+
+  /** Resolves when the server has seen everything sent so far. */
+  async flush(): Promise<void> {
+    await this.ready()
+    try {
+      await this.#connection.flush()
+    } catch (error) {
+      throw ofClient(error, "flush")
+    }
+  }
+
+  /** Awaits what is under way, then ends. An application's own connection stays open. */
+  async close(): Promise<void> {
+    if (this.closing.aborted) return
+    this.#closing.abort()
+    if (this.connected) await this.inbox.settled()
+    this.inbox.failAll(closed())
+    this.inbox.close()
+    this.#listeners.clear()
+    if (!this.#owned) return
+    if (this.connected) await Promise.race([this.#connection.flush().catch(() => undefined), after(ANSWER_MS)])
+    await this.#connection.close()
+  }
+
+  async #follow(): Promise<void> {
+    // A connection that ends for good has no status to tell.
+    void this.#connection.closed().then(() => this.#changed("disconnected"))
+    for await (const { type } of this.#connection.status()) {
+      if (this.closing.aborted) return
+      if (type === Events.Disconnect) this.#changed("disconnected")
+      else if (type === Events.Reconnect) this.#changed("connected")
+    }
+  }
+
+  #changed(status: Status): void {
+    if (this.#status === status) return
+    this.#status = status
+    if (status === "disconnected") {
+      this.inbox.failAll(new TransportError("unavailable", "the connection to the server was lost", { outcome: "unknown" }))
+    }
+    for (const listener of [...this.#listeners]) listener(status)
+  }
+}
+
+/** Answers of the API take longer than acknowledgements: some list thousands of things. */
+const API_MS = 5_000
+
+const after = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

@@ -1,0 +1,41 @@
+/** One open database: prepared statements that read the same way whoever opened it, and where it lies. */
+import type { DatabaseSync, StatementSync } from "node:sqlite"
+
+export class Database {
+  readonly #handle: DatabaseSync
+  /** Whether this transport opened it and may close it. */
+  readonly owned: boolean
+  /** Path of the file; `undefined` for a database in memory. */
+  readonly path: string | undefined
+  /** Names the database in messages. */
+  readonly label: string
+
+  constructor(handle: DatabaseSync, owned: boolean, path: string | undefined) {
+    this.#handle = handle
+    this.owned = owned
+    this.path = path
+    this.label = path ?? "the database in memory"
+  }
+
+  /** Whether the application that shares its connection is inside a transaction of its own. */
+  get inTransaction(): boolean {
+    return this.#handle.isTransaction
+  }
+
+  prepare(sql: string): StatementSync {
+    const statement = this.#handle.prepare(sql)
+    // An application's connection may have other defaults.
+    statement.setReadBigInts(false)
+    statement.setReturnArrays(false)
+    return statement
+  }
+
+  exec(sql: string): void {
+    this.#handle.exec(sql)
+  }
+
+  /** Closes what this transport opened; leaves the application's connection open. */
+  close(): void {
+    if (this.owned && this.#handle.isOpen) this.#handle.close()
+  }
+}

@@ -1,0 +1,244 @@
+/**
+ * What an actor author writes: a name, methods, and the resources that the methods share.
+ *
+ * Types flow from here: a method's handler gets its input from the method's schema, and `client.actor<typeof text>()`
+ * gets the same types without importing a handler.
+ */
+import type { StandardSchemaV1 } from "@standard-schema/spec"
+import { type Effect, Result } from "effect"
+import type { Job } from "./job.ts"
+import { checkActorName, checkMethodName } from "./protocol/name.ts"
+import { parseDuration } from "./protocol/time.ts"
+
+/** A span of time: seconds as a number (fractions are kept), or text such as `"10s"` or `"5 minutes"`. */
+export type DurationInput = number | string
+
+/** How long one attempt may take. A number is the hard limit. */
+export type TimeLimit =
+  | DurationInput
+  | {
+      /** The handler's `signal` fires and it may clean up. Shorter than `hard`. Defaults to none. */
+      readonly soft?: DurationInput
+      /** The attempt is over and fails with `TimeLimitExceeded`. Defaults to 30 minutes. */
+      readonly hard?: DurationInput
+    }
+
+/** Whether and when a failed attempt is followed by another. */
+export interface RetryPolicy {
+  /** Retries after the first attempt, 0–10,000. Defaults to 0. */
+  readonly max?: number
+  readonly backoff?: {
+    /** Wait before the first retry. Defaults to 1 second. */
+    readonly base?: DurationInput
+    /** Each further wait is this many times longer, 1–100. Defaults to 2. */
+    readonly factor?: number
+    /** Longest wait. Defaults to 10 minutes. */
+    readonly max?: DurationInput
+    /** Waits a random time between nothing and the computed wait (as Celery's `retry_jitter`). Defaults to true. */
+    readonly jitter?: boolean
+  }
+  /** Retry only errors with one of these tags or names. Defaults to every error. */
+  readonly on?: ReadonlyArray<string>
+  /** Never retry errors with one of these tags or names. */
+  readonly except?: ReadonlyArray<string>
+}
+
+/** What a method may say besides its handler. */
+export interface MethodOptions {
+  /** Names for positional arguments, so that Celery's `add.delay(2, 3)` and `{"input": {"x": 2, "y": 3}}` meet. */
+  readonly params?: ReadonlyArray<string>
+  /** Content types that reach the handler as bytes, undecoded (`application/x-protobuf`). */
+  readonly accepts?: ReadonlyArray<string>
+  readonly timeLimit?: TimeLimit
+  readonly retry?: RetryPolicy
+  /** Queue of tasks that name none. Defaults to the actor's queue. */
+  readonly queue?: string
+  /** Priority of tasks that name none, 0–9, 9 first. Defaults to 4. */
+  readonly priority?: number
+  /** How long a success is kept. 0: not at all; negative: for ever. Defaults to 24 hours. */
+  readonly resultTtl?: DurationInput
+  /** How long a failure is kept. Defaults to 7 days. */
+  readonly failureTtl?: DurationInput
+  /** One sentence for people; shown in lists and in the OpenAPI document. */
+  readonly description?: string
+}
+
+/** A handler's answer: a value, a promise of one, or an Effect that needs nothing from outside. */
+export type Answer<A> = A | PromiseLike<A> | Effect.Effect<A, unknown>
+
+/** A method with options. `In` is what a caller sends, `Out` what the handler gets. */
+export interface MethodDefinition<In, Out, R, Use> extends MethodOptions {
+  /** Checks and converts the input: any Standard Schema (Effect Schema, Zod, Valibot …). */
+  readonly input?: StandardSchemaV1<In, Out>
+  /** Checks and converts the result before it is stored. */
+  readonly output?: StandardSchemaV1<unknown, unknown>
+  run(input: Out, job: Job<Use>): R
+}
+
+/** A method without options: only the handler. */
+export type MethodHandler<In, R, Use> = (input: In, job: Job<Use>) => R
+
+/**
+ * Mapping over inputs and results, instead of over definitions, is what keeps inference: with
+ * `M extends Record<string, Definition>` the handler's input would silently become `any`.
+ */
+export type MethodsOf<Out, R, Use, In = { [K in keyof Out]: unknown }> = {
+  readonly [K in keyof Out | keyof R]:
+    | MethodDefinition<
+        K extends keyof In ? In[K] : never,
+        K extends keyof Out ? Out[K] : never,
+        K extends keyof R ? R[K] : never,
+        Use
+      >
+    | MethodHandler<K extends keyof Out ? Out[K] : never, K extends keyof R ? R[K] : never, Use>
+}
+
+/** What an actor's `start` can do besides returning its resources. */
+export interface ActorScope {
+  readonly actor: string
+  /** Runs when the actor stops, last added first. */
+  onStop(release: () => void | PromiseLike<void>): void
+  /** Fires when the service stops, before resources are released. */
+  readonly signal: AbortSignal
+}
+
+export interface ActorOptions<Use> {
+  /** Queue of tasks that name none. Defaults to `default`. */
+  readonly queue?: string
+  /** Acquires what the methods share, once per worker process; they find it in `job.use`. */
+  readonly start?: (scope: ActorScope) => Use | PromiseLike<Use>
+  /** Releases it. Runs after the last handler has ended. */
+  readonly stop?: (use: Use) => void | PromiseLike<void>
+  readonly description?: string
+}
+
+/** An actor as the runtime sees it: names and handlers, types erased. */
+export interface ActorDefinition {
+  readonly _tag: "Actor"
+  readonly name: string
+  readonly queue: string | undefined
+  readonly description: string | undefined
+  readonly start: ((scope: ActorScope) => unknown) | undefined
+  readonly stop: ((use: unknown) => unknown) | undefined
+  readonly methods: ReadonlyMap<string, ErasedMethod>
+}
+
+/** A method as the runtime sees it. */
+export interface ErasedMethod extends MethodOptions {
+  readonly name: string
+  readonly input: StandardSchemaV1 | undefined
+  readonly output: StandardSchemaV1 | undefined
+  readonly run: (input: unknown, job: Job<unknown>) => unknown
+}
+
+/** Carries an actor's types; there is no value behind it. */
+export interface Actor<Name extends string, In, R> extends ActorDefinition {
+  readonly name: Name
+  readonly "~types"?: { readonly input: In; readonly result: R }
+}
+
+/** An actor definition that cannot be used. Thrown by {@link actor}, when the module that defines it is loaded. */
+export class InvalidActor extends Error {
+  readonly _tag = "InvalidActor"
+  override readonly name = "InvalidActor"
+}
+
+/**
+ * Defines an actor. The default method is `run`. Throws {@link InvalidActor} on names that cannot be addressed and on
+ * options out of range, naming the field.
+ *
+ * ```ts
+ * export default actor("text", {
+ *   methods: {
+ *     count: { input: CountInput, run: async ({ path }) => words(path) },
+ *     ping: async () => "pong",
+ *   },
+ * })
+ * ```
+ */
+export const actor = <const Name extends string, In, Out, R, Use = undefined>(
+  name: Name,
+  definition: ActorOptions<Use> & { readonly methods: MethodsOf<Out, R, Use, In> },
+): Actor<
+  Name,
+  { readonly [K in keyof Out]: K extends keyof In ? (unknown extends In[K] ? Out[K] : In[K]) : Out[K] },
+  R
+> => {
+  const checkedName = checkActorName(name)
+  if (Result.isFailure(checkedName)) throw new InvalidActor(checkedName.failure.message)
+  const methods = new Map<string, ErasedMethod>()
+  for (const [methodName, method] of Object.entries<unknown>(definition.methods)) {
+    methods.set(methodName, eraseMethod(name, methodName, method))
+  }
+  if (methods.size === 0) throw new InvalidActor(`actor ${name}: methods is empty; an actor needs at least one`)
+  const { start, stop } = definition
+  return {
+    _tag: "Actor",
+    name,
+    queue: definition.queue,
+    description: definition.description,
+    start,
+    // `start` and `stop` are called with each other's value only, see ActorPool.
+    stop: stop === undefined ? undefined : (use) => stop(use as Use),
+    methods,
+  }
+}
+
+const isHandler = (value: unknown): value is ErasedMethod["run"] => typeof value === "function"
+
+const isDefinition = (value: unknown): value is Omit<ErasedMethod, "name"> =>
+  typeof value === "object" && value !== null && "run" in value && isHandler(value.run)
+
+const eraseMethod = (actorName: string, name: string, method: unknown): ErasedMethod => {
+  const where = `${actorName}.${name}`
+  const checkedName = checkMethodName(name)
+  if (Result.isFailure(checkedName)) throw new InvalidActor(`method ${where}: ${checkedName.failure.message}`)
+  if (isHandler(method)) return { name, input: undefined, output: undefined, run: method }
+  if (!isDefinition(method)) {
+    throw new InvalidActor(`method ${where}: must be a function, or an object with a function \`run\``)
+  }
+  checkOptions(where, method)
+  return { ...method, name, input: method.input, output: method.output, run: (input, job) => method.run(input, job) }
+}
+
+const checkOptions = (where: string, options: MethodOptions): void => {
+  const refuse = (field: string, why: string): never => {
+    throw new InvalidActor(`method ${where}: ${field}: ${why}`)
+  }
+  const duration = (field: string, value: DurationInput | undefined, allowNegative = false): number | undefined => {
+    if (value === undefined) return undefined
+    if (allowNegative && typeof value === "number" && value < 0) return value
+    const parsed = parseDuration(value)
+    return Result.isFailure(parsed) ? refuse(field, parsed.failure.message) : parsed.success
+  }
+  const { timeLimit, retry, priority } = options
+  if (timeLimit !== undefined) {
+    const limits = typeof timeLimit === "object" ? timeLimit : { hard: timeLimit }
+    const hard = duration("timeLimit.hard", limits.hard)
+    const soft = duration("timeLimit.soft", limits.soft)
+    if (hard === 0) refuse("timeLimit.hard", "must be more than 0")
+    if (soft === 0) refuse("timeLimit.soft", "must be more than 0")
+    if (hard !== undefined && soft !== undefined && soft >= hard)
+      refuse("timeLimit.soft", "must be shorter than timeLimit.hard")
+  }
+  if (retry !== undefined) {
+    const { max, backoff } = retry
+    if (max !== undefined && !(Number.isInteger(max) && max >= 0 && max <= 10_000)) {
+      refuse("retry.max", "must be a whole number from 0 to 10,000")
+    }
+    duration("retry.backoff.base", backoff?.base)
+    duration("retry.backoff.max", backoff?.max)
+    const factor = backoff?.factor
+    if (factor !== undefined && !(factor >= 1 && factor <= 100)) refuse("retry.backoff.factor", "must be from 1 to 100")
+  }
+  if (priority !== undefined && !(Number.isInteger(priority) && priority >= 0 && priority <= 9)) {
+    refuse("priority", "must be a whole number from 0 to 9")
+  }
+  duration("resultTtl", options.resultTtl, true)
+  duration("failureTtl", options.failureTtl, true)
+  const seen = new Set<string>()
+  for (const param of options.params ?? []) {
+    if (seen.has(param)) refuse("params", `${param} is named twice`)
+    seen.add(param)
+  }
+}

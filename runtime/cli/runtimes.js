@@ -1,0 +1,123 @@
+/**
+ * Finds Bun and Deno on this machine.
+ *
+ * Plain JavaScript for Node 18 and newer: it runs before either of them is there, in the launcher and in the scripts
+ * behind `npm run`.
+ */
+
+import { accessSync, constants, existsSync, realpathSync, statSync } from "node:fs"
+import { delimiter, dirname, join } from "node:path"
+import { fileURLToPath } from "node:url"
+
+/** @typedef {"bun" | "deno"} RuntimeName */
+/** @typedef {{ name: RuntimeName, path: string }} Runtime */
+
+const windows = process.platform === "win32"
+
+/** Tells the programs, tens of megabytes, from the stubs in their place. */
+const leastProgramSize = 1_000_000
+
+/**
+ * Where the packages of each runtime hold the program itself. It comes in a platform package; the install script of
+ * the main package, which may be switched off, moves it (Bun) or copies it (Deno) over a stub in the main package.
+ *
+ * @param {RuntimeName} name
+ * @returns {string[]} paths below a node_modules folder
+ */
+function packagedPaths(name) {
+  const { arch, platform } = process
+  if (name === "bun") {
+    const cpu = arch === "arm64" ? "aarch64" : arch
+    const program = windows ? "bun.exe" : "bun"
+    const platforms = [`${windows ? "windows" : platform}-${cpu}`]
+    if (platform === "linux") platforms.push(`linux-${cpu}-musl`)
+    // npm installs only the package for the C library in use, Deno installs both.
+    if (existsSync("/etc/alpine-release")) platforms.reverse()
+    return [...platforms.map((each) => join("@oven", `bun-${each}`, "bin", program)), join("bun", "bin", "bun.exe")]
+  }
+  const system = platform === "linux" ? `linux-${arch}-glibc` : `${platform}-${arch}`
+  return [join("@deno", system, windows ? "deno.exe" : "deno"), join("deno", windows ? "deno.exe" : "deno")]
+}
+
+/**
+ * @param {string} path
+ * @param {number} [least] bytes that it must have at least
+ */
+function isProgram(path, least = 0) {
+  try {
+    accessSync(path, constants.X_OK)
+    const stats = statSync(path)
+    return stats.isFile() && stats.size >= least
+  } catch {
+    return false
+  }
+}
+
+/**
+ * A folder and all its parents, nearest first.
+ *
+ * @param {string} start
+ */
+function upward(start) {
+  const folders = [start]
+  for (let parent = dirname(start); parent !== folders.at(-1); parent = dirname(parent)) folders.push(parent)
+  return folders
+}
+
+/**
+ * Looks in the node_modules folders from the working directory upward, then from here upward (a global installation
+ * brings its runtime along), then on PATH.
+ *
+ * @param {RuntimeName} name
+ * @returns {Runtime | undefined}
+ */
+export function findRuntime(name) {
+  const here = dirname(realpathSync(fileURLToPath(import.meta.url)))
+  for (const folder of [...upward(process.cwd()), ...upward(here)]) {
+    const modules = join(folder, "node_modules")
+    if (!existsSync(modules)) continue
+    // pnpm and Deno link packages into a store, and there the platform package lies beside the main package.
+    const main = join(modules, name)
+    const places = existsSync(main) ? [modules, dirname(realpathSync(main))] : [modules]
+    for (const path of places.flatMap((place) => packagedPaths(name).map((path) => join(place, path)))) {
+      if (isProgram(path, leastProgramSize)) return { name, path }
+    }
+  }
+  for (const folder of (process.env.PATH ?? "").split(delimiter)) {
+    // npm and npx put node_modules/.bin on PATH; what is there is a script that fails without its install script.
+    if (folder === "" || folder.endsWith(join("node_modules", ".bin"))) continue
+    const path = join(folder, windows ? `${name}.exe` : name)
+    if (isProgram(path)) return { name, path }
+  }
+  return undefined
+}
+
+/**
+ * The arguments that run a program in a runtime.
+ *
+ * @param {RuntimeName} name
+ * @param {string} program
+ */
+export function runArguments(name, program) {
+  // Whoever comes here came through npm: its node_modules is the one to use, whatever a deno.json says.
+  return name === "bun" ? [program] : ["run", "-A", "--node-modules-dir=manual", program]
+}
+
+/**
+ * Ends this process the way its child ended: with its exit code, or 128 + n when signal n ended it.
+ *
+ * Signals that reach this process are passed on, and never end it before the child: whoever waits for this process
+ * waits for the work. A terminal delivers Ctrl+C to both, so that the child sees it twice; it counts both as one.
+ *
+ * @param {import("node:child_process").ChildProcess} child
+ * @param {Record<string, number>} signalNumbers
+ * @param {(error: Error) => void} onError when the child could not be started
+ */
+export function followChild(child, signalNumbers, onError) {
+  for (const signal of /** @type {const} */ (["SIGINT", "SIGTERM", "SIGQUIT", "SIGHUP"])) {
+    if (windows && signal === "SIGQUIT") continue
+    process.on(signal, () => child.kill(signal))
+  }
+  child.on("error", onError)
+  child.on("exit", (code, signal) => process.exit(code ?? 128 + (signal ? (signalNumbers[signal] ?? 0) : 0)))
+}

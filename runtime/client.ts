@@ -1,0 +1,364 @@
+/** What applications hold: submit tasks, follow jobs, decide about them. HTTP and the command line are thin over this. */
+import { hostname } from "node:os"
+import { Result } from "effect"
+import { type Board, boardOf } from "./board.ts"
+import { type ConnectSettings, connectTransport } from "./connect.ts"
+import {
+  type ActorDescription,
+  DEFAULT_QUEUE,
+  Directory,
+  listActors,
+  listWorkers,
+  type WorkerDescription,
+} from "./directory.ts"
+import { CallboardError } from "./errors.ts"
+import { generateId } from "./id.ts"
+import type { Posting } from "./protocol/message.ts"
+import { DEFAULT_METHOD, resolveName, type Target } from "./protocol/name.ts"
+import { parseDuration } from "./protocol/time.ts"
+import { cancelJob, deleteJob, rerunJob } from "./steering.ts"
+import { type PlanContext, parseSubmission, plan, type Submission, type SubmissionFields } from "./submission.ts"
+import {
+  findRecord,
+  followBoard,
+  followJob,
+  type JobEvent,
+  type Outcome,
+  outcomeOf,
+  valueOf,
+  waitForEnd,
+} from "./tracking.ts"
+import type { QueueStats, RecordQuery, Transport } from "./transport.ts"
+import { TransportError } from "./transport.ts"
+import type { ActorHandle, AnyActor } from "./typed-client.ts"
+import { type JobView, jobView } from "./view.ts"
+
+/** What came of a submission: kept as durably as `durability` says, or known already. */
+export interface Receipt {
+  readonly id: string
+  readonly state: "queued" | "scheduled"
+  readonly durability: Transport["capabilities"]["durability"]
+  /** The job was known already: nothing was added. */
+  readonly duplicate?: true
+}
+
+/** A job by its id. Nothing is asked of the transport until a method is called. */
+export interface JobHandle<R = unknown> {
+  readonly id: string
+  /** Its record. Fails with `CallboardError` `not-found`. */
+  find(): Promise<JobView>
+  /** Waits for the end and returns the result. Fails with `JobFailed | JobCancelled | JobExpired | ResultGone | WaitTimeout`. */
+  result(options?: WaitOptions): Promise<R>
+  /** Waits for the end and tells how it came, as a union. Fails with `WaitTimeout`. */
+  outcome(options?: WaitOptions): Promise<Outcome<R>>
+  /** Its transitions and progress, replayed and then live, until it ends. */
+  events(options?: { readonly lastEventId?: string; readonly signal?: AbortSignal }): AsyncIterable<JobEvent>
+  cancel(): Promise<JobView>
+  retry(): Promise<JobView>
+  delete(): Promise<void>
+}
+
+export interface WaitOptions {
+  /** Longest wait: seconds, or text such as `"1 minute"`. Defaults to no bound. */
+  readonly timeout?: number | string
+  readonly signal?: AbortSignal
+}
+
+/** The handle of a job that was just submitted. */
+export interface SubmittedJob<R = unknown> extends JobHandle<R> {
+  readonly receipt: Receipt
+}
+
+export interface JobPage {
+  readonly jobs: ReadonlyArray<JobView>
+  readonly next?: string
+}
+
+export interface ClientSettings extends ConnectSettings {
+  /** Task names that stand for an actor's method: `app.tasks.add` → `math.add`. */
+  readonly taskNames?: ReadonlyMap<string, string>
+}
+
+/** Connects to a transport and returns a client; `await using` closes it. */
+export const connect = async (target: string | object, settings: ClientSettings = {}): Promise<Client> =>
+  new Client(boardOf(await connectTransport(target, settings)), { ownsTransport: true, ...settings })
+
+const PUBLISH_CHUNK = 1_000
+
+export class Client implements AsyncDisposable {
+  readonly board: Board
+  readonly directory: Directory
+  readonly #ownsTransport: boolean
+  readonly #taskNames: ReadonlyMap<string, string>
+  readonly #origin = `gen${process.pid}@${hostname()}`
+
+  constructor(
+    board: Board,
+    options: {
+      readonly ownsTransport?: boolean
+      readonly actors?: ReadonlyArray<ActorDescription>
+      readonly taskNames?: ReadonlyMap<string, string>
+    } = {},
+  ) {
+    this.board = board
+    this.directory = new Directory(board.store, options.actors)
+    this.#ownsTransport = options.ownsTransport ?? false
+    this.#taskNames = options.taskNames ?? new Map()
+  }
+
+  /** Submits one task; resolves once it is kept. Fails with {@link CallboardError} or `TransportError`. */
+  async submit(task: string, fields: SubmissionFields = {}, context: SubmitContext = {}): Promise<SubmittedJob> {
+    const [answer] = await this.submitMany([{ ...fields, task }], context)
+    if (answer === undefined) throw new CallboardError("internal", "the submission was lost")
+    if (answer instanceof CallboardError) throw answer
+    return this.#submitted(answer)
+  }
+
+  /**
+   * Submits tasks in as few round trips as the transport needs. The whole array is checked first: one that is wrong
+   * fails all, with its `index`. Then each element has its own answer, in order.
+   */
+  async submitMany(
+    submissions: ReadonlyArray<unknown>,
+    context: SubmitContext = {},
+  ): Promise<ReadonlyArray<Receipt | CallboardError>> {
+    const now = Date.now()
+    const postings: Array<Posting> = []
+    const known = new Set<string>()
+    for (const [index, value] of submissions.entries()) {
+      const checked = parseSubmission(value)
+      if (Result.isFailure(checked)) throw at(checked.failure, submissions.length, index)
+      const submission = checked.success
+      const posting = await this.#plan(submission, now, context)
+      if (Result.isFailure(posting)) throw at(posting.failure, submissions.length, index)
+      postings.push(posting.success)
+      if (submission.id !== undefined) known.add(submission.id)
+    }
+    const answers: Array<Receipt | CallboardError> = []
+    for (let from = 0; from < postings.length; from += PUBLISH_CHUNK) {
+      answers.push(...(await this.#publish(postings.slice(from, from + PUBLISH_CHUNK), known, now)))
+    }
+    return answers
+  }
+
+  async #plan(
+    submission: Submission,
+    now: number,
+    context: SubmitContext,
+  ): Promise<Result.Result<Posting, CallboardError>> {
+    const address = resolveName(
+      submission.task,
+      submission.meth ?? null,
+      (name) => this.directory.local.has(name),
+      this.#taskNames,
+    )
+    // The actor may be served by another process: what the store knows of it decides its queue.
+    const asked = this.directory.find(address.actor)
+    const actor = asked instanceof Promise ? await asked : asked
+    const method = actor?.methods.find((candidate) => candidate.name === (address.meth ?? DEFAULT_METHOD))
+    if (context.strict && (actor === undefined || method === undefined)) {
+      return Result.fail(unknownActor(submission.task, address, actor, this.directory))
+    }
+    const priority = method?.priority
+    const planned: PlanContext = {
+      now,
+      id: submission.id ?? generateId(now),
+      origin: this.#origin,
+      defaults: {
+        queue: method?.queue ?? actor?.queue ?? DEFAULT_QUEUE,
+        ...(priority === undefined ? {} : { priority }),
+      },
+      ...(context.parent === undefined ? {} : { parent: context.parent }),
+      ...(context.traceparent === undefined ? {} : { traceparent: context.traceparent }),
+    }
+    return plan(submission, planned)
+  }
+
+  async #publish(
+    postings: ReadonlyArray<Posting>,
+    known: ReadonlySet<string>,
+    now: number,
+  ): Promise<ReadonlyArray<Receipt | CallboardError>> {
+    const { capabilities } = this.board.transport
+    const fresh: Array<Posting> = []
+    const answers = new Map<Posting, Receipt | CallboardError>()
+    for (const posting of postings) {
+      const earlier = known.has(posting.id) ? await this.#earlier(posting) : undefined
+      if (earlier === undefined) fresh.push(posting)
+      else answers.set(posting, earlier)
+    }
+    const receipts = await this.board.queue.publish(fresh).catch((cause: unknown) => {
+      const error = cause instanceof TransportError ? cause : new TransportError("internal", String(cause), { cause })
+      return fresh.map(() => ({ status: "failed" as const, error }))
+    })
+    for (const [at, posting] of fresh.entries()) {
+      const receipt = receipts[at]
+      if (receipt === undefined || receipt.status === "failed") {
+        answers.set(posting, publishFailed(posting.id, receipt?.error))
+      } else {
+        answers.set(posting, {
+          id: posting.id,
+          state: posting.due !== undefined && posting.due > now ? "scheduled" : "queued",
+          durability: capabilities.durability,
+          ...(receipt.status === "duplicate" ? { duplicate: true as const } : {}),
+        })
+      }
+    }
+    return postings.map((posting) => answers.get(posting) ?? publishFailed(posting.id, undefined))
+  }
+
+  /** A submission with an id of its own may be a repetition: the same task again is a duplicate, another is refused. */
+  async #earlier(posting: Posting): Promise<Receipt | CallboardError | undefined> {
+    let found: Awaited<ReturnType<Board["records"]["find"]>>
+    try {
+      found = await this.board.records.find(posting.id)
+    } catch (cause) {
+      return publishFailed(posting.id, cause instanceof TransportError ? cause : undefined)
+    }
+    if (found === undefined) return undefined
+    const { record } = found
+    const sameName =
+      record.task === posting.message.headers["task"] && record.meth === (posting.message.headers["meth"] ?? null)
+    const body = record.message?.body
+    const sameBody = body === undefined || Buffer.compare(body, posting.message.body) === 0
+    if (!sameName || !sameBody || record.tombstone) {
+      return new CallboardError("job-exists", `there is another job with the id ${posting.id}`, {
+        id: posting.id,
+        field: "id",
+      })
+    }
+    const { durability } = this.board.transport.capabilities
+    return { id: posting.id, state: record.state === "scheduled" ? "scheduled" : "queued", durability, duplicate: true }
+  }
+
+  /** A typed handle of an actor; types only, its module is not loaded. */
+  actor<A extends AnyActor>(name: A["name"]): ActorHandle<A> {
+    // A proxy answers every method name: which ones exist is known to the types and to the worker, not here.
+    const handle = new Proxy(Object.create(null), {
+      get: (_target, method) =>
+        typeof method !== "string" || method === "then"
+          ? undefined
+          : {
+              submit: (input?: unknown, fields: SubmissionFields = {}) =>
+                this.submit(name, { ...fields, meth: method, ...(input === undefined ? {} : { input }) }),
+            },
+    })
+    return handle
+  }
+
+  /** A job by its id, for instance one that was submitted over HTTP. */
+  job<R = unknown>(id: string): JobHandle<R> {
+    return this.#handle<R>(id)
+  }
+
+  #submitted(receipt: Receipt): SubmittedJob {
+    return { ...this.#handle(receipt.id), receipt }
+  }
+
+  #handle<R>(id: string): JobHandle<R> {
+    const { board } = this
+    const end = (options: WaitOptions) => waitForEnd(board, id, timeoutOf(options), options.signal)
+    return {
+      id,
+      find: async () => jobView((await findRecord(board, id)).record),
+      // The record holds what the method returned, in its JSON form: the caller's type says what that is.
+      result: async (options = {}) => valueOf(id, outcomeOf(await end(options)) ?? { state: "gone" }) as R,
+      outcome: async (options = {}) => (outcomeOf(await end(options)) ?? { state: "gone" }) as Outcome<R>,
+      events: (options = {}) => followJob(board, id, options),
+      cancel: async () => jobView(await cancelJob(board, id)),
+      retry: async () => jobView(await rerunJob(board, id)),
+      delete: () => deleteJob(board, id),
+    }
+  }
+
+  /** Jobs, newest first, a page at a time. */
+  async jobs(query: Partial<RecordQuery> = {}): Promise<JobPage> {
+    const page = await this.board.records.query({ limit: 100, ...query })
+    return { jobs: page.records.map(jobView), ...(page.next === undefined ? {} : { next: page.next }) }
+  }
+
+  /** Every job's changes, from now on, until the signal fires. */
+  events(signal: AbortSignal): ReturnType<typeof followBoard> {
+    return followBoard(this.board, signal)
+  }
+
+  async queues(): Promise<ReadonlyArray<QueueStats>> {
+    return (await this.board.queue.stats?.()) ?? []
+  }
+
+  workers(): Promise<ReadonlyArray<WorkerDescription>> {
+    return listWorkers(this.board.store)
+  }
+
+  /** Actors that live workers serve, and those of this process. */
+  async actors(): Promise<ReadonlyArray<ActorDescription>> {
+    const all = new Map((await listActors(this.board.store)).map((actor) => [actor.name, actor]))
+    for (const actor of this.directory.local.values()) all.set(actor.name, actor)
+    return [...all.values()].sort((a, b) => a.name.localeCompare(b.name))
+  }
+
+  async close(): Promise<void> {
+    if (this.#ownsTransport) await this.board.transport.close()
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+}
+
+export interface SubmitContext {
+  /** The job that submits: becomes the new job's parent. */
+  readonly parent?: { readonly id: string; readonly rootId: string }
+  /** W3C trace context, carried along with the task. */
+  readonly traceparent?: string
+  /** Refuse names that no worker is known to serve. */
+  readonly strict?: boolean
+}
+
+const timeoutOf = (options: WaitOptions): number => {
+  if (options.timeout === undefined) return Number.POSITIVE_INFINITY
+  const parsed = parseDuration(options.timeout)
+  if (Result.isFailure(parsed)) throw new CallboardError("invalid-input", parsed.failure.message, { field: "timeout" })
+  return parsed.success
+}
+
+const at = (error: CallboardError, length: number, index: number): CallboardError =>
+  length === 1 ? error : new CallboardError(error.code, `[${index}] ${error.message}`, { ...error.details, index })
+
+const publishFailed = (id: string, error: TransportError | undefined): CallboardError => {
+  const cause = error ?? new TransportError("internal", "the transport gave no receipt", { outcome: "unknown" })
+  switch (cause.reason) {
+    case "too-large":
+      return new CallboardError("too-large", cause.message, { id, cause })
+    case "unsupported":
+    case "invalid":
+      return new CallboardError(cause.reason === "invalid" ? "invalid-input" : "unsupported", cause.message, {
+        id,
+        cause,
+      })
+    default:
+      return new CallboardError(
+        "transport-unavailable",
+        `the task was not confirmed (${cause.message}); submitting it again with id ${id} is safe`,
+        { id, outcome: cause.outcome, cause },
+      )
+  }
+}
+
+const unknownActor = (
+  task: string,
+  address: Target,
+  actor: ActorDescription | undefined,
+  directory: Directory,
+): CallboardError =>
+  actor === undefined
+    ? new CallboardError(
+        "unknown-actor",
+        `no actor ${address.actor} is known (known: ${[...directory.local.keys()].join(", ") || "none"})`,
+        { field: "task" },
+      )
+    : new CallboardError(
+        "unknown-actor",
+        `actor ${address.actor} has no method ${address.meth ?? DEFAULT_METHOD} (it has ${actor.methods.map((method) => method.name).join(", ")})`,
+        { field: task.includes(".") ? "task" : "meth" },
+      )

@@ -1,0 +1,131 @@
+/** Finds the plugin of a URL and connects; knows the options that all transports share. */
+import { hostname } from "node:os"
+import { type BuiltinScheme, builtin } from "./builtin.ts"
+import { type ConnectOptions, type Plugin, type Transport, TransportError } from "./transport.ts"
+
+/** The embedded default: one file, several processes. */
+export const DEFAULT_TRANSPORT = "sqlite:.callboard/board.db"
+export const DEFAULT_NAMESPACE = "callboard"
+export const DEFAULT_LEASE_MS = 30_000
+
+export interface ConnectSettings {
+  /** Plugins of third parties, by scheme: the configuration's `transports`. */
+  readonly transports?: Readonly<Record<string, Plugin>>
+  /** Prefixes everything on the broker. Defaults to the URL's `ns`, else `callboard`. */
+  readonly namespace?: string
+  /** How long a delivery is ours unless extended, in milliseconds, 1,000 at least. Defaults to the URL's `lease` (seconds), else 30 seconds. */
+  readonly leaseMs?: number
+  /** Longest wait for a connection, in milliseconds. Defaults to 5 seconds. */
+  readonly timeoutMs?: number
+  readonly name?: string
+}
+
+const invalid = (message: string): TransportError => new TransportError("invalid", message)
+
+/** A transport URL without user, password and options: safe to print. */
+export const displayUrl = (text: string): string => {
+  const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(text)?.[1]
+  if (scheme === undefined) return "(not a URL)"
+  return text.replace(/\/\/[^/@]*@/, "//").replace(/\?.*$/s, "")
+}
+
+/**
+ * Connects to a transport by URL, or over a client object that the application holds (and keeps open).
+ * Fails with a {@link TransportError}: `invalid` for a URL that cannot be read, `unsupported` for an unknown scheme,
+ * naming the configuration entry and the package that would provide it.
+ */
+export const connectTransport = async (target: string | object, settings: ConnectSettings = {}): Promise<Transport> => {
+  const options = (parameters: URLSearchParams): ConnectOptions => {
+    const namespace = settings.namespace ?? parameters.get("ns") ?? DEFAULT_NAMESPACE
+    if (!/^[A-Za-z0-9_-]{1,64}$/.test(namespace)) {
+      throw invalid(`ns ${JSON.stringify(namespace)}: 1 to 64 letters, digits, "_" or "-"`)
+    }
+    const lease =
+      settings.leaseMs ?? (parameters.has("lease") ? Number(parameters.get("lease")) * 1000 : DEFAULT_LEASE_MS)
+    if (!(lease >= 1000 && lease <= 86_400_000)) throw invalid("lease: must be from 1 second to 1 day")
+    return {
+      namespace,
+      lease,
+      name: settings.name ?? `callboard@${hostname()}:${process.pid}`,
+      timeout: settings.timeoutMs ?? 5_000,
+    }
+  }
+  if (typeof target !== "string") {
+    const adopted = await adopt(target, options(new URLSearchParams()), settings)
+    if (adopted === undefined) {
+      throw new TransportError(
+        "unsupported",
+        "this client object belongs to no known transport; give a URL, or a plugin under `transports`",
+      )
+    }
+    return adopted
+  }
+  let url: URL
+  try {
+    url = new URL(target)
+  } catch {
+    throw invalid(
+      `${JSON.stringify(displayUrl(target))} is not a transport URL; try "sqlite:jobs.db" or "nats://localhost"`,
+    )
+  }
+  const plugin = await findPlugin(url.protocol.slice(0, -1), settings)
+  return plugin.connect(url, options(url.searchParams))
+}
+
+const isBuiltin = (scheme: string): scheme is BuiltinScheme => Object.hasOwn(builtin, scheme)
+
+const findPlugin = async (scheme: string, settings: ConnectSettings): Promise<Plugin> => {
+  const configured = settings.transports?.[scheme]
+  if (configured !== undefined) return configured
+  if (isBuiltin(scheme)) return builtin[scheme]()
+  const packageName = `callboard-transport-${scheme}`
+  let found: unknown
+  try {
+    found = await import(packageName)
+  } catch (cause) {
+    throw new TransportError(
+      "unsupported",
+      `no transport for ${scheme}: — add one under transports.${scheme} in callboard.config.ts, or install ${packageName} (known: ${Object.keys(builtin).join(", ")})`,
+      { cause },
+    )
+  }
+  const plugin = pluginOf(found)
+  if (plugin === undefined) {
+    throw new TransportError(
+      "unsupported",
+      `${packageName} exports no plugin: it must export \`plugin\`, or a default, with \`schemes\` and \`connect\``,
+    )
+  }
+  return plugin
+}
+
+const isPlugin = (value: unknown): value is Plugin =>
+  typeof value === "object" &&
+  value !== null &&
+  "schemes" in value &&
+  Array.isArray(value.schemes) &&
+  "connect" in value &&
+  typeof value.connect === "function"
+
+const pluginOf = (module: unknown): Plugin | undefined => {
+  if (typeof module !== "object" || module === null) return undefined
+  for (const name of ["plugin", "default"]) {
+    const candidate: unknown = Reflect.get(module, name)
+    if (isPlugin(candidate)) return candidate
+  }
+  return undefined
+}
+
+const adopt = async (
+  client: object,
+  options: ConnectOptions,
+  settings: ConnectSettings,
+): Promise<Transport | undefined> => {
+  const plugins = [...Object.values(settings.transports ?? {})]
+  for (const load of new Set(Object.values(builtin))) plugins.push(await load())
+  for (const plugin of plugins) {
+    const transport = plugin.adopt?.(client, options)
+    if (transport !== undefined) return transport
+  }
+  return undefined
+}

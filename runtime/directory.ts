@@ -1,0 +1,153 @@
+/**
+ * Who is there: workers that are alive, and the actors that they serve, as entries of the store with a time to live.
+ * A submitter learns from it which queue an actor's tasks go to.
+ */
+import { Result, Schema } from "effect"
+import type { ActorDefinition, ErasedMethod } from "./actor.ts"
+import { jsonSchemaOf } from "./json-schema.ts"
+import type { Store, StoreOperation } from "./transport.ts"
+
+const MethodDescription = Schema.Struct({
+  name: Schema.String,
+  description: Schema.optionalKey(Schema.String),
+  queue: Schema.optionalKey(Schema.String),
+  priority: Schema.optionalKey(Schema.Int),
+  params: Schema.optionalKey(Schema.Array(Schema.String)),
+  /** JSON Schema of the input and of the result, where the method's schemas can tell. */
+  input: Schema.optionalKey(Schema.Unknown),
+  output: Schema.optionalKey(Schema.Unknown),
+})
+
+export const ActorDescription = Schema.Struct({
+  name: Schema.String,
+  queue: Schema.String,
+  description: Schema.optionalKey(Schema.String),
+  methods: Schema.Array(MethodDescription),
+})
+export type ActorDescription = typeof ActorDescription.Type
+
+export const WorkerDescription = Schema.Struct({
+  name: Schema.String,
+  pid: Schema.Int,
+  host: Schema.String,
+  version: Schema.String,
+  queues: Schema.Array(Schema.String),
+  actors: Schema.Array(Schema.String),
+  concurrency: Schema.Int,
+  state: Schema.Literals(["starting", "idle", "busy", "stopping"]),
+  /** Jobs whose handlers run now. */
+  running: Schema.Array(Schema.String),
+  /** Deliveries held, running ones included. */
+  inFlight: Schema.Int,
+  processed: Schema.Int,
+  failed: Schema.Int,
+  startedAt: Schema.String,
+  heartbeatAt: Schema.String,
+})
+export type WorkerDescription = typeof WorkerDescription.Type
+
+/** A worker beats this often and is gone after three missed beats. */
+export const HEARTBEAT_MS = 2_000
+export const WORKER_TTL_MS = 3 * HEARTBEAT_MS
+/** Actors are told again this often, and forgotten when nobody serves them any more. */
+export const ACTOR_REFRESH_MS = 20_000
+const ACTOR_TTL_MS = 3 * ACTOR_REFRESH_MS
+
+export const DEFAULT_QUEUE = "default"
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+const decodeActor = Schema.decodeUnknownResult(Schema.fromJsonString(ActorDescription))
+const decodeWorker = Schema.decodeUnknownResult(Schema.fromJsonString(WorkerDescription))
+
+export const describeActor = (actor: ActorDefinition): ActorDescription => ({
+  name: actor.name,
+  queue: actor.queue ?? DEFAULT_QUEUE,
+  ...(actor.description === undefined ? {} : { description: actor.description }),
+  methods: [...actor.methods.values()].map(describeMethod),
+})
+
+const describeMethod = (method: ErasedMethod): ActorDescription["methods"][number] => {
+  const input = method.input === undefined ? undefined : jsonSchemaOf(method.input, "input")
+  const output = method.output === undefined ? undefined : jsonSchemaOf(method.output, "output")
+  return {
+    name: method.name,
+    ...(method.description === undefined ? {} : { description: method.description }),
+    ...(method.queue === undefined ? {} : { queue: method.queue }),
+    ...(method.priority === undefined ? {} : { priority: method.priority }),
+    ...(method.params === undefined ? {} : { params: method.params }),
+    ...(input === undefined ? {} : { input }),
+    ...(output === undefined ? {} : { output }),
+  }
+}
+
+export const actorEntries = (actors: Iterable<ActorDescription>): ReadonlyArray<StoreOperation> =>
+  [...actors].map((actor) => ({
+    key: `actor/${actor.name}`,
+    value: encoder.encode(JSON.stringify(actor)),
+    ttl: ACTOR_TTL_MS,
+  }))
+
+export const workerEntry = (worker: WorkerDescription): StoreOperation => ({
+  key: `worker/${worker.name}`,
+  value: encoder.encode(JSON.stringify(worker)),
+  ttl: WORKER_TTL_MS,
+})
+
+const LIST_LIMIT = 1_000
+
+export const listWorkers = async (store: Store): Promise<ReadonlyArray<WorkerDescription>> => {
+  const entries = await store.list({ prefix: "worker/", limit: LIST_LIMIT })
+  // An entry of a newer version that this one cannot read is left out rather than failing the list.
+  return entries.flatMap((entry) => {
+    const decoded = decodeWorker(decoder.decode(entry.value))
+    return Result.isSuccess(decoded) ? [decoded.success] : []
+  })
+}
+
+export const listActors = async (store: Store): Promise<ReadonlyArray<ActorDescription>> => {
+  const entries = await store.list({ prefix: "actor/", limit: LIST_LIMIT })
+  return entries.flatMap((entry) => {
+    const decoded = decodeActor(decoder.decode(entry.value))
+    return Result.isSuccess(decoded) ? [decoded.success] : []
+  })
+}
+
+/** Looks actors up in the store and remembers what it found, or did not find, for a moment. */
+export class Directory {
+  readonly #store: Store
+  readonly #local: ReadonlyMap<string, ActorDescription>
+  readonly #known = new Map<string, { readonly until: number; readonly actor: Promise<ActorDescription | undefined> }>()
+  static readonly #REMEMBER_MS = 5_000
+  static readonly #CAPACITY = 1_000
+
+  constructor(store: Store, local: ReadonlyArray<ActorDescription> = []) {
+    this.#store = store
+    this.#local = new Map(local.map((actor) => [actor.name, actor]))
+  }
+
+  /** Actors of this very process: known without asking. */
+  get local(): ReadonlyMap<string, ActorDescription> {
+    return this.#local
+  }
+
+  find(name: string): Promise<ActorDescription | undefined> | ActorDescription | undefined {
+    const local = this.#local.get(name)
+    if (local !== undefined) return local
+    const now = Date.now()
+    const known = this.#known.get(name)
+    if (known !== undefined && known.until > now) return known.actor
+    if (this.#known.size >= Directory.#CAPACITY) this.#known.clear()
+    const actor = this.#store.get(`actor/${name}`).then(
+      (entry) => {
+        if (entry === undefined) return undefined
+        const decoded = decodeActor(decoder.decode(entry.value))
+        return Result.isSuccess(decoded) ? decoded.success : undefined
+      },
+      // The default queue is better than no submission: the publish itself will say what is wrong.
+      () => undefined,
+    )
+    this.#known.set(name, { until: now + Directory.#REMEMBER_MS, actor })
+    return actor
+  }
+}

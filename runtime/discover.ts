@@ -1,0 +1,72 @@
+/** Finds actors in files: every module of a folder whose default export (or any export) is an actor. */
+import { readdir } from "node:fs/promises"
+import { extname, join, resolve } from "node:path"
+import { pathToFileURL } from "node:url"
+import type { ActorDefinition } from "./actor.ts"
+
+/** A file in the actors' folder that cannot be loaded, or a folder without actors. */
+export class DiscoveryFailed extends Error {
+  readonly _tag = "DiscoveryFailed"
+  override readonly name = "DiscoveryFailed"
+}
+
+const EXTENSIONS = new Set([".ts", ".js", ".mts", ".mjs", ".tsx", ".jsx"])
+
+const isActor = (value: unknown): value is ActorDefinition =>
+  typeof value === "object" &&
+  value !== null &&
+  "_tag" in value &&
+  value._tag === "Actor" &&
+  "methods" in value &&
+  value.methods instanceof Map
+
+/** Modules that may hold actors: files of the folder, and `mod.ts` or `index.ts` of the folders in it. */
+const modulesOf = async (folder: string): Promise<ReadonlyArray<string>> => {
+  const entries = await readdir(folder, { withFileTypes: true }).catch((cause: unknown) => {
+    throw new DiscoveryFailed(`there is no folder ${folder}: make one, or name another with --actors`, { cause })
+  })
+  const files: Array<string> = []
+  for (const entry of entries.sort((a, b) => a.name.localeCompare(b.name))) {
+    if (entry.name.startsWith(".") || entry.name.startsWith("_")) continue
+    const path = join(folder, entry.name)
+    if (entry.isFile() && EXTENSIONS.has(extname(entry.name)) && !/\.(test|spec|types|d)\.[a-z]+$/.test(entry.name))
+      files.push(path)
+    else if (entry.isDirectory() && entry.name !== "node_modules") {
+      const inner = await readdir(path)
+      const entryFile = inner.find((name) => /^(mod|index)\.[mc]?[jt]sx?$/.test(name))
+      if (entryFile !== undefined) files.push(join(path, entryFile))
+    }
+  }
+  return files
+}
+
+/**
+ * Loads the actors of a folder. Fails with {@link DiscoveryFailed}, naming the file, when one cannot be loaded, when two
+ * have the same name, and when there are none.
+ */
+export const discoverActors = async (folder: string): Promise<ReadonlyArray<ActorDefinition>> => {
+  const root = resolve(folder)
+  const found = new Map<string, { readonly actor: ActorDefinition; readonly file: string }>()
+  for (const file of await modulesOf(root)) {
+    let module: unknown
+    try {
+      module = await import(pathToFileURL(file).href)
+    } catch (cause) {
+      throw new DiscoveryFailed(`${file} cannot be loaded: ${cause instanceof Error ? cause.message : String(cause)}`, {
+        cause,
+      })
+    }
+    if (typeof module !== "object" || module === null) continue
+    for (const value of Object.values(module)) {
+      if (!isActor(value)) continue
+      const other = found.get(value.name)
+      if (other !== undefined && other.actor !== value) {
+        throw new DiscoveryFailed(`${file} and ${other.file} both define an actor ${value.name}: names must be unique`)
+      }
+      found.set(value.name, { actor: value, file })
+    }
+  }
+  if (found.size === 0)
+    throw new DiscoveryFailed(`${root} holds no actors: a file there must export default actor("name", { methods: … })`)
+  return [...found.values()].map((entry) => entry.actor)
+}

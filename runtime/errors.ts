@@ -1,0 +1,102 @@
+/** Errors that an application or an HTTP client can act on. Each says in its message what to do. */
+import type { JobError } from "./protocol/record.ts"
+
+/** What can be wrong with a request; the `code` of an HTTP problem, and of {@link CallboardError}. */
+export type ErrorCode =
+  | "invalid-json"
+  | "invalid-input"
+  | "unknown-field"
+  | "unknown-actor"
+  | "unsupported"
+  | "unsupported-content-type"
+  | "too-large"
+  | "not-found"
+  | "gone"
+  | "already-terminal"
+  | "job-exists"
+  | "idempotency-mismatch"
+  | "unauthorized"
+  | "forbidden"
+  | "rate-limited"
+  | "transport-unavailable"
+  | "internal"
+
+export interface ErrorDetails {
+  /** The field of the request that is wrong, as a path: `retry.max`. */
+  readonly field?: string
+  /** Which element of a batch. */
+  readonly index?: number
+  /** Id of the job that the request is about. */
+  readonly id?: string
+  /** Whether a failed submission may have been accepted all the same. Submitting again with the same id is safe. */
+  readonly outcome?: "none" | "unknown"
+  readonly cause?: unknown
+}
+
+/** A request that was refused or could not be carried out. */
+export class CallboardError extends Error {
+  readonly _tag = "CallboardError"
+  override readonly name = "CallboardError"
+  readonly code: ErrorCode
+  readonly details: ErrorDetails
+  constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
+    super(message, details.cause === undefined ? {} : { cause: details.cause })
+    this.code = code
+    this.details = details
+  }
+}
+
+/** The job failed. `error` is what is recorded: name, message, reason, traceback. */
+export class JobFailed extends Error {
+  readonly _tag = "JobFailed"
+  override readonly name = "JobFailed"
+  readonly id: string
+  readonly error: JobError
+  constructor(id: string, error: JobError) {
+    super(`job ${id} failed: ${error.name}: ${error.message}`)
+    this.id = id
+    this.error = error
+  }
+}
+
+export class JobCancelled extends Error {
+  readonly _tag = "JobCancelled"
+  override readonly name = "JobCancelled"
+  readonly id: string
+  constructor(id: string) {
+    super(`job ${id} was cancelled`)
+    this.id = id
+  }
+}
+
+export class JobExpired extends Error {
+  readonly _tag = "JobExpired"
+  override readonly name = "JobExpired"
+  readonly id: string
+  constructor(id: string) {
+    super(`job ${id} expired before it was started`)
+    this.id = id
+  }
+}
+
+/** The job ended, and its result is not kept any more. */
+export class ResultGone extends Error {
+  readonly _tag = "ResultGone"
+  override readonly name = "ResultGone"
+  readonly id: string
+  constructor(id: string) {
+    super(`the result of job ${id} is gone: raise resultTtl or failureTtl to keep results longer`)
+    this.id = id
+  }
+}
+
+/** The job had not ended when the time to wait was over. It goes on. */
+export class WaitTimeout extends Error {
+  readonly _tag = "WaitTimeout"
+  override readonly name = "WaitTimeout"
+  readonly id: string
+  constructor(id: string, waitedMs: number) {
+    super(`job ${id} did not end within ${waitedMs / 1000} s; it goes on`)
+    this.id = id
+  }
+}

@@ -1,0 +1,46 @@
+/** What a handler gets besides its input: its job. */
+
+import type { DurationInput } from "./actor.ts"
+import type { JobHandle } from "./client.ts"
+import type { Headers } from "./protocol/message.ts"
+import type { SubmissionFields } from "./submission.ts"
+
+/** One attempt of one job, as its handler sees it. `Use` is what the actor's `start` returned. */
+export interface Job<Use = unknown> {
+  readonly id: string
+  /** 1, 2, 3 …: for people. Grows with every attempt, also after a worker died. */
+  readonly attempt: number
+  /** Grows when the job is run again by hand. */
+  readonly run: number
+  /** Retries that the application asked for, so far. */
+  readonly retries: number
+  readonly actor: string
+  readonly method: string
+  readonly queue: string
+  /** Fires at the soft time limit, at the hard one, when the job is cancelled, and when the worker must stop now. */
+  readonly signal: AbortSignal
+  /** When the hard time limit ends this attempt, in milliseconds since the epoch. */
+  readonly deadline: number
+  readonly headers: Headers
+  readonly meta: Readonly<Record<string, unknown>>
+  /** What the actor's `start` returned. */
+  readonly use: Use
+  readonly log: JobLog
+  /**
+   * Says how far the work is: `fraction` from 0 to 1 (clamped), `detail` any JSON value. Cheap: written a few times a
+   * second at most, the last value wins.
+   */
+  progress(fraction: number, detail?: unknown): void
+  /** Submits another task, as a child of this one: sets `parentId` and `rootId`. */
+  submit(task: string, fields?: SubmissionFields): Promise<JobHandle>
+  /** Ends this attempt and asks for another: `throw job.retry({ after: "10s" })`. Counts as a retry. */
+  retry(options?: { readonly after?: DurationInput; readonly cause?: unknown }): Error
+}
+
+/** Log lines that carry the job's id, task, queue and attempt. */
+export interface JobLog {
+  debug(message: string, fields?: Readonly<Record<string, unknown>>): void
+  info(message: string, fields?: Readonly<Record<string, unknown>>): void
+  warn(message: string, fields?: Readonly<Record<string, unknown>>): void
+  error(message: string, fields?: Readonly<Record<string, unknown>>): void
+}

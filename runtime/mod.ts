@@ -1,0 +1,48 @@
+/** Callboard for applications: define actors, serve them, submit to them. */
+export {
+  type Actor,
+  type ActorDefinition,
+  type ActorOptions,
+  type ActorScope,
+  actor,
+  type DurationInput,
+  InvalidActor,
+  type MethodDefinition,
+  type MethodOptions,
+  type RetryPolicy,
+  type TimeLimit,
+} from "./actor.ts"
+export {
+  Client,
+  type ClientSettings,
+  connect,
+  type JobHandle,
+  type JobPage,
+  type Receipt,
+  type SubmittedJob,
+  type WaitOptions,
+} from "./client.ts"
+export type { ConnectSettings } from "./connect.ts"
+export { Ignore, Reject, Retry } from "./control.ts"
+export type { ActorDescription, WorkerDescription } from "./directory.ts"
+export { discoverActors } from "./discover.ts"
+export {
+  CallboardError,
+  type ErrorCode,
+  JobCancelled,
+  JobExpired,
+  JobFailed,
+  ResultGone,
+  WaitTimeout,
+} from "./errors.ts"
+export { type HttpOptions, http } from "./http/mod.ts"
+export type { Job, JobLog } from "./job.ts"
+export type { Log, LogFormat, LogLevel } from "./log.ts"
+export type { JobError } from "./protocol/record.ts"
+export type { State } from "./protocol/state.ts"
+export { type ServeOptions, type Service, serve } from "./service.ts"
+export type { Submission, SubmissionFields } from "./submission.ts"
+export type { JobEvent, Outcome } from "./tracking.ts"
+export { TransportError } from "./transport.ts"
+export type { ActorHandle, JsonForm, MethodHandle } from "./typed-client.ts"
+export type { JobView, TransitionView } from "./view.ts"

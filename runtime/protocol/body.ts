@@ -1,0 +1,375 @@
+/**
+ * The body of a task: arguments, and what follows after it. Decoded only for the method that runs it; whatever is wrong
+ * with it is a value with a reason, and the bytes stay at hand.
+ */
+import { Result } from "effect"
+import { type Codec, type CodecFailure, type Codecs, codecsOf, mediaType } from "./codec.ts"
+import { compress, decompress } from "./compression.ts"
+import { jsonCodec, renderJson } from "./json.ts"
+import type { Message } from "./message.ts"
+import { msgpackCodec } from "./msgpack.ts"
+import { parseSignature, parseSignatures, type Signature } from "./signature.ts"
+import { yamlCodec } from "./yaml.ts"
+
+/** What follows after a task. `null` and a missing key are the same; a chain of length 0 is the end of a chain. */
+export interface Embed {
+  /** Called with the result after success. */
+  readonly callbacks: ReadonlyArray<Signature> | null
+  /** Called after failure. */
+  readonly errbacks: ReadonlyArray<Signature> | null
+  /** The rest of a chain in wire order: the next one is the last of the list. */
+  readonly chain: ReadonlyArray<Signature> | null
+  /** What is called with all results once the whole group has ended. */
+  readonly chord: Signature | null
+}
+
+/** Arguments of a call, and what follows it. */
+export interface Body {
+  readonly args: ReadonlyArray<unknown>
+  readonly kwargs: Readonly<Record<string, unknown>>
+  readonly embed: Embed
+}
+
+/** Nothing follows. */
+export const NO_EMBED: Embed = Object.freeze({ callbacks: null, errbacks: null, chain: null, chord: null })
+
+/**
+ * Why a body cannot be handed to a method; `reason` is what a dead letter says.
+ *
+ * - `unsupported-content-type`: no codec is registered and the method does not accept the type as bytes
+ * - `refused-content-type`: pickle, which can run any code when it is read
+ * - `unsupported-compression`, `too-large`, `too-deep`, `malformed`
+ */
+export interface UndecodableBody {
+  readonly _tag: "UndecodableBody"
+  readonly reason:
+    | "unsupported-content-type"
+    | "refused-content-type"
+    | "unsupported-compression"
+    | "too-large"
+    | "too-deep"
+    | "malformed"
+  readonly contentType: string
+  readonly message: string
+  /** Decompressed where that was possible, else as they came. */
+  readonly bytes: Uint8Array
+}
+
+/** A body that cannot be written. */
+export interface UnserialisableBody {
+  readonly _tag: "UnserialisableBody"
+  readonly reason: "unsupported-content-type" | "unsupported-compression" | "unserialisable" | "too-deep" | "malformed"
+  readonly message: string
+}
+
+/** JSON, msgpack and YAML. */
+export const defaultCodecs: Codecs = codecsOf(jsonCodec, msgpackCodec, yamlCodec)
+
+/** Bytes as such: kombu's `raw`, and what a browser or `curl` calls it. No content type at all means the same. */
+const RAW: ReadonlySet<string> = new Set(["application/data", "application/octet-stream", ""])
+
+const PICKLE: ReadonlySet<string> = new Set(["application/x-python-serialize", "application/x-python-pickle"])
+
+/** Largest body that is read, in bytes, before and after decompression. */
+export const MAX_BODY_BYTES = 1024 * 1024
+
+/** How a body is to be read. */
+export interface DecodeOptions {
+  /** Defaults to JSON, msgpack and YAML. */
+  readonly codecs?: Codecs
+  /** In bytes, before and after decompression. Defaults to {@link MAX_BODY_BYTES}. */
+  readonly maxBytes?: number
+  /**
+   * Content types that the method takes as bytes where no codec is registered for them: `image/png`, `image/*`, or
+   * `*` + `/*` for any. Pickle is refused all the same. Defaults to none.
+   */
+  readonly accepts?: ReadonlyArray<string>
+}
+
+/** Whether a list of content types, which may end in `/*`, has this one. */
+export const acceptsContentType = (accepts: ReadonlyArray<string>, contentType: string): boolean => {
+  const type = mediaType(contentType)
+  return accepts.some((pattern) => {
+    const wanted = mediaType(pattern)
+    return wanted === type || wanted === "*/*" || (wanted.endsWith("/*") && type.startsWith(wanted.slice(0, -1)))
+  })
+}
+
+const isMap = (value: unknown): value is Readonly<Record<string, unknown>> => {
+  if (typeof value !== "object" || value === null) return false
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return prototype === Object.prototype || prototype === null
+}
+
+const isList = (value: unknown): value is ReadonlyArray<unknown> => Array.isArray(value)
+
+/** The decompressed bytes of a body, bounded before and after. Fails with {@link UndecodableBody}. */
+export const bodyBytes = (
+  message: Message,
+  maxBytes: number = MAX_BODY_BYTES,
+): Result.Result<Uint8Array, UndecodableBody> => {
+  const { body } = message
+  const contentType = message.properties.content_type
+  if (body.length > maxBytes) {
+    return Result.fail({
+      _tag: "UndecodableBody",
+      reason: "too-large",
+      contentType,
+      message: `The body has ${body.length} bytes, and ${maxBytes} are allowed. Store large data elsewhere and send its address.`,
+      bytes: body,
+    })
+  }
+  const { compression } = message.headers
+  if (typeof compression !== "string" || compression === "") return Result.succeed(body)
+  const inflated = decompress(body, compression, maxBytes)
+  if (Result.isSuccess(inflated)) return Result.succeed(inflated.success)
+  const { reason, message: why } = inflated.failure
+  return Result.fail({ _tag: "UndecodableBody", reason, contentType, message: why, bytes: body })
+}
+
+/** A decoded body before anybody looked at its shape, and what it holds. */
+export interface DecodedValue {
+  readonly holds: "task" | "argument"
+  readonly value: unknown
+}
+
+/**
+ * What a body says, by its content type, whatever its shape: for protocol 1, events and control messages. Fails with
+ * {@link UndecodableBody}.
+ */
+export const decodeValue = (
+  message: Message,
+  options: DecodeOptions = {},
+): Result.Result<DecodedValue, UndecodableBody> => {
+  const { codecs = defaultCodecs, accepts } = options
+  const given = message.properties.content_type
+  const undecodable = (
+    reason: UndecodableBody["reason"],
+    why: string,
+    bytes: Uint8Array,
+  ): Result.Result<never, UndecodableBody> =>
+    Result.fail({ _tag: "UndecodableBody", reason, contentType: given, message: why, bytes })
+  // The exact name first: nearly every body has one of three.
+  const type = codecs.has(given) ? given : mediaType(given)
+  if (PICKLE.has(type)) {
+    return undecodable(
+      "refused-content-type",
+      "Pickle can run any code when it is read and is never opened. Let the sender use task_serializer = 'json'.",
+      message.body,
+    )
+  }
+  const bytes = bodyBytes(message, options.maxBytes)
+  if (Result.isFailure(bytes)) return Result.fail(bytes.failure)
+  const codec = codecs.get(type)
+  if (codec === undefined) {
+    if (RAW.has(type) || (accepts !== undefined && acceptsContentType(accepts, type))) {
+      return Result.succeed({ holds: "argument", value: bytes.success })
+    }
+    const known = [...new Set(Array.from(codecs.values(), (each) => each.contentType))].join(", ")
+    return undecodable(
+      "unsupported-content-type",
+      `Content type "${given.slice(0, 100)}" is not known here (${known}) and the method does not accept it as bytes.`,
+      bytes.success,
+    )
+  }
+  const decoded = decodeWith(codec, bytes.success)
+  if (Result.isSuccess(decoded)) return Result.succeed({ holds: codec.holds ?? "argument", value: decoded.success })
+  const { reason, message: why } = decoded.failure
+  return undecodable(reason === "too-deep" ? "too-deep" : "malformed", `The body is ${why}.`, bytes.success)
+}
+
+/** An application's codec may throw in spite of its contract; that must not end the worker. */
+const decodeWith = (codec: Codec, bytes: Uint8Array): Result.Result<unknown, CodecFailure> => {
+  try {
+    return codec.decode(bytes)
+  } catch (cause) {
+    const message = `not ${codec.contentType}: ${String(cause)}`
+    return Result.fail({ _tag: "CodecFailure", reason: "malformed", message })
+  }
+}
+
+/**
+ * The arguments of a task and what follows it, from its body. A raw body, and one of a type that the method accepts as
+ * bytes, is the one argument. Fails with {@link UndecodableBody}; a body of another shape than `[args, kwargs, embed]`
+ * is `malformed` (Celery 5.6 ends its worker over two items, and drops a task whose kwargs are a list).
+ */
+export const decodeBody = (message: Message, options?: DecodeOptions): Result.Result<Body, UndecodableBody> => {
+  const decoded = decodeValue(message, options)
+  if (Result.isFailure(decoded)) return Result.fail(decoded.failure)
+  const { holds, value } = decoded.success
+  if (holds === "argument") return Result.succeed({ args: [value], kwargs: {}, embed: NO_EMBED })
+  const body = bodyOf(value)
+  if (typeof body !== "string") return Result.succeed(body)
+  return Result.fail({
+    _tag: "UndecodableBody",
+    reason: "malformed",
+    contentType: message.properties.content_type,
+    message: `The body ${body}.`,
+    bytes: message.body,
+  })
+}
+
+/** The body in a decoded value, or why there is none. */
+export const bodyOf = (value: unknown): Body | string => {
+  if (isMap(value)) return "args" in value ? hybridBodyOf(value) : "is a map without args"
+  if (!isList(value)) return "is not [args, kwargs, embed]"
+  if (value.length !== 3) return `is a list of ${value.length}, not [args, kwargs, embed]`
+  const embed: unknown = value[2]
+  if (embed === null) return partsOf(value[0], value[1], NO_EMBED)
+  return isMap(embed) ? partsOf(value[0], value[1], embed) : "has an embed that is no map"
+}
+
+/** Celery 5.6: a map with `args` under headers of protocol 2. Its chain is nothing, whatever it says. */
+const hybridBodyOf = (value: Readonly<Record<string, unknown>>): Body | string =>
+  partsOf(value.args, value.kwargs ?? {}, { ...value, chain: null })
+
+const partsOf = (args: unknown, kwargs: unknown, embed: Readonly<Partial<Record<keyof Embed, unknown>>>): Body | string => {
+  if (!isList(args)) return "has args that are no list"
+  if (!isMap(kwargs)) return "has kwargs that are no map with text keys"
+  const { callbacks = null, errbacks = null, chain = null, chord = null } = embed
+  if (callbacks === null && errbacks === null && chain === null && chord === null) {
+    return { args, kwargs, embed: NO_EMBED }
+  }
+  const parsed = embedOf(callbacks, errbacks, chain, chord)
+  return Result.isFailure(parsed) ? `is wrong: ${parsed.failure}` : { args, kwargs, embed: parsed.success }
+}
+
+const embedOf = (
+  callbacks: unknown,
+  errbacks: unknown,
+  chain: unknown,
+  chord: unknown,
+): Result.Result<Embed, string> => {
+  const onSuccess = parseSignatures(callbacks, "callbacks")
+  if (Result.isFailure(onSuccess)) return Result.fail(onSuccess.failure.message)
+  const onFailure = parseSignatures(errbacks, "errbacks")
+  if (Result.isFailure(onFailure)) return Result.fail(onFailure.failure.message)
+  const rest = parseSignatures(chain, "chain")
+  if (Result.isFailure(rest)) return Result.fail(rest.failure.message)
+  if (chord === null) {
+    return Result.succeed({
+      callbacks: onSuccess.success,
+      errbacks: onFailure.success,
+      chain: rest.success,
+      chord: null,
+    })
+  }
+  const last = parseSignature(chord, "chord")
+  if (Result.isFailure(last)) return Result.fail(last.failure.message)
+  return Result.succeed({
+    callbacks: onSuccess.success,
+    errbacks: onFailure.success,
+    chain: rest.success,
+    chord: last.success,
+  })
+}
+
+/** A written body: bytes, and what the headers and properties of its message must say about them. */
+export interface EncodedBody {
+  readonly bytes: Uint8Array
+  readonly contentType: string
+  readonly contentEncoding: "utf-8" | "binary"
+  /** For the `compression` header. */
+  readonly compression: string | null
+}
+
+/** How a body is to be written. */
+export interface EncodeOptions {
+  /** Defaults to `application/json`. */
+  readonly contentType?: string
+  /** Content type of the compression, e.g. `application/x-gzip`. Defaults to none. */
+  readonly compression?: string
+  /** Defaults to JSON, msgpack and YAML. */
+  readonly codecs?: Codecs
+}
+
+const encoder = new TextEncoder()
+const NO_EMBED_TEXT = JSON.stringify(NO_EMBED)
+
+const unserialisable = (
+  reason: UnserialisableBody["reason"],
+  message: string,
+): Result.Result<never, UnserialisableBody> => Result.fail({ _tag: "UnserialisableBody", reason, message })
+
+/** The body as the wire has it. */
+const wireForm = (body: Body): ReadonlyArray<unknown> => [body.args, body.kwargs, body.embed]
+
+const encodeJsonBody = (body: Body): Result.Result<Uint8Array, CodecFailure> => {
+  const args = renderJson(body.args)
+  if (Result.isFailure(args)) return Result.fail({ ...args.failure, message: `has args that ${args.failure.message}` })
+  const kwargs = renderJson(body.kwargs)
+  if (Result.isFailure(kwargs)) return Result.fail({ ...kwargs.failure, message: `has kwargs that ${kwargs.failure.message}` })
+  const embed = body.embed === NO_EMBED ? Result.succeed(NO_EMBED_TEXT) : renderJson(body.embed)
+  if (Result.isFailure(embed)) return Result.fail(embed.failure)
+  return Result.succeed(encoder.encode(`[${args.success},${kwargs.success},${embed.success}]`))
+}
+
+const encodeWith = (codec: Codec, body: Body): Result.Result<Uint8Array, CodecFailure> => {
+  if (codec === jsonCodec) return encodeJsonBody(body)
+  try {
+    if (codec.holds === "task") return codec.encode(wireForm(body))
+    if (body.args.length === 1 && Object.keys(body.kwargs).length === 0) return codec.encode(body.args[0])
+    const message = `${codec.contentType} holds exactly one argument`
+    return Result.fail({ _tag: "CodecFailure", reason: "unserialisable", message })
+  } catch (cause) {
+    return Result.fail({ _tag: "CodecFailure", reason: "unserialisable", message: String(cause) })
+  }
+}
+
+/**
+ * A body as bytes. A raw content type takes exactly one argument, of bytes. Fails with {@link UnserialisableBody}, whose
+ * message names the place.
+ */
+export const encodeBody = (body: Body, options: EncodeOptions = {}): Result.Result<EncodedBody, UnserialisableBody> => {
+  const { contentType = jsonCodec.contentType, codecs = defaultCodecs, compression } = options
+  const type = mediaType(contentType)
+  const codec = codecs.get(type)
+  let bytes: Uint8Array
+  if (codec !== undefined) {
+    const encoded = encodeWith(codec, body)
+    if (Result.isFailure(encoded)) return unserialisable(encoded.failure.reason, `The body ${encoded.failure.message}.`)
+    bytes = encoded.success
+  } else {
+    const only: unknown = body.args[0]
+    if (PICKLE.has(type) || !(only instanceof Uint8Array) || body.args.length !== 1) {
+      return unserialisable("unsupported-content-type", `No codec is registered for "${contentType.slice(0, 100)}".`)
+    }
+    bytes = only
+  }
+  if (compression !== undefined) {
+    const compressed = compress(bytes, compression)
+    if (Result.isFailure(compressed)) {
+      return unserialisable("unsupported-compression", compressed.failure.message)
+    }
+    bytes = compressed.success
+  }
+  return Result.succeed({
+    bytes,
+    contentType: codec?.contentType ?? contentType,
+    // kombu 5.6 keeps the serialiser's encoding where the body is compressed.
+    contentEncoding: codec?.contentEncoding ?? "binary",
+    compression: compression ?? null,
+  })
+}
+
+/**
+ * Any value as bytes of a content type: for protocol 1, events and control messages. Fails with
+ * {@link UnserialisableBody}.
+ */
+export const encodeValue = (
+  value: unknown,
+  contentType: string = jsonCodec.contentType,
+  codecs: Codecs = defaultCodecs,
+): Result.Result<Uint8Array, UnserialisableBody> => {
+  const codec = codecs.get(mediaType(contentType))
+  if (codec === undefined) {
+    return unserialisable("unsupported-content-type", `No codec is registered for "${contentType.slice(0, 100)}".`)
+  }
+  try {
+    const encoded = codec.encode(value)
+    if (Result.isSuccess(encoded)) return Result.succeed(encoded.success)
+    return unserialisable(encoded.failure.reason, `The value ${encoded.failure.message}.`)
+  } catch (cause) {
+    return unserialisable("unserialisable", `The codec of ${codec.contentType} failed: ${String(cause)}.`)
+  }
+}

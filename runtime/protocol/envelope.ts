@@ -1,0 +1,109 @@
+/**
+ * One message as bytes, for transports that store bytes: a version, two lengths, headers and properties as JSON, and the
+ * body as it is. What was cut, padded or never was a message is told apart from every message, and never throws.
+ *
+ * ```
+ * byte 0      1…4                 5…8               9…                               …
+ * version 1   length of the head  length of the body  head: JSON [headers, properties]  body
+ *             (both unsigned 32 bit, big endian)
+ * ```
+ */
+import { Result } from "effect"
+import type { Headers, Message, Properties, Undecodable } from "./message.ts"
+
+/** First byte of every frame that this version writes. 0 and 123 (`{`) are never used, so that foreign data shows. */
+export const ENVELOPE_VERSION = 1
+
+/** Bytes before the head. */
+export const ENVELOPE_OVERHEAD = 9
+
+/** Why a frame cannot be written. */
+export interface InvalidEnvelope {
+  readonly _tag: "InvalidEnvelope"
+  readonly message: string
+}
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
+
+/** Heads up to this many characters are encoded in place; three bytes of UTF-8 per character at most. */
+const SCRATCH_CHARACTERS = 4096
+const scratch = new Uint8Array(SCRATCH_CHARACTERS * 3)
+
+const putLength = (frame: Uint8Array, at: number, length: number): void => {
+  frame[at] = length >>> 24
+  frame[at + 1] = length >>> 16
+  frame[at + 2] = length >>> 8
+  frame[at + 3] = length
+}
+
+const lengthAt = (frame: Uint8Array, at: number): number =>
+  (frame[at] ?? 0) * 0x100_0000 + (((frame[at + 1] ?? 0) << 16) | ((frame[at + 2] ?? 0) << 8) | (frame[at + 3] ?? 0))
+
+const framed = (head: Uint8Array, body: Uint8Array): Uint8Array => {
+  const frame = new Uint8Array(ENVELOPE_OVERHEAD + head.length + body.length)
+  frame[0] = ENVELOPE_VERSION
+  putLength(frame, 1, head.length)
+  putLength(frame, 5, body.length)
+  frame.set(head, ENVELOPE_OVERHEAD)
+  frame.set(body, ENVELOPE_OVERHEAD + head.length)
+  return frame
+}
+
+/**
+ * A message as one frame of bytes. Headers and properties must be plain JSON values. Fails with {@link InvalidEnvelope}
+ * when they are not (a cycle, a BigInt).
+ */
+export const encodeEnvelope = (message: Message): Result.Result<Uint8Array, InvalidEnvelope> => {
+  let head: string
+  try {
+    head = JSON.stringify([message.headers, message.properties])
+  } catch (cause) {
+    return Result.fail({
+      _tag: "InvalidEnvelope",
+      message: `Headers and properties must be plain JSON values: ${String(cause)}`,
+    })
+  }
+  if (head.length > SCRATCH_CHARACTERS) return Result.succeed(framed(encoder.encode(head), message.body))
+  const { written } = encoder.encodeInto(head, scratch)
+  return Result.succeed(framed(scratch.subarray(0, written), message.body))
+}
+
+const undecodable = (why: string, raw: Uint8Array): Undecodable => ({ undecodable: why, raw })
+
+const isMap = (value: unknown): value is Headers => typeof value === "object" && value !== null && !Array.isArray(value)
+
+const isProperties = (value: unknown): value is Properties =>
+  isMap(value) && typeof value.content_type === "string" && typeof value.content_encoding === "string"
+
+/**
+ * The message in a frame, or what was found instead, with the reason. Never throws. The message's body is a view of the
+ * frame, not a copy.
+ */
+export const decodeEnvelope = (frame: Uint8Array): Message | Undecodable => {
+  if (frame.length < ENVELOPE_OVERHEAD) return undecodable(`${frame.length} bytes are too few for a message`, frame)
+  if (frame[0] !== ENVELOPE_VERSION) return undecodable(`not a message of version ${ENVELOPE_VERSION}`, frame)
+  const headLength = lengthAt(frame, 1)
+  const bodyLength = lengthAt(frame, 5)
+  const expected = ENVELOPE_OVERHEAD + headLength + bodyLength
+  if (frame.length !== expected) {
+    return undecodable(
+      `${frame.length < expected ? "cut short" : "too long"}: ${frame.length} bytes where ${expected} were announced`,
+      frame,
+    )
+  }
+  const bodyAt = ENVELOPE_OVERHEAD + headLength
+  let head: unknown
+  try {
+    head = JSON.parse(decoder.decode(frame.subarray(ENVELOPE_OVERHEAD, bodyAt)))
+  } catch (cause) {
+    const why = cause instanceof SyntaxError ? "headers are not JSON" : "headers are not UTF-8"
+    return undecodable(why, frame)
+  }
+  if (!Array.isArray(head) || head.length !== 2) return undecodable("no headers and properties", frame)
+  const headers: unknown = head[0]
+  const properties: unknown = head[1]
+  if (!isMap(headers)) return undecodable("headers are not a map", frame)
+  if (!isProperties(properties)) return undecodable("properties lack content_type or content_encoding", frame)
+  return { headers, properties, body: frame.subarray(bodyAt) }
+}

@@ -1,0 +1,93 @@
+/**
+ * What a method gets as its input, from the arguments of a body; and which arguments stand for an input. Celery's
+ * `add.delay(2, 3)` and HTTP's `{"input": {"x": 2, "y": 3}}` meet here.
+ */
+import { Result } from "effect"
+import { type Body, type Embed, NO_EMBED } from "./body.ts"
+import { isPlainObject } from "./value.ts"
+
+/** Arguments that make no input. `field` names the argument. */
+export interface InvalidInput {
+  readonly _tag: "InvalidInput"
+  readonly field: string
+  readonly message: string
+}
+
+const invalid = (field: string, message: string): Result.Result<never, InvalidInput> =>
+  Result.fail({ _tag: "InvalidInput", field, message })
+
+const isEmpty = (map: object): boolean => {
+  for (const _ in map) return false
+  return true
+}
+
+/**
+ * The input of a method.
+ *
+ * - Without positional arguments it is `kwargs`, as an object.
+ * - With `params` (the method's names for positional arguments) positional arguments are put under those names, beside
+ *   `kwargs`; more arguments than names, or one name twice, fail.
+ * - Without `params` one positional argument is the input itself; several, or some with `kwargs`, are `{args, kwargs}`.
+ *
+ * Fails with {@link InvalidInput}.
+ */
+export const selectInput = (
+  body: Pick<Body, "args" | "kwargs">,
+  params?: ReadonlyArray<string>,
+): Result.Result<unknown, InvalidInput> => {
+  const { args, kwargs } = body
+  if (args.length === 0) return Result.succeed(kwargs)
+  if (params !== undefined) return namedInput(args, kwargs, params)
+  return Result.succeed(args.length === 1 && isEmpty(kwargs) ? args[0] : { args, kwargs })
+}
+
+const namedInput = (
+  args: Body["args"],
+  kwargs: Body["kwargs"],
+  params: ReadonlyArray<string>,
+): Result.Result<unknown, InvalidInput> => {
+  if (args.length > params.length) {
+    const names = params.length === 0 ? "none" : params.join(", ")
+    return invalid("args", `${args.length} positional arguments were given, and the method names ${params.length} (${names}).`)
+  }
+  const input: Record<string, unknown> = { ...kwargs }
+  for (const [at, value] of args.entries()) {
+    const name = params[at] ?? ""
+    if (Object.hasOwn(kwargs, name)) return invalid(name, `"${name}" was given twice, by position and by name.`)
+    input[name] = value
+  }
+  return Result.succeed(input)
+}
+
+/** What a submitter gave: `input`, or `args` and `kwargs`. */
+export interface GivenInput {
+  readonly input?: unknown
+  readonly args?: unknown
+  readonly kwargs?: unknown
+}
+
+const NO_ARGS: ReadonlyArray<unknown> = Object.freeze([])
+const NOTHING: Readonly<Record<string, unknown>> = Object.freeze({})
+
+const isMap = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value) && isPlainObject(value)
+
+/**
+ * The arguments that stand for what was given, so that {@link selectInput} gives it back: an `input` that is an object
+ * becomes `kwargs`, any other one the only positional argument. `undefined` is not given. Fails with
+ * {@link InvalidInput} when `input` comes together with `args` or `kwargs`, or one of those is of a wrong type.
+ */
+export const bodyOfInput = (given: GivenInput, embed: Embed = NO_EMBED): Result.Result<Body, InvalidInput> => {
+  const { input, args, kwargs } = given
+  if (input !== undefined) {
+    if (args !== undefined || kwargs !== undefined) {
+      return invalid("input", `Give either "input" or "args" and "kwargs", not both.`)
+    }
+    return Result.succeed(
+      isMap(input) ? { args: NO_ARGS, kwargs: input, embed } : { args: [input], kwargs: NOTHING, embed },
+    )
+  }
+  if (args !== undefined && !Array.isArray(args)) return invalid("args", `"args" must be a list.`)
+  if (kwargs !== undefined && !isMap(kwargs)) return invalid("kwargs", `"kwargs" must be an object.`)
+  return Result.succeed({ args: args ?? NO_ARGS, kwargs: kwargs ?? NOTHING, embed })
+}

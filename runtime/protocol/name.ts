@@ -1,0 +1,145 @@
+/**
+ * Names and ids: which ones are allowed, and what a task's names mean. Names resolve the same way everywhere, from an
+ * HTTP body to a Celery header, because everybody asks this file.
+ */
+import { Result } from "effect"
+
+/** A name or id that is not allowed. `kind` says of what. */
+export interface InvalidName {
+  readonly _tag: "InvalidName"
+  readonly kind: "actor" | "method" | "queue" | "id"
+  readonly name: string
+  readonly message: string
+}
+
+/** Longest id, ours or foreign, in bytes of UTF-8. */
+export const MAX_ID_BYTES = 255
+
+/** Longest name of an actor, a method or a queue, and longest id of our own, in characters. */
+export const MAX_NAME_LENGTH = 128
+
+const OWN_ID = /^[A-Za-z0-9_-]{1,128}$/
+const ACTOR = /^[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*$/
+const METHOD = /^[A-Za-z_$][A-Za-z0-9_$-]*$/
+const QUEUE = /^[A-Za-z0-9_][A-Za-z0-9_.:@-]*$/
+
+/** Names that JavaScript itself calls or reads on objects: a method of that name would be called by accident. */
+const FORBIDDEN_METHODS: ReadonlyArray<string> = ["then", "toJSON", "constructor", "__proto__"]
+
+const byteLength = (text: string): number => {
+  let bytes = text.length
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at)
+    // A pair of surrogates is two units and four bytes: two each.
+    if (unit > 0x7f) bytes += unit > 0x7ff && (unit < 0xd800 || unit > 0xdfff) ? 2 : 1
+  }
+  return bytes
+}
+
+/**
+ * Whether text can be a job's id: 1–255 bytes that survive UTF-8. Ids from the wire may be any such text; each transport
+ * escapes what it cannot hold.
+ */
+export const isId = (text: string): boolean =>
+  text.length > 0 &&
+  text.length <= MAX_ID_BYTES &&
+  text.isWellFormed() &&
+  (text.length * 3 <= MAX_ID_BYTES || byteLength(text) <= MAX_ID_BYTES)
+
+/** Whether text is an id as we give them and take them from users: `[A-Za-z0-9_-]{1,128}`. */
+export const isOwnId = (text: string): boolean => OWN_ID.test(text)
+
+const shorten = (name: string): string => (name.length > 60 ? `${name.slice(0, 60)}…` : name)
+
+const refuse = (kind: InvalidName["kind"], name: unknown, rule: string): Result.Result<never, InvalidName> => {
+  const shown = typeof name === "string" ? shorten(name) : typeof name
+  return Result.fail({ _tag: "InvalidName", kind, name: shown, message: `"${shown}" cannot be a ${NOUN[kind]}: ${rule}.` })
+}
+
+const NOUN: Readonly<Record<InvalidName["kind"], string>> = {
+  actor: "name of an actor",
+  method: "name of a method",
+  queue: "name of a queue",
+  id: "job id",
+}
+
+const checked = (
+  kind: InvalidName["kind"],
+  name: unknown,
+  pattern: RegExp,
+  rule: string,
+): Result.Result<string, InvalidName> =>
+  typeof name === "string" && name.length <= MAX_NAME_LENGTH && pattern.test(name)
+    ? Result.succeed(name)
+    : refuse(kind, name, rule)
+
+/** The id that a user chose for a job. Fails with {@link InvalidName}. */
+export const checkId = (id: unknown): Result.Result<string, InvalidName> =>
+  checked("id", id, OWN_ID, `use 1 to ${MAX_NAME_LENGTH} letters, digits, "_" or "-"`)
+
+/** An actor's name: words of letters, digits, `_` and `-`, joined by dots. Fails with {@link InvalidName}. */
+export const checkActorName = (name: unknown): Result.Result<string, InvalidName> =>
+  checked(
+    "actor",
+    name,
+    ACTOR,
+    `use at most ${MAX_NAME_LENGTH} letters, digits, "_" or "-", in words joined by dots, beginning with a letter or "_"`,
+  )
+
+/**
+ * A method's name: like an identifier, `-` allowed, no dot, because names are split at dots. `then`, `toJSON`,
+ * `constructor` and `__proto__` are refused: JavaScript itself looks for them on objects. Fails with {@link InvalidName}.
+ */
+export const checkMethodName = (name: unknown): Result.Result<string, InvalidName> =>
+  typeof name === "string" && FORBIDDEN_METHODS.includes(name)
+    ? refuse("method", name, "JavaScript itself looks for that name on objects; choose another")
+    : checked(
+        "method",
+        name,
+        METHOD,
+        `use at most ${MAX_NAME_LENGTH} letters, digits, "_", "$" or "-", beginning with a letter, "_" or "$"`,
+      )
+
+/** A queue's name: letters, digits, `_`, `.`, `:`, `@` and `-`. Fails with {@link InvalidName}. */
+export const checkQueueName = (name: unknown): Result.Result<string, InvalidName> =>
+  checked(
+    "queue",
+    name,
+    QUEUE,
+    `use at most ${MAX_NAME_LENGTH} letters, digits, "_", ".", ":", "@" or "-", beginning with a letter, a digit or "_"`,
+  )
+
+/** Where a task goes. `meth: null` means the actor's default method. */
+export interface Target {
+  readonly actor: string
+  readonly meth: string | null
+}
+
+/** The method that runs when a task names none. */
+export const DEFAULT_METHOD = "run"
+
+/**
+ * Which actor and method a task means. An explicit `meth` wins; else `task` is an actor exactly; else the mapping table
+ * says (its values are read by the same rule, without the table); else `task` is split at the last dot. Says nothing
+ * about whether the actor or method exists. `hasActor` is asked at most twice.
+ */
+export const resolveName = (
+  task: string,
+  meth: string | null,
+  hasActor: (name: string) => boolean,
+  mapping?: ReadonlyMap<string, string>,
+): Target => {
+  if (meth !== null) return { actor: task, meth }
+  if (hasActor(task)) return { actor: task, meth: null }
+  const mapped = mapping?.get(task)
+  if (mapped !== undefined) return hasActor(mapped) ? { actor: mapped, meth: null } : splitName(mapped)
+  return splitName(task)
+}
+
+/** A name split at its last dot; a dot at either end splits nothing. */
+const splitName = (name: string): Target => {
+  const dot = name.lastIndexOf(".")
+  return dot <= 0 || dot === name.length - 1
+    ? { actor: name, meth: null }
+    : { actor: name.slice(0, dot), meth: name.slice(dot + 1) }
+}

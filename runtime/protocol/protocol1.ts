@@ -1,0 +1,230 @@
+/**
+ * Celery's message protocol 1 ⇄ 2. Protocol 1 has everything in the body and nothing in the headers, so a transport that
+ * takes messages from Celery converts them on arrival; everybody behind it knows protocol 2 only.
+ */
+import { Result } from "effect"
+import {
+  bodyOf,
+  type Body,
+  type DecodeOptions,
+  decodeBody,
+  decodeValue,
+  encodeBody,
+  encodeValue,
+  type UndecodableBody,
+  type UnserialisableBody,
+} from "./body.ts"
+import { type InvalidTask, isReservedHeader, parseTask } from "./headers.ts"
+import type { Headers, Message } from "./message.ts"
+import type { Signature } from "./signature.ts"
+import { formatTime, parseTimeParts } from "./time.ts"
+
+/** A message that is no task of either protocol. Celery 5.6 logs it and rejects it without putting it back. */
+export interface UnknownMessage {
+  readonly _tag: "UnknownMessage"
+  readonly message: string
+}
+
+/** How a message of protocol 1 is read. */
+export interface Protocol1Options extends Pick<DecodeOptions, "codecs" | "maxBytes"> {
+  /**
+   * Milliseconds that the local zone is east of UTC at a local wall-clock time (given as if it were UTC, in milliseconds
+   * since the epoch). Asked only for times without a zone in messages that say `utc: false`. Defaults to UTC.
+   */
+  readonly localOffset?: (wallClockMs: number) => number
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+const isMap = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value)
+
+const hasTaskHeader = (message: Message): boolean => message.headers.task !== undefined && message.headers.task !== null
+
+/** First bytes of maps: `{` after blanks in JSON; the map types of msgpack. */
+const mayBeMap = (message: Message): boolean => {
+  // Compressed or YAML: only decoding tells.
+  if (typeof message.headers.compression === "string" && message.headers.compression !== "") return true
+  const first = message.body.find((byte) => byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09)
+  if (first === undefined) return false
+  switch (message.properties.content_type) {
+    case "application/json":
+      return first === 0x7b
+    case "application/x-msgpack":
+      return (first >= 0x80 && first <= 0x8f) || first === 0xde || first === 0xdf
+    default:
+      return first !== 0x5b && first !== 0x2d
+  }
+}
+
+/**
+ * The message in protocol 2. One that is in protocol 2 already comes back as it is, without its body being decoded
+ * (unless the body's first byte shows a map: the hybrid form of Celery 4, whose body fields are overridden by headers,
+ * with callbacks, errbacks and chord from the body and without a chain). Of a message of protocol 1 `taskset` wins over
+ * `group`; times without a zone are UTC, or local where it says `utc: false`.
+ *
+ * Fails with {@link UnknownMessage} when it is no task, with UndecodableBody when that cannot be seen.
+ */
+export const toProtocol2 = (
+  message: Message,
+  options: Protocol1Options = {},
+): Result.Result<Message, UnknownMessage | UndecodableBody> => {
+  const named = hasTaskHeader(message)
+  if (named && !mayBeMap(message)) return Result.succeed(message)
+  const decoded = decodeValue(message, options)
+  if (Result.isFailure(decoded)) {
+    // With a task header it can be listed, expired and dead-lettered all the same.
+    return named ? Result.succeed(message) : Result.fail(decoded.failure)
+  }
+  const { value } = decoded.success
+  if (named && !(isMap(value) && "args" in value)) return Result.succeed(message)
+  if (!isMap(value) || typeof value.task !== "string") return unknownMessage()
+  return converted(message, value, options)
+}
+
+const unknownMessage = (): Result.Result<never, UnknownMessage> =>
+  Result.fail({
+    _tag: "UnknownMessage",
+    message: "Neither a task header nor a body that is a map with a task: this is no Celery task.",
+  })
+
+const converted = (
+  message: Message,
+  fields: Fields,
+  options: Protocol1Options,
+): Result.Result<Message, UnknownMessage | UndecodableBody> => {
+  const body = bodyOf({ ...fields, args: fields.args ?? [], kwargs: fields.kwargs ?? {} })
+  const malformed = (why: string): Result.Result<never, UndecodableBody> =>
+    Result.fail({
+      _tag: "UndecodableBody",
+      reason: "malformed",
+      contentType: message.properties.content_type,
+      message: why,
+      bytes: message.body,
+    })
+  if (typeof body === "string") return malformed(`The body ${body}.`)
+  const encoded = encodeBody(body, {
+    contentType: message.properties.content_type,
+    ...(options.codecs ? { codecs: options.codecs } : {}),
+  })
+  if (Result.isFailure(encoded)) return malformed(encoded.failure.message)
+  const { compression: _, ...headers } = message.headers
+  return Result.succeed({
+    headers: { ...headersOf(fields, options), ...saying(headers) },
+    properties: { ...message.properties, content_encoding: encoded.success.contentEncoding },
+    body: encoded.success.bytes,
+  })
+}
+
+/** In the protocol `null` and absent are the same, so a header that says nothing overrides nothing. */
+const saying = (headers: Headers): Headers => {
+  const said: Record<string, unknown> = {}
+  for (const name of Object.keys(headers)) {
+    const value = headers[name]
+    const silent = value === undefined || (value === null && isReservedHeader(name))
+    if (!silent && name !== "__proto__") said[name] = value
+  }
+  return said
+}
+
+/** Values of a wrong type go into the headers as they are: `parseTask` names them. */
+const headersOf = (fields: Fields, options: Protocol1Options): Headers => ({
+  task: fields.task,
+  id: fields.id,
+  group: fields.taskset ?? fields.group ?? null,
+  group_index: fields.group_index ?? null,
+  retries: fields.retries ?? 0,
+  eta: zonedTime(fields.eta, fields.utc, options),
+  expires: zonedTime(fields.expires, fields.utc, options),
+  timelimit: fields.timelimit ?? [null, null],
+  root_id: null,
+  parent_id: null,
+})
+
+const zonedTime = (value: unknown, utc: unknown, options: Protocol1Options): unknown => {
+  if (typeof value !== "string" || value === "") return value ?? null
+  const parsed = parseTimeParts(value)
+  if (Result.isFailure(parsed)) return value
+  const { ms, micros, zoned } = parsed.success
+  if (zoned) return value
+  const offset = utc === false && options.localOffset !== undefined ? options.localOffset(ms) : 0
+  return formatTime(ms - offset, micros)
+}
+
+/** A chain of protocol 2 (the next one last) as protocol 1 has it: each step in the `link` of the one before. */
+const nestedLinks = (chain: ReadonlyArray<Signature>): Signature | undefined =>
+  chain.reduce<Signature | undefined>((following, step) => {
+    if (following === undefined) return step
+    const { link } = step.options
+    const links = Array.isArray(link) ? [...link, following] : link ? [link, following] : [following]
+    return { ...step, options: { ...step.options, link: links } }
+  }, undefined)
+
+const protocol1Fields = (headers: Headers, body: Body): Fields => {
+  const next = body.embed.chain === null ? undefined : nestedLinks(body.embed.chain)
+  const callbacks = next === undefined ? body.embed.callbacks : [...(body.embed.callbacks ?? []), next]
+  return {
+    task: headers.task,
+    id: headers.id,
+    args: body.args,
+    kwargs: body.kwargs,
+    group: headers.group ?? null,
+    group_index: headers.group_index ?? null,
+    retries: headers.retries ?? 0,
+    eta: headers.eta ?? null,
+    expires: headers.expires ?? null,
+    utc: true,
+    callbacks,
+    errbacks: body.embed.errbacks,
+    timelimit: headers.timelimit ?? [null, null],
+    taskset: headers.group ?? null,
+    chord: body.embed.chord,
+  }
+}
+
+/** Headers that protocol 1 keeps in its body, or does not know. */
+const PROTOCOL_2_HEADERS: ReadonlySet<string> = new Set([
+  "lang",
+  "task",
+  "id",
+  "shadow",
+  "eta",
+  "expires",
+  "group",
+  "group_index",
+  "retries",
+  "timelimit",
+  "root_id",
+  "parent_id",
+  "argsrepr",
+  "kwargsrepr",
+  "origin",
+  "ignore_result",
+  "replaced_task_nesting",
+  "stamped_headers",
+  "stamps",
+  "compression",
+  "meth",
+])
+
+/**
+ * A message of protocol 2 in protocol 1, for readers that know nothing else. Root, parent, shadow, stamps and `meth` have
+ * no place there and are lost; a chain becomes nested links. Uncompressed, of the same content type. Fails with
+ * InvalidTask, UndecodableBody or UnserialisableBody.
+ */
+export const toProtocol1 = (
+  message: Message,
+  options: Pick<DecodeOptions, "codecs" | "maxBytes"> = {},
+): Result.Result<Message, InvalidTask | UndecodableBody | UnserialisableBody> => {
+  const task = parseTask(message)
+  if (Result.isFailure(task)) return Result.fail(task.failure)
+  const body = decodeBody(message, options)
+  if (Result.isFailure(body)) return Result.fail(body.failure)
+  const fields = protocol1Fields(message.headers, body.success)
+  const encoded = encodeValue(fields, message.properties.content_type, options.codecs)
+  if (Result.isFailure(encoded)) return Result.fail(encoded.failure)
+  const custom: Record<string, unknown> = {}
+  for (const name of Object.keys(message.headers)) {
+    if (!PROTOCOL_2_HEADERS.has(name) && name !== "__proto__") custom[name] = message.headers[name]
+  }
+  return Result.succeed({ headers: custom, properties: message.properties, body: encoded.success })
+}

@@ -1,0 +1,269 @@
+/**
+ * What is stored about a job, and how it reads as bytes.
+ *
+ * A job that only waits needs no record of its own: {@link recordOfPosting} derives it from the task in the queue.
+ * The record that decides an outcome holds everything that follows from it (retry, callbacks, errbacks, next in chain)
+ * as complete postings, so that a crash between two writes neither loses nor doubles a follow-up.
+ */
+import { Result } from "effect"
+import { decodeBase64, encodeBase64 } from "./base64.ts"
+import { type InvalidTask, parseTask, type Task } from "./headers.ts"
+import { DEFAULT_PRIORITY, FRONT_LEVEL, type Headers, type Message, type Posting, type Properties } from "./message.ts"
+import { isState, type State } from "./state.ts"
+
+/** One step in the life of a job. Its event id is `<run>.<n>`. */
+export interface Transition {
+  /** Counts up over all runs, also past those that are no longer kept. */
+  readonly n: number
+  readonly run: number
+  /** Milliseconds since the epoch. */
+  readonly at: number
+  readonly state: State
+  readonly attempt?: number
+  readonly worker?: string
+  /** Why: `retry`, `handed-back`, `lease-lost`, `rerun`, `purged`, or the reason of a failure. */
+  readonly reason?: string
+  /** When a scheduled job is due, in milliseconds since the epoch. */
+  readonly due?: number
+}
+
+/** How many transitions a record keeps, newest last. */
+export const TIMELINE_LENGTH = 50
+
+/** Why a job failed, in a form that survives the wire. */
+export interface JobError {
+  /** Error tag or class name: what `retry.on` matches. */
+  readonly name: string
+  readonly message: string
+  /** Machine-readable cause: `handler`, `invalid-input`, `result-unserialisable`, `result-too-large`, `timeout`, `worker-lost`, `unknown-actor` … */
+  readonly reason: string
+  readonly traceback?: string
+  /** Where in the input the problem is, for `invalid-input`. */
+  readonly field?: string
+  readonly cause?: { readonly name: string; readonly message: string }
+}
+
+export interface Progress {
+  /** 0–1. */
+  readonly fraction: number
+  readonly detail?: unknown
+  readonly at: number
+}
+
+/** Times are milliseconds since the epoch. Everything but message, raw and follow-ups is plain JSON. */
+export interface JobRecord {
+  readonly id: string
+  readonly task: string
+  readonly meth: string | null
+  /** Name for people: `shadow`, else task and method. */
+  readonly name: string
+  readonly queue: string
+  /** 0–9. */
+  readonly priority: number
+  readonly front?: boolean
+  readonly state: State
+  readonly run: number
+  /** Attempts that began, for people; 0 before the first. */
+  readonly attempt: number
+  readonly retries: number
+  /** Fence of the delivery that wrote this record; empty when no delivery did. */
+  readonly fence: string
+  /** Claims since the last outcome: what the lost-worker cap counts. */
+  readonly claims?: number
+  /** Publish key of the posting that carries the job on (a retry): deliveries of older postings are over. */
+  readonly successor?: string
+  readonly submittedAt: number
+  readonly dueAt?: number
+  readonly expiresAt?: number
+  readonly startedAt?: number
+  readonly endedAt?: number
+  readonly progress?: Progress
+  readonly result?: unknown
+  readonly error?: JobError
+  /** Set on dead letters: why the task was given up without the application having decided so. */
+  readonly dead?: string
+  readonly worker?: string
+  readonly parentId?: string
+  readonly rootId?: string
+  readonly group?: string
+  readonly meta?: Readonly<Record<string, unknown>>
+  readonly description?: string
+  /** Oldest first, at most {@link TIMELINE_LENGTH}. */
+  readonly timeline: ReadonlyArray<Transition>
+  /** How long to keep the record once terminal, in milliseconds from `endedAt`; negative is for ever. */
+  readonly keepMs?: number
+  /** Set when the record itself was deleted: only id, state, run and fence still mean something. */
+  readonly tombstone?: boolean
+  /** Set while the queue and the record are stored apart and publishing has not been confirmed. */
+  readonly accepting?: boolean
+  /** Published exactly once per publish key after this record is stored. */
+  readonly followUps?: ReadonlyArray<Posting>
+  /** Kept for failed, cancelled, expired and dead jobs, so that they can run again. */
+  readonly message?: Message
+  /** What came, where it could not be decoded. */
+  readonly raw?: Uint8Array
+}
+
+/** Appends a step to a record and sets its state; keeps the newest {@link TIMELINE_LENGTH}. */
+export const step = (
+  record: JobRecord,
+  change: Omit<Transition, "n" | "run"> & { readonly run?: number },
+): JobRecord => {
+  const last = record.timeline[record.timeline.length - 1]
+  const entry: Transition = { ...change, run: change.run ?? record.run, n: (last?.n ?? 0) + 1 }
+  const kept = record.timeline.length < TIMELINE_LENGTH ? record.timeline : record.timeline.slice(1 - TIMELINE_LENGTH)
+  return { ...record, run: entry.run, state: change.state, timeline: [...kept, entry] }
+}
+
+/** The record of a job whose next attempt begins. */
+export const started = (
+  before: JobRecord,
+  attempt: { readonly fence: string; readonly worker: string; readonly at: number },
+): JobRecord => {
+  const { successor: _successor, followUps: _followUps, error: _error, progress: _progress, endedAt: _ended, ...kept } = before
+  const number = before.attempt + 1
+  return {
+    ...step(kept, { at: attempt.at, state: "started", attempt: number, worker: attempt.worker }),
+    attempt: number,
+    fence: attempt.fence,
+    worker: attempt.worker,
+    startedAt: attempt.at,
+  }
+}
+
+/** {@link started}, for a delivery that claims its job: what a transport's `claim` stores. */
+export const claimed = (before: JobRecord, attempt: Parameters<typeof started>[1]): JobRecord => ({
+  ...started(before, attempt),
+  claims: (before.claims ?? 0) + 1,
+})
+
+/**
+ * The record of a job that waits in a queue and about which nothing else is stored yet.
+ * `now` decides between scheduled and queued. Fails when the headers make no task.
+ */
+export const recordOfPosting = (
+  posting: Omit<Posting, "level">,
+  now: number,
+): Result.Result<JobRecord, InvalidTask> => {
+  const parsed = parseTask(posting.message)
+  return Result.isFailure(parsed) ? Result.fail(parsed.failure) : Result.succeed(recordOfTask(posting, parsed.success, now))
+}
+
+/** {@link recordOfPosting} for headers that are parsed already. */
+export const recordOfTask = (posting: Omit<Posting, "level">, task: Task, now: number): JobRecord => {
+  const own = task.own
+  const submittedAt = own.submittedAt ?? now
+  const waits = posting.due !== undefined && posting.due > now
+  const first: Transition = {
+    n: 1,
+    run: posting.run,
+    at: submittedAt,
+    state: posting.due !== undefined && posting.due > submittedAt ? "scheduled" : "queued",
+    ...(posting.due !== undefined ? { due: posting.due } : {}),
+  }
+  return {
+    id: posting.id,
+    task: task.task,
+    meth: task.meth,
+    name: task.shadow ?? (task.meth === null ? task.task : `${task.task}.${task.meth}`),
+    queue: posting.queue,
+    priority: posting.message.properties.priority ?? DEFAULT_PRIORITY,
+    ...(own.front ? { front: true } : {}),
+    state: waits ? "scheduled" : "queued",
+    run: posting.run,
+    attempt: 0,
+    retries: posting.retries,
+    fence: "",
+    submittedAt,
+    ...(posting.due !== undefined ? { dueAt: posting.due } : {}),
+    ...(posting.expires !== undefined ? { expiresAt: posting.expires } : {}),
+    ...(task.parentId !== null ? { parentId: task.parentId } : {}),
+    ...(task.rootId !== null ? { rootId: task.rootId } : {}),
+    ...(task.group !== null ? { group: task.group } : {}),
+    ...(own.meta !== undefined ? { meta: own.meta } : {}),
+    ...(own.description !== undefined ? { description: own.description } : {}),
+    timeline: [first],
+  }
+}
+
+/** A message where bytes have no place: its body as base64. */
+interface MessageText {
+  readonly headers: Headers
+  readonly properties: Properties
+  readonly body: string
+}
+
+const messageToText = (message: Message): MessageText => ({ ...message, body: encodeBase64(message.body) })
+const messageFromText = (text: MessageText): Message => ({ ...text, body: decodeBase64(text.body) })
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder("utf-8", { fatal: true })
+
+/** A record as UTF-8 JSON; bytes inside it as base64. */
+export const encodeRecord = (record: JobRecord): Uint8Array => encoder.encode(recordToJson(record))
+
+export const recordToJson = (record: JobRecord): string => {
+  // Most records hold no bytes: those need no copy.
+  if (record.message === undefined && record.raw === undefined && record.followUps === undefined) {
+    return JSON.stringify(record)
+  }
+  return JSON.stringify({
+    ...record,
+    ...(record.message ? { message: messageToText(record.message) } : {}),
+    ...(record.raw ? { raw: encodeBase64(record.raw) } : {}),
+    ...(record.followUps
+      ? { followUps: record.followUps.map((posting) => ({ ...posting, message: messageToText(posting.message) })) }
+      : {}),
+  })
+}
+
+/** A stored record that cannot be read. */
+export interface UnreadableRecord {
+  readonly _tag: "UnreadableRecord"
+  readonly message: string
+}
+
+export const decodeRecord = (bytes: Uint8Array): Result.Result<JobRecord, UnreadableRecord> => {
+  try {
+    return recordFromJson(decoder.decode(bytes))
+  } catch (cause) {
+    return Result.fail({ _tag: "UnreadableRecord", message: `not a record: ${String(cause)}` })
+  }
+}
+
+interface RecordText extends Omit<JobRecord, "message" | "raw" | "followUps"> {
+  readonly message?: MessageText
+  readonly raw?: string
+  readonly followUps?: ReadonlyArray<Omit<Posting, "message"> & { readonly message: MessageText }>
+}
+
+export const recordFromJson = (text: string): Result.Result<JobRecord, UnreadableRecord> => {
+  try {
+    const value: unknown = JSON.parse(text)
+    if (!isRecordText(value)) return Result.fail({ _tag: "UnreadableRecord", message: "not a record: no id or state" })
+    const { message, raw, followUps, ...plain } = value
+    return Result.succeed({
+      ...plain,
+      ...(message ? { message: messageFromText(message) } : {}),
+      ...(raw !== undefined ? { raw: decodeBase64(raw) } : {}),
+      ...(followUps
+        ? { followUps: followUps.map((posting) => ({ ...posting, message: messageFromText(posting.message) })) }
+        : {}),
+    })
+  } catch (cause) {
+    return Result.fail({ _tag: "UnreadableRecord", message: `not a record: ${String(cause)}` })
+  }
+}
+
+const isRecordText = (value: unknown): value is RecordText =>
+  typeof value === "object" &&
+  value !== null &&
+  "id" in value &&
+  typeof value.id === "string" &&
+  "state" in value &&
+  isState(value.state) &&
+  "timeline" in value &&
+  Array.isArray(value.timeline)
+
+/** Priority level of a record's next posting. */
+export const levelOf = (priority: number, front: boolean): number => (front ? FRONT_LEVEL : priority)

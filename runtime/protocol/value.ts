@@ -1,0 +1,108 @@
+/**
+ * Values that JSON has no words for, as Python sends them, and what they are in JavaScript:
+ *
+ * | on the wire                | here                | |
+ * |----------------------------|---------------------|-|
+ * | datetime, YAML and msgpack timestamps | {@link ExactDate} | a `Date` that keeps microseconds and zone |
+ * | date, time, decimal, uuid  | {@link Exact}       | its text, and of what type |
+ * | bytes, base64, `!!binary`  | `Uint8Array`        | |
+ * | integer beyond ±(2⁵³−1)    | `bigint`            | |
+ * | NaN, Infinity, -Infinity   | `number`            | |
+ * | `!!set`                    | `Set`               | |
+ * | map with keys that are not text (YAML) | `Map`   | |
+ *
+ * Each is written back to the same meaning by the codec that read it. A plain `Date` may be given wherever an
+ * {@link ExactDate} may. `__proto__` is dropped from every map of every codec, and so is a `constructor` that holds a
+ * `prototype`: copying such a map with `Object.assign` or a deep merge would reach into prototypes.
+ */
+import { Result } from "effect"
+import { formatTime, type InvalidTime, LATEST_MS, EARLIEST_MS, parseTimeParts } from "./time.ts"
+
+/**
+ * A moment with everything its text said. Use it like any `Date`; {@link text} has the microseconds and the zone, or no
+ * zone where Python's datetime was naive (it then counts as UTC). Changing it as a `Date` gives up the finer text.
+ */
+export class ExactDate extends Date {
+  readonly #text: string
+  readonly #ms: number
+
+  /** `text` must be what {@link exactDate} accepted, and `ms` its milliseconds. */
+  constructor(ms: number, text: string) {
+    super(ms)
+    this.#ms = ms
+    this.#text = text
+  }
+
+  /** ISO 8601, with `T`, as it was written. */
+  get text(): string {
+    return this.getTime() === this.#ms ? this.#text : dateText(this)
+  }
+}
+
+/** An {@link ExactDate} of ISO 8601 text. Fails with InvalidTime. */
+export const exactDate = (text: string): Result.Result<ExactDate, InvalidTime> => {
+  const parsed = parseTimeParts(text)
+  return Result.isFailure(parsed) ? Result.fail(parsed.failure) : Result.succeed(new ExactDate(parsed.success.ms, text))
+}
+
+/** The text of any date; empty when it is invalid or outside the years 1–9999, which no Python could read. */
+export const dateText = (date: Date): string => {
+  if (date instanceof ExactDate) return date.text
+  const ms = date.getTime()
+  return ms >= EARLIEST_MS && ms <= LATEST_MS ? formatTime(ms) : ""
+}
+
+export type ExactType = "date" | "time" | "decimal" | "uuid"
+
+/**
+ * A date without a time, a time without a date, a decimal number or a UUID, as text: `2031-09-06`, `20:57:24.052237`,
+ * `10.50`, `815ea983-9f68-4659-a8ca-24f41288d0d5`. Turns into that text by itself: in a template, in `String(…)`, in JSON.
+ */
+export class Exact {
+  readonly type: ExactType
+  readonly text: string
+
+  constructor(type: ExactType, text: string) {
+    this.type = type
+    this.text = text
+  }
+
+  toString(): string {
+    return this.text
+  }
+
+  toJSON(): string {
+    return this.text
+  }
+}
+
+const DATE = /^\d{4}-\d\d-\d\d$/
+const TIME = /^\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?$/
+const DECIMAL = /^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|Inf(?:inity)?|s?NaN\d*)$/i
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+
+const isDay = (text: string): boolean => DATE.test(text) && Result.isSuccess(parseTimeParts(text))
+
+/** A typed value of its text, or nothing when the text is none of that type. */
+export const exact = (type: ExactType, text: string): Exact | undefined => {
+  const valid =
+    type === "date"
+      ? isDay(text)
+      : type === "time"
+        ? TIME.test(text)
+        : type === "decimal"
+          ? DECIMAL.test(text)
+          : UUID.test(text)
+  return valid ? new Exact(type, type === "uuid" ? text.toLowerCase() : text) : undefined
+}
+
+/** Whether an object is a plain map: neither a list nor an instance of a class. */
+export const isPlainObject = (value: object): value is Record<string, unknown> => {
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return prototype === Object.prototype || prototype === null
+}
+
+/** Whether a key of a decoded map is kept. See the head of this file. */
+export const isSafeEntry = (key: string, value: unknown): boolean =>
+  key !== "__proto__" &&
+  !(key === "constructor" && typeof value === "object" && value !== null && Object.hasOwn(value, "prototype"))

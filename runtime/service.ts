@@ -1,0 +1,235 @@
+/** `serve()`: worker and HTTP in one process, stopped by signals. `bun run service.ts` is a complete service. */
+import { availableParallelism, hostname } from "node:os"
+import { Result } from "effect"
+import type { ActorDefinition, DurationInput } from "./actor.ts"
+import { boardOf } from "./board.ts"
+import { Client } from "./client.ts"
+import { type ConnectSettings, connectTransport, DEFAULT_LEASE_MS, DEFAULT_TRANSPORT, displayUrl } from "./connect.ts"
+import { DEFAULT_QUEUE, describeActor } from "./directory.ts"
+import { CallboardError } from "./errors.ts"
+import type { HttpOptions, HttpServer } from "./http/server.ts"
+import { type Log, type LogFormat, type LogLevel, makeLog } from "./log.ts"
+import { parseDuration } from "./protocol/time.ts"
+import { onSignals } from "./signals.ts"
+import type { Settlement, TransportError } from "./transport.ts"
+import { type StopReport, startWorker, type Worker } from "./worker/worker.ts"
+
+export interface ServeOptions extends ConnectSettings {
+  /** Where tasks travel: a URL, or a client object that the application holds. Defaults to `sqlite:.callboard/board.db`. */
+  readonly transport?: string | object
+  /** Actors to run. None: no worker is started (HTTP only). */
+  readonly actors?: ReadonlyArray<ActorDefinition>
+  /** Queues to work on, in order of preference. Defaults to the queues that the actors name, and `default`. */
+  readonly queues?: ReadonlyArray<string>
+  /** Handlers that run at a time, 1–10,000. Defaults to the number of cores, at least 4. */
+  readonly concurrency?: number
+  /** Deliveries held per handler, 1–1,000; 1 keeps priorities strict. Defaults to 4. */
+  readonly prefetch?: number
+  /** `strict`: earlier queues first; `rotate`: queues take turns. Defaults to `strict`. */
+  readonly order?: "strict" | "rotate"
+  /** Name of the worker; unique among live ones. Defaults to `<host>-<pid>`. */
+  readonly name?: string
+  /** How long a soft stop lets handlers run before it hands them back. Defaults to 25 seconds. */
+  readonly grace?: DurationInput
+  /** How long successes are kept. Defaults to 24 hours. */
+  readonly resultTtl?: DurationInput
+  /** How long failures are kept. Defaults to 7 days. */
+  readonly failureTtl?: DurationInput
+  /** Worker deaths in mid-run after which a job is given up, 1–1,000. Defaults to 3. */
+  readonly lostCap?: number
+  /** How long a task that nobody here serves is handed back before it is given up. Defaults to 60 seconds. */
+  readonly unknownGrace?: DurationInput
+  /** Largest body of a task, in bytes. Defaults to 1 MiB. */
+  readonly maxBody?: number
+  /** Tries to reach the transport in a row before the service gives up; 0 is for ever. Defaults to 100. */
+  readonly maxTries?: number
+  /** Queue of the workers of another language, by the `lang` header: `{ py: "celery" }`. */
+  readonly languages?: Readonly<Record<string, string>>
+  /** Task names that stand for an actor's method: `{"app.tasks.add": "math.add"}`. */
+  readonly taskNames?: Readonly<Record<string, string>>
+  /** Serves HTTP; absent or false: not. */
+  readonly http?: HttpOptions | false
+  /** Stop on SIGINT, SIGTERM and SIGQUIT. Defaults to true. */
+  readonly signals?: boolean
+  readonly logLevel?: LogLevel
+  readonly logFormat?: LogFormat
+  readonly log?: Log
+  /** Called once per settled job, after it is stored. */
+  readonly onSettled?: (settlement: Settlement) => void
+}
+
+export interface Service extends AsyncDisposable {
+  readonly client: Client
+  readonly worker: Worker | undefined
+  /** Where it answers HTTP. */
+  readonly url: string | undefined
+  /** Resolves once it consumes (and listens). */
+  ready(): Promise<void>
+  /** Resolves, with the error, if the worker gives up by itself. */
+  readonly failed: Promise<TransportError>
+  /** Resolves when it has stopped, for whatever reason. */
+  readonly stopped: Promise<StopReport>
+  /** Soft stop; a second call with `now` hurries. */
+  stop(options?: { readonly now?: boolean }): Promise<StopReport>
+}
+
+const milliseconds = (field: string, value: DurationInput | undefined, otherwise: number): number => {
+  if (value === undefined) return otherwise
+  if (typeof value === "number" && value < 0 && field.endsWith("Ttl")) return -1
+  const parsed = parseDuration(value)
+  if (Result.isFailure(parsed))
+    throw new CallboardError("invalid-input", `${field}: ${parsed.failure.message}`, { field })
+  return parsed.success
+}
+
+const whole = (field: string, value: number | undefined, otherwise: number, least: number, most: number): number => {
+  if (value === undefined) return otherwise
+  if (!Number.isInteger(value) || value < least || value > most) {
+    throw new CallboardError("invalid-input", `${field}: must be a whole number from ${least} to ${most}`, { field })
+  }
+  return value
+}
+
+/**
+ * Starts a service. Fails with `CallboardError` `invalid-input` naming an option, with `TransportError` when the
+ * transport refuses, and with `ActorStartFailed`.
+ */
+export const serve = async (options: ServeOptions = {}): Promise<Service> => {
+  const log =
+    options.log ??
+    makeLog({
+      ...(options.logLevel === undefined ? {} : { level: options.logLevel }),
+      ...(options.logFormat === undefined ? {} : { format: options.logFormat }),
+    })
+  const actors = options.actors ?? []
+  const target = options.transport ?? DEFAULT_TRANSPORT
+  const name = options.name ?? `${hostname()}-${process.pid}`
+  const descriptions = actors.map(describeActor)
+  const taskNames = new Map(Object.entries(options.taskNames ?? {}))
+  const settings = {
+    concurrency: whole("concurrency", options.concurrency, Math.max(4, availableParallelism()), 1, 10_000),
+    prefetch: whole("prefetch", options.prefetch, 4, 1, 1_000),
+    graceMs: milliseconds("grace", options.grace, 25_000),
+    lostCap: whole("lostCap", options.lostCap, 3, 1, 1_000),
+    unknownGraceMs: milliseconds("unknownGrace", options.unknownGrace, 60_000),
+    maxBody: whole("maxBody", options.maxBody, 1024 * 1024, 1, 1024 * 1024 * 1024),
+    maxTries: whole("maxTries", options.maxTries, 100, 0, Number.MAX_SAFE_INTEGER),
+    keep: {
+      resultMs: milliseconds("resultTtl", options.resultTtl, 86_400_000),
+      failureMs: milliseconds("failureTtl", options.failureTtl, 7 * 86_400_000),
+    },
+  }
+  const board = boardOf(await connectTransport(target, { ...options, name }))
+  const client = new Client(board, { ownsTransport: true, actors: descriptions, taskNames })
+  let worker: Worker | undefined
+  let http: HttpServer | undefined
+  try {
+    if (actors.length > 0) {
+      worker = await startWorker({
+        ...settings,
+        board,
+        client,
+        actors,
+        queues: options.queues ?? queuesOf(actors),
+        rotate: options.order === "rotate",
+        name,
+        leaseMs: options.leaseMs ?? DEFAULT_LEASE_MS,
+        languages: new Map(Object.entries(options.languages ?? {})),
+        taskNames,
+        log,
+        ...(options.onSettled === undefined ? {} : { onSettled: options.onSettled }),
+      })
+    }
+    if (options.http)
+      http = await (await import("./http/server.ts")).startHttp(client, options.http, {
+        ready: () => worker?.listening ?? true,
+        maxBody: settings.maxBody,
+      })
+  } catch (cause) {
+    await worker?.stop({ now: true })
+    await client.close()
+    throw cause
+  }
+  log.debug("service started", {
+    transport: typeof target === "string" ? displayUrl(target) : "client object",
+    worker: name,
+  })
+  return new RunningService(client, worker, http, log, options.signals ?? true)
+}
+
+const queuesOf = (actors: ReadonlyArray<ActorDefinition>): ReadonlyArray<string> => {
+  const queues = new Set<string>()
+  for (const actor of actors) {
+    queues.add(actor.queue ?? DEFAULT_QUEUE)
+    for (const method of actor.methods.values()) if (method.queue !== undefined) queues.add(method.queue)
+  }
+  queues.add(DEFAULT_QUEUE)
+  return [...queues]
+}
+
+const READY_POLL_MS = 5
+
+class RunningService implements Service {
+  readonly client: Client
+  readonly worker: Worker | undefined
+  readonly url: string | undefined
+  readonly failed: Promise<TransportError>
+  readonly stopped: Promise<StopReport>
+  readonly #http: HttpServer | undefined
+  readonly #log: Log
+  readonly #offSignals: () => void
+  #stopping: Promise<StopReport> | undefined
+  #resolveStopped: (report: StopReport) => void = () => undefined
+
+  constructor(client: Client, worker: Worker | undefined, http: HttpServer | undefined, log: Log, signals: boolean) {
+    this.client = client
+    this.worker = worker
+    this.url = http?.url
+    this.#http = http
+    this.#log = log
+    this.stopped = new Promise((resolve) => {
+      this.#resolveStopped = resolve
+    })
+    this.failed = worker?.failed ?? new Promise(() => undefined)
+    this.#offSignals = signals
+      ? onSignals({
+          soft: () => void this.stop(),
+          hurry: () => void this.stop({ now: true }),
+          log,
+        })
+      : () => undefined
+  }
+
+  async ready(): Promise<void> {
+    const { worker } = this
+    if (worker === undefined) return
+    // The worker says so by itself; it fails, or listens, within a moment.
+    const failed = this.failed.then((error) => Promise.reject(error))
+    while (!worker.listening) {
+      await Promise.race([failed, new Promise((resolve) => setTimeout(resolve, READY_POLL_MS))])
+    }
+  }
+
+  stop(options: { readonly now?: boolean } = {}): Promise<StopReport> {
+    if (this.#stopping === undefined) {
+      this.#stopping = this.#stop(options)
+      this.#stopping.then(this.#resolveStopped, () => undefined)
+    } else if (options.now) void this.worker?.stop(options)
+    return this.#stopping
+  }
+
+  async #stop(options: { readonly now?: boolean }): Promise<StopReport> {
+    // New submissions are refused first; what is accepted already is kept by the transport.
+    const http = this.#http?.stop()
+    const report = (await this.worker?.stop(options)) ?? { finished: 0, handedBack: 0, stuck: 0 }
+    await http
+    await this.client.close()
+    this.#offSignals()
+    this.#log.debug("service stopped", { ...report })
+    return report
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop().then(() => undefined)
+  }
+}

@@ -1,0 +1,141 @@
+/** The deciding side: cancel, run again, forget. Each is a compare-and-set on the record, tried again when outrun. */
+import { Result } from "effect"
+import { type Board, CANCEL_TOPIC } from "./board.ts"
+import { CallboardError } from "./errors.ts"
+import { parseTask, postingOfTask, renderCompact } from "./protocol/headers.ts"
+import type { Message, Posting } from "./protocol/message.ts"
+import { type JobRecord, step } from "./protocol/record.ts"
+import { isTerminal } from "./protocol/state.ts"
+import { EXPIRED_KEEP_MS, findRecord } from "./tracking.ts"
+import type { Change, Found } from "./transport.ts"
+
+/** Somebody else may decide about the same job at the same time; more often than this in a row is not chance. */
+const TRIES = 10
+
+const decide = async (
+  board: Board,
+  id: string,
+  change: (found: Found) => Omit<Change, "id" | "expect">,
+): Promise<JobRecord> => {
+  for (let tried = 0; tried < TRIES; tried++) {
+    const found = await findRecord(board, id)
+    const wanted = change(found)
+    const [changed] = await board.records.change([{ id, expect: found.revision, ...wanted }])
+    if (changed?.status === "changed") return wanted.record
+    if (changed?.status === "failed") throw changed.error
+  }
+  throw new CallboardError("internal", `job ${id} changes too fast to decide about; try again`, { id })
+}
+
+const gone = (id: string): CallboardError => new CallboardError("gone", `job ${id} is not kept any more`, { id })
+
+/**
+ * Cancels a job. Waiting: it will not run. Running: its handler's signal fires and its outcome is refused.
+ * Fails with `already-terminal`, `gone`, `not-found`.
+ */
+export const cancelJob = async (board: Board, id: string): Promise<JobRecord> => {
+  const cancelled = await decide(board, id, ({ record }) => {
+    if (record.tombstone) throw gone(id)
+    if (isTerminal(record.state)) {
+      throw new CallboardError("already-terminal", `job ${id} is already ${record.state}`, { id })
+    }
+    const now = Date.now()
+    return {
+      record: { ...step(record, { at: now, state: "cancelled" }), endedAt: now, keepMs: EXPIRED_KEEP_MS },
+      withdraw: true,
+    }
+  })
+  // The record decides; the news only spares a worker the rest of the run.
+  await board.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(JSON.stringify({ id }))).catch(() => undefined)
+  return cancelled
+}
+
+/** The message of a job's next run: new run, no retries used, due now. */
+const nextRun = (record: JobRecord, message: Message, run: number, now: number): Posting => {
+  const parsed = parseTask(message)
+  const task = Result.map(parsed, (before) => {
+    const { hops: _hops, ...own } = before.own
+    return { ...before, eta: null, expires: null, retries: 0, own: { ...own, run, submittedAt: now } }
+  })
+  const posting = Result.flatMap(task, (next) =>
+    postingOfTask(next, { ...message, headers: renderCompact(next) }, record.queue),
+  )
+  if (Result.isFailure(posting)) {
+    throw new CallboardError("unsupported", `job ${record.id} cannot run again: ${posting.failure.message}`, {
+      id: record.id,
+    })
+  }
+  return posting.success
+}
+
+/**
+ * Runs an ended job again, as its next run. Fails with `unsupported` when its message is not kept (succeeded jobs),
+ * `job-exists` when it has not ended, `gone`, `not-found`.
+ */
+export const rerunJob = (board: Board, id: string): Promise<JobRecord> =>
+  decide(board, id, ({ record }) => {
+    if (record.tombstone) throw gone(id)
+    if (!isTerminal(record.state)) {
+      throw new CallboardError("job-exists", `job ${id} is ${record.state}: only an ended job can run again`, { id })
+    }
+    const { message, raw } = record
+    if (message === undefined) {
+      throw new CallboardError(
+        "unsupported",
+        raw === undefined
+          ? `job ${id} ${record.state}, and its input is not kept: submit it anew`
+          : `job ${id} could not be decoded and cannot run again as it is: submit it anew`,
+        { id },
+      )
+    }
+    const now = Date.now()
+    const run = record.run + 1
+    const posting = nextRun(record, message, run, now)
+    const {
+      result: _result,
+      error: _error,
+      dead: _dead,
+      progress: _progress,
+      startedAt: _started,
+      endedAt: _ended,
+      expiresAt: _expires,
+      dueAt: _due,
+      claims: _claims,
+      successor: _successor,
+      followUps: _followUps,
+      message: _message,
+      keepMs: _keep,
+      ...kept
+    } = record
+    return {
+      record: {
+        ...step(kept, { run, at: now, state: "queued", reason: "rerun" }),
+        retries: 0,
+        message: posting.message,
+      },
+      post: [posting],
+    }
+  })
+
+/** Forgets a job's record; a waiting job will not run. Fails with `job-exists` while it runs, `gone`, `not-found`. */
+export const deleteJob = async (board: Board, id: string): Promise<void> => {
+  await decide(board, id, ({ record }) => {
+    if (record.tombstone) throw gone(id)
+    if (record.state === "started") {
+      throw new CallboardError("job-exists", `job ${id} runs: cancel it, then delete it`, { id })
+    }
+    const now = Date.now()
+    const {
+      result: _result,
+      error: _error,
+      message: _message,
+      raw: _raw,
+      meta: _meta,
+      progress: _progress,
+      followUps: _followUps,
+      ...kept
+    } = record
+    const ended = isTerminal(record.state) ? kept : step(kept, { at: now, state: "cancelled", reason: "deleted" })
+    return { record: { ...ended, endedAt: ended.endedAt ?? now, keepMs: 0, tombstone: true }, withdraw: true }
+  })
+}

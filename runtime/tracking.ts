@@ -1,0 +1,240 @@
+/** The reading side: find a job, wait for its end, follow its events. */
+import type { Board } from "./board.ts"
+import { CallboardError, JobCancelled, JobExpired, JobFailed, ResultGone, WaitTimeout } from "./errors.ts"
+import { type JobError, type JobRecord, step } from "./protocol/record.ts"
+import { isTerminal } from "./protocol/state.ts"
+import type { Found } from "./transport.ts"
+import { type JobView, jobView, type TransitionView, transitionView } from "./view.ts"
+
+/** How a job ended. */
+export type Outcome<R = unknown> =
+  | { readonly state: "succeeded"; readonly result: R }
+  | { readonly state: "failed"; readonly error: JobError }
+  | { readonly state: "cancelled" }
+  | { readonly state: "expired" }
+  /** It ended, and what came of it is not kept any more. */
+  | { readonly state: "gone" }
+
+/** What a job's stream of events brings. `id` is absent on progress, which is a last value and not replayed. */
+export type JobEvent =
+  | ({ readonly type: "transition" } & TransitionView)
+  | { readonly type: "progress"; readonly fraction: number; readonly detail?: unknown; readonly at: string }
+
+/** A watch is best effort: a waiting reader looks for itself this often. */
+const LOOK_AGAIN_MS = 5_000
+
+/** The record of a job, expiry judged. Fails with `not-found`. */
+export const findRecord = async (board: Board, id: string): Promise<Found> => {
+  const found = await board.records.find(id)
+  if (found === undefined) throw new CallboardError("not-found", `there is no job ${id}`, { id })
+  const { record } = found
+  const overdue = record.expiresAt !== undefined && record.expiresAt <= Date.now()
+  return overdue && (record.state === "queued" || record.state === "scheduled") ? expire(board, found) : found
+}
+
+/** Records that a waiting job is past its time. Whoever notices first does it: a worker, a reader or maintenance. */
+export const expire = async (board: Board, found: Found): Promise<Found> => {
+  const now = Date.now()
+  const record: JobRecord = {
+    ...step(found.record, { at: now, state: "expired" }),
+    endedAt: now,
+    keepMs: EXPIRED_KEEP_MS,
+  }
+  const [changed] = await board.records.change([{ id: record.id, expect: found.revision, record, withdraw: true }])
+  if (changed?.status === "changed") return { record, revision: found.revision }
+  return (await board.records.find(record.id)) ?? found
+}
+
+/** How long cancelled and expired jobs are kept: as failures are by default. */
+export const EXPIRED_KEEP_MS = 7 * 86_400_000
+
+export const outcomeOf = (record: JobRecord): Outcome | undefined => {
+  if (!isTerminal(record.state)) return undefined
+  if (record.tombstone) return { state: "gone" }
+  switch (record.state) {
+    case "succeeded":
+      return { state: "succeeded", result: record.result ?? null }
+    case "cancelled":
+      return { state: "cancelled" }
+    case "expired":
+      return { state: "expired" }
+    default:
+      return {
+        state: "failed",
+        error: record.error ?? { name: "Error", message: "no reason was recorded", reason: "unknown" },
+      }
+  }
+}
+
+/** The value of an outcome; throws the others. */
+export const valueOf = (id: string, outcome: Outcome): unknown => {
+  switch (outcome.state) {
+    case "succeeded":
+      return outcome.result
+    case "failed":
+      throw new JobFailed(id, outcome.error)
+    case "cancelled":
+      throw new JobCancelled(id)
+    case "expired":
+      throw new JobExpired(id)
+    case "gone":
+      throw new ResultGone(id)
+  }
+}
+
+/**
+ * Waits for the end of a job's current run. Resolves with its terminal record (a tombstone if it is gone).
+ * Fails with `WaitTimeout` after `timeoutMs`, and with `not-found`.
+ */
+export const waitForEnd = async (
+  board: Board,
+  id: string,
+  timeoutMs: number,
+  signal?: AbortSignal,
+): Promise<JobRecord> => {
+  const stop = new AbortController()
+  const began = Date.now()
+  return new Promise<JobRecord>((resolve, reject) => {
+    let look: ReturnType<typeof setInterval> | undefined
+    const timer = Number.isFinite(timeoutMs)
+      ? setTimeout(() => finish(() => reject(new WaitTimeout(id, timeoutMs))), Math.min(timeoutMs, 2 ** 31 - 1))
+      : undefined
+    const aborted = () => finish(() => reject(signal?.reason ?? new WaitTimeout(id, Date.now() - began)))
+    const finish = (then: () => void) => {
+      if (stop.signal.aborted) return
+      stop.abort()
+      clearTimeout(timer)
+      clearInterval(look)
+      signal?.removeEventListener("abort", aborted)
+      then()
+    }
+    const seen = (record: JobRecord) => {
+      if (isTerminal(record.state)) finish(() => resolve(record))
+    }
+    const lookNow = () => findRecord(board, id).then((found) => seen(found.record))
+    if (signal?.aborted) return aborted()
+    signal?.addEventListener("abort", aborted, { once: true })
+    // Watch first, then look: what ends in between is seen either way.
+    board.records
+      .watch({ id }, seen, stop.signal)
+      .then(lookNow)
+      .then(() => {
+        if (stop.signal.aborted) return
+        look = setInterval(() => {
+          // A transport that is down now may be back at the next look; the deadline bounds the wait.
+          lookNow().catch((cause: unknown) => {
+            if (cause instanceof CallboardError) finish(() => reject(cause))
+          })
+        }, LOOK_AGAIN_MS)
+      })
+      .catch((cause: unknown) => finish(() => reject(cause)))
+  })
+}
+
+/** Compares event ids `<run>.<n>`; `n` rises over all runs, so that it decides alone. */
+const numberOf = (eventId: string | undefined): number => {
+  const n = Number(/^\d+\.(\d+)$/.exec(eventId ?? "")?.[1] ?? 0)
+  return Number.isSafeInteger(n) ? n : 0
+}
+
+/**
+ * A job's transitions, replayed from its record after `lastEventId` and then live, with progress in between; ends with
+ * the run. Fails with `not-found`.
+ */
+export const followJob = async function* (
+  board: Board,
+  id: string,
+  options: { readonly lastEventId?: string; readonly signal?: AbortSignal } = {},
+): AsyncGenerator<JobEvent, void, undefined> {
+  const stop = new AbortController()
+  const signal = options.signal === undefined ? stop.signal : AbortSignal.any([stop.signal, options.signal])
+  // Only the latest record matters: a slow reader skips versions, and the timeline holds what it skipped.
+  let latest: JobRecord | undefined
+  let wake: (() => void) | undefined
+  const seen = (record: JobRecord) => {
+    latest = record
+    wake?.()
+  }
+  let last = numberOf(options.lastEventId)
+  let lastProgress = 0
+  const look = setInterval(
+    () =>
+      void findRecord(board, id).then(
+        (found) => seen(found.record),
+        () => undefined,
+      ),
+    LOOK_AGAIN_MS,
+  )
+  const aborted = () => wake?.()
+  signal.addEventListener("abort", aborted)
+  try {
+    await board.records.watch({ id }, seen, signal)
+    const found = await findRecord(board, id)
+    latest ??= found.record
+    if (last > 0 && (latest.timeline.at(-1)?.n ?? 0) < last) last = 0
+    while (!signal.aborted) {
+      const record: JobRecord | undefined = latest
+      latest = undefined
+      if (record !== undefined) {
+        for (const transition of record.timeline) {
+          if (transition.n <= last) continue
+          last = transition.n
+          yield { type: "transition", ...transitionView(transition) }
+        }
+        const { progress } = record
+        if (progress !== undefined && progress.at > lastProgress) {
+          lastProgress = progress.at
+          yield { type: "progress", ...progress, at: new Date(progress.at).toISOString() }
+        }
+        if (isTerminal(record.state)) return
+      }
+      if (latest === undefined && !signal.aborted) {
+        await new Promise<void>((resolve) => {
+          wake = resolve
+        })
+        wake = undefined
+      }
+    }
+  } finally {
+    clearInterval(look)
+    signal.removeEventListener("abort", aborted)
+    stop.abort()
+  }
+}
+
+/** What happens on the whole board, from now on: each change of a job as one event. Bounded: a slow reader misses some. */
+export const followBoard = async function* (
+  board: Board,
+  signal: AbortSignal,
+): AsyncGenerator<{ readonly job: JobView; readonly event: JobEvent }, void, undefined> {
+  const BUFFER = 1_000
+  const buffer: Array<JobRecord> = []
+  let wake: (() => void) | undefined
+  const ring = () => wake?.()
+  await board.records.watch(
+    {},
+    (record) => {
+      if (buffer.length >= BUFFER) buffer.shift()
+      buffer.push(record)
+      ring()
+    },
+    signal,
+  )
+  signal.addEventListener("abort", ring)
+  while (!signal.aborted) {
+    const record = buffer.shift()
+    if (record === undefined) {
+      await new Promise<void>((resolve) => {
+        wake = resolve
+      })
+      continue
+    }
+    const transition = record.timeline.at(-1)
+    const progress = record.progress
+    if (record.state === "started" && progress !== undefined && progress.at > (transition?.at ?? 0)) {
+      yield { job: jobView(record), event: { type: "progress", ...progress, at: new Date(progress.at).toISOString() } }
+    } else if (transition !== undefined) {
+      yield { job: jobView(record), event: { type: "transition", ...transitionView(transition) } }
+    }
+  }
+}

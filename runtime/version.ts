@@ -1,0 +1,4 @@
+/** Version of this package, from its own manifest. */
+import manifest from "../package.json" with { type: "json" }
+
+export const VERSION: string = manifest.version

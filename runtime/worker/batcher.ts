@@ -1,0 +1,44 @@
+/** Gathers what is asked in one turn of the event loop into one call: a round trip costs the same for one as for many. */
+
+export class Batcher<In, Out> {
+  readonly #send: (items: ReadonlyArray<In>) => Promise<ReadonlyArray<Out>>
+  readonly #max: number
+  #waiting: Array<{
+    readonly item: In
+    readonly resolve: (out: Out) => void
+    readonly reject: (cause: unknown) => void
+  }> = []
+
+  /** `send` answers item by item, in order. At most `max` items go into one call. */
+  constructor(send: (items: ReadonlyArray<In>) => Promise<ReadonlyArray<Out>>, max = 512) {
+    this.#send = send
+    this.#max = max
+  }
+
+  add(item: In): Promise<Out> {
+    return new Promise<Out>((resolve, reject) => {
+      // No timer: an idle single item waits for the end of this turn, not for company.
+      if (this.#waiting.length === 0) setImmediate(() => this.#flush())
+      this.#waiting.push({ item, resolve, reject })
+      if (this.#waiting.length >= this.#max) this.#flush()
+    })
+  }
+
+  #flush(): void {
+    const batch = this.#waiting
+    if (batch.length === 0) return
+    this.#waiting = []
+    this.#send(batch.map((entry) => entry.item)).then(
+      (answers) => {
+        for (const [at, entry] of batch.entries()) {
+          const answer = answers[at]
+          if (answer === undefined) entry.reject(new Error("the transport gave fewer answers than it was asked"))
+          else entry.resolve(answer)
+        }
+      },
+      (cause: unknown) => {
+        for (const entry of batch) entry.reject(cause)
+      },
+    )
+  }
+}

@@ -1,0 +1,76 @@
+/**
+ * Pulls what the hands can hold, and nothing more. An unreachable transport is tried again with growing waits; the
+ * tasks that run go on meanwhile.
+ */
+import { Effect } from "effect"
+import type { Log } from "../log.ts"
+import { type Delivery, type PullRequest, type Queue, TransportError } from "../transport.ts"
+import type { Hands } from "./hands.ts"
+
+export interface ConsumerOptions {
+  readonly queue: Queue
+  readonly queues: ReadonlyArray<string>
+  readonly rotate: boolean
+  readonly hands: Hands
+  readonly log: Log
+  /** Tries in a row after which the worker gives up; 0 is for ever. */
+  readonly maxTries: number
+  readonly accept: (deliveries: ReadonlyArray<Delivery>) => void
+  /** Whether it consumes now: what readiness shows. */
+  readonly onListening: (listening: boolean) => void
+}
+
+/** Longest wait of one pull: bounds how long a transport may stay silent. */
+const PULL_WAIT_MS = 20_000
+const FIRST_WAIT_MS = 250
+const LONGEST_WAIT_MS = 10_000
+
+/** Runs until interrupted; fails with the transport's error when it gives up, or cannot ever work. */
+export const consume = (options: ConsumerOptions): Effect.Effect<never, TransportError> =>
+  Effect.gen(function* () {
+    const { hands, log } = options
+    let failures = 0
+    while (true) {
+      yield* Effect.promise((signal) => hands.waitForRoom(signal))
+      const pulled = yield* Effect.result(
+        pull(options, { queues: options.queues, max: hands.free, wait: PULL_WAIT_MS, rotate: options.rotate }),
+      )
+      if (pulled._tag === "Success") {
+        if (failures > 0) log.info("connected again")
+        failures = 0
+        options.accept(pulled.success)
+        continue
+      }
+      const error = pulled.failure
+      options.onListening(false)
+      failures++
+      const givesUp = !error.retryable || (options.maxTries > 0 && failures > options.maxTries)
+      if (givesUp) return yield* Effect.fail(error)
+      const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (failures - 1)) * (0.5 + Math.random() / 2)
+      const tries = options.maxTries > 0 ? `${failures}/${options.maxTries}` : `${failures}`
+      log.warn(`${error.message}. Trying again in ${(wait / 1000).toFixed(2)} seconds… (${tries})`)
+      yield* Effect.sleep(wait)
+    }
+  })
+
+/**
+ * One pull. It counts as listening once it has been under way for a moment, or has answered: a pull that fails does so
+ * at once.
+ */
+const pull = (options: ConsumerOptions, request: PullRequest): Effect.Effect<ReadonlyArray<Delivery>, TransportError> =>
+  Effect.tryPromise({
+    try: async (signal) => {
+      const listening = setTimeout(() => options.onListening(true), 20)
+      try {
+        const deliveries = await options.queue.pull(request, signal)
+        options.onListening(true)
+        return deliveries
+      } finally {
+        clearTimeout(listening)
+      }
+    },
+    catch: (cause) =>
+      cause instanceof TransportError
+        ? cause
+        : new TransportError("internal", `pulling failed: ${String(cause)}`, { cause }),
+  })

@@ -1,0 +1,110 @@
+/** One delivery while this worker holds it: from pull to settled. */
+import type { ErasedMethod } from "../actor.ts"
+import type { Task } from "../protocol/headers.ts"
+import { isUndecodable, type Posting } from "../protocol/message.ts"
+import type { JobRecord, Progress } from "../protocol/record.ts"
+import type { Delivery } from "../transport.ts"
+
+/** Why a run is ended from outside. */
+export type Stop = "timeout" | "cancelled" | "superseded" | "hand-back"
+
+/** A delivery that is in this worker's hands. Mutable: the worker's own bookkeeping, shared by its parts. */
+export class Held {
+  readonly delivery: Delivery
+  /** Position of its queue in the worker's list. */
+  readonly rank: number
+  phase: "buffered" | "running" | "settling" = "buffered"
+  /** Set while its handler runs. */
+  run: Running | undefined
+  /** Set when it was decided from outside before the handler ran. */
+  stop: Stop | undefined
+
+  constructor(delivery: Delivery, rank: number) {
+    this.delivery = delivery
+    this.rank = rank
+  }
+
+  /** Id of its job where the headers tell one. */
+  get id(): string | undefined {
+    const { message } = this.delivery
+    const id = isUndecodable(message) ? undefined : message.headers.id
+    return typeof id === "string" ? id : undefined
+  }
+}
+
+/** A task whose handler runs. */
+export class Running {
+  readonly posting: Posting
+  readonly task: Task
+  readonly method: ErasedMethod
+  /** The record as it is now: started. */
+  readonly record: JobRecord
+  /** Whether a claim was written, which a hand-back must close. */
+  readonly claimed: boolean
+  readonly startedAt: number
+  /** Limits, in milliseconds since the epoch. */
+  readonly hardAt: number
+  readonly softAt: number
+  progress: Progress | undefined
+  stop: Stop | undefined
+  softFired = false
+  /** Ends the wait for the handler: interrupts an Effect, lets go of a promise. */
+  interrupt: (() => void) | undefined
+  /** A promise of the handler that has not settled, whatever became of its fiber. */
+  pending: Promise<unknown> | undefined
+  #abort: AbortController | undefined
+
+  constructor(fields: {
+    readonly posting: Posting
+    readonly task: Task
+    readonly method: ErasedMethod
+    readonly record: JobRecord
+    readonly claimed: boolean
+    readonly startedAt: number
+    readonly hardAt: number
+    readonly softAt: number
+  }) {
+    this.posting = fields.posting
+    this.task = fields.task
+    this.method = fields.method
+    this.record = fields.record
+    this.claimed = fields.claimed
+    this.startedAt = fields.startedAt
+    this.hardAt = fields.hardAt
+    this.softAt = fields.softAt
+  }
+
+  /** Made when it is first asked for: most handlers never look at it. */
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController()
+    if (this.stop !== undefined || this.softFired) this.#abort.abort(stopReason(this.stop))
+    return this.#abort.signal
+  }
+
+  /** The soft limit: tells the handler to stop; whether it does is its own affair. */
+  warn(): void {
+    if (this.softFired) return
+    this.softFired = true
+    this.#abort?.abort(stopReason(undefined))
+  }
+
+  /** Ends the run from outside. The first reason counts. */
+  end(reason: Stop): void {
+    if (this.stop !== undefined) return
+    this.stop = reason
+    this.#abort?.abort(stopReason(reason))
+    this.interrupt?.()
+  }
+}
+
+const stopReason = (stop: Stop | undefined): DOMException =>
+  new DOMException(
+    stop === "cancelled"
+      ? "the job was cancelled"
+      : stop === "superseded"
+        ? "another worker has the job"
+        : stop === "hand-back"
+          ? "the worker stops"
+          : "the time limit was reached",
+    stop === "timeout" || stop === undefined ? "TimeoutError" : "AbortError",
+  )

@@ -1,0 +1,98 @@
+/** The {@link Job} that a handler gets: a view of its run, made once per attempt. */
+import { Result } from "effect"
+import type { DurationInput } from "../actor.ts"
+import type { Client, JobHandle } from "../client.ts"
+import { Retry } from "../control.ts"
+import { CallboardError } from "../errors.ts"
+import type { Job, JobLog } from "../job.ts"
+import type { Log } from "../log.ts"
+import type { Headers } from "../protocol/message.ts"
+import { parseDuration } from "../protocol/time.ts"
+import type { SubmissionFields } from "../submission.ts"
+import type { Running } from "./delivery.ts"
+
+export class JobContext implements Job<unknown> {
+  readonly actor: string
+  readonly use: unknown
+  readonly #run: Running
+  readonly #client: Client
+  readonly #log: Log
+  #jobLog: JobLog | undefined
+
+  constructor(run: Running, actor: string, use: unknown, client: Client, log: Log) {
+    this.#run = run
+    this.actor = actor
+    this.use = use
+    this.#client = client
+    this.#log = log
+  }
+
+  get id(): string {
+    return this.#run.posting.id
+  }
+  get attempt(): number {
+    return this.#run.record.attempt
+  }
+  get run(): number {
+    return this.#run.posting.run
+  }
+  get retries(): number {
+    return this.#run.posting.retries
+  }
+  get method(): string {
+    return this.#run.method.name
+  }
+  get queue(): string {
+    return this.#run.posting.queue
+  }
+  get signal(): AbortSignal {
+    return this.#run.signal
+  }
+  get deadline(): number {
+    return this.#run.hardAt
+  }
+  get headers(): Headers {
+    return this.#run.posting.message.headers
+  }
+  get meta(): Readonly<Record<string, unknown>> {
+    return this.#run.task.own.meta ?? {}
+  }
+
+  get log(): JobLog {
+    this.#jobLog ??= this.#log.with({
+      job: this.id,
+      task: this.#run.record.name,
+      queue: this.queue,
+      attempt: this.attempt,
+    })
+    return this.#jobLog
+  }
+
+  // Fields, not methods: handlers take their job apart (`async (input, { progress }) => …`).
+  readonly progress = (fraction: number, detail?: unknown): void => {
+    if (!Number.isFinite(fraction)) {
+      throw new CallboardError("invalid-input", "progress is a number from 0 to 1", { field: "fraction" })
+    }
+    const clamped = Math.min(1, Math.max(0, fraction))
+    // Taken as JSON now: what the handler changes later was not this progress.
+    const json: unknown = detail === undefined ? undefined : JSON.parse(JSON.stringify(detail) ?? "null")
+    this.#run.progress = { fraction: clamped, ...(json === undefined ? {} : { detail: json }), at: Date.now() }
+  }
+
+  readonly submit = (task: string, fields: SubmissionFields = {}): Promise<JobHandle> => {
+    const { task: parent } = this.#run
+    return this.#client.submit(task, fields, {
+      parent: { id: this.id, rootId: parent.rootId ?? this.id },
+      ...(parent.traceparent === null ? {} : { traceparent: parent.traceparent }),
+    })
+  }
+
+  readonly retry = (options: { readonly after?: DurationInput; readonly cause?: unknown } = {}): Error => {
+    if (options.after !== undefined) {
+      const parsed = parseDuration(options.after)
+      if (Result.isFailure(parsed))
+        throw new CallboardError("invalid-input", parsed.failure.message, { field: "after" })
+    }
+    return new Retry(options)
+  }
+}

@@ -1,0 +1,50 @@
+/** This worker's entries in the directory: who it is and what it does, for as long as it beats. */
+import {
+  ACTOR_REFRESH_MS,
+  type ActorDescription,
+  actorEntries,
+  HEARTBEAT_MS,
+  type WorkerDescription,
+  workerEntry,
+} from "../directory.ts"
+import type { Log } from "../log.ts"
+import type { Store } from "../transport.ts"
+
+export interface RegistryOptions {
+  readonly store: Store
+  readonly log: Log
+  readonly actors: ReadonlyArray<ActorDescription>
+  /** Asked for at each beat. */
+  readonly describe: () => WorkerDescription
+}
+
+/** Registers the worker and keeps it registered; returns how to beat at once, and how to end. */
+export const register = (
+  options: RegistryOptions,
+): { readonly beat: () => Promise<void>; readonly end: () => Promise<void> } => {
+  const { store, log } = options
+  let actorsAt = 0
+  let ended = false
+  const beat = async () => {
+    if (ended) return
+    const now = Date.now()
+    try {
+      await store.write([workerEntry(options.describe())])
+      if (now - actorsAt >= ACTOR_REFRESH_MS) {
+        actorsAt = now
+        for (const entry of actorEntries(options.actors)) await store.write([entry])
+      }
+    } catch (cause) {
+      log.debug("the heartbeat could not be written", { cause: cause instanceof Error ? cause.message : String(cause) })
+    }
+  }
+  const timer = setInterval(() => void beat(), HEARTBEAT_MS)
+  return {
+    beat,
+    end: async () => {
+      ended = true
+      clearInterval(timer)
+      await store.write([{ key: workerEntry(options.describe()).key }]).catch(() => undefined)
+    },
+  }
+}

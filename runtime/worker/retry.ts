@@ -1,0 +1,73 @@
+/** Whether a failed attempt is followed by another, and when. Pure: the random number comes from outside. */
+import { Result } from "effect"
+import type { RetryPolicy } from "../actor.ts"
+import type { RetryHeader } from "../protocol/headers.ts"
+import type { JobError } from "../protocol/record.ts"
+import { parseDuration } from "../protocol/time.ts"
+
+/** A policy with every default filled in; durations in milliseconds. */
+export interface ResolvedRetry {
+  readonly max: number
+  /** Whether anybody said `max`: a handler that asks for a retry itself gets Celery's 3 otherwise. */
+  readonly maxGiven: boolean
+  readonly baseMs: number
+  readonly factor: number
+  readonly capMs: number
+  readonly jitter: boolean
+  readonly on: ReadonlyArray<string> | undefined
+  readonly except: ReadonlyArray<string>
+}
+
+/** Celery's `max_retries` for a task that calls `retry()` itself. */
+const ASKED_RETRIES = 3
+
+const milliseconds = (value: number | string | undefined): number | undefined => {
+  if (value === undefined) return undefined
+  const parsed = parseDuration(value)
+  return Result.isSuccess(parsed) ? parsed.success : undefined
+}
+
+/** What the task says wins over what its method says, field by field. */
+export const resolveRetry = (task: RetryHeader | undefined, method: RetryPolicy | undefined): ResolvedRetry => {
+  const max = task?.max ?? method?.max
+  return {
+    max: max ?? 0,
+    maxGiven: max !== undefined,
+    baseMs: task?.baseMs ?? milliseconds(method?.backoff?.base) ?? 1_000,
+    factor: task?.factor ?? method?.backoff?.factor ?? 2,
+    capMs: task?.maxMs ?? milliseconds(method?.backoff?.max) ?? 600_000,
+    jitter: task?.jitter ?? method?.backoff?.jitter ?? true,
+    on: task?.on ?? method?.on,
+    except: task?.except ?? method?.except ?? [],
+  }
+}
+
+/** Milliseconds until the retry after `retries` earlier ones; `random` from 0 to 1. */
+export const backoff = (policy: ResolvedRetry, retries: number, random: number): number => {
+  const wait = Math.min(policy.capMs, policy.baseMs * policy.factor ** retries)
+  return Math.round(policy.jitter ? wait * random : wait)
+}
+
+/** Milliseconds until the next attempt, or `undefined` when the job is given up. */
+export const retryAfter = (
+  policy: ResolvedRetry,
+  error: JobError,
+  retries: number,
+  random: number,
+): number | undefined => {
+  if (retries >= policy.max) return undefined
+  if (policy.except.includes(error.name)) return undefined
+  if (policy.on !== undefined && !policy.on.includes(error.name)) return undefined
+  return backoff(policy, retries, random)
+}
+
+/** The same for a handler that asked for a retry: its own delay, whatever the error. */
+export const askedRetryAfter = (
+  policy: ResolvedRetry,
+  after: number | undefined,
+  retries: number,
+  random: number,
+): number | undefined => {
+  if (retries >= (policy.maxGiven ? policy.max : ASKED_RETRIES)) return undefined
+  return after ?? backoff(policy, retries, random)
+}

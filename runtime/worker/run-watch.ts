@@ -1,0 +1,76 @@
+/**
+ * Watches the runs: time limits, and reports of runs that last longer than a moment. One timer for all of them, and none
+ * while nothing runs.
+ */
+import type { Log } from "../log.ts"
+import type { Queue, Report } from "../transport.ts"
+import type { Held, Running } from "./delivery.ts"
+
+/** Time limits are kept to this precision. */
+const TICK_MS = 50
+/** A run that is over sooner is never reported as started: its record says so when it ends. */
+const MOMENT_MS = 150
+/** Progress is written this often at most. */
+const PROGRESS_MS = 250
+
+export class RunWatch {
+  readonly #runs = new Map<Running, Held>()
+  readonly #queue: Queue
+  readonly #log: Log
+  #timer: ReturnType<typeof setInterval> | undefined
+  #reporting = false
+  readonly #reportedAt = new WeakMap<Running, number>()
+
+  constructor(queue: Queue, log: Log) {
+    this.#queue = queue
+    this.#log = log
+  }
+
+  add(held: Held): void {
+    if (held.run === undefined) return
+    this.#runs.set(held.run, held)
+    this.#timer ??= setInterval(() => this.#tick(Date.now()), TICK_MS)
+  }
+
+  remove(held: Held): void {
+    if (held.run !== undefined) this.#runs.delete(held.run)
+    if (this.#runs.size === 0) this.stop()
+  }
+
+  stop(): void {
+    clearInterval(this.#timer)
+    this.#timer = undefined
+  }
+
+  #tick(now: number): void {
+    const reports: Array<Report> = []
+    for (const [run, held] of this.#runs) {
+      if (now >= run.softAt) run.warn()
+      if (now >= run.hardAt) {
+        run.end("timeout")
+        continue
+      }
+      const report = this.#reporting ? undefined : this.#reportOf(held, run, now)
+      if (report !== undefined) reports.push(report)
+    }
+    if (reports.length === 0) return
+    this.#reporting = true
+    this.#queue
+      .report(reports)
+      .catch((cause: unknown) => this.#log.debug("progress could not be reported", { cause: String(cause) }))
+      .finally(() => {
+        this.#reporting = false
+      })
+  }
+
+  #reportOf(held: Held, run: Running, now: number): Report | undefined {
+    if (run.stop !== undefined) return undefined
+    const last = this.#reportedAt.get(run)
+    const first = last === undefined && now - run.startedAt >= MOMENT_MS
+    const moved = run.progress !== undefined && run.progress.at > (last ?? 0) && now - (last ?? 0) >= PROGRESS_MS
+    if (!first && !moved) return undefined
+    this.#reportedAt.set(run, now)
+    const record = run.progress === undefined ? run.record : { ...run.record, progress: run.progress }
+    return { token: held.delivery.token, record }
+  }
+}

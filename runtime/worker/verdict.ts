@@ -1,0 +1,189 @@
+/**
+ * How an attempt ended, as the settlement that says so. Pure: clock and randomness come from outside.
+ *
+ * Everything that follows from the outcome is fixed here, in the one record that decides it.
+ */
+import { Result } from "effect"
+import { OWN_HEADER, type OwnHeaders, postingOf, type Task } from "../protocol/headers.ts"
+import type { Message, Posting } from "../protocol/message.ts"
+import { publishKey } from "../protocol/message.ts"
+import { type JobError, type JobRecord, levelOf, recordOfTask, step } from "../protocol/record.ts"
+import { formatTime } from "../protocol/time.ts"
+import type { Settlement } from "../transport.ts"
+
+/** What there is to know about the attempt that ended. */
+export interface Attempt {
+  readonly token: string
+  readonly fence: string
+  readonly posting: Posting
+  readonly task: Task
+  /** The started record; for a task that never started, the one it waited with. */
+  readonly record: JobRecord
+  readonly now: number
+  readonly keep: Keep
+}
+
+/** How long ended jobs are kept, in milliseconds; negative is for ever. */
+export interface Keep {
+  readonly resultMs: number
+  readonly failureMs: number
+}
+
+export const DEFAULT_KEEP: Keep = { resultMs: 86_400_000, failureMs: 7 * 86_400_000 }
+
+/** The record of a task that waits, or waited, with nothing stored about it. */
+export const waiting = (posting: Posting, task: Task, now: number): JobRecord => recordOfTask(posting, task, now)
+
+const ended = (attempt: Attempt, record: JobRecord): JobRecord => ({
+  ...unended(attempt, record),
+  endedAt: attempt.now,
+})
+
+/** A record that goes on in a successor. */
+const unended = (attempt: Attempt, record: JobRecord): JobRecord => {
+  const { claims: _claims, message: _message, ...kept } = record
+  return { ...kept, fence: attempt.fence }
+}
+
+const ack = { kind: "ack" } as const
+
+export const succeeded = (attempt: Attempt, result: unknown): Settlement => {
+  const record = ended(attempt, step(attempt.record, { at: attempt.now, state: "succeeded" }))
+  const quiet = attempt.task.ignoreResult || result === undefined
+  return {
+    token: attempt.token,
+    record: { ...record, ...(quiet ? {} : { result }), keepMs: attempt.task.own.resultTtlMs ?? attempt.keep.resultMs },
+    then: ack,
+  }
+}
+
+export const failed = (attempt: Attempt, error: JobError, dead?: string): Settlement => ({
+  token: attempt.token,
+  record: {
+    ...ended(attempt, step(attempt.record, { at: attempt.now, state: "failed", reason: dead ?? error.reason })),
+    error,
+    ...(dead === undefined ? {} : { dead }),
+    // Kept, so that it can run again.
+    message: attempt.posting.message,
+    keepMs: attempt.task.own.failureTtlMs ?? attempt.keep.failureMs,
+  },
+  then: ack,
+})
+
+export const expired = (attempt: Attempt): Settlement => ({
+  token: attempt.token,
+  record: {
+    ...ended(attempt, step(attempt.record, { at: attempt.now, state: "expired" })),
+    message: attempt.posting.message,
+    keepMs: attempt.task.own.failureTtlMs ?? attempt.keep.failureMs,
+  },
+  then: ack,
+})
+
+/** The message of a job's next attempt: one retry more, due later. `expires` stays as it was, as Celery keeps it. */
+const nextMessage = (message: Message, task: Task, due: number): Message => ({
+  ...message,
+  headers: {
+    ...message.headers,
+    retries: task.retries + 1,
+    eta: formatTime(due),
+    // Celery 5.6 sets a retry's parent to the job itself when it had none.
+    parent_id: task.parentId ?? task.id,
+  },
+})
+
+/** Another attempt after `afterMs`: the record names its successor before the successor is published. */
+export const retried = (attempt: Attempt, error: JobError, afterMs: number): Settlement => {
+  const due = attempt.now + afterMs
+  const posting = repost(nextMessage(attempt.posting.message, attempt.task, due), attempt.posting)
+  const record = step(attempt.record, { at: attempt.now, state: "scheduled", reason: "retry", due })
+  return {
+    token: attempt.token,
+    record: {
+      ...unended(attempt, record),
+      retries: posting.retries,
+      dueAt: due,
+      error,
+      successor: publishKey(posting),
+      followUps: [posting],
+    },
+    followUps: [posting],
+    then: ack,
+  }
+}
+
+/** Moves a task to the queue of another language's workers. */
+export const forwarded = (attempt: Attempt, queue: string): Settlement => {
+  const { message } = attempt.posting
+  const own: OwnHeaders = { ...attempt.task.own, hops: (attempt.task.own.hops ?? 0) + 1 }
+  const posting = repost(
+    { ...message, headers: { ...message.headers, [OWN_HEADER]: own } },
+    { ...attempt.posting, queue },
+  )
+  const record = step(attempt.record, { at: attempt.now, state: "queued", reason: "forwarded" })
+  return {
+    token: attempt.token,
+    record: { ...unended(attempt, record), queue, successor: publishKey(posting), followUps: [posting] },
+    followUps: [posting],
+    then: ack,
+  }
+}
+
+const repost = (message: Message, before: Posting): Posting => {
+  const posting = postingOf(message, before.queue)
+  // The headers were parsed once already, and only fields that we wrote ourselves have changed.
+  if (Result.isFailure(posting)) throw new Error(posting.failure.message)
+  return { ...posting.success, level: levelOf(before.message.properties.priority ?? 0, before.level > 9) }
+}
+
+/** Gives a task back uncounted, to be delivered again after `delayMs`. A claim that was made is closed first. */
+export const handedBack = (attempt: Attempt, claimed: boolean, delayMs: number): Settlement => ({
+  token: attempt.token,
+  ...(claimed ? { record: unclaimed(attempt) } : {}),
+  then: { kind: "release", delay: delayMs },
+})
+
+const unclaimed = (attempt: Attempt): JobRecord => {
+  const { startedAt: _started, worker: _worker, progress: _progress, ...kept } = attempt.record
+  return {
+    ...step(kept, { at: attempt.now, state: "queued", reason: "handed-back" }),
+    fence: attempt.fence,
+    // Not counted: neither as an attempt nor as a claim.
+    attempt: Math.max(0, attempt.record.attempt - 1),
+    claims: Math.max(0, (attempt.record.claims ?? 1) - 1),
+  }
+}
+
+/** What cannot be decoded, kept as it came, under an id made of its fence. */
+export const undecodable = (
+  delivery: { readonly token: string; readonly fence: string; readonly queue: string; readonly raw: Uint8Array },
+  reason: string,
+  detail: string,
+  now: number,
+): Settlement => {
+  const id = `dead-${delivery.fence.replace(/[^A-Za-z0-9_-]/g, "-")}`
+  return {
+    token: delivery.token,
+    record: {
+      id,
+      task: "(undecodable)",
+      meth: null,
+      name: "(undecodable)",
+      queue: delivery.queue,
+      priority: 0,
+      state: "failed",
+      run: 1,
+      attempt: 0,
+      retries: 0,
+      fence: delivery.fence,
+      submittedAt: now,
+      endedAt: now,
+      error: { name: "Undecodable", message: detail, reason },
+      dead: reason,
+      timeline: [{ n: 1, run: 1, at: now, state: "failed", reason }],
+      keepMs: DEFAULT_KEEP.failureMs,
+      raw: delivery.raw,
+    },
+    then: ack,
+  }
+}

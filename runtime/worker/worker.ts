@@ -1,0 +1,362 @@
+/**
+ * A worker: pulls tasks, runs them under Effect, settles them. Starts timers and actors first and the consumer last,
+ * and stops in the reverse order: pull no more, hand back what waits, let run what runs, then let go of the actors.
+ */
+import { hostname } from "node:os"
+import { Effect, Exit, Fiber, Scope } from "effect"
+import type { ActorDefinition } from "../actor.ts"
+import { type Board, CANCEL_TOPIC } from "../board.ts"
+import type { Client } from "../client.ts"
+import { describeActor, type WorkerDescription } from "../directory.ts"
+import type { Log } from "../log.ts"
+import type { Claim, Claimed, Delivery, Settlement, TransportError } from "../transport.ts"
+import { VERSION } from "../version.ts"
+import { makeActorPool } from "./actor-pool.ts"
+import { Batcher } from "./batcher.ts"
+import { consume } from "./consumer.ts"
+import type { Held } from "./delivery.ts"
+import { Executor } from "./executor.ts"
+import { Hands } from "./hands.ts"
+import { keepLeases } from "./lease-keeper.ts"
+import { maintain } from "./maintenance.ts"
+import { register } from "./registry.ts"
+import { RunWatch } from "./run-watch.ts"
+import { Settler } from "./settler.ts"
+import type { Keep } from "./verdict.ts"
+
+export interface WorkerOptions {
+  readonly board: Board
+  readonly client: Client
+  readonly actors: ReadonlyArray<ActorDefinition>
+  /** In order of preference. */
+  readonly queues: ReadonlyArray<string>
+  /** Handlers that run at a time, 1 at least. */
+  readonly concurrency: number
+  /** Deliveries held per handler, 1 at least; 1 keeps priorities strict. */
+  readonly prefetch: number
+  /** Queues take turns instead of strict order. */
+  readonly rotate: boolean
+  readonly name: string
+  /** How long a soft stop lets handlers run, in milliseconds. */
+  readonly graceMs: number
+  readonly leaseMs: number
+  readonly keep: Keep
+  readonly lostCap: number
+  readonly unknownGraceMs: number
+  readonly maxBody: number
+  /** Tries to reach the transport in a row; 0 is for ever. */
+  readonly maxTries: number
+  readonly languages: ReadonlyMap<string, string>
+  readonly taskNames: ReadonlyMap<string, string>
+  readonly log: Log
+  /** Called once per settled job. */
+  readonly onSettled?: (settlement: Settlement) => void
+}
+
+/** What a stop came to. */
+export interface StopReport {
+  /** Handlers that ended within the grace. */
+  readonly finished: number
+  /** Tasks that were given back, to run elsewhere. */
+  readonly handedBack: number
+  /** Handlers that ignored their signal and still run. */
+  readonly stuck: number
+}
+
+export interface Worker {
+  readonly name: string
+  readonly queues: ReadonlyArray<string>
+  /** Whether it consumes now. */
+  readonly listening: boolean
+  /** Resolves, with the error, if it gives up by itself. */
+  readonly failed: Promise<TransportError>
+  describe(): WorkerDescription
+  /** Soft stop; `now` hands back at once instead of waiting for handlers. Called again with `now`, it hurries. */
+  stop(options?: { readonly now?: boolean }): Promise<StopReport>
+}
+
+const decoder = new TextDecoder()
+
+/** Starts a worker. Fails with `ActorStartFailed`; an unreachable transport is tried again. */
+export const startWorker = async (options: WorkerOptions): Promise<Worker> => {
+  const { board, log } = options
+  const scope = await Effect.runPromise(Scope.make())
+  const close = () => Effect.runPromise(Scope.close(scope, Exit.void))
+  try {
+    const pool = await Effect.runPromise(Scope.provide(makeActorPool(options.actors, options.taskNames, log), scope))
+    return new RunningWorker(options, pool, board, close)
+  } catch (cause) {
+    await close()
+    throw cause
+  }
+}
+
+class RunningWorker implements Worker {
+  readonly name: string
+  readonly queues: ReadonlyArray<string>
+  readonly failed: Promise<TransportError>
+  readonly #options: WorkerOptions
+  readonly #hands: Hands
+  readonly #watch: RunWatch
+  readonly #executor: Executor
+  readonly #settler: Settler
+  readonly #registry: ReturnType<typeof register>
+  readonly #consumer: Fiber.Fiber<never, TransportError>
+  readonly #closeActors: () => Promise<void>
+  readonly #end = new AbortController()
+  readonly #hurry = new AbortController()
+  readonly #startedAt = new Date().toISOString()
+  #listening = false
+  #stopping: Promise<StopReport> | undefined
+  #processed = 0
+  #failedCount = 0
+  #handedBack = 0
+
+  constructor(
+    options: WorkerOptions,
+    pool: Effect.Success<ReturnType<typeof makeActorPool>>,
+    board: Board,
+    closeActors: () => Promise<void>,
+  ) {
+    const { queue, store, broadcast } = board
+    const { log } = options
+    this.name = options.name
+    this.queues = options.queues
+    this.#options = options
+    this.#closeActors = closeActors
+    this.#hands = new Hands(options)
+    this.#hands.onFree = () => this.#pump()
+    this.#settler = new Settler(queue, log)
+    this.#watch = new RunWatch(queue, log)
+    this.#executor = new Executor({
+      pool,
+      claims: new Batcher<Claim, Claimed>((claims) => queue.claim(claims)),
+      client: options.client,
+      log,
+      worker: options.name,
+      keep: options.keep,
+      lostCap: options.lostCap,
+      unknownGraceMs: options.unknownGraceMs,
+      maxBody: options.maxBody,
+      languages: options.languages,
+      onRun: (held) => this.#watch.add(held),
+    })
+    const stopLeases = keepLeases({
+      queue,
+      held: this.#hands.held,
+      lease: options.leaseMs,
+      log,
+      onLost: (held) => this.#lost(held),
+    })
+    const stopMaintenance = maintain(board, log)
+    this.#registry = register({
+      store,
+      log,
+      actors: options.actors.map(describeActor),
+      describe: () => this.describe(),
+    })
+    this.#end.signal.addEventListener("abort", () => {
+      stopLeases()
+      stopMaintenance()
+      this.#watch.stop()
+    })
+    void this.#registry.beat()
+    broadcast
+      .listen(CANCEL_TOPIC, (payload) => this.#cancelled(payload), this.#end.signal)
+      .catch((cause: unknown) => log.warn("cancellations are not heard of; they still hold", { cause: String(cause) }))
+    this.#consumer = Effect.runFork(
+      consume({
+        queue,
+        queues: options.queues,
+        rotate: options.rotate,
+        hands: this.#hands,
+        log,
+        maxTries: options.maxTries,
+        accept: (deliveries) => this.#accept(deliveries),
+        onListening: (listening) => {
+          this.#listening = listening && this.#stopping === undefined
+        },
+      }),
+    )
+    this.failed = new Promise((resolve) => {
+      this.#consumer.addObserver((exit) => {
+        this.#listening = false
+        if (Exit.isFailure(exit)) {
+          const error = exit.cause.reasons.find((reason) => reason._tag === "Fail")
+          if (error?._tag === "Fail") resolve(error.error)
+        }
+      })
+    })
+  }
+
+  get listening(): boolean {
+    return this.#listening
+  }
+
+  describe(): WorkerDescription {
+    const running = [...this.#hands.held.values()].flatMap((held) =>
+      held.run === undefined ? [] : [held.run.posting.id],
+    )
+    return {
+      name: this.name,
+      pid: process.pid,
+      host: hostname(),
+      version: VERSION,
+      queues: [...this.queues],
+      actors: this.#options.actors.map((actor) => actor.name),
+      concurrency: this.#options.concurrency,
+      state:
+        this.#stopping !== undefined ? "stopping" : running.length > 0 ? "busy" : this.#listening ? "idle" : "starting",
+      running: running.slice(0, 100),
+      inFlight: this.#hands.held.size,
+      processed: this.#processed,
+      failed: this.#failedCount,
+      startedAt: this.#startedAt,
+      heartbeatAt: new Date().toISOString(),
+    }
+  }
+
+  stop(options: { readonly now?: boolean } = {}): Promise<StopReport> {
+    if (options.now) this.#hurry.abort()
+    this.#stopping ??= this.#stop()
+    return this.#stopping
+  }
+
+  async #stop(): Promise<StopReport> {
+    const { log, graceMs } = this.#options
+    const before = { processed: this.#processed, handedBack: this.#handedBack }
+    this.#listening = false
+    await Effect.runPromise(Fiber.interrupt(this.#consumer))
+    const waiting = this.#hands.takeBuffered()
+    if (waiting.length > 0) log.info(`Restoring ${waiting.length} unacknowledged message(s)`)
+    for (const held of waiting) this.#release(held)
+    await waitFor(this.#hands.whenIdle(), graceMs, this.#hurry.signal)
+    for (const held of this.#hands.held.values()) held.run?.end("hand-back")
+    await waitFor(this.#hands.whenIdle(), HAND_BACK_MS)
+    const report: StopReport = {
+      finished: this.#processed - before.processed,
+      handedBack: this.#handedBack - before.handedBack,
+      stuck: this.#hands.stuck,
+    }
+    this.#end.abort()
+    await this.#registry.end()
+    await this.#closeActors()
+    return report
+  }
+
+  #accept(deliveries: ReadonlyArray<Delivery>): void {
+    if (deliveries.length === 0) return
+    this.#hands.add(deliveries)
+    if (this.#stopping !== undefined) for (const held of this.#hands.takeBuffered()) this.#release(held)
+    this.#pump()
+  }
+
+  /** Starts handlers while there are slots and tasks. */
+  #pump(): void {
+    if (this.#stopping !== undefined) return
+    for (let held = this.#hands.next(); held !== undefined; held = this.#hands.next()) {
+      Effect.runFork(this.#process(held))
+    }
+  }
+
+  readonly #process = Effect.fnUntraced(function* (this: RunningWorker, held: Held) {
+    const settlement = yield* this.#executor.execute(held)
+    this.#watch.remove(held)
+    this.#hands.handlerEnded(held)
+    if (held.run?.pending !== undefined) {
+      this.#options.log.warn(
+        "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",
+        {
+          job: held.id,
+          task: held.run.record.name,
+        },
+      )
+    }
+    this.#pump()
+    if (settlement !== undefined) yield* Effect.promise(() => this.#settle(held, settlement))
+    this.#hands.drop(held)
+  })
+
+  async #settle(held: Held, settlement: Settlement): Promise<void> {
+    const settling = await this.#settler.settle(settlement, this.#end.signal)
+    const { record } = settlement
+    if (settling !== "settled") {
+      this.#options.log.debug("an outcome was refused: another delivery, or a cancellation, has the job", {
+        job: held.id,
+      })
+      return
+    }
+    if (settlement.then.kind === "release") {
+      this.#handedBack++
+      return
+    }
+    this.#processed++
+    if (record?.state === "failed") {
+      this.#failedCount++
+      this.#options.log.warn(`${record.name} failed: ${record.error?.name}: ${record.error?.message}`, {
+        job: record.id,
+        task: record.task,
+        method: record.meth,
+        queue: record.queue,
+        attempt: record.attempt,
+        reason: record.error?.reason,
+      })
+    }
+    this.#options.onSettled?.(settlement)
+  }
+
+  #release(held: Held): void {
+    const settlement: Settlement = { token: held.delivery.token, then: { kind: "release", delay: 0 } }
+    void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
+  }
+
+  /** Its lease lapsed, or somebody else decided: it is not ours to settle. */
+  #lost(held: Held): void {
+    if (this.#hands.unbuffer(held)) this.#hands.drop(held)
+    else held.run?.end("superseded")
+  }
+
+  #cancelled(payload: Uint8Array): void {
+    const id = idOf(payload)
+    if (id === undefined) return
+    for (const held of this.#hands.held.values()) {
+      if (held.id !== id) continue
+      if (this.#hands.unbuffer(held)) {
+        // Its record says cancelled already: only the task is left to take off the queue.
+        void this.#settler
+          .settle({ token: held.delivery.token, then: { kind: "ack" } }, this.#end.signal)
+          .finally(() => this.#hands.drop(held))
+      } else {
+        held.stop = "cancelled"
+        held.run?.end("cancelled")
+      }
+    }
+  }
+}
+
+/** Longest wait for hand-backs to be written. */
+const HAND_BACK_MS = 5_000
+
+const idOf = (payload: Uint8Array): string | undefined => {
+  try {
+    const news: unknown = JSON.parse(decoder.decode(payload))
+    return typeof news === "object" && news !== null && "id" in news && typeof news.id === "string"
+      ? news.id
+      : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Waits for a promise, but no longer than `ms`, nor past the signal. */
+const waitFor = (promise: Promise<void>, ms: number, signal?: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms)
+    const done = () => {
+      clearTimeout(timer)
+      resolve()
+    }
+    if (signal?.aborted) return done()
+    signal?.addEventListener("abort", done, { once: true })
+    void promise.then(done)
+  })

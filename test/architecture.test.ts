@@ -1,0 +1,207 @@
+/** The directions of imports. Whoever needs another one changes this table, and says why in ARCHITECTURE.md. */
+
+import { existsSync, readdirSync, readFileSync } from "node:fs"
+import { join, sep } from "node:path"
+import { fileURLToPath } from "node:url"
+import { describe, expect, test } from "vitest"
+import { cycles, type Direction, importsOf, type Sources, violations } from "./tools/imports.ts"
+
+/** What the runtime is built on. Hono and commander are not in it: each belongs to one folder. */
+const foundations = ["effect", "effect/**", "node:**", "@standard-schema/spec", "@msgpack/msgpack", "yaml"]
+
+/** The client library of each plugin; a plugin that is not here has none. */
+const clients: Readonly<Record<string, readonly string[]>> = {
+  nats: ["nats"],
+}
+
+/** The modules of effect that only compute: no clock, no randomness, no services. */
+const pureEffect = [
+  "Brand",
+  "Data",
+  "Duration",
+  "Option",
+  "Predicate",
+  "Result",
+  "Schema",
+  "SchemaGetter",
+  "SchemaIssue",
+  "pipe",
+]
+
+const impure = [
+  /\bDate\s*\.\s*now\b/,
+  /\bnew\s+Date\s*(?:\(\s*\)|(?![\s(\w]))/,
+  /\bMath\s*\.\s*random\b/,
+  /\bperformance\s*\.\s*now\b/,
+  /(?<![.\w$])(?:crypto|getRandomValues|randomUUID|randomBytes)\b(?!\s*\??:)/,
+  /(?<![.\w$])(?:process|console|Bun|Deno)\s*[.[?]/,
+  /(?<![.\w$])(?:fetch|setTimeout|setInterval|setImmediate|queueMicrotask)\s*\(/,
+]
+
+const pluginMay = ["{own}", "runtime/transport.ts", "runtime/protocol/**", "node:**"]
+
+const table: readonly Direction[] = [
+  {
+    why: "the protocol is pure: no I/O, clock or randomness",
+    files: "runtime/protocol/**",
+    may: ["runtime/protocol/**", "effect", "@msgpack/msgpack", "yaml", "node:zlib"],
+    names: { effect: pureEffect },
+    words: impure,
+  },
+  {
+    why: "the plugin contract is plain TypeScript, whole in one file",
+    files: "runtime/transport.ts",
+    may: ["runtime/protocol/**"],
+  },
+  {
+    why: "the one place that knows which plugins ship, and loads only the one that is used",
+    files: "runtime/builtin.ts",
+    may: ["plugins/*/mod.ts", "runtime/**"],
+    onlyDynamic: "plugins/**",
+  },
+  {
+    why: "hono belongs to the HTTP application",
+    files: "runtime/http/**",
+    may: ["runtime/**", "hono", "hono/**", ...foundations],
+    never: ["runtime/cli/**"],
+  },
+  {
+    why: "commander belongs to the command line",
+    files: "runtime/cli/**",
+    may: ["runtime/**", "commander", ...foundations],
+  },
+  {
+    why: "the one place that reads the package's own manifest",
+    files: "runtime/version.ts",
+    may: ["package.json"],
+  },
+  {
+    why: "the engine knows no plugin, actor, broker client, web framework or command line",
+    files: "runtime/**",
+    may: ["runtime/**", ...foundations],
+    never: ["runtime/cli/**"],
+  },
+  ...Object.entries(clients).map(([name, libraries]) => ({
+    why: "a plugin knows the contract, the protocol and its client library",
+    files: `plugins/${name}/**`,
+    may: [...pluginMay, ...libraries],
+  })),
+  {
+    why: "a plugin knows the contract and the protocol, no other plugin and not the engine",
+    files: "plugins/*/**",
+    may: pluginMay,
+  },
+  {
+    why: "an actor is what an application developer would write",
+    files: "actors/**",
+    may: ["**"],
+    never: ["runtime/**", "plugins/**", "test/**", "callboard/**", "hono", "nats", "vitest"],
+  },
+  {
+    why: "plugin authors run the kit outside of this repository, with any test runner",
+    files: "test/kit/**",
+    may: ["test/kit/**", "callboard", "callboard/**", "runtime/transport.ts", "runtime/protocol/**", "node:**"],
+    never: ["node:test"],
+  },
+]
+
+const root = fileURLToPath(new URL("..", import.meta.url))
+
+function sourcesBelow(...folders: readonly string[]): Sources {
+  const files = folders
+    .filter((folder) => existsSync(join(root, folder)))
+    .flatMap((folder) =>
+      readdirSync(join(root, folder), { recursive: true, encoding: "utf8" }).map((file) => join(folder, file)),
+    )
+    .filter((file) => /\.(ts|js)$/.test(file) && !file.split(sep).includes("templates"))
+  return new Map(files.map((file) => [file.split(sep).join("/"), readFileSync(join(root, file), "utf8")]))
+}
+
+test("imports follow the table", () => {
+  const sources = sourcesBelow("runtime", "plugins", "actors", "test/kit")
+  expect(sources.size).toBeGreaterThan(0)
+  expect(violations(sources, table)).toEqual([])
+})
+
+test("an actor's own files are those of no other actor", () => {
+  const sources = sourcesBelow("actors")
+  const foreign = [...sources].flatMap(([path, source]) => {
+    const own = `${path.split("/")[1]?.replace(/\.[a-z]+$/, "")}`
+    return importsOf(path, source)
+      .filter(({ target }) => target.startsWith("actors/") && target.split("/")[1]?.replace(/\.[a-z]+$/, "") !== own)
+      .map(({ target }) => `${path} imports ${target}`)
+  })
+  expect(foreign).toEqual([])
+})
+
+test("no import runs in a circle", () => {
+  expect(cycles(sourcesBelow("runtime", "plugins"))).toEqual([])
+})
+
+test("every plugin is an entry point for Deno too, whose table has no wildcard", () => {
+  const { imports } = JSON.parse(readFileSync(join(root, "deno.json"), "utf8"))
+  const named = Object.keys(imports).flatMap((name) => name.match(/^callboard\/plugins\/(.+)$/)?.[1] ?? [])
+  const present = [...sourcesBelow("plugins").keys()].flatMap(
+    (path) => path.match(/^plugins\/([^/]+)\/mod\.ts$/)?.[1] ?? [],
+  )
+  expect(named).toEqual(expect.arrayContaining(present))
+})
+
+describe("the checker finds", () => {
+  const cases: readonly [path: string, code: string, complaint: string | undefined][] = [
+    ["runtime/protocol/task.ts", `import { Result } from "effect"`, undefined],
+    ["runtime/protocol/task.ts", `import { Result, Effect } from "effect"`, "imports Effect from effect"],
+    ["runtime/protocol/task.ts", `import * as All from "effect"`, "imports all of effect"],
+    ["runtime/protocol/task.ts", `import { a } from "../client.ts"`, "imports runtime/client.ts"],
+    ["runtime/protocol/task.ts", `import { readFile } from "node:fs"`, "imports node:fs"],
+    ["runtime/protocol/task.ts", `const now = Date.now()`, "says Date.now"],
+    ["runtime/protocol/task.ts", `const now = new Date()`, "says new Date()"],
+    ["runtime/protocol/task.ts", `const then = new Date(ms) // not Date.now()`, undefined],
+    ["runtime/protocol/task.ts", `const text = "Math.random()"`, undefined],
+    ["runtime/protocol/task.ts", "const text = `$" + "{Math.random()}`", "says Math.random"],
+    ["runtime/protocol/task.ts", `const id = crypto.randomUUID()`, "says crypto"],
+    ["runtime/protocol/task.ts", `const zone = process.env.TZ`, "says process."],
+    ["runtime/protocol/task.ts", `await fetch(url)`, "says fetch("],
+    ["runtime/transport.ts", `import type { Effect } from "effect"`, "imports effect"],
+    ["runtime/builtin.ts", `const nats = () => import("../plugins/nats/mod.ts")`, undefined],
+    ["runtime/builtin.ts", `import { plugin } from "../plugins/nats/mod.ts"`, "statically"],
+    ["runtime/client.ts", `const nats = () => import("../plugins/nats/mod.ts")`, "imports plugins/nats/mod.ts"],
+    ["runtime/client.ts", `export * from "../test/kit/mod.ts"`, "imports test/kit/mod.ts"],
+    ["runtime/client.ts", `import { readFile } from "node:fs/promises"`, undefined],
+    ["runtime/client.ts", `import { connect } from "nats"`, "imports nats"],
+    ["runtime/client.ts", `import { Hono } from "hono"`, "imports hono"],
+    ["runtime/client.ts", `export interface A {\n  readonly "hono": 1\n}`, undefined],
+    ["runtime/client.ts", `const x = 1\nimport "hono"`, "imports hono"],
+    ["runtime/http/app.ts", `import { streamSSE } from "hono/streaming"`, undefined],
+    ["runtime/cli/main.ts", `import { Command } from "commander"`, undefined],
+    ["runtime/worker/worker.ts", `import { main } from "../cli/main.ts"`, "imports runtime/cli/main.ts"],
+    ["plugins/nats/mod.ts", `import {\n  connect,\n} from "nats"`, undefined],
+    ["plugins/memory/mod.ts", `import { connect } from "nats"`, "imports nats"],
+    ["plugins/nats/mod.ts", `import { heap } from "../memory/heap.ts"`, "imports plugins/memory/heap.ts"],
+    [
+      "plugins/nats/mod.ts",
+      `new Worker(new URL("../../runtime/supervisor.ts", import.meta.url))`,
+      "imports runtime/supervisor.ts",
+    ],
+    ["actors/text.ts", `import { actor } from "callboard"\nimport sharp from "sharp"`, undefined],
+    ["actors/text.ts", `import { actor } from "../runtime/actor.ts"`, "imports runtime/actor.ts"],
+    ["test/kit/mod.ts", `import { test } from "vitest"`, "imports vitest"],
+    ["elsewhere/file.ts", ``, "no direction names it"],
+  ]
+  test.each(cases)("%s: %s", (path, code, complaint) => {
+    const found = violations(new Map([[path, code]]), table)
+    if (complaint === undefined) expect(found).toEqual([])
+    else expect(found.join("\n")).toContain(complaint)
+  })
+
+  test("circles, but none of types", () => {
+    const circle = (kind: string) =>
+      new Map([
+        ["runtime/a.ts", `import { b } from "./b.ts"`],
+        ["runtime/b.ts", `export * from "./c.ts"`],
+        ["runtime/c.ts", `import ${kind} { a } from "./a.ts"`],
+      ])
+    expect(cycles(circle(""))).toEqual(["runtime/a.ts → runtime/b.ts → runtime/c.ts → runtime/a.ts"])
+    expect(cycles(circle("type"))).toEqual([])
+  })
+})

@@ -1,0 +1,54 @@
+/** A case as data: no runner is imported to define one. */
+import type { Context } from "./context.ts"
+import { type Harness, PARTS, type Part } from "./harness.ts"
+
+/** What a case cannot do without: `true`, or why this transport is spared. */
+export type Need = (harness: Harness) => true | string
+
+export interface Case {
+  readonly group: string
+  /** A sentence about behaviour; unique within its group. */
+  readonly name: string
+  readonly needs?: ReadonlyArray<Need>
+  /** Lease of its connections, in milliseconds. Defaults to 30,000: long enough to play no part. */
+  readonly lease?: number
+  /** Longest that it may take, in milliseconds. Defaults to 20,000. */
+  readonly timeout?: number
+  /** Disturbs others (restarts a server): must run alone. */
+  readonly exclusive?: boolean
+  run(context: Context): Promise<void>
+}
+
+export const titleOf = ({ group, name }: Pick<Case, "group" | "name">): string => `${group}: ${name}`
+
+/** Why a harness is spared a case; `undefined` when it is not. */
+export const spared = (each: Case, harness: Harness): string | undefined => {
+  for (const need of each.needs ?? []) {
+    const met = need(harness)
+    if (met !== true) return met
+  }
+  return undefined
+}
+
+/** Needs an optional member. */
+export const part =
+  (name: Part): Need =>
+  ({ parts = PARTS }) =>
+    parts.includes(name) || `it has no ${name}`
+
+/** Needs something that the harness can do to the transport. */
+export const hook =
+  (name: "restart" | "kill" | "cut" | "corrupt"): Need =>
+  (harness) =>
+    harness[name] !== undefined || `its harness offers no ${name}()`
+
+export const records = part("records")
+export const delay: Need = ({ capabilities }) => capabilities.delay || "it keeps no due times (delay: false)"
+export const noDelay: Need = ({ capabilities }) => !capabilities.delay || "it keeps due times (delay: true)"
+export const front: Need = ({ capabilities }) => capabilities.front || "it has no front (front: false)"
+export const noFront: Need = ({ capabilities }) => !capabilities.front || "it has a front (front: true)"
+export const noKeys: Need = ({ capabilities }) => !capabilities.keyed || "it keeps order by key (keyed: true)"
+export const dedupe: Need = ({ capabilities }) =>
+  capabilities.dedupeWindow > 0 || "it does not recognise publish keys (dedupeWindow: 0)"
+export const durable: Need = ({ capabilities }) =>
+  capabilities.durability !== "none" || "nothing survives its process (durability: none)"

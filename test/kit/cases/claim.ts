@@ -1,0 +1,200 @@
+/** Claims and reports: who runs a job, how often one was begun without an outcome, and how far it is. */
+import { type Case, records } from "../case.ts"
+import { check, equal } from "../check.ts"
+import { idOf, recordOf } from "../task.ts"
+
+const group = "claim"
+const needs = [records]
+
+export const claimCases: ReadonlyArray<Case> = [
+  {
+    group,
+    name: "a claim makes the record of a job that has none",
+    needs,
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const posting = task({ queue, task: "text.count", priority: 7 })
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      equal(await peer.claimed(delivery, posting, "worker 1"), undefined, "record before the first claim")
+      const { record, revision } = await peer.found(posting.id)
+      const { id, task: name, priority, state, fence, worker, claims, run, retries } = record
+      equal(
+        { id, name, priority, queue: record.queue, state, fence, worker, claims, run, retries },
+        {
+          id: posting.id,
+          name: "text.count",
+          priority: 7,
+          queue,
+          state: "started",
+          fence: delivery.fence,
+          worker: "worker 1",
+          claims: 1,
+          run: 1,
+          retries: 0,
+        },
+        "record",
+      )
+      check(revision !== "", "a record that is stored must have a revision")
+      await peer.succeed(delivery, posting)
+    },
+  },
+  {
+    group,
+    name: "claims without an outcome are counted, and told before the next one",
+    needs,
+    lease: 1_000,
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      for (let before = 0; before < 3; before++) {
+        const delivery = await peer.one(queue, 8_000)
+        const record = await peer.claimed(delivery, posting)
+        equal(record?.claims ?? 0, before, "claims in the record as it was before")
+        equal((await peer.find(posting.id)).claims, before + 1, "claims in the record now")
+      }
+    },
+  },
+  {
+    group,
+    name: "a neighbour that was delivered and never claimed counts as nothing",
+    needs,
+    lease: 1_000,
+    async run({ peer, fresh, tasks }) {
+      const queue = fresh("queue")
+      const postings = tasks(2, { queue })
+      await peer.publish(...postings)
+      const [killer] = await peer.all(queue, 2)
+      check(killer !== undefined, "a delivery must come")
+      const claimed = postings.find(({ id }) => id === idOf(killer))
+      check(claimed !== undefined, "what comes must be one of the two")
+      await peer.claimed(killer, claimed)
+      // Its worker dies; both come again.
+      for (const delivery of await peer.all(queue, 2, 8_000)) {
+        const posting = postings.find(({ id }) => id === idOf(delivery))
+        check(posting !== undefined, "what comes must be one of the two")
+        const before = await peer.claimed(delivery, posting)
+        equal(before?.claims ?? 0, posting === claimed ? 1 : 0, posting === claimed ? "claims" : "claims of the neighbour")
+      }
+    },
+  },
+  {
+    group,
+    name: "a hand-back that closes its claim leaves none",
+    needs,
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const first = await peer.one(queue)
+      await peer.claimed(first, posting)
+      const record = recordOf(posting, "queued", { fence: first.fence, claims: 0, attempt: 0 })
+      await peer.release(first, 0, { record })
+      const second = await peer.one(queue)
+      equal((await peer.claimed(second, posting))?.claims ?? 0, 0, "claims before the next one")
+      await peer.succeed(second, posting)
+      equal((await peer.find(posting.id)).state, "succeeded", "state")
+    },
+  },
+  {
+    group,
+    name: "claims of one batch stand alone, in order",
+    needs,
+    async run({ peer, fresh, tasks, within }) {
+      const queue = fresh("queue")
+      const postings = tasks(2, { queue })
+      await peer.publish(...postings)
+      const [first, second] = await peer.all(queue, 2)
+      check(first !== undefined && second !== undefined, "two deliveries must come")
+      const [one, two] = postings
+      check(one !== undefined && two !== undefined && idOf(first) === one.id, "they come in order")
+      await peer.release(first, 0, { record: recordOf(one, "succeeded", { fence: first.fence }) })
+      const again = await peer.one(queue)
+      const at = Date.now()
+      const claims = [
+        { token: again.token, id: one.id, run: 1, retries: 0, worker: "w", at, posting: one },
+        { token: second.token, id: two.id, run: 1, retries: 0, worker: "w", at, posting: two },
+      ]
+      const answers = await within("two claims", peer.transport.queue.claim(claims))
+      equal(answers.map(({ status }) => status), ["finished", "claimed"], "answers")
+    },
+  },
+  {
+    group,
+    name: "a first delivery needs no claim",
+    needs,
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      check(delivery.fresh, "the first delivery of a job without a record must be fresh")
+      const record = await peer.succeed(delivery, posting)
+      equal(await peer.find(posting.id), record, "record")
+    },
+  },
+  {
+    group: "report",
+    name: "a report is seen by others, and the last one wins",
+    needs,
+    async run({ peer, fresh, task, elsewhere, until, within }) {
+      const queue = fresh("queue")
+      const other = await elsewhere()
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      const { token, fence } = delivery
+      for (const fraction of [0.25, 0.5, 0.75]) {
+        const progress = { fraction, detail: `at ${fraction}`, at: Date.now() }
+        const record = recordOf(posting, "started", { fence, worker: "worker 1", progress })
+        await within("a report", peer.transport.queue.report([{ token, record }]))
+      }
+      await until("the last report, in the record", async () => {
+        const { state, worker, progress } = await other.find(posting.id)
+        return state === "started" && worker === "worker 1" && progress?.fraction === 0.75
+      })
+      await peer.succeed(delivery, posting)
+      equal((await other.find(posting.id)).state, "succeeded", "state after the end")
+    },
+  },
+  {
+    group: "report",
+    name: "a report after a claim is seen, and leaves the claim alone",
+    needs,
+    async run({ peer, fresh, task, until, within }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      const { token, fence } = delivery
+      await peer.claimed(delivery, posting)
+      const progress = { fraction: 0.5, at: Date.now() }
+      const record = recordOf(posting, "started", { fence, worker: "w", progress, claims: 1 })
+      await within("a report", peer.transport.queue.report([{ token, record }]))
+      await until("the report, in the record", async () => (await peer.find(posting.id)).progress?.fraction === 0.5)
+      await peer.release(delivery)
+      const again = await peer.one(queue)
+      equal((await peer.claimed(again, posting))?.claims, 1, "claims before the next one")
+    },
+  },
+  {
+    group: "report",
+    name: "a report that comes late does not bring an ended job back",
+    needs,
+    async run({ peer, fresh, task, within, quiet, until }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      const record = recordOf(posting, "started", { fence: delivery.fence })
+      await peer.succeed(delivery, posting)
+      await within("a report", peer.transport.queue.report([{ token: delivery.token, record }]))
+      const end = Date.now() + quiet
+      await until("the end of a quiet time", async () => {
+        equal((await peer.find(posting.id)).state, "succeeded", "state after a report that came late")
+        return Date.now() > end
+      })
+    },
+  },
+]

@@ -1,0 +1,169 @@
+/** One outcome: of several deliveries, and of those who decide from outside, the newest decision stands. */
+import type { Delivery, JobRecord, Posting } from "../../../runtime/transport.ts"
+import { type Case, records } from "../case.ts"
+import { check, equal } from "../check.ts"
+import type { Context } from "../context.ts"
+import { describe } from "../peer.ts"
+import { cancelled, recordOf } from "../task.ts"
+
+const group = "fence"
+const needs = [records]
+const lease = 1_000
+
+interface Overtaken {
+  readonly posting: Posting
+  /** Frozen, until its lease had lapsed. */
+  readonly first: Delivery
+  /** Has claimed the job. */
+  readonly second: Delivery
+  readonly outcome: (delivery: Delivery, result: string) => JobRecord
+}
+
+/** A job whose first worker froze and whose second one has begun. */
+const overtaken = async ({ peer, fresh, task }: Context): Promise<Overtaken> => {
+  const queue = fresh("queue")
+  const posting = task({ queue })
+  await peer.publish(posting)
+  const first = await peer.one(queue)
+  const second = await peer.one(queue, 8_000)
+  await peer.claimed(second, posting, "second")
+  const outcome = (delivery: Delivery, result: string): JobRecord =>
+    recordOf(posting, "succeeded", { fence: delivery.fence, result })
+  return { posting, first, second, outcome }
+}
+
+const refuse = async (
+  { peer, fresh, task }: Context,
+  { first, outcome }: Pick<Overtaken, "first" | "outcome">,
+  why: string,
+): Promise<void> => {
+  const other = fresh("other")
+  const settled = await peer.ack(first, { record: outcome(first, "from the first"), followUps: [task({ queue: other })] })
+  equal(settled.status, "superseded", `answer to the first worker, although ${why}`)
+  await peer.none(other, "it follows from an outcome that was refused")
+}
+
+export const fenceCases: ReadonlyArray<Case> = [
+  {
+    group,
+    name: "a worker that wakes after another has begun is refused, also when it finishes first",
+    needs,
+    lease,
+    async run(context) {
+      const { peer } = context
+      const { posting, first, second, outcome } = await overtaken(context)
+      await refuse(context, { first, outcome }, "the second has begun")
+      equal((await peer.find(posting.id)).state, "started", "state after the first was refused")
+      await peer.end(second, { record: outcome(second, "from the second") })
+      equal((await peer.find(posting.id)).result, "from the second", "result")
+    },
+  },
+  {
+    group,
+    name: "a worker that wakes after another has finished is refused",
+    needs,
+    lease,
+    async run(context) {
+      const { peer } = context
+      const { posting, first, second, outcome } = await overtaken(context)
+      await peer.end(second, { record: outcome(second, "from the second") })
+      await refuse(context, { first, outcome }, "the second has finished")
+      equal((await peer.find(posting.id)).result, "from the second", "result")
+    },
+  },
+  {
+    group,
+    name: "a refused outcome takes nothing out of the other worker's hands",
+    needs,
+    lease,
+    async run(context) {
+      const { peer } = context
+      const { posting, first, second, outcome } = await overtaken(context)
+      await refuse(context, { first, outcome }, "the second has begun")
+      equal(await peer.extend(second.token), [true], "extension of the second delivery")
+      // The second worker dies in turn: the task must still be there.
+      const third = await peer.one(posting.queue, 8_000)
+      check(third.fence > second.fence, "a third delivery must come, with a higher fence")
+      const before = await peer.claimed(third, posting)
+      equal(before?.claims, 1, "claims before the third")
+    },
+  },
+  {
+    group,
+    name: "a hand-back by a worker that was overtaken is refused",
+    needs,
+    lease,
+    async run(context) {
+      const { peer } = context
+      const { posting, first, second, outcome } = await overtaken(context)
+      const record = recordOf(posting, "queued", { fence: first.fence })
+      const [settled] = await peer.settle({ token: first.token, record, then: { kind: "release", delay: 0 } })
+      equal(settled?.status, "superseded", "answer to the first worker")
+      await peer.none(posting.queue, "the second worker has it", 200)
+      await peer.end(second, { record: outcome(second, "from the second") })
+    },
+  },
+  {
+    group,
+    name: "a claim by a worker that was overtaken is refused",
+    needs,
+    lease,
+    async run(context) {
+      const { peer } = context
+      const { posting, first, second } = await overtaken(context)
+      equal((await peer.claim(first, posting, "first")).status, "superseded", "answer to the first worker")
+      const { fence, worker, claims } = await peer.find(posting.id)
+      equal({ fence, worker, claims }, { fence: second.fence, worker: "second", claims: 1 }, "record")
+    },
+  },
+  {
+    group,
+    name: "a report by a worker that was overtaken changes nothing and fails nothing",
+    needs,
+    lease,
+    async run(context) {
+      const { peer, within } = context
+      const { posting, first } = await overtaken(context)
+      const record = recordOf(posting, "started", { fence: first.fence, worker: "first" })
+      await within("a report", peer.transport.queue.report([{ token: first.token, record }]))
+      equal((await peer.find(posting.id)).worker, "second", "worker in the record")
+    },
+  },
+  {
+    group,
+    name: "a job that was cancelled while it ran refuses the worker's outcome",
+    needs,
+    async run(context) {
+      const { peer, fresh, task } = context
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const first = await peer.one(queue)
+      const { record, revision } = await peer.found(posting.id)
+      await peer.changed({ id: posting.id, expect: revision, record: cancelled(record) })
+      const outcome = (): JobRecord => recordOf(posting, "succeeded", { fence: first.fence })
+      await refuse(context, { first, outcome }, "the job was cancelled")
+      equal((await peer.find(posting.id)).state, "cancelled", "state")
+    },
+  },
+  {
+    group,
+    name: "a job that was cancelled while a claimed delivery ran refuses its outcome",
+    needs,
+    async run(context) {
+      const { peer, fresh, task } = context
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const first = await peer.one(queue)
+      await peer.claimed(first, posting)
+      const { record, revision } = await peer.found(posting.id)
+      await peer.changed({ id: posting.id, expect: revision, record: cancelled(record), withdraw: true })
+      const outcome = (): JobRecord => recordOf(posting, "succeeded", { fence: first.fence })
+      await refuse(context, { first, outcome }, "the job was cancelled")
+      const again = await peer.claim(first, posting)
+      equal(again.status, "finished", `a claim of a cancelled job (${describe(again)})`)
+      equal((await peer.find(posting.id)).state, "cancelled", "state")
+    },
+  },
+]

@@ -1,0 +1,137 @@
+/** Leases: a delivery is ours for so long, or longer if extended, and then somebody else's. */
+import type { Case } from "../case.ts"
+import { between, check, equal } from "../check.ts"
+import { sleep } from "../context.ts"
+import { idOf } from "../task.ts"
+
+const group = "lease"
+/** As short as the contract allows. */
+const lease = 1_000
+
+export const leaseCases: ReadonlyArray<Case> = [
+  {
+    group,
+    name: "a delivery that is not settled comes again after its lease, not before, with a higher fence",
+    lease,
+    async run({ peer, fresh, task, elsewhere, harness, lease, tolerance, slack }) {
+      const queue = fresh("queue")
+      const other = await elsewhere()
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const start = Date.now()
+      const first = await peer.one(queue)
+      const taken = Date.now()
+      const late = lease + harness.capabilities.leaseResolution + slack
+      const second = await other.one(queue, late + 3_000)
+      between(Date.now() - start, lease - tolerance, Infinity, "milliseconds from asking to the second delivery")
+      between(Date.now() - taken, 0, late, "milliseconds from the first delivery to the second")
+      equal(idOf(second), posting.id, "what comes")
+      check(second.fence > first.fence, `fences must rise: ${first.fence}, then ${second.fence}`)
+      check(second.token !== first.token, "tokens must differ")
+      check(first.fresh && !second.fresh, "the first delivery is fresh, the second is not")
+      check([1, 2].includes(second.deliveries), `deliveries must be counted, or 1: ${second.deliveries}`)
+    },
+  },
+  {
+    group,
+    name: "a lease that is extended in time does not lapse",
+    lease,
+    async run({ peer, fresh, task, elsewhere, lease }) {
+      const queue = fresh("queue")
+      const other = await elsewhere()
+      await peer.publish(task({ queue }))
+      const delivery = await peer.one(queue)
+      const watched = other.none(queue, "its lease is extended", 2.5 * lease)
+      for (let at = 0; at < 4; at++) {
+        await sleep(0.5 * lease)
+        equal(await peer.extend(delivery.token), [true], `extension ${at + 1}`)
+      }
+      await watched
+      await peer.end(delivery)
+    },
+  },
+  {
+    group,
+    name: "an extension lasts one lease from then",
+    lease,
+    async run({ peer, fresh, task, harness, lease, tolerance, slack }) {
+      const queue = fresh("queue")
+      await peer.publish(task({ queue }))
+      const delivery = await peer.one(queue)
+      await sleep(0.6 * lease)
+      const start = Date.now()
+      equal(await peer.extend(delivery.token), [true], "extension")
+      const late = lease + harness.capabilities.leaseResolution + slack
+      await peer.one(queue, late + 3_000)
+      between(Date.now() - start, lease - tolerance, late, "milliseconds from the extension to the next delivery")
+    },
+  },
+  {
+    group,
+    name: "extending says for each token whether it is still ours",
+    lease,
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      await peer.publish(task({ queue }))
+      const lost = await peer.one(queue)
+      const ours = await peer.one(queue, 8_000)
+      equal(await peer.extend(lost.token, ours.token), [false, true], "extensions of the old and the new token")
+      await peer.end(ours)
+      equal(await peer.extend(ours.token), [false], "extension of a token that was settled")
+    },
+  },
+  {
+    group,
+    name: "what was never a token is not ours, and harms no other",
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      await peer.publish(task({ queue }))
+      const { token } = await peer.one(queue)
+      equal(await peer.extend("", token, "no token", "9.9.9"), [false, true, false, false], "extensions")
+    },
+  },
+  {
+    group,
+    name: "a token works on another connection",
+    lease,
+    async run({ peer, fresh, task, elsewhere, lease }) {
+      const queue = fresh("queue")
+      const other = await elsewhere()
+      await peer.publish(task({ queue }))
+      const delivery = await peer.one(queue)
+      await sleep(0.6 * lease)
+      equal(await other.extend(delivery.token), [true], "extension from another connection")
+      await peer.none(queue, "its lease was extended", 0.7 * lease)
+      await other.end(delivery)
+      await peer.none(queue, "it was acked", 1.2 * lease)
+    },
+  },
+  {
+    group,
+    name: "a lease lapses although nobody pulls",
+    lease,
+    async run({ peer, fresh, task, harness, lease, slack }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      await peer.one(queue)
+      await sleep(lease + harness.capabilities.leaseResolution + 100)
+      equal(idOf(await peer.one(queue, slack)), posting.id, "what comes at once")
+    },
+  },
+  {
+    group,
+    name: "fences rise over many deliveries, compared as text",
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      await peer.publish(task({ queue }))
+      let last = ""
+      for (let at = 0; at < 15; at++) {
+        const delivery = await peer.one(queue)
+        check(delivery.fence > last, `fence ${at + 1} must be above "${last}": "${delivery.fence}"`)
+        last = delivery.fence
+        await peer.release(delivery)
+      }
+    },
+  },
+]

@@ -1,0 +1,66 @@
+/** Which task comes next: queue, then level, then sequence. */
+import { type Case, front } from "../case.ts"
+import { check, equal } from "../check.ts"
+import { size } from "../context.ts"
+import { idOf } from "../task.ts"
+
+const group = "order"
+
+export const orderCases: ReadonlyArray<Case> = [
+  {
+    group,
+    name: "tasks of one level come in the order in which they were published",
+    async run({ peer, fresh, tasks }) {
+      const queue = fresh("queue")
+      const postings = tasks(size(300, 5_000), { queue })
+      for (let at = 0; at < postings.length; at += 25) await peer.publish(...postings.slice(at, at + 25))
+      const found = await peer.all(queue, postings.length)
+      equal(found.map(idOf), postings.map(({ id }) => id), "order")
+      check(
+        found.every(({ sequence }, at) => at === 0 || sequence > (found[at - 1]?.sequence ?? 0)),
+        "sequences must rise within a queue and level",
+      )
+    },
+  },
+  {
+    group,
+    name: "higher priorities come first, in as many bands as declared",
+    async run({ peer, fresh, task, harness }) {
+      const queue = fresh("queue")
+      const postings = Array.from({ length: 10 }, (_, priority) => task({ queue, priority }))
+      await peer.publish(...postings)
+      const found = (await peer.all(queue, 10)).map((each) => postings.findIndex(({ id }) => id === idOf(each)))
+      // Within a band they come as published, which is upward; each lower band begins anew: as many climbs as bands.
+      const bands = found.reduce<ReadonlyArray<ReadonlyArray<number>>>((climbs, each) => {
+        const last = climbs.at(-1) ?? []
+        return (last.at(-1) ?? 10) < each ? [...climbs.slice(0, -1), [...last, each]] : [...climbs, [each]]
+      }, [])
+      equal(bands.length, harness.capabilities.priorityBands, `bands in the order ${found.join(" ")}`)
+      equal([...bands].reverse().flat(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], "bands from low to high")
+    },
+  },
+  {
+    group,
+    name: "a task for the front comes before priority 9",
+    needs: [front],
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const [ordinary, urgent, first] = [task({ queue }), task({ queue, priority: 9 }), task({ queue, front: true })]
+      await peer.publish(ordinary, urgent, first)
+      equal(idOf(await peer.one(queue)), first.id, "what comes first")
+    },
+  },
+  {
+    group,
+    name: "priorities count across batches and connections",
+    async run({ peer, fresh, task, elsewhere, harness }) {
+      const queue = fresh("queue")
+      const other = await elsewhere()
+      const [low, high] = [task({ queue, priority: 0 }), task({ queue, priority: 9 })]
+      await peer.publish(low)
+      await other.publish(high)
+      const expected = harness.capabilities.priorityBands > 1 ? [high.id, low.id] : [low.id, high.id]
+      equal((await peer.all(queue, 2)).map(idOf), expected, "order")
+    },
+  },
+]

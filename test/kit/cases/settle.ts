@@ -1,0 +1,286 @@
+/** How deliveries end: record, follow-ups and ack, in this order or as one. */
+import { type Case, delay, records } from "../case.ts"
+import { between, check, equal, sameSet } from "../check.ts"
+import { describe } from "../peer.ts"
+import { publishKey } from "../../../runtime/protocol/message.ts"
+import { idOf, recordOf, retryOf } from "../task.ts"
+
+const group = "settle"
+
+export const settleCases: ReadonlyArray<Case> = [
+  {
+    group,
+    name: "what was acked never comes again",
+    lease: 1_000,
+    async run({ peer, fresh, task, harness, lease }) {
+      const queue = fresh("queue")
+      await peer.publish(task({ queue }))
+      await peer.end(await peer.one(queue))
+      await peer.none(queue, "it was acked", lease + harness.capabilities.leaseResolution + 300)
+    },
+  },
+  {
+    group,
+    name: "acking twice harms nobody",
+    async run({ peer, fresh, tasks }) {
+      const queue = fresh("queue")
+      const postings = tasks(2, { queue })
+      await peer.publish(...postings)
+      const first = await peer.one(queue)
+      await peer.end(first)
+      const again = await peer.ack(first)
+      check(["gone", "settled"].includes(again.status), `the second ack must be gone or settled, it was ${describe(again)}`)
+      equal(idOf(await peer.one(queue)), postings[1]?.id, "what comes next")
+    },
+  },
+  {
+    group,
+    name: "a task that is handed back comes again at once",
+    async run({ peer, fresh, task, slack }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const first = await peer.one(queue)
+      await peer.release(first)
+      const second = await peer.one(queue, slack)
+      equal(idOf(second), posting.id, "what comes")
+      check(second.fence > first.fence, `fences must rise: ${first.fence}, then ${second.fence}`)
+      check(!second.fresh, "the second delivery is not fresh: the first may have written")
+    },
+  },
+  {
+    group,
+    name: "a task that is handed back with a delay waits so long",
+    async run({ peer, fresh, task, harness, tolerance, slack }) {
+      const queue = fresh("queue")
+      await peer.publish(task({ queue }))
+      const first = await peer.one(queue)
+      const start = Date.now()
+      await peer.release(first, 700)
+      await peer.one(queue, 8_000)
+      const late = 700 + harness.capabilities.dueResolution + slack
+      between(Date.now() - start, 700 - tolerance, late, "milliseconds until it comes again")
+    },
+  },
+  {
+    group,
+    name: "settlements of one batch stand alone, in order",
+    async run({ peer, fresh, tasks }) {
+      const queue = fresh("queue")
+      const postings = tasks(3, { queue })
+      await peer.publish(...postings)
+      const [one, two, three] = await peer.all(queue, 3)
+      const then = { kind: "ack" } as const
+      const settled = await peer.settle(
+        { token: one?.token ?? "", then },
+        { token: "never a token", then },
+        { token: two?.token ?? "", then: { kind: "release", delay: 0 } },
+        { token: three?.token ?? "", then },
+      )
+      equal([settled[0]?.status, settled[2]?.status, settled[3]?.status], ["settled", "settled", "settled"], "answers")
+      check(settled[1]?.status === "gone" || settled[1]?.status === "failed", "what was never a token is gone, or failed")
+      equal((await peer.all(queue, 1)).map(idOf), [postings[1]?.id], "what comes again")
+      await peer.none(queue, "the others were acked")
+    },
+  },
+  {
+    group,
+    name: "a record comes back as it was settled",
+    needs: [records],
+    async run({ peer, fresh, task, elsewhere }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      const bytes = Uint8Array.from({ length: 256 }, (_, at) => at)
+      const record = await peer.succeed(delivery, posting, {
+        result: { text: "größer 😀\u0000\n", list: [1, null, { a: 0.5 }], nothing: null },
+        meta: { "k.e y": true },
+        progress: { fraction: 0.5, detail: ["x"], at: 1 },
+        message: { ...posting.message, body: bytes },
+        raw: bytes,
+      })
+      equal(await peer.find(posting.id), record, "record")
+      equal(await (await elsewhere()).find(posting.id), record, "record on another connection")
+    },
+  },
+  {
+    group,
+    name: "a record changed by its reader stays as it was",
+    needs: [records],
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      const result = { kept: true }
+      const record = recordOf(posting, "succeeded", { fence: delivery.fence, result, raw: Uint8Array.of(1) })
+      const expected = structuredClone(record)
+      await peer.end(delivery, { record })
+      result.kept = false
+      record.raw?.fill(9)
+      const read = await peer.find(posting.id)
+      equal(read, expected, "record after its writer changed what was settled")
+      read.raw?.fill(9)
+      try {
+        Object.assign(read, { state: "failed" })
+      } catch {}
+      equal(await peer.find(posting.id), expected, "record after a reader changed what was found")
+    },
+  },
+  {
+    group,
+    name: "follow-ups are published",
+    async run({ peer, fresh, task, harness }) {
+      const [queue, other] = [fresh("queue"), fresh("other")]
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const [retry, callback] = [retryOf(posting), task({ queue: other })]
+      const delivery = await peer.one(queue)
+      const record = recordOf(posting, "queued", { fence: delivery.fence, successor: publishKey(retry) })
+      await peer.end(delivery, { ...(has(harness) ? { record } : {}), followUps: [retry, callback] })
+      equal((await peer.all([queue, other], 2)).map(idOf), [posting.id, callback.id], "what comes")
+      await peer.none([queue, other], "each follow-up is published once")
+    },
+  },
+  {
+    group,
+    name: "a follow-up keeps its due time",
+    needs: [delay],
+    async run({ peer, fresh, task, tolerance }) {
+      const queue = fresh("queue")
+      const [posting, due] = [task({ queue }), Date.now() + 900]
+      await peer.publish(posting)
+      await peer.end(await peer.one(queue), { followUps: [task({ queue, due })] })
+      await peer.one(queue, 8_000)
+      between(Date.now() - due, -tolerance, Infinity, "milliseconds after its time")
+    },
+  },
+  {
+    group,
+    name: "settling again after a lost acknowledgement succeeds, and doubles no follow-up",
+    needs: [records, ({ capabilities }) => capabilities.dedupeWindow > 0 || "it does not recognise publish keys"],
+    async run({ peer, fresh, task }) {
+      const [queue, other] = [fresh("queue"), fresh("other")]
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      const followUps = [task({ queue: other }), task({ queue: other })]
+      const record = recordOf(posting, "succeeded", { fence: delivery.fence, result: 7, followUps })
+      await peer.end(delivery, { record, followUps })
+      await peer.end(await peer.one(other))
+      const again = await peer.ack(delivery, { record, followUps })
+      check(["settled", "gone"].includes(again.status), `settled again must be settled or gone, it was ${describe(again)}`)
+      equal(idOf(await peer.one(other)), followUps[1]?.id, "the follow-up that is left")
+      await peer.none([queue, other], "they were published before")
+      equal((await peer.find(posting.id)).result, 7, "result")
+    },
+  },
+  {
+    group,
+    name: "a record over maxRecord is refused as too-large, and a smaller one settles",
+    needs: [records],
+    async run({ peer, fresh, task, harness }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      const { fence } = delivery
+      const big = recordOf(posting, "succeeded", { fence, result: "x".repeat(harness.capabilities.maxRecord) })
+      const refused = await peer.ack(delivery, { record: big, followUps: [task({ queue })] })
+      check(refused.status === "failed", `a record that is too large must fail, it was ${describe(refused)}`)
+      equal(refused.error.reason, "too-large", "reason")
+      const error = { name: "ResultTooLarge", message: "too large", reason: "result-too-large" }
+      const small = recordOf(posting, "failed", { fence, error })
+      await peer.end(delivery, { record: small })
+      equal(await peer.find(posting.id), small, "record")
+      await peer.none(queue, "nothing else was published")
+    },
+  },
+  {
+    group,
+    name: "a record that is no JSON is refused as invalid, and another one settles",
+    needs: [records],
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      const { fence } = delivery
+      const refused = await peer.ack(delivery, { record: recordOf(posting, "succeeded", { fence, result: 1n }) })
+      check(refused.status === "failed", `a record with a BigInt must fail, it was ${describe(refused)}`)
+      equal(refused.error.reason, "invalid", "reason")
+      await peer.end(delivery, { record: recordOf(posting, "failed", { fence }) })
+      equal((await peer.find(posting.id)).state, "failed", "state")
+    },
+  },
+  {
+    group,
+    name: "a follow-up that is too large fails the settlement, and one without it settles",
+    needs: [records],
+    async run({ peer, fresh, task, harness }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      const { fence } = delivery
+      const big = task({ queue, body: new Uint8Array(harness.capabilities.maxTask + 1) })
+      const refused = await peer.ack(delivery, { record: recordOf(posting, "succeeded", { fence }), followUps: [big] })
+      check(refused.status === "failed", `a follow-up that is too large must fail, it was ${describe(refused)}`)
+      equal(refused.error.reason, "too-large", "reason")
+      await peer.end(delivery, { record: recordOf(posting, "failed", { fence }) })
+      equal((await peer.find(posting.id)).state, "failed", "state")
+    },
+  },
+  {
+    group,
+    name: "a terminal record ends the job for deliveries that come later",
+    needs: [records],
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const [posting, callback] = [task({ queue }), task({ queue: fresh("other") })]
+      await peer.publish(posting)
+      const first = await peer.one(queue)
+      // As if the worker had died between storing the outcome and taking the task off the queue.
+      const record = recordOf(posting, "succeeded", { fence: first.fence, result: 7, followUps: [callback] })
+      await peer.release(first, 0, { record })
+      const second = await peer.one(queue)
+      const claimed = await peer.claim(second, posting)
+      check(claimed.status === "finished", `the claim must say finished, it said ${describe(claimed)}`)
+      equal(claimed.record.result, 7, "result in the record")
+      equal(claimed.record.followUps?.map(publishKey), [publishKey(callback)], "follow-ups in the record")
+      equal((await peer.find(posting.id)).state, "succeeded", "state")
+      await peer.end(second)
+      await peer.none(queue, "it was acked")
+    },
+  },
+  {
+    group,
+    name: "a record that names a successor ends older postings, not the successor",
+    needs: [records],
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const posting = task({ queue, priority: 9 })
+      await peer.publish(posting)
+      const first = await peer.one(queue)
+      const retry = retryOf(posting, { level: 0 })
+      const ending = { successor: publishKey(retry), followUps: [retry], fence: first.fence }
+      await peer.release(first, 0, { record: recordOf(posting, "queued", ending), followUps: [retry] })
+      const deliveries = await peer.all(queue, 2)
+      const retries = (at: number): unknown => {
+        const message = deliveries[at]?.message
+        return message !== undefined && "headers" in message ? message.headers["retries"] : undefined
+      }
+      sameSet([String(retries(0)), String(retries(1))], ["0", "1"], "retries of what comes")
+      const [older, newer] = retries(0) === 0 ? deliveries : [...deliveries].reverse()
+      check(older !== undefined && newer !== undefined, "two deliveries must come")
+      equal((await peer.claim(older, posting)).status, "finished", "claim of the older posting")
+      equal((await peer.claim(newer, retry)).status, "claimed", "claim of the successor")
+      await peer.succeed(newer, retry)
+      await peer.ack(older)
+      equal((await peer.find(posting.id)).state, "succeeded", "state")
+    },
+  },
+]
+
+const has = ({ parts }: { readonly parts?: ReadonlyArray<string> }): boolean => parts?.includes("records") !== false

@@ -1,0 +1,53 @@
+/** What the author of a plugin tells the kit: what the transport claims, how to reach it, and what can be done to it. */
+import type { Capabilities, ConnectOptions, Transport } from "../../runtime/transport.ts"
+
+/** The optional members of a transport and of its queue. */
+export type Part = "records" | "store" | "broadcast" | "stats" | "overdue" | "waiting"
+
+export const PARTS: ReadonlyArray<Part> = ["records", "store", "broadcast", "stats", "overdue", "waiting"]
+
+export interface Harness {
+  /** Begins the titles of reports. */
+  readonly name: string
+  /** What the transport is expected to declare, word for word: a claim in one place only is no claim. */
+  readonly capabilities: Capabilities
+  /** Optional members that the transport has. Defaults to all. */
+  readonly parts?: ReadonlyArray<Part>
+
+  /**
+   * Opens a transport with these options and no others. Called several times per case; all transports of one namespace
+   * must meet on one board. The kit closes what it opened.
+   */
+  connect(options: ConnectOptions): Promise<Transport>
+
+  /**
+   * Like `connect`, from as far away as the transport's reach goes: over another client, from another thread or
+   * process. Defaults to `connect`.
+   */
+  second?(options: ConnectOptions): Promise<Transport>
+
+  /**
+   * Stops what the transport stands on (a server, say), in good order, and starts it again with what it stored.
+   * Transports that are open must recover by themselves. Absent where there is nothing to restart.
+   */
+  restart?(): Promise<void>
+
+  /** Like `restart`, but ends it without warning (`kill -9`). */
+  kill?(): Promise<void>
+
+  /** Cuts the connections of all open transports, until `heal`. Meanwhile nothing arrives, in either direction. */
+  cut?(): Promise<void>
+  heal?(): Promise<void>
+
+  /** Puts bytes that are no message where a task of this queue should be. */
+  corrupt?(queue: string, bytes: Uint8Array, namespace: string): Promise<void>
+
+  /** Removes what a case left behind in its namespace. Called after each case. */
+  clean?(namespace: string): Promise<void>
+
+  /** How far the clocks of transport and kit may be apart, in milliseconds. Defaults to 20. */
+  readonly clockTolerance?: number
+
+  /** Set for a transport that looks for new tasks in intervals of up to a second, instead of being woken. */
+  readonly slow?: boolean
+}

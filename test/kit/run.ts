@@ -1,0 +1,109 @@
+/** Runs cases: with any test runner, or without one. */
+import { type Case, spared, titleOf } from "./case.ts"
+import { cases } from "./cases.ts"
+import { Context } from "./context.ts"
+import type { Harness } from "./harness.ts"
+
+const DEFAULT_LEASE = 30_000
+const DEFAULT_TIMEOUT = 20_000
+
+/** Runs one case on one harness. Rejects with what does not hold. */
+export const runCase = (
+  { lease = DEFAULT_LEASE, timeout = DEFAULT_TIMEOUT, run }: Case,
+  harness: Harness,
+): Promise<void> => Context.run(harness, { lease, timeout }, run)
+
+/** `test` of vitest, `bun:test` or `node:test`, or a function that calls another one. */
+export interface TestFunction {
+  /** `timeout` is in milliseconds, longer than the case's own. */
+  (title: string, run: () => Promise<void>, timeout: number): unknown
+  /** Used for cases that a transport is spared; the reason is in the title. */
+  readonly skip?: (title: string, run: () => Promise<void>) => unknown
+  /** Used for cases that disturb nobody. */
+  readonly concurrent?: (title: string, run: () => Promise<void>, timeout: number) => unknown
+}
+
+/** Registers all cases with a test runner. */
+export const register = (test: TestFunction, harness: Harness): void => {
+  for (const each of cases) {
+    const title = titleOf(each)
+    const reason = spared(each, harness)
+    const run = (): Promise<void> => runCase(each, harness)
+    if (reason !== undefined) test.skip?.(`${title} (skipped: ${reason})`, run)
+    else {
+      const add = each.exclusive ? test : (test.concurrent ?? test)
+      add(title, run, (each.timeout ?? DEFAULT_TIMEOUT) + 10_000)
+    }
+  }
+}
+
+export interface CaseResult {
+  readonly title: string
+  readonly outcome: "passed" | "failed" | "skipped"
+  /** Why it was skipped, or what does not hold. */
+  readonly reason?: string
+  readonly error?: unknown
+  readonly ms: number
+}
+
+export interface Report {
+  readonly name: string
+  readonly total: number
+  readonly passed: number
+  readonly failed: number
+  readonly skipped: number
+  /** In the order of the cases. */
+  readonly results: ReadonlyArray<CaseResult>
+}
+
+export interface RunOptions {
+  /** Only cases whose title contains this. */
+  readonly only?: string
+  /** How many cases run at the same time. Defaults to 8. */
+  readonly concurrency?: number
+  /** Called after each case. */
+  readonly onResult?: (result: CaseResult) => void
+}
+
+/** Runs all cases without a test runner. Never rejects because of a case. */
+export const runConformance = async (harness: Harness, options: RunOptions = {}): Promise<Report> => {
+  const { only = "", concurrency = 8, onResult } = options
+  const chosen = cases.filter((each) => titleOf(each).includes(only))
+  const results = new Map<Case, CaseResult>()
+  const runOne = async (each: Case): Promise<void> => {
+    const result = await resultOf(each, harness)
+    results.set(each, result)
+    onResult?.(result)
+  }
+  const together = chosen.filter((each) => !each.exclusive).values()
+  await Promise.all(
+    Array.from({ length: concurrency }, async () => {
+      for (const each of together) await runOne(each)
+    }),
+  )
+  for (const each of chosen) if (each.exclusive) await runOne(each)
+  const ordered = chosen.flatMap((each) => results.get(each) ?? [])
+  const count = (outcome: CaseResult["outcome"]): number => ordered.filter((each) => each.outcome === outcome).length
+  return {
+    name: harness.name,
+    total: ordered.length,
+    passed: count("passed"),
+    failed: count("failed"),
+    skipped: count("skipped"),
+    results: ordered,
+  }
+}
+
+const resultOf = async (each: Case, harness: Harness): Promise<CaseResult> => {
+  const title = titleOf(each)
+  const reason = spared(each, harness)
+  if (reason !== undefined) return { title, outcome: "skipped", reason, ms: 0 }
+  const start = performance.now()
+  const ms = (): number => Math.round(performance.now() - start)
+  try {
+    await runCase(each, harness)
+    return { title, outcome: "passed", ms: ms() }
+  } catch (error) {
+    return { title, outcome: "failed", reason: error instanceof Error ? error.message : String(error), error, ms: ms() }
+  }
+}

@@ -1,0 +1,116 @@
+/** Tasks and records as an application would make them, with as little said as possible. */
+import { encodeEnvelope } from "../../runtime/protocol/envelope.ts"
+import { postingOf } from "../../runtime/protocol/headers.ts"
+import { type Headers, isUndecodable, type Properties } from "../../runtime/protocol/message.ts"
+import { recordOfPosting, step } from "../../runtime/protocol/record.ts"
+import { isTerminal } from "../../runtime/protocol/state.ts"
+import type { Delivery, JobRecord, Message, Posting, State } from "../../runtime/transport.ts"
+
+export interface TaskFields {
+  readonly queue: string
+  readonly id?: string
+  /** Name of the task. */
+  readonly task?: string
+  readonly run?: number
+  readonly retries?: number
+  readonly hops?: number
+  readonly priority?: number
+  readonly front?: boolean
+  readonly key?: string
+  /** Milliseconds since the epoch. */
+  readonly due?: number
+  /** Milliseconds since the epoch. */
+  readonly expires?: number
+  readonly body?: Uint8Array
+  readonly headers?: Headers
+  readonly properties?: Partial<Properties>
+}
+
+const iso = (time: number | undefined): string | null => (time === undefined ? null : new Date(time).toISOString())
+
+const NO_ARGUMENTS = new TextEncoder().encode('[[],{},{"callbacks":null,"errbacks":null,"chain":null,"chord":null}]')
+
+export const taskOf = (fields: TaskFields & { readonly id: string }): Posting => {
+  const { id, priority = 4, run = 1, hops } = fields
+  const own = {
+    run,
+    submittedAt: Date.now(),
+    ...(fields.front ? { front: true } : {}),
+    ...(fields.key === undefined ? {} : { key: fields.key }),
+    ...(hops === undefined ? {} : { hops }),
+  }
+  const message: Message = {
+    headers: {
+      lang: "js",
+      task: fields.task ?? "kit.task",
+      id,
+      root_id: id,
+      parent_id: null,
+      group: null,
+      retries: fields.retries ?? 0,
+      eta: iso(fields.due),
+      expires: iso(fields.expires),
+      callboard: own,
+      ...fields.headers,
+    },
+    properties: {
+      content_type: "application/json",
+      content_encoding: "utf-8",
+      correlation_id: id,
+      priority,
+      ...fields.properties,
+    },
+    body: fields.body ?? NO_ARGUMENTS,
+  }
+  const made = postingOf(message, fields.queue)
+  if (made._tag === "Failure") throw new Error(`the kit made a task that is none: ${made.failure.message}`)
+  return hops === undefined ? made.success : { ...made.success, hops }
+}
+
+/** Bytes of a task as `maxTask` counts them: those of its envelope. */
+export const encodedSize = (posting: Posting): number => {
+  const frame = encodeEnvelope(posting.message)
+  if (frame._tag === "Failure") throw new Error(`the kit made a task without an envelope: ${frame.failure.message}`)
+  return frame.success.length
+}
+
+/** The next attempt that the application asks for. */
+export const retryOf = (posting: Posting, changes: Partial<Posting> = {}): Posting => {
+  const retries = posting.retries + 1
+  const message = { ...posting.message, headers: { ...posting.message.headers, retries } }
+  return { ...posting, retries, message, ...changes }
+}
+
+/** The record of a task, moved to a state as a worker does it. */
+export const recordOf = (
+  posting: Posting,
+  state: State,
+  fields: Partial<JobRecord> & { readonly fence: string },
+): JobRecord => {
+  const now = Date.now()
+  const waiting = recordOfPosting(posting, now)
+  if (waiting._tag === "Failure") throw new Error(`the kit made a task without a record: ${waiting.failure.message}`)
+  const started = step(waiting.success, { at: now, state: "started", attempt: 1 })
+  const moved = state === "started" ? started : step(started, { at: now, state })
+  const ended = isTerminal(state) ? { endedAt: now, keepMs: 3_600_000 } : {}
+  return { ...moved, attempt: 1, startedAt: now, ...ended, ...fields }
+}
+
+/** The record of a job that somebody outside of any delivery cancels. */
+export const cancelled = (record: JobRecord, fields: Partial<JobRecord> = {}): JobRecord => {
+  const { message, ...rest } = record
+  const now = Date.now()
+  const moved = step(rest, { at: now, state: "cancelled" })
+  // No delivery wrote this: its own fence would make the outcome of the delivery that runs look like this one.
+  return { ...moved, fence: "", endedAt: now, keepMs: 3_600_000, ...fields }
+}
+
+/** Id of the task that came with a delivery. */
+export const idOf = ({ message }: Pick<Delivery, "message">): string =>
+  isUndecodable(message) ? `undecodable: ${message.undecodable}` : String(message.headers["id"])
+
+/** The message of a delivery, which must be one. */
+export const messageOf = ({ message }: Delivery): Message => {
+  if (isUndecodable(message)) throw new Error(`expected a message, found: ${message.undecodable}`)
+  return message
+}

@@ -1,0 +1,204 @@
+/**
+ * Server programs out of Debian packages, without installing anything: the package of a suite newer (or older) than the
+ * machine's own is downloaded by apt into a private place, checked against the suite's signature, and unpacked.
+ * Works on Debian and Ubuntu, as any user.
+ */
+
+import { execFile } from "node:child_process"
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs"
+import { homedir } from "node:os"
+import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
+import { promisify } from "node:util"
+
+const run = promisify(execFile)
+
+/** Outside the repository, so that every clone on a machine shares it. */
+export const cacheFolder = join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "callboard")
+
+const unpackedFolder = join(cacheFolder, "debian")
+const fallbackMirror = "http://deb.debian.org/debian"
+
+/** The folders of a package that were unpacked before, newest version first. */
+export function unpackedPackages(name: string): string[] {
+  if (!existsSync(unpackedFolder)) return []
+  return readdirSync(unpackedFolder)
+    .filter((folder) => folder.startsWith(`${name}_`))
+    .sort((a, b) => b.localeCompare(a, "en", { numeric: true }))
+    .map((folder) => join(unpackedFolder, folder))
+}
+
+/** The Debian mirror that this machine's own apt uses. */
+async function mirror(): Promise<string> {
+  const { stdout } = await run("apt-get", [
+    "indextargets",
+    "--format",
+    "$(REPO_URI) $(RELEASE)",
+    "Created-By: Packages",
+  ])
+  const uris = stdout.split("\n").map((line) => line.split(" ")[0] ?? "")
+  return uris.find((uri) => /^https?:.*\/debian\/?$/.test(uri) && !uri.includes("snapshot")) ?? fallbackMirror
+}
+
+/** The keys that Debian signs its suites with; Ubuntu has them in a package. */
+async function keyring(work: string): Promise<string> {
+  const names = ["debian-archive-keyring.pgp", "debian-archive-keyring.gpg"]
+  const find = (root: string) =>
+    names.map((name) => join(root, "usr/share/keyrings", name)).find((path) => existsSync(path))
+  const own = find("/")
+  if (own !== undefined) return own
+  await run("apt-get", ["download", "debian-archive-keyring"], { cwd: work })
+  const file = readdirSync(work).find((name) => name.startsWith("debian-archive-keyring_"))
+  if (file === undefined) throw new Error("apt-get download debian-archive-keyring left no file")
+  await run("dpkg-deb", ["-x", file, "keyring"], { cwd: work })
+  const unpacked = find(join(work, "keyring"))
+  if (unpacked === undefined) throw new Error("the package debian-archive-keyring holds no key")
+  return unpacked
+}
+
+/**
+ * Downloads a package from one suite and unpacks it.
+ *
+ * @returns the folder that now holds its files, as `usr/…`
+ */
+async function download(name: string, suite: string, work: string): Promise<string> {
+  const [uri, keys] = await Promise.all([mirror(), keyring(work)])
+  for (const folder of ["state/lists/partial", "cache/archives/partial"])
+    mkdirSync(join(work, folder), { recursive: true })
+  writeFileSync(join(work, "status"), "")
+  // A mirror may be a copy frozen at some day, whose lists count as expired: that says that there could be something
+  // newer, which is no matter here. Signatures are checked all the same, and the version is by the caller.
+  const source = `deb [signed-by=${keys} check-valid-until=no] ${uri} ${suite} main`
+  writeFileSync(join(work, "sources.list"), `${source}\n`)
+
+  // Of the machine's configuration, only how to reach the network: its hooks are about its own package lists.
+  const { stdout: dump } = await run("apt-config", ["dump"])
+  const network = dump.split("\n").filter((line) => /^Acquire::(http|https|socks|Proxy|ForceIPv)/i.test(line))
+  const settings = {
+    "Dir::Etc::main": "/dev/null",
+    "Dir::Etc::parts": "/dev/null",
+    "Dir::Etc::sourcelist": join(work, "sources.list"),
+    "Dir::Etc::sourceparts": "/dev/null",
+    "Dir::State": join(work, "state"),
+    "Dir::State::status": join(work, "status"),
+    "Dir::Cache": join(work, "cache"),
+    "Acquire::Languages": "none",
+    "Acquire::Retries": "2",
+    "Acquire::http::Timeout": "30",
+    "Acquire::https::Timeout": "30",
+    // The user that apt would change to may not enter this folder.
+    "APT::Sandbox::User": "root",
+  }
+  const lines = Object.entries(settings).map(([key, value]) => `${key} "${value}";`)
+  writeFileSync(join(work, "apt.conf"), [...network, ...lines, ""].join("\n"))
+
+  const options = {
+    cwd: work,
+    env: { ...process.env, APT_CONFIG: join(work, "apt.conf"), LC_ALL: "C" },
+    timeout: 300_000,
+  }
+  await run("apt-get", ["update", "--quiet", "-o", "APT::Update::Error-Mode=any"], options)
+  await run("apt-get", ["download", "--quiet", name], options)
+  const file = readdirSync(work).find((each) => each.startsWith(`${name}_`) && each.endsWith(".deb"))
+  if (file === undefined) throw new Error(`apt-get download ${name} left no file`)
+  await run("dpkg-deb", ["-x", file, "unpacked"], options)
+
+  mkdirSync(unpackedFolder, { recursive: true })
+  const target = join(unpackedFolder, file.replace(/\.deb$/, ""))
+  rmSync(target, { recursive: true, force: true })
+  // Whole or not at all, since others may be looking.
+  renameSync(join(work, "unpacked"), target)
+  return target
+}
+
+/** Runs one thing at a time among all processes of this machine. */
+async function locked<A>(name: string, body: () => Promise<A>): Promise<A> {
+  mkdirSync(cacheFolder, { recursive: true })
+  const file = join(cacheFolder, `${name}.lock`)
+  for (;;) {
+    try {
+      const handle = openSync(file, "wx")
+      writeFileSync(handle, String(process.pid))
+      closeSync(handle)
+      break
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error
+    }
+    if (isAbandoned(file)) rmSync(file, { force: true })
+    else await sleep(200)
+  }
+  try {
+    return await body()
+  } finally {
+    rmSync(file, { force: true })
+  }
+}
+
+function isAbandoned(lockFile: string): boolean {
+  try {
+    const owner = Number(readFileSync(lockFile, "utf8"))
+    // Empty in the instant between its creation and the writing of the number.
+    if (owner === 0) return false
+    process.kill(owner, 0)
+    return false
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "ESRCH"
+  }
+}
+
+export interface DebianPackage<A> {
+  readonly name: string
+  /** Code names, the preferred one first. */
+  readonly suites: readonly string[]
+  /** Looks at the folder of an unpacked package; `undefined` when it is not what is needed. */
+  readonly accept: (folder: string) => A | undefined | Promise<A | undefined>
+}
+
+/** Finds a package in the cache, else downloads it. Rejects with a reason in one line. */
+export async function debianPackage<A>({ name, suites, accept }: DebianPackage<A>): Promise<A> {
+  const cached = async () => {
+    for (const folder of unpackedPackages(name)) {
+      const accepted = await accept(folder)
+      if (accepted !== undefined) return accepted
+    }
+    return undefined
+  }
+  const found = await cached()
+  if (found !== undefined) return found
+  if (!existsSync("/usr/bin/apt-get")) throw new Error("this is neither Debian nor Ubuntu")
+
+  return locked(name, async () => {
+    // Another process may have fetched it while this one waited.
+    const foundNow = await cached()
+    if (foundNow !== undefined) return foundNow
+    const prefix = `apt-${name}-`
+    const leftOver = readdirSync(cacheFolder).filter((folder) => folder.startsWith(prefix))
+    for (const folder of leftOver) rmSync(join(cacheFolder, folder), { recursive: true, force: true })
+    const reasons: string[] = []
+    for (const suite of suites) {
+      const work = mkdtempSync(join(cacheFolder, prefix))
+      try {
+        const accepted = await accept(await download(name, suite, work))
+        if (accepted !== undefined) return accepted
+        reasons.push(`${suite} has another version`)
+      } catch (error) {
+        const lines = String((error as { stderr?: string }).stderr || (error as Error).message).split("\n")
+        reasons.push(`${suite}: ${lines.find((line) => line.startsWith("E:")) ?? lines[0]}`)
+      } finally {
+        rmSync(work, { recursive: true, force: true })
+      }
+    }
+    throw new Error(reasons.join("; "))
+  })
+}

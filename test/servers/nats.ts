@@ -1,0 +1,123 @@
+/** Real nats-servers for tests, each on a port and with a store of its own. */
+
+import { writeFileSync } from "node:fs"
+import { connect } from "node:net"
+import { join } from "node:path"
+import { type NatsRelease, natsProgram } from "./nats-program.ts"
+import { type Spawned, spawnProcess, temporaryFolder } from "./process.ts"
+
+export interface NatsOptions {
+  /** Defaults to a free one. */
+  readonly port?: number
+  /** Defaults to a temporary folder that `stop` removes. */
+  readonly storeDir?: string
+  /** Defaults to true. */
+  readonly jetstream?: boolean
+  /** How often JetStream syncs to disk, such as "always"; defaults to what the server does by itself. */
+  readonly syncInterval?: string
+  /** Further lines of the configuration file. */
+  readonly config?: string
+  /** "old" is a real server that the transport must refuse. Defaults to "current". */
+  readonly release?: NatsRelease
+}
+
+export interface NatsServer extends AsyncDisposable {
+  readonly url: string
+  readonly port: number
+  /** Changes with `restart`. */
+  readonly pid: number
+  readonly version: string
+  readonly storeDir: string
+  /** What the server has written since it was last started. */
+  readonly log: string
+  /** SIGKILL: what a crash of the process leaves behind. `restart` brings the server back. */
+  kill(): Promise<void>
+  /** Ends the server in good order if it runs, and starts it again on the same port and store. */
+  restart(): Promise<void>
+  /** SIGSTOP: connections stay open and nothing answers. */
+  pause(): void
+  resume(): void
+  /** The end: what is left of the store goes too, unless its folder was given. */
+  stop(): Promise<void>
+}
+
+export async function startNats(options: NatsOptions = {}): Promise<NatsServer> {
+  const { path, version } = await natsProgram(options.release)
+  const folder = temporaryFolder()
+  const storeDir = options.storeDir ?? join(folder.path, "store")
+  const configFile = join(folder.path, "nats.conf")
+
+  const launch = async (port: number): Promise<{ server: Spawned; port: number }> => {
+    const sync = options.syncInterval === undefined ? "" : `sync_interval: ${options.syncInterval}`
+    const jetstream = options.jetstream === false ? "" : `jetstream { store_dir: ${JSON.stringify(storeDir)}, ${sync} }`
+    // -1 lets the server pick a free port itself, so that no two ever compete for one.
+    writeFileSync(configFile, `host: 127.0.0.1\nport: ${port}\n${jetstream}\n${options.config ?? ""}\n`)
+    const server = spawnProcess(path, ["--config", configFile])
+    try {
+      const line = await server.waitForLine(/Listening for client connections on .*:(\d+)/, 15_000)
+      const listening = Number(line[1])
+      await readInfo(listening)
+      return { server, port: listening }
+    } catch (error) {
+      await server.end()
+      throw error
+    }
+  }
+
+  const endInOrder = async (server: Spawned) => {
+    // One that is paused cannot end by itself.
+    server.kill("SIGCONT")
+    server.kill("SIGTERM")
+    const timer = setTimeout(() => server.kill("SIGKILL"), 5_000)
+    await server.exited
+    clearTimeout(timer)
+  }
+
+  let { server, port } = await launch(options.port ?? -1)
+
+  const stop = async () => {
+    await endInOrder(server)
+    folder.remove()
+  }
+
+  return {
+    port,
+    url: `nats://127.0.0.1:${port}`,
+    version,
+    storeDir,
+    get pid() {
+      return server.pid
+    },
+    get log() {
+      return server.output
+    },
+    kill: () => server.end(),
+    restart: async () => {
+      await endInOrder(server)
+      ;({ server, port } = await launch(port))
+    },
+    pause: () => server.kill("SIGSTOP"),
+    resume: () => server.kill("SIGCONT"),
+    stop,
+    [Symbol.asyncDispose]: stop,
+  }
+}
+
+/** Waits for the line that a nats-server greets its clients with. */
+function readInfo(port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(port, "127.0.0.1")
+    const fail = (error: Error) => {
+      socket.destroy()
+      reject(error)
+    }
+    socket.setTimeout(10_000, () => fail(new Error(`nats-server on port ${port} does not greet its clients`)))
+    socket.once("error", fail)
+    socket.once("close", () => fail(new Error(`nats-server on port ${port} closed the connection`)))
+    socket.once("data", (data) => {
+      if (!data.toString().startsWith("INFO ")) return fail(new Error(`port ${port} is not a nats-server`))
+      socket.destroy()
+      resolve()
+    })
+  })
+}

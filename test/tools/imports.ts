@@ -1,0 +1,153 @@
+/** Reads which file imports what, and compares it with a table of directions. */
+
+import { posix } from "node:path"
+
+/** Source text by path from the root of the repository, with forward slashes. */
+export type Sources = ReadonlyMap<string, string>
+
+export interface Import {
+  /** A path from the root, the name of a package, or a `node:` module. */
+  readonly target: string
+  /** "type" is gone at run time, "dynamic" is resolved when it is reached. */
+  readonly kind: "value" | "type" | "dynamic"
+  /** What is imported by name; empty for everything else. */
+  readonly names: readonly string[]
+}
+
+/**
+ * Who may import what. `*` stands for anything within a folder, `**` for anything; `{own}` for what a file belongs to:
+ * `plugins/nats/` for the files in it, `actors/text/` also for `actors/text.ts`.
+ */
+export interface Direction {
+  readonly why: string
+  /** The first direction of the table that names a file is the one that counts. */
+  readonly files: string
+  readonly may: readonly string[]
+  /** Stronger than `may`. */
+  readonly never?: readonly string[]
+  /** May be reached by `import()` alone. */
+  readonly onlyDynamic?: string
+  /** The only names that may be taken from a package. */
+  readonly names?: Readonly<Record<string, readonly string[]>>
+  /** What the code, comments and texts aside, must not say. */
+  readonly words?: readonly RegExp[]
+}
+
+const matchers = new Map<string, RegExp>()
+
+function matches(pattern: string, target: string): boolean {
+  let matcher = matchers.get(pattern)
+  if (matcher === undefined) {
+    const source = pattern
+      .replace(/[.+^$()|[\]\\]/g, "\\$&")
+      .replace(/\*\*|\*/g, (star) => (star === "**" ? ".*" : "[^/]*"))
+    matcher = new RegExp(`^${source}$`)
+    matchers.set(pattern, matcher)
+  }
+  return matcher.test(target)
+}
+
+/** Strings, templates, comments and regular expressions: the parts of a source in which code means nothing. */
+const opaque =
+  /(?<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\[\s\S]|[^`\\])*`)|(?<comment>\/\/[^\n]*|\/\*[\s\S]*?\*\/)|(?<=(?:[(,=:[!&|?{};]|=>|return)\s*)(?<regex>\/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n[*])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n[])*\/[a-z]*)/g
+
+function withoutComments(source: string): string {
+  return source.replace(opaque, (...match) => {
+    const { comment, regex }: Record<string, string | undefined> = match.at(-1)
+    return comment !== undefined ? " " : regex !== undefined ? "/r/" : match[0]
+  })
+}
+
+function codeOnly(source: string): string {
+  return withoutComments(source).replace(opaque, (...match) => {
+    const { text }: Record<string, string | undefined> = match.at(-1)
+    // What stands between `${` and `}` is code.
+    if (text?.startsWith("`")) return `\`${[...text.matchAll(/\$\{([^}]*)\}/g)].map(([, code]) => code).join(" ")}\``
+    return text !== undefined ? '""' : match[0]
+  })
+}
+
+const statement = /(?:^|[;}\n])\s*(?:(?:import|export)\s+(type\s+)?([\w$*\s,{}]*?)\bfrom|import)\s*["']([^"'\n]+)["']/g
+const expression = /\bimport\s*\(\s*["'`]([^"'`$\n]+)["'`]|\bnew\s+URL\(\s*["']([^"'\n]+)["']\s*,\s*import\.meta\.url/g
+
+/** Everything that a file imports, re-exports, imports dynamically, or names by `new URL(…, import.meta.url)`. */
+export function importsOf(path: string, source: string): Import[] {
+  const code = withoutComments(source)
+  const resolve = (specifier: string) =>
+    /^\.\.?\//.test(specifier) ? posix.normalize(posix.join(posix.dirname(path), specifier)) : specifier
+  const found: Import[] = []
+  for (const [, type, clause = "", specifier = ""] of code.matchAll(statement)) {
+    const names = clause.match(/\{([^}]*)\}/)?.[1]?.split(",") ?? []
+    found.push({
+      target: resolve(specifier),
+      kind: type === undefined ? "value" : "type",
+      names: names
+        .map(
+          (name) =>
+            name
+              .trim()
+              .replace(/^type\s+/, "")
+              .split(/\s+as\s+/)[0] ?? "",
+        )
+        .filter((name) => name !== ""),
+    })
+  }
+  for (const [, specifier, url] of code.matchAll(expression)) {
+    found.push({ target: resolve(specifier ?? url ?? ""), kind: "dynamic", names: [] })
+  }
+  return found
+}
+
+function ownOf(path: string): string {
+  const [area = "", name = ""] = path.split("/")
+  return `${area}/${name.replace(/\.[a-z]+$/, "")}/**`
+}
+
+/** One line per violation, with the file, what it does, and why it must not. */
+export function violations(sources: Sources, table: readonly Direction[]): string[] {
+  const found: string[] = []
+  for (const [path, source] of sources) {
+    const direction = table.find(({ files }) => matches(files, path))
+    if (direction === undefined) {
+      found.push(`${path}: no direction names it`)
+      continue
+    }
+    const report = (what: string) => found.push(`${path} ${what} (${direction.why})`)
+    const own = ownOf(path)
+    const covers = (patterns: readonly string[], target: string) =>
+      patterns.some((pattern) => matches(pattern === "{own}" ? own : pattern, target))
+    for (const { target, kind, names } of importsOf(path, source)) {
+      if (!covers(direction.may, target) || covers(direction.never ?? [], target)) report(`imports ${target}`)
+      if (direction.onlyDynamic !== undefined && matches(direction.onlyDynamic, target) && kind !== "dynamic") {
+        report(`imports ${target} statically`)
+      }
+      const allowed = direction.names?.[target]
+      if (allowed !== undefined) {
+        if (names.length === 0) report(`imports all of ${target}`)
+        for (const name of names) if (!allowed.includes(name)) report(`imports ${name} from ${target}`)
+      }
+    }
+    const code = direction.words === undefined ? "" : codeOnly(source)
+    for (const word of direction.words ?? []) {
+      const match = code.match(word)
+      if (match) report(`says ${match[0].trim()}`)
+    }
+  }
+  return found
+}
+
+/** Circles among the imports that exist at run time, each as `a → b → a`. */
+export function cycles(sources: Sources): string[] {
+  const found: string[] = []
+  const done = new Set<string>()
+  const visit = (path: string, trail: readonly string[]) => {
+    const start = trail.indexOf(path)
+    if (start >= 0) found.push([...trail.slice(start), path].join(" → "))
+    const source = sources.get(path)
+    if (start >= 0 || source === undefined || done.has(path)) return
+    for (const { target, kind } of importsOf(path, source)) if (kind === "value") visit(target, [...trail, path])
+    done.add(path)
+  }
+  for (const path of sources.keys()) visit(path, [])
+  return found
+}
