@@ -5,7 +5,8 @@
  * gets the same types without importing a handler.
  */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
-import { type Effect, Result } from "effect"
+import { type Effect, Result, Schema } from "effect"
+import type { InputsOf, MethodSchema, MethodsOf, Problems, ResultsOf, Verdict } from "./inference.ts"
 import type { Job } from "./job.ts"
 import { checkActorName, checkMethodName } from "./protocol/name.ts"
 import { parseDuration } from "./protocol/time.ts"
@@ -66,32 +67,25 @@ export interface MethodOptions {
 /** A handler's answer: a value, a promise of one, or an Effect that needs nothing from outside. */
 export type Answer<A> = A | PromiseLike<A> | Effect.Effect<A, unknown>
 
-/** A method with options. `In` is what a caller sends, `Out` what the handler gets. */
-export interface MethodDefinition<In, Out, R, Use> extends MethodOptions {
-  /** Checks and converts the input: any Standard Schema (Effect Schema, Zod, Valibot …). */
-  readonly input?: StandardSchemaV1<In, Out>
+/** A method with options. `Input` is what the handler gets. */
+export interface MethodDefinition<Input = unknown, Use = unknown> extends MethodOptions {
+  /**
+   * Checks and converts the input: any Standard Schema (Zod, Valibot, ArkType …), or an Effect Schema as it is. Without
+   * one nothing is checked: the handler's own annotation of its first parameter is what callers may send.
+   */
+  readonly input?: MethodSchema<unknown, Input>
   /** Checks and converts the result before it is stored. */
-  readonly output?: StandardSchemaV1<unknown, unknown>
-  run(input: Out, job: Job<Use>): R
+  readonly output?: MethodSchema
+  readonly run: MethodHandler<Input, Use>
 }
-
-/** A method without options: only the handler. */
-export type MethodHandler<In, R, Use> = (input: In, job: Job<Use>) => R
 
 /**
- * Mapping over inputs and results, instead of over definitions, is what keeps inference: with
- * `M extends Record<string, Definition>` the handler's input would silently become `any`.
+ * A method without options: only the handler, which gives an {@link Answer}. The parameters are bivariant, so that a
+ * handler without a schema may say itself what its input is.
  */
-export type MethodsOf<Out, R, Use, In = { [K in keyof Out]: unknown }> = {
-  readonly [K in keyof Out | keyof R]:
-    | MethodDefinition<
-        K extends keyof In ? In[K] : never,
-        K extends keyof Out ? Out[K] : never,
-        K extends keyof R ? R[K] : never,
-        Use
-      >
-    | MethodHandler<K extends keyof Out ? Out[K] : never, K extends keyof R ? R[K] : never, Use>
-}
+export type MethodHandler<Input, Use> = {
+  handler(input: Input, job: Job<Use>): unknown
+}["handler"]
 
 /** What an actor's `start` can do besides returning its resources. */
 export interface ActorScope {
@@ -108,7 +102,7 @@ export interface ActorOptions<Use> {
   /** Acquires what the methods share, once per worker process; they find it in `job.use`. */
   readonly start?: (scope: ActorScope) => Use | PromiseLike<Use>
   /** Releases it. Runs after the last handler has ended. */
-  readonly stop?: (use: Use) => void | PromiseLike<void>
+  readonly stop?: (use: NoInfer<Use>) => void | PromiseLike<void>
   readonly description?: string
 }
 
@@ -156,14 +150,10 @@ export class InvalidActor extends Error {
  * })
  * ```
  */
-export const actor = <const Name extends string, In, Out, R, Use = undefined>(
-  name: Name,
-  definition: ActorOptions<Use> & { readonly methods: MethodsOf<Out, R, Use, In> },
-): Actor<
-  Name,
-  { readonly [K in keyof Out]: K extends keyof In ? (unknown extends In[K] ? Out[K] : In[K]) : Out[K] },
-  R
-> => {
+export const actor = <const Name extends string, Out, M, Use = undefined>(
+  name: Name & Verdict<Problems<M, Use>>,
+  definition: ActorOptions<Use> & { readonly methods: MethodsOf<Out, M, Use> },
+): Actor<Name, InputsOf<M>, ResultsOf<M>> => {
   const checkedName = checkActorName(name)
   if (Result.isFailure(checkedName)) throw new InvalidActor(checkedName.failure.message)
   const methods = new Map<string, ErasedMethod>()
@@ -171,23 +161,45 @@ export const actor = <const Name extends string, In, Out, R, Use = undefined>(
     methods.set(methodName, eraseMethod(name, methodName, method))
   }
   if (methods.size === 0) throw new InvalidActor(`actor ${name}: methods is empty; an actor needs at least one`)
-  const { start, stop } = definition
   return {
     _tag: "Actor",
     name,
     queue: definition.queue,
     description: definition.description,
-    start,
-    // `start` and `stop` are called with each other's value only, see ActorPool.
-    stop: stop === undefined ? undefined : (use) => stop(use as Use),
+    start: definition.start,
+    // `stop` is called with what this actor's own `start` returned, see ActorPool.
+    stop: definition.stop,
     methods,
   }
 }
 
 const isHandler = (value: unknown): value is ErasedMethod["run"] => typeof value === "function"
 
-const isDefinition = (value: unknown): value is Omit<ErasedMethod, "name"> =>
-  typeof value === "object" && value !== null && "run" in value && isHandler(value.run)
+const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
+
+interface Definition extends MethodOptions {
+  readonly input?: unknown
+  readonly output?: unknown
+  readonly run: ErasedMethod["run"]
+}
+
+const isDefinition = (value: unknown): value is Definition => isObject(value) && "run" in value && isHandler(value.run)
+
+const isStandardSchema = (value: unknown): value is StandardSchemaV1 => {
+  // ArkType's schemas are functions.
+  if (!isObject(value) && typeof value !== "function") return false
+  const standard: unknown = Reflect.get(value, "~standard")
+  return isObject(standard) && "validate" in standard && typeof standard.validate === "function"
+}
+
+/** A schema that needs nothing to decode: what a method's type asks of an Effect Schema. */
+const isEffectSchema = (value: unknown): value is Schema.ConstraintDecoder<unknown> => Schema.isSchema(value)
+
+const standardSchema = (where: string, field: string, schema: unknown): StandardSchemaV1 | undefined => {
+  if (schema === undefined || isStandardSchema(schema)) return schema
+  if (isEffectSchema(schema)) return Schema.toStandardSchemaV1(schema)
+  throw new InvalidActor(`method ${where}: ${field}: must be a Standard Schema (Zod, Valibot …) or an Effect Schema`)
+}
 
 const eraseMethod = (actorName: string, name: string, method: unknown): ErasedMethod => {
   const where = `${actorName}.${name}`
@@ -198,7 +210,13 @@ const eraseMethod = (actorName: string, name: string, method: unknown): ErasedMe
     throw new InvalidActor(`method ${where}: must be a function, or an object with a function \`run\``)
   }
   checkOptions(where, method)
-  return { ...method, name, input: method.input, output: method.output, run: (input, job) => method.run(input, job) }
+  return {
+    ...method,
+    name,
+    input: standardSchema(where, "input", method.input),
+    output: standardSchema(where, "output", method.output),
+    run: (input, job) => method.run(input, job),
+  }
 }
 
 const checkOptions = (where: string, options: MethodOptions): void => {

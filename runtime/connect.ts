@@ -20,6 +20,13 @@ export interface ConnectSettings {
   readonly name?: string
 }
 
+/** Length of a lease of this connection, in milliseconds: the setting, else the URL's `lease` in seconds, else 30 s. */
+export const leaseOf = (target: string | object, settings: Pick<ConnectSettings, "leaseMs">): number => {
+  if (settings.leaseMs !== undefined) return settings.leaseMs
+  const given = typeof target === "string" && URL.canParse(target) ? new URL(target).searchParams.get("lease") : null
+  return given === null ? DEFAULT_LEASE_MS : Number(given) * 1000
+}
+
 const invalid = (message: string): TransportError => new TransportError("invalid", message)
 
 /** A transport URL without user, password and options: safe to print. */
@@ -40,8 +47,7 @@ export const connectTransport = async (target: string | object, settings: Connec
     if (!/^[A-Za-z0-9_-]{1,64}$/.test(namespace)) {
       throw invalid(`ns ${JSON.stringify(namespace)}: 1 to 64 letters, digits, "_" or "-"`)
     }
-    const lease =
-      settings.leaseMs ?? (parameters.has("lease") ? Number(parameters.get("lease")) * 1000 : DEFAULT_LEASE_MS)
+    const lease = leaseOf(target, settings)
     if (!(lease >= 1000 && lease <= 86_400_000)) throw invalid("lease: must be from 1 second to 1 day")
     return {
       namespace,

@@ -3,7 +3,8 @@ import { type Context, Effect, Layer, Logger, References } from "effect"
 
 export const LOG_LEVELS = ["debug", "info", "warn", "error", "none"] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]
-export type LogFormat = "pretty" | "logfmt" | "json"
+export const LOG_FORMATS = ["pretty", "logfmt", "json"] as const
+export type LogFormat = (typeof LOG_FORMATS)[number]
 
 export type Fields = Readonly<Record<string, unknown>>
 
@@ -19,7 +20,8 @@ export interface Log {
 }
 
 const LOGGERS = {
-  pretty: Logger.consolePretty(),
+  // Effect looks at the terminal only, see https://no-color.org
+  pretty: Logger.consolePretty({ colors: process.stdout.isTTY === true && !process.env["NO_COLOR"] }),
   logfmt: Logger.consoleLogFmt,
   json: Logger.consoleJson,
 } as const

@@ -1,10 +1,11 @@
 /** `serve()`: worker and HTTP in one process, stopped by signals. `bun run service.ts` is a complete service. */
-import { availableParallelism, hostname } from "node:os"
+import { hostname } from "node:os"
 import { Result } from "effect"
 import type { ActorDefinition, DurationInput } from "./actor.ts"
-import { boardOf } from "./board.ts"
+import { type Board, boardOf } from "./board.ts"
 import { Client } from "./client.ts"
-import { type ConnectSettings, connectTransport, DEFAULT_LEASE_MS, DEFAULT_TRANSPORT, displayUrl } from "./connect.ts"
+import { DEFAULTS } from "./config.ts"
+import { type ConnectSettings, connectTransport, displayUrl, leaseOf } from "./connect.ts"
 import { DEFAULT_QUEUE, describeActor } from "./directory.ts"
 import { CallboardError } from "./errors.ts"
 import type { HttpOptions, HttpServer } from "./http/server.ts"
@@ -12,7 +13,7 @@ import { type Log, type LogFormat, type LogLevel, makeLog } from "./log.ts"
 import { parseDuration } from "./protocol/time.ts"
 import { onSignals } from "./signals.ts"
 import type { Settlement, TransportError } from "./transport.ts"
-import { type StopReport, startWorker, type Worker } from "./worker/worker.ts"
+import { type StopReport, startWorker, type Worker, type WorkerOptions } from "./worker/worker.ts"
 
 export interface ServeOptions extends ConnectSettings {
   /** Where tasks travel: a URL, or a client object that the application holds. Defaults to `sqlite:.callboard/board.db`. */
@@ -73,8 +74,7 @@ export interface Service extends AsyncDisposable {
   stop(options?: { readonly now?: boolean }): Promise<StopReport>
 }
 
-const milliseconds = (field: string, value: DurationInput | undefined, otherwise: number): number => {
-  if (value === undefined) return otherwise
+const milliseconds = (field: string, value: DurationInput): number => {
   if (typeof value === "number" && value < 0 && field.endsWith("Ttl")) return -1
   const parsed = parseDuration(value)
   if (Result.isFailure(parsed))
@@ -102,21 +102,21 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       ...(options.logFormat === undefined ? {} : { format: options.logFormat }),
     })
   const actors = options.actors ?? []
-  const target = options.transport ?? DEFAULT_TRANSPORT
+  const target = options.transport ?? DEFAULTS.transport
   const name = options.name ?? `${hostname()}-${process.pid}`
   const descriptions = actors.map(describeActor)
   const taskNames = new Map(Object.entries(options.taskNames ?? {}))
   const settings = {
-    concurrency: whole("concurrency", options.concurrency, Math.max(4, availableParallelism()), 1, 10_000),
-    prefetch: whole("prefetch", options.prefetch, 4, 1, 1_000),
-    graceMs: milliseconds("grace", options.grace, 25_000),
-    lostCap: whole("lostCap", options.lostCap, 3, 1, 1_000),
-    unknownGraceMs: milliseconds("unknownGrace", options.unknownGrace, 60_000),
-    maxBody: whole("maxBody", options.maxBody, 1024 * 1024, 1, 1024 * 1024 * 1024),
-    maxTries: whole("maxTries", options.maxTries, 100, 0, Number.MAX_SAFE_INTEGER),
+    concurrency: whole("concurrency", options.concurrency, DEFAULTS.concurrency, 1, 10_000),
+    prefetch: whole("prefetch", options.prefetch, DEFAULTS.prefetch, 1, 1_000),
+    graceMs: milliseconds("grace", options.grace ?? DEFAULTS.grace),
+    lostCap: whole("lostCap", options.lostCap, DEFAULTS.lostCap, 1, 1_000),
+    unknownGraceMs: milliseconds("unknownGrace", options.unknownGrace ?? DEFAULTS.unknownGrace),
+    maxBody: whole("maxBody", options.maxBody, DEFAULTS.maxBody, 1, 1024 * 1024 * 1024),
+    maxTries: whole("maxTries", options.maxTries, DEFAULTS.maxTries, 0, Number.MAX_SAFE_INTEGER),
     keep: {
-      resultMs: milliseconds("resultTtl", options.resultTtl, 86_400_000),
-      failureMs: milliseconds("failureTtl", options.failureTtl, 7 * 86_400_000),
+      resultMs: milliseconds("resultTtl", options.resultTtl ?? DEFAULTS.resultTtl),
+      failureMs: milliseconds("failureTtl", options.failureTtl ?? DEFAULTS.failureTtl),
     },
   }
   const board = boardOf(await connectTransport(target, { ...options, name }))
@@ -133,7 +133,8 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         queues: options.queues ?? queuesOf(actors),
         rotate: options.order === "rotate",
         name,
-        leaseMs: options.leaseMs ?? DEFAULT_LEASE_MS,
+        leaseMs: leaseOf(target, options),
+        ...leaseThreadOf(target, options, board),
         languages: new Map(Object.entries(options.languages ?? {})),
         taskNames,
         log,
@@ -155,6 +156,17 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     worker: name,
   })
   return new RunningService(client, worker, http, log, options.signals ?? true)
+}
+
+/** A thread can open the transport again if it has a URL, is not of this process alone, and its plugin comes by name. */
+const leaseThreadOf = (
+  target: string | object,
+  options: ServeOptions,
+  board: Board,
+): Pick<WorkerOptions, "leaseThread"> => {
+  if (typeof target !== "string" || board.transport.capabilities.reach === "process") return {}
+  if (Object.keys(options.transports ?? {}).some((scheme) => target.startsWith(`${scheme}:`))) return {}
+  return { leaseThread: { url: target, namespace: options.namespace } }
 }
 
 const queuesOf = (actors: ReadonlyArray<ActorDefinition>): ReadonlyArray<string> => {

@@ -4,7 +4,7 @@
  */
 import { Result, Schema, SchemaIssue } from "effect"
 import { CallboardError } from "./errors.ts"
-import { encodeBody } from "./protocol/body.ts"
+import { type Embed, encodeBody, NO_EMBED } from "./protocol/body.ts"
 import {
   isReservedHeader,
   LANG,
@@ -18,11 +18,12 @@ import {
 import { bodyOfInput } from "./protocol/input.ts"
 import { DEFAULT_PRIORITY, type Message, type Posting } from "./protocol/message.ts"
 import { checkQueueName } from "./protocol/name.ts"
+import type { Signature } from "./protocol/signature.ts"
 import { parseDuration, parseMoment, parseTime } from "./protocol/time.ts"
 
 /** Our own ids. Ids from a foreign wire may be any text up to 255 bytes. */
 export const JobId = Schema.String.check(
-  Schema.isPattern(/^[A-Za-z0-9_-]{1,128}$/, { description: "1 to 128 letters, digits, `_` or `-`" }),
+  Schema.isPattern(/^[A-Za-z0-9_-]{1,128}$/u, { description: "1 to 128 letters, digits, `_` or `-`" }),
 )
 
 const Duration = Schema.Union([Schema.Finite, Schema.String]).annotate({
@@ -57,6 +58,27 @@ const RetryField = Schema.Struct({
   except: Schema.optionalKey(Schema.Array(Name)),
 })
 
+/** A task that follows another: a callback, an errback or a link of a chain. */
+const FollowUpSchema = Schema.Struct({
+  task: Name.annotate({ description: "Actor and method: `text.count`" }),
+  meth: Schema.optionalKey(Name),
+  input: Schema.optionalKey(Schema.Unknown),
+  args: Schema.optionalKey(Schema.Array(Schema.Unknown)),
+  kwargs: Schema.optionalKey(Json),
+  id: Schema.optionalKey(JobId),
+  queue: Schema.optionalKey(Name),
+  priority: Schema.optionalKey(Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 9 }))),
+  delay: Schema.optionalKey(Duration),
+  immutable: Schema.optionalKey(
+    Schema.Boolean.annotate({ description: "Does not get the result (or the error) before its own arguments" }),
+  ),
+}).annotate({ identifier: "FollowUp" })
+type FollowUp = typeof FollowUpSchema.Type
+
+/** More follow-ups than this in one list are refused: a chain travels with each of its links. */
+const MAX_FOLLOW_UPS = 10_000
+const FollowUps = Schema.Array(FollowUpSchema).check(Schema.isMaxLength(MAX_FOLLOW_UPS))
+
 /** Everything about a task but its name. */
 export const SubmissionFieldsSchema = Schema.Struct({
   meth: Schema.optionalKey(Name.annotate({ description: "Method of the actor; the default is `run`" })),
@@ -78,6 +100,19 @@ export const SubmissionFieldsSchema = Schema.Struct({
   ),
   timeLimit: Schema.optionalKey(TimeLimitField),
   retry: Schema.optionalKey(RetryField),
+  callbacks: Schema.optionalKey(
+    FollowUps.annotate({ description: "Submitted when it succeeds; each gets the result before its own arguments" }),
+  ),
+  errbacks: Schema.optionalKey(
+    FollowUps.annotate({
+      description: "Submitted when it fails; each gets request, error and traceback. A chain's links inherit them",
+    }),
+  ),
+  chain: Schema.optionalKey(
+    FollowUps.annotate({
+      description: "Run one after the other when it succeeds; each gets the result of the one before",
+    }),
+  ),
   parentId: Schema.optionalKey(Name),
   rootId: Schema.optionalKey(Name),
   group: Schema.optionalKey(Name),
@@ -98,17 +133,7 @@ export type Submission = typeof SubmissionSchema.Type
 export type SubmissionFields = typeof SubmissionFieldsSchema.Type
 
 /** Fields of the task body that are understood but whose feature does not exist: refused by name, never ignored. */
-export const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set([
-  "callbacks",
-  "errbacks",
-  "chain",
-  "chord",
-  "after",
-  "key",
-  "unique",
-  "repeat",
-  "ttl",
-])
+export const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["chord", "after", "key", "unique", "repeat", "ttl"])
 
 const decode = Schema.decodeUnknownResult(SubmissionSchema, { onExcessProperty: "error", errors: "all" })
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
@@ -232,7 +257,7 @@ const planOrThrow = (submission: Submission, context: PlanContext): Posting => {
     ...(submission.description === undefined ? {} : { description: submission.description }),
   }
   const parentId = submission.parentId ?? parent?.id
-  const given = bodyOfInput(submission)
+  const given = bodyOfInput(submission, embedOf(submission))
   if (Result.isFailure(given)) return refuse(given.failure.field, given.failure.message)
   const body = encodeBody(given.success)
   if (Result.isFailure(body)) return refuse("input", body.failure.message)
@@ -266,6 +291,47 @@ const planOrThrow = (submission: Submission, context: PlanContext): Posting => {
   }
   const posting = postingOfTask(task, message, queue)
   return Result.isSuccess(posting) ? posting.success : refuse(posting.failure.field, posting.failure.message)
+}
+
+/** Follow-ups as Celery's signatures: what travels in the body. */
+const embedOf = (submission: Submission): Embed => {
+  const { callbacks, errbacks, chain } = submission
+  if (callbacks === undefined && errbacks === undefined && chain === undefined) return NO_EMBED
+  const onError = errbacks?.map((errback, at) => signatureOf(errback, `errbacks[${at}]`)) ?? null
+  // As a Celery client does: a chain's errbacks are on each of its links, since any of them may fail.
+  const inherited = onError === null ? {} : { link_error: onError }
+  const links = chain?.map((link, at) => signatureOf(link, `chain[${at}]`, inherited)) ?? null
+  return {
+    callbacks: callbacks?.map((callback, at) => signatureOf(callback, `callbacks[${at}]`)) ?? null,
+    errbacks: onError,
+    // On the wire the next one is last.
+    chain: links?.reverse() ?? null,
+    chord: null,
+  }
+}
+
+const signatureOf = (followUp: FollowUp, field: string, options: Signature["options"] = {}): Signature => {
+  const given = bodyOfInput(followUp)
+  if (Result.isFailure(given)) return refuse(`${field}.${given.failure.field}`, given.failure.message)
+  if (followUp.queue !== undefined) {
+    const checked = checkQueueName(followUp.queue)
+    if (Result.isFailure(checked)) refuse(`${field}.queue`, checked.failure.message)
+  }
+  return {
+    task: followUp.task,
+    ...(followUp.meth === undefined ? {} : { meth: followUp.meth }),
+    args: given.success.args,
+    kwargs: given.success.kwargs,
+    options: {
+      ...options,
+      ...(followUp.id === undefined ? {} : { task_id: followUp.id }),
+      ...(followUp.queue === undefined ? {} : { queue: followUp.queue }),
+      ...(followUp.priority === undefined ? {} : { priority: followUp.priority }),
+      ...(followUp.delay === undefined ? {} : { countdown: milliseconds(`${field}.delay`, followUp.delay) / 1000 }),
+    },
+    subtask_type: null,
+    immutable: followUp.immutable ?? false,
+  }
 }
 
 const etaOf = (eta: string | undefined): number | undefined => {

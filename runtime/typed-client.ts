@@ -1,33 +1,60 @@
 /** The types that flow from an actor's definition to `submit` and `result()`, without its code. */
-import type { Effect } from "effect"
 import type { ActorDefinition } from "./actor.ts"
 import type { SubmittedJob } from "./client.ts"
 import type { SubmissionFields } from "./submission.ts"
+
+export type { Resolved } from "./inference.ts"
 
 /** Any actor, for type parameters. */
 export interface AnyActor extends ActorDefinition {
   readonly "~types"?: { readonly input: object; readonly result: object }
 }
 
-/** What a handler's answer resolves to. */
-export type Resolved<R> = R extends Effect.Effect<infer A, infer _E, infer _R> ? A : Awaited<R>
+type IsAny<T> = 0 extends 1 & T ? true : false
 
-/** A value after a round trip through JSON: what a record can hold. */
-export type JsonForm<T> = T extends string | number | boolean | null
-  ? T
-  : T extends undefined | void
-    ? null
-    : T extends { toJSON(): infer J }
-      ? JsonForm<J>
-      : T extends bigint | symbol | ((...args: never) => unknown)
-        ? never
-        : T extends ReadonlyArray<infer E>
-          ? ReadonlyArray<JsonForm<E>>
-          : T extends ReadonlyMap<unknown, unknown> | ReadonlySet<unknown>
-            ? Record<string, never>
-            : T extends object
-              ? { readonly [K in keyof T as T[K] extends (...args: never) => unknown ? never : K]: JsonForm<T[K]> }
-              : unknown
+type Unstored = bigint | symbol | ((...args: never) => unknown)
+
+/** Properties that JSON leaves out. */
+type Dropped<T, K extends keyof T> = K extends symbol ? K : [T[K]] extends [undefined | symbol | ((...args: never) => unknown)] ? K : never
+
+/** Properties that JSON may leave out: an `undefined` there is as good as absent. */
+type Optional<T, K extends keyof T> = undefined extends T[K] ? K : never
+
+type JsonObject<T> = Flat<
+  {
+    readonly [K in keyof T as K extends Dropped<T, K> | Optional<T, K> ? never : K]: JsonForm<T[K]>
+  } & {
+    readonly [K in keyof T as K extends Dropped<T, K> ? never : K extends Optional<T, K> ? K : never]?: JsonForm<
+      Exclude<T[K], undefined>
+    >
+  }
+>
+
+type Flat<T> = { readonly [K in keyof T]: T[K] }
+
+/** A value after a round trip through JSON: what a record can hold. `never` is what JSON refuses. */
+export type JsonForm<T> =
+  IsAny<T> extends true
+    ? unknown
+    : unknown extends T
+      ? unknown
+      : T extends string | number | boolean | null
+        ? T
+        : T extends undefined | void
+          ? null
+          : T extends { toJSON(...args: never): infer J }
+            ? JsonForm<J>
+            : T extends Unstored
+              ? never
+              : T extends ReadonlyArray<unknown>
+                ? { readonly [I in keyof T]: T[I] extends Unstored ? null : JsonForm<T[I]> }
+                : T extends ReadonlyMap<unknown, unknown> | ReadonlySet<unknown> | Error | RegExp
+                  ? Readonly<Record<string, never>>
+                  : T extends ArrayBufferView
+                    ? Readonly<Record<string, number>>
+                    : T extends object
+                      ? JsonObject<T>
+                      : unknown
 
 /** Everything but what the handle itself fills in. */
 export type CallOptions = Omit<SubmissionFields, "input" | "args" | "kwargs" | "meth">
@@ -38,17 +65,17 @@ export interface MethodHandle<In, R> {
   submit(...args: SubmitArguments<In>): Promise<SubmittedJob<R>>
 }
 
-/** A method that takes nothing can be submitted with nothing. */
-type SubmitArguments<In> = unknown extends In
-  ? [input?: In, options?: CallOptions]
-  : undefined extends In
+/** Nothing submitted is an empty object to the handler: only a method that takes one may be submitted with nothing. */
+type SubmitArguments<In> = [In] extends [undefined | void]
+  ? [input?: undefined, options?: CallOptions]
+  : {} extends In
     ? [input?: In, options?: CallOptions]
-    : [input: In, options?: CallOptions]
+    : [input: Exclude<In, undefined>, options?: CallOptions]
 
 export type ActorHandle<A extends AnyActor> = A extends {
   readonly "~types"?: { readonly input: infer In; readonly result: infer R }
 }
   ? {
-      readonly [K in keyof R & string]: MethodHandle<K extends keyof In ? In[K] : unknown, JsonForm<Resolved<R[K]>>>
+      readonly [K in keyof R & string]: MethodHandle<K extends keyof In ? In[K] : unknown, JsonForm<R[K]>>
     }
   : never

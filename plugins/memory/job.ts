@@ -1,4 +1,5 @@
 /** What is stored about one job, and who may still write about it. Pure. */
+import { Buffer } from "node:buffer"
 import { publishKey } from "../../runtime/protocol/message.ts"
 import { recordFromJson, recordToJson } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"

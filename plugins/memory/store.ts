@@ -1,4 +1,5 @@
 /** Keyed values in byte order, as one sorted list of keys beside a map. */
+import { Buffer } from "node:buffer"
 import { type Entry, type Store, type StoreOperation, TransportError } from "../../runtime/transport.ts"
 
 interface Kept {

@@ -26,6 +26,14 @@ export const listAt = (value: unknown, ...path: ReadonlyArray<string>): Readonly
   return Array.isArray(found) ? found : []
 }
 
+export const objectAt = (value: unknown, ...path: ReadonlyArray<string>): Readonly<Record<string, unknown>> => {
+  const found = at(value, ...path)
+  return isObject(found) ? found : {}
+}
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
 /** The error in an answer, if it holds one. */
 export const errorIn = (answer: unknown): ApiError | undefined => {
   const error = at(answer, "error")

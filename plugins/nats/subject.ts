@@ -7,6 +7,7 @@
  *              <ns>.s.<queue>.<band>.<part>.<flag>.<id>   a task that is not; the server moves it to its j subject
  * <ns>_state   <ns>.t.<class>.<id>.<queue>                what is stored about a job
  * <ns>_run     <ns>.r.<id>                                what a running job last said
+ *              <ns>.l.<fence>                             a delivery that another thread extends
  * <ns>_store   <ns>.k.<piece>[.<piece>…]                  a value of the store
  *              <ns>.ev.t.… <ns>.ev.r.… <ns>.ev.k.…        the same, republished to whoever watches
  *              <ns>.news.<topic>                          broadcast
@@ -183,6 +184,10 @@ export class Names {
 
   run(idToken: string): string {
     return `${this.namespace}.r.${idToken}`
+  }
+
+  lease(fence: string): string {
+    return `${this.namespace}.l.${fence}`
   }
 
   value(key: string): string {

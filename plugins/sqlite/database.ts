@@ -3,6 +3,7 @@ import type { DatabaseSync, StatementSync } from "node:sqlite"
 
 export class Database {
   readonly #handle: DatabaseSync
+  readonly #patience: { readonly none: StatementSync; readonly usual: StatementSync } | undefined
   /** Whether this transport opened it and may close it. */
   readonly owned: boolean
   /** Path of the file; `undefined` for a database in memory. */
@@ -15,6 +16,24 @@ export class Database {
     this.owned = owned
     this.path = path
     this.label = path ?? "the database in memory"
+    const timeout = handle.prepare("PRAGMA busy_timeout").get()?.["timeout"]
+    // An application may let its own statements wait for a lock; ours must not stop the event loop.
+    if (typeof timeout === "number" && timeout > 0) {
+      this.#patience = {
+        none: handle.prepare("PRAGMA busy_timeout = 0"),
+        usual: handle.prepare(`PRAGMA busy_timeout = ${timeout}`),
+      }
+    }
+  }
+
+  /** Runs a statement that must fail at once when another connection holds the lock. */
+  impatiently(statement: StatementSync): void {
+    this.#patience?.none.get()
+    try {
+      statement.run()
+    } finally {
+      this.#patience?.usual.get()
+    }
   }
 
   /** Whether the application that shares its connection is inside a transaction of its own. */

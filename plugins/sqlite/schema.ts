@@ -12,9 +12,9 @@
  * A task is in exactly one of two partial indexes: `ready` (at = 0), in the order in which it is pulled, or `later`
  * (at > 0), by when it is due or its lease ends. A job that has ended is in neither.
  */
-import { type Row, int } from "./row.ts"
-import type { Database } from "./database.ts"
 import { TransportError } from "../../runtime/transport.ts"
+import type { Database } from "./database.ts"
+import { int } from "./row.ts"
 
 /** Counts up with every change of the tables; stored as the file's `user_version`. */
 export const SCHEMA_VERSION = 1
@@ -51,7 +51,9 @@ CREATE TABLE callboard_job (
   fence INTEGER,                     -- of the last delivery, unless it was given back
   deliveries INTEGER NOT NULL DEFAULT 0,
   touched INTEGER NOT NULL DEFAULT 0,-- 1 if an older posting of this job was handed over
+  due INTEGER,                       -- not before; null at once
   expires INTEGER,
+  posted INTEGER,                    -- when the posting was stored, unless its headers say when it was submitted
   bytes INTEGER NOT NULL DEFAULT 0,  -- length of the envelope
   state INTEGER,                     -- of the record; null without one
   rev INTEGER,                       -- of the record; null without one, and if a run only reported so far
@@ -110,33 +112,23 @@ CREATE TABLE callboard_listener (
 INSERT INTO callboard_counter VALUES (1, ${SCHEMA_VERSION}, 0);
 `
 
-const pragma = (database: Database, name: string): Row => database.prepare(`PRAGMA ${name}`).get() ?? {}
-
 /**
  * Creates the tables in a new file, and checks them in an old one. Must run inside a transaction. A file of our own is
  * marked as such; in a database that belongs to the application nothing is touched but our tables.
  *
- * Fails with `unsupported` when a newer version made the tables, or the file is another program's.
+ * Fails with `unsupported` when another version made the tables.
  */
 export const ensureSchema = (database: Database): void => {
-  const ours = int(pragma(database, "application_id"), "application_id") === APPLICATION_ID
   const known = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'callboard_counter'").get() !== undefined
   if (!known) {
-    const used = database.prepare("SELECT 1 FROM sqlite_schema LIMIT 1").get() !== undefined
-    if (database.owned && used) {
-      throw new TransportError(
-        "unsupported",
-        `${database.label} is the database of another program: give another file, or pass the connection that the program holds (a DatabaseSync) instead of a URL`,
-      )
-    }
     database.exec(TABLES)
     if (database.owned) {
       database.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${SCHEMA_VERSION}`)
     }
     return
   }
-  const version = database.owned && ours
-    ? int(pragma(database, "user_version"), "user_version")
+  const version = database.owned
+    ? int(database.prepare("PRAGMA user_version").get() ?? {}, "user_version")
     : int(database.prepare("SELECT version FROM callboard_counter").get() ?? {}, "version")
   // There has been no other version yet: the first migration goes here.
   if (version !== SCHEMA_VERSION) {

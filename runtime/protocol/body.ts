@@ -58,7 +58,7 @@ export interface UndecodableBody {
 /** A body that cannot be written. */
 export interface UnserialisableBody {
   readonly _tag: "UnserialisableBody"
-  readonly reason: "unsupported-content-type" | "unsupported-compression" | "unserialisable" | "too-deep" | "malformed"
+  readonly reason: "unsupported-content-type" | "unsupported-compression" | CodecFailure["reason"]
   readonly message: string
 }
 
@@ -142,7 +142,8 @@ export const decodeValue = (
   options: DecodeOptions = {},
 ): Result.Result<DecodedValue, UndecodableBody> => {
   const { codecs = defaultCodecs, accepts } = options
-  const given = message.properties.content_type
+  // A sender outside this project may have left it out in spite of the type.
+  const given = message.properties.content_type ?? ""
   const undecodable = (
     reason: UndecodableBody["reason"],
     why: string,
@@ -175,7 +176,7 @@ export const decodeValue = (
   const decoded = decodeWith(codec, bytes.success)
   if (Result.isSuccess(decoded)) return Result.succeed({ holds: codec.holds ?? "argument", value: decoded.success })
   const { reason, message: why } = decoded.failure
-  return undecodable(reason === "too-deep" ? "too-deep" : "malformed", `The body is ${why}.`, bytes.success)
+  return undecodable(reason === "unserialisable" ? "malformed" : reason, `The body is ${why}.`, bytes.success)
 }
 
 /** An application's codec may throw in spite of its contract; that must not end the worker. */

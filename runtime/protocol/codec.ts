@@ -6,7 +6,7 @@ import type { Result } from "effect"
 /** Why bytes are no value, or a value makes no bytes. */
 export interface CodecFailure {
   readonly _tag: "CodecFailure"
-  readonly reason: "malformed" | "too-deep" | "unserialisable"
+  readonly reason: "malformed" | "too-deep" | "too-large" | "unserialisable"
   readonly message: string
 }
 

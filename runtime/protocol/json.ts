@@ -127,6 +127,20 @@ export const parseJson = (text: string): Result.Result<unknown, CodecFailure> =>
 
 // ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/**
+ * `JSON.stringify` writes integers between 2⁵³ and 10²¹ without an exponent, and they would be read as exact integers
+ * that they are not; of the others it loses what is not finite, and the sign of 0.
+ */
+const isPlainNumber = (value: number): boolean =>
+  Number.isSafeInteger(value)
+    ? value !== 0 || !Object.is(value, -0)
+    : Number.isFinite(value) && (!Number.isInteger(value) || Math.abs(value) >= 1e21)
+
+const numberText = (value: number): string => {
+  if (Object.is(value, -0)) return "-0.0"
+  return isPlainNumber(value) || !Number.isFinite(value) ? String(value) : value.toExponential()
+}
+
 /** Whether `JSON.stringify` says exactly what this value means. */
 const isPlain = (value: unknown, depth: number): boolean => {
   switch (typeof value) {
@@ -135,7 +149,7 @@ const isPlain = (value: unknown, depth: number): boolean => {
     case "undefined":
       return true
     case "number":
-      return Number.isFinite(value) && !Object.is(value, -0)
+      return isPlainNumber(value)
     case "object":
       break
     default:
@@ -165,7 +179,7 @@ const write = (value: unknown, depth: number, path: string): string => {
     case "undefined":
       return "null"
     case "number":
-      return Object.is(value, -0) ? "-0.0" : String(value)
+      return numberText(value)
     case "bigint":
       return value.toString()
     case "object":
@@ -178,7 +192,8 @@ const write = (value: unknown, depth: number, path: string): string => {
 const writeObject = (value: object, depth: number, path: string): string => {
   if (depth === 0) throw tooDeep()
   if (Array.isArray(value)) {
-    return `[${value.map((item: unknown, at) => write(item, depth - 1, `${path}[${at}]`)).join(",")}]`
+    // Array.from, because `map` passes over holes.
+    return `[${Array.from(value, (item: unknown, at) => write(item, depth - 1, `${path}[${at}]`)).join(",")}]`
   }
   if (value instanceof Date) {
     const text = dateText(value)

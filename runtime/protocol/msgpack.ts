@@ -63,7 +63,9 @@ const prepare = (value: unknown, depth: number, path: string): unknown => {
 
 const prepareObject = (value: object, depth: number, path: string): unknown => {
   if (depth === 0) throw tooDeep()
-  if (Array.isArray(value)) return value.map((item: unknown, at) => prepare(item, depth - 1, `${path}[${at}]`))
+  if (Array.isArray(value)) {
+    return Array.from(value, (item: unknown, at) => prepare(item, depth - 1, `${path}[${at}]`))
+  }
   if (value instanceof Date) {
     if (dateText(value) === "") throw unserialisable(path, "is an invalid date")
     return new ExtData(TIMESTAMP, writeTimestamp(value))

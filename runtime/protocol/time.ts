@@ -86,9 +86,9 @@ const dayOf = (match: RegExpExecArray): number | string => {
   if (year < 1) return "years begin with 0001"
   if (match[3] !== undefined) {
     const week = Number(match[3])
-    const monday = firstMonday(year) + (week - 1) * 7
-    if (week < 1 || monday >= firstMonday(year + 1)) return `${year} has no week ${match[3]}`
-    return monday + Number(match[4] ?? 1) - 1
+    // dateutil lets week 53 run over into the next year where there is none.
+    if (week < 1 || week > 53) return `${year} has no week ${match[3]}`
+    return firstMonday(year) + (week - 1) * 7 + Number(match[4] ?? 1) - 1
   }
   if (match[9] !== undefined) {
     const ordinal = Number(match[9])
@@ -118,7 +118,8 @@ export const parseTimeParts = (text: string): Result.Result<ParsedTime, InvalidT
   const days = dayOf(date)
   if (typeof days === "string") return invalidTime(text, days)
   const whole = date[0].length === text.length
-  if (!whole && (date[10] !== undefined || date[0].length === 4)) {
+  const hasDay = date[0].length > 4 && date[10] === undefined && (date[3] === undefined || date[4] !== undefined)
+  if (!whole && !hasDay) {
     return invalidTime(text, "a time of day needs a whole date before it")
   }
   if (whole) return Result.succeed({ ms: days * DAY_MS, zoned: false, micros: 0 })

@@ -22,6 +22,8 @@ export type Resolution =
 export interface ActorPool {
   readonly actors: ReadonlyArray<ActorDefinition>
   resolve(task: string, meth: string | null): Resolution
+  /** Queue of an actor's tasks that name none; `undefined` when it is not served here. */
+  queueOf(task: string, meth: string | null): string | undefined
 }
 
 /** Starts the actors, one after the other; the scope stops them in reverse order, after the last handler has ended. */
@@ -40,6 +42,11 @@ export const makeActorPool = Effect.fnUntraced(function* (
   }
   const pool: ActorPool = {
     actors,
+    queueOf(task, meth) {
+      const target = resolveName(task, meth, (name) => served.has(name), taskNames)
+      const actor = served.get(target.actor)?.actor
+      return actor?.methods.get(target.meth ?? DEFAULT_METHOD)?.queue ?? actor?.queue
+    },
     resolve(task, meth) {
       const target = resolveName(task, meth, (name) => served.has(name), taskNames)
       const entry = served.get(target.actor)

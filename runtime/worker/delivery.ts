@@ -1,9 +1,10 @@
 /** One delivery while this worker holds it: from pull to settled. */
 import type { ErasedMethod } from "../actor.ts"
+import type { Embed } from "../protocol/body.ts"
 import type { Task } from "../protocol/headers.ts"
 import { isUndecodable, type Posting } from "../protocol/message.ts"
-import type { JobRecord, Progress } from "../protocol/record.ts"
-import type { Delivery } from "../transport.ts"
+import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
+import type { Delivery, Settlement } from "../transport.ts"
 
 /** Why a run is ended from outside. */
 export type Stop = "timeout" | "cancelled" | "superseded" | "hand-back"
@@ -18,6 +19,8 @@ export class Held {
   run: Running | undefined
   /** Set when it was decided from outside before the handler ran. */
   stop: Stop | undefined
+  /** What to settle instead of a result that the transport can never take. */
+  refused: ((error: JobError) => Settlement) | undefined
 
   constructor(delivery: Delivery, rank: number) {
     this.delivery = delivery
@@ -37,6 +40,8 @@ export class Running {
   readonly posting: Posting
   readonly task: Task
   readonly method: ErasedMethod
+  /** What follows it. */
+  readonly embed: Embed
   /** The record as it is now: started. */
   readonly record: JobRecord
   /** Whether a claim was written, which a hand-back must close. */
@@ -58,6 +63,7 @@ export class Running {
     readonly posting: Posting
     readonly task: Task
     readonly method: ErasedMethod
+    readonly embed: Embed
     readonly record: JobRecord
     readonly claimed: boolean
     readonly startedAt: number
@@ -67,6 +73,7 @@ export class Running {
     this.posting = fields.posting
     this.task = fields.task
     this.method = fields.method
+    this.embed = fields.embed
     this.record = fields.record
     this.claimed = fields.claimed
     this.startedAt = fields.startedAt

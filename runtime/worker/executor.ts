@@ -2,23 +2,26 @@
  * One delivery from hand to settlement: read → claim → route → decode → check → run → judge. Each step either goes on
  * or ends with the settlement that says how; the settlement is then stored by the settler, late, once.
  */
-import type { StandardSchemaV1 } from "@standard-schema/spec"
-import { Cause, Effect, Exit, Fiber, Result } from "effect"
+import { Cause, Effect, Exit, Result } from "effect"
 import type { ErasedMethod, TimeLimit } from "../actor.ts"
 import type { Client } from "../client.ts"
 import { Ignore, Reject, Retry } from "../control.ts"
+import { generateId } from "../id.ts"
 import type { Log } from "../log.ts"
-import { decodeBody } from "../protocol/body.ts"
-import { LANG, parseTask, postingOfTask, type Task } from "../protocol/headers.ts"
+import { decodeBody, type Embed, NO_EMBED } from "../protocol/body.ts"
+import { LANG, type Task } from "../protocol/headers.ts"
 import { selectInput } from "../protocol/input.ts"
-import { isUndecodable, type Posting } from "../protocol/message.ts"
-import { toProtocol2 } from "../protocol/protocol1.ts"
+import type { Posting } from "../protocol/message.ts"
 import { claimed, type JobError, type JobRecord, started } from "../protocol/record.ts"
 import { parseDuration } from "../protocol/time.ts"
-import type { Claim, Claimed, Delivery, Settlement } from "../transport.ts"
+import type { Claim, Claimed, Settlement } from "../transport.ts"
 import type { ActorPool } from "./actor-pool.ts"
 import type { Batcher } from "./batcher.ts"
+import { type InvalidValue, jsonForm, validate } from "./check.ts"
 import { type Held, Running } from "./delivery.ts"
+import { afterFailure, afterSuccess, type Ended, embedProblem } from "./follow-ups.ts"
+import { readTask } from "./intake.ts"
+import { invoke } from "./invocation.ts"
 import { JobContext } from "./job-context.ts"
 import { jobError } from "./job-error.ts"
 import { askedRetryAfter, resolveRetry, retryAfter } from "./retry.ts"
@@ -75,8 +78,10 @@ export class Executor {
       if (!(ready instanceof Ready)) return ready.settlement
       // Decided from outside while it was being prepared.
       if (held.stop === "cancelled") return { token: held.delivery.token, then: { kind: "ack" } } satisfies Settlement
-      const exit = yield* this.#invoke(held, ready)
-      return yield* this.#judge(held, ready, exit)
+      held.run = ready.run
+      this.#options.onRun(held)
+      const exit = yield* invoke(ready.run, ready.input, ready.job)
+      return yield* this.#judge(held, ready.run, exit)
     }).pipe(Effect.catchCause((cause) => Effect.succeed(this.#fault(held, cause))))
   }
 
@@ -140,7 +145,7 @@ export class Executor {
         message: `its worker died ${claims} times while it ran`,
         reason: "worker-lost",
       }
-      return new Decided(verdict.failed(attempt(before), error, "worker-lost"))
+      return new Decided(this.#givenUp(attempt(before), this.#embedOf(posting), error, "worker-lost"))
     }
     if (task.expires !== null && task.expires <= now) return new Decided(verdict.expired(attempt(before)))
 
@@ -154,16 +159,27 @@ export class Executor {
     const body = decodeBody(posting.message, { accepts: method.accepts ?? [], maxBytes: options.maxBody })
     if (Result.isFailure(body)) {
       const { reason, message: detail } = body.failure
-      return new Decided(verdict.failed(attempt(record), { name: "Undecodable", message: detail, reason }, reason))
+      return new Decided(
+        verdict.failed(attempt(record), { name: "Undecodable", message: detail, reason }, { dead: reason }),
+      )
+    }
+    const { embed } = body.success
+    const problem = embedProblem(embed)
+    if (problem !== undefined) {
+      return new Decided(
+        verdict.failed(
+          attempt(record),
+          { name: "Unsupported", message: problem, reason: "unsupported" },
+          { dead: "unsupported" },
+        ),
+      )
     }
     const selected = selectInput(body.success, method.params)
     if (Result.isFailure(selected))
-      return new Decided(
-        verdict.failed(attempt(record), invalidInput(selected.failure.message, selected.failure.field)),
-      )
+      return new Decided(this.#givenUp(attempt(record), embed, invalidInput(selected.failure)))
     const checked = method.input === undefined ? selected : yield* validate(method.input, selected.success)
     if (Result.isFailure(checked))
-      return new Decided(verdict.failed(attempt(record), invalidInput(checked.failure.message, checked.failure.field)))
+      return new Decided(this.#givenUp(attempt(record), embed, invalidInput(checked.failure)))
 
     const plan = this.#plan(method)
     const hard = task.timelimit.hard === null ? plan.hardMs : task.timelimit.hard * 1000
@@ -172,6 +188,7 @@ export class Executor {
       posting,
       task,
       method,
+      embed,
       record,
       claimed: isClaimed,
       startedAt: now,
@@ -185,90 +202,46 @@ export class Executor {
     )
   })
 
-  /** Runs the handler. Its exit is what came of it; an interruption has its reason in `run.stop`. */
-  #invoke(held: Held, ready: Ready): Effect.Effect<Exit.Exit<unknown, unknown>> {
-    const { run } = ready
-    held.run = run
-    this.#options.onRun(held)
-    let answer: unknown
-    try {
-      answer = run.method.run(ready.input, ready.job)
-    } catch (thrown) {
-      return Effect.succeed(Exit.fail(thrown))
-    }
-    if (Effect.isEffect(answer)) {
-      // A handler's Effect needs nothing from outside; its failures and defects are the attempt's own.
-      const fiber = Effect.runFork(answer as Effect.Effect<unknown, unknown>)
-      run.interrupt = () => fiber.interruptUnsafe()
-      return Fiber.await(fiber)
-    }
-    if (!isPromiseLike(answer)) return Effect.succeed(Exit.succeed(answer))
-    const promise = Promise.resolve(answer)
-    run.pending = promise
-    return Effect.callback<Exit.Exit<unknown, unknown>>((resume) => {
-      const done = (exit: Exit.Exit<unknown, unknown>) => {
-        run.pending = undefined
-        resume(Effect.succeed(exit))
-      }
-      promise.then(
-        (value) => done(Exit.succeed(value)),
-        (thrown: unknown) => done(Exit.fail(thrown)),
-      )
-      // A promise cannot be stopped, only left: it stays pending, and keeps its slot until it settles.
-      run.interrupt = () => resume(Effect.succeed(Exit.interrupt()))
-    })
-  }
-
   /** The settlement for what came of the handler. */
   readonly #judge = Effect.fnUntraced(function* (
     this: Executor,
     held: Held,
-    ready: Ready,
+    run: Running,
     exit: Exit.Exit<unknown, unknown>,
   ) {
-    const { run } = ready
-    if (run.stop !== undefined) return this.#stopped(held, run)
     const attempt = this.#attempt(held, run)
-    if (Exit.isFailure(exit)) return this.#failure(attempt, run, thrownOf(exit.cause))
+    if (run.stop !== undefined) return this.#stopped(attempt, run)
+    if (Exit.isFailure(exit)) return this.#failure(attempt, run, Cause.squash(exit.cause))
     const { output } = run.method
     const checked = output === undefined ? Result.succeed(exit.value) : yield* validate(output, exit.value)
     if (Result.isFailure(checked)) {
       const { message, field } = checked.failure
-      return verdict.failed(attempt, {
-        name: "InvalidResult",
-        message,
-        reason: "invalid-result",
-        ...(field === "" ? {} : { field }),
-      })
+      const error = { name: "InvalidResult", message, reason: "invalid-result", ...(field === "" ? {} : { field }) }
+      return this.#givenUp(attempt, run.embed, error)
     }
     const result = jsonForm(checked.success)
-    return Result.isSuccess(result)
-      ? verdict.succeeded(attempt, result.success)
-      : verdict.failed(attempt, {
-          name: "UnserialisableResult",
-          message: result.failure,
-          reason: "result-unserialisable",
-        })
+    if (Result.isFailure(result)) {
+      const error = { name: "UnserialisableResult", message: result.failure, reason: "result-unserialisable" }
+      return this.#givenUp(attempt, run.embed, error)
+    }
+    // Should the transport refuse the result for good, the job fails for that, once, with its errbacks.
+    held.refused = (error) => this.#givenUp(attempt, run.embed, error)
+    return verdict.succeeded(attempt, result.success, afterSuccess(run.embed, result.success, this.#ended(attempt)))
   })
 
   /** The settlement of a run that was ended from outside. */
-  #stopped(held: Held, run: Running): Settlement | undefined {
-    const attempt = this.#attempt(held, run)
+  #stopped(attempt: verdict.Attempt, run: Running): Settlement | undefined {
     switch (run.stop) {
       case "timeout": {
         const seconds = (run.hardAt - run.startedAt) / 1000
-        const error: JobError = {
-          name: "TimeLimitExceeded",
-          message: `it ran longer than its hard limit of ${seconds} s`,
-          reason: "timeout",
-        }
-        return this.#givenUpOrRetried(attempt, run, error)
+        const message = `it ran longer than its hard limit of ${seconds} s`
+        return this.#givenUpOrRetried(attempt, run, { name: "TimeLimitExceeded", message, reason: "timeout" })
       }
       case "hand-back":
         return verdict.handedBack({ ...attempt, record: run.record }, run.claimed, 0)
       case "cancelled":
         // The record says so already; only the task is left to take off the queue.
-        return { token: held.delivery.token, then: { kind: "ack" } }
+        return { token: attempt.token, then: { kind: "ack" } }
       default:
         return NOTHING
     }
@@ -276,19 +249,29 @@ export class Executor {
 
   #failure(attempt: verdict.Attempt, run: Running, thrown: unknown): Settlement {
     if (thrown instanceof Ignore) return verdict.succeeded(attempt, undefined)
-    if (thrown instanceof Reject) return verdict.failed(attempt, jobError(thrown, "rejected"), "rejected")
-    if (thrown instanceof Retry) {
-      const error = jobError(thrown.cause ?? thrown)
-      const after = thrown.after === undefined ? undefined : Result.getOrElse(parseDuration(thrown.after), () => 0)
-      const wait = askedRetryAfter(this.#retry(run), after, run.posting.retries, Math.random())
-      return wait === undefined ? verdict.failed(attempt, error) : verdict.retried(attempt, error, wait)
-    }
-    return this.#givenUpOrRetried(attempt, run, jobError(thrown))
+    if (thrown instanceof Reject) return this.#givenUp(attempt, run.embed, jobError(thrown, "rejected"), "rejected")
+    if (!(thrown instanceof Retry)) return this.#givenUpOrRetried(attempt, run, jobError(thrown))
+    const error = jobError(thrown.cause ?? thrown)
+    const after = thrown.after === undefined ? undefined : Result.getOrElse(parseDuration(thrown.after), () => 0)
+    const wait = askedRetryAfter(this.#retry(run), after, run.posting.retries, Math.random())
+    return wait === undefined ? this.#givenUp(attempt, run.embed, error) : verdict.retried(attempt, error, wait)
   }
 
   #givenUpOrRetried(attempt: verdict.Attempt, run: Running, error: JobError): Settlement {
     const wait = retryAfter(this.#retry(run), error, run.posting.retries, Math.random())
-    return wait === undefined ? verdict.failed(attempt, error) : verdict.retried(attempt, error, wait)
+    return wait === undefined ? this.#givenUp(attempt, run.embed, error) : verdict.retried(attempt, error, wait)
+  }
+
+  /** A failure for good: its errbacks are fixed in the record that says so. */
+  #givenUp(attempt: verdict.Attempt, embed: Embed, error: JobError, dead?: string): Settlement {
+    const followUps = afterFailure(embed, error, this.#ended(attempt))
+    return verdict.failed(attempt, error, { followUps, ...(dead === undefined ? {} : { dead }) })
+  }
+
+  #ended({ task, posting, now }: verdict.Attempt): Ended {
+    const { pool } = this.#options
+    const queueFor = (name: string, meth: string | null) => pool.queueOf(name, meth) ?? posting.queue
+    return { task, now, newId: () => generateId(now), queueFor }
   }
 
   #retry(run: Running): ReturnType<typeof resolveRetry> {
@@ -319,8 +302,11 @@ export class Executor {
     const foreign = task.lang !== null && task.lang !== LANG
     const queue = foreign ? this.#options.languages.get(task.lang) : undefined
     if (queue !== undefined && queue !== posting.queue) return verdict.forwarded(waiting, queue)
-    const giveUp = (message: string) =>
-      verdict.failed(waiting, { name: "NotRegistered", message, reason: "unknown-actor" }, "unknown-actor")
+    const giveUp = (message: string) => {
+      const error = { name: "NotRegistered", message, reason: "unknown-actor" }
+      return this.#givenUp(waiting, this.#embedOf(posting), error, "unknown-actor")
+    }
+    // Celery clients say `py` whoever they call: such a task may well be ours, and waits like one.
     if (foreign && queue === undefined && task.lang !== "py") {
       return giveUp(`${problem}, and no queue is configured for language ${JSON.stringify(task.lang)}`)
     }
@@ -328,6 +314,12 @@ export class Executor {
     return wait === undefined
       ? giveUp(`${problem}, and no worker that serves it came within ${this.#options.unknownGraceMs / 1000} s`)
       : verdict.handedBack(begun, isClaimed, wait)
+  }
+
+  /** What follows a task that is given up before its body was needed; nothing, where that cannot be read. */
+  #embedOf(posting: Posting): Embed {
+    const body = decodeBody(posting.message, { maxBytes: this.#options.maxBody })
+    return Result.isSuccess(body) && embedProblem(body.success.embed) === undefined ? body.success.embed : NO_EMBED
   }
 
   /** A fault of our own: the job is given back rather than lost or failed for it. */
@@ -349,43 +341,12 @@ export class Executor {
   }
 }
 
-/** What came and is no task: kept as bytes, with the reason. */
-interface Unreadable {
-  readonly reason: "undecodable" | "invalid-task"
-  readonly message: string
-  readonly raw: Uint8Array
-}
-
-/** The task of a delivery, from headers and properties alone; protocol 1 is converted first. */
-const readTask = (
-  delivery: Delivery,
-): Result.Result<{ readonly task: Task; readonly posting: Posting }, Unreadable> => {
-  const { message } = delivery
-  if (isUndecodable(message)) {
-    return Result.fail({ reason: "undecodable", message: message.undecodable, raw: message.raw })
-  }
-  const invalid = (problem: { readonly message: string }): Unreadable => ({
-    reason: "invalid-task",
-    message: problem.message,
-    raw: message.body,
-  })
-  const converted = toProtocol2(message, { localOffset })
-  if (Result.isFailure(converted)) return Result.fail(invalid(converted.failure))
-  const parsed = parseTask(converted.success)
-  if (Result.isFailure(parsed)) return Result.fail(invalid(parsed.failure))
-  const posting = postingOfTask(parsed.success, converted.success, delivery.queue)
-  if (Result.isFailure(posting)) return Result.fail(invalid(posting.failure))
-  return Result.succeed({ task: parsed.success, posting: { ...posting.success, level: delivery.level } })
-}
-
-/** This host's zone at a wall-clock time: what protocol 1 means by `utc: false`. */
-const localOffset = (wallClockMs: number): number => -new Date(wallClockMs).getTimezoneOffset() * 60_000
-
 /** A task that may run. */
 class Ready {
   readonly run: Running
   readonly input: unknown
   readonly job: JobContext
+
   constructor(run: Running, input: unknown, job: JobContext) {
     this.run = run
     this.input = input
@@ -407,54 +368,9 @@ const planOf = (limit: TimeLimit | undefined): MethodPlan => {
   return { hardMs: ms(given.hard) ?? DEFAULT_HARD_MS, softMs: ms(given.soft) }
 }
 
-const isPromiseLike = (value: unknown): value is PromiseLike<unknown> =>
-  typeof value === "object" && value !== null && "then" in value && typeof value.then === "function"
-
-/** What a handler failed with: its error, or the defect. */
-const thrownOf = (cause: Cause.Cause<unknown>): unknown => Cause.squash(cause)
-
-interface InvalidValue {
-  readonly field: string
-  readonly message: string
-}
-
-const invalidInput = (message: string, field: string): JobError => ({
+const invalidInput = ({ message, field }: InvalidValue): JobError => ({
   name: "InvalidInput",
   message,
   reason: "invalid-input",
   ...(field === "" ? {} : { field }),
 })
-
-/** Checks a value with any Standard Schema; the failure names the field. */
-const validate = (schema: StandardSchemaV1, value: unknown): Effect.Effect<Result.Result<unknown, InvalidValue>> => {
-  const judge = (answer: StandardSchemaV1.Result<unknown>): Result.Result<unknown, InvalidValue> => {
-    if (answer.issues === undefined) return Result.succeed(answer.value)
-    const issue = answer.issues[0]
-    const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
-    const message = issue?.message ?? "is not valid"
-    return Result.fail({ field, message: field === "" ? message : `${field}: ${message}` })
-  }
-  const broken = (thrown: unknown) =>
-    Result.fail({ field: "", message: `the schema itself failed: ${jobError(thrown).message}` })
-  try {
-    const answer = schema["~standard"].validate(value)
-    if (!isPromiseLike(answer)) return Effect.succeed(judge(answer))
-    return Effect.promise(() => Promise.resolve(answer).then(judge, broken))
-  } catch (thrown) {
-    return Effect.succeed(broken(thrown))
-  }
-}
-
-/** A result as a record can hold it. Fails on what JSON cannot say: cycles, BigInt, functions as the whole. */
-const jsonForm = (value: unknown): Result.Result<unknown, string> => {
-  if (value === undefined || value === null || typeof value === "string" || typeof value === "boolean")
-    return Result.succeed(value)
-  try {
-    const text: string | undefined = JSON.stringify(value)
-    return text === undefined
-      ? Result.fail(`the result is a ${typeof value}, which cannot be stored; return JSON`)
-      : Result.succeed(JSON.parse(text))
-  } catch (cause) {
-    return Result.fail(`the result cannot be stored as JSON: ${cause instanceof Error ? cause.message : String(cause)}`)
-  }
-}

@@ -1,7 +1,13 @@
-/** Extends the leases of what this worker holds. A delivery whose lease is lost is ended, and never settled. */
+/**
+ * Keeps the leases of what this worker holds. Where the transport has a URL, a thread of its own does it, so that a
+ * handler that blocks this thread does not lose its job; else (in-process transports, clients that the application
+ * holds) this thread does. A delivery whose lease is lost is ended, and never settled.
+ */
+import { Worker as Thread } from "node:worker_threads"
 import type { Log } from "../log.ts"
 import type { Queue } from "../transport.ts"
 import type { Held } from "./delivery.ts"
+import { type LeaseNews, type LeaseOrders, type LeaseThreadData, SharedClock } from "./lease-protocol.ts"
 
 export interface LeaseKeeperOptions {
   readonly queue: Queue
@@ -10,10 +16,23 @@ export interface LeaseKeeperOptions {
   readonly lease: number
   readonly log: Log
   readonly onLost: (held: Held) => void
+  /** How a thread can connect to the same transport. Absent: this thread keeps the leases. */
+  readonly thread?: Pick<LeaseThreadData, "url" | "namespace">
 }
 
-/** Starts keeping; returns how to stop. */
-export const keepLeases = (options: LeaseKeeperOptions): (() => void) => {
+export interface LeaseKeeper {
+  /** Deliveries that have just come. */
+  added(tokens: ReadonlyArray<string>): void
+  /** Earliest hard limit of the handlers that run, in milliseconds since the epoch; `Infinity` when none runs. */
+  deadline(at: number): void
+  stop(): void
+}
+
+/** Starts keeping. */
+export const keepLeases = (options: LeaseKeeperOptions): LeaseKeeper =>
+  options.thread === undefined ? keepHere(options) : keepInThread(options, options.thread)
+
+const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
   let busy = false
   const extend = async () => {
     if (busy || options.held.size === 0) return
@@ -21,10 +40,7 @@ export const keepLeases = (options: LeaseKeeperOptions): (() => void) => {
     try {
       const all = [...options.held.values()]
       const kept = await options.queue.extend(all.map((held) => held.delivery.token))
-      for (const [at, held] of all.entries()) {
-        // One that was settled meanwhile is not ours any more either, and that is as it should be.
-        if (kept[at] === false && options.held.has(held.delivery.token)) options.onLost(held)
-      }
+      for (const [at, held] of all.entries()) if (kept[at] === false) lost(options, held.delivery.token)
     } catch (cause) {
       options.log.warn("leases could not be extended", {
         cause: cause instanceof Error ? cause.message : String(cause),
@@ -34,5 +50,54 @@ export const keepLeases = (options: LeaseKeeperOptions): (() => void) => {
     }
   }
   const timer = setInterval(() => void extend(), options.lease / 3)
-  return () => clearInterval(timer)
+  return { added: () => undefined, deadline: () => undefined, stop: () => clearInterval(timer) }
+}
+
+/** One that was settled meanwhile is not ours any more either, and that is as it should be. */
+const lost = (options: LeaseKeeperOptions, token: string): void => {
+  const held = options.held.get(token)
+  if (held !== undefined && held.phase !== "settling") options.onLost(held)
+}
+
+/** The thread hears of every delivery when it comes, and of what is still held this often. */
+const SYNC_MS = 1_000
+const BEAT_MS = 250
+
+const keepInThread = (options: LeaseKeeperOptions, target: Pick<LeaseThreadData, "url" | "namespace">): LeaseKeeper => {
+  const clock = new SharedClock()
+  const data: LeaseThreadData = { ...target, lease: options.lease, clock: clock.buffer }
+  // In the repository this is TypeScript, in the package JavaScript: the thread's file is of the same kind.
+  const file = new URL(import.meta.url.endsWith(".ts") ? "./lease-thread.ts" : "./lease-thread.js", import.meta.url)
+  const thread = new Thread(file, { workerData: data })
+  let fallback: LeaseKeeper | undefined
+  let stopped = false
+  const order = (orders: LeaseOrders) => thread.postMessage(orders)
+  const giveUp = (why: string) => {
+    if (stopped || fallback !== undefined) return
+    options.log.warn("leases are kept by the main thread: a handler that blocks it may lose its job", { cause: why })
+    fallback = keepHere(options)
+  }
+  thread.on("message", (news: LeaseNews) => {
+    if (news.kind === "lost") for (const token of news.tokens) lost(options, token)
+    else if (news.kind === "trouble") options.log.warn("leases could not be extended", { cause: news.message })
+    else giveUp(news.message)
+  })
+  thread.on("error", (cause) => giveUp(cause instanceof Error ? cause.message : String(cause)))
+  thread.on("exit", () => giveUp("its thread ended"))
+  thread.unref()
+  clock.beat()
+  const beats = setInterval(() => clock.beat(), BEAT_MS)
+  const syncs = setInterval(() => order({ kind: "held", tokens: [...options.held.keys()] }), SYNC_MS)
+  return {
+    added: (tokens) => order({ kind: "added", tokens }),
+    deadline: (at) => clock.deadline(at),
+    stop: () => {
+      stopped = true
+      clearInterval(beats)
+      clearInterval(syncs)
+      clock.deadline(Number.POSITIVE_INFINITY)
+      order({ kind: "stop" })
+      fallback?.stop()
+    },
+  }
 }

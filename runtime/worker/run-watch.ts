@@ -21,14 +21,20 @@ export class RunWatch {
   #reporting = false
   readonly #reportedAt = new WeakMap<Running, number>()
 
-  constructor(queue: Queue, log: Log) {
+  readonly #onDeadline: (at: number) => void
+  #deadline = Number.POSITIVE_INFINITY
+
+  /** `onDeadline` hears the earliest hard limit whenever it changes. */
+  constructor(queue: Queue, log: Log, onDeadline: (at: number) => void) {
     this.#queue = queue
     this.#log = log
+    this.#onDeadline = onDeadline
   }
 
   add(held: Held): void {
     if (held.run === undefined) return
     this.#runs.set(held.run, held)
+    if (held.run.hardAt < this.#deadline) this.#setDeadline(held.run.hardAt)
     this.#timer ??= setInterval(() => this.#tick(Date.now()), TICK_MS)
   }
 
@@ -40,19 +46,28 @@ export class RunWatch {
   stop(): void {
     clearInterval(this.#timer)
     this.#timer = undefined
+    this.#setDeadline(Number.POSITIVE_INFINITY)
+  }
+
+  #setDeadline(at: number): void {
+    this.#deadline = at
+    this.#onDeadline(at)
   }
 
   #tick(now: number): void {
     const reports: Array<Report> = []
+    let earliest = Number.POSITIVE_INFINITY
     for (const [run, held] of this.#runs) {
       if (now >= run.softAt) run.warn()
       if (now >= run.hardAt) {
         run.end("timeout")
         continue
       }
+      if (run.hardAt < earliest) earliest = run.hardAt
       const report = this.#reporting ? undefined : this.#reportOf(held, run, now)
       if (report !== undefined) reports.push(report)
     }
+    if (earliest !== this.#deadline) this.#setDeadline(earliest)
     if (reports.length === 0) return
     this.#reporting = true
     this.#queue

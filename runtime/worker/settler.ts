@@ -3,7 +3,7 @@
  * again, a record that the transport can never take is replaced by one that says so.
  */
 import type { Log } from "../log.ts"
-import type { JobRecord } from "../protocol/record.ts"
+import type { JobError } from "../protocol/record.ts"
 import { type Queue, type Settled, type Settlement, TransportError } from "../transport.ts"
 import { Batcher } from "./batcher.ts"
 
@@ -22,20 +22,30 @@ export class Settler {
     this.#log = log
   }
 
-  /** Resolves when it is over. `signal` ends trying: what is not settled then is delivered again. */
-  async settle(settlement: Settlement, signal: AbortSignal): Promise<Settling> {
+  /**
+   * Resolves when it is over. `refused` makes the settlement that takes the place of a result which the transport can
+   * never take; `signal` ends trying: what is not settled then is delivered again.
+   */
+  async settle(
+    settlement: Settlement,
+    signal: AbortSignal,
+    refused?: (error: JobError) => Settlement,
+  ): Promise<Settling> {
     let current = settlement
+    let instead = refused
     let wait = FIRST_WAIT_MS
-    for (let shrunk = 0; ; ) {
+    while (true) {
       const settled = await this.#batcher.add(current).catch(failedOf)
       if (settled.status === "settled" || settled.status === "gone") return "settled"
       if (settled.status === "superseded") return "superseded"
       const { error } = settled
-      const smaller =
-        error.reason === "too-large" || error.reason === "invalid" ? shrink(current, error, shrunk++) : undefined
-      if (smaller !== undefined) {
-        current = smaller
-        continue
+      if (error.reason === "too-large" || error.reason === "invalid") {
+        const next: Settlement | undefined = instead?.(refusal(error)) ?? small(current)
+        instead = undefined
+        if (next !== undefined) {
+          current = next
+          continue
+        }
       }
       if (error.reason !== "unavailable" || signal.aborted) {
         this.#log.error("an outcome could not be stored; the task will be delivered again", {
@@ -68,46 +78,22 @@ const pause = (ms: number, signal: AbortSignal): Promise<void> =>
     )
   })
 
-/**
- * What to settle instead of a record that the transport refuses for good: first without its result, as failed; then
- * without its message and traceback, which is small whatever the job was.
- */
-const shrink = (settlement: Settlement, error: TransportError, shrunk: number): Settlement | undefined => {
+/** Why a job fails whose result the transport refuses. */
+const refusal = (error: TransportError): JobError =>
+  error.reason === "too-large"
+    ? {
+        name: "ResultTooLarge",
+        message: `${error.message}; store large results elsewhere and return where they are`,
+        reason: "result-too-large",
+      }
+    : { name: "UnserialisableResult", message: error.message, reason: "result-unserialisable" }
+
+/** A failed record without what may be large: its message, its data and its traceback. Nothing once that was tried. */
+const small = (settlement: Settlement): Settlement | undefined => {
   const { record } = settlement
-  if (record === undefined || shrunk > 1) return undefined
-  const tooLarge = error.reason === "too-large"
-  const { result: _result, progress: _progress, followUps: _followUps, successor: _successor, ...kept } = record
-  const failed: JobRecord = {
-    ...kept,
-    state: "failed",
-    endedAt: record.endedAt ?? record.timeline.at(-1)?.at ?? record.submittedAt,
-    timeline: record.timeline.map((transition, at) =>
-      at === record.timeline.length - 1 ? { ...transition, state: "failed", reason: "result-too-large" } : transition,
-    ),
-    error:
-      record.state === "succeeded"
-        ? {
-            name: tooLarge ? "ResultTooLarge" : "UnserialisableResult",
-            message: tooLarge
-              ? `${error.message}; store large results elsewhere and return where they are`
-              : error.message,
-            reason: tooLarge ? "result-too-large" : "result-unserialisable",
-          }
-        : {
-            ...(record.error ?? { name: "Error", message: error.message }),
-            reason: record.error?.reason ?? "record-too-large",
-          },
-  }
-  if (shrunk === 0) return { token: settlement.token, record: failed, then: settlement.then }
-  const { message: _message, raw: _raw, meta: _meta, ...small } = failed
-  const { traceback: _traceback, ...brief } = failed.error ?? {
-    name: "Error",
-    message: error.message,
-    reason: "record-too-large",
-  }
-  return {
-    token: settlement.token,
-    record: { ...small, error: { ...brief, message: brief.message.slice(0, 1_000) } },
-    then: settlement.then,
-  }
+  if (record?.message === undefined && record?.raw === undefined) return undefined
+  const { message: _message, raw: _raw, meta: _meta, progress: _progress, ...kept } = record
+  if (record.error === undefined) return { ...settlement, record: kept }
+  const { traceback: _traceback, ...error } = record.error
+  return { ...settlement, record: { ...kept, error: { ...error, message: error.message.slice(0, 1_000) } } }
 }

@@ -47,28 +47,47 @@ const unended = (attempt: Attempt, record: JobRecord): JobRecord => {
 
 const ack = { kind: "ack" } as const
 
-export const succeeded = (attempt: Attempt, result: unknown): Settlement => {
+export const succeeded = (attempt: Attempt, result: unknown, followUps: ReadonlyArray<Posting> = []): Settlement => {
   const record = ended(attempt, step(attempt.record, { at: attempt.now, state: "succeeded" }))
   const quiet = attempt.task.ignoreResult || result === undefined
   return {
     token: attempt.token,
-    record: { ...record, ...(quiet ? {} : { result }), keepMs: attempt.task.own.resultTtlMs ?? attempt.keep.resultMs },
+    record: {
+      ...record,
+      ...(quiet ? {} : { result }),
+      keepMs: attempt.task.own.resultTtlMs ?? attempt.keep.resultMs,
+      ...following(followUps),
+    },
+    ...following(followUps),
     then: ack,
   }
 }
 
-export const failed = (attempt: Attempt, error: JobError, dead?: string): Settlement => ({
-  token: attempt.token,
-  record: {
-    ...ended(attempt, step(attempt.record, { at: attempt.now, state: "failed", reason: dead ?? error.reason })),
-    error,
-    ...(dead === undefined ? {} : { dead }),
-    // Kept, so that it can run again.
-    message: attempt.posting.message,
-    keepMs: attempt.task.own.failureTtlMs ?? attempt.keep.failureMs,
-  },
-  then: ack,
-})
+/** `dead` is why a task was given up without the application having decided so. */
+export const failed = (
+  attempt: Attempt,
+  error: JobError,
+  options: { readonly dead?: string; readonly followUps?: ReadonlyArray<Posting> } = {},
+): Settlement => {
+  const { dead, followUps = [] } = options
+  return {
+    token: attempt.token,
+    record: {
+      ...ended(attempt, step(attempt.record, { at: attempt.now, state: "failed", reason: dead ?? error.reason })),
+      error,
+      ...(dead === undefined ? {} : { dead }),
+      // Kept, so that it can run again.
+      message: attempt.posting.message,
+      keepMs: attempt.task.own.failureTtlMs ?? attempt.keep.failureMs,
+      ...following(followUps),
+    },
+    ...following(followUps),
+    then: ack,
+  }
+}
+
+const following = (followUps: ReadonlyArray<Posting>): { readonly followUps?: ReadonlyArray<Posting> } =>
+  followUps.length === 0 ? {} : { followUps }
 
 export const expired = (attempt: Attempt): Settlement => ({
   token: attempt.token,

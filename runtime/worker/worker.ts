@@ -17,7 +17,8 @@ import { consume } from "./consumer.ts"
 import type { Held } from "./delivery.ts"
 import { Executor } from "./executor.ts"
 import { Hands } from "./hands.ts"
-import { keepLeases } from "./lease-keeper.ts"
+import { keepLeases, type LeaseKeeper } from "./lease-keeper.ts"
+import type { LeaseThreadData } from "./lease-protocol.ts"
 import { maintain } from "./maintenance.ts"
 import { register } from "./registry.ts"
 import { RunWatch } from "./run-watch.ts"
@@ -40,6 +41,8 @@ export interface WorkerOptions {
   /** How long a soft stop lets handlers run, in milliseconds. */
   readonly graceMs: number
   readonly leaseMs: number
+  /** How a thread can open the same transport, to keep leases while a handler blocks. Absent: it cannot. */
+  readonly leaseThread?: Pick<LeaseThreadData, "url" | "namespace">
   readonly keep: Keep
   readonly lostCap: number
   readonly unknownGraceMs: number
@@ -100,6 +103,7 @@ class RunningWorker implements Worker {
   readonly #watch: RunWatch
   readonly #executor: Executor
   readonly #settler: Settler
+  readonly #leases: LeaseKeeper
   readonly #registry: ReturnType<typeof register>
   readonly #consumer: Fiber.Fiber<never, TransportError>
   readonly #closeActors: () => Promise<void>
@@ -127,7 +131,7 @@ class RunningWorker implements Worker {
     this.#hands = new Hands(options)
     this.#hands.onFree = () => this.#pump()
     this.#settler = new Settler(queue, log)
-    this.#watch = new RunWatch(queue, log)
+    this.#watch = new RunWatch(queue, log, (at) => this.#leases.deadline(at))
     this.#executor = new Executor({
       pool,
       claims: new Batcher<Claim, Claimed>((claims) => queue.claim(claims)),
@@ -141,12 +145,13 @@ class RunningWorker implements Worker {
       languages: options.languages,
       onRun: (held) => this.#watch.add(held),
     })
-    const stopLeases = keepLeases({
+    this.#leases = keepLeases({
       queue,
       held: this.#hands.held,
       lease: options.leaseMs,
       log,
       onLost: (held) => this.#lost(held),
+      ...(options.leaseThread === undefined ? {} : { thread: options.leaseThread }),
     })
     const stopMaintenance = maintain(board, log)
     this.#registry = register({
@@ -156,7 +161,7 @@ class RunningWorker implements Worker {
       describe: () => this.describe(),
     })
     this.#end.signal.addEventListener("abort", () => {
-      stopLeases()
+      this.#leases.stop()
       stopMaintenance()
       this.#watch.stop()
     })
@@ -247,6 +252,7 @@ class RunningWorker implements Worker {
   #accept(deliveries: ReadonlyArray<Delivery>): void {
     if (deliveries.length === 0) return
     this.#hands.add(deliveries)
+    this.#leases.added(deliveries.map((delivery) => delivery.token))
     if (this.#stopping !== undefined) for (const held of this.#hands.takeBuffered()) this.#release(held)
     this.#pump()
   }
@@ -278,7 +284,7 @@ class RunningWorker implements Worker {
   })
 
   async #settle(held: Held, settlement: Settlement): Promise<void> {
-    const settling = await this.#settler.settle(settlement, this.#end.signal)
+    const settling = await this.#settler.settle(settlement, this.#end.signal, held.refused)
     const { record } = settlement
     if (settling !== "settled") {
       this.#options.log.debug("an outcome was refused: another delivery, or a cancellation, has the job", {

@@ -1,4 +1,5 @@
 /** What a case says when a promise does not hold. The kit brings its own, so that it needs no test runner. */
+import { Buffer } from "node:buffer"
 import { inspect, isDeepStrictEqual } from "node:util"
 import type { TransportError, TransportReason } from "../../runtime/transport.ts"
 

@@ -23,14 +23,23 @@ export interface TestFunction {
   readonly concurrent?: (title: string, run: () => Promise<void>, timeout: number) => unknown
 }
 
+export interface RegisterOptions {
+  /**
+   * What happens to cases that do not apply to the transport: `skip` registers them with `test.skip`, the reason in the
+   * title; `omit` does not register them. Defaults to `skip`.
+   */
+  readonly spared?: "skip" | "omit"
+}
+
 /** Registers all cases with a test runner. */
-export const register = (test: TestFunction, harness: Harness): void => {
+export const register = (test: TestFunction, harness: Harness, options: RegisterOptions = {}): void => {
   for (const each of cases) {
     const title = titleOf(each)
     const reason = spared(each, harness)
     const run = (): Promise<void> => runCase(each, harness)
-    if (reason !== undefined) test.skip?.(`${title} (skipped: ${reason})`, run)
-    else {
+    if (reason !== undefined) {
+      if (options.spared !== "omit") test.skip?.(`${title} (skipped: ${reason})`, run)
+    } else {
       const add = each.exclusive ? test : (test.concurrent ?? test)
       add(title, run, (each.timeout ?? DEFAULT_TIMEOUT) + 10_000)
     }

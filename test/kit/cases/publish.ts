@@ -1,6 +1,6 @@
 /** Storing tasks: exactly what was given, once per publish key, and each on its own. */
 import type { Receipt } from "../../../runtime/transport.ts"
-import { type Case, dedupe, noDelay, noFront, noKeys } from "../case.ts"
+import { type Case, dedupe, noDelay, noFront, noKeys, records } from "../case.ts"
 import { check, equal, sameSet } from "../check.ts"
 import { size } from "../context.ts"
 import { describe } from "../peer.ts"
@@ -163,7 +163,7 @@ export const publishCases: ReadonlyArray<Case> = [
   {
     group,
     name: "the same publish key is a duplicate while the task is in hand and after it ended",
-    needs: [dedupe],
+    needs: [dedupe, records],
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const posting = task({ queue })

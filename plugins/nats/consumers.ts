@@ -1,0 +1,171 @@
+/**
+ * One durable consumer per queue and band, made on first use by whoever publishes or pulls, and remembered. That a
+ * consumer exists is what makes a queue known: a queue stays listed when it is empty.
+ */
+import { type ApiError, CODE, ofApi } from "./errors.ts"
+import { listAt, numberAt, textAt } from "./json.ts"
+import type { Link } from "./link.ts"
+import type { Bands, Names } from "./subject.ts"
+
+/** One band of one queue. */
+export interface Lane {
+  readonly queue: string
+  /** Lowest level of the band. */
+  readonly band: number
+  readonly consumer: string
+  /** Where its tasks are asked for. */
+  readonly next: string
+  /** Set once its consumer is known to exist. */
+  made: boolean
+}
+
+/** What the server knows about a lane. */
+export interface LaneInfo {
+  readonly queue: string
+  readonly band: number
+  readonly consumer: string
+  /** Never handed over yet. */
+  readonly pending: number
+  /** Handed over and not acknowledged, those that wait to be handed over again included. */
+  readonly inFlight: number
+  /** Highest sequence of the stream that was handed over. */
+  readonly delivered: number
+}
+
+/** Waiting pulls that one consumer keeps; every worker parks one. The server's default is 512. */
+const MAX_WAITING = 16_384
+
+const nanos = (ms: number): number => ms * 1_000_000
+
+export class Consumers {
+  readonly bands: Bands
+  readonly #link: Link
+  readonly #names: Names
+  readonly #lease: number
+  readonly #lanes = new Map<string, Lane>()
+  readonly #making = new Map<Lane, Promise<void>>()
+
+  constructor(link: Link, names: Names, bands: Bands, lease: number) {
+    this.#link = link
+    this.#names = names
+    this.bands = bands
+    this.#lease = lease
+  }
+
+  lane(queue: string, band: number): Lane {
+    const consumer = this.#names.consumer(queue, band)
+    let lane = this.#lanes.get(consumer)
+    if (lane === undefined) {
+      const next = this.#link.apiSubject(`CONSUMER.MSG.NEXT.${this.#names.queueStream}.${consumer}`)
+      lane = { queue, band, consumer, next, made: false }
+      this.#lanes.set(consumer, lane)
+    }
+    return lane
+  }
+
+  /** All lanes of a queue, the front first. */
+  lanesOf(queue: string): ReadonlyArray<Lane> {
+    return this.bands.levels.map((band) => this.lane(queue, band))
+  }
+
+  /** Makes the consumers that are missing. */
+  async ensure(lanes: ReadonlyArray<Lane>): Promise<void> {
+    const missing = lanes.filter((lane) => !lane.made)
+    if (missing.length > 0) await Promise.all(missing.map((lane) => this.#make(lane)))
+  }
+
+  /** To be called when the server does not know a lane's consumer any more. */
+  lost(lane: Lane): void {
+    lane.made = false
+  }
+
+  /** Lanes of all queues, or of one, as the server knows them. */
+  async list(queue?: string): Promise<ReadonlyArray<LaneInfo>> {
+    if (queue !== undefined) {
+      const infos = await Promise.all(this.lanesOf(queue).map((lane) => this.#info(lane)))
+      return infos.flatMap((info) => (info === undefined ? [] : this.#read(info)))
+    }
+    const lanes: Array<LaneInfo> = []
+    const name = `CONSUMER.LIST.${this.#names.queueStream}`
+    for (let offset = 0; ; ) {
+      const answer = await this.#link.api(name, { offset })
+      const consumers = listAt(answer, "consumers")
+      for (const info of consumers) lanes.push(...this.#read(info))
+      offset += consumers.length
+      if (consumers.length === 0 || offset >= numberAt(answer, "total")) return lanes
+    }
+  }
+
+  #read(info: unknown): ReadonlyArray<LaneInfo> {
+    const filter = textAt(info, "config", "filter_subject")
+    const address = this.#names.parseTask(filter)
+    if (address === undefined || !filter.startsWith(`${this.#names.namespace}.j.`)) return []
+    return [
+      {
+        queue: address.queue,
+        band: address.band,
+        consumer: textAt(info, "name"),
+        pending: numberAt(info, "num_pending"),
+        inFlight: numberAt(info, "num_ack_pending"),
+        delivered: numberAt(info, "delivered", "stream_seq"),
+      },
+    ]
+  }
+
+  #make(lane: Lane): Promise<void> {
+    let making = this.#making.get(lane)
+    if (making === undefined) {
+      making = this.#makeNow(lane).finally(() => this.#making.delete(lane))
+      this.#making.set(lane, making)
+    }
+    return making
+  }
+
+  async #makeNow(lane: Lane): Promise<void> {
+    // Making what is there already, with the same configuration, succeeds.
+    const error = await this.#put(lane, "create")
+    if (error?.err_code === CODE.consumerExists) await this.#adjustLease(lane)
+    else if (error !== undefined) throw ofApi(error, `CONSUMER.CREATE.${lane.consumer}`)
+    lane.made = true
+  }
+
+  async #info({ consumer }: Lane): Promise<unknown> {
+    const name = `CONSUMER.INFO.${this.#names.queueStream}.${consumer}`
+    const { answer, error } = await this.#link.tryApi(name)
+    if (error === undefined) return answer
+    if (error.err_code === CODE.consumerNotFound) return undefined
+    throw ofApi(error, name)
+  }
+
+  async #put({ queue, band, consumer }: Lane, action: "create" | "update"): Promise<ApiError | undefined> {
+    const stream = this.#names.queueStream
+    const config = {
+      durable_name: consumer,
+      name: consumer,
+      filter_subject: this.#names.band(queue, band),
+      ack_policy: "explicit",
+      deliver_policy: "all",
+      ack_wait: nanos(this.#lease),
+      // Giving up is the runtime's: the server would leave the task in the stream for ever.
+      max_deliver: -1,
+      // Tasks handed back with a delay keep their place in this count.
+      max_ack_pending: -1,
+      max_waiting: MAX_WAITING,
+    }
+    return (await this.#link.tryApi(`CONSUMER.CREATE.${stream}.${consumer}`, { stream_name: stream, config, action })).error
+  }
+
+  /**
+   * A consumer has one lease for all who pull from it. A longer one is safe for everybody; a shorter one would take
+   * tasks out of the hands of those who rely on the longer, so it is set only while nobody holds or waits for one.
+   */
+  async #adjustLease(lane: Lane): Promise<void> {
+    const info = await this.#info(lane)
+    const has = numberAt(info, "config", "ack_wait")
+    const wanted = nanos(this.#lease)
+    const idle = numberAt(info, "num_ack_pending") === 0 && numberAt(info, "num_waiting") === 0
+    if (has === wanted || (has > wanted && !idle)) return
+    const error = await this.#put(lane, "update")
+    if (error !== undefined) throw ofApi(error, `CONSUMER.CREATE.${lane.consumer}`)
+  }
+}

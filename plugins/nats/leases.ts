@@ -1,0 +1,71 @@
+/**
+ * Extends leases. The server resets the time of whoever asks, also of one whose task somebody else holds by now, so
+ * that a lease which may have lapsed is not asked for.
+ */
+import { TransportError } from "../../runtime/transport.ts"
+import { type Ack, IN_PROGRESS, sendAcks } from "./acks.ts"
+import { readToken, type Token } from "./delivery.ts"
+import type { Ledger } from "./ledger.ts"
+import type { Link } from "./link.ts"
+import type { Reader } from "./reader.ts"
+import type { Runs } from "./runs.ts"
+
+export class Leases {
+  readonly #link: Link
+  readonly #ledger: Ledger
+  readonly #tasks: Reader
+  readonly #runs: Runs
+  readonly #lease: number
+
+  constructor(parts: { link: Link; ledger: Ledger; tasks: Reader; runs: Runs; lease: number }) {
+    this.#link = parts.link
+    this.#ledger = parts.ledger
+    this.#tasks = parts.tasks
+    this.#runs = parts.runs
+    this.#lease = parts.lease
+  }
+
+  /** Fails with `unavailable` when the server does not answer. */
+  async extend(texts: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> {
+    const start = Date.now()
+    const tokens = texts.map(readToken)
+    const ours = await Promise.all(tokens.map(async (token) => token !== undefined && (await this.#isOurs(token, start))))
+    const extended = tokens.filter((token, at): token is Token => token !== undefined && ours[at] === true)
+    const acks = extended.map(({ ack, consumer }): Ack => ({ ack, consumer, payload: IN_PROGRESS }))
+    const unanswered = await sendAcks(this.#link, acks)
+    for (const { consumer } of extended) {
+      const error = unanswered.get(consumer)
+      // Without its consumer a task is delivered anew: nothing of it is ours.
+      if (error !== undefined && error.outcome !== "none") throw error
+    }
+    const kept = extended.filter(({ consumer }) => !unanswered.has(consumer))
+    await this.#note(kept, start)
+    return tokens.map((token, at) => ours[at] === true && token !== undefined && !unanswered.has(token.consumer))
+  }
+
+  async #isOurs(token: Token, now: number): Promise<boolean> {
+    if (!this.#ledger.runs(token, now)) return false
+    // What arrived here and was not settled is still in the queue; of the others nothing is known.
+    return this.#ledger.get(token.fence) !== undefined || (await this.#tasks.at(token.seq)) !== undefined
+  }
+
+  /** Writes down that these run on, here and where other threads and readers look. */
+  async #note(tokens: ReadonlyArray<Token>, now: number): Promise<void> {
+    const foreign: Array<string> = []
+    const due = new Map<string, string>()
+    for (const { fence, idToken, receivedAt } of tokens) {
+      const held = this.#ledger.get(fence) ?? this.#ledger.adopt(fence, receivedAt)
+      held.until = now + this.#lease
+      if (held.foreign) foreign.push(fence)
+      if (now - held.keptAt < this.#lease / 2) continue
+      held.keptAt = now
+      due.set(idToken, fence)
+    }
+    try {
+      await Promise.all([this.#runs.extended(foreign), this.#runs.keep(due)])
+    } catch (error) {
+      // The leases are extended; what was not noted is only seen less well.
+      if (!(error instanceof TransportError)) throw error
+    }
+  }
+}

@@ -1,0 +1,101 @@
+/**
+ * Tasks on their way into the queue stream. What is due goes where consumers take it; what is not becomes a schedule of
+ * the server, which moves it there in time.
+ */
+import { encodeEnvelope } from "../../runtime/protocol/envelope.ts"
+import { FRONT_LEVEL, type Posting } from "../../runtime/protocol/message.ts"
+import { TransportError } from "../../runtime/transport.ts"
+import type { Consumers } from "./consumers.ts"
+import { asTransportError } from "./errors.ts"
+import type { Outgoing, Published, Publisher } from "./publisher.ts"
+import { escapeToken, type Names } from "./subject.ts"
+
+/** Header of a task that expires: milliseconds since the epoch, so that maintenance need not decode the message. */
+export const EXPIRES_HEADER = "Callboard-Expires"
+
+/** The last moment that a schedule can name. */
+const LATEST = Date.UTC(9999, 11, 31)
+
+export interface Posted {
+  readonly posting: Posting
+  /** A record of the job is stored already: its delivery is not fresh. */
+  readonly recorded: boolean
+}
+
+export class Posts {
+  readonly #publisher: Publisher
+  readonly #consumers: Consumers
+  readonly #names: Names
+  readonly #maxTask: number
+
+  constructor(parts: { publisher: Publisher; consumers: Consumers; names: Names; maxTask: number }) {
+    this.#publisher = parts.publisher
+    this.#consumers = parts.consumers
+    this.#names = parts.names
+    this.#maxTask = parts.maxTask
+  }
+
+  /** A posting as a message. Fails with `unsupported`, `invalid` or `too-large`. */
+  prepare({ posting, recorded }: Posted): Outgoing {
+    const { id, run, retries, hops, level, queue, due, expires } = posting
+    if (posting.key !== undefined) throw new TransportError("unsupported", `${id}: this transport keeps no order by key`)
+    if (!(Number.isInteger(level) && level >= 0 && level <= FRONT_LEVEL)) {
+      throw new TransportError("invalid", `${id}: ${level} is no level`)
+    }
+    const frame = encodeEnvelope(posting.message)
+    if (frame._tag === "Failure") throw new TransportError("invalid", `${id}: ${frame.failure.message}`)
+    const payload = frame.success
+    if (payload.length > this.#maxTask) {
+      throw new TransportError("too-large", `${id}: ${payload.length} bytes, ${this.#maxTask} are allowed`)
+    }
+    const band = this.#consumers.bands.of(level)
+    const unrecorded = !recorded && run === 1 && retries === 0 && !hops
+    const target = this.#names.task("j", queue, band, unrecorded, id)
+    const key = `${escapeToken(id)}/${run}/${retries}${hops ? `/${hops}` : ""}`
+    const headers =
+      `Nats-Msg-Id: ${key}\r\n` + (expires === undefined ? "" : `${EXPIRES_HEADER}: ${Math.floor(expires)}\r\n`)
+    if (due === undefined || due <= Date.now()) return { subject: target, headers, payload }
+    if (!(due <= LATEST)) throw new TransportError("invalid", `${id}: ${due} is no time`)
+    // The server drops the publish key when the time comes, so that the task itself is not taken for a duplicate.
+    const schedule = `Nats-Schedule: @at ${new Date(due).toISOString()}\r\nNats-Schedule-Target: ${target}\r\n`
+    return { subject: this.#names.task("s", queue, band, unrecorded, id), headers: headers + schedule, payload }
+  }
+
+  /** Publishes; what cannot be prepared fails alone. */
+  async publish(posts: ReadonlyArray<Posted>): Promise<ReadonlyArray<Published>> {
+    const outgoing: Array<Outgoing> = []
+    const places: Array<number> = []
+    const results: Array<Published> = []
+    for (const [index, post] of posts.entries()) {
+      try {
+        outgoing.push(this.prepare(post))
+        places.push(index)
+      } catch (error) {
+        results[index] = { status: "failed", error: asTransportError(error) }
+      }
+    }
+    const published = await this.send(posts, outgoing)
+    published.forEach((result, at) => {
+      results[places[at] ?? at] = result
+    })
+    return results
+  }
+
+  /** Publishes what was prepared. Their queues are made known first. */
+  async send(posts: ReadonlyArray<Posted>, outgoing: ReadonlyArray<Outgoing>): Promise<ReadonlyArray<Published>> {
+    const { bands } = this.#consumers
+    const unknown = new Set(
+      posts
+        .filter(({ posting: { level } }) => level >= 0 && level <= FRONT_LEVEL)
+        .map(({ posting }) => this.#consumers.lane(posting.queue, bands.of(posting.level)))
+        .filter((lane) => !lane.made),
+    )
+    // A queue stream keeps tasks that no consumer covers yet: who may not make consumers may still publish.
+    if (unknown.size > 0) {
+      await this.#consumers.ensure([...unknown]).catch((error: unknown) => {
+        if (error instanceof TransportError && error.retryable && error.outcome === "none") throw error
+      })
+    }
+    return this.#publisher.publish(outgoing)
+  }
+}

@@ -1,0 +1,193 @@
+/**
+ * Pulls. Strict order: a lane is asked only when those above it have no more. A pull that finds nothing waits with one
+ * task asked for on each lane; what comes too many or too late is handed back.
+ *
+ * The client's own `consume` and `fetch` are not used (nats 2.29.3): they stall for seconds when a consumer changes its
+ * leader, know neither `no_wait` nor order, and lose what they hold when they are drained.
+ */
+import { createInbox } from "nats"
+import { type Delivery, type PullRequest, TransportError } from "../../runtime/transport.ts"
+import type { Consumers } from "./consumers.ts"
+import { closed } from "./errors.ts"
+import type { Ledger } from "./ledger.ts"
+import type { Link } from "./link.ts"
+import { type Arrived, type Lanes, Session } from "./session.ts"
+import type { Names } from "./subject.ts"
+
+/** How long the lanes of a pull stay parked for the next one. Longer, and tasks would wait for a worker that is busy. */
+const LINGER_MS = 5
+
+interface Idle {
+  readonly session: Session
+  readonly timer: ReturnType<typeof setTimeout>
+}
+
+export interface PullerParts {
+  readonly link: Link
+  readonly names: Names
+  readonly consumers: Consumers
+  readonly ledger: Ledger
+}
+
+export class Puller {
+  readonly #parts: PullerParts
+  readonly #inbox = createInbox()
+  /** Sessions between two pulls, by the queues that they pull from. */
+  readonly #idle = new Map<string, Array<Idle>>()
+  /** Where the next turn begins, for pulls that rotate. */
+  readonly #turns = new Map<string, number>()
+  readonly #ending = new Set<Promise<void>>()
+  #sessions = 0
+
+  constructor(parts: PullerParts) {
+    this.#parts = parts
+  }
+
+  /** Fails with `unavailable` when the server is out of reach to the end, `closed` after the transport was closed. */
+  async pull(request: PullRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>> {
+    const { link, ledger } = this.#parts
+    if (link.closing.aborted) throw closed()
+    if (signal.aborted || request.max < 1 || request.queues.length === 0) return []
+    const queues = [...new Set(request.queues)]
+    const key = JSON.stringify(queues)
+    const session = this.#take(key, queues)
+    // Not `AbortSignal.any`: its signals live as long as the longest of their sources.
+    const interrupt = (): void => session.interrupt()
+    signal.addEventListener("abort", interrupt)
+    link.closing.addEventListener("abort", interrupt)
+    let found: ReadonlyArray<Arrived> = []
+    try {
+      found = await this.#run(session, key, queues, request)
+    } finally {
+      signal.removeEventListener("abort", interrupt)
+      link.closing.removeEventListener("abort", interrupt)
+      if (session.interrupted || !link.connected) this.#end(session)
+      else this.#linger(key, session)
+    }
+    for (const { delivery, at } of found) ledger.hold(delivery.fence, at)
+    return found.map(({ delivery }) => delivery)
+  }
+
+  /** Resolves when nothing is held or on its way any more. */
+  async close(): Promise<void> {
+    for (const idles of this.#idle.values()) {
+      for (const { session, timer } of idles) {
+        clearTimeout(timer)
+        this.#end(session)
+      }
+    }
+    this.#idle.clear()
+    await Promise.all(this.#ending)
+  }
+
+  async #run(
+    session: Session,
+    key: string,
+    queues: ReadonlyArray<string>,
+    { max, wait, rotate = false }: PullRequest,
+  ): Promise<ReadonlyArray<Arrived>> {
+    const { link } = this.#parts
+    const end = Date.now() + wait
+    const turns = rotate && queues.length > 1
+    const all: Lanes = { from: 0, to: session.lanes.length }
+    for (;;) {
+      while (!link.connected && !session.interrupted && Date.now() < end) await session.event(end)
+      if (!session.interrupted && link.connected) {
+        await session.ensure()
+        if (turns) await this.#sweepTurns(session, key, queues.length, max)
+        else await session.sweep(all, max)
+      }
+      if (session.isEmpty && !session.interrupted && link.connected && Date.now() < end) {
+        session.park(end - Date.now())
+        await session.event(end)
+      }
+      // Late: who gave up must not be told of what came all the same.
+      if (session.interrupted) return []
+      if (!session.isEmpty) return turns ? this.#collectTurns(session, key, queues.length, max) : session.collect(all, max)
+      if (Date.now() < end) continue
+      if (link.connected) return []
+      throw new TransportError("unavailable", "not connected to the server")
+    }
+  }
+
+  /** Gives each queue its share, and what one leaves over to those that have more. */
+  async #sweepTurns(session: Session, key: string, count: number, max: number): Promise<void> {
+    const { link } = this.#parts
+    const first = this.#turns.get(key) ?? 0
+    const shares = new Array<number>(count).fill(0)
+    const mayHaveMore = new Array<boolean>(count).fill(true)
+    const has = (queue: number): number => session.count(lanesOf(session, count, queue))
+    for (;;) {
+      let left = max - shares.reduce((sum, _, queue) => sum + has(queue), 0)
+      const open = shares.map((_, at) => (first + at) % count).filter((queue) => mayHaveMore[queue])
+      if (left <= 0 || open.length === 0 || session.interrupted || !link.connected) return
+      for (const queue of open) shares[queue] = has(queue)
+      while (left > 0) {
+        for (const queue of open) {
+          if (left === 0) break
+          shares[queue] = (shares[queue] ?? 0) + 1
+          left--
+        }
+      }
+      const asked = open.filter((queue) => (shares[queue] ?? 0) > has(queue))
+      for (const queue of asked) {
+        await session.sweep(lanesOf(session, count, queue), shares[queue] ?? 0)
+        mayHaveMore[queue] = has(queue) >= (shares[queue] ?? 0)
+      }
+    }
+  }
+
+  /** One task of each queue in turn. */
+  #collectTurns(session: Session, key: string, count: number, max: number): ReadonlyArray<Arrived> {
+    const first = this.#turns.get(key) ?? 0
+    const found: Array<Arrived> = []
+    let last = first - 1
+    for (let before = -1; found.length > before && found.length < max; ) {
+      before = found.length
+      for (let at = 0; at < count && found.length < max; at++) {
+        const queue = (first + at) % count
+        const [next] = session.collect(lanesOf(session, count, queue), 1)
+        if (next === undefined) continue
+        found.push(next)
+        last = queue
+      }
+    }
+    this.#turns.set(key, (last + 1) % count)
+    return found
+  }
+
+  #take(key: string, queues: ReadonlyArray<string>): Session {
+    const idles = this.#idle.get(key)
+    const idle = idles?.pop()
+    if (idles?.length === 0) this.#idle.delete(key)
+    if (idle !== undefined) {
+      clearTimeout(idle.timer)
+      return idle.session
+    }
+    const { link, names, consumers } = this.#parts
+    const lanes = queues.flatMap((queue) => consumers.lanesOf(queue))
+    return new Session({ link, names, consumers }, lanes, `${this.#inbox}.${(this.#sessions++).toString(36)}`)
+  }
+
+  #linger(key: string, session: Session): void {
+    const idles = this.#idle.get(key) ?? []
+    if (!this.#idle.has(key)) this.#idle.set(key, idles)
+    const timer = setTimeout(() => {
+      const at = idles.findIndex((idle) => idle.session === session)
+      if (at >= 0) idles.splice(at, 1)
+      if (idles.length === 0) this.#idle.delete(key)
+      this.#end(session)
+    }, LINGER_MS)
+    idles.push({ session, timer })
+  }
+
+  #end(session: Session): void {
+    const ending = session.end().finally(() => this.#ending.delete(ending))
+    this.#ending.add(ending)
+  }
+}
+
+const lanesOf = (session: Session, queues: number, queue: number): Lanes => {
+  const each = session.lanes.length / queues
+  return { from: queue * each, to: (queue + 1) * each }
+}

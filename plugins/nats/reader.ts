@@ -1,0 +1,151 @@
+/**
+ * Reads one stream by subject and sequence, in batches. A replicated stream is read from its leader where the reader
+ * must see what it or somebody else has just been told was written; followers may lag behind.
+ */
+import { Empty, type Msg, MsgHdrsImpl } from "nats"
+import { TransportError } from "../../runtime/transport.ts"
+import { CODE, ofApi } from "./errors.ts"
+import { numberAt, textAt } from "./json.ts"
+import type { Link } from "./link.ts"
+
+/** A message as it is stored. */
+export interface StoredMessage {
+  readonly subject: string
+  readonly seq: number
+  /** When it was stored, by the clock of the server. */
+  readonly time: number
+  readonly data: Uint8Array
+  header(name: string): string
+}
+
+/** Filters per request. The server answers with at most 1,024 messages; each filter may find a few. */
+const FILTERS_AT_ONCE = 128
+
+const encoder = new TextEncoder()
+
+export class Reader {
+  readonly #link: Link
+  readonly #stream: string
+  readonly #replicated: boolean
+
+  constructor(link: Link, stream: string, replicated: boolean) {
+    this.#link = link
+    this.#stream = stream
+    this.#replicated = replicated
+  }
+
+  /**
+   * The last message of each subject that the filters match, in order of sequence. `current` reads from the leader; of
+   * each filter only its very last message then.
+   */
+  async last(filters: ReadonlyArray<string>, current = false): Promise<ReadonlyArray<StoredMessage>> {
+    if (filters.length === 0) return []
+    if (current && this.#replicated) {
+      const found = await Promise.all(filters.map((filter) => this.#fromLeader({ last_by_subj: filter })))
+      return found.flatMap((message) => message ?? [])
+    }
+    const parts: Array<Promise<ReadonlyArray<StoredMessage>>> = []
+    for (let at = 0; at < filters.length; at += FILTERS_AT_ONCE) {
+      parts.push(this.#direct({ multi_last: filters.slice(at, at + FILTERS_AT_ONCE) }))
+    }
+    return (await Promise.all(parts)).flat()
+  }
+
+  /** The last message of one subject, without wildcards. */
+  async get(subject: string): Promise<StoredMessage | undefined> {
+    if (this.#replicated) return this.#fromLeader({ last_by_subj: subject })
+    const name = this.#link.apiSubject(`DIRECT.GET.${this.#stream}.${subject}`)
+    return this.#read(await this.#link.ask(name, Empty))
+  }
+
+  /** The message with this sequence. */
+  async at(seq: number): Promise<StoredMessage | undefined> {
+    const [found] = await this.#direct({ seq })
+    return found
+  }
+
+  /** Up to `batch` messages that match a filter, from a sequence on, upward. `more`: how many follow. */
+  async from(
+    seq: number,
+    filter: string,
+    batch: number,
+  ): Promise<{ readonly messages: ReadonlyArray<StoredMessage>; readonly more: number }> {
+    let more = 0
+    const request = { seq: Math.max(seq, 1), next_by_subj: filter, batch, max_bytes: MAX_BATCH_BYTES }
+    const messages = await this.#direct(request, (end) => {
+      more = Number(end.headers?.get("Nats-Num-Pending") ?? 0) || 0
+    })
+    return { messages, more }
+  }
+
+  /** How many messages match a filter, from a sequence on. */
+  async count(filter: string, seq = 1): Promise<number> {
+    const { messages, more } = await this.from(seq, filter, 1)
+    return messages.length + more
+  }
+
+  /** Sequences of the first and last message. */
+  async bounds(): Promise<{ readonly first: number; readonly last: number }> {
+    const info = await this.#link.api(`STREAM.INFO.${this.#stream}`)
+    return { first: numberAt(info, "state", "first_seq"), last: numberAt(info, "state", "last_seq") }
+  }
+
+  /** Removes messages; those that are gone already are no error. */
+  async remove(sequences: ReadonlyArray<number>): Promise<void> {
+    await Promise.all(
+      sequences.map(async (seq) => {
+        // Without `no_erase` the server overwrites the bytes first, which takes forty times as long.
+        const name = `STREAM.MSG.DELETE.${this.#stream}`
+        const { error } = await this.#link.tryApi(name, { seq, no_erase: true })
+        if (error !== undefined && error.err_code !== CODE.noMessage && error.err_code !== CODE.messageNotFound) {
+          throw ofApi(error, name)
+        }
+      }),
+    )
+  }
+
+  async #direct(request: unknown, atEnd?: (end: Msg) => void): Promise<ReadonlyArray<StoredMessage>> {
+    const subject = this.#link.apiSubject(`DIRECT.GET.${this.#stream}`)
+    const single = typeof request === "object" && request !== null && !("batch" in request) && !("multi_last" in request)
+    const isLast = (message: Msg): boolean => single || (message.headers?.code ?? 0) > 0
+    const answers = await this.#link.collect(subject, encoder.encode(JSON.stringify(request)), isLast)
+    const end = answers[answers.length - 1]
+    if (end !== undefined) atEnd?.(end)
+    return answers.flatMap((message) => this.#read(message) ?? [])
+  }
+
+  /** A message out of an answer, nothing when the answer says that there is none. */
+  #read(message: Msg): StoredMessage | undefined {
+    const { headers } = message
+    const code = headers?.code ?? 0
+    if (code === 404 || code === 204) return undefined
+    if (headers === undefined || code > 0) {
+      throw new TransportError("internal", `${this.#stream}: reading failed: ${headers?.status ?? "no headers"}`)
+    }
+    return {
+      subject: headers.get("Nats-Subject"),
+      seq: Number(headers.get("Nats-Sequence")),
+      time: Date.parse(headers.get("Nats-Time-Stamp")),
+      data: message.data,
+      header: (name) => headers.get(name),
+    }
+  }
+
+  async #fromLeader(request: { readonly last_by_subj: string }): Promise<StoredMessage | undefined> {
+    const name = `STREAM.MSG.GET.${this.#stream}`
+    const { answer, error } = await this.#link.tryApi(name, request)
+    if (error?.err_code === CODE.messageNotFound) return undefined
+    if (error !== undefined) throw ofApi(error, name)
+    const headers = MsgHdrsImpl.decode(Buffer.from(textAt(answer, "message", "hdrs"), "base64"))
+    return {
+      subject: textAt(answer, "message", "subject"),
+      seq: numberAt(answer, "message", "seq"),
+      time: Date.parse(textAt(answer, "message", "time")),
+      data: Buffer.from(textAt(answer, "message", "data"), "base64"),
+      header: (header) => headers.get(header),
+    }
+  }
+}
+
+/** What one batch of an answer may weigh, whatever its messages do. */
+const MAX_BATCH_BYTES = 8 * 1024 * 1024

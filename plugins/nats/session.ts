@@ -1,0 +1,304 @@
+/**
+ * The conversation of one pull with the consumers of its lanes: what was asked for, what has arrived, and how it ends
+ * without stranding anything.
+ *
+ * A lane is either asked for what it has (`fetch`: the server answers at once) or parked: one task is asked for that
+ * will come when there is one. A parked lane is known to be empty and needs no asking, so that a pull in a loop asks
+ * only the lanes that had tasks the last time.
+ */
+import type { Msg, Subscription } from "nats"
+import { type Delivery, TransportError } from "../../runtime/transport.ts"
+import { nak } from "./acks.ts"
+import type { Consumers, Lane } from "./consumers.ts"
+import { readDelivery } from "./delivery.ts"
+import type { Link } from "./link.ts"
+import type { Names } from "./subject.ts"
+
+export interface SessionParts {
+  readonly link: Link
+  readonly names: Names
+  readonly consumers: Consumers
+}
+
+interface Request {
+  readonly number: number
+  readonly parked: boolean
+  readonly wanted: number
+  got: number
+  /** When the server ends it by itself. */
+  readonly until: number
+  /** Whether the server says now and then that it still knows of it. */
+  readonly beats: boolean
+  heardAt: number
+}
+
+interface Arrival {
+  readonly lane: number
+  readonly delivery: Delivery
+  readonly ack: string
+  readonly at: number
+}
+
+/** A task that a session hands over. */
+export interface Arrived {
+  readonly delivery: Delivery
+  readonly at: number
+}
+
+const BEAT_MS = 1_000
+
+/** A parked request without a sign of life for so long is given up: its consumer's leader may have died. */
+const SILENCE_MS = 2.5 * BEAT_MS
+
+/** How long a consumer may take to say what it has. */
+const FETCH_MS = 2_000
+
+/** How long to leave a consumer alone that refused a request. */
+const REFUSED_MS = 50
+
+/** Parked requests that the server keeps; longer waits ask again. */
+const PARK_MS = 30_000
+
+const encoder = new TextEncoder()
+const NAK = nak(0)
+
+export class Session {
+  readonly lanes: ReadonlyArray<Lane>
+  readonly #parts: SessionParts
+  readonly #prefix: string
+  readonly #subscription: Subscription
+  readonly #byConsumer: ReadonlyMap<string, number>
+  readonly #requests: Array<Request | undefined>
+  /** Lanes whose consumer refused, until when. */
+  readonly #refused: Array<number>
+  readonly #stopStatus: () => void
+  #arrivals: Array<Arrival> = []
+  #numbers = 0
+  #wake: (() => void) | undefined
+  #interrupted = false
+  #ended = false
+
+  constructor(parts: SessionParts, lanes: ReadonlyArray<Lane>, prefix: string) {
+    this.#parts = parts
+    this.lanes = lanes
+    this.#prefix = prefix
+    this.#requests = lanes.map(() => undefined)
+    this.#refused = lanes.map(() => 0)
+    this.#byConsumer = new Map(lanes.map(({ consumer }, index) => [consumer, index]))
+    this.#subscription = parts.link.subscribe(`${prefix}.*.*`, (message) => this.#received(message))
+    this.#stopStatus = parts.link.onStatus(() => this.#forgetAll())
+  }
+
+  /** Tasks that are here, of these lanes. */
+  count(lanes: Lanes): number {
+    let count = 0
+    for (const { lane } of this.#arrivals) if (lane >= lanes.from && lane < lanes.to) count++
+    return count
+  }
+
+  get isEmpty(): boolean {
+    return this.#arrivals.length === 0
+  }
+
+  /** Set by {@link interrupt}: whatever waits here ends soon. */
+  get interrupted(): boolean {
+    return this.#interrupted
+  }
+
+  interrupt(): void {
+    this.#interrupted = true
+    this.#wake?.()
+  }
+
+  /**
+   * Asks these lanes from the top for what they have, until `max` tasks are here; goes down a lane only when the one
+   * above has no more. Ends early when interrupted or disconnected. Fails with `unavailable` when a consumer does not
+   * answer.
+   */
+  async sweep(lanes: Lanes, max: number): Promise<void> {
+    for (let index = lanes.from; index < lanes.to && this.count(lanes) < max; index++) {
+      if (this.#interrupted || !this.#parts.link.connected) return
+      if (this.#isParked(index)) continue
+      await this.#fetch(index, max - this.count(lanes))
+    }
+  }
+
+  /** Asks each lane for one task that may come later. */
+  park(wait: number): void {
+    const now = Date.now()
+    for (let index = 0; index < this.lanes.length; index++) {
+      if (!this.#isParked(index) && (this.#refused[index] ?? 0) <= now) this.#ask(index, 1, Math.min(wait, PARK_MS))
+    }
+  }
+
+  /** Resolves when something has happened, or at `until`. One waits at a time. */
+  async event(until: number): Promise<void> {
+    if (this.#interrupted) return
+    const ms = Math.max(Math.min(until, this.#nextCheck()) - Date.now(), 1)
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(() => this.#wake?.(), ms)
+      this.#wake = () => {
+        clearTimeout(timer)
+        this.#wake = undefined
+        resolve()
+      }
+    })
+  }
+
+  /** Makes missing consumers anew. */
+  async ensure(): Promise<void> {
+    await this.#parts.consumers.ensure(this.lanes)
+  }
+
+  /** Takes out up to `max` of the tasks that are here, in order of lane and sequence. */
+  collect(lanes: Lanes, max: number): ReadonlyArray<Arrived> {
+    const chosen = this.#arrivals.filter(({ lane }) => lane >= lanes.from && lane < lanes.to)
+    chosen.sort((a, b) => a.lane - b.lane || a.delivery.sequence - b.delivery.sequence)
+    if (chosen.length > max) chosen.length = max
+    if (chosen.length === this.#arrivals.length) this.#arrivals = []
+    else {
+      const taken = new Set(chosen)
+      this.#arrivals = this.#arrivals.filter((arrival) => !taken.has(arrival))
+    }
+    return chosen
+  }
+
+  /** Hands back what is here and what is still on its way, and leaves nothing behind. */
+  async end(): Promise<void> {
+    if (this.#ended) return
+    this.#ended = true
+    this.#stopStatus()
+    for (const { ack } of this.#arrivals) this.#handBack(ack)
+    this.#arrivals = []
+    try {
+      // Tasks that the server sends before it learns of the end still arrive, until the drain is over.
+      await this.#subscription.drain()
+    } catch {
+      // Without a connection nothing is on its way.
+    }
+  }
+
+  #isParked(index: number): boolean {
+    const request = this.#requests[index]
+    if (request === undefined) return false
+    const now = Date.now()
+    const alive = now < request.until && (!request.beats || now - request.heardAt < SILENCE_MS)
+    if (!alive) this.#requests[index] = undefined
+    return alive && request.parked
+  }
+
+  /** When a request may turn out to be lost, or a refused lane may be asked again. */
+  #nextCheck(): number {
+    let next = Infinity
+    for (const [index, request] of this.#requests.entries()) {
+      if (request === undefined) next = Math.min(next, this.#refused[index] || Infinity)
+      else next = Math.min(next, request.until, request.beats ? request.heardAt + SILENCE_MS : Infinity)
+    }
+    return next
+  }
+
+  async #fetch(index: number, wanted: number): Promise<void> {
+    const request = this.#ask(index, wanted, 0)
+    while (this.#requests[index] === request && !this.#interrupted) {
+      if (Date.now() >= request.until) {
+        this.#requests[index] = undefined
+        if (this.#arrivals.length > 0) return
+        throw new TransportError("unavailable", `the consumer ${this.lanes[index]?.consumer} does not answer`)
+      }
+      await this.event(request.until)
+    }
+  }
+
+  /** `wait` 0: what there is now. */
+  #ask(index: number, wanted: number, wait: number): Request {
+    const now = Date.now()
+    const beats = wait > 2 * BEAT_MS + 200
+    const number = ++this.#numbers
+    const request: Request = {
+      number,
+      parked: wait > 0,
+      wanted,
+      got: 0,
+      until: now + (wait > 0 ? wait : FETCH_MS),
+      beats,
+      heardAt: now,
+    }
+    this.#requests[index] = request
+    const body =
+      wait > 0
+        ? `{"batch":${wanted},"expires":${Math.ceil(wait)}000000${beats ? `,"idle_heartbeat":${BEAT_MS}000000` : ""}}`
+        : `{"batch":${wanted},"no_wait":true}`
+    const reply = `${this.#prefix}.${index}.${number}`
+    this.#parts.link.send(this.lanes[index]?.next ?? "", encoder.encode(body), { reply })
+    return request
+  }
+
+  #received(message: Msg): void {
+    if (message.subject.startsWith(this.#prefix)) this.#status(message)
+    else this.#task(message)
+  }
+
+  #task(message: Msg): void {
+    const ack = message.reply
+    if (ack === undefined) return
+    if (this.#ended) return this.#handBack(ack)
+    const now = Date.now()
+    const delivery = readDelivery(message, this.#parts.names, now)
+    const lane = delivery === undefined ? undefined : this.#byConsumer.get(consumerOf(ack))
+    if (delivery === undefined || lane === undefined) return this.#handBack(ack)
+    this.#arrivals.push({ lane, delivery, ack, at: now })
+    const request = this.#requests[lane]
+    if (request === undefined) return this.#wake?.()
+    request.heardAt = now
+    if (++request.got < request.wanted) return
+    this.#requests[lane] = undefined
+    this.#wake?.()
+  }
+
+  #status(message: Msg): void {
+    const [index = -1, number = 0] = message.subject.slice(this.#prefix.length + 1).split(".").map(Number)
+    const request = this.#requests[index]
+    const lane = this.lanes[index]
+    if (request === undefined || lane === undefined || request.number !== number) return
+    const code = message.headers?.code ?? 0
+    if (code === 100) {
+      request.heardAt = Date.now()
+      return
+    }
+    this.#requests[index] = undefined
+    // 404: there is nothing. 408: time is over, or the last of what there was has been sent.
+    if (code !== 404 && code !== 408) {
+      this.#refused[index] = Date.now() + REFUSED_MS
+      const text = message.headers?.description ?? ""
+      // 503: nobody serves this consumer: it was deleted, or its leader is being elected.
+      if (code === 503 || /deleted/i.test(text)) this.#parts.consumers.lost(lane)
+    }
+    this.#wake?.()
+  }
+
+  /** After a change of the connection the server knows of no request any more. */
+  #forgetAll(): void {
+    this.#requests.fill(undefined)
+    this.#wake?.()
+  }
+
+  #handBack(ack: string): void {
+    try {
+      this.#parts.link.send(ack, NAK)
+    } catch {
+      // Without a connection its lease lapses.
+    }
+  }
+}
+
+/** A range of lanes. */
+export interface Lanes {
+  readonly from: number
+  readonly to: number
+}
+
+/** The consumer that an acknowledgement goes to. */
+const consumerOf = (ack: string): string => {
+  const parts = ack.split(".")
+  return parts[parts.length === 9 ? 3 : 5] ?? ""
+}

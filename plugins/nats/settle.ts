@@ -1,0 +1,268 @@
+/**
+ * Ends deliveries, a batch at a time and step by step: all records by compare-and-set, then all follow-ups, then all
+ * acknowledgements. Whatever breaks off in between is taken up by the next delivery, which finds the record.
+ */
+import { decodeEnvelope } from "../../runtime/protocol/envelope.ts"
+import { postingOf } from "../../runtime/protocol/headers.ts"
+import { isUndecodable, type Posting, publishKey } from "../../runtime/protocol/message.ts"
+import { type Settled, type Settlement, TransportError } from "../../runtime/transport.ts"
+import { ACK, type Ack, nak, sendAcks } from "./acks.ts"
+import { readToken, type Token } from "./delivery.ts"
+import { asTransportError } from "./errors.ts"
+import { judgeRecord } from "./fencing.ts"
+import type { Journal, Kept, Prepared } from "./journal.ts"
+import type { Ledger } from "./ledger.ts"
+import type { Link } from "./link.ts"
+import type { Posted, Posts } from "./posts.ts"
+import type { Outgoing } from "./publisher.ts"
+import type { Reader, StoredMessage } from "./reader.ts"
+import type { Runs } from "./runs.ts"
+import { escapeToken, type Names } from "./subject.ts"
+
+const ROUNDS = 5
+
+/** One settlement on its way. */
+interface Item {
+  readonly settlement: Settlement
+  readonly token: Token
+  /** Follow-ups with the messages that carry them, in the order in which they are sent. */
+  readonly posts: ReadonlyArray<Posted>
+  readonly outgoing: ReadonlyArray<Outgoing>
+  readonly prepared: Prepared | undefined
+  /** Nothing was stored just now: follow-ups may have been published before. */
+  repeated: boolean
+  /** Sequence that the stored record must have; `undefined`: not known yet. */
+  expect: number | undefined
+  /** The record that ours replaces under another subject. */
+  replaces: Pick<Kept, "seq"> | undefined
+  recorded: boolean
+  answer: Settled | undefined
+}
+
+export interface SettlerParts {
+  readonly link: Link
+  readonly names: Names
+  readonly journal: Journal
+  readonly posts: Posts
+  readonly ledger: Ledger
+  readonly runs: Runs
+  /** Of the queue stream. */
+  readonly tasks: Reader
+}
+
+export class Settler {
+  readonly #parts: SettlerParts
+
+  constructor(parts: SettlerParts) {
+    this.#parts = parts
+  }
+
+  async settle(settlements: ReadonlyArray<Settlement>): Promise<ReadonlyArray<Settled>> {
+    const answers: Array<Settled> = []
+    const items: Array<Item> = []
+    const places: Array<number> = []
+    for (const [index, settlement] of settlements.entries()) {
+      const item = this.#begin(settlement)
+      if ("status" in item) answers[index] = item
+      else {
+        items.push(item)
+        places.push(index)
+      }
+    }
+    await this.#record(items.filter(({ prepared }) => prepared !== undefined))
+    await this.#check(items.filter(({ prepared, answer }) => prepared === undefined && answer === undefined))
+    await this.#follow(items.filter(({ answer, posts }) => answer === undefined && posts.length > 0))
+    await this.#tidy(items)
+    await this.#acknowledge(items.filter(({ answer }) => answer === undefined))
+    for (const [at, item] of items.entries()) {
+      const answer = item.answer ?? { status: "settled" }
+      if (answer.status === "superseded") this.#parts.ledger.drop(item.token.fence)
+      answers[places[at] ?? at] = answer
+    }
+    return answers
+  }
+
+  /** Everything that can fail without the server is tried first, so that no half of a settlement is stored. */
+  #begin(settlement: Settlement): Item | Settled {
+    const token = readToken(settlement.token)
+    if (token === undefined) return { status: "gone" }
+    const { record, followUps = [] } = settlement
+    try {
+      const posts = inOrder(followUps, record?.id).map((posting) => ({ posting, recorded: posting.id === record?.id }))
+      const outgoing = posts.map((post) => this.#parts.posts.prepare(post))
+      const prepared =
+        record === undefined
+          ? undefined
+          : this.#parts.journal.prepare(record.fence === token.fence ? record : { ...record, fence: token.fence })
+      const claim = this.#parts.ledger.get(token.fence)?.claim
+      const replaces = claim !== undefined && claim.subject !== prepared?.subject ? claim : undefined
+      return {
+        settlement,
+        token,
+        posts,
+        outgoing,
+        prepared,
+        repeated: prepared === undefined,
+        expect: claim?.seq ?? (token.fresh ? 0 : undefined),
+        replaces,
+        recorded: false,
+        answer: undefined,
+      }
+    } catch (error) {
+      return { status: "failed", error: asTransportError(error) }
+    }
+  }
+
+  async #record(items: ReadonlyArray<Item>): Promise<void> {
+    await this.#judge(items.filter(({ expect }) => expect === undefined))
+    const isOpen = ({ answer, recorded }: Item): boolean => answer === undefined && !recorded
+    for (let round = 0, open = items.filter(isOpen); open.length > 0; open = open.filter(isOpen), round++) {
+      if (round === ROUNDS) {
+        const error = new TransportError("unavailable", "too many write about a job at the same time")
+        for (const item of open) item.answer = { status: "failed", error }
+        return
+      }
+      const { journal } = this.#parts
+      const messages = open.flatMap(({ prepared, expect }) =>
+        prepared === undefined ? [] : journal.message(prepared, expect ?? 0),
+      )
+      const results = await journal.write(messages)
+      const lost: Array<Item> = []
+      for (const [at, item] of open.entries()) {
+        const result = results[at]
+        if (result?.status === "stored") item.recorded = true
+        else if (result?.status === "failed") item.answer = { status: "failed", error: result.error }
+        else lost.push(item)
+      }
+      await this.#judge(lost)
+    }
+  }
+
+  /** Looks at what is stored and decides whether these items may replace it. */
+  async #judge(items: ReadonlyArray<Item>): Promise<void> {
+    if (items.length === 0) return
+    const stored = await this.#parts.journal.read(items.flatMap(({ settlement: { record } }) => record?.id ?? []))
+    for (const item of items) {
+      const { record } = item.settlement
+      if (record === undefined) continue
+      const current = stored.get(record.id)
+      const verdict = judgeRecord(current?.record, record, item.token.fence)
+      if (verdict === "superseded") item.answer = { status: "superseded" }
+      else if (verdict === "done") {
+        item.recorded = true
+        item.repeated = true
+      } else {
+        item.expect = current?.seq ?? 0
+        item.replaces = current !== undefined && current.subject !== item.prepared?.subject ? current : undefined
+      }
+    }
+  }
+
+  /**
+   * Settlements without a record have nothing to be refused by. The server takes an acknowledgement from whoever sends
+   * it, also when somebody else holds the task by now, so that a lease which may have lapsed is looked into first.
+   */
+  async #check(items: ReadonlyArray<Item>): Promise<void> {
+    const now = Date.now()
+    const { ledger, tasks, runs } = this.#parts
+    const doubtful = items.filter(({ token }) => !ledger.runs(token, now) || ledger.get(token.fence) === undefined)
+    await Promise.all(
+      doubtful.map(async (item) => {
+        const { token } = item
+        if (ledger.wasSettled(token.fence) || (await tasks.at(token.seq)) === undefined) item.answer = { status: "gone" }
+        // Not acknowledging costs one more delivery, which finds the same; acknowledging might cost somebody his task.
+        else if (!ledger.runs(token, now) && !(await runs.isExtended(token.fence))) item.answer = { status: "superseded" }
+      }),
+    )
+  }
+
+  async #follow(items: ReadonlyArray<Item>): Promise<void> {
+    if (items.length === 0) return
+    const isKnown = await this.#known(items.filter(({ repeated }) => repeated))
+    const posts: Array<Posted> = []
+    const outgoing: Array<Outgoing> = []
+    const owners: Array<Item> = []
+    for (const item of items) {
+      for (const [at, post] of item.posts.entries()) {
+        const message = item.outgoing[at]
+        if (message === undefined || (item.repeated && isKnown(post.posting, item.token))) continue
+        posts.push(post)
+        outgoing.push(message)
+        owners.push(item)
+      }
+    }
+    const results = await this.#parts.posts.send(posts, outgoing)
+    for (const [at, result] of results.entries()) {
+      const owner = owners[at]
+      if (owner !== undefined && result.status === "failed") owner.answer = { status: "failed", error: result.error }
+    }
+  }
+
+  /**
+   * Which follow-ups were published already, although the server may not remember their publish keys any more: their
+   * task waits, or their job has a record that is as far.
+   */
+  async #known(items: ReadonlyArray<Item>): Promise<(posting: Posting, by: Token) => boolean> {
+    const { journal, tasks, names } = this.#parts
+    const ids = [...new Set(items.flatMap(({ posts }) => posts.map(({ posting }) => posting.id)))]
+    if (ids.length === 0) return () => false
+    // A task may be on its way from here to there: the place where it was first, then where it goes.
+    const waiting = await tasks.last(ids.map((id) => names.tasksOf(escapeToken(id))))
+    const keys = new Set(waiting.map((message) => keyOf(message, names)))
+    const stored = await journal.read(ids)
+    return (posting, by) => {
+      if (keys.has(publishKey(posting))) return true
+      const record = stored.get(posting.id)?.record
+      if (record === undefined || record.run !== posting.run) return record !== undefined && record.run > posting.run
+      // The record that names a follow-up says nothing about whether it was published; a later one does.
+      return escapeToken(posting.id) !== by.idToken || record.fence > by.fence
+    }
+  }
+
+  /** Before acknowledging: what is left behind now would outlive the record that replaced it. */
+  async #tidy(items: ReadonlyArray<Item>): Promise<void> {
+    const replaced = items.flatMap(({ recorded, replaces }) => (recorded && replaces ? replaces : []))
+    if (replaced.length > 0) await this.#parts.journal.forget(replaced)
+  }
+
+  async #acknowledge(items: ReadonlyArray<Item>): Promise<void> {
+    const { ledger, link, tasks } = this.#parts
+    const gone = items.filter(({ token }) => ledger.wasSettled(token.fence))
+    for (const item of gone) item.answer = { status: "gone" }
+    const open = items.filter(({ answer }) => answer === undefined)
+    const acks = open.map(({ token, settlement: { then } }): Ack => {
+      const payload = then.kind === "ack" ? ACK : nak(then.delay)
+      return { ack: token.ack, consumer: token.consumer, payload }
+    })
+    let unanswered: ReadonlyMap<string, TransportError>
+    try {
+      unanswered = await sendAcks(link, acks)
+    } catch (error) {
+      for (const item of open) item.answer = { status: "failed", error: asTransportError(error) }
+      return
+    }
+    const orphans: Array<number> = []
+    for (const { token, settlement } of open) {
+      const error = unanswered.get(token.consumer)
+      // The consumer was deleted: the next one would deliver what is over once more.
+      if (error?.outcome === "none" && settlement.then.kind === "ack") orphans.push(token.seq)
+      ledger.settle(token.fence)
+    }
+    // A lost acknowledgement is no failure: the task comes again, its record is found, and it is acknowledged then.
+    if (orphans.length > 0) await tasks.remove(orphans).catch(() => undefined)
+  }
+}
+
+/** Follow-ups in the order in which they are sent: a successor of the job itself last, because its claim replaces them. */
+const inOrder = (followUps: ReadonlyArray<Posting>, id: string | undefined): ReadonlyArray<Posting> =>
+  followUps.length < 2
+    ? followUps
+    : [...followUps.filter((posting) => posting.id !== id), ...followUps.filter((posting) => posting.id === id)]
+
+/** The publish key of a task that waits. */
+const keyOf = ({ subject, data }: StoredMessage, names: Names): string | undefined => {
+  const message = decodeEnvelope(data)
+  if (isUndecodable(message)) return undefined
+  const posting = postingOf(message, names.parseTask(subject)?.queue ?? "")
+  return posting._tag === "Success" ? publishKey(posting.success) : undefined
+}

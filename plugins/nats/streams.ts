@@ -1,0 +1,162 @@
+/**
+ * The four streams of a board: made once, left alone when they are as they should be, grown where that is safe, and
+ * refused with a reason where a board is not what the URL says.
+ */
+import { TransportError } from "../../runtime/transport.ts"
+import type { BoardOptions } from "./config.ts"
+import { CODE, ofApi } from "./errors.ts"
+import { at, listAt, numberAt, objectAt, textAt } from "./json.ts"
+import type { Link } from "./link.ts"
+import { Bands, type Names } from "./subject.ts"
+
+/** How a board is made, as found or as asked for. */
+export interface Board {
+  readonly replicas: number
+  readonly storage: "file" | "memory"
+  readonly bands: Bands
+}
+
+const BANDS_KEY = "callboard.bands"
+
+/** How long the server remembers publish keys. In its memory: 100 to 150 bytes each. */
+export const DEDUPE_MS = 120_000
+
+const nanos = (ms: number): number => ms * 1_000_000
+
+interface StreamConfig extends Readonly<Record<string, unknown>> {
+  readonly name: string
+  readonly subjects: ReadonlyArray<string>
+}
+
+const configsOf = (names: Names, { replicas, storage, bands }: Board): ReadonlyArray<StreamConfig> => {
+  const ns = names.namespace
+  const common = { num_replicas: replicas, storage, allow_direct: true, allow_msg_ttl: true, discard: "old" }
+  return [
+    {
+      ...common,
+      name: names.queueStream,
+      description: `callboard ${ns}: tasks`,
+      subjects: [`${ns}.j.>`, `${ns}.s.>`],
+      // No limit of messages or bytes: reaching one would drop the oldest tasks. Accounts have limits that refuse.
+      retention: "workqueue",
+      allow_msg_schedules: true,
+      duplicate_window: nanos(DEDUPE_MS),
+      metadata: { [BANDS_KEY]: String(bands.count) },
+    },
+    {
+      ...common,
+      name: names.stateStream,
+      description: `callboard ${ns}: records of jobs`,
+      subjects: [`${ns}.t.>`],
+      max_msgs_per_subject: 1,
+      // No markers of expiry: they would count as a record in compare-and-set.
+      republish: { src: `${ns}.t.>`, dest: names.event("t") },
+    },
+    {
+      ...common,
+      name: names.runStream,
+      description: `callboard ${ns}: what running jobs last said`,
+      subjects: [`${ns}.l.>`, `${ns}.r.>`],
+      storage: "memory",
+      max_msgs_per_subject: 1,
+      republish: { src: `${ns}.r.>`, dest: names.event("r") },
+    },
+    {
+      ...common,
+      name: names.storeStream,
+      description: `callboard ${ns}: store`,
+      subjects: [`${ns}.k.>`],
+      max_msgs_per_subject: 1,
+      allow_atomic: true,
+      // Watchers hear of values whose time to live has ended; the marker itself goes a second later.
+      subject_delete_marker_ttl: nanos(1_000),
+      republish: { src: `${ns}.k.>`, dest: names.event("k") },
+    },
+  ]
+}
+
+/**
+ * Makes the streams that are missing and returns what the board is like. Idempotent, and safe while others do the same.
+ * Fails with `invalid` when the board differs from what was asked for and cannot or must not be changed.
+ */
+export const ensureBoard = async (link: Link, names: Names, asked: BoardOptions): Promise<Board> => {
+  const found = await infoOf(link, names.queueStream)
+  const board = boardOf(names, found, asked)
+  await Promise.all(configsOf(names, board).map((config) => ensureStream(link, config)))
+  return board
+}
+
+const infoOf = async (link: Link, stream: string): Promise<unknown> => {
+  const { answer, error } = await link.tryApi(`STREAM.INFO.${stream}`)
+  if (error === undefined) return answer
+  if (error.err_code === CODE.streamNotFound) return undefined
+  throw ofApi(error, `STREAM.INFO.${stream}`)
+}
+
+const boardOf = (names: Names, found: unknown, asked: BoardOptions): Board => {
+  if (found === undefined) {
+    return { replicas: asked.replicas ?? 1, storage: asked.storage ?? "file", bands: new Bands(asked.bands ?? 3) }
+  }
+  const replicas = numberAt(found, "config", "num_replicas")
+  const storage = textAt(found, "config", "storage") === "memory" ? "memory" : "file"
+  const bands = Number(textAt(found, "config", "metadata", BANDS_KEY))
+  if (!(bands >= 1 && bands <= 10)) {
+    throw new TransportError("invalid", `the stream ${names.queueStream} exists and is not callboard's; choose another namespace`)
+  }
+  const differs = (what: string, is: unknown, wanted: unknown): TransportError =>
+    new TransportError(
+      "invalid",
+      `the board ${names.namespace} has ${what}=${is}, the URL asks for ${what}=${wanted}: leave the option out, or choose another namespace`,
+    )
+  if (asked.bands !== undefined && asked.bands !== bands) throw differs("bands", bands, asked.bands)
+  if (asked.storage !== undefined && asked.storage !== storage) throw differs("storage", storage, asked.storage)
+  if (asked.replicas !== undefined && asked.replicas < replicas) throw differs("replicas", replicas, asked.replicas)
+  return { replicas: asked.replicas ?? replicas, storage, bands: new Bands(bands) }
+}
+
+const ensureStream = async (link: Link, wanted: StreamConfig): Promise<void> => {
+  const { error } = await link.tryApi(`STREAM.CREATE.${wanted.name}`, wanted)
+  if (error === undefined) return
+  if (error.err_code !== CODE.streamNameInUse) throw ofApi(error, `STREAM.CREATE.${wanted.name}`)
+  const found = await infoOf(link, wanted.name)
+  const config = at(found, "config")
+  checkSame(wanted, config)
+  if (numberAt(config, "num_replicas") >= Number(wanted.num_replicas)) return
+  // More copies lose nothing; everything else stays as an operator may have set it.
+  await link.api(`STREAM.UPDATE.${wanted.name}`, { ...objectAt(config), num_replicas: wanted.num_replicas })
+}
+
+/** What this transport relies on. An operator may add limits of size, placement or compression. */
+const RELIED_ON = [
+  "allow_direct",
+  "allow_msg_ttl",
+  "allow_msg_schedules",
+  "allow_atomic",
+  "retention",
+  "max_msgs_per_subject",
+  "subject_delete_marker_ttl",
+] as const
+
+const checkSame = (wanted: StreamConfig, found: unknown): void => {
+  const complain = (what: string, is: unknown, should: unknown): never => {
+    throw new TransportError(
+      "invalid",
+      `the stream ${wanted.name} differs from what callboard needs: ${what} is ${JSON.stringify(is)}, not ${JSON.stringify(should)}`,
+    )
+  }
+  const subjects = [...listAt(found, "subjects")].map(String).sort().join()
+  if (subjects !== [...wanted.subjects].sort().join()) complain("subjects", subjects, wanted.subjects)
+  for (const name of RELIED_ON) {
+    const is = at(found, name)
+    if (wanted[name] !== undefined && is !== wanted[name]) complain(name, is, wanted[name])
+  }
+  // A queue that is bounded drops its oldest tasks.
+  if (at(wanted, "retention") === "workqueue") {
+    for (const name of ["max_msgs", "max_bytes", "max_age"]) {
+      if (numberAt(found, name) > 0) complain(name, at(found, name), "none")
+    }
+  }
+  if (wanted["republish"] !== undefined && textAt(found, "republish", "dest") === "") {
+    complain("republish", at(found, "republish"), wanted["republish"])
+  }
+}

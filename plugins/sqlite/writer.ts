@@ -1,0 +1,230 @@
+/**
+ * Group commit. Whatever is asked in one turn of the event loop, or while another process holds the lock, shares the
+ * next transaction; a single call on an idle board costs one commit and waits for nothing.
+ *
+ * Work that fails is taken out and fails alone: the transaction is repeated without it. The lock is only ever tried,
+ * never waited for, so that the event loop runs on.
+ */
+import { TransportError } from "../../runtime/transport.ts"
+import type { Database } from "./database.ts"
+import { faultOf, isBusy, isWide } from "./fault.ts"
+import { Counter, Transaction } from "./transaction.ts"
+
+/** One thing to do inside a transaction. It may run more than once; only the last time counts. */
+interface Work {
+  readonly since: number
+  run(transaction: Transaction): void
+  committed(): void
+  failed(error: TransportError): void
+}
+
+/** Somebody who takes part in every transaction. */
+export interface Participant {
+  /** Whether a transaction is needed for its sake alone. */
+  wants(): boolean
+  /** Called after all work of a transaction, before its commit. */
+  join(transaction: Transaction): void
+  committed(transaction: Transaction): void
+  /** What `join` did has not happened. */
+  rolledBack(): void
+  /** What it wanted cannot be done. */
+  failed(error: TransportError): void
+}
+
+/** How long one transaction may go on taking work, in milliseconds: what is left waits for the next turn. */
+const SLICE_MS = 4
+
+/** How long work waits for the lock before it fails as `unavailable`. */
+const PATIENCE_MS = 1_500
+
+/** Between two attempts at the lock, in milliseconds: other processes hold it for about as long. */
+const shortPause = (): number => 0.5 + Math.random() * 3
+const longPause = (): number => 20 + Math.random() * 30
+
+export class Writer {
+  readonly #database: Database
+  readonly #counter: Counter
+  readonly #tells: () => boolean
+  readonly #participants: ReadonlyArray<Participant>
+  readonly #onStatus: (connected: boolean) => void
+  readonly #begin
+  readonly #commit
+  readonly #rollback
+
+  #queue: Array<Work> = []
+  #scheduled = false
+  /** Since when the lock is held by others; 0 when it is not. */
+  #busySince = 0
+  #broken: TransportError | undefined
+  readonly #idle: Array<() => void> = []
+
+  constructor(
+    database: Database,
+    options: {
+      readonly participants: ReadonlyArray<Participant>
+      readonly tells: () => boolean
+      readonly onStatus: (connected: boolean) => void
+    },
+  ) {
+    this.#database = database
+    this.#counter = new Counter(database)
+    this.#participants = options.participants
+    this.#tells = options.tells
+    this.#onStatus = options.onStatus
+    this.#begin = database.prepare("BEGIN IMMEDIATE")
+    this.#commit = database.prepare("COMMIT")
+    this.#rollback = database.prepare("ROLLBACK")
+  }
+
+  /** Runs `run` inside the next transaction; resolves with what it returned once that is committed. */
+  do<T>(run: (transaction: Transaction) => T): Promise<T> {
+    if (this.#broken !== undefined) return Promise.reject(this.#broken)
+    return new Promise<T>((resolve, reject) => {
+      let result: T
+      this.#queue.push({
+        since: performance.now(),
+        run: (transaction) => {
+          result = run(transaction)
+        },
+        committed: () => resolve(result),
+        failed: reject,
+      })
+      this.wake()
+    })
+  }
+
+  /** Sees to it that a transaction takes place in this turn of the loop, if anybody wants one. */
+  wake(): void {
+    if (this.#scheduled) return
+    this.#scheduled = true
+    setImmediate(this.#turn)
+  }
+
+  /** From now on everything fails with `error`. */
+  break(error: TransportError): void {
+    this.#broken = error
+    for (const work of this.#queue.splice(0)) work.failed(error)
+    this.#onStatus(false)
+  }
+
+  /** Resolves when all work that was asked for is done. */
+  async drained(): Promise<void> {
+    while (this.#queue.length > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
+  }
+
+  readonly #turn = (): void => {
+    this.#scheduled = false
+    if (this.#isWanted() && this.#tryBegin()) this.#transact()
+    if (this.#queue.length === 0) for (const resolve of this.#idle.splice(0)) resolve()
+  }
+
+  #isWanted(): boolean {
+    if (this.#queue.length > 0) return true
+    if (this.#broken !== undefined) return false
+    try {
+      return this.#participants.some((each) => each.wants())
+    } catch (error) {
+      this.#refuse(error)
+      return false
+    }
+  }
+
+  #tryBegin(): boolean {
+    try {
+      // The application that shares its connection may be inside a transaction of its own.
+      if (this.#database.inTransaction) {
+        this.#later()
+        return false
+      }
+      this.#database.impatiently(this.#begin)
+    } catch (error) {
+      this.#refuse(error)
+      return false
+    }
+    if (this.#busySince > 0) {
+      this.#busySince = 0
+      this.#onStatus(true)
+    }
+    return true
+  }
+
+  /** No transaction can begin. */
+  #refuse(error: unknown): void {
+    if (isBusy(error)) this.#later()
+    else this.#failAll(faultOf(error, this.#database.label))
+  }
+
+  /** Somebody else has the lock: tries again soon, and lets go of what has waited too long. */
+  #later(): void {
+    const now = performance.now()
+    if (this.#busySince === 0) this.#busySince = now
+    const blocked = now - this.#busySince
+    const fault = new TransportError(
+      "unavailable",
+      `${this.#database.label}: another program has held the lock for ${Math.round(blocked)} ms: end it if it does not let go`,
+    )
+    const late = this.#queue.filter((work) => now - work.since >= PATIENCE_MS)
+    this.#queue = this.#queue.filter((work) => now - work.since < PATIENCE_MS)
+    for (const work of late) work.failed(fault)
+    if (blocked >= PATIENCE_MS) {
+      for (const each of this.#participants) each.failed(fault)
+      this.#onStatus(false)
+    }
+    this.#scheduled = true
+    setTimeout(this.#turn, blocked < PATIENCE_MS ? shortPause() : longPause())
+  }
+
+  #transact(): void {
+    const until = performance.now() + SLICE_MS
+    let done = 0
+    let joining: Participant | undefined
+    let transaction: Transaction
+    try {
+      transaction = new Transaction(this.#counter, this.#tells)
+      while (done < this.#queue.length && (done === 0 || performance.now() < until)) {
+        this.#queue[done]?.run(transaction)
+        done++
+      }
+      for (const each of this.#participants) {
+        joining = each
+        each.join(transaction)
+      }
+      transaction.seal()
+    } catch (error) {
+      this.#undo(error, joining ?? this.#queue[done])
+      return
+    }
+    try {
+      this.#commit.run()
+    } catch (error) {
+      this.#undo(error)
+      return
+    }
+    for (const each of this.#participants) each.committed(transaction)
+    for (const work of this.#queue.splice(0, done)) work.committed()
+    if (this.#queue.length > 0) this.wake()
+  }
+
+  /** Takes everything back. `culprit` is what the error came from: work, a participant, or the commit itself. */
+  #undo(error: unknown, culprit?: Work | Participant): void {
+    if (this.#database.inTransaction) this.#rollback.run()
+    for (const each of this.#participants) each.rolledBack()
+    if (isBusy(error)) {
+      this.#later()
+      return
+    }
+    const fault = faultOf(error, this.#database.label, culprit === undefined ? "unknown" : "none")
+    if (culprit === undefined || isWide(error)) {
+      this.#failAll(fault)
+    } else {
+      this.#queue = this.#queue.filter((work) => work !== culprit)
+      culprit.failed(fault)
+    }
+    this.wake()
+  }
+
+  #failAll(error: TransportError): void {
+    for (const work of this.#queue.splice(0)) work.failed(error)
+    for (const each of this.#participants) each.failed(error)
+  }
+}

@@ -1,0 +1,167 @@
+/**
+ * Where settings come from: flags, the environment, the configuration file. Puts them together, the strongest last, and
+ * remembers of each value where it was given.
+ */
+import { existsSync } from "node:fs"
+import { join } from "node:path"
+import { pathToFileURL } from "node:url"
+import { Result, Schema } from "effect"
+import { type Config, ConfigError, checkConfig, issueOf, SETTINGS, type Setting } from "./config.ts"
+import { didYouMean } from "./suggest.ts"
+
+/** What a configuration file was found to export. */
+export interface ConfigFile {
+  /** As it is shown: relative to the folder. */
+  readonly name: string
+  readonly value: unknown
+}
+
+/** A setting that was given as a flag: the flag as it was written, and its text. */
+export interface FlagValue {
+  readonly flag: string
+  readonly text: string
+}
+
+export interface Sources {
+  /** By the path of the setting. */
+  readonly flags?: ReadonlyMap<string, FlagValue>
+  readonly env?: Readonly<Record<string, string | undefined>>
+  readonly file?: ConfigFile | undefined
+}
+
+/** A setting with the value that holds and its origin: `default`, a file, a variable or a flag. */
+export interface Entry {
+  readonly setting: Setting
+  /** Absent: the default. */
+  readonly value?: unknown
+  readonly origin: string
+}
+
+export interface Resolved {
+  /** What was given anywhere; what was not is left to its default. */
+  readonly config: Config
+  /** All settings, in the order of the schema. */
+  readonly entries: ReadonlyArray<Entry>
+}
+
+const FILE_NAMES = ["callboard.config.ts", "callboard.config.mts", "callboard.config.js", "callboard.config.mjs"]
+
+/** Paths that a configuration file may have in a folder. */
+export const configPaths = (folder: string): ReadonlyArray<string> => FILE_NAMES.map((name) => join(folder, name))
+
+/** Loads the configuration file of a folder, if there is one. Fails with {@link ConfigError}. */
+export const loadConfigFile = async (folder: string): Promise<ConfigFile | undefined> => {
+  const [name, other] = FILE_NAMES.filter((each) => existsSync(join(folder, each)))
+  if (name === undefined) return undefined
+  if (other !== undefined) throw new ConfigError(`there are both ${name} and ${other}: remove one`)
+  try {
+    const module: unknown = await import(pathToFileURL(join(folder, name)).href)
+    const exported: unknown =
+      typeof module === "object" && module !== null && "default" in module ? module.default : undefined
+    const value: unknown = typeof exported === "function" ? await exported() : exported
+    return { name, value }
+  } catch (cause) {
+    throw new ConfigError(`${name} cannot be loaded: ${cause instanceof Error ? cause.message : String(cause)}`, {
+      cause,
+    })
+  }
+}
+
+/** Variables that begin like ours and belong to the launcher or to the tests. */
+const FOREIGN_VARIABLES = [
+  /^CALLBOARD_RUNTIME$/,
+  /^CALLBOARD_TEST_/,
+  // Kubernetes sets these in every pod that starts after a service with the name "callboard".
+  /^CALLBOARD_SERVICE_(HOST|PORT)(_|$)/,
+  /^CALLBOARD_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$/,
+]
+
+const checkVariables = (env: Readonly<Record<string, string | undefined>>): void => {
+  const known = SETTINGS.flatMap((setting) => setting.variable ?? [])
+  for (const name of Object.keys(env)) {
+    if (!name.startsWith("CALLBOARD_") || known.includes(name)) continue
+    if (FOREIGN_VARIABLES.some((foreign) => foreign.test(name))) continue
+    throw new ConfigError(`${name} is not a setting${didYouMean(name, known)}`)
+  }
+}
+
+/** Reads a value from text. What it may be is checked by the schema; this only gives it its form. */
+const read = (how: Setting["read"], text: string): unknown => {
+  switch (how) {
+    case "number":
+    case "duration":
+      // A duration may have a unit, and is then left as text.
+      return /^\s*[+-]?(\d+\.?\d*|\.\d+)(e\d+)?\s*$/i.test(text) ? Number(text) : text
+    case "list":
+      return text
+        .split(",")
+        .map((part) => part.trim())
+        .filter((part) => part !== "")
+    case "pairs":
+      return Object.fromEntries(
+        text
+          .split(",")
+          .filter((pair) => pair.trim() !== "")
+          .map((pair) => {
+            const at = pair.indexOf("=")
+            if (at < 1)
+              throw new ConfigError(`${JSON.stringify(pair.trim())} is not a pair: write name=value,name=value`)
+            return [pair.slice(0, at).trim(), pair.slice(at + 1).trim()]
+          }),
+      )
+    default:
+      return text
+  }
+}
+
+const valueOf = (setting: Setting, text: string, origin: string): unknown => {
+  let value: unknown
+  try {
+    value = read(setting.read, text)
+  } catch (cause) {
+    throw new ConfigError(`${origin}: ${cause instanceof Error ? cause.message : String(cause)}`)
+  }
+  const decoded = Schema.decodeUnknownResult(setting.schema)(value)
+  if (Result.isFailure(decoded)) throw new ConfigError(`${origin}: ${issueOf(decoded.failure.issue).message}`)
+  return value
+}
+
+const at = (value: unknown, path: string): unknown =>
+  path
+    .split(".")
+    .reduce<unknown>(
+      (inner, key) => (typeof inner === "object" && inner !== null ? Reflect.get(inner, key) : undefined),
+      value,
+    )
+
+const entryOf = (setting: Setting, sources: Sources): Entry => {
+  const flag = sources.flags?.get(setting.path)
+  if (flag !== undefined) {
+    const origin = `flag ${flag.flag}`
+    return { setting, value: valueOf(setting, flag.text, flag.flag), origin }
+  }
+  const text = setting.variable === undefined ? undefined : sources.env?.[setting.variable]
+  // An empty variable is none: that is how a shell or a compose file leaves one out.
+  if (setting.variable !== undefined && text !== undefined && text !== "") {
+    return { setting, value: valueOf(setting, text, setting.variable), origin: `variable ${setting.variable}` }
+  }
+  const value = at(sources.file?.value, setting.path)
+  if (value !== undefined && sources.file !== undefined) return { setting, value, origin: sources.file.name }
+  return { setting, origin: "default" }
+}
+
+/** Puts the sources together. Fails with {@link ConfigError} on whatever is unknown or not valid in any of them. */
+export const resolveConfig = (sources: Sources): Resolved => {
+  if (sources.file !== undefined) checkConfig(sources.file.name, sources.file.value)
+  if (sources.env !== undefined) checkVariables(sources.env)
+  const entries = SETTINGS.map((setting) => entryOf(setting, sources))
+  const config: Record<string, unknown> = {}
+  const groups: Record<string, Record<string, unknown>> = {}
+  for (const { setting, value } of entries) {
+    if (value === undefined) continue
+    const [name = "", key] = setting.path.split(".")
+    if (key === undefined) config[name] = value
+    else groups[name] = { ...groups[name], [key]: value }
+  }
+  return { config: checkConfig("the configuration", { ...config, ...groups }), entries }
+}

@@ -1,0 +1,81 @@
+/** Who may do what: bearer tokens with scopes. Without tokens everyone who reaches the address may do everything. */
+import { createHash, timingSafeEqual } from "node:crypto"
+import { CallboardError } from "../errors.ts"
+
+export const SCOPES = ["read", "submit", "admin"] as const
+
+/** `read`: look at everything. `submit`: post tasks. `admin`: everything, also decide about jobs. */
+export type Scope = (typeof SCOPES)[number]
+
+export interface Token {
+  /** Sent as `Authorization: Bearer <token>`. Long and random: `openssl rand -hex 32`. */
+  readonly token: string
+  readonly scopes: ReadonlyArray<Scope>
+  /** Who has it, for people. */
+  readonly name?: string
+}
+
+/** Who asks. */
+export interface Caller {
+  /** Tells callers apart without telling their tokens; empty without tokens. */
+  readonly key: string
+  may(scope: Scope): boolean
+}
+
+const EVERYONE: Caller = { key: "", may: () => true }
+
+/** What RFC 6750 allows in a header. */
+const BEARER_TOKEN = /^[A-Za-z0-9\-._~+/]+=*$/
+
+const isScope = (text: unknown): text is Scope => (SCOPES as ReadonlyArray<unknown>).includes(text)
+
+const digest = (text: string): Buffer => createHash("sha256").update(text).digest()
+
+const refuse = (at: number, message: string): never => {
+  const field = `http.tokens[${at}]`
+  throw new CallboardError("invalid-input", `${field}: ${message}`, { field })
+}
+
+interface Known {
+  readonly digest: Buffer
+  readonly caller: Caller
+}
+
+const knownToken = ({ token, scopes }: Token, at: number): Known => {
+  if (typeof token !== "string" || !BEARER_TOKEN.test(token)) {
+    refuse(at, "token: use letters, digits and - . _ ~ + /, for instance of `openssl rand -hex 32`")
+  }
+  if (!Array.isArray(scopes) || scopes.length === 0 || !scopes.every(isScope)) {
+    refuse(at, `scopes: name at least one of ${SCOPES.join(", ")}`)
+  }
+  const hash = digest(token)
+  const allowed = new Set<Scope>(scopes)
+  return {
+    digest: hash,
+    caller: { key: hash.toString("base64url"), may: (scope) => allowed.has(scope) || allowed.has("admin") },
+  }
+}
+
+/** Finds the caller of a request by its `Authorization` header. Fails with `unauthorized`. */
+export type Gate = (authorization: string | undefined) => Caller
+
+/** Fails with `invalid-input`, naming the token by its place in the list and never by its text. */
+export const gateOf = (tokens: ReadonlyArray<Token> = []): Gate => {
+  if (tokens.length === 0) return () => EVERYONE
+  const known = tokens.map(knownToken)
+  if (new Set(known.map(({ caller }) => caller.key)).size < known.length) {
+    throw new CallboardError("invalid-input", "http.tokens: one token is given twice", { field: "http.tokens" })
+  }
+  return (authorization) => {
+    const given = /^bearer +(\S+) *$/i.exec(authorization ?? "")?.[1]
+    if (given === undefined) {
+      throw new CallboardError("unauthorized", "send a token: `Authorization: Bearer <token>`")
+    }
+    // Digests are compared, all of them, in constant time: neither length nor a common beginning shows.
+    const hash = digest(given)
+    let found: Caller | undefined
+    for (const each of known) if (timingSafeEqual(each.digest, hash)) found = each.caller
+    if (found === undefined) throw new CallboardError("unauthorized", "this token is not known")
+    return found
+  }
+}

@@ -1,0 +1,19 @@
+/** What every handler of one application shares. */
+import type { Client } from "../client.ts"
+import type { Log } from "../log.ts"
+import type { OpenApi } from "./openapi.ts"
+
+export interface Desk {
+  readonly client: Client
+  readonly log: Log
+  /** Largest task, in bytes. */
+  readonly maxBody: number
+  readonly keepAliveMs: number
+  /** Whether this process does its work: it consumes, and its transport is within reach. */
+  readonly ready: () => boolean
+  readonly connected: () => boolean
+  /** Fires when the service stops: waits and streams end. */
+  readonly closing: AbortSignal
+  /** The description of this application as it is mounted under `base`. */
+  readonly describe: (base: string) => OpenApi
+}

@@ -1,0 +1,25 @@
+/** Bounds of the HTTP interface that do not depend on the service; told by `/v1/info`. */
+
+/** Most tasks in one array. */
+export const MAX_BATCH = 1_000
+
+/** An array of tasks may be this many times as large as one task. */
+export const BATCH_BODY_FACTOR = 16
+
+/** Most jobs on a page, and in one bulk call. */
+export const MAX_PAGE = 1_000
+export const DEFAULT_PAGE = 100
+
+/** Longest wait for a result. */
+export const MAX_WAIT_MS = 60_000
+
+export const IDEMPOTENCY_TTL_MS = 86_400_000
+
+/** A submission is answered within two seconds, whatever the transport does. */
+export const SUBMIT_DEADLINE_MS = 1_800
+
+/** Longest wait for a transport that is asked about something. */
+export const READ_DEADLINE_MS = 5_000
+
+/** Proxies cut streams on which nothing happens; most of them after a minute, some after half of one. */
+export const KEEP_ALIVE_MS = 15_000

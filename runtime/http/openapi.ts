@@ -1,0 +1,182 @@
+/** The OpenAPI 3.1 document: made from the routes that are served and the schemas that check them. */
+import { JsonSchema, Schema } from "effect"
+import { VERSION } from "../version.ts"
+import { Problem, PROBLEMS } from "./problem.ts"
+import { type Answer, problemsOf, type Route } from "./route.ts"
+
+/** As much of OpenAPI 3.1 as is written here. */
+export interface OpenApi {
+  readonly openapi: "3.1.0"
+  readonly info: { readonly title: string; readonly version: string; readonly description: string }
+  readonly servers: ReadonlyArray<{ readonly url: string }>
+  readonly tags: ReadonlyArray<{ readonly name: string }>
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
+  readonly components: {
+    readonly schemas: Readonly<Record<string, JsonSchema.JsonSchema>>
+    readonly securitySchemes: Readonly<Record<string, unknown>>
+  }
+}
+
+export interface Operation {
+  readonly operationId: string
+  readonly tags: ReadonlyArray<string>
+  readonly summary: string
+  readonly description: string
+  readonly parameters: ReadonlyArray<OpenApiParameter>
+  readonly requestBody?: { readonly required: true; readonly content: Content }
+  readonly responses: Readonly<Record<string, OpenApiResponse>>
+  readonly security: ReadonlyArray<Readonly<Record<string, ReadonlyArray<string>>>>
+}
+
+export interface OpenApiParameter {
+  readonly name: string
+  readonly in: "path" | "query" | "header"
+  readonly required: boolean
+  readonly description?: string
+  readonly schema: JsonSchema.JsonSchema
+  /** Lists in a query are written with commas. */
+  readonly style?: "form"
+  readonly explode?: false
+}
+
+export interface OpenApiResponse {
+  readonly description: string
+  readonly headers?: Readonly<Record<string, { readonly description: string; readonly schema: JsonSchema.JsonSchema }>>
+  readonly content?: Content
+}
+
+type Content = Readonly<Record<string, { readonly schema: JsonSchema.JsonSchema }>>
+
+const DESCRIPTION = `Post a task, keep the id: state, progress, result, events and cancellation by that id.
+
+Errors are problems (RFC 9457, \`application/problem+json\`); programs decide by \`code\`. Times are ISO 8601 in UTC.
+Where tokens are set, send one as \`Authorization: Bearer <token>\`; the scope \`admin\` includes \`read\` and \`submit\`.`
+
+/** Collects the schemas of a document, so that what has a name is described once. */
+class Components {
+  readonly #definitions: Record<string, JsonSchema.JsonSchema> = {}
+
+  /** What is sent to us is closed: an unknown field is refused. What we send may gain fields. */
+  add(schema: Schema.Top, side: "request" | "answer"): JsonSchema.JsonSchema {
+    const { schema: root, definitions } = Schema.toJsonSchemaDocument(schema, {
+      onExcessProperty: side === "request" ? "error" : "ignore",
+    })
+    const { schemas, definitions: named } = JsonSchema.toMultiDocumentOpenApi3_1({
+      dialect: "draft-2020-12",
+      schemas: [root],
+      definitions,
+    })
+    Object.assign(this.#definitions, named)
+    return schemas[0]
+  }
+
+  get schemas(): Readonly<Record<string, JsonSchema.JsonSchema>> {
+    return Object.fromEntries(Object.entries(this.#definitions).sort(([a], [b]) => (a < b ? -1 : 1)))
+  }
+}
+
+const descriptionOf = (schema: JsonSchema.JsonSchema): { readonly description?: string } => {
+  const { description } = schema
+  return typeof description === "string" ? { description } : {}
+}
+
+const parametersOf = (route: Route, components: Components): ReadonlyArray<OpenApiParameter> => {
+  const found: Array<OpenApiParameter> = []
+  if (route.path.includes("{id}")) {
+    const schema = { type: "string", minLength: 1, maxLength: 255 }
+    found.push({ name: "id", in: "path", required: true, description: "Id of the job", schema })
+  }
+  for (const [name, { schema, form }] of Object.entries(route.query ?? {})) {
+    const json = components.add(schema, "request")
+    found.push({
+      name,
+      in: "query",
+      required: false,
+      ...descriptionOf(json),
+      schema: json,
+      ...(form === "list" ? { style: "form", explode: false } : {}),
+    })
+  }
+  for (const [name, { description, example }] of Object.entries(route.headers ?? {})) {
+    found.push({ name, in: "header", required: false, description, schema: { type: "string", examples: [example] } })
+  }
+  return found
+}
+
+const responseOf = (answer: Answer, components: Components): OpenApiResponse => {
+  const { description, schema, contentType = "application/json", headers = {} } = answer
+  const described = Object.entries(headers).map(
+    ([name, text]) => [name, { description: text, schema: { type: "string" } }] as const,
+  )
+  return {
+    description,
+    ...(described.length === 0 ? {} : { headers: Object.fromEntries(described) }),
+    ...(schema === undefined ? {} : { content: { [contentType]: { schema: components.add(schema, "answer") } } }),
+  }
+}
+
+/** The problems of a route, one response per status. */
+const refusalsOf = (route: Route, components: Components): Readonly<Record<string, OpenApiResponse>> => {
+  const problem = components.add(Problem, "answer")
+  const byStatus = new Map<number, Array<string>>()
+  for (const code of problemsOf(route)) {
+    const { status } = PROBLEMS[code]
+    byStatus.set(status, [...(byStatus.get(status) ?? []), code])
+  }
+  const responses: Record<string, OpenApiResponse> = {}
+  for (const [status, codes] of byStatus) {
+    responses[status] = {
+      description: codes.map((code) => `\`${code}\``).join(", "),
+      content: {
+        "application/problem+json": {
+          schema: { allOf: [problem, { properties: { code: { enum: codes } } }] },
+        },
+      },
+    }
+  }
+  return responses
+}
+
+const operationOf = (route: Route, components: Components): Operation => {
+  const content = Object.entries(route.body ?? {}).map(
+    ([type, schema]) => [type, { schema: components.add(schema, "request") }] as const,
+  )
+  const scope = route.scope === undefined ? "Needs no token." : `Scope: \`${route.scope}\`.`
+  return {
+    operationId: route.operation,
+    tags: [route.group],
+    summary: route.summary,
+    description: route.description === undefined ? scope : `${route.description}\n\n${scope}`,
+    parameters: parametersOf(route, components),
+    ...(content.length === 0 ? {} : { requestBody: { required: true, content: Object.fromEntries(content) } }),
+    responses: {
+      ...Object.fromEntries(route.answers.map((answer) => [String(answer.status), responseOf(answer, components)])),
+      ...refusalsOf(route, components),
+    },
+    security: route.scope === undefined ? [{}] : [{ token: [route.scope] }],
+  }
+}
+
+/** Describes routes as they are served under `base`. */
+export const openApiOf = (routes: ReadonlyArray<Route>, base: string): OpenApi => {
+  const components = new Components()
+  const paths: Record<string, Record<string, Operation>> = {}
+  for (const route of routes) {
+    const operations = paths[route.path] ?? {}
+    paths[route.path] = operations
+    operations[route.method.toLowerCase()] = operationOf(route, components)
+  }
+  return {
+    openapi: "3.1.0",
+    info: { title: "Callboard", version: VERSION, description: DESCRIPTION },
+    servers: [{ url: base === "" ? "/" : base }],
+    tags: [...new Set(routes.map(({ group }) => group))].map((name) => ({ name })),
+    paths,
+    components: {
+      schemas: components.schemas,
+      securitySchemes: {
+        token: { type: "http", scheme: "bearer", description: "Where `http.tokens` is set; else none is needed" },
+      },
+    },
+  }
+}

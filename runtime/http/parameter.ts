@@ -1,0 +1,76 @@
+/**
+ * Query parameters: text that becomes a value of a schema. Whatever is unknown, given twice or wrong is refused by name.
+ */
+import { Result, Schema, SchemaIssue } from "effect"
+import { CallboardError } from "../errors.ts"
+
+export interface Parameter<S extends Schema.Codec<unknown> = Schema.Codec<unknown>> {
+  /** How text becomes the value that the schema checks. */
+  readonly form: "text" | "integer" | "boolean" | "list"
+  readonly schema: S
+}
+
+export type Parameters = Readonly<Record<string, Parameter>>
+
+/** The values of checked parameters. */
+export type Values<P extends Parameters> = { readonly [K in keyof P]?: P[K]["schema"]["Type"] }
+
+export const text = <S extends Schema.Codec<string>>(schema: S) => ({ form: "text", schema }) as const
+export const integer = <S extends Schema.Codec<number>>(schema: S) => ({ form: "integer", schema }) as const
+export const boolean = <S extends Schema.Codec<boolean>>(schema: S) => ({ form: "boolean", schema }) as const
+/** Values with commas between them. */
+export const list = <S extends Schema.Codec<ReadonlyArray<unknown>>>(schema: S) => ({ form: "list", schema }) as const
+
+/** The value that a text means; text that means none is left as it is, for the schema to refuse. */
+const read = (form: Parameter["form"], given: string): unknown => {
+  switch (form) {
+    case "text":
+      return given
+    case "integer":
+      return /^-?\d{1,15}$/.test(given) ? Number(given) : given
+    case "boolean":
+      return given === "true" ? true : given === "false" ? false : given
+    case "list":
+      return given.split(",").map((each) => each.trim())
+  }
+}
+
+const format = SchemaIssue.makeFormatterStandardSchemaV1()
+
+/** Reads the query of a request. The result fails with `unknown-field` or `invalid-input`, naming the parameter. */
+export const readerOf = <P extends Parameters>(
+  parameters: P,
+): ((query: URLSearchParams) => Result.Result<Values<P>, CallboardError>) => {
+  const names = Object.keys(parameters)
+  const fields: Record<string, Schema.optionalKey<Schema.Codec<unknown>>> = {}
+  for (const [name, { schema }] of Object.entries(parameters)) fields[name] = Schema.optionalKey(schema)
+  const decode = Schema.decodeUnknownResult(Schema.Struct(fields))
+  return (query) => {
+    const values: Record<string, unknown> = {}
+    for (const [name, given] of query) {
+      const parameter = Object.hasOwn(parameters, name) ? parameters[name] : undefined
+      if (parameter === undefined) {
+        const known = names.length === 0 ? "this route takes none" : `there are ${names.join(", ")}`
+        return refuse("unknown-field", name, `there is no parameter ${JSON.stringify(name.slice(0, 60))}: ${known}`)
+      }
+      if (Object.hasOwn(values, name)) return refuse("invalid-input", name, `${name}: is given twice`)
+      values[name] = read(parameter.form, given)
+    }
+    const decoded = decode(values)
+    if (Result.isFailure(decoded)) {
+      const issue = format(decoded.failure.issue).issues[0]
+      const key = issue?.path?.[0]
+      const field = String(typeof key === "object" ? key.key : key)
+      return refuse("invalid-input", field, `${field}: ${issue?.message ?? "is not valid"}`)
+    }
+    // The struct was made of these very parameters, in a loop that types cannot follow.
+    return Result.succeed(decoded.success as Values<P>)
+  }
+}
+
+const refuse = (
+  code: "unknown-field" | "invalid-input",
+  field: string,
+  message: string,
+): Result.Result<never, CallboardError> =>
+  Result.fail(new CallboardError(code, message, { field: field.slice(0, 60) }))

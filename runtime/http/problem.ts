@@ -1,0 +1,133 @@
+/**
+ * Errors as RFC 9457 problems: the one table from code to status, and the one place where whatever was thrown becomes an
+ * answer. What a client reads names the fault, never a stack or a secret.
+ */
+import { Schema } from "effect"
+import { CallboardError, type ErrorCode } from "../errors.ts"
+import type { Log } from "../log.ts"
+import { TransportError } from "../transport.ts"
+import { answer, type Headers } from "./answer.ts"
+
+interface Kind {
+  readonly status: number
+  readonly title: string
+}
+
+/** Every code with its status; the OpenAPI document and the reference page are made from it. */
+export const PROBLEMS: Readonly<Record<ErrorCode, Kind>> = {
+  "invalid-json": { status: 400, title: "The body is not JSON that can be read" },
+  "invalid-input": { status: 400, title: "A value is not valid" },
+  "unknown-field": { status: 400, title: "A field or parameter does not exist" },
+  "unknown-actor": { status: 400, title: "Nobody is known to serve this task" },
+  unsupported: { status: 400, title: "Not supported" },
+  unauthorized: { status: 401, title: "A token is needed" },
+  forbidden: { status: 403, title: "Not allowed" },
+  "not-found": { status: 404, title: "Not found" },
+  "already-terminal": { status: 409, title: "The job has already ended" },
+  "job-exists": { status: 409, title: "The state of the job does not allow it" },
+  gone: { status: 410, title: "Not kept any more" },
+  "too-large": { status: 413, title: "Too large" },
+  "unsupported-content-type": { status: 415, title: "The content type is not supported" },
+  "idempotency-mismatch": { status: 422, title: "The Idempotency-Key was used for another body" },
+  "rate-limited": { status: 429, title: "Too many requests" },
+  internal: { status: 500, title: "Something went wrong inside" },
+  "transport-unavailable": { status: 503, title: "The transport cannot be reached" },
+}
+
+const isCode = (text: string): text is ErrorCode => Object.hasOwn(PROBLEMS, text)
+
+export const ERROR_CODES: ReadonlyArray<ErrorCode> = Object.keys(PROBLEMS).filter(isCode)
+
+const members = {
+  code: Schema.Literals(ERROR_CODES).annotate({ description: "What programs decide by" }),
+  detail: Schema.String.annotate({ description: "What is wrong and what to do, for people" }),
+  field: Schema.optionalKey(Schema.String.annotate({ description: "Field, parameter or header that is wrong" })),
+  index: Schema.optionalKey(Schema.Int.annotate({ description: "Which element of an array" })),
+  id: Schema.optionalKey(Schema.String.annotate({ description: "Id of the job" })),
+  outcome: Schema.optionalKey(
+    Schema.Literals(["none", "unknown"]).annotate({
+      description: "Whether a failed submission may have been accepted; submitting again with the same id is safe",
+    }),
+  ),
+}
+
+/** What went wrong with one element of an array. */
+export const ItemProblem = Schema.Struct({ status: Schema.Int, ...members }).annotate({ identifier: "ItemProblem" })
+export type ItemProblem = typeof ItemProblem.Type
+
+export const Problem = Schema.Struct({
+  type: Schema.String,
+  title: Schema.String,
+  status: Schema.Int,
+  ...members,
+  errors: Schema.optionalKey(
+    Schema.Array(ItemProblem).annotate({ description: "One per element, where no element of an array was accepted" }),
+  ),
+}).annotate({ identifier: "Problem", description: "RFC 9457" })
+
+/** Seconds after which an unreachable transport is worth another try. */
+const RETRY_AFTER = "1"
+
+const CHALLENGE: Readonly<Partial<Record<ErrorCode, string>>> = { unauthorized: 'Bearer realm="callboard"' }
+
+/** How an error looks inside an answer. */
+export const itemProblem = (error: CallboardError): ItemProblem => {
+  const { field, index, id, outcome } = error.details
+  return {
+    status: PROBLEMS[error.code].status,
+    code: error.code,
+    detail: error.message,
+    ...(field === undefined ? {} : { field }),
+    ...(index === undefined ? {} : { index }),
+    ...(id === undefined ? {} : { id }),
+    ...(outcome === undefined ? {} : { outcome }),
+  }
+}
+
+/** An error as the answer to a request. `status` and `headers` override what the code says. */
+export const problem = (
+  error: CallboardError,
+  options: {
+    readonly status?: number
+    readonly headers?: Headers
+    readonly errors?: ReadonlyArray<ItemProblem>
+  } = {},
+): Response => {
+  const { code } = error
+  const status = options.status ?? PROBLEMS[code].status
+  const challenge = CHALLENGE[code]
+  const body: typeof Problem.Type = {
+    type: `urn:callboard:problem:${code}`,
+    title: PROBLEMS[code].title,
+    ...itemProblem(error),
+    status,
+    ...(options.errors === undefined ? {} : { errors: options.errors }),
+  }
+  return answer(body, status, {
+    "content-type": "application/problem+json",
+    ...(challenge === undefined ? {} : { "www-authenticate": challenge }),
+    ...(status === 503 || status === 429 ? { "retry-after": RETRY_AFTER } : {}),
+    ...options.headers,
+  })
+}
+
+/** Whatever a handler threw, as an error with a code. What nobody foresaw is logged and stays inside. */
+export const asCallboardError = (thrown: unknown, log: Log): CallboardError => {
+  if (thrown instanceof CallboardError && thrown.code !== "internal") return thrown
+  if (thrown instanceof TransportError) {
+    const { message, outcome } = thrown
+    switch (thrown.reason) {
+      case "unavailable":
+      case "closed":
+      case "unauthorized":
+        return new CallboardError("transport-unavailable", message, { outcome, cause: thrown })
+      case "too-large":
+      case "unsupported":
+        return new CallboardError(thrown.reason, message, { cause: thrown })
+      case "invalid":
+        return new CallboardError("invalid-input", message, { cause: thrown })
+    }
+  }
+  log.error("a request failed", { cause: thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown) })
+  return new CallboardError("internal", "something went wrong inside; the log of the service says more")
+}

@@ -1,0 +1,107 @@
+/**
+ * A route as data: what the application serves, the OpenAPI document describes and the reference page shows is one
+ * definition.
+ */
+import { Result, type Schema } from "effect"
+import type { Context } from "hono"
+import { CallboardError, type ErrorCode } from "../errors.ts"
+import { isId, MAX_ID_BYTES } from "../protocol/name.ts"
+import type { Caller, Scope } from "./access.ts"
+import type { Desk } from "./desk.ts"
+import { type Parameters, readerOf, type Values } from "./parameter.ts"
+
+export type Method = "GET" | "POST" | "PATCH" | "DELETE"
+
+/** What a handler gets. */
+export interface Ask<P extends Parameters = Parameters> {
+  readonly c: Context
+  readonly desk: Desk
+  readonly caller: Caller
+  /** The `{id}` of the path; empty on routes without one. */
+  readonly id: string
+  readonly query: Values<P>
+  /** Path under which the application is mounted; empty at the root. */
+  readonly base: string
+}
+
+/** One way in which a route answers. */
+export interface Answer {
+  readonly status: number
+  readonly description: string
+  /** Absent: no body. */
+  readonly schema?: Schema.Top
+  /** Defaults to `application/json`. */
+  readonly contentType?: string
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+export interface HeaderParameter {
+  readonly description: string
+  readonly example: string
+}
+
+export interface Definition<P extends Parameters> {
+  readonly method: Method
+  /** As OpenAPI writes it: `/v1/jobs/{id}`. */
+  readonly path: string
+  /** Name of the operation, for generated clients. */
+  readonly operation: string
+  readonly group: string
+  readonly summary: string
+  readonly description?: string
+  /** What a token must allow; absent on routes that are open to everyone. */
+  readonly scope?: Scope
+  readonly query?: P
+  readonly headers?: Readonly<Record<string, HeaderParameter>>
+  /** Schema of the body, by content type. */
+  readonly body?: Readonly<Record<string, Schema.Top>>
+  readonly answers: ReadonlyArray<Answer>
+  /** Codes that this route can answer with, besides those that its kind always has. */
+  readonly problems?: ReadonlyArray<ErrorCode>
+  readonly handle: (ask: Ask<P>) => Response | Promise<Response>
+}
+
+/** A route whose handler's types have been checked and are not needed any more. */
+export interface Route extends Omit<Definition<Parameters>, "handle"> {
+  readonly serve: (c: Context, desk: Desk, caller: Caller) => Response | Promise<Response>
+}
+
+export const route = <const P extends Parameters = Record<never, never>>(definition: Definition<P>): Route => {
+  const { handle, ...described } = definition
+  const readQuery = readerOf<Parameters>(definition.query ?? {})
+  const hasId = definition.path.includes("{id}")
+  const pattern = basePattern(definition.path)
+  return {
+    ...described,
+    serve: (c, desk, caller) => {
+      const url = new URL(c.req.url)
+      const query = readQuery(url.searchParams)
+      if (Result.isFailure(query)) throw query.failure
+      const id = hasId ? (c.req.param("id") ?? "") : ""
+      if (hasId && !isId(id)) {
+        throw new CallboardError("invalid-input", `id: must be well-formed text of 1 to ${MAX_ID_BYTES} bytes`, {
+          field: "id",
+        })
+      }
+      const base = pattern.exec(url.pathname)?.[1] ?? ""
+      // The reader was made of this definition's own parameters.
+      return handle({ c, desk, caller, id, query: query.success as Values<P>, base })
+    },
+  }
+}
+
+/** Finds what stands before a route's own path. */
+const basePattern = (path: string): RegExp =>
+  new RegExp(`^(.*)${path.replaceAll(/[.*+?^$()[\]\\|]/g, "\\$&").replaceAll(/\{\w+\}/g, "[^/]+")}$`)
+
+/** The codes that a route can answer with. */
+export const problemsOf = (route: Route): ReadonlyArray<ErrorCode> => {
+  const codes = new Set<ErrorCode>(route.problems)
+  if (route.scope !== undefined) {
+    codes.add("unauthorized").add("transport-unavailable")
+  }
+  codes.add("forbidden").add("internal").add("unknown-field")
+  if (route.query !== undefined || route.path.includes("{id}")) codes.add("invalid-input")
+  if (route.path.includes("{id}")) codes.add("not-found")
+  return [...codes].sort()
+}

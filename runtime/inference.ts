@@ -1,0 +1,107 @@
+/**
+ * How the types of an actor follow from its definition: what a method takes from afar, what its handler gets, what comes
+ * back. Types only.
+ *
+ * Two things are inferred at once. `Out` maps each method to what its schema gives, and is settled first, so that a
+ * handler's parameters can be typed from it. `M` maps each method to everything that was written, and is settled last,
+ * when the handlers' own annotations and results are known. With one parameter for both, or with
+ * `M extends Record<string, Definition>`, a handler's input would silently become `any`.
+ */
+import type { StandardSchemaV1 } from "@standard-schema/spec"
+import type { Effect, Schema } from "effect"
+import type { MethodDefinition, MethodHandler } from "./actor.ts"
+import type { Job } from "./job.ts"
+
+/** A schema that takes `In` and gives `Out`: any Standard Schema, or an Effect Schema as it is. */
+export type MethodSchema<In = unknown, Out = unknown> =
+  | StandardSchemaV1<In, Out>
+  | Schema.ConstraintCodec<Out, In, never, unknown>
+
+/** The methods of a definition. */
+export type MethodsOf<Out, M, Use> = {
+  readonly [K in keyof Out | keyof M]: (
+    | MethodDefinition<At<Out, K>, NoInfer<Use>>
+    | MethodHandler<At<Out, K>, NoInfer<Use>>
+  ) &
+    At<M, K>
+}
+
+/** What each method takes from a caller: its schema's input side, or else its handler's own annotation. */
+export type InputsOf<M> = { readonly [K in keyof M]: InputOf<M[K]> }
+
+/** What each method comes to: its output schema's result, or else what its handler returns. */
+export type ResultsOf<M> = { readonly [K in keyof M]: ResultOf<M[K]> }
+
+/** What a handler's answer resolves to. */
+export type Resolved<R> = R extends Effect.Effect<infer A, infer _E, infer _R> ? A : Awaited<R>
+
+type At<T, K> = K extends keyof T ? T[K] : never
+
+type Callable = (...args: never) => unknown
+
+type RunOf<Method> = Method extends Callable ? Method : Method extends { readonly run: infer F extends Callable } ? F : never
+
+type SchemaInput<S> =
+  S extends StandardSchemaV1<infer In, unknown> ? In : S extends { readonly Encoded: infer In } ? In : never
+
+type SchemaOutput<S> =
+  S extends StandardSchemaV1<unknown, infer Out> ? Out : S extends { readonly Type: infer Out } ? Out : never
+
+type InputOf<Method> = Method extends { readonly input: infer S }
+  ? SchemaInput<S>
+  : Parameters<RunOf<Method>> extends readonly [infer In, ...ReadonlyArray<unknown>]
+    ? In
+    : unknown
+
+type ResultOf<Method> = Method extends { readonly output: infer S }
+  ? SchemaOutput<S>
+  : Resolved<ReturnType<RunOf<Method>>>
+
+/**
+ * Stands beside the actor's name, where a sentence can say what is wrong: next to the methods it would disturb the
+ * inference of their handlers.
+ */
+export type Verdict<P> = [P] extends [never] ? unknown : { readonly problem: P }
+
+export type Problems<M, Use> = { [K in keyof M]: ProblemsOf<M[K], Use, K extends string ? K : string> }[keyof M]
+
+// The compiler looks twice: methods whose handlers still wait for their parameter types are `unknown` the first time.
+type ProblemsOf<Method, Use, Name extends string> = unknown extends Method
+  ? never
+  : Method extends Callable
+    ? HandlerProblem<Method, unknown, Use, Name>
+    : Method extends { readonly run: infer F extends Callable }
+      ? HandlerProblem<F, Method, Use, Name> | OptionProblem<Exclude<keyof Method, keyof MethodDefinition>, Name>
+      : `${Name}: must be a function, or an object with a function run`
+
+type OptionProblem<Key, Name extends string> = Key extends string ? `${Name}: ${Key} is not an option of a method` : never
+
+type HandlerProblem<F, Method, Use, Name extends string> = F extends (...args: infer A) => infer R
+  ? InputProblem<A, Method, Name> | JobProblem<A, Use, Name> | EffectProblem<R, Name> | OutputProblem<R, Method, Name>
+  : never
+
+type InputProblem<A, Method, Name extends string> = Method extends { readonly input: infer S }
+  ? A extends readonly [infer In, ...ReadonlyArray<unknown>]
+    ? [SchemaOutput<S>] extends [In]
+      ? never
+      : `${Name}: its handler takes another input than its schema gives`
+    : never
+  : never
+
+type JobProblem<A, Use, Name extends string> = A extends readonly [unknown, infer J, ...ReadonlyArray<unknown>]
+  ? [Job<Use>] extends [J]
+    ? never
+    : `${Name}: its handler expects another job.use than start gives`
+  : never
+
+type EffectProblem<R, Name extends string> = R extends Effect.Effect<infer _A, infer _E, infer Needs>
+  ? [Needs] extends [never]
+    ? never
+    : `${Name}: its Effect needs services that nobody provides`
+  : never
+
+type OutputProblem<R, Method, Name extends string> = Method extends { readonly output: infer S }
+  ? [Resolved<R>] extends [SchemaInput<S>]
+    ? never
+    : `${Name}: its result does not fit its output schema`
+  : never

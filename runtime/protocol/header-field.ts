@@ -1,0 +1,85 @@
+/** How one header is read: its value, nothing, or why it is wrong. */
+import { Result } from "effect"
+import type { Headers } from "./message.ts"
+import { isId, MAX_ID_BYTES } from "./name.ts"
+import { parseTime } from "./time.ts"
+
+/** Why headers make no task. `field` is the header's name. */
+export interface InvalidTask {
+  readonly _tag: "InvalidTask"
+  readonly field: string
+  readonly message: string
+}
+
+/** What a parser of one header returns when the value is of a wrong kind: why. Never stored, so that it costs nothing. */
+export class Wrong {
+  readonly field: string
+  readonly why: string
+  constructor(field: string, why: string) {
+    this.field = field
+    this.why = why
+  }
+}
+
+/** The failure of a wrong header. */
+export const invalid = (wrong: Wrong): InvalidTask => ({
+  _tag: "InvalidTask",
+  field: wrong.field,
+  message: `Header "${wrong.field}" ${wrong.why}.`,
+})
+
+/** The kind of a value, for an error. */
+export const describe = (value: unknown): string =>
+  value === null ? "null" : Array.isArray(value) ? "a list" : typeof value === "object" ? "a map" : `a ${typeof value}`
+
+export const text = (headers: Headers, field: string): string | null | Wrong => {
+  const value = headers[field]
+  if (typeof value === "string") return value
+  return value === undefined || value === null ? null : new Wrong(field, `must be text, not ${describe(value)}`)
+}
+
+/** Text where nothing and empty mean the same. */
+export const filledText = (headers: Headers, field: string): string | null | Wrong => {
+  const value = text(headers, field)
+  return value === "" ? null : value
+}
+
+/** An id, in which nothing and empty mean the same. */
+export const identifier = (headers: Headers, field: string): string | null | Wrong => {
+  const value = filledText(headers, field)
+  if (typeof value !== "string" || isId(value)) return value
+  return new Wrong(field, `must be well-formed text of at most ${MAX_ID_BYTES} bytes`)
+}
+
+/** Milliseconds since the epoch. */
+export const time = (headers: Headers, field: string): number | null | Wrong => {
+  const value = headers[field]
+  if (value === undefined || value === null || value === "") return null
+  if (typeof value !== "string") return new Wrong(field, `must be an ISO 8601 time as text, not ${describe(value)}`)
+  const parsed = parseTime(value)
+  return Result.isFailure(parsed) ? new Wrong(field, `is no time: ${parsed.failure.message}`) : parsed.success
+}
+
+/** A whole number from 0 on. */
+export const count = (headers: Headers, field: string): number | null | Wrong => {
+  const value = headers[field]
+  if (value === undefined || value === null) return null
+  if (typeof value === "number" && Number.isSafeInteger(value) && value >= 0) return value
+  return new Wrong(field, `must be a whole number from 0 on, not ${typeof value === "number" ? value : describe(value)}`)
+}
+
+/** Python's senders write booleans; some brokers hand them on as 0 and 1. */
+export const flag = (headers: Headers, field: string): boolean | Wrong => {
+  const value = headers[field]
+  if (typeof value === "boolean") return value
+  if (value === undefined || value === null) return false
+  return value === 0 || value === 1 ? value === 1 : new Wrong(field, `must be true or false, not ${describe(value)}`)
+}
+
+export const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value) && !ArrayBuffer.isView(value)
+
+export const isTexts = (value: unknown): value is ReadonlyArray<string> =>
+  Array.isArray(value) && value.every((item) => typeof item === "string")
+
+export const isFiniteNumber = (value: unknown): value is number => typeof value === "number" && Number.isFinite(value)

@@ -1,0 +1,140 @@
+/** The `callboard` header: what we say about a task beyond Celery's protocol. */
+import { describe, isFiniteNumber, isMap, isTexts, Wrong } from "./header-field.ts"
+import { isId, MAX_ID_BYTES } from "./name.ts"
+
+/** The header that holds our own. */
+export const OWN_HEADER = "callboard"
+
+/** Retry policy of one task, as it travels. Durations in milliseconds. */
+export interface RetryHeader {
+  /** Retries after the first attempt. Absent: what the method says. */
+  readonly max?: number
+  readonly baseMs?: number
+  readonly factor?: number
+  readonly maxMs?: number
+  readonly jitter?: boolean
+  readonly on?: ReadonlyArray<string>
+  readonly except?: ReadonlyArray<string>
+}
+
+/** The `callboard` header. */
+export interface OwnHeaders {
+  readonly run?: number
+  /** See `Posting.hops`. */
+  readonly hops?: number
+  readonly front?: boolean
+  readonly key?: string
+  /** Milliseconds since the epoch. */
+  readonly submittedAt?: number
+  /** How long to keep the record of a success, in milliseconds. */
+  readonly resultTtlMs?: number
+  /** How long to keep the record of a failure, in milliseconds. */
+  readonly failureTtlMs?: number
+  readonly retry?: RetryHeader
+  readonly meta?: Readonly<Record<string, unknown>>
+  readonly description?: string
+}
+
+/** Says nothing. */
+const NOTHING: OwnHeaders = Object.freeze({})
+
+const isFromZero = (value: unknown): value is number => isFiniteNumber(value) && value >= 0
+
+const wrongOwn = (field: string, why: string): Wrong => new Wrong(`${OWN_HEADER}.${field}`, why)
+
+/**
+ * The `callboard` header, field by field. Fields of a later version are passed over: they stay in the headers, which
+ * travel on unchanged.
+ */
+export const ownOf = (value: unknown): OwnHeaders | Wrong => {
+  if (value === undefined || value === null) return NOTHING
+  if (!isMap(value)) return new Wrong(OWN_HEADER, `must be a map, not ${describe(value)}`)
+  const own: { -readonly [Field in keyof OwnHeaders]: OwnHeaders[Field] } = {}
+  const { run, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, meta, description } = value
+  if (run !== undefined && run !== null) {
+    if (typeof run !== "number" || !Number.isSafeInteger(run) || run < 1) {
+      return wrongOwn("run", "must be a whole number from 1 on")
+    }
+    own.run = run
+  }
+  if (hops !== undefined && hops !== null) {
+    if (typeof hops !== "number" || !Number.isSafeInteger(hops) || hops < 0) {
+      return wrongOwn("hops", "must be a whole number from 0 on")
+    }
+    own.hops = hops
+  }
+  if (front !== undefined && front !== null) {
+    if (typeof front !== "boolean") return wrongOwn("front", "must be true or false")
+    own.front = front
+  }
+  if (key !== undefined && key !== null) {
+    if (typeof key !== "string" || key === "" || !isId(key)) {
+      return wrongOwn("key", `must be well-formed text of 1 to ${MAX_ID_BYTES} bytes`)
+    }
+    own.key = key
+  }
+  if (submittedAt !== undefined && submittedAt !== null) {
+    if (!isFromZero(submittedAt)) return wrongOwn("submittedAt", "must be milliseconds since the epoch")
+    own.submittedAt = submittedAt
+  }
+  if (resultTtlMs !== undefined && resultTtlMs !== null) {
+    if (!isFiniteNumber(resultTtlMs)) return wrongOwn("resultTtlMs", "must be milliseconds")
+    own.resultTtlMs = resultTtlMs
+  }
+  if (failureTtlMs !== undefined && failureTtlMs !== null) {
+    if (!isFiniteNumber(failureTtlMs)) return wrongOwn("failureTtlMs", "must be milliseconds")
+    own.failureTtlMs = failureTtlMs
+  }
+  if (retry !== undefined && retry !== null) {
+    const policy = retryOf(retry)
+    if (policy instanceof Wrong) return policy
+    own.retry = policy
+  }
+  if (meta !== undefined && meta !== null) {
+    if (!isMap(meta)) return wrongOwn("meta", "must be a map")
+    own.meta = meta
+  }
+  if (description !== undefined && description !== null) {
+    if (typeof description !== "string") return wrongOwn("description", "must be text")
+    own.description = description
+  }
+  return own
+}
+
+const retryOf = (value: unknown): RetryHeader | Wrong => {
+  if (!isMap(value)) return wrongOwn("retry", "must be a map")
+  const { max, baseMs, factor, maxMs, jitter, on, except } = value
+  const policy: { -readonly [Field in keyof RetryHeader]: RetryHeader[Field] } = {}
+  if (max !== undefined && max !== null) {
+    if (typeof max !== "number" || !Number.isSafeInteger(max) || max < 0) {
+      return wrongOwn("retry.max", "must be a whole number from 0 on")
+    }
+    policy.max = max
+  }
+  if (baseMs !== undefined && baseMs !== null) {
+    if (!isFromZero(baseMs)) return wrongOwn("retry.baseMs", "must be milliseconds")
+    policy.baseMs = baseMs
+  }
+  if (factor !== undefined && factor !== null) {
+    if (!isFiniteNumber(factor) || factor < 1) return wrongOwn("retry.factor", "must be a number from 1 on")
+    policy.factor = factor
+  }
+  if (maxMs !== undefined && maxMs !== null) {
+    if (!isFromZero(maxMs)) return wrongOwn("retry.maxMs", "must be milliseconds")
+    policy.maxMs = maxMs
+  }
+  if (jitter !== undefined && jitter !== null) {
+    if (typeof jitter !== "boolean") return wrongOwn("retry.jitter", "must be true or false")
+    policy.jitter = jitter
+  }
+  if (on !== undefined && on !== null) {
+    if (!isTexts(on)) return wrongOwn("retry.on", "must be a list of error names")
+    policy.on = on
+  }
+  if (except !== undefined && except !== null) {
+    if (!isTexts(except)) return wrongOwn("retry.except", "must be a list of error names")
+    policy.except = except
+  }
+  return policy
+}
+

@@ -1,0 +1,245 @@
+/**
+ * A task, read from its headers once: Celery's (protocol 2), our own, and the rest.
+ */
+import { Result } from "effect"
+import {
+  count,
+  describe,
+  filledText,
+  flag,
+  type InvalidTask,
+  identifier,
+  invalid,
+  isMap,
+  isTexts,
+  text,
+  time,
+  Wrong,
+} from "./header-field.ts"
+import type { Headers, Message } from "./message.ts"
+import { OWN_HEADER, type OwnHeaders, ownOf } from "./own-headers.ts"
+
+/** A task as its headers tell it. `null` where the sender said nothing. */
+export interface Task {
+  readonly task: string
+  readonly meth: string | null
+  readonly id: string
+  readonly lang: string | null
+  readonly rootId: string | null
+  readonly parentId: string | null
+  readonly group: string | null
+  readonly groupIndex: number | null
+  readonly shadow: string | null
+  /** Milliseconds since the epoch. */
+  readonly eta: number | null
+  /** Milliseconds since the epoch. */
+  readonly expires: number | null
+  readonly retries: number
+  /** Seconds. On the wire `[hard, soft]`. */
+  readonly timelimit: { readonly hard: number | null; readonly soft: number | null }
+  readonly argsrepr: string | null
+  readonly kwargsrepr: string | null
+  readonly origin: string | null
+  readonly ignoreResult: boolean
+  readonly stampedHeaders: ReadonlyArray<string> | null
+  readonly stamps: Readonly<Record<string, unknown>>
+  readonly replacedTaskNesting: number
+  readonly traceparent: string | null
+  /** Content type of the compression, e.g. `application/x-gzip`. */
+  readonly compression: string | null
+  readonly own: OwnHeaders
+  /** Headers that neither Celery's protocol nor we define. */
+  readonly custom: Readonly<Record<string, unknown>>
+}
+
+/**
+ * Headers with a meaning here: not available to applications as custom ones. `redelivered` is set by Celery's Redis
+ * transport; `bodyRef` is reserved for bodies that are stored elsewhere.
+ */
+const RESERVED: Readonly<Record<string, true>> = Object.assign(Object.create(null), {
+  lang: true,
+  task: true,
+  id: true,
+  shadow: true,
+  eta: true,
+  expires: true,
+  group: true,
+  group_index: true,
+  retries: true,
+  timelimit: true,
+  root_id: true,
+  parent_id: true,
+  argsrepr: true,
+  kwargsrepr: true,
+  origin: true,
+  ignore_result: true,
+  replaced_task_nesting: true,
+  stamped_headers: true,
+  stamps: true,
+  compression: true,
+  redelivered: true,
+  meth: true,
+  traceparent: true,
+  bodyRef: true,
+  [OWN_HEADER]: true,
+})
+
+/** Whether a header name belongs to the protocol or to us, so that an application may not set it freely. */
+export const isReservedHeader = (name: string): boolean => RESERVED[name] === true || name === "__proto__"
+
+const NOTHING: Readonly<Record<string, never>> = Object.freeze({})
+const NO_LIMIT: Task["timelimit"] = Object.freeze({ hard: null, soft: null })
+
+/** Celery 5.6: `limit or task.limit`, so that 0 means the same as none. */
+const limit = (value: unknown): number | null | undefined => {
+  if (value === null || value === undefined || value === 0) return null
+  return typeof value === "number" && value > 0 && value < Number.POSITIVE_INFINITY ? value : undefined
+}
+
+/** Celery 5.6: an empty list is none; any other length than two kills a Python worker. */
+const timelimitOf = (value: unknown): Task["timelimit"] | Wrong => {
+  if (value === undefined || value === null) return NO_LIMIT
+  if (!Array.isArray(value)) return new Wrong("timelimit", `must be [hard, soft], not ${describe(value)}`)
+  if (value.length === 0) return NO_LIMIT
+  if (value.length !== 2) return new Wrong("timelimit", `must be [hard, soft], not a list of ${value.length}`)
+  const hard = limit(value[0])
+  const soft = limit(value[1])
+  if (hard === undefined || soft === undefined) return new Wrong("timelimit", "must hold seconds or null")
+  return hard === null && soft === null ? NO_LIMIT : { hard, soft }
+}
+
+const customOf = (headers: Headers): Readonly<Record<string, unknown>> => {
+  let custom: Record<string, unknown> | undefined
+  for (const name in headers) {
+    if (RESERVED[name] === true || name === "__proto__") continue
+    const value = headers[name]
+    // An application may tell null from absent, where the protocol does not.
+    if (value === undefined) continue
+    custom ??= {}
+    custom[name] = value
+  }
+  return custom ?? NOTHING
+}
+
+/**
+ * Reads the headers of a task, as tolerantly as a Celery worker: only `task` and `id` are needed, `null` is the same as
+ * absent, unknown headers are kept in `custom`. Looks at nothing but the headers, so that a task whose body cannot be
+ * decoded is routed, expired and listed like any other.
+ *
+ * Fails with {@link InvalidTask}, naming the header, on a value of a wrong type, on a time that is none, and on what
+ * makes a Python worker exit (Celery 5.6: no `id`; `timelimit` that is neither empty nor of two). A message of protocol
+ * 1 has no `task` header and must be converted first (`toProtocol2`).
+ */
+export const parseTask = (message: Pick<Message, "headers">): Result.Result<Task, InvalidTask> => {
+  const parsed = taskOf(message.headers)
+  return parsed instanceof Wrong ? Result.fail(invalid(parsed)) : Result.succeed(parsed)
+}
+
+const taskOf = (headers: Headers): Task | Wrong => {
+  const task = headers.task
+  if (typeof task !== "string" || task === "") {
+    return new Wrong("task", task === undefined || task === null ? "is missing: this is no task" : "must be a name as text")
+  }
+  const id = identifier(headers, "id")
+  if (id === null) return new Wrong("id", "is missing: a task cannot be tracked without it")
+  if (id instanceof Wrong) return id
+  const meth = filledText(headers, "meth")
+  if (meth instanceof Wrong) return meth
+  const lang = text(headers, "lang")
+  if (lang instanceof Wrong) return lang
+  const rootId = identifier(headers, "root_id")
+  if (rootId instanceof Wrong) return rootId
+  const parentId = identifier(headers, "parent_id")
+  if (parentId instanceof Wrong) return parentId
+  const group = identifier(headers, "group")
+  if (group instanceof Wrong) return group
+  const groupIndex = count(headers, "group_index")
+  if (groupIndex instanceof Wrong) return groupIndex
+  const shadow = filledText(headers, "shadow")
+  if (shadow instanceof Wrong) return shadow
+  const eta = time(headers, "eta")
+  if (eta instanceof Wrong) return eta
+  const expires = time(headers, "expires")
+  if (expires instanceof Wrong) return expires
+  const retries = count(headers, "retries")
+  if (retries instanceof Wrong) return retries
+  const timelimit = timelimitOf(headers.timelimit)
+  if (timelimit instanceof Wrong) return timelimit
+  const argsrepr = text(headers, "argsrepr")
+  if (argsrepr instanceof Wrong) return argsrepr
+  const kwargsrepr = text(headers, "kwargsrepr")
+  if (kwargsrepr instanceof Wrong) return kwargsrepr
+  const origin = text(headers, "origin")
+  if (origin instanceof Wrong) return origin
+  const ignoreResult = flag(headers, "ignore_result")
+  if (ignoreResult instanceof Wrong) return ignoreResult
+  const stampedHeaders = headers.stamped_headers ?? null
+  if (stampedHeaders !== null && !isTexts(stampedHeaders)) return new Wrong("stamped_headers", "must be a list of names")
+  const stamps = headers.stamps ?? NOTHING
+  if (!isMap(stamps)) return new Wrong("stamps", `must be a map, not ${describe(stamps)}`)
+  const replacedTaskNesting = count(headers, "replaced_task_nesting")
+  if (replacedTaskNesting instanceof Wrong) return replacedTaskNesting
+  const traceparent = filledText(headers, "traceparent")
+  if (traceparent instanceof Wrong) return traceparent
+  const compression = filledText(headers, "compression")
+  if (compression instanceof Wrong) return compression
+  // A handler must not run with an empty body because its real one lies where this version cannot fetch it.
+  if (headers.bodyRef !== undefined && headers.bodyRef !== null) {
+    return new Wrong("bodyRef", "is reserved, and this version cannot fetch a body that is stored elsewhere")
+  }
+  const own = ownOf(headers[OWN_HEADER])
+  if (own instanceof Wrong) return own
+  return {
+    task,
+    meth,
+    id,
+    lang,
+    rootId,
+    parentId,
+    group,
+    groupIndex,
+    shadow,
+    eta,
+    expires,
+    retries: retries ?? 0,
+    timelimit,
+    argsrepr,
+    kwargsrepr,
+    origin,
+    ignoreResult,
+    stampedHeaders,
+    stamps,
+    replacedTaskNesting: replacedTaskNesting ?? 0,
+    traceparent,
+    compression,
+    own,
+    custom: customOf(headers),
+  }
+}
+
+/** A task of which only some fields are known; the others say nothing. */
+export const newTask = (fields: Partial<Task> & Pick<Task, "task" | "id">): Task => ({
+  meth: null,
+  lang: null,
+  rootId: null,
+  parentId: null,
+  group: null,
+  groupIndex: null,
+  shadow: null,
+  eta: null,
+  expires: null,
+  retries: 0,
+  timelimit: NO_LIMIT,
+  argsrepr: null,
+  kwargsrepr: null,
+  origin: null,
+  ignoreResult: false,
+  stampedHeaders: null,
+  stamps: NOTHING,
+  replacedTaskNesting: 0,
+  traceparent: null,
+  compression: null,
+  own: NOTHING,
+  custom: NOTHING,
+  ...fields,
+})

@@ -1,0 +1,80 @@
+/**
+ * The thread that extends leases while the main thread may be blocked. It knows tokens only: what came, and, once a
+ * second while the main thread turns, what is still held.
+ */
+import { parentPort, workerData } from "node:worker_threads"
+import { connectTransport } from "../connect.ts"
+import type { Transport } from "../transport.ts"
+import {
+  BLOCKED_EXIT_CODE,
+  type LeaseNews,
+  type LeaseOrders,
+  type LeaseThreadData,
+  SharedClock,
+} from "./lease-protocol.ts"
+
+const data: LeaseThreadData = workerData
+const clock = new SharedClock(data.clock)
+/** Token → when it was last extended, or came. */
+const held = new Map<string, number>()
+let transport: Transport | undefined
+let busy = false
+
+const tell = (news: LeaseNews) => parentPort?.postMessage(news)
+
+const extend = async (connected: Transport) => {
+  const now = Date.now()
+  if (clock.isBlocked(now)) {
+    console.error("a handler blocks this worker past its hard time limit: the process ends, and its jobs run elsewhere")
+    process.exit(BLOCKED_EXIT_CODE)
+  }
+  if (busy) return
+  const due = [...held].filter(([, since]) => now - since >= data.lease / 3).map(([token]) => token)
+  if (due.length === 0) return
+  busy = true
+  try {
+    const kept = await connected.queue.extend(due)
+    const lost = due.filter((_, at) => kept[at] === false)
+    for (const [at, token] of due.entries()) {
+      if (kept[at] === false) held.delete(token)
+      else if (held.has(token)) held.set(token, now)
+    }
+    if (lost.length > 0) tell({ kind: "lost", tokens: lost })
+  } catch (cause) {
+    tell({ kind: "trouble", message: cause instanceof Error ? cause.message : String(cause) })
+  } finally {
+    busy = false
+  }
+}
+
+parentPort?.on("message", (orders: LeaseOrders) => {
+  switch (orders.kind) {
+    case "added": {
+      const now = Date.now()
+      for (const token of orders.tokens) held.set(token, now)
+      break
+    }
+    case "held": {
+      const still = new Set(orders.tokens)
+      for (const token of held.keys()) if (!still.has(token)) held.delete(token)
+      break
+    }
+    case "stop":
+      clearInterval(timer)
+      void (transport?.close() ?? Promise.resolve()).finally(() => process.exit(0))
+  }
+})
+
+const timer = setInterval(() => {
+  if (transport !== undefined) void extend(transport)
+}, data.lease / 12)
+
+connectTransport(data.url, {
+  leaseMs: data.lease,
+  ...(data.namespace === undefined ? {} : { namespace: data.namespace }),
+}).then(
+  (connected) => {
+    transport = connected
+  },
+  (cause: unknown) => tell({ kind: "failed", message: cause instanceof Error ? cause.message : String(cause) }),
+)

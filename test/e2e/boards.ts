@@ -1,0 +1,45 @@
+/** The transports on which the end-to-end tests run: those that several processes can share. */
+import { startNats } from "../servers/nats.ts"
+import { temporaryFolder } from "../servers/process.ts"
+
+export interface SharedBoard extends AsyncDisposable {
+  /** Its URL, with a lease of so many seconds. */
+  url(lease?: number): string
+  /** A folder for the files of the test. */
+  readonly folder: string
+}
+
+export interface BoardKind {
+  readonly name: string
+  open(): Promise<SharedBoard>
+}
+
+const sqlite: BoardKind = {
+  name: "sqlite",
+  open: async () => {
+    const folder = temporaryFolder()
+    return {
+      url: (lease = 30) => `sqlite:${folder.path}/board.db?lease=${lease}`,
+      folder: folder.path,
+      [Symbol.asyncDispose]: async () => folder.remove(),
+    }
+  },
+}
+
+const nats: BoardKind = {
+  name: "nats",
+  open: async () => {
+    const folder = temporaryFolder()
+    const server = await startNats()
+    return {
+      url: (lease = 30) => `${server.url}?lease=${lease}`,
+      folder: folder.path,
+      [Symbol.asyncDispose]: async () => {
+        await server.stop()
+        folder.remove()
+      },
+    }
+  },
+}
+
+export const sharedBoards: ReadonlyArray<BoardKind> = [sqlite, nats]

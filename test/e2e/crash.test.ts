@@ -1,0 +1,184 @@
+/** What is promised through the death of processes: with real processes, on every transport that several can share. */
+import { existsSync, readFileSync, writeFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import { type Client, connect } from "callboard"
+import { afterEach, describe, expect, test } from "vitest"
+import { eventually, type Spawned, spawnScript } from "../servers/process.ts"
+import { type SharedBoard, sharedBoards } from "./boards.ts"
+
+const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))
+const DEADLINE = 15_000
+
+const open: Array<AsyncDisposable> = []
+afterEach(async () => {
+  for (const resource of open.splice(0).reverse()) await resource[Symbol.asyncDispose]()
+})
+
+const keep = <R extends AsyncDisposable>(resource: R): R => {
+  open.push(resource)
+  return resource
+}
+
+const startService = async (board: SharedBoard, lease: number, options: object = {}): Promise<Spawned> => {
+  const service = keep(spawnScript(SERVICE, [board.url(lease), JSON.stringify(options)]))
+  await service.waitForLine(/^ready/, DEADLINE)
+  return service
+}
+
+const clientOf = async (board: SharedBoard, lease = 30): Promise<Client> => keep(await connect(board.url(lease)))
+
+const linesOf = (file: string): ReadonlyArray<string> =>
+  existsSync(file)
+    ? readFileSync(file, "utf8")
+        .split("\n")
+        .filter((line) => line !== "")
+    : []
+
+describe.each(sharedBoards)("on $name", (kind) => {
+  test("a job that was accepted outlives the process that submitted it, and runs", async () => {
+    const board = keep(await kind.open())
+    const submitter = keep(spawnScript(fileURLToPath(new URL("submit.ts", import.meta.url)), [board.url(), "e2e.step"]))
+    const [, id = ""] = await submitter.waitForLine(/^accepted (.+)$/, DEADLINE)
+    submitter.kill("SIGKILL")
+    await submitter.exited
+    const client = await clientOf(board)
+    expect((await client.job(id).find()).state).toBe("queued")
+    await startService(board, 30)
+    expect(await client.job(id).result({ timeout: 10 })).toMatchObject({ attempt: 1 })
+  })
+
+  test("a worker killed in the middle of a job loses nothing: another runs it after its lease, and it ends once", async () => {
+    const board = keep(await kind.open())
+    const client = await clientOf(board, 1)
+    const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate`, ledger: `${board.folder}/ledger` }
+    const first = await startService(board, 1)
+    const job = await client.submit("e2e.step", { input: files })
+    await eventually(() => linesOf(files.started).length === 1, { deadline: DEADLINE, message: "the job starts" })
+    first.kill("SIGKILL")
+    await first.exited
+    const second = await startService(board, 1)
+    await eventually(() => linesOf(files.started).length === 2, {
+      deadline: DEADLINE,
+      message: "another worker starts the job",
+    })
+    writeFileSync(files.gate, "")
+    expect(await job.result({ timeout: 10 })).toMatchObject({ pid: second.pid })
+    expect(linesOf(files.ledger)).toHaveLength(1)
+  })
+
+  test("a worker frozen in mid-job that wakes when another has the job, and finishes first, is refused", async () => {
+    const board = keep(await kind.open())
+    const client = await clientOf(board, 1)
+    const started = `${board.folder}/started`
+    const gates = { first: `${board.folder}/gate-1`, second: `${board.folder}/gate-2` }
+    const ledger = `${board.folder}/ledger`
+    const first = await startService(board, 1)
+    const job = await client.submit("e2e.step", { input: { started, gate: gates.first, ledger } })
+    await eventually(() => linesOf(started).length === 1, { deadline: DEADLINE, message: "the job starts" })
+    first.kill("SIGSTOP")
+    const second = await startService(board, 1)
+    await eventually(() => linesOf(started).length === 2, {
+      deadline: DEADLINE,
+      message: "another worker starts the job",
+    })
+    // The second is frozen before its gate opens, so that the first really finishes first.
+    second.kill("SIGSTOP")
+    writeFileSync(gates.first, "")
+    first.kill("SIGCONT")
+    await eventually(() => linesOf(ledger).length >= 1, { deadline: DEADLINE, message: "the frozen worker finishes" })
+    expect(linesOf(ledger)[0]).toContain(`${first.pid}`)
+    // A full second of its own: what it would write, it has tried to write.
+    await expect(job.result({ timeout: 1 })).rejects.toMatchObject({ _tag: "WaitTimeout" })
+    second.kill("SIGCONT")
+    const result = await job.result({ timeout: 10 })
+    expect(result).not.toMatchObject({ pid: first.pid, attempt: 1 })
+    const view = await job.find()
+    expect(view.transitions.filter((transition) => transition.state === "succeeded")).toHaveLength(1)
+  })
+
+  test("a job that kills its worker again and again ends among the dead letters, and its neighbours run", async () => {
+    const board = keep(await kind.open())
+    const client = await clientOf(board, 1)
+    const killer = await client.submit("e2e.kill", { input: { ledger: `${board.folder}/ledger` }, priority: 9 })
+    const neighbours = await Promise.all(Array.from({ length: 5 }, () => client.submit("e2e.step", { delay: 1.5 })))
+    await eventually(
+      async () => {
+        const service = keep(spawnScript(SERVICE, [board.url(1), JSON.stringify({ lostCap: 2, concurrency: 1 })]))
+        await Promise.race([service.exited, killer.outcome({ timeout: 30 })])
+        const { state } = await killer.find()
+        if (state !== "failed") return undefined
+        return service
+      },
+      { deadline: 40_000, message: "the killer is given up" },
+    )
+    expect(await killer.find()).toMatchObject({
+      state: "failed",
+      dead: "worker-lost",
+      error: { reason: "worker-lost" },
+    })
+    for (const neighbour of neighbours) expect(await neighbour.result({ timeout: 20 })).toMatchObject({ attempt: 1 })
+  }, 90_000)
+
+  test("two workers share the work, and every job runs once", async () => {
+    const board = keep(await kind.open())
+    const ledger = `${board.folder}/ledger`
+    const client = await clientOf(board)
+    await Promise.all([startService(board, 30, { concurrency: 4 }), startService(board, 30, { concurrency: 4 })])
+    const jobs = 400
+    await client.submitMany(Array.from({ length: jobs }, () => ({ task: "e2e.step", input: { ledger } })))
+    await eventually(() => linesOf(ledger).length >= jobs, { deadline: DEADLINE, message: "all jobs have run" })
+    const ids = linesOf(ledger).map((line) => line.split(" ")[0])
+    expect(new Set(ids).size).toBe(jobs)
+    expect(ids).toHaveLength(jobs)
+    expect(new Set(linesOf(ledger).map((line) => line.split(" ")[2])).size).toBe(2)
+  })
+
+  test("the first signal lets what runs finish and hands back the rest; the exit code is 0", async () => {
+    const board = keep(await kind.open())
+    const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }
+    const client = await clientOf(board)
+    const service = await startService(board, 30, { concurrency: 1 })
+    const running = await client.submit("e2e.step", { input: files })
+    await eventually(() => linesOf(files.started).length === 1, { deadline: DEADLINE, message: "the job starts" })
+    const waiting = await client.submit("e2e.step")
+    await eventually(async () => (await client.queues()).some((queue) => queue.inFlight === 2), {
+      deadline: DEADLINE,
+      message: "the second job is prefetched",
+    })
+    service.kill("SIGTERM")
+    await service.waitForLine(/Restoring 1 unacknowledged/, DEADLINE)
+    writeFileSync(files.gate, "")
+    expect(await service.exited).toMatchObject({ code: 0 })
+    expect(await running.result({ timeout: 5 })).toMatchObject({ attempt: 1 })
+    expect(await waiting.find()).toMatchObject({ state: "queued", attempts: 0 })
+    await startService(board, 30)
+    expect(await waiting.result({ timeout: 5 })).toMatchObject({ attempt: 1 })
+  })
+
+  test("the second signal hands back what runs, uncounted", async () => {
+    const board = keep(await kind.open())
+    const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }
+    const client = await clientOf(board)
+    const service = await startService(board, 30, { concurrency: 1 })
+    const job = await client.submit("e2e.step", { input: files })
+    await eventually(() => linesOf(files.started).length === 1, { deadline: DEADLINE, message: "the job starts" })
+    service.kill("SIGTERM")
+    await service.waitForLine(/stopping/, DEADLINE)
+    // Signals within a second count as one: the second one is repeated until it is taken for one of its own.
+    await eventually(
+      () => {
+        service.kill("SIGTERM")
+        return service.output.includes("handing back now") ? true : undefined
+      },
+      { deadline: DEADLINE, every: 200, message: "the second signal is heard" },
+    )
+    await service.exited
+    await eventually(async () => (await job.find()).state === "queued", {
+      deadline: DEADLINE,
+      message: "the job is handed back",
+    })
+    writeFileSync(files.gate, "")
+    await startService(board, 30)
+    expect(await job.result({ timeout: 10 })).toMatchObject({ attempt: 1 })
+  })
+})

@@ -1,0 +1,67 @@
+/** A service in a process of its own, for tests that kill it: `service.ts <transport> [options as JSON]`. */
+import { appendFileSync, existsSync, watch, writeFileSync } from "node:fs"
+import { dirname } from "node:path"
+import { actor, type ServeOptions, serve } from "callboard"
+
+interface Step {
+  /** Written with the worker's process id when the handler starts. */
+  readonly started?: string
+  /** The handler goes on when this file exists. */
+  readonly gate?: string
+  /** A line with the job's id, attempt and process is added when the handler is done. */
+  readonly ledger?: string
+}
+
+const exists = (file: string): Promise<void> =>
+  new Promise((resolve) => {
+    if (existsSync(file)) return resolve()
+    const watcher = watch(dirname(file), () => {
+      if (!existsSync(file)) return
+      watcher.close()
+      resolve()
+    })
+    // The file may have come between the look and the watch.
+    if (existsSync(file)) {
+      watcher.close()
+      resolve()
+    }
+  })
+
+const e2e = actor("e2e", {
+  methods: {
+    /** Says that it started, waits for its gate, notes that it ran, answers with its process. */
+    step: async ({ started, gate, ledger }: Step, job) => {
+      if (started !== undefined) appendFileSync(started, `${process.pid}\n`)
+      if (gate !== undefined) await exists(gate)
+      if (ledger !== undefined) appendFileSync(ledger, `${job.id} ${job.attempt} ${process.pid}\n`)
+      return { pid: process.pid, attempt: job.attempt }
+    },
+    /** Kills its own worker, as a handler with a fault in native code does. */
+    kill: ({ ledger }: Step) => {
+      if (ledger !== undefined) appendFileSync(ledger, `${process.pid}\n`)
+      process.kill(process.pid, "SIGKILL")
+    },
+    /** Blocks the thread for some milliseconds, as a handler that computes does. */
+    block: ({ ms, ledger }: { ms: number; ledger: string }) => {
+      appendFileSync(ledger, `${process.pid}\n`)
+      const until = Date.now() + ms
+      while (Date.now() < until);
+      return process.pid
+    },
+  },
+})
+
+const [transport = "", text = "{}"] = process.argv.slice(2)
+const options: ServeOptions & { readonly readyFile?: string } = JSON.parse(text)
+const service = await serve({ transport, actors: [e2e], logFormat: "logfmt", ...options })
+await service.ready()
+if (options.readyFile !== undefined) writeFileSync(options.readyFile, "")
+console.log(`ready ${service.url ?? ""}`)
+const error = await Promise.race([
+  service.failed,
+  service.stopped.then((report) => console.log(`stopped ${JSON.stringify(report)}`)),
+])
+if (error !== undefined) {
+  console.error(error.message)
+  process.exit(1)
+}

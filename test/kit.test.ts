@@ -1,0 +1,137 @@
+/** The kit itself: each case passes on transports of several kinds, and fails on one that breaks the promise it is about. */
+import { describe, expect, test, vi } from "vitest"
+import { capabilities, placeOf, plugin } from "../plugins/memory/mod.ts"
+import { isTransportError } from "./kit/check.ts"
+import { blocking } from "./kit/blocking.ts"
+import { spared } from "./kit/case.ts"
+import { sleep } from "./kit/context.ts"
+import { least, reduced } from "./kit/least.ts"
+import { Line } from "./kit/line.ts"
+import { BrokenPromise, cases, type Harness, register, runCase, runConformance, titleOf } from "./kit/mod.ts"
+import { type Mutant, mutants } from "./kit/mutants.ts"
+
+const full = (url: URL): Harness => ({
+  name: "memory",
+  capabilities,
+  connect: (options) => plugin.connect(url, options),
+  corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).board.inject(queue, bytes),
+})
+
+const slow = (url: URL): Harness => ({
+  ...full(url),
+  name: "blocking",
+  slow: true,
+  connect: async (options) => blocking(await plugin.connect(url, options)),
+})
+
+const bare = (url: URL): Harness => ({
+  name: "least",
+  capabilities: least(capabilities),
+  parts: [],
+  connect: async (options) => reduced(await plugin.connect(url, options)),
+})
+
+/** Memory behind a line that can be cut: it loses nothing by that, as a server would not. */
+const cuttable = (url: URL): Harness => {
+  const line = new Line()
+  const durable = { ...capabilities, durability: "server", reach: "network" } as const
+  const cutFor = async (ms: number): Promise<void> => {
+    line.cut()
+    await sleep(ms)
+    line.heal()
+  }
+  return {
+    ...full(url),
+    name: "line",
+    capabilities: durable,
+    connect: line.over((options) => plugin.connect(url, options), durable),
+    restart: () => cutFor(200),
+    kill: () => cutFor(50),
+    cut: async () => line.cut(),
+    heal: async () => line.heal(),
+  }
+}
+
+// Most of the time of a case is waiting.
+vi.setConfig({ maxConcurrency: 24 })
+
+const bases = { full, least: bare, line: cuttable }
+
+describe("a transport that blocks passes", () => register(test, slow(new URL("memory://blocking")), { spared: "omit" }))
+describe("a transport that can do the least passes", () => register(test, bare(new URL("memory://least")), { spared: "omit" }))
+
+describe("a transport that is cut off and restarted passes", () => {
+  const harness = cuttable(new URL("memory://line"))
+  for (const each of cases.filter(({ group }) => group === "recovery")) {
+    expect(spared(each, harness)).toBeUndefined()
+    test(titleOf(each), () => runCase(each, harness), 90_000)
+  }
+})
+
+describe("mutants", () => {
+  test("each case has one, and each has a case", () => {
+    const titles = cases.map(titleOf)
+    expect(new Set(titles).size).toBe(titles.length)
+    expect(titles.filter((title) => !mutants.some(({ breaks }) => breaks === title))).toEqual([])
+    expect(mutants.map(({ breaks }) => breaks).filter((breaks) => !titles.includes(breaks))).toEqual([])
+  })
+
+  const outcomes = startAll(24)
+  test.each(mutants.map((mutant) => [mutant.breaks, mutant] as const))("%s: fails for its mutant", async (_, mutant) => {
+    const found = await outcomes().get(mutant)
+    // Anything else would be a fault of the kit, or of the mutant.
+    if (!(found instanceof BrokenPromise || isTransportError(found))) {
+      expect.fail(found === undefined ? "the case passed" : `the case broke: ${String(found)}`)
+    }
+  }, 120_000)
+})
+
+test("without a runner there is a report", async () => {
+  const report = await runConformance(full(new URL("memory://report")), { only: "declared: " })
+  expect(report).toMatchObject({ name: "memory", total: 3, passed: 3, failed: 0, skipped: 0 })
+  const skipping = await runConformance(full(new URL("memory://report")), { only: "front" })
+  expect(skipping.results.find(({ outcome }) => outcome === "skipped")?.reason).toContain("front")
+  const wrong = { ...full(new URL("memory://report")), capabilities: { ...capabilities, delay: false } }
+  const failing = await runConformance(wrong, { only: "declared: the capabilities" })
+  expect(failing.results[0]).toMatchObject({ outcome: "failed", reason: expect.stringContaining("capabilities") })
+})
+
+/** Runs all mutants, so many at a time, once the first one is asked for: most of their time is waiting. */
+function startAll(concurrency: number): () => ReadonlyMap<Mutant, Promise<unknown>> {
+  let started: Map<Mutant, Promise<unknown>> | undefined
+  return () => {
+    if (started !== undefined) return started
+    started = new Map()
+    const waiting: Array<() => void> = []
+    let running = 0
+    for (const mutant of mutants) {
+      const turn = new Promise<void>((resolve) => waiting.push(resolve))
+      started.set(
+        mutant,
+        turn.then(() => failureOf(mutant)).finally(() => {
+          running--
+          next()
+        }),
+      )
+    }
+    const next = (): void => {
+      for (; running < concurrency && waiting.length > 0; running++) waiting.shift()?.()
+    }
+    next()
+    return started
+  }
+}
+
+/** How the case of a mutant fails; `undefined` when it passes. */
+async function failureOf(mutant: Mutant): Promise<unknown> {
+  const harness = bases[mutant.on ?? "full"](new URL("memory://mutants"))
+  const each = cases.find((one) => titleOf(one) === mutant.breaks)
+  if (each === undefined || spared(each, harness) !== undefined) return undefined
+  const connect = mutant.breaker()((options) => harness.connect(options))
+  try {
+    await runCase(each, { ...harness, connect })
+    return undefined
+  } catch (error) {
+    return error
+  }
+}

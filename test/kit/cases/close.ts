@@ -1,0 +1,108 @@
+/** The end of a connection: quick, final, and harmless to others. */
+import type { Case } from "../case.ts"
+import { between, check, equal, refuses } from "../check.ts"
+import { sleep } from "../context.ts"
+import { idOf, recordOf } from "../task.ts"
+import { isTransportError } from "../check.ts"
+
+const group = "close"
+
+export const closeCases: ReadonlyArray<Case> = [
+  {
+    group,
+    name: "closing twice is closing once",
+    async run({ another, within }) {
+      const { transport } = await another()
+      await within("two closes at the same time", Promise.all([transport.close(), transport.close()]))
+      await within("a close of what is closed", transport.close())
+    },
+  },
+  {
+    group,
+    name: "closing ends a pull that waits",
+    async run({ another, fresh, within, slack }) {
+      const { transport } = await another()
+      const request = { queues: [fresh("queue")], max: 1, wait: 30_000 }
+      const waiting = transport.queue.pull(request, new AbortController().signal).then(
+        (deliveries) => deliveries.length,
+        (error: unknown) => (isTransportError(error) ? error.reason : String(error)),
+      )
+      await sleep(100)
+      await within("close", transport.close())
+      const outcome = await within("the end of a pull, after close", waiting, slack)
+      check(outcome === 0 || outcome === "closed", `the pull must end with nothing, or as closed; it was ${outcome}`)
+    },
+  },
+  {
+    group,
+    name: "afterwards every call fails as closed",
+    async run({ another, task, fresh, within }) {
+      const { transport } = await another()
+      await within("close", transport.close())
+      const { queue, records, store, broadcast } = transport
+      const { signal } = new AbortController()
+      const posting = task({ queue: fresh("queue") })
+      const { id, run, retries } = posting
+      const record = recordOf(posting, "succeeded", { fence: "1" })
+      const calls: ReadonlyArray<readonly [string, (() => Promise<unknown>) | undefined]> = [
+        ["publish", () => queue.publish([posting])],
+        ["pull", () => queue.pull({ queues: [posting.queue], max: 1, wait: 0 }, signal)],
+        ["claim", () => queue.claim([{ token: "1", id, run, retries, worker: "w", at: 0, posting }])],
+        ["report", () => queue.report([{ token: "1", record }])],
+        ["settle", () => queue.settle([{ token: "1", then: { kind: "ack" } }])],
+        ["extend", () => queue.extend(["1"])],
+        ["stats", queue.stats && (() => Promise.resolve(queue.stats?.()))],
+        ["overdue", queue.overdue && (() => Promise.resolve(queue.overdue?.(0, 1)))],
+        ["waiting", queue.waiting && (() => Promise.resolve(queue.waiting?.(posting.queue, 1)))],
+        ["find", records && (() => records.find(id))],
+        ["change", records && (() => records.change([{ id, expect: "", record }]))],
+        ["query", records && (() => records.query({ limit: 1 }))],
+        ["watch", records && (() => records.watch({}, () => undefined, signal))],
+        ["get", store && (() => store.get("a"))],
+        ["write", store && (() => store.write([{ key: "a", value: new Uint8Array(1) }]))],
+        ["list", store && (() => store.list({ prefix: "", limit: 1 }))],
+        ["count", store && (() => store.count(""))],
+        ["watch of the store", store && (() => store.watch("", () => undefined, signal))],
+        ["now", store && (() => store.now())],
+        ["send", broadcast && (() => broadcast.send("a", new Uint8Array(1)))],
+        ["listen", broadcast && (() => broadcast.listen("a", () => undefined, signal))],
+      ]
+      for (const [name, call] of calls) {
+        if (call !== undefined) await within(`${name} after close`, refuses(settled(call), "closed", `${name} after close`))
+      }
+    },
+  },
+  {
+    group,
+    name: "closing does not wait for what is in hand, which comes to others after its lease",
+    lease: 1_000,
+    async run({ peer, another, fresh, task, lease, slack, harness }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const other = await another()
+      await other.one(queue)
+      const start = performance.now()
+      await other.close()
+      between(Math.round(performance.now() - start), 0, slack, "milliseconds to close")
+      const late = lease + harness.capabilities.leaseResolution + slack
+      equal(idOf(await peer.one(queue, late)), posting.id, "what comes to another connection")
+    },
+  },
+  {
+    group,
+    name: "closing one connection leaves the others alone",
+    async run({ peer, another, fresh, task }) {
+      const queue = fresh("queue")
+      const other = await another()
+      const waiting = peer.pull(queue, { wait: 8_000 })
+      await other.close()
+      const posting = task({ queue })
+      await peer.publish(posting)
+      equal((await waiting).map(idOf), [posting.id], "what comes")
+    },
+  },
+]
+
+/** A call that throws instead of rejecting rejects all the same. */
+const settled = async (call: () => Promise<unknown>): Promise<unknown> => call()

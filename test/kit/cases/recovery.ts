@@ -1,0 +1,177 @@
+/** What was stored outlives connections, servers and cuts; and those who listen hear of it. */
+import type { Posting } from "../../../runtime/transport.ts"
+import { type Case, delay, durable, hook, part, records } from "../case.ts"
+import { between, check, equal, isTransportError, sameSet } from "../check.ts"
+import { type Context, size, sleep } from "../context.ts"
+import { idOf } from "../task.ts"
+
+const group = "recovery"
+
+/** Publishes one by one until each task is stored, whatever happens meanwhile. */
+const persist = async ({ peer, until }: Context, postings: ReadonlyArray<Posting>): Promise<void> => {
+  for (const posting of postings) {
+    await until(
+      "a receipt, trying again while the transport is away",
+      async () => {
+        try {
+          const [receipt] = await peer.transport.queue.publish([posting])
+          if (receipt?.status !== "failed") return receipt !== undefined
+          check(receipt.error.retryable, `only what may be tried again may fail: ${receipt.error.message}`)
+        } catch (error) {
+          check(isTransportError(error) && error.retryable, `only what may be tried again may fail: ${String(error)}`)
+        }
+        return false
+      },
+      20_000,
+    )
+  }
+}
+
+/** Pulls and acks until each of the ids has come. */
+const consume = async ({ peer, harness }: Context, queue: string, ids: ReadonlyArray<string>): Promise<void> => {
+  const left = new Set(ids)
+  const end = Date.now() + (harness.slow ? 40_000 : 25_000)
+  const { signal } = new AbortController()
+  while (left.size > 0) {
+    check(Date.now() < end, `all tasks must come, ${left.size} of ${ids.length} did not`)
+    try {
+      for (const delivery of await peer.transport.queue.pull({ queues: [queue], max: 5, wait: 300 }, signal)) {
+        const [settled] = await peer.transport.queue.settle([{ token: delivery.token, then: { kind: "ack" } }])
+        if (settled?.status === "settled" || settled?.status === "gone") left.delete(idOf(delivery))
+      }
+    } catch (error) {
+      check(isTransportError(error) && error.retryable, `only what may be tried again may fail: ${String(error)}`)
+      await sleep(50)
+    }
+  }
+}
+
+/** Disturbs the transport while tasks are published, then while they are consumed. */
+const throughDisturbance = async (context: Context, disturb: () => Promise<void>): Promise<void> => {
+  const { fresh, tasks, peer, within, harness } = context
+  const queue = fresh("queue")
+  const postings = tasks(size(60, 600), { queue })
+  const ids = postings.map(({ id }) => id)
+  const third = Math.floor(postings.length / 3)
+  await persist(context, postings.slice(0, third))
+  await Promise.all([persist(context, postings.slice(third)), within("the restart", disturb(), 30_000)])
+  if (harness.capabilities.dedupeWindow > 0 && peer.transport.queue.waiting !== undefined) {
+    const waiting = await peer.transport.queue.waiting(queue, 10_000)
+    sameSet(waiting, ids, "what waits after publishing through a restart")
+  }
+  const consuming = consume(context, queue, ids)
+  await Promise.all([consuming, within("the restart", disturb(), 30_000)])
+}
+
+export const recoveryCases: ReadonlyArray<Case> = [
+  {
+    group,
+    name: "what was stored outlives all connections",
+    needs: [durable],
+    async run({ peer, fresh, task, harness, another }) {
+      const queue = fresh("queue")
+      const [waiting, later] = [task({ queue }), task({ queue, ...(harness.capabilities.delay ? { due: Date.now() + 900 } : {}) })]
+      const ended = task({ queue: fresh("ended") })
+      const full = harness.parts?.includes("records") !== false
+      await peer.publish(waiting, later, ended)
+      if (full) await peer.succeed(await peer.one(ended.queue), ended)
+      await peer.transport.store?.write([{ key: "a", value: Uint8Array.of(7) }])
+      await peer.close()
+      const next = await another()
+      if (full) equal((await next.find(ended.id)).result, "done", "result")
+      if (full) equal((await next.find(waiting.id)).state, "queued", "state of what waits")
+      if (next.transport.store) equal((await next.transport.store.get("a"))?.value, Uint8Array.of(7), "value in the store")
+      sameSet((await next.all(queue, 2, 8_000)).map(idOf), [waiting.id, later.id], "what comes")
+    },
+  },
+  {
+    group,
+    name: "a restart while publishing and while consuming loses nothing that was stored",
+    needs: [hook("restart"), durable],
+    lease: 2_000,
+    exclusive: true,
+    timeout: 90_000,
+    run: (context) => throughDisturbance(context, async () => context.harness.restart?.()),
+  },
+  {
+    group,
+    name: "a sudden end while publishing and while consuming loses nothing that was stored",
+    needs: [hook("kill"), durable],
+    lease: 2_000,
+    exclusive: true,
+    timeout: 90_000,
+    run: (context) => throughDisturbance(context, async () => context.harness.kill?.()),
+  },
+  {
+    group,
+    name: "a scheduled task, a record and a stored value outlive a restart",
+    needs: [hook("restart"), durable, delay, records, part("store")],
+    exclusive: true,
+    timeout: 60_000,
+    async run({ peer, fresh, task, harness, until, within, another }) {
+      const queue = fresh("queue")
+      const [later, ended] = [task({ queue, due: Date.now() + 4_000 }), task({ queue })]
+      await peer.publish(later, ended)
+      await peer.succeed(await peer.one(queue), ended)
+      await peer.store.write([{ key: "a", value: Uint8Array.of(7) }])
+      await within("the restart", harness.restart?.() ?? Promise.resolve(), 30_000)
+      const next = await until("a connection after the restart", () => another().catch(() => undefined), 15_000)
+      equal((await next.find(ended.id)).result, "done", "result")
+      equal((await next.store.get("a"))?.value, Uint8Array.of(7), "value in the store")
+      equal(idOf(await next.one(queue, 15_000)), later.id, "what comes in time")
+    },
+  },
+  {
+    group,
+    name: "calls during a cut fail as unavailable within a bound, and work again afterwards",
+    needs: [hook("cut")],
+    exclusive: true,
+    timeout: 60_000,
+    async run({ peer, fresh, task, harness, within, until }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(task({ queue }))
+      await within("the cut", harness.cut?.() ?? Promise.resolve())
+      const start = performance.now()
+      try {
+        const [receipt] = await within("a receipt during a cut", peer.transport.queue.publish([posting]), 15_000)
+        check(receipt?.status === "failed", "publishing during a cut must fail")
+        equal(receipt.error.reason, "unavailable", "reason")
+      } catch (error) {
+        if (!isTransportError(error)) throw error
+        equal(error.reason, "unavailable", "reason")
+      } finally {
+        await within("the healing", harness.heal?.() ?? Promise.resolve())
+      }
+      between(Math.round(performance.now() - start), 0, 15_000, "milliseconds until the failure")
+      await until("a receipt after the cut", async () => {
+        const receipts = await peer.transport.queue.publish([posting]).catch(() => [])
+        return receipts[0] !== undefined && receipts[0].status !== "failed"
+      }, 20_000)
+      equal((await peer.all(queue, 2, 15_000)).length, 2, "number of tasks that come")
+      await peer.none(queue, "the one that failed is stored once")
+    },
+  },
+  {
+    group,
+    name: "who listens to the status hears of a cut and of its end, once each",
+    needs: [hook("cut")],
+    exclusive: true,
+    timeout: 60_000,
+    async run({ peer, harness, within, until }) {
+      const heard: Array<string> = []
+      const stopped: Array<string> = []
+      peer.transport.onStatus((status) => heard.push(status))
+      peer.transport.onStatus((status) => stopped.push(status))()
+      await within("the cut", harness.cut?.() ?? Promise.resolve())
+      try {
+        await until("the status disconnected", async () => heard.includes("disconnected"), 20_000)
+      } finally {
+        await within("the healing", harness.heal?.() ?? Promise.resolve())
+      }
+      await until("the status connected", async () => heard.at(-1) === "connected", 20_000)
+      equal(heard, ["disconnected", "connected"], "what was heard")
+      equal(stopped, [], "what was heard by who had stopped listening")
+    },
+  },
+]

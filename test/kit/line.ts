@@ -1,0 +1,71 @@
+/** A line between transports and what they stand on, for tests of cuts: nothing passes while it is cut, and answers to
+ * calls that were under way are lost. */
+import { type Capabilities, type Transport, TransportError } from "../../runtime/transport.ts"
+
+type Listener = Parameters<Transport["onStatus"]>[0]
+type Connect<Options> = (options: Options) => Promise<Transport>
+
+export class Line {
+  #cutting = new AbortController()
+  readonly #listeners = new Set<Listener>()
+
+  cut(): void {
+    this.#cutting.abort()
+    for (const listener of this.#listeners) listener("disconnected")
+  }
+
+  heal(): void {
+    this.#cutting = new AbortController()
+    for (const listener of this.#listeners) listener("connected")
+  }
+
+  /** Connections over this line. What lies behind it outlives each cut, so it may claim to be durable. */
+  over<Options>(connect: Connect<Options>, capabilities: Capabilities): Connect<Options> {
+    return async (options) => {
+      const transport = await this.#guard(() => connect(options))()
+      const { queue, records, store, broadcast } = transport
+      const { stats, overdue, waiting } = queue
+      const guard = this.#guard.bind(this)
+      return {
+        ...transport,
+        capabilities,
+        queue: {
+          publish: guard(queue.publish),
+          // A pull must not go on taking tasks for somebody who is out of reach.
+          pull: guard((request, signal) => queue.pull(request, AbortSignal.any([signal, this.#cutting.signal]))),
+          claim: guard(queue.claim),
+          report: guard(queue.report),
+          settle: guard(queue.settle),
+          extend: guard(queue.extend),
+          ...(stats && { stats: guard(stats) }),
+          ...(overdue && { overdue: guard(overdue) }),
+          ...(waiting && { waiting: guard(waiting) }),
+        },
+        ...(records && {
+          records: { ...records, find: guard(records.find), change: guard(records.change), query: guard(records.query) },
+        }),
+        ...(store && { store: { ...store, get: guard(store.get), write: guard(store.write), list: guard(store.list) } }),
+        ...(broadcast && { broadcast: { ...broadcast, send: guard(broadcast.send) } }),
+        onStatus: (listener) => {
+          this.#listeners.add(listener)
+          return () => void this.#listeners.delete(listener)
+        },
+      }
+    }
+  }
+
+  #guard<Args extends ReadonlyArray<unknown>, T>(call: (...args: Args) => Promise<T>): (...args: Args) => Promise<T> {
+    return async (...args) => {
+      const { signal } = this.#cutting
+      if (signal.aborted) throw new TransportError("unavailable", "the line is cut")
+      const answer = call(...args)
+      return new Promise<T>((resolve, reject) => {
+        const lost = (): void => {
+          reject(new TransportError("unavailable", "the line was cut before the answer", { outcome: "unknown" }))
+        }
+        signal.addEventListener("abort", lost, { once: true })
+        answer.then(resolve, reject).finally(() => signal.removeEventListener("abort", lost))
+      })
+    }
+  }
+}

@@ -1,0 +1,52 @@
+/** A mutant: a good transport with one promise broken, and the case that must notice. */
+import type { ConnectOptions, Queue, Records, Store, Transport } from "../../../runtime/transport.ts"
+
+export type Connect = (options: ConnectOptions) => Promise<Transport>
+
+export interface Mutant {
+  /** Title of the case that must fail. */
+  readonly breaks: string
+  /** Which harness the case runs on: a full one, the least one, or one whose line can be cut. Defaults to `full`. */
+  readonly on?: "full" | "least" | "line"
+  /** Called once per run of the case: what it remembers is shared by the connections of that run. */
+  breaker(): (connect: Connect) => Connect
+}
+
+type Patch<T> = (whole: T, transport: Transport) => Partial<T>
+
+/** Breaks each transport; `make` is called once per run. */
+export const transportBroken =
+  (make: () => (transport: Transport) => Transport): Mutant["breaker"] =>
+  () => {
+    const change = make()
+    return (connect) => async (options) => change(await connect(options))
+  }
+
+/** Breaks the queue of each transport; `make` is called once per run. */
+export const queueBroken = (make: () => Patch<Queue>): Mutant["breaker"] =>
+  transportBroken(() => {
+    const patch = make()
+    return (transport) => ({ ...transport, queue: { ...transport.queue, ...patch(transport.queue, transport) } })
+  })
+
+export const recordsBroken = (make: () => Patch<Records>): Mutant["breaker"] =>
+  transportBroken(() => {
+    const patch = make()
+    return (transport) => {
+      const { records } = transport
+      return records ? { ...transport, records: { ...records, ...patch(records, transport) } } : transport
+    }
+  })
+
+export const storeBroken = (make: () => Patch<Store>): Mutant["breaker"] =>
+  transportBroken(() => {
+    const patch = make()
+    return (transport) => {
+      const { store } = transport
+      return store ? { ...transport, store: { ...store, ...patch(store, transport) } } : transport
+    }
+  })
+
+/** Namespaces that differ only in their ends become one. */
+export const namespacesMixed: Mutant["breaker"] = () => (connect) => (options) =>
+  connect({ ...options, namespace: options.namespace.slice(0, "kit-".length + 36) })

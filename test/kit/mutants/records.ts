@@ -1,0 +1,217 @@
+/** Mutants of records, lists, news about them, and of what maintenance asks. */
+import type { Change, Found, JobRecord, RecordPage, RecordQuery } from "../../../runtime/transport.ts"
+import { type Mutant, queueBroken, recordsBroken } from "./mutant.ts"
+
+const never = new AbortController().signal
+
+/** What is found is changed before it is handed over. */
+const finding = (change: (found: Found | undefined, id: string) => Found | undefined): Mutant["breaker"] =>
+  recordsBroken(() => (records) => ({ find: async (id) => change(await records.find(id), id) }))
+
+const changing = (change: (one: Change) => Change): Mutant["breaker"] =>
+  recordsBroken(() => (records) => ({ change: (each) => records.change(each.map(change)) }))
+
+const querying = (
+  before: (query: RecordQuery) => RecordQuery,
+  after: (page: RecordPage) => RecordPage = (page) => page,
+): Mutant["breaker"] =>
+  recordsBroken(() => (records) => ({ query: async (query) => after(await records.query(before(query))) }))
+
+/** Changes are written whatever is stored. */
+const carefree = recordsBroken(() => (records) => ({
+  change: (each) =>
+    Promise.all(
+      each.map(async (one) => {
+        for (;;) {
+          const found = await records.find(one.id)
+          const [answer] = await records.change([{ ...one, expect: found?.revision ?? "" }])
+          if (answer !== undefined && answer.status !== "conflict") return answer
+        }
+      }),
+    ),
+}))
+
+const withoutMessage = finding((found) => {
+  if (found === undefined) return found
+  const { message, ...record } = found.record
+  return { ...found, record }
+})
+
+const withdrawingNothing = changing(({ withdraw, ...one }) => one)
+
+const unknown = (id: string): JobRecord => ({
+  id,
+  task: "",
+  meth: null,
+  name: "",
+  queue: "",
+  priority: 4,
+  state: "queued",
+  run: 1,
+  attempt: 0,
+  retries: 0,
+  fence: "",
+  submittedAt: 0,
+  timeline: [],
+})
+
+export const recordMutants: ReadonlyArray<Mutant> = [
+  { breaks: "records: a job that waits is found as queued, with its task", breaker: withoutMessage },
+  {
+    breaks: "records: a job that is due later is found as scheduled, and as queued once it is due",
+    breaker: finding((found) => found && { ...found, record: { ...found.record, state: "queued" } }),
+  },
+  { breaks: "records: a job that is in hand is found, with its task", breaker: withoutMessage },
+  {
+    breaks: "records: an id that nobody used is found nowhere",
+    breaker: finding((found, id) => found ?? { record: unknown(id), revision: "" }),
+  },
+  {
+    breaks: "records: a job in motion is never missing",
+    breaker: recordsBroken(() => {
+      let count = 0
+      return (records) => ({ find: async (id) => (++count % 9 === 0 ? undefined : records.find(id)) })
+    }),
+  },
+  { breaks: "records: a change with an outdated revision is a conflict and changes nothing", breaker: carefree },
+  { breaks: "records: of two changes at the same time, one is a conflict", breaker: carefree },
+  {
+    breaks: "records: changes of one batch stand alone, in order",
+    breaker: recordsBroken(() => (records) => ({
+      change: async (each) => {
+        const answers = []
+        for (const one of each) {
+          const [answer] = await records.change([one])
+          if (answer?.status !== "changed") return each.map(() => ({ status: "conflict" }))
+          answers.push(answer)
+        }
+        return answers
+      },
+    })),
+  },
+  { breaks: "records: a job that is cancelled while it waits is withdrawn and never comes", breaker: withdrawingNothing },
+  { breaks: "records: a job that is cancelled before it is due never comes", breaker: withdrawingNothing },
+  {
+    breaks: "records: a job that is run again begins its next run, and the run before is over",
+    breaker: changing(({ post, ...one }) => one),
+  },
+  {
+    breaks: "records: a record can be there before its task",
+    breaker: recordsBroken(() => (records) => ({
+      change: async (each) => {
+        const known = await Promise.all(each.map(({ id }) => records.find(id)))
+        return known.includes(undefined) ? each.map(() => ({ status: "conflict" })) : records.change(each)
+      },
+    })),
+  },
+  {
+    breaks: "records: a record that was deleted leaves a tombstone, which refuses late workers",
+    breaker: finding((found) => (found?.record.tombstone ? undefined : found)),
+  },
+  {
+    breaks: "records: a record becomes a tombstone when it was kept long enough, and not before",
+    breaker: queueBroken(() => (queue) => ({
+      settle: (each) =>
+        queue.settle(
+          each.map((one) => {
+            const { record } = one
+            const hasty = record?.keepMs !== undefined && record.keepMs > 0 && record.keepMs < 5_000
+            return hasty ? { ...one, record: { ...record, keepMs: 1_000 } } : one
+          }),
+        ),
+    })),
+  },
+  {
+    breaks: "records: a change that is too large is refused and changes nothing",
+    breaker: changing((one) => ({ ...one, record: { ...one.record, description: "" } })),
+  },
+  {
+    breaks: "query: each filter finds what it says, and several find what all of them say",
+    breaker: querying(({ dead, ...query }) => query),
+  },
+  {
+    breaks: "query: the newest come first",
+    breaker: querying(
+      (query) => query,
+      (page) => ({ ...page, records: [...page.records].reverse() }),
+    ),
+  },
+  {
+    breaks: "query: pages leave nothing out and repeat nothing",
+    breaker: querying(
+      (query) => query,
+      (page) => (page.next === undefined ? page : { ...page, records: page.records.slice(0, -1) }),
+    ),
+  },
+  {
+    breaks: "query: a job that is due later is listed as scheduled",
+    breaker: querying((query) =>
+      query.states ? { ...query, states: query.states.map((state) => (state === "scheduled" ? "deferred" : state)) } : query,
+    ),
+  },
+  {
+    breaks: "query: a cursor that cannot be read is invalid",
+    breaker: recordsBroken(() => (records) => ({
+      query: ({ after, ...query }) => records.query(after === undefined || Number.isNaN(Number(after)) ? query : { ...query, after }),
+    })),
+  },
+  {
+    breaks: "watch: the end of a job reaches those who watch it, and not those who watch another one",
+    breaker: recordsBroken(() => (records) => ({ watch: (_, listener, signal) => records.watch({}, listener, signal) })),
+  },
+  {
+    breaks: "watch: claims, reports and changes reach those who watch",
+    breaker: recordsBroken(() => (records) => ({
+      watch: (filter, listener, signal) =>
+        records.watch(filter, (record) => (record.endedAt === undefined ? undefined : listener(record)), signal),
+    })),
+  },
+  {
+    breaks: "watch: a watch ends with its signal",
+    breaker: recordsBroken(() => (records) => ({ watch: (filter, listener) => records.watch(filter, listener, never) })),
+  },
+  {
+    breaks: "expiry: a task past its expires is still there, and still comes",
+    breaker: queueBroken(() => (queue) => ({
+      pull: async (request, signal) => {
+        const found = await queue.pull(request, signal)
+        return found.filter(({ message }) => {
+          const expires = "headers" in message ? message.headers["expires"] : undefined
+          return typeof expires !== "string" || Date.parse(expires) > Date.now()
+        })
+      },
+    })),
+  },
+  {
+    breaks: "expiry: what waits past its expires is listed as overdue, oldest first, until it is withdrawn",
+    breaker: queueBroken(() => (queue) => ({
+      overdue: async (now, max) => [...((await queue.overdue?.(now, max)) ?? [])].reverse(),
+    })),
+  },
+  {
+    breaks: "stats: depth, what is scheduled, what is in hand and the oldest age are told per queue",
+    breaker: queueBroken(() => (queue) => ({
+      stats: async () =>
+        ((await queue.stats?.()) ?? []).map((each) => ({ ...each, oldest: Math.round((each.oldest ?? 0) / 1_000) })),
+    })),
+  },
+  {
+    breaks: "stats: a queue that was emptied holds nothing",
+    breaker: queueBroken(() => {
+      const names = new Set<string>()
+      return (queue) => ({
+        publish: (postings) => {
+          for (const posting of postings) names.add(posting.queue)
+          return queue.publish(postings)
+        },
+        stats: async () => [...names].map((name) => ({ queue: name, ready: 0, scheduled: 0, inFlight: 1 })),
+      })
+    }),
+  },
+  {
+    breaks: "stats: what waits in a queue is listed, scheduled or not, and not what is in hand",
+    breaker: queueBroken(() => (queue) => ({
+      waiting: async (name) => (await queue.waiting?.(name, 1_000)) ?? [],
+    })),
+  },
+]

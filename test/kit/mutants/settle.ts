@@ -1,0 +1,257 @@
+/** Mutants of how deliveries end: settling, fences, claims and reports. */
+import { Buffer } from "node:buffer"
+import { postingOf } from "../../../runtime/protocol/headers.ts"
+import type { JobRecord, Posting, Settled, Settlement, Transport } from "../../../runtime/transport.ts"
+import { encodedSize } from "../task.ts"
+import { type Mutant, queueBroken, transportBroken } from "./mutant.ts"
+import { renamed } from "./publish.ts"
+
+/** Every settlement is changed before it is settled. */
+const settlements = (change: (settlement: Settlement) => Settlement): Mutant["breaker"] =>
+  queueBroken(() => (queue) => ({ settle: (each) => queue.settle(each.map(change)) }))
+
+/** Records are changed on their way into a settlement. */
+const recorded = (change: (record: JobRecord, transport: Transport) => Partial<JobRecord>): Mutant["breaker"] =>
+  queueBroken(() => (queue, transport) => ({
+    settle: (each) =>
+      queue.settle(
+        each.map((one) => (one.record ? { ...one, record: { ...one.record, ...change(one.record, transport) } } : one)),
+      ),
+  }))
+
+const followUps = (change: (posting: Posting, transport: Transport) => ReadonlyArray<Posting>): Mutant["breaker"] =>
+  queueBroken(() => (queue, transport) => ({
+    settle: (each) =>
+      queue.settle(
+        each.map((one) => ({ ...one, followUps: (one.followUps ?? []).flatMap((posting) => change(posting, transport)) })),
+      ),
+  }))
+
+/** Writes a record whatever is stored. */
+export const overwrite = async ({ records }: Transport, record: JobRecord, post: ReadonlyArray<Posting> = []) => {
+  const found = await records?.find(record.id)
+  await records?.change([{ id: record.id, expect: found?.revision ?? "", record, post }])
+}
+
+/** What is superseded is stored and published all the same. */
+const fenceless = queueBroken(() => (queue, transport) => ({
+  settle: async (each) => {
+    const answers = [...(await queue.settle(each))]
+    for (const [at, { record, followUps = [] }] of each.entries()) {
+      if (answers[at]?.status !== "superseded" || record === undefined) continue
+      await overwrite(transport, record, followUps)
+      answers[at] = { status: "settled" }
+    }
+    return answers
+  },
+}))
+
+const claims = (change: (status: string, id: string) => "claimed" | "finished" | undefined): Mutant["breaker"] =>
+  queueBroken(() => (queue) => ({
+    claim: async (each) =>
+      (await queue.claim(each)).map((answer, at) => {
+        const record = "record" in answer ? answer.record : undefined
+        const changed = change(answer.status, each[at]?.id ?? "")
+        if (changed === "claimed") return { status: "claimed", ...(record ? { record } : {}) }
+        return changed === "finished" && record ? { status: "finished", record } : answer
+      }),
+  }))
+
+/** Reports are written as if they were decisions. */
+const reportsDecide = queueBroken(() => (_, transport) => ({
+  report: async (each) => {
+    for (const { record } of each) await overwrite(transport, record)
+  },
+}))
+
+const reportsLost = queueBroken(() => () => ({ report: async () => undefined }))
+
+export const settleMutants: ReadonlyArray<Mutant> = [
+  {
+    breaks: "settle: what was acked never comes again",
+    breaker: settlements((one) => (one.then.kind === "ack" ? { ...one, then: { kind: "release", delay: 700 } } : one)),
+  },
+  {
+    breaks: "settle: acking twice harms nobody",
+    breaker: queueBroken(() => {
+      const seen = new Set<string>()
+      return (queue) => ({
+        settle: async (each) => {
+          const again = each.some(({ token }) => seen.has(token))
+          for (const { token } of each) seen.add(token)
+          const answers = await queue.settle(each)
+          if (!again) return answers
+          // Takes the next one off the queue instead.
+          const request = { queues: (await queue.stats?.())?.map((one) => one.queue) ?? [], max: 1, wait: 0 }
+          const next = await queue.pull(request, new AbortController().signal)
+          await queue.settle(next.map(({ token }) => ({ token, then: { kind: "ack" } })))
+          return answers
+        },
+      })
+    }),
+  },
+  {
+    breaks: "settle: a task that is handed back comes again at once",
+    breaker: settlements((one) => (one.then.kind === "ack" ? one : { ...one, then: { kind: "release", delay: 2_000 } })),
+  },
+  {
+    breaks: "settle: a task that is handed back with a delay waits so long",
+    breaker: settlements((one) => (one.then.kind === "ack" ? one : { ...one, then: { kind: "release", delay: 0 } })),
+  },
+  {
+    breaks: "settle: settlements of one batch stand alone, in order",
+    breaker: queueBroken(() => (queue) => ({
+      settle: async (each) => {
+        const answers: Array<Settled> = []
+        for (const one of each) {
+          const [answer] = await queue.settle([one])
+          answers.push(answer ?? { status: "gone" })
+          if (answer?.status !== "settled") break
+        }
+        return each.map((_, at) => answers[at] ?? { status: "gone" })
+      },
+    })),
+  },
+  { breaks: "settle: a record comes back as it was settled", breaker: recorded(() => ({ timeline: [] })) },
+  {
+    breaks: "settle: a record changed by its reader stays as it was",
+    breaker: transportBroken(() => (transport) => {
+      const kept = new Map<string, JobRecord>()
+      const { queue, records } = transport
+      if (records === undefined) return transport
+      return {
+        ...transport,
+        queue: {
+          ...queue,
+          settle: (each) => {
+            for (const { record } of each) if (record) kept.set(record.id, record)
+            return queue.settle(each)
+          },
+        },
+        records: {
+          ...records,
+          find: async (id) => {
+            const found = await records.find(id)
+            return found && { ...found, record: kept.get(id) ?? found.record }
+          },
+        },
+      }
+    }),
+  },
+  { breaks: "settle: follow-ups are published", breaker: followUps(() => []) },
+  {
+    breaks: "settle: a follow-up keeps its due time",
+    breaker: followUps(({ due, ...posting }) => [posting]),
+  },
+  {
+    breaks: "settle: settling again after a lost acknowledgement succeeds, and doubles no follow-up",
+    breaker: followUps((posting) => [renamed(posting)]),
+  },
+  {
+    breaks: "settle: a record over maxRecord is refused as too-large, and a smaller one settles",
+    breaker: recorded(({ result }) => (typeof result === "string" ? { result: result.slice(0, 1_000) } : {})),
+  },
+  {
+    breaks: "settle: a record that is no JSON is refused as invalid, and another one settles",
+    breaker: recorded(({ result }) => (typeof result === "bigint" ? { result: String(result) } : {})),
+  },
+  {
+    breaks: "settle: a follow-up that is too large fails the settlement, and one without it settles",
+    breaker: followUps((posting, { capabilities }) => (encodedSize(posting) > capabilities.maxTask ? [] : [posting])),
+  },
+  {
+    breaks: "settle: a terminal record ends the job for deliveries that come later",
+    breaker: claims((status) => (status === "finished" ? "claimed" : undefined)),
+  },
+  {
+    breaks: "settle: a record that names a successor ends older postings, not the successor",
+    breaker: recorded(() => ({ successor: "" })),
+  },
+  {
+    breaks: "fence: a worker that wakes after another has begun is refused, also when it finishes first",
+    breaker: fenceless,
+  },
+  { breaks: "fence: a worker that wakes after another has finished is refused", breaker: fenceless },
+  {
+    breaks: "fence: a refused outcome takes nothing out of the other worker's hands",
+    breaker: queueBroken(() => (queue, { records }) => ({
+      settle: async (each) => {
+        const answers = await queue.settle(each)
+        for (const [at, { record }] of each.entries()) {
+          const found = answers[at]?.status === "superseded" && record ? await records?.find(record.id) : undefined
+          if (found === undefined) continue
+          const { record: same, revision: expect } = found
+          await records?.change([{ id: same.id, expect, record: same, withdraw: true }])
+        }
+        return answers
+      },
+    })),
+  },
+  { breaks: "fence: a hand-back by a worker that was overtaken is refused", breaker: fenceless },
+  {
+    breaks: "fence: a claim by a worker that was overtaken is refused",
+    breaker: claims((status) => (status === "superseded" ? "claimed" : undefined)),
+  },
+  {
+    breaks: "fence: a report by a worker that was overtaken changes nothing and fails nothing",
+    breaker: reportsDecide,
+  },
+  { breaks: "fence: a job that was cancelled while it ran refuses the worker's outcome", breaker: fenceless },
+  {
+    breaks: "fence: a job that was cancelled while a claimed delivery ran refuses its outcome",
+    breaker: fenceless,
+  },
+  {
+    breaks: "claim: a claim makes the record of a job that has none",
+    breaker: queueBroken(() => () => ({ claim: async (each) => each.map(() => ({ status: "claimed" })) })),
+  },
+  {
+    breaks: "claim: claims without an outcome are counted, and told before the next one",
+    breaker: queueBroken(() => (queue) => ({
+      claim: async (each) =>
+        (await queue.claim(each)).map((answer) =>
+          answer.status === "claimed" && answer.record
+            ? { ...answer, record: { ...answer.record, claims: 1 } }
+            : answer,
+        ),
+    })),
+  },
+  {
+    breaks: "claim: a neighbour that was delivered and never claimed counts as nothing",
+    breaker: queueBroken(() => (queue) => ({
+      pull: async (request, signal) => {
+        const found = await queue.pull(request, signal)
+        for (const { token, message, queue: name } of found) {
+          const posting = "headers" in message ? postingOf(message, name) : undefined
+          if (posting?._tag !== "Success") continue
+          const { id, run, retries } = posting.success
+          await queue.claim([{ token, id, run, retries, worker: "", at: Date.now(), posting: posting.success }])
+        }
+        return found
+      },
+    })),
+  },
+  {
+    breaks: "claim: a hand-back that closes its claim leaves none",
+    breaker: recorded(() => ({ claims: 1 })),
+  },
+  {
+    breaks: "claim: claims of one batch stand alone, in order",
+    breaker: queueBroken(() => (queue) => ({ claim: async (each) => [...(await queue.claim(each))].reverse() })),
+  },
+  {
+    breaks: "claim: a first delivery needs no claim",
+    breaker: queueBroken(() => (queue) => ({
+      pull: async (request, signal) =>
+        (await queue.pull(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
+    })),
+  },
+  { breaks: "report: a report is seen by others, and the last one wins", breaker: reportsLost },
+  { breaks: "report: a report after a claim is seen, and leaves the claim alone", breaker: reportsLost },
+  { breaks: "report: a report that comes late does not bring an ended job back", breaker: reportsDecide },
+  {
+    breaks: "hostile: what is no message can be kept as a dead letter, byte for byte",
+    breaker: recorded(({ raw }) => (raw ? { raw: Buffer.from(Buffer.from(raw).toString("utf8")) } : {})),
+  },
+]
+

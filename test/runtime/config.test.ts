@@ -1,0 +1,167 @@
+/** Settings: which source wins, what is refused and with which advice, and the README's table. */
+import { readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { describe, expect, test } from "vitest"
+import { SETTINGS } from "../../runtime/config.ts"
+import { loadConfigFile, resolveConfig, type Sources } from "../../runtime/config-sources.ts"
+import { settingsTable, withSettingsTable } from "../../runtime/config-table.ts"
+import { temporaryFolder } from "../servers/process.ts"
+
+const file = (value: unknown) => ({ name: "callboard.config.ts", value })
+const flags = (given: Record<string, string>) =>
+  new Map(Object.entries(given).map(([path, text]) => [path, { flag: `--${path}`, text }]))
+
+const refusal = (sources: Sources): string => {
+  try {
+    resolveConfig(sources)
+  } catch (error) {
+    expect(error).toMatchObject({ _tag: "ConfigError" })
+    return String((error as Error).message)
+  }
+  throw new Error("nothing was refused")
+}
+
+describe("the strongest source wins, and each value knows where it came from", () => {
+  const everywhere: Sources = {
+    flags: flags({ concurrency: "5" }),
+    env: { CALLBOARD_CONCURRENCY: "6", CALLBOARD_PREFETCH: "7", CALLBOARD_HTTP_PORT: "8001" },
+    file: file({ concurrency: 8, prefetch: 9, lostCap: 10, http: { port: 8002, host: "127.0.0.2" } }),
+  }
+  const { config, entries } = resolveConfig(everywhere)
+  const entry = (path: string) => entries.find((each) => each.setting.path === path)
+
+  test("flag, variable, file, default", () => {
+    expect(config).toEqual({ concurrency: 5, prefetch: 7, lostCap: 10, http: { port: 8001, host: "127.0.0.2" } })
+    expect(entry("concurrency")).toMatchObject({ value: 5, origin: "flag --concurrency" })
+    expect(entry("prefetch")).toMatchObject({ value: 7, origin: "variable CALLBOARD_PREFETCH" })
+    expect(entry("lostCap")).toMatchObject({ value: 10, origin: "callboard.config.ts" })
+    expect(entry("grace")).toMatchObject({ origin: "default" })
+    expect(entry("grace")).not.toHaveProperty("value")
+  })
+
+  test("every setting is listed once", () => {
+    expect(entries.map((each) => each.setting.path)).toEqual(SETTINGS.map((each) => each.path))
+    expect(new Set(SETTINGS.map((each) => each.variable)).size).toBeGreaterThan(15)
+  })
+})
+
+test("text becomes what the setting is", () => {
+  const env = {
+    CALLBOARD_QUEUES: "high, default,",
+    CALLBOARD_GRACE: "1 minute",
+    CALLBOARD_LEASE: "20",
+    CALLBOARD_RESULT_TTL: "-1",
+    CALLBOARD_LANGUAGES: "py=celery,go=workers",
+    CALLBOARD_TASK_NAMES: "app.tasks.add=math.add",
+    CALLBOARD_LOG_LEVEL: "debug",
+    CALLBOARD_TRANSPORT: "nats://localhost",
+    CALLBOARD_ORDER: "",
+  }
+  expect(resolveConfig({ env }).config).toEqual({
+    queues: ["high", "default"],
+    grace: "1 minute",
+    lease: 20,
+    resultTtl: -1,
+    languages: { py: "celery", go: "workers" },
+    taskNames: { "app.tasks.add": "math.add" },
+    log: { level: "debug" },
+    transport: "nats://localhost",
+  })
+})
+
+describe("what is wrong is refused, by name and with the source", () => {
+  const cases: ReadonlyArray<[what: string, sources: Sources, message: RegExp]> = [
+    [
+      "unknown key",
+      { file: file({ concurency: 1 }) },
+      /^callboard\.config\.ts: concurency is not a setting \(did you mean concurrency\?\)$/,
+    ],
+    [
+      "unknown nested key",
+      { file: file({ http: { prot: 1 } }) },
+      /http\.prot is not a setting \(did you mean http\.port\?\)/,
+    ],
+    ["unknown key like nothing", { file: file({ zebra: 1 }) }, /zebra is not a setting$/],
+    [
+      "unknown variable",
+      { env: { CALLBOARD_TRANSPROT: "x" } },
+      /^CALLBOARD_TRANSPROT is not a setting \(did you mean CALLBOARD_TRANSPORT\?\)$/,
+    ],
+    ["wrong type", { file: file({ prefetch: "four" }) }, /^callboard\.config\.ts: prefetch: must be /],
+    ["out of range", { env: { CALLBOARD_HTTP_PORT: "70000" } }, /^CALLBOARD_HTTP_PORT: must be from 0 to 65535$/],
+    ["not a number", { flags: flags({ concurrency: "many" }) }, /^--concurrency: must be /],
+    ["not a duration", { env: { CALLBOARD_GRACE: "5 parsecs" } }, /^CALLBOARD_GRACE: "5 parsecs" is not a duration/],
+    ["negative grace", { file: file({ grace: -1 }) }, /grace: .*negative/],
+    ["short lease", { flags: flags({ lease: "10ms" }) }, /^--lease: must be at least 1 second/],
+    ["not a choice", { file: file({ order: "random" }) }, /order: must be "strict" or "rotate"/],
+    ["not a pair", { env: { CALLBOARD_LANGUAGES: "py" } }, /^CALLBOARD_LANGUAGES: "py" is not a pair/],
+    ["no plugin", { file: file({ transports: { foo: {} } }) }, /transports\.foo: must be a transport plugin/],
+    ["no object", { file: file(undefined) }, /its default export must be object/],
+  ]
+  test.each(cases)("%s", (_what, sources, message) => {
+    expect(refusal(sources)).toMatch(message)
+  })
+
+  test("variables that only look like ours are left alone", () => {
+    const env = {
+      CALLBOARD_RUNTIME: "bun",
+      CALLBOARD_SERVICE_HOST: "10.0.0.1",
+      CALLBOARD_SERVICE_PORT_HTTP: "80",
+      CALLBOARD_PORT: "tcp://10.0.0.1:80",
+      CALLBOARD_PORT_80_TCP_ADDR: "10.0.0.1",
+      HOME: "/root",
+    }
+    expect(resolveConfig({ env }).config).toEqual({})
+  })
+})
+
+describe("the configuration file", () => {
+  const load = async (files: Record<string, string>) => {
+    using folder = temporaryFolder()
+    for (const [name, text] of Object.entries(files)) writeFileSync(join(folder.path, name), text)
+    return await loadConfigFile(folder.path)
+  }
+
+  test("may be absent, an object or a function", async () => {
+    expect(await load({})).toBeUndefined()
+    expect(await load({ "callboard.config.ts": "export default { prefetch: 2 as number }" })).toEqual({
+      name: "callboard.config.ts",
+      value: { prefetch: 2 },
+    })
+    expect(await load({ "callboard.config.mjs": "export default async () => ({ prefetch: 3 })" })).toEqual({
+      name: "callboard.config.mjs",
+      value: { prefetch: 3 },
+    })
+  })
+
+  test("there may be one, and it must load", async () => {
+    await expect(load({ "callboard.config.ts": "", "callboard.config.js": "" })).rejects.toThrow(/both .* remove one/)
+    await expect(load({ "callboard.config.ts": "throw new Error('no database')" })).rejects.toThrow(
+      "callboard.config.ts cannot be loaded: no database",
+    )
+  })
+})
+
+describe("the table of settings", () => {
+  test("in the README is the one of the schema; else run: bun test/tools/readme-table.ts", () => {
+    const readme = readFileSync(fileURLToPath(new URL("../../README.md", import.meta.url)), "utf8")
+    expect(readme).toBe(withSettingsTable(readme))
+  })
+
+  test("has a line per setting", () => {
+    expect(settingsTable().split("\n")).toHaveLength(SETTINGS.length + 2)
+    expect(settingsTable()).toContain(
+      "| `concurrency` | `-c, --concurrency <count>` | `CALLBOARD_CONCURRENCY` | number of cores, at least 4 | Handlers that run at a time, 1–10,000 |",
+    )
+  })
+
+  test("needs its markers", () => {
+    expect(() => withSettingsTable("# Callboard")).toThrow(/once each/)
+    const twice = withSettingsTable(
+      "a\n<!-- settings: generated by test/tools/readme-table.ts -->\n<!-- /settings -->\nb",
+    )
+    expect(twice).toBe(withSettingsTable(twice))
+    expect(twice).toMatch(/^a\n.*CALLBOARD_TRANSPORT.*\nb$/s)
+  })
+})
