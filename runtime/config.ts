@@ -6,6 +6,7 @@
 import { availableParallelism } from "node:os"
 import { Result, Schema, SchemaIssue } from "effect"
 import { DEFAULT_LEASE_MS, DEFAULT_TRANSPORT } from "./connect.ts"
+import { SCOPES } from "./http/access.ts"
 import { LOG_FORMATS, LOG_LEVELS } from "./log.ts"
 import { parseDuration } from "./protocol/time.ts"
 import { didYouMean } from "./suggest.ts"
@@ -103,6 +104,20 @@ const HttpConfig = Schema.Struct({
         read: "text",
         flag: "--host <address>",
       }),
+    ),
+  ),
+  tokens: Schema.optionalKey(
+    Schema.Array(
+      Schema.Struct({
+        token: Text,
+        scopes: Schema.Array(Schema.Literals(SCOPES)),
+        name: Schema.optionalKey(Text),
+      }),
+    ).annotate(
+      about(
+        "Who may do what: `{token, scopes, name?}` with the scopes `read`, `submit`, `admin`; as text `scope+scope:token,…`",
+        { default: "none: everyone on this machine may do everything", read: "tokens", secret: true },
+      ),
     ),
   ),
 })

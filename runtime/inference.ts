@@ -26,20 +26,19 @@ export type MethodsOf<Out, M, Use> = {
     At<M, K>
 }
 
-/** What each method takes from a caller: its schema's input side, or else its handler's own annotation. */
-export type InputsOf<M> = { readonly [K in keyof M]: InputOf<M[K]> }
-
-/** What each method comes to: its output schema's result, or else what its handler returns. */
-export type ResultsOf<M> = { readonly [K in keyof M]: ResultOf<M[K]> }
-
 /** What a handler's answer resolves to. */
 export type Resolved<R> = R extends Effect.Effect<infer A, infer _E, infer _R> ? A : Awaited<R>
 
-type At<T, K> = K extends keyof T ? T[K] : never
+// `unknown` for what is not known yet: with `never` a definition whose handlers all wait for their types would have none.
+type At<T, K> = K extends keyof T ? T[K] : unknown
 
 type Callable = (...args: never) => unknown
 
-type RunOf<Method> = Method extends Callable ? Method : Method extends { readonly run: infer F extends Callable } ? F : never
+type RunOf<Method> = Method extends Callable
+  ? Method
+  : Method extends { readonly run: infer F extends Callable }
+    ? F
+    : never
 
 type SchemaInput<S> =
   S extends StandardSchemaV1<infer In, unknown> ? In : S extends { readonly Encoded: infer In } ? In : never
@@ -47,13 +46,15 @@ type SchemaInput<S> =
 type SchemaOutput<S> =
   S extends StandardSchemaV1<unknown, infer Out> ? Out : S extends { readonly Type: infer Out } ? Out : never
 
-type InputOf<Method> = Method extends { readonly input: infer S }
+/** What a method takes from a caller: its schema's input side, or else its handler's own annotation. */
+export type InputOf<Method> = Method extends { readonly input: infer S }
   ? SchemaInput<S>
   : Parameters<RunOf<Method>> extends readonly [infer In, ...ReadonlyArray<unknown>]
     ? In
     : unknown
 
-type ResultOf<Method> = Method extends { readonly output: infer S }
+/** What a method comes to: its output schema's result, or else what its handler returns. */
+export type ResultOf<Method> = Method extends { readonly output: infer S }
   ? SchemaOutput<S>
   : Resolved<ReturnType<RunOf<Method>>>
 
@@ -65,16 +66,16 @@ export type Verdict<P> = [P] extends [never] ? unknown : { readonly problem: P }
 
 export type Problems<M, Use> = { [K in keyof M]: ProblemsOf<M[K], Use, K extends string ? K : string> }[keyof M]
 
-// The compiler looks twice: methods whose handlers still wait for their parameter types are `unknown` the first time.
-type ProblemsOf<Method, Use, Name extends string> = unknown extends Method
-  ? never
-  : Method extends Callable
-    ? HandlerProblem<Method, unknown, Use, Name>
-    : Method extends { readonly run: infer F extends Callable }
-      ? HandlerProblem<F, Method, Use, Name> | OptionProblem<Exclude<keyof Method, keyof MethodDefinition>, Name>
-      : `${Name}: must be a function, or an object with a function run`
+// The compiler asks twice. The first time handlers that wait for their parameter types are missing: no problem yet.
+type ProblemsOf<Method, Use, Name extends string> = Method extends Callable
+  ? HandlerProblem<Method, unknown, Use, Name>
+  : Method extends { readonly run: infer F extends Callable }
+    ? HandlerProblem<F, Method, Use, Name> | OptionProblem<Exclude<keyof Method, keyof MethodDefinition>, Name>
+    : never
 
-type OptionProblem<Key, Name extends string> = Key extends string ? `${Name}: ${Key} is not an option of a method` : never
+type OptionProblem<Key, Name extends string> = Key extends string
+  ? `${Name}: ${Key} is not an option of a method`
+  : never
 
 type HandlerProblem<F, Method, Use, Name extends string> = F extends (...args: infer A) => infer R
   ? InputProblem<A, Method, Name> | JobProblem<A, Use, Name> | EffectProblem<R, Name> | OutputProblem<R, Method, Name>
@@ -94,11 +95,12 @@ type JobProblem<A, Use, Name extends string> = A extends readonly [unknown, infe
     : `${Name}: its handler expects another job.use than start gives`
   : never
 
-type EffectProblem<R, Name extends string> = R extends Effect.Effect<infer _A, infer _E, infer Needs>
-  ? [Needs] extends [never]
-    ? never
-    : `${Name}: its Effect needs services that nobody provides`
-  : never
+type EffectProblem<R, Name extends string> =
+  R extends Effect.Effect<infer _A, infer _E, infer Needs>
+    ? [Needs] extends [never]
+      ? never
+      : `${Name}: its Effect needs services that nobody provides`
+    : never
 
 type OutputProblem<R, Method, Name extends string> = Method extends { readonly output: infer S }
   ? [Resolved<R>] extends [SchemaInput<S>]

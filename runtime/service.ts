@@ -13,6 +13,7 @@ import { type Log, type LogFormat, type LogLevel, makeLog } from "./log.ts"
 import { parseDuration } from "./protocol/time.ts"
 import { onSignals } from "./signals.ts"
 import type { Settlement, TransportError } from "./transport.ts"
+import type { FailureHandler } from "./worker/failure-handlers.ts"
 import { type StopReport, startWorker, type Worker, type WorkerOptions } from "./worker/worker.ts"
 
 export interface ServeOptions extends ConnectSettings {
@@ -55,6 +56,8 @@ export interface ServeOptions extends ConnectSettings {
   readonly logLevel?: LogLevel
   readonly logFormat?: LogFormat
   readonly log?: Log
+  /** Run in order after each failed attempt is stored; one that returns false ends the chain. */
+  readonly onFailure?: ReadonlyArray<FailureHandler>
   /** Called once per settled job, after it is stored. */
   readonly onSettled?: (settlement: Settlement) => void
 }
@@ -137,7 +140,8 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         ...leaseThreadOf(target, options, board),
         languages: new Map(Object.entries(options.languages ?? {})),
         taskNames,
-        log,
+        log: log.with({ logger: "callboard.worker" }),
+        onFailure: options.onFailure ?? [],
         ...(options.onSettled === undefined ? {} : { onSettled: options.onSettled }),
       })
     }

@@ -15,7 +15,11 @@ type IsAny<T> = 0 extends 1 & T ? true : false
 type Unstored = bigint | symbol | ((...args: never) => unknown)
 
 /** Properties that JSON leaves out. */
-type Dropped<T, K extends keyof T> = K extends symbol ? K : [T[K]] extends [undefined | symbol | ((...args: never) => unknown)] ? K : never
+type Dropped<T, K extends keyof T> = K extends symbol
+  ? K
+  : [T[K]] extends [undefined | symbol | ((...args: never) => unknown)]
+    ? K
+    : never
 
 /** Properties that JSON may leave out: an `undefined` there is as good as absent. */
 type Optional<T, K extends keyof T> = undefined extends T[K] ? K : never

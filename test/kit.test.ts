@@ -1,9 +1,9 @@
 /** The kit itself: each case passes on transports of several kinds, and fails on one that breaks the promise it is about. */
 import { describe, expect, test, vi } from "vitest"
 import { capabilities, placeOf, plugin } from "../plugins/memory/mod.ts"
-import { isTransportError } from "./kit/check.ts"
 import { blocking } from "./kit/blocking.ts"
 import { spared } from "./kit/case.ts"
+import { isTransportError } from "./kit/check.ts"
 import { sleep } from "./kit/context.ts"
 import { least, reduced } from "./kit/least.ts"
 import { Line } from "./kit/line.ts"
@@ -58,7 +58,8 @@ vi.setConfig({ maxConcurrency: 24 })
 const bases = { full, least: bare, line: cuttable }
 
 describe("a transport that blocks passes", () => register(test, slow(new URL("memory://blocking")), { spared: "omit" }))
-describe("a transport that can do the least passes", () => register(test, bare(new URL("memory://least")), { spared: "omit" }))
+describe("a transport that can do the least passes", () =>
+  register(test, bare(new URL("memory://least")), { spared: "omit" }))
 
 describe("a transport that is cut off and restarted passes", () => {
   const harness = cuttable(new URL("memory://line"))
@@ -77,13 +78,17 @@ describe("mutants", () => {
   })
 
   const outcomes = startAll(24)
-  test.each(mutants.map((mutant) => [mutant.breaks, mutant] as const))("%s: fails for its mutant", async (_, mutant) => {
-    const found = await outcomes().get(mutant)
-    // Anything else would be a fault of the kit, or of the mutant.
-    if (!(found instanceof BrokenPromise || isTransportError(found))) {
-      expect.fail(found === undefined ? "the case passed" : `the case broke: ${String(found)}`)
-    }
-  }, 120_000)
+  test.each(mutants.map((mutant) => [mutant.breaks, mutant] as const))(
+    "%s: fails for its mutant",
+    async (_, mutant) => {
+      const found = await outcomes().get(mutant)
+      // Anything else would be a fault of the kit, or of the mutant.
+      if (!(found instanceof BrokenPromise || isTransportError(found))) {
+        expect.fail(found === undefined ? "the case passed" : `the case broke: ${String(found)}`)
+      }
+    },
+    120_000,
+  )
 })
 
 test("without a runner there is a report", async () => {
@@ -108,10 +113,12 @@ function startAll(concurrency: number): () => ReadonlyMap<Mutant, Promise<unknow
       const turn = new Promise<void>((resolve) => waiting.push(resolve))
       started.set(
         mutant,
-        turn.then(() => failureOf(mutant)).finally(() => {
-          running--
-          next()
-        }),
+        turn
+          .then(() => failureOf(mutant))
+          .finally(() => {
+            running--
+            next()
+          }),
       )
     }
     const next = (): void => {

@@ -1,6 +1,5 @@
 /** What is stored about one job, and who may still write about it. Pure. */
 import { Buffer } from "node:buffer"
-import { publishKey } from "../../runtime/protocol/message.ts"
 import { recordFromJson, recordToJson } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
 import { type JobRecord, type Posting, type Revision, TransportError } from "../../runtime/transport.ts"
@@ -12,7 +11,8 @@ export interface Job {
   readonly sequence: number
   /** Publish keys seen, for as long as the job is known. */
   readonly keys: string[]
-  readonly tasks: Set<Task>
+  /** In queues, oldest first; hardly ever more than one. */
+  tasks: ReadonlyArray<Task>
   /** Whether any delivery was ever handed over. */
   delivered: boolean
   stored: Stored | undefined
@@ -20,15 +20,21 @@ export interface Job {
   reported: Stored | undefined
 }
 
-/** A record as text, so that nobody outside can change it, with what lists and fences look at. */
+/** A record as text, so that nobody outside can change it, and what fences and clocks look at. */
 export interface Stored {
   readonly text: string
-  readonly head: Omit<JobRecord, "timeline" | "result" | "error" | "message" | "raw" | "followUps" | "meta" | "progress">
   readonly revision: Revision
+  readonly state: JobRecord["state"]
+  readonly run: number
+  readonly fence: string
+  readonly successor: string | undefined
+  readonly tombstone: boolean
+  /** When the record becomes a tombstone. */
+  readonly until: number
 }
 
 /** Fails with `invalid` when the record is not JSON, `too-large` when it is over `limit` bytes. */
-export const store = (record: JobRecord, revision: Revision, limit: number): Stored => {
+export const write = (record: JobRecord, revision: Revision, limit: number): Stored => {
   let text: string
   try {
     text = recordToJson(record)
@@ -39,48 +45,55 @@ export const store = (record: JobRecord, revision: Revision, limit: number): Sto
   if (text.length * 3 > limit && Buffer.byteLength(text) > limit) {
     throw new TransportError("too-large", `the record of ${record.id} is over ${limit} bytes`)
   }
-  const { timeline, result, error, message, raw, followUps, meta, progress, ...head } = record
-  return { text, head, revision }
+  const { state, run, fence, successor, tombstone = false, endedAt, keepMs = -1 } = record
+  const ends = isTerminal(state) && endedAt !== undefined && keepMs >= 0
+  return { text, revision, state, run, fence, successor, tombstone, until: ends ? endedAt + keepMs : Infinity }
 }
 
 export const read = ({ text }: Stored): JobRecord => {
   const record = recordFromJson(text)
-  if (record._tag === "Failure") throw new TransportError("internal", record.failure.message)
-  return record.success
+  if (record._tag === "Success") return record.success
+  throw new TransportError("internal", record.failure.message)
 }
 
 /** What is left of a record that was kept long enough. */
-export const tombstoneOf = (stored: Stored): JobRecord => ({ ...stored.head, timeline: [], tombstone: true })
-
-/** Whether `key` carries the job on from `posting`: deliveries of `posting` are over then. */
-export const isAhead = (key: string, posting: Omit<Posting, "message">): boolean => {
-  const [run = 0, retries = 0, hops = 0] = key.slice(posting.id.length + 1).split("/").map(Number)
-  return run !== posting.run
-    ? run > posting.run
-    : retries !== posting.retries
-      ? retries > posting.retries
-      : hops > (posting.hops ?? 0)
+export const tombstoneOf = (stored: Stored): JobRecord => {
+  const { result, error, message, raw, followUps, meta, progress, ...rest } = read(stored)
+  return { ...rest, timeline: [], tombstone: true }
 }
 
-/** Whether a delivery with this fence may write about its job's run. `done`: it did already, and that stands. */
+/** Whether `key` carries the job on from `posting`: deliveries of `posting` are over then. */
+const isAhead = (key: string, posting: Omit<Posting, "message">): boolean => {
+  const [run = 0, retries = 0, hops = 0] = key
+    .slice(posting.id.length + 1)
+    .split("/")
+    .map(Number)
+  if (run !== posting.run) return run > posting.run
+  return retries !== posting.retries ? retries > posting.retries : hops > (posting.hops ?? 0)
+}
+
+/** Whether a posting has nothing left to do: its run is over, or went on to a successor. */
+export const isOver = (stored: Stored, posting: Omit<Posting, "message">): boolean =>
+  stored.run > posting.run ||
+  (stored.run === posting.run &&
+    (isTerminal(stored.state) || (stored.successor !== undefined && isAhead(stored.successor, posting))))
+
+/** Whether a delivery with this fence may write this record. `done`: it did already, and that stands. */
 export const judge = (
-  job: Job | undefined,
+  stored: Stored | undefined,
   record: Pick<JobRecord, "run" | "state">,
   fence: string,
   task: Task | undefined,
 ): "write" | "done" | "superseded" => {
   // A newer delivery of the same task may have begun already, although it has not claimed yet.
   if (task !== undefined && task.fence !== fence) return "superseded"
-  const stored = job?.stored?.head
   if (stored === undefined || stored.run < record.run) return "write"
   if (stored.run > record.run || stored.fence > fence || stored.tombstone) return "superseded"
-  if (stored.fence === fence) {
-    if (!isTerminal(stored.state)) return "write"
-    return stored.state === record.state ? "done" : "superseded"
+  if (stored.fence !== fence) {
+    const over = isTerminal(stored.state) || (task !== undefined && isOver(stored, task.posting))
+    return over ? "superseded" : "write"
   }
-  if (isTerminal(stored.state)) return "superseded"
-  const over = task !== undefined && stored.successor !== undefined && isAhead(stored.successor, task.posting)
-  return over ? "superseded" : "write"
+  // Our own outcome, unless somebody who cancelled the job left our fence in the record.
+  if (isTerminal(stored.state)) return stored.state === record.state ? "done" : "superseded"
+  return "write"
 }
-
-export const knows = (job: Job, posting: Posting): boolean => job.keys.includes(publishKey(posting))

@@ -26,14 +26,24 @@ interface Alarm {
   readonly task: Task
 }
 
+/** Whether a task is in somebody's hands. A lease that has lapsed may not have been noticed yet. */
+export const isHeld = (task: Task, now: number): boolean => task.place === "held" && task.until > now
+
 export class Lane {
   readonly name: string
   readonly count = { new: 0, ready: 0, scheduled: 0, held: 0, gone: 0 }
   readonly #levels = Array.from(
     { length: FRONT_LEVEL + 1 },
-    () => new Heap<Task>((a, b) => a.sequence < b.sequence, (task) => task.place === "ready"),
+    () =>
+      new Heap<Task>(
+        (a, b) => a.sequence < b.sequence,
+        (task) => task.place === "ready",
+      ),
   )
-  readonly #later = new Heap<Alarm>((a, b) => a.at < b.at, (alarm) => alarm.task.alarm === alarm)
+  readonly #later = new Heap<Alarm>(
+    (a, b) => a.at < b.at,
+    (alarm) => alarm.task.alarm === alarm,
+  )
 
   constructor(name: string) {
     this.name = name

@@ -113,10 +113,10 @@ const connect = (url: URL, { namespace, lease }: ConnectOptions): Transport => {
       waiting: (queue, max) => open(() => board.waiting(queue, max)),
     },
     records: {
-      find: (id) => open(() => board.find(id)),
+      find: (id) => open(() => board.jobs.find(id, Date.now())),
       change: (changes) => open(() => changes.map((change) => board.change(change))),
-      query: (query) => open(() => board.query(query)),
-      watch: (filter, listener, signal) => open(() => until(signal, () => board.watch(filter.id, listener))),
+      query: (query) => open(() => board.jobs.query(query, Date.now())),
+      watch: (filter, listener, signal) => open(() => until(signal, () => board.jobs.watch(filter.id, listener))),
     },
     store: {
       get: (key) => open(() => store.get(key)),

@@ -147,8 +147,8 @@ export class Names {
     return `${this.namespace}.*.*.*.*.*.${idToken}`
   }
 
-  tasksIn(kind: "j" | "s", queue: string): string {
-    return `${this.namespace}.${kind}.${escapeToken(queue)}.>`
+  tasksIn(kind: "j" | "s", queue: string | undefined): string {
+    return `${this.namespace}.${kind}.${queue === undefined ? "" : `${escapeToken(queue)}.`}>`
   }
 
   /** What the consumer of one band delivers. */

@@ -17,15 +17,32 @@ export const checkKey = (key: string): Uint8Array => {
   throw new TransportError("invalid", `a key is 1 to ${MAX_BYTES} bytes of UTF-8, not ${bytes.length}`)
 }
 
-/** The first bytes after everything that starts with `prefix`; `undefined` when nothing comes after it. */
-export const afterPrefix = (prefix: Uint8Array): Uint8Array | undefined => {
-  const end = prefix.slice()
-  for (let at = end.length - 1; at >= 0; at--) {
-    const byte = end[at] ?? 0
+/** The first bytes after everything that starts with `prefix`. */
+export const afterPrefix = (prefix: Uint8Array): Uint8Array => {
+  for (let at = prefix.length - 1; at >= 0; at--) {
+    const byte = prefix[at] ?? 0
     if (byte < 0xff) {
+      const end = prefix.slice(0, at + 1)
       end[at] = byte + 1
-      return end.subarray(0, at + 1)
+      return end
     }
   }
-  return undefined
+  // No UTF-8 holds this byte: after every key.
+  return Uint8Array.of(0xff)
+}
+
+/** The first bytes after this very key. */
+export const afterKey = (key: Uint8Array): Uint8Array => {
+  const next = new Uint8Array(key.length + 1)
+  next.set(key)
+  return next
+}
+
+export const compareKeys = (a: Uint8Array, b: Uint8Array): number => {
+  const length = Math.min(a.length, b.length)
+  for (let at = 0; at < length; at++) {
+    const difference = (a[at] ?? 0) - (b[at] ?? 0)
+    if (difference !== 0) return difference
+  }
+  return a.length - b.length
 }

@@ -2,7 +2,7 @@
 import { type Entry, type Store, type StoreOperation, TransportError } from "../../runtime/transport.ts"
 import { MAX_RECORD } from "./column.ts"
 import type { Database } from "./database.ts"
-import { afterPrefix, checkKey, keyFromBytes, keyToBytes } from "./key.ts"
+import { afterKey, afterPrefix, checkKey, compareKeys, keyFromBytes, keyToBytes } from "./key.ts"
 import { bytes, int, type Row } from "./row.ts"
 import type { Transaction } from "./transaction.ts"
 
@@ -22,16 +22,11 @@ export class StoreTable {
     this.#ns = ns
     const prepare = (sql: string) => database.prepare(sql)
     const live = "(until IS NULL OR until > ?2)"
-    const range = `ns = ?1 AND ${live} AND key >= ?3 AND (?4 IS NULL OR key < ?4)`
+    const range = `ns = ?1 AND ${live} AND key >= ?3 AND key < ?4`
     this.#statements = {
       get: prepare(`SELECT key, value, rev FROM callboard_store WHERE ns = ?1 AND ${live} AND key = ?3`),
-      up: prepare(
-        `SELECT key, value, rev FROM callboard_store WHERE ${range} AND (?5 IS NULL OR key > ?5) ORDER BY key LIMIT ?6`,
-      ),
-      down: prepare(
-        `SELECT key, value, rev FROM callboard_store WHERE ${range} AND (?5 IS NULL OR key < ?5)
-         ORDER BY key DESC LIMIT ?6`,
-      ),
+      up: prepare(`SELECT key, value, rev FROM callboard_store WHERE ${range} ORDER BY key LIMIT ?5`),
+      down: prepare(`SELECT key, value, rev FROM callboard_store WHERE ${range} ORDER BY key DESC LIMIT ?5`),
       count: prepare(`SELECT count(*) AS count FROM callboard_store WHERE ${range}`),
       rev: prepare(`SELECT rev FROM callboard_store WHERE ns = ?1 AND ${live} AND key = ?3`),
       put: prepare(
@@ -57,16 +52,20 @@ export class StoreTable {
   }
 
   list({ prefix, after, limit, reverse }: Parameters<Store["list"]>[0]): ReadonlyArray<Entry> {
-    const start = keyToBytes(prefix)
+    let start = keyToBytes(prefix)
+    let end = afterPrefix(start)
+    if (after !== undefined) {
+      const key = keyToBytes(after)
+      if (reverse && compareKeys(key, end) < 0) end = key
+      if (!reverse && compareKeys(key, start) >= 0) start = afterKey(key)
+    }
     const statement = reverse ? this.#statements.down : this.#statements.up
-    const from = after === undefined ? null : keyToBytes(after)
-    const most = Math.min(Math.max(0, Math.floor(limit)), Number.MAX_SAFE_INTEGER)
-    return statement.all(this.#ns, Date.now(), start, afterPrefix(start) ?? null, from, most).map(entry)
+    return statement.all(this.#ns, Date.now(), start, end, Math.max(0, Math.floor(limit))).map(entry)
   }
 
   count(prefix: string): number {
     const start = keyToBytes(prefix)
-    return int(this.#statements.count.get(this.#ns, Date.now(), start, afterPrefix(start) ?? null) ?? {}, "count")
+    return int(this.#statements.count.get(this.#ns, Date.now(), start, afterPrefix(start)) ?? {}, "count")
   }
 
   /** What can fail, before the lock is taken. Fails with `invalid` or `too-large`. */

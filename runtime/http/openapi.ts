@@ -137,10 +137,11 @@ const refusalsOf = (route: Route, components: Components): Readonly<Record<strin
   return responses
 }
 
-const operationOf = (route: Route, components: Components): Operation => {
+const operationOf = (route: Route, components: Components, hasTokens: boolean): Operation => {
   const content = Object.entries(route.body ?? {}).map(
     ([type, schema]) => [type, { schema: components.add(schema, "request") }] as const,
   )
+  const needsToken = hasTokens && route.scope !== undefined
   const scope = route.scope === undefined ? "Needs no token." : `Scope: \`${route.scope}\`.`
   return {
     operationId: route.operation,
@@ -153,18 +154,18 @@ const operationOf = (route: Route, components: Components): Operation => {
       ...Object.fromEntries(route.answers.map((answer) => [String(answer.status), responseOf(answer, components)])),
       ...refusalsOf(route, components),
     },
-    security: route.scope === undefined ? [{}] : [{ token: [route.scope] }],
+    security: [...(route.scope === undefined ? [] : [{ token: [route.scope] }]), ...(needsToken ? [] : [{}])],
   }
 }
 
 /** Describes routes as they are served under `base`. */
-export const openApiOf = (routes: ReadonlyArray<Route>, base: string): OpenApi => {
+export const openApiOf = (routes: ReadonlyArray<Route>, base: string, hasTokens: boolean): OpenApi => {
   const components = new Components()
   const paths: Record<string, Record<string, Operation>> = {}
   for (const route of routes) {
     const operations = paths[route.path] ?? {}
     paths[route.path] = operations
-    operations[route.method.toLowerCase()] = operationOf(route, components)
+    operations[route.method.toLowerCase()] = operationOf(route, components, hasTokens)
   }
   return {
     openapi: "3.1.0",

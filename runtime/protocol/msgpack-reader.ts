@@ -206,9 +206,10 @@ const timestampOf = (data: Uint8Array): ExactDate | undefined => {
   }
   const whole = seconds * 1000
   if (whole < EARLIEST_MS || whole > LATEST_MS || nanos > 999_999_999) return undefined
+  const ms = whole + Math.floor(nanos / 1_000_000)
+  if (nanos % 1000 === 0) return new ExactDate(ms, formatTime(ms, (nanos / 1000) % 1000))
   const text = formatTime(whole)
-  const fraction = nanos === 0 ? "" : `.${String(nanos).padStart(9, "0")}`
-  return new ExactDate(whole + Math.floor(nanos / 1_000_000), `${text.slice(0, 19)}${fraction}${text.slice(19)}`)
+  return new ExactDate(ms, `${text.slice(0, 19)}.${String(nanos).padStart(9, "0")}${text.slice(19)}`)
 }
 
 /** The one value that these bytes are. */

@@ -35,7 +35,7 @@ export class ExactDate extends Date {
 
   /** ISO 8601, with `T`, as it was written. */
   get text(): string {
-    return this.getTime() === this.#ms ? this.#text : dateText(this)
+    return this.getTime() === this.#ms ? this.#text : millisText(this)
   }
 }
 
@@ -46,8 +46,9 @@ export const exactDate = (text: string): Result.Result<ExactDate, InvalidTime> =
 }
 
 /** The text of any date; empty when it is invalid or outside the years 1–9999, which no Python could read. */
-export const dateText = (date: Date): string => {
-  if (date instanceof ExactDate) return date.text
+export const dateText = (date: Date): string => (date instanceof ExactDate ? date.text : millisText(date))
+
+const millisText = (date: Date): string => {
   const ms = date.getTime()
   return ms >= EARLIEST_MS && ms <= LATEST_MS ? formatTime(ms) : ""
 }

@@ -9,6 +9,8 @@ import { type Board, CANCEL_TOPIC } from "../board.ts"
 import type { Client } from "../client.ts"
 import { describeActor, type WorkerDescription } from "../directory.ts"
 import type { Log } from "../log.ts"
+import { isUndecodable } from "../protocol/message.ts"
+import type { JobRecord } from "../protocol/record.ts"
 import type { Claim, Claimed, Delivery, Settlement, TransportError } from "../transport.ts"
 import { VERSION } from "../version.ts"
 import { makeActorPool } from "./actor-pool.ts"
@@ -16,6 +18,8 @@ import { Batcher } from "./batcher.ts"
 import { consume } from "./consumer.ts"
 import type { Held } from "./delivery.ts"
 import { Executor } from "./executor.ts"
+import { type FailureHandler, runFailureHandlers } from "./failure-handlers.ts"
+import { failureFields } from "./failure-line.ts"
 import { Hands } from "./hands.ts"
 import { keepLeases, type LeaseKeeper } from "./lease-keeper.ts"
 import type { LeaseThreadData } from "./lease-protocol.ts"
@@ -52,6 +56,8 @@ export interface WorkerOptions {
   readonly languages: ReadonlyMap<string, string>
   readonly taskNames: ReadonlyMap<string, string>
   readonly log: Log
+  /** Run in order after each failed attempt. */
+  readonly onFailure: ReadonlyArray<FailureHandler>
   /** Called once per settled job. */
   readonly onSettled?: (settlement: Settlement) => void
 }
@@ -297,18 +303,23 @@ class RunningWorker implements Worker {
       return
     }
     this.#processed++
-    if (record?.state === "failed") {
-      this.#failedCount++
-      this.#options.log.warn(`${record.name} failed: ${record.error?.name}: ${record.error?.message}`, {
-        job: record.id,
-        task: record.task,
-        method: record.meth,
-        queue: record.queue,
-        attempt: record.attempt,
-        reason: record.error?.reason,
-      })
-    }
+    if (record?.error !== undefined && record.state !== "succeeded") this.#tellFailure(held, record)
     this.#options.onSettled?.(settlement)
+  }
+
+  #tellFailure(held: Held, record: JobRecord): void {
+    const { log, onFailure } = this.#options
+    const willRetry = record.state === "scheduled"
+    if (!willRetry) this.#failedCount++
+    if (log.enabled("warn")) {
+      const { message } = held.delivery
+      const fields = isUndecodable(message)
+        ? { job: record.id, queue: record.queue, reason: record.dead }
+        : failureFields(record, held.run?.posting.message ?? message, held.run?.method.redact ?? false)
+      const next = willRetry ? `; it is tried again at ${new Date(record.dueAt ?? 0).toISOString()}` : ""
+      log.warn(`${record.name} failed: ${record.error?.name}: ${record.error?.message}${next}`, fields)
+    }
+    void runFailureHandlers(onFailure, record, log)
   }
 
   #release(held: Held): void {

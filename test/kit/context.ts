@@ -3,8 +3,9 @@
  * shared between cases, so that they may run in any order and at the same time. Cases take what they need apart
  * (`{ peer, fresh }`): all functions are bound.
  */
-import process from "node:process"
+
 import { randomUUID } from "node:crypto"
+import process from "node:process"
 import type { ConnectOptions, Posting, Transport } from "../../runtime/transport.ts"
 import { BrokenPromise } from "./check.ts"
 import type { Harness } from "./harness.ts"

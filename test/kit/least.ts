@@ -1,5 +1,11 @@
 /** A transport that can do the least that the contract allows: no due times, no priorities, no memory, no news. */
-import { type Capabilities, type Posting, type Receipt, type Transport, TransportError } from "../../runtime/transport.ts"
+import {
+  type Capabilities,
+  type Posting,
+  type Receipt,
+  type Transport,
+  TransportError,
+} from "../../runtime/transport.ts"
 
 export const least = (capabilities: Capabilities): Capabilities => ({
   ...capabilities,

@@ -42,9 +42,16 @@ export class Line {
           ...(waiting && { waiting: guard(waiting) }),
         },
         ...(records && {
-          records: { ...records, find: guard(records.find), change: guard(records.change), query: guard(records.query) },
+          records: {
+            ...records,
+            find: guard(records.find),
+            change: guard(records.change),
+            query: guard(records.query),
+          },
         }),
-        ...(store && { store: { ...store, get: guard(store.get), write: guard(store.write), list: guard(store.list) } }),
+        ...(store && {
+          store: { ...store, get: guard(store.get), write: guard(store.write), list: guard(store.list) },
+        }),
         ...(broadcast && { broadcast: { ...broadcast, send: guard(broadcast.send) } }),
         onStatus: (listener) => {
           this.#listeners.add(listener)

@@ -33,7 +33,3 @@ export const mixed = actor("mixed", {
     nothing: () => {},
   },
 })
-type T = NonNullable<(typeof mixed)["~types"]>
-declare const t: T
-const show: { readonly a: 1 } = t.input
-const show2: { readonly a: 1 } = t.result

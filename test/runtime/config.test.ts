@@ -57,6 +57,7 @@ test("text becomes what the setting is", () => {
     CALLBOARD_LOG_LEVEL: "debug",
     CALLBOARD_TRANSPORT: "nats://localhost",
     CALLBOARD_ORDER: "",
+    CALLBOARD_HTTP_TOKENS: "submit+read:abc=, def",
   }
   expect(resolveConfig({ env }).config).toEqual({
     queues: ["high", "default"],
@@ -67,6 +68,12 @@ test("text becomes what the setting is", () => {
     taskNames: { "app.tasks.add": "math.add" },
     log: { level: "debug" },
     transport: "nats://localhost",
+    http: {
+      tokens: [
+        { token: "abc=", scopes: ["submit", "read"] },
+        { token: "def", scopes: ["admin"] },
+      ],
+    },
   })
 })
 
@@ -96,6 +103,11 @@ describe("what is wrong is refused, by name and with the source", () => {
     ["short lease", { flags: flags({ lease: "10ms" }) }, /^--lease: must be at least 1 second/],
     ["not a choice", { file: file({ order: "random" }) }, /order: must be "strict" or "rotate"/],
     ["not a pair", { env: { CALLBOARD_LANGUAGES: "py" } }, /^CALLBOARD_LANGUAGES: "py" is not a pair/],
+    [
+      "no scope",
+      { env: { CALLBOARD_HTTP_TOKENS: "reads:abc" } },
+      /^CALLBOARD_HTTP_TOKENS: must be "read" or "submit" or "admin"$/,
+    ],
     ["no plugin", { file: file({ transports: { foo: {} } }) }, /transports\.foo: must be a transport plugin/],
     ["no object", { file: file(undefined) }, /its default export must be object/],
   ]

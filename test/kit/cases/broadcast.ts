@@ -23,7 +23,10 @@ const listen = async (
 }
 
 const send = ({ within }: Context, peer: Peer, topic: string, payload: string): Promise<void> =>
-  within(`sending to ${topic}`, present(peer.transport.broadcast, "broadcast").send(topic, Buffer.from(payload, "latin1")))
+  within(
+    `sending to ${topic}`,
+    present(peer.transport.broadcast, "broadcast").send(topic, Buffer.from(payload, "latin1")),
+  )
 
 export const broadcastCases: ReadonlyArray<Case> = [
   {
@@ -33,7 +36,11 @@ export const broadcastCases: ReadonlyArray<Case> = [
     async run(context) {
       const { peer, elsewhere, until } = context
       const other = await elsewhere()
-      const lists = [await listen(context, peer, "news"), await listen(context, peer, "news"), await listen(context, other, "news")]
+      const lists = [
+        await listen(context, peer, "news"),
+        await listen(context, peer, "news"),
+        await listen(context, other, "news"),
+      ]
       const payload = String.fromCharCode(...Array.from({ length: 256 }, (_, at) => at))
       await send(context, peer, "news", payload)
       await send(context, other, "news", "")

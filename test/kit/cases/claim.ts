@@ -75,7 +75,11 @@ export const claimCases: ReadonlyArray<Case> = [
         const posting = postings.find(({ id }) => id === idOf(delivery))
         check(posting !== undefined, "what comes must be one of the two")
         const before = await peer.claimed(delivery, posting)
-        equal(before?.claims ?? 0, posting === claimed ? 1 : 0, posting === claimed ? "claims" : "claims of the neighbour")
+        equal(
+          before?.claims ?? 0,
+          posting === claimed ? 1 : 0,
+          posting === claimed ? "claims" : "claims of the neighbour",
+        )
       }
     },
   },
@@ -117,7 +121,11 @@ export const claimCases: ReadonlyArray<Case> = [
         { token: second.token, id: two.id, run: 1, retries: 0, worker: "w", at, posting: two },
       ]
       const answers = await within("two claims", peer.transport.queue.claim(claims))
-      equal(answers.map(({ status }) => status), ["finished", "claimed"], "answers")
+      equal(
+        answers.map(({ status }) => status),
+        ["finished", "claimed"],
+        "answers",
+      )
     },
   },
   {

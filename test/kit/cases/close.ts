@@ -1,9 +1,8 @@
 /** The end of a connection: quick, final, and harmless to others. */
 import type { Case } from "../case.ts"
-import { between, check, equal, refuses } from "../check.ts"
+import { between, check, equal, isTransportError, refuses } from "../check.ts"
 import { sleep } from "../context.ts"
 import { idOf, recordOf } from "../task.ts"
-import { isTransportError } from "../check.ts"
 
 const group = "close"
 
@@ -68,7 +67,8 @@ export const closeCases: ReadonlyArray<Case> = [
         ["listen", broadcast && (() => broadcast.listen("a", () => undefined, signal))],
       ]
       for (const [name, call] of calls) {
-        if (call !== undefined) await within(`${name} after close`, refuses(settled(call), "closed", `${name} after close`))
+        if (call !== undefined)
+          await within(`${name} after close`, refuses(settled(call), "closed", `${name} after close`))
       }
     },
   },

@@ -20,8 +20,13 @@ export const declaredCases: ReadonlyArray<Case> = [
       const { stats, overdue, waiting } = queue
       const members = { records, store, broadcast, stats, overdue, waiting }
       const found = PARTS.filter((part) => members[part] !== undefined)
-      equal(found, PARTS.filter((part) => (harness.parts ?? PARTS).includes(part)), "optional members")
-      if (harness.capabilities.browse) check(stats !== undefined && waiting !== undefined, "browse needs stats and waiting")
+      equal(
+        found,
+        PARTS.filter((part) => (harness.parts ?? PARTS).includes(part)),
+        "optional members",
+      )
+      if (harness.capabilities.browse)
+        check(stats !== undefined && waiting !== undefined, "browse needs stats and waiting")
     },
   },
   {

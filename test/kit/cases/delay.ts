@@ -79,7 +79,11 @@ export const delayCases: ReadonlyArray<Case> = [
       const postings = tasks(60, { queue, due: Date.now() + 600 })
       await peer.publish(...postings)
       const found = await peer.all(queue, 60, 8_000)
-      sameSet(found.map(idOf), postings.map(({ id }) => id), "what comes")
+      sameSet(
+        found.map(idOf),
+        postings.map(({ id }) => id),
+        "what comes",
+      )
     },
   },
   {

@@ -38,7 +38,10 @@ const refuse = async (
   why: string,
 ): Promise<void> => {
   const other = fresh("other")
-  const settled = await peer.ack(first, { record: outcome(first, "from the first"), followUps: [task({ queue: other })] })
+  const settled = await peer.ack(first, {
+    record: outcome(first, "from the first"),
+    followUps: [task({ queue: other })],
+  })
   equal(settled.status, "superseded", `answer to the first worker, although ${why}`)
   await peer.none(other, "it follows from an outcome that was refused")
 }

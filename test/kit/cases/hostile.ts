@@ -8,9 +8,50 @@ import { idOf, recordOf, retryOf } from "../task.ts"
 const group = "hostile"
 
 const TEXTS: ReadonlyArray<string> = [
-  "*", ">", ".", "..", "a.b", "a.*", "a.>", "$SYS.>", "a b", " ", "  ", "a/b", "../../etc/passwd", "%", "_", "%41", "\\",
-  "'; DROP TABLE jobs; --", '"', "`", "?", "#", "a:b", "a\nb", "\r\n", "\t", "\u0001", "\u007f", "日本語", "😀", "é",
-  "é".normalize("NFD"), "\u202e", "constructor", "__proto__", "toString", "null", "undefined", "NaN", "0", "00", "-1", "A", "a",
+  "*",
+  ">",
+  ".",
+  "..",
+  "a.b",
+  "a.*",
+  "a.>",
+  "$SYS.>",
+  "a b",
+  " ",
+  "  ",
+  "a/b",
+  "../../etc/passwd",
+  "%",
+  "_",
+  "%41",
+  "\\",
+  "'; DROP TABLE jobs; --",
+  '"',
+  "`",
+  "?",
+  "#",
+  "a:b",
+  "a\nb",
+  "\r\n",
+  "\t",
+  "\u0001",
+  "\u007f",
+  "日本語",
+  "😀",
+  "é",
+  "é".normalize("NFD"),
+  "\u202e",
+  "constructor",
+  "__proto__",
+  "toString",
+  "null",
+  "undefined",
+  "NaN",
+  "0",
+  "00",
+  "-1",
+  "A",
+  "a",
 ]
 
 export const hostileCases: ReadonlyArray<Case> = [
@@ -25,7 +66,11 @@ export const hostileCases: ReadonlyArray<Case> = [
       await peer.publish(...postings)
       if (harness.capabilities.dedupeWindow > 0) {
         const again = await peer.receipts(postings)
-        equal(again.map(({ status }) => status), ids.map(() => "duplicate"), "receipts of the second time")
+        equal(
+          again.map(({ status }) => status),
+          ids.map(() => "duplicate"),
+          "receipts of the second time",
+        )
       }
       for (const id of ids) equal((await peer.find(id)).id, id, "id in the record of a job that waits")
       const found = await peer.all(queue, ids.length)
@@ -38,7 +83,11 @@ export const hostileCases: ReadonlyArray<Case> = [
       }
       for (const id of ids) equal((await peer.find(id)).result, id, "result in the record of a job that ended")
       const page = await peer.records.query({ queue, limit: 100 })
-      sameSet(page.records.map(({ id }) => id), ids, "ids listed")
+      sameSet(
+        page.records.map(({ id }) => id),
+        ids,
+        "ids listed",
+      )
     },
   },
   {
@@ -52,7 +101,11 @@ export const hostileCases: ReadonlyArray<Case> = [
       for (const [at, queue] of queues.entries()) {
         const deliveries = await peer.pull(queue, { max: 10, wait: 2_000 })
         equal(deliveries.map(idOf), [postings[at]?.id], `what comes from ${JSON.stringify(queue)}`)
-        equal(deliveries.map((each) => each.queue), [queue], "name of the queue in the delivery")
+        equal(
+          deliveries.map((each) => each.queue),
+          [queue],
+          "name of the queue in the delivery",
+        )
         for (const delivery of deliveries) await peer.end(delivery)
       }
     },
@@ -73,7 +126,11 @@ export const hostileCases: ReadonlyArray<Case> = [
         const waiting = await within("what waits", peer.transport.queue.waiting?.(queue, 10) ?? Promise.resolve([]))
         equal(waiting, [postings[at]?.id], `what waits in ${JSON.stringify(queue)}`)
         const page = await within("a page", peer.records.query({ queue, limit: 10 }))
-        equal(page.records.map(({ id }) => id), [postings[at]?.id], `records of ${JSON.stringify(queue)}`)
+        equal(
+          page.records.map(({ id }) => id),
+          [postings[at]?.id],
+          `records of ${JSON.stringify(queue)}`,
+        )
       }
     },
   },
@@ -84,12 +141,18 @@ export const hostileCases: ReadonlyArray<Case> = [
     async run({ peer, task, fresh, within }) {
       const queue = fresh("queue")
       const names = ["*", ">", "a.*", "a.b", "%", "_", "' OR '1'='1", "[a]", "é"]
-      const postings = names.map((name) => task({ queue, task: name, headers: { root_id: name, parent_id: name, group: name } }))
+      const postings = names.map((name) =>
+        task({ queue, task: name, headers: { root_id: name, parent_id: name, group: name } }),
+      )
       await peer.publish(...postings)
       for (const [at, name] of names.entries()) {
         for (const filter of [{ task: name }, { rootId: name }, { parentId: name }, { group: name }]) {
           const page = await within("a page", peer.records.query({ ...filter, limit: 10 }))
-          equal(page.records.map(({ id }) => id), [postings[at]?.id], `records with ${JSON.stringify(filter)}`)
+          equal(
+            page.records.map(({ id }) => id),
+            [postings[at]?.id],
+            `records with ${JSON.stringify(filter)}`,
+          )
         }
       }
     },
@@ -110,7 +173,11 @@ export const hostileCases: ReadonlyArray<Case> = [
       ]
       await peer.publish(...postings)
       const found = await peer.all(queue, postings.length)
-      sameSet(found.map(idOf), postings.map((each) => each.id), "what comes")
+      sameSet(
+        found.map(idOf),
+        postings.map((each) => each.id),
+        "what comes",
+      )
     },
   },
   {
@@ -124,7 +191,11 @@ export const hostileCases: ReadonlyArray<Case> = [
         await peer.publish(posting)
         const first = await peer.one(queue)
         const retry = retryOf(posting)
-        const record = recordOf(posting, "queued", { fence: first.fence, successor: publishKey(retry), followUps: [retry] })
+        const record = recordOf(posting, "queued", {
+          fence: first.fence,
+          successor: publishKey(retry),
+          followUps: [retry],
+        })
         await peer.end(first, { record, followUps: [retry] })
         const second = await peer.one(queue)
         await peer.claimed(second, retry)
@@ -144,9 +215,17 @@ export const hostileCases: ReadonlyArray<Case> = [
       for (const frame of frames) await harness.corrupt?.(queue, frame, namespace)
       await peer.publish(after)
       const found = await peer.all(queue, 2 + frames.length)
-      sameSet(found.map(idOf).filter((id) => !id.startsWith("undecodable")), [before.id, after.id], "messages that come")
+      sameSet(
+        found.map(idOf).filter((id) => !id.startsWith("undecodable")),
+        [before.id, after.id],
+        "messages that come",
+      )
       const raws = found.flatMap(({ message }) => ("undecodable" in message ? [message] : []))
-      sameSet(raws.map(({ raw }) => hex(raw)), frames.map(hex), "bytes of what is no message")
+      sameSet(
+        raws.map(({ raw }) => hex(raw)),
+        frames.map(hex),
+        "bytes of what is no message",
+      )
       for (const { undecodable } of raws) check(undecodable.length > 0, "what is no message must come with a reason")
       for (const delivery of found) await peer.end(delivery)
       await peer.none(queue, "all was acked")
@@ -166,7 +245,11 @@ export const hostileCases: ReadonlyArray<Case> = [
       await peer.end(delivery, { record })
       equal(await peer.find(placeholder.id), record, "record")
       const page = await peer.records.query({ queue, dead: true, limit: 10 })
-      equal(page.records.map(({ id }) => id), [placeholder.id], "dead letters")
+      equal(
+        page.records.map(({ id }) => id),
+        [placeholder.id],
+        "dead letters",
+      )
       await peer.none(queue, "it was acked")
     },
   },

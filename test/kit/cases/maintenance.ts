@@ -1,9 +1,10 @@
 /** Nothing vanishes: what expired still comes, and those who clean up can ask what there is. */
+
+import type { QueueStats } from "../../../runtime/transport.ts"
 import { type Case, delay, part, records } from "../case.ts"
 import { between, check, equal, sameSet } from "../check.ts"
 import { sleep } from "../context.ts"
 import { cancelled, idOf } from "../task.ts"
-import type { QueueStats } from "../../../runtime/transport.ts"
 
 export const maintenanceCases: ReadonlyArray<Case> = [
   {
@@ -60,7 +61,10 @@ export const maintenanceCases: ReadonlyArray<Case> = [
       const counts = (each: QueueStats | undefined): string =>
         each === undefined ? "absent" : `${each.ready} ready, ${each.scheduled} scheduled, ${each.inFlight} in hand`
       // A broker may count a moment later.
-      await until("the counts of a queue", async () => counts(await of(queue)) === `3 ready, ${scheduled} scheduled, 2 in hand`)
+      await until(
+        "the counts of a queue",
+        async () => counts(await of(queue)) === `3 ready, ${scheduled} scheduled, 2 in hand`,
+      )
       equal(counts(await of(other)), "2 ready, 0 scheduled, 0 in hand", "the other queue")
       const oldest = (await of(queue))?.oldest
       check(oldest !== undefined, "a queue with ready tasks must tell when the oldest was submitted")
@@ -94,7 +98,11 @@ export const maintenanceCases: ReadonlyArray<Case> = [
       await peer.publish(...postings, task({ queue: fresh("other") }))
       const waiting = (name: string, max: number): Promise<ReadonlyArray<string>> =>
         within("what waits", peer.transport.queue.waiting?.(name, max) ?? Promise.resolve([]))
-      sameSet(await waiting(queue, 10), postings.map(({ id }) => id), "waiting")
+      sameSet(
+        await waiting(queue, 10),
+        postings.map(({ id }) => id),
+        "waiting",
+      )
       equal((await waiting(queue, 2)).length, 2, "number of those, at most two")
       equal(await waiting(fresh("nobody's"), 10), [], "waiting in a queue that nobody used")
     },

@@ -15,7 +15,11 @@ export const orderCases: ReadonlyArray<Case> = [
       const postings = tasks(size(300, 5_000), { queue })
       for (let at = 0; at < postings.length; at += 25) await peer.publish(...postings.slice(at, at + 25))
       const found = await peer.all(queue, postings.length)
-      equal(found.map(idOf), postings.map(({ id }) => id), "order")
+      equal(
+        found.map(idOf),
+        postings.map(({ id }) => id),
+        "order",
+      )
       check(
         found.every(({ sequence }, at) => at === 0 || sequence > (found[at - 1]?.sequence ?? 0)),
         "sequences must rise within a queue and level",

@@ -52,7 +52,7 @@ export const publishCases: ReadonlyArray<Case> = [
         yes: true,
         nested: { list: [1, "two", null, { "k.e y": [] }], map: {} },
         "X-Odd: name": "v",
-        "ключ": "значение",
+        ключ: "значение",
       }
       await peer.publish(task({ queue, headers }))
       const found = messageOf(await peer.one(queue)).headers
@@ -74,7 +74,8 @@ export const publishCases: ReadonlyArray<Case> = [
       const posting = task({ queue, properties })
       await peer.publish(posting)
       const found = messageOf(await peer.one(queue)).properties
-      for (const [name, value] of Object.entries(posting.message.properties)) equal(found[name], value, `property ${name}`)
+      for (const [name, value] of Object.entries(posting.message.properties))
+        equal(found[name], value, `property ${name}`)
     },
   },
   {
@@ -92,7 +93,9 @@ export const publishCases: ReadonlyArray<Case> = [
     name: "a header named __proto__ is inert",
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
-      const headers: Record<string, unknown> = JSON.parse('{"__proto__":{"polluted":true},"constructor":"text","after":1}')
+      const headers: Record<string, unknown> = JSON.parse(
+        '{"__proto__":{"polluted":true},"constructor":"text","after":1}',
+      )
       await peer.publish(task({ queue, headers }))
       const found = messageOf(await peer.one(queue)).headers
       const prototype: unknown = Object.getPrototypeOf(found)
@@ -201,7 +204,11 @@ export const publishCases: ReadonlyArray<Case> = [
         const found = batches.flatMap((batch) => batch[at] ?? []).map(describe)
         sameSet(found, ["duplicate", "duplicate", "duplicate", "stored"], `receipts of task ${at}`)
       }
-      sameSet((await peer.all(queue, 10)).map(idOf), postings.map(({ id }) => id), "what comes")
+      sameSet(
+        (await peer.all(queue, 10)).map(idOf),
+        postings.map(({ id }) => id),
+        "what comes",
+      )
       await peer.none(queue, "each was published under one key")
     },
   },
@@ -241,7 +248,11 @@ export const publishCases: ReadonlyArray<Case> = [
       const batches = [peer, other, peer, other].map((each) => ({ each, postings: tasks(count, { queue }) }))
       await Promise.all(batches.map(({ each, postings }) => each.publish(...postings)))
       const found = await peer.all(queue, 4 * count, 15_000)
-      sameSet(found.map(idOf), batches.flatMap(({ postings }) => postings.map(({ id }) => id)), "what comes")
+      sameSet(
+        found.map(idOf),
+        batches.flatMap(({ postings }) => postings.map(({ id }) => id)),
+        "what comes",
+      )
       await peer.none(queue, "all have come")
     },
   },
@@ -251,7 +262,10 @@ export const publishCases: ReadonlyArray<Case> = [
     needs: [noDelay],
     async run({ peer, fresh, task }) {
       const receipts = await peer.receipts([task({ queue: fresh("queue"), due: Date.now() + 60_000 })])
-      check(refusedAsUnsupported(receipts[0]), `a task with a due time must be refused, it was ${describe(receipts[0])}`)
+      check(
+        refusedAsUnsupported(receipts[0]),
+        `a task with a due time must be refused, it was ${describe(receipts[0])}`,
+      )
     },
   },
   {

@@ -40,7 +40,11 @@ export const pullCases: ReadonlyArray<Case> = [
       const first = await peer.pull(queue, { max: 3, wait: 2_000 })
       between(first.length, 1, 3, "deliveries of the first pull")
       const rest = await peer.all(queue, 7 - first.length)
-      sameSet([...first, ...rest].map(idOf), postings.map(({ id }) => id), "what comes")
+      sameSet(
+        [...first, ...rest].map(idOf),
+        postings.map(({ id }) => id),
+        "what comes",
+      )
     },
   },
   {
@@ -98,7 +102,11 @@ export const pullCases: ReadonlyArray<Case> = [
       })
       await peer.publish(...postings)
       await Promise.all(pullers)
-      sameSet(found.map(idOf), postings.map(({ id }) => id), "what comes to all of them together")
+      sameSet(
+        found.map(idOf),
+        postings.map(({ id }) => id),
+        "what comes to all of them together",
+      )
     },
   },
   {
@@ -111,8 +119,16 @@ export const pullCases: ReadonlyArray<Case> = [
       await peer.publish(...last)
       await peer.publish(...first)
       const found = await peer.all([high, low], 6)
-      equal(found.map(idOf), [...first, ...last].map(({ id }) => id), "order")
-      equal(found.map(({ queue }) => queue), [high, high, high, low, low, low], "queues of the deliveries")
+      equal(
+        found.map(idOf),
+        [...first, ...last].map(({ id }) => id),
+        "order",
+      )
+      equal(
+        found.map(({ queue }) => queue),
+        [high, high, high, low, low, low],
+        "queues of the deliveries",
+      )
     },
   },
   {
@@ -170,7 +186,11 @@ export const pullCases: ReadonlyArray<Case> = [
       }
       const rest = postings.length - found.length
       found.push(...(await peer.all(queue, rest, 2 * slack)))
-      sameSet(found.map(idOf), postings.map(({ id }) => id), "what comes")
+      sameSet(
+        found.map(idOf),
+        postings.map(({ id }) => id),
+        "what comes",
+      )
     },
   },
   {

@@ -138,7 +138,10 @@ export const queryCases: ReadonlyArray<Case> = [
     async run({ peer, fresh, task, within }) {
       await peer.publish(task({ queue: fresh("queue") }))
       for (const after of ["no cursor", "💥", "' OR 1=1 --", "W10=", "x".repeat(5_000)]) {
-        await within("a refusal", refuses(peer.records.query({ limit: 10, after }), "invalid", `cursor "${after.slice(0, 20)}"`))
+        await within(
+          "a refusal",
+          refuses(peer.records.query({ limit: 10, after }), "invalid", `cursor "${after.slice(0, 20)}"`),
+        )
       }
     },
   },
@@ -152,15 +155,24 @@ export const queryCases: ReadonlyArray<Case> = [
       const [posting, neighbour] = [task({ queue }), task({ queue })]
       const [one, all]: [Array<JobRecord>, Array<JobRecord>] = [[], []]
       const { signal } = new AbortController()
-      await within("a watch", other.records.watch({ id: posting.id }, (record) => one.push(record), signal))
-      await within("a watch", other.records.watch({}, (record) => all.push(record), signal))
+      await within(
+        "a watch",
+        other.records.watch({ id: posting.id }, (record) => one.push(record), signal),
+      )
+      await within(
+        "a watch",
+        other.records.watch({}, (record) => all.push(record), signal),
+      )
       await peer.publish(posting, neighbour)
       for (const each of [posting, neighbour]) await peer.succeed(await peer.one(queue), each, { result: each.id })
       const has = (list: ReadonlyArray<JobRecord>, { id }: { readonly id: string }): boolean =>
         list.some((record) => record.id === id && record.state === "succeeded")
       await until("the end of the job, for who watches it", async () => has(one, posting))
       await until("the end of both jobs, for who watches all", async () => has(all, posting) && has(all, neighbour))
-      check(one.every(({ id }) => id === posting.id), "who watches one job must hear of no other")
+      check(
+        one.every(({ id }) => id === posting.id),
+        "who watches one job must hear of no other",
+      )
       equal(one.findLast(({ state }) => state === "succeeded")?.result, posting.id, "result in what was heard")
     },
   },
@@ -173,7 +185,10 @@ export const queryCases: ReadonlyArray<Case> = [
       const posting = task({ queue })
       const heard: Array<JobRecord> = []
       const { signal } = new AbortController()
-      await within("a watch", peer.records.watch({ id: posting.id }, (record) => heard.push(record), signal))
+      await within(
+        "a watch",
+        peer.records.watch({ id: posting.id }, (record) => heard.push(record), signal),
+      )
       await peer.publish(posting)
       const delivery = await peer.one(queue)
       const { token, fence } = delivery
@@ -199,8 +214,14 @@ export const queryCases: ReadonlyArray<Case> = [
       const queue = fresh("queue")
       const [ended, live]: [Array<JobRecord>, Array<JobRecord>] = [[], []]
       const stop = new AbortController()
-      await within("a watch", peer.records.watch({}, (record) => ended.push(record), stop.signal))
-      await within("a watch", peer.records.watch({}, (record) => live.push(record), new AbortController().signal))
+      await within(
+        "a watch",
+        peer.records.watch({}, (record) => ended.push(record), stop.signal),
+      )
+      await within(
+        "a watch",
+        peer.records.watch({}, (record) => live.push(record), new AbortController().signal),
+      )
       stop.abort()
       await sleep(50)
       const before = ended.length

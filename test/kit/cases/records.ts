@@ -1,10 +1,11 @@
 /** The record of a job, wherever the job is, and those who change it from outside. */
+
+import { publishKey } from "../../../runtime/protocol/message.ts"
+import { step } from "../../../runtime/protocol/record.ts"
 import { type Case, delay, records } from "../case.ts"
 import { between, check, equal, sameSet } from "../check.ts"
 import { sleep } from "../context.ts"
 import { describe } from "../peer.ts"
-import { publishKey } from "../../../runtime/protocol/message.ts"
-import { step } from "../../../runtime/protocol/record.ts"
 import { cancelled, idOf, recordOf, retryOf } from "../task.ts"
 
 const group = "records"
@@ -18,7 +19,13 @@ export const recordCases: ReadonlyArray<Case> = [
     async run({ peer, fresh, task, elsewhere }) {
       const queue = fresh("queue")
       const body = Uint8Array.of(0xff, 0, 1)
-      const posting = task({ queue, task: "text.count", priority: 6, body, headers: { shadow: "a name", meth: "words" } })
+      const posting = task({
+        queue,
+        task: "text.count",
+        priority: 6,
+        body,
+        headers: { shadow: "a name", meth: "words" },
+      })
       await peer.publish(posting)
       for (const each of [peer, await elsewhere()]) {
         const { record, revision } = await each.found(posting.id)
@@ -110,7 +117,10 @@ export const recordCases: ReadonlyArray<Case> = [
       let looks = 0
       const looking = async (): Promise<void> => {
         while (!done) {
-          check((await other.lookup(first.id)) !== undefined, `the job must be found at any time; look ${looks} missed it`)
+          check(
+            (await other.lookup(first.id)) !== undefined,
+            `the job must be found at any time; look ${looks} missed it`,
+          )
           looks++
         }
       }
@@ -155,7 +165,11 @@ export const recordCases: ReadonlyArray<Case> = [
         const answers = await Promise.all(
           [peer, other].map((each, by) => each.change({ id: posting.id, expect, record: { ...stored, meta: { by } } })),
         )
-        sameSet(answers.map(({ status }) => status), ["changed", "conflict"], "answers")
+        sameSet(
+          answers.map(({ status }) => status),
+          ["changed", "conflict"],
+          "answers",
+        )
         const winner = answers.findIndex(({ status }) => status === "changed")
         equal((await peer.find(posting.id)).meta, { by: winner }, "meta")
       }
@@ -177,7 +191,11 @@ export const recordCases: ReadonlyArray<Case> = [
         withdraw: true,
       }))
       const answers = await within("two changes", peer.records.change(changes))
-      equal(answers.map(({ status }) => status), ["conflict", "changed"], "answers")
+      equal(
+        answers.map(({ status }) => status),
+        ["conflict", "changed"],
+        "answers",
+      )
       equal((await peer.all(queue, 1)).map(idOf), [postings[0]?.id], "what still comes")
     },
   },
@@ -239,7 +257,9 @@ export const recordCases: ReadonlyArray<Case> = [
       check(["superseded", "gone"].includes(late.status), `the first run is over, it was ${describe(late)}`)
       equal((await peer.find(id)).run, 2, "run, after the first one tried to write")
       await peer.claimed(second, again)
-      await peer.end(second, { record: recordOf(again, "succeeded", { fence: second.fence, run: 2, result: "of run 2" }) })
+      await peer.end(second, {
+        record: recordOf(again, "succeeded", { fence: second.fence, run: 2, result: "of run 2" }),
+      })
       equal((await peer.find(id)).result, "of run 2", "result")
     },
   },
@@ -286,7 +306,11 @@ export const recordCases: ReadonlyArray<Case> = [
       equal({ tombstone, state, run }, { tombstone: true, state: "succeeded", run: 1 }, "tombstone")
       equal(grave.result, undefined, "result in the tombstone")
       const page = await peer.records.query({ queue, limit: 10 })
-      equal(page.records.map((each) => each.id), [], "records listed")
+      equal(
+        page.records.map((each) => each.id),
+        [],
+        "records listed",
+      )
       const late = await peer.ack(first, { record: recordOf(posting, "succeeded", { fence: first.fence }) })
       equal(late.status, "superseded", "answer to a late worker")
       equal((await peer.find(id)).tombstone, true, "tombstone, after a late worker tried to write")
@@ -315,9 +339,14 @@ export const recordCases: ReadonlyArray<Case> = [
       const { id, state, run, result, message } = grave
       equal({ id, state, run }, { id: brief.id, state: "succeeded", run: 1 }, "tombstone")
       equal([result, message], [undefined, undefined], "result and message in the tombstone")
-      for (const each of [long, ever]) equal((await peer.find(each.id)).result, "done", "result of a record that is kept")
+      for (const each of [long, ever])
+        equal((await peer.find(each.id)).result, "done", "result of a record that is kept")
       const page = await peer.records.query({ queue, limit: 10 })
-      sameSet(page.records.map((each) => each.id), [long.id, ever.id], "records listed")
+      sameSet(
+        page.records.map((each) => each.id),
+        [long.id, ever.id],
+        "records listed",
+      )
     },
   },
   {

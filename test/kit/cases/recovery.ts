@@ -70,7 +70,10 @@ export const recoveryCases: ReadonlyArray<Case> = [
     needs: [durable],
     async run({ peer, fresh, task, harness, another }) {
       const queue = fresh("queue")
-      const [waiting, later] = [task({ queue }), task({ queue, ...(harness.capabilities.delay ? { due: Date.now() + 900 } : {}) })]
+      const [waiting, later] = [
+        task({ queue }),
+        task({ queue, ...(harness.capabilities.delay ? { due: Date.now() + 900 } : {}) }),
+      ]
       const ended = task({ queue: fresh("ended") })
       const full = harness.parts?.includes("records") !== false
       await peer.publish(waiting, later, ended)
@@ -80,7 +83,8 @@ export const recoveryCases: ReadonlyArray<Case> = [
       const next = await another()
       if (full) equal((await next.find(ended.id)).result, "done", "result")
       if (full) equal((await next.find(waiting.id)).state, "queued", "state of what waits")
-      if (next.transport.store) equal((await next.transport.store.get("a"))?.value, Uint8Array.of(7), "value in the store")
+      if (next.transport.store)
+        equal((await next.transport.store.get("a"))?.value, Uint8Array.of(7), "value in the store")
       sameSet((await next.all(queue, 2, 8_000)).map(idOf), [waiting.id, later.id], "what comes")
     },
   },
@@ -144,10 +148,14 @@ export const recoveryCases: ReadonlyArray<Case> = [
         await within("the healing", harness.heal?.() ?? Promise.resolve())
       }
       between(Math.round(performance.now() - start), 0, 15_000, "milliseconds until the failure")
-      await until("a receipt after the cut", async () => {
-        const receipts = await peer.transport.queue.publish([posting]).catch(() => [])
-        return receipts[0] !== undefined && receipts[0].status !== "failed"
-      }, 20_000)
+      await until(
+        "a receipt after the cut",
+        async () => {
+          const receipts = await peer.transport.queue.publish([posting]).catch(() => [])
+          return receipts[0] !== undefined && receipts[0].status !== "failed"
+        },
+        20_000,
+      )
       equal((await peer.all(queue, 2, 15_000)).length, 2, "number of tasks that come")
       await peer.none(queue, "the one that failed is stored once")
     },

@@ -1,8 +1,9 @@
 /** How deliveries end: record, follow-ups and ack, in this order or as one. */
+
+import { publishKey } from "../../../runtime/protocol/message.ts"
 import { type Case, delay, records } from "../case.ts"
 import { between, check, equal, sameSet } from "../check.ts"
 import { describe } from "../peer.ts"
-import { publishKey } from "../../../runtime/protocol/message.ts"
 import { idOf, recordOf, retryOf } from "../task.ts"
 
 const group = "settle"
@@ -29,7 +30,10 @@ export const settleCases: ReadonlyArray<Case> = [
       const first = await peer.one(queue)
       await peer.end(first)
       const again = await peer.ack(first)
-      check(["gone", "settled"].includes(again.status), `the second ack must be gone or settled, it was ${describe(again)}`)
+      check(
+        ["gone", "settled"].includes(again.status),
+        `the second ack must be gone or settled, it was ${describe(again)}`,
+      )
       equal(idOf(await peer.one(queue)), postings[1]?.id, "what comes next")
     },
   },
@@ -78,7 +82,10 @@ export const settleCases: ReadonlyArray<Case> = [
         { token: three?.token ?? "", then },
       )
       equal([settled[0]?.status, settled[2]?.status, settled[3]?.status], ["settled", "settled", "settled"], "answers")
-      check(settled[1]?.status === "gone" || settled[1]?.status === "failed", "what was never a token is gone, or failed")
+      check(
+        settled[1]?.status === "gone" || settled[1]?.status === "failed",
+        "what was never a token is gone, or failed",
+      )
       equal((await peer.all(queue, 1)).map(idOf), [postings[1]?.id], "what comes again")
       await peer.none(queue, "the others were acked")
     },
@@ -172,7 +179,10 @@ export const settleCases: ReadonlyArray<Case> = [
       check(ended !== undefined && waiting !== undefined, "there are two follow-ups")
       await peer.succeed(await peer.one(other), ended)
       const again = await peer.ack(delivery, { record, followUps })
-      check(["settled", "gone"].includes(again.status), `settled again must be settled or gone, it was ${describe(again)}`)
+      check(
+        ["settled", "gone"].includes(again.status),
+        `settled again must be settled or gone, it was ${describe(again)}`,
+      )
       equal(idOf(await peer.one(other)), waiting.id, "the follow-up that is left")
       await peer.none([queue, other], "they were published before")
       equal((await peer.find(posting.id)).result, 7, "result")

@@ -10,7 +10,8 @@ const group = "store"
 const needs = [part("store")]
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text)
-const text = (entry: Pick<Entry, "value"> | undefined): string | undefined => entry && new TextDecoder().decode(entry.value)
+const text = (entry: Pick<Entry, "value"> | undefined): string | undefined =>
+  entry && new TextDecoder().decode(entry.value)
 const keys = (entries: ReadonlyArray<Entry>): ReadonlyArray<string> => entries.map(({ key }) => key)
 
 const write = async ({ peer, within }: Context, ...operations: ReadonlyArray<StoreOperation>): Promise<string> =>
@@ -67,7 +68,11 @@ export const storeCases: ReadonlyArray<Case> = [
       await write(context, { key: "a" })
       equal(await write(context, { key: "a", value: bytes("5"), expect: old }), "conflict", "changing what was removed")
       equal(await write(context, { key: "a", value: bytes("6"), expect: "absent" }), "written", "making it anew")
-      equal(await write(context, { key: "a", value: bytes("7"), expect: old }), "conflict", "an old revision, come back")
+      equal(
+        await write(context, { key: "a", value: bytes("7"), expect: old }),
+        "conflict",
+        "an old revision, come back",
+      )
       equal(text(await get(context, "a")), "6", "value")
     },
   },
@@ -86,7 +91,11 @@ export const storeCases: ReadonlyArray<Case> = [
       )
       equal(answer, "conflict", "answer")
       const entries = await context.within("a list", context.peer.store.list({ prefix: "", limit: 10 }))
-      equal(entries.map((each) => `${each.key}=${text(each)}`), ["b=old", "d=old"], "what is stored")
+      equal(
+        entries.map((each) => `${each.key}=${text(each)}`),
+        ["b=old", "d=old"],
+        "what is stored",
+      )
       const all = ["a", "b", "c", "d"].map((key) => ({ key, value: bytes("new") }))
       equal(await write(context, ...all), "written", "answer to a write without expectations")
       equal(await context.within("a count", context.peer.store.count("")), 4, "number of keys")
@@ -121,7 +130,11 @@ export const storeCases: ReadonlyArray<Case> = [
     async run(context) {
       const { tolerance, until, peer, slack } = context
       const start = Date.now()
-      await write(context, { key: "brief", value: bytes("x"), ttl: 1_000 }, { key: "long", value: bytes("x"), ttl: 60_000 })
+      await write(
+        context,
+        { key: "brief", value: bytes("x"), ttl: 1_000 },
+        { key: "long", value: bytes("x"), ttl: 60_000 },
+      )
       await write(context, { key: "renewed", value: bytes("x"), ttl: 1_000 })
       await write(context, { key: "renewed", value: bytes("kept") })
       check((await get(context, "brief")) !== undefined, "a value must be there during its time to live")
@@ -139,7 +152,26 @@ export const storeCases: ReadonlyArray<Case> = [
     needs,
     async run(context) {
       const { peer, within } = context
-      const names = ["A", "B", "Z", "_", "a", "a ", "a.", "a.b", "a/b", "aa", "ab", "b", "é", "€", "\ue000", "ﬀ", "😀", "🙈"]
+      const names = [
+        "A",
+        "B",
+        "Z",
+        "_",
+        "a",
+        "a ",
+        "a.",
+        "a.b",
+        "a/b",
+        "aa",
+        "ab",
+        "b",
+        "é",
+        "€",
+        "\ue000",
+        "ﬀ",
+        "😀",
+        "🙈",
+      ]
       const sorted = [...names].sort((a, b) => Buffer.compare(bytes(a), bytes(b)))
       await write(context, ...[...names].reverse().map((key) => ({ key, value: bytes(key) })))
       const entries = await within("a list", peer.store.list({ prefix: "", limit: 100 }))
@@ -155,7 +187,29 @@ export const storeCases: ReadonlyArray<Case> = [
     needs,
     async run(context) {
       const { peer, within } = context
-      const prefixes = ["*", ">", ".", "..", "%", "_", "\\", "[a]", "?", " ", "$", "a*", "a.", "a.*", "a.>", "a%", "a_", "'", '"', "é", "\n"]
+      const prefixes = [
+        "*",
+        ">",
+        ".",
+        "..",
+        "%",
+        "_",
+        "\\",
+        "[a]",
+        "?",
+        " ",
+        "$",
+        "a*",
+        "a.",
+        "a.*",
+        "a.>",
+        "a%",
+        "a_",
+        "'",
+        '"',
+        "é",
+        "\n",
+      ]
       const decoys = ["ax", "a", "ab.c", "xyz", "é".normalize("NFD"), "__proto__", "constructor"]
       const all = [...new Set([...prefixes.flatMap((each) => [each, `${each}1`, `${each}/2`]), ...decoys])]
       await write(context, ...all.map((key) => ({ key, value: bytes(key) })))
@@ -163,7 +217,11 @@ export const storeCases: ReadonlyArray<Case> = [
         const expected = all.filter((key) => key.startsWith(prefix)).sort((a, b) => Buffer.compare(bytes(a), bytes(b)))
         const entries = await within("a list", peer.store.list({ prefix, limit: 200 }))
         equal(keys(entries), expected, `keys under ${JSON.stringify(prefix)}`)
-        equal(await within("a count", peer.store.count(prefix)), expected.length, `count under ${JSON.stringify(prefix)}`)
+        equal(
+          await within("a count", peer.store.count(prefix)),
+          expected.length,
+          `count under ${JSON.stringify(prefix)}`,
+        )
         equal(text(await get(context, prefix)), prefix, `value of ${JSON.stringify(prefix)}`)
       }
     },
@@ -176,8 +234,11 @@ export const storeCases: ReadonlyArray<Case> = [
       const { peer, within } = context
       const names = ["a", "p.1", "p.2", "p.3", "p.4", "z"]
       await write(context, ...names.map((key) => ({ key, value: bytes(key) })))
-      const list = async (options: { after?: string; limit: number; reverse?: boolean }): Promise<ReadonlyArray<string>> =>
-        keys(await within("a list", peer.store.list({ prefix: "p.", ...options })))
+      const list = async (options: {
+        after?: string
+        limit: number
+        reverse?: boolean
+      }): Promise<ReadonlyArray<string>> => keys(await within("a list", peer.store.list({ prefix: "p.", ...options })))
       equal(await list({ limit: 2 }), ["p.1", "p.2"], "the first two")
       equal(await list({ limit: 2, after: "p.2" }), ["p.3", "p.4"], "two after p.2")
       equal(await list({ limit: 9, after: "p.25" }), ["p.3", "p.4"], "after a key that is not there")
@@ -209,11 +270,17 @@ export const storeCases: ReadonlyArray<Case> = [
       await sleep(50)
       await other.write([{ key: "p.a", value: bytes("1") }])
       await until("news of a value", async () => heard.includes("p.a=1"))
-      await other.write([{ key: "q.b", value: bytes("2") }, { key: "px", value: bytes("2") }])
+      await other.write([
+        { key: "q.b", value: bytes("2") },
+        { key: "px", value: bytes("2") },
+      ])
       await peer.store.write([{ key: "p.c", value: bytes("3"), ttl: 1_000 }, { key: "p.a" }])
       await until("news of a removal", async () => heard.includes("p.a=(none)") && heard.includes("p.c=3"))
       await until("news of the end of a value", async () => heard.includes("p.c=(none)"))
-      check(heard.every((each) => each.startsWith("p.")), `nothing else may be heard: ${heard.join(" ")}`)
+      check(
+        heard.every((each) => each.startsWith("p.")),
+        `nothing else may be heard: ${heard.join(" ")}`,
+      )
       check(!heard.includes("p.before=0"), "what was written before must not be heard")
       equal(late, [], "what was heard after the signal")
     },
@@ -240,7 +307,10 @@ export const storeCases: ReadonlyArray<Case> = [
     async run(context) {
       const { peer, within, harness } = context
       const value = new Uint8Array(harness.capabilities.maxRecord + 1)
-      await within("a refusal", refuses(peer.store.write([{ key: "big", value }]), "too-large", "a value over maxRecord"))
+      await within(
+        "a refusal",
+        refuses(peer.store.write([{ key: "big", value }]), "too-large", "a value over maxRecord"),
+      )
       equal(await write(context, { key: "small", value: bytes("x") }), "written", "answer to a small one")
       equal(keys(await peer.store.list({ prefix: "", limit: 10 })), ["small"], "keys")
     },

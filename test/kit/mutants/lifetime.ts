@@ -15,7 +15,8 @@ const lingering = closing((transport) => async () => {
 const leaking = queueBroken(() => {
   let count = 0
   return (queue) => ({
-    publish: async (postings) => (++count % 10 === 0 ? postings.map(() => ({ status: "stored" })) : queue.publish(postings)),
+    publish: async (postings) =>
+      ++count % 10 === 0 ? postings.map(() => ({ status: "stored" })) : queue.publish(postings),
   })
 })
 

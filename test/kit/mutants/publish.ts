@@ -54,7 +54,11 @@ export const publishMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "declared: the optional members are those that its author expects",
-    breaker: transportBroken(() => ({ store, ...transport }) => transport),
+    breaker: transportBroken(
+      () =>
+        ({ store, ...transport }) =>
+          transport,
+    ),
   },
   {
     breaks: "declared: a namespace outside of its alphabet is refused as invalid",

@@ -112,7 +112,8 @@ export const pullMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "pull: an aborted pull ends soon and strands nothing",
     breaker: queueBroken(() => (queue) => ({
-      pull: (request, signal) => queue.pull({ ...request, wait: Math.min(request.wait, 4_000) }, signal.aborted ? signal : never),
+      pull: (request, signal) =>
+        queue.pull({ ...request, wait: Math.min(request.wait, 4_000) }, signal.aborted ? signal : never),
     })),
   },
   {
@@ -181,7 +182,10 @@ export const pullMutants: ReadonlyArray<Mutant> = [
     breaks: "delay: a task that is due in a year waits, and is found as scheduled",
     // As a timer of 32 bits does.
     breaker: batches((postings) =>
-      postings.map((posting) => ({ ...posting, due: (posting.due ?? 0) - Date.now() > 2 ** 31 ? 0 : (posting.due ?? 0) })),
+      postings.map((posting) => ({
+        ...posting,
+        due: (posting.due ?? 0) - Date.now() > 2 ** 31 ? 0 : (posting.due ?? 0),
+      })),
     ),
   },
   {

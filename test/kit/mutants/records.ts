@@ -89,7 +89,10 @@ export const recordMutants: ReadonlyArray<Mutant> = [
       },
     })),
   },
-  { breaks: "records: a job that is cancelled while it waits is withdrawn and never comes", breaker: withdrawingNothing },
+  {
+    breaks: "records: a job that is cancelled while it waits is withdrawn and never comes",
+    breaker: withdrawingNothing,
+  },
   { breaks: "records: a job that is cancelled before it is due never comes", breaker: withdrawingNothing },
   {
     breaks: "records: a job that is run again begins its next run, and the run before is over",
@@ -146,18 +149,23 @@ export const recordMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "query: a job that is due later is listed as scheduled",
     breaker: querying((query) =>
-      query.states ? { ...query, states: query.states.map((state) => (state === "scheduled" ? "deferred" : state)) } : query,
+      query.states
+        ? { ...query, states: query.states.map((state) => (state === "scheduled" ? "deferred" : state)) }
+        : query,
     ),
   },
   {
     breaks: "query: a cursor that cannot be read is invalid",
     breaker: recordsBroken(() => (records) => ({
-      query: ({ after, ...query }) => records.query(after === undefined || Number.isNaN(Number(after)) ? query : { ...query, after }),
+      query: ({ after, ...query }) =>
+        records.query(after === undefined || Number.isNaN(Number(after)) ? query : { ...query, after }),
     })),
   },
   {
     breaks: "watch: the end of a job reaches those who watch it, and not those who watch another one",
-    breaker: recordsBroken(() => (records) => ({ watch: (_, listener, signal) => records.watch({}, listener, signal) })),
+    breaker: recordsBroken(() => (records) => ({
+      watch: (_, listener, signal) => records.watch({}, listener, signal),
+    })),
   },
   {
     breaks: "watch: claims, reports and changes reach those who watch",
@@ -168,7 +176,9 @@ export const recordMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "watch: a watch ends with its signal",
-    breaker: recordsBroken(() => (records) => ({ watch: (filter, listener) => records.watch(filter, listener, never) })),
+    breaker: recordsBroken(() => (records) => ({
+      watch: (filter, listener) => records.watch(filter, listener, never),
+    })),
   },
   {
     breaks: "expiry: a task past its expires is still there, and still comes",

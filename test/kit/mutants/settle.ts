@@ -23,7 +23,10 @@ const followUps = (change: (posting: Posting, transport: Transport) => ReadonlyA
   queueBroken(() => (queue, transport) => ({
     settle: (each) =>
       queue.settle(
-        each.map((one) => ({ ...one, followUps: (one.followUps ?? []).flatMap((posting) => change(posting, transport)) })),
+        each.map((one) => ({
+          ...one,
+          followUps: (one.followUps ?? []).flatMap((posting) => change(posting, transport)),
+        })),
       ),
   }))
 
@@ -92,7 +95,9 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "settle: a task that is handed back comes again at once",
-    breaker: settlements((one) => (one.then.kind === "ack" ? one : { ...one, then: { kind: "release", delay: 2_000 } })),
+    breaker: settlements((one) =>
+      one.then.kind === "ack" ? one : { ...one, then: { kind: "release", delay: 2_000 } },
+    ),
   },
   {
     breaks: "settle: a task that is handed back with a delay waits so long",
@@ -254,4 +259,3 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     breaker: recorded(({ raw }) => (raw ? { raw: Buffer.from(Buffer.from(raw).toString("utf8")) } : {})),
   },
 ]
-

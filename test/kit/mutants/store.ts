@@ -37,7 +37,6 @@ const topics = (change: (topic: string) => string): Mutant["breaker"] =>
     }
   })
 
-
 export const storeMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "store: a value comes back byte for byte, until it is removed",
@@ -159,7 +158,10 @@ export const storeMutants: ReadonlyArray<Mutant> = [
       }
     }),
   },
-  { breaks: "broadcast: topics are apart, and taken literally", breaker: topics((topic) => topic.replace(/\.+/g, ".")) },
+  {
+    breaks: "broadcast: topics are apart, and taken literally",
+    breaker: topics((topic) => topic.replace(/\.+/g, ".")),
+  },
   {
     breaks: "broadcast: a topic outside of its alphabet is refused as invalid",
     breaker: topics((topic) => (/^[a-z0-9.-]{1,128}$/.test(topic) ? topic : "other")),
@@ -169,9 +171,11 @@ export const storeMutants: ReadonlyArray<Mutant> = [
     breaker: transportBroken(() => (transport) => {
       const { broadcast } = transport
       if (broadcast === undefined) return transport
-      return { ...transport, broadcast: { ...broadcast, listen: (topic, listener) => broadcast.listen(topic, listener, never) } }
+      return {
+        ...transport,
+        broadcast: { ...broadcast, listen: (topic, listener) => broadcast.listen(topic, listener, never) },
+      }
     }),
   },
   { breaks: "broadcast: namespaces are apart", breaker: namespacesMixed },
 ]
-

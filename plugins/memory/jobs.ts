@@ -1,0 +1,154 @@
+/** All jobs of a board: their records, wherever they are, and those who watch them. */
+import { decodeEnvelope } from "../../runtime/protocol/envelope.ts"
+import { isUndecodable } from "../../runtime/protocol/message.ts"
+import { recordOfPosting } from "../../runtime/protocol/record.ts"
+import {
+  type Found,
+  type JobRecord,
+  type RecordPage,
+  type RecordQuery,
+  TOMBSTONE_MS,
+  TransportError,
+} from "../../runtime/transport.ts"
+import { Heap } from "./heap.ts"
+import { type Job, read, type Stored, tombstoneOf, write } from "./job.ts"
+import { isHeld, type Task } from "./lane.ts"
+
+type Listener = (record: JobRecord) => void
+
+export class Jobs {
+  readonly #maxRecord: number
+  readonly #jobs = new Map<string, Job>()
+  readonly #watchers = new Set<{ readonly id: string | undefined; readonly listener: Listener }>()
+  /** Records that will become tombstones, and tombstones that will go. */
+  readonly #ends = new Heap<{ readonly at: number; readonly job: Job; readonly stored: Stored }>(
+    (a, b) => a.at < b.at,
+    (end) => end.job.stored === end.stored,
+  )
+  #counter = 0
+
+  constructor(maxRecord: number) {
+    this.#maxRecord = maxRecord
+  }
+
+  get(id: string): Job | undefined {
+    return this.#jobs.get(id)
+  }
+
+  /** The job of an id, made if need be. */
+  of(id: string): Job {
+    let job = this.#jobs.get(id)
+    if (job === undefined) {
+      const sequence = ++this.#counter
+      job = { id, sequence, keys: [], tasks: [], delivered: false, stored: undefined, reported: undefined }
+      this.#jobs.set(id, job)
+    }
+    return job
+  }
+
+  /** Stores a record. Fails with `too-large` or `invalid`, and then has stored nothing. */
+  keep(record: JobRecord): void {
+    const stored = write(record, String(++this.#counter), this.#maxRecord)
+    const job = this.of(record.id)
+    if (job.stored !== undefined) this.#ends.wither()
+    job.stored = stored
+    job.reported = undefined
+    const at = stored.tombstone ? Date.now() + TOMBSTONE_MS : stored.until
+    if (at < Infinity) this.#ends.push({ at, job, stored })
+    this.tell(record)
+  }
+
+  /** Remembers how a run goes on, until a record says more. */
+  report(job: Job, record: JobRecord): void {
+    job.reported = write(record, "", this.#maxRecord)
+    this.tell(record)
+  }
+
+  /** Nothing is kept about a job that has neither a task nor a record. */
+  forget(job: Job): void {
+    if (job.tasks.length === 0 && job.stored === undefined) this.#jobs.delete(job.id)
+  }
+
+  /** Makes tombstones of what was kept long enough, and clears away the oldest of those. */
+  bury(now: number): void {
+    for (let end = this.#ends.peek(); end !== undefined && end.at <= now; end = this.#ends.peek()) {
+      this.#ends.pop()
+      const { job, stored } = end
+      job.stored = undefined
+      if (stored.tombstone) this.forget(job)
+      else this.keep(tombstoneOf(stored))
+    }
+  }
+
+  find(id: string, now: number): Found | undefined {
+    const job = this.#jobs.get(id)
+    const record = job && this.#view(job, now)
+    return record && { record, revision: job.stored?.revision ?? "" }
+  }
+
+  query(query: RecordQuery, now: number): RecordPage {
+    const { limit } = query
+    if (!(limit >= 1 && limit <= 1_000)) throw new TransportError("invalid", `a page holds 1 to 1,000, not ${limit}`)
+    const after = query.after === undefined ? Infinity : cursorOf(query.after)
+    const records: Array<JobRecord> = []
+    let last = 0
+    for (const job of [...this.#jobs.values()].reverse()) {
+      if (job.sequence >= after || job.stored?.tombstone) continue
+      const record = this.#view(job, now)
+      if (record === undefined || !matches(record, query)) continue
+      if (records.length === limit) return { records, next: String(last) }
+      records.push(record)
+      last = job.sequence
+    }
+    return { records }
+  }
+
+  /** Returns how to stop. */
+  watch(id: string | undefined, listener: Listener): () => void {
+    const watcher = { id, listener }
+    this.#watchers.add(watcher)
+    return () => void this.#watchers.delete(watcher)
+  }
+
+  get watched(): boolean {
+    return this.#watchers.size > 0
+  }
+
+  tell(record: JobRecord): void {
+    for (const { id, listener } of this.#watchers) {
+      if (id === undefined || id === record.id) queueMicrotask(() => listener(structuredClone(record)))
+    }
+  }
+
+  /** A job as it is to be seen now. */
+  #view(job: Job, now: number): JobRecord | undefined {
+    const { stored, reported } = job
+    const task = job.tasks.at(-1)
+    const message = task && decodeEnvelope(task.frame.slice())
+    if (task === undefined || message === undefined || isUndecodable(message)) return stored && read(stored)
+    const held = isHeld(task, now)
+    const known = held ? (reported ?? stored) : stored
+    if (known === undefined) {
+      const derived = recordOfPosting({ ...task.posting, message }, now)
+      return derived._tag === "Success" ? { ...derived.success, message } : undefined
+    }
+    const record = read(known)
+    const waits = !held && (record.state === "scheduled" || record.state === "queued")
+    return { ...record, ...(waits ? { state: stateOf(task, now) } : {}), message }
+  }
+}
+
+const stateOf = ({ place, alarm }: Task, now: number): "scheduled" | "queued" =>
+  place === "scheduled" && alarm !== undefined && alarm.at > now ? "scheduled" : "queued"
+
+const matches = (record: JobRecord, { states, dead, ...query }: RecordQuery): boolean =>
+  (states === undefined || states.includes(record.state)) &&
+  (!dead || record.dead !== undefined) &&
+  FIELDS.every((field) => query[field] === undefined || query[field] === record[field])
+
+const FIELDS = ["task", "queue", "rootId", "parentId", "group"] as const
+
+const cursorOf = (text: string): number => {
+  if (/^\d{1,15}$/.test(text)) return Number(text)
+  throw new TransportError("invalid", `not a cursor of this transport: ${JSON.stringify(text.slice(0, 40))}`)
+}

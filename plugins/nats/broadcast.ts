@@ -1,0 +1,22 @@
+/** News on core NATS: to whoever listens now, kept nowhere. */
+import { type Broadcast, TransportError } from "../../runtime/transport.ts"
+import type { Link } from "./link.ts"
+import type { Names } from "./subject.ts"
+import type { Subscriptions } from "./watch.ts"
+
+const TOPIC = /^[a-z0-9.-]{1,128}$/
+
+const checked = (topic: string): string => {
+  if (TOPIC.test(topic)) return topic
+  throw new TransportError("invalid", `not a topic: ${JSON.stringify(topic.slice(0, 128))}`)
+}
+
+export const makeBroadcast = (link: Link, names: Names, subscriptions: Subscriptions): Broadcast => ({
+  send: async (topic, payload) => {
+    const subject = names.topic(checked(topic))
+    await link.ready()
+    link.send(subject, payload)
+  },
+  listen: (topic, listener, signal) =>
+    subscriptions.listen(names.topic(checked(topic)), (message) => listener(message.data), signal),
+})

@@ -1,0 +1,64 @@
+/** What goes away with time: records become tombstones, tombstones go. A task that waits never does. In slices. */
+import { TOMBSTONE_MS } from "../../runtime/transport.ts"
+import { recordColumns } from "./column.ts"
+import type { Database } from "./database.ts"
+import { isGone, type JobTable } from "./job-table.ts"
+import { int } from "./row.ts"
+import type { Transaction } from "./transaction.ts"
+import { tombstoneOf } from "./view.ts"
+
+/** Jobs in one slice: about two milliseconds. */
+const SLICE = 200
+
+export class Sweeper {
+  readonly #jobs: JobTable
+  readonly #statements
+
+  constructor(database: Database, jobs: JobTable) {
+    this.#jobs = jobs
+    const prepare = (sql: string) => database.prepare(sql)
+    this.#statements = {
+      due: prepare(
+        `SELECT 1 FROM callboard_job INDEXED BY callboard_job_over WHERE over IS NOT NULL AND over <= ? LIMIT 1`,
+      ),
+      over: prepare(
+        `SELECT seq FROM callboard_job INDEXED BY callboard_job_over
+         WHERE over IS NOT NULL AND over <= ? ORDER BY over LIMIT ${SLICE}`,
+      ),
+      postpone: prepare("UPDATE callboard_job SET over = ? WHERE seq = ?"),
+      bury: prepare("UPDATE callboard_job SET over = ?, grave = 1, keeps = 0 WHERE seq = ?"),
+      buryLoad: prepare("UPDATE callboard_load SET envelope = NULL, record = ? WHERE seq = ?"),
+      unlink: prepare("DELETE FROM callboard_link WHERE seq = ?"),
+    }
+  }
+
+  /** Whether there is anything to do. Reads only. */
+  isDue(now: number): boolean {
+    return this.#statements.due.get(now) !== undefined
+  }
+
+  /** One slice; `true` if there may be more. */
+  sweep(transaction: Transaction): boolean {
+    const { now } = transaction
+    const rows = this.#statements.over.all(now)
+    for (const { seq } of rows.map((row) => ({ seq: int(row, "seq") }))) {
+      const row = this.#jobs.bySeq(seq)
+      if (row === undefined || row.over === null) continue
+      if (isGone(row, now)) this.#jobs.remove(seq)
+      // A delivery that is still out must find that the job is over.
+      else if (row.at !== null || row.grave === 1) this.#statements.postpone.run(now + TOMBSTONE_MS, seq)
+      else this.#bury(seq, row.over)
+    }
+    return rows.length === SLICE
+  }
+
+  #bury(seq: number, over: number): void {
+    const row = this.#jobs.bySeq(seq)
+    const record = row && this.#jobs.record(row)
+    if (record === undefined) return
+    const end = over + TOMBSTONE_MS
+    this.#statements.bury.run(end, seq)
+    this.#statements.buryLoad.run(recordColumns(tombstoneOf(record), end).json, seq)
+    this.#statements.unlink.run(seq)
+  }
+}

@@ -1,0 +1,93 @@
+/** How a command fails: one line that says what to do, and an exit code. Never a stack trace, unless asked for. */
+
+import { ConfigError } from "../config.ts"
+import { DiscoveryFailed } from "../discover.ts"
+import { CallboardError, type ErrorCode } from "../errors.ts"
+import { TransportError, type TransportReason } from "../transport.ts"
+
+/** What a script can tell apart. */
+export const EXIT = { done: 0, failed: 1, usage: 2, timeout: 3, unreachable: 4 } as const
+export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
+
+/** Ends a command with a line and an exit code of its own. Without a line, everything was said before. */
+export class CommandFailed extends Error {
+  readonly _tag = "CommandFailed"
+  override readonly name = "CommandFailed"
+  readonly exitCode: ExitCode
+  constructor(exitCode: ExitCode, message = "", options: { readonly cause?: unknown } = {}) {
+    super(message, options)
+    this.exitCode = exitCode
+  }
+}
+
+/** Fails because of how the command was called. */
+export const wrongUsage = (message: string): never => {
+  throw new CommandFailed(EXIT.usage, message)
+}
+
+const REQUEST: Partial<Record<ErrorCode, ExitCode>> = {
+  "invalid-json": EXIT.usage,
+  "invalid-input": EXIT.usage,
+  "unknown-field": EXIT.usage,
+  "transport-unavailable": EXIT.unreachable,
+}
+
+const TRANSPORT: Partial<Record<TransportReason, ExitCode>> = {
+  unavailable: EXIT.unreachable,
+  closed: EXIT.unreachable,
+  unauthorized: EXIT.unreachable,
+  unsupported: EXIT.usage,
+  invalid: EXIT.usage,
+}
+
+const hasTag = (error: unknown, tag: string): boolean =>
+  typeof error === "object" && error !== null && "_tag" in error && error._tag === tag
+
+export const exitCodeOf = (error: unknown): ExitCode => {
+  if (error instanceof CommandFailed) return error.exitCode
+  if (error instanceof ConfigError) return EXIT.usage
+  if (error instanceof TransportError) return TRANSPORT[error.reason] ?? EXIT.failed
+  if (error instanceof CallboardError) return REQUEST[error.code] ?? EXIT.failed
+  return hasTag(error, "WaitTimeout") ? EXIT.timeout : EXIT.failed
+}
+
+/** What went wrong in one line. */
+export const lineOf = (error: unknown): string => {
+  const message = messageOf(error)
+    .replace(/\s*\n\s*/g, " ")
+    .trim()
+  if (error instanceof TransportError && exitCodeOf(error) === EXIT.unreachable) {
+    return `${message}; is it running? Name another with --transport, and see: callboard doctor`
+  }
+  return message
+}
+
+const messageOf = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error)
+  // A file that does not compile: Bun says where in the causes only.
+  if (error instanceof DiscoveryFailed || error instanceof ConfigError) {
+    const [first] = syntaxErrorsOf(error.cause)
+    if (first !== undefined) return `${error.message}: ${first}`
+  }
+  return error.message === "" ? error.name : error.message
+}
+
+/** What a compiler found, as `file:line:column: message`. Empty for everything else. */
+export const syntaxErrorsOf = (cause: unknown): ReadonlyArray<string> => {
+  const errors: ReadonlyArray<unknown> = cause instanceof AggregateError ? cause.errors : [cause]
+  return errors.flatMap((error) => {
+    if (typeof error !== "object" || error === null || !("message" in error) || !("position" in error)) return []
+    const { position } = error
+    if (typeof position !== "object" || position === null || !("file" in position)) return []
+    const line = "line" in position ? `:${position.line}` : ""
+    const column = "column" in position ? `:${position.column}` : ""
+    return [`${position.file}${line}${column}: ${error.message}`]
+  })
+}
+
+/** An error with its stack and those of its causes: for `-l debug`. */
+export const stackOf = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error)
+  const own = error.stack ?? `${error.name}: ${error.message}`
+  return error.cause === undefined ? own : `${own}\ncaused by ${stackOf(error.cause)}`
+}

@@ -1,0 +1,84 @@
+/** Jobs, times and sizes in words for people. */
+import { isTerminal, type State } from "../protocol/state.ts"
+import type { JobView } from "../view.ts"
+import type { Colour, Paint } from "./output.ts"
+
+const COLOURS: Readonly<Record<State, Colour | undefined>> = {
+  deferred: "dim",
+  scheduled: "yellow",
+  queued: undefined,
+  started: "cyan",
+  succeeded: "green",
+  failed: "red",
+  cancelled: "dim",
+  expired: "dim",
+}
+
+export const stateText = (paint: Paint, state: State): string => paint(state, COLOURS[state])
+
+const two = (value: number): string => String(value).padStart(2, "0")
+
+/** Time of day on this machine, with milliseconds if asked for. */
+export const clockTime = (at: Date, fine = false): string =>
+  `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}${fine ? `.${String(at.getMilliseconds()).padStart(3, "0")}` : ""}`
+
+/** Date and time of day on this machine. */
+export const localTime = (iso: string): string => {
+  const at = new Date(iso)
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clockTime(at)}`
+}
+
+/** A span of time as people say it: `12 ms`, `3.4 s`, `5 min 12 s`, `2 h 3 min`, `4 d 5 h`. */
+export const spanText = (ms: number): string => {
+  if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`
+  if (ms < 60_000) return `${(ms / 1_000).toFixed(ms < 10_000 ? 2 : 1)} s`
+  const units = [
+    { name: "d", ms: 86_400_000 },
+    { name: "h", ms: 3_600_000 },
+    { name: "min", ms: 60_000 },
+    { name: "s", ms: 1_000 },
+  ]
+  const parts: Array<string> = []
+  let left = Math.round(ms / 1_000) * 1_000
+  for (const unit of units) {
+    const count = Math.floor(left / unit.ms)
+    left -= count * unit.ms
+    if (count > 0) parts.push(`${count} ${unit.name}`)
+  }
+  return parts.slice(0, 2).join(" ")
+}
+
+/** The end of an id: generated ids begin with the time, so that their beginnings are alike. */
+export const shortId = (id: string): string => (id.length <= 12 ? id : `…${id.slice(-8)}`)
+
+/** How long a job has run, or nothing if it never did. */
+export const runTime = ({ times, state }: JobView): string => {
+  if (times.started === undefined) return ""
+  const end = times.ended ?? (isTerminal(state) ? undefined : new Date().toISOString())
+  return end === undefined ? "" : spanText(Date.parse(end) - Date.parse(times.started))
+}
+
+const MAX_CELL = 100
+
+/** A text in one line, cut where a table would overflow. */
+export const oneLine = (text: string, max = MAX_CELL): string => {
+  const line = text.replace(/\s+/g, " ").trim()
+  return line.length > max ? `${line.slice(0, max - 1)}…` : line
+}
+
+/** What a list says in its last column: the error of a job that failed, the progress of one that runs. */
+export const remarkOf = (job: JobView): string => {
+  if (job.error !== undefined) return oneLine(`${job.error.name}: ${job.error.message}`)
+  if (job.state === "started" && job.progress !== undefined) return percent(job.progress.fraction)
+  if (job.state === "scheduled" && job.times.due !== undefined) return `due ${localTime(job.times.due)}`
+  return ""
+}
+
+export const percent = (fraction: number): string => `${Math.round(fraction * 100)} %`
+
+export const bytesText = (bytes: number): string =>
+  bytes >= 1024 * 1024
+    ? `${Math.round((bytes / 1024 / 1024) * 10) / 10} MiB`
+    : bytes >= 1024
+      ? `${Math.round((bytes / 1024) * 10) / 10} KiB`
+      : `${bytes} bytes`

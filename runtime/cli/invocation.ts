@@ -1,0 +1,57 @@
+/** What every command starts from: the settings as they were given, its output, and a client while it needs one. */
+import type { Command } from "commander"
+import { Result } from "effect"
+import { type Client, connect } from "../client.ts"
+import { type Config, DEFAULTS } from "../config.ts"
+import { loadConfigFile, type Resolved, resolveConfig } from "../config-sources.ts"
+import type { ConnectSettings } from "../connect.ts"
+import type { LogLevel } from "../log.ts"
+import { parseDuration } from "../protocol/time.ts"
+import { givenSettings } from "./options.ts"
+import { type Output, outputFor } from "./output.ts"
+
+export interface Invocation {
+  readonly resolved: Resolved
+  readonly config: Config
+  readonly transport: string
+  readonly output: Output
+  /** Runs with a client that is connected, and closes it. */
+  withClient<A>(use: (client: Client) => Promise<A>): Promise<A>
+}
+
+/** Fails with `ConfigError` on settings that cannot be used. */
+export const invocationOf = async (command: Command): Promise<Invocation> => {
+  const file = await loadConfigFile(process.cwd())
+  const resolved = resolveConfig({ flags: givenSettings(command), env: process.env, file })
+  const { config } = resolved
+  const transport = config.transport ?? DEFAULTS.transport
+  return {
+    resolved,
+    config,
+    transport,
+    output: outputFor(command.optsWithGlobals()["json"] === true),
+    withClient: async (use) => {
+      await using client = await connect(transport, { ...connectSettings(config), ...taskNamesOf(config) })
+      return await use(client)
+    },
+  }
+}
+
+const taskNamesOf = (config: Config): { readonly taskNames?: ReadonlyMap<string, string> } =>
+  config.taskNames === undefined ? {} : { taskNames: new Map(Object.entries(config.taskNames)) }
+
+/** How to connect, as far as the configuration says. */
+export const connectSettings = (config: Config): ConnectSettings => {
+  const lease = config.lease === undefined ? undefined : parseDuration(config.lease)
+  return {
+    ...(config.transports === undefined ? {} : { transports: config.transports }),
+    ...(lease === undefined || Result.isFailure(lease) ? {} : { leaseMs: lease.success }),
+    ...(config.name === undefined ? {} : { name: config.name }),
+  }
+}
+
+/** The level that decides whether an error comes with its stack; asked for before settings are known to be right. */
+export const wantsStack = (command: Command): boolean => {
+  const level: LogLevel = "debug"
+  return (givenSettings(command).get("log.level")?.text ?? process.env["CALLBOARD_LOG_LEVEL"]) === level
+}

@@ -1,0 +1,44 @@
+/** Flags that stand for settings, made from the schema of the settings; and how to find out which were given. */
+import { type Command, Option } from "commander"
+import { SETTINGS } from "../config.ts"
+import type { FlagValue } from "../config-sources.ts"
+
+/** Settings that every command takes. */
+export const COMMON_SETTINGS = ["transport", "actors", "log.level"]
+
+/** Settings of what works on tasks. */
+export const WORKER_SETTINGS = SETTINGS.map((setting) => setting.path).filter(
+  (path) => !path.startsWith("http.") && !COMMON_SETTINGS.includes(path),
+)
+
+/** Settings of what answers HTTP. */
+export const HTTP_SETTINGS = ["http.port", "http.host"]
+
+const settingsOfOptions = new WeakMap<Option, string>()
+
+/** Adds the flags of some settings; those that have none are left out. */
+export const addSettings = (command: Command, paths: ReadonlyArray<string>): Command => {
+  for (const setting of SETTINGS) {
+    if (setting.flag === undefined || !paths.includes(setting.path)) continue
+    const otherwise = setting.default.replaceAll("`", "")
+    const option = new Option(setting.flag, `${setting.description.replaceAll("`", "")} (default: ${otherwise})`)
+    settingsOfOptions.set(option, setting.path)
+    command.addOption(option)
+  }
+  return command
+}
+
+/** The settings that were given as flags, of the command and of the program above it. */
+export const givenSettings = (command: Command): ReadonlyMap<string, FlagValue> => {
+  const given = new Map<string, FlagValue>()
+  for (let each: Command | null = command; each !== null; each = each.parent) {
+    for (const option of each.options) {
+      const path = settingsOfOptions.get(option)
+      const name = option.attributeName()
+      const text: unknown = each.getOptionValue(name)
+      if (path === undefined || given.has(path) || each.getOptionValueSource(name) !== "cli") continue
+      given.set(path, { flag: option.long ?? option.flags, text: String(text) })
+    }
+  }
+  return given
+}

@@ -1,0 +1,70 @@
+/** What commands print: aligned columns for people, JSON for programs. Colours only on a terminal, and not with NO_COLOR. */
+
+const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, blue: 34, cyan: 36 } as const
+export type Colour = keyof typeof CODES
+
+/** Whether a stream takes colours: https://no-color.org, and FORCE_COLOR for a stream that somebody else shows. */
+export const takesColour = (stream: { readonly isTTY?: boolean }, env: NodeJS.ProcessEnv = process.env): boolean =>
+  !env["NO_COLOR"] && (stream.isTTY === true || (env["FORCE_COLOR"] !== undefined && env["FORCE_COLOR"] !== "0"))
+
+export type Paint = (text: string, colour: Colour | undefined) => string
+
+/** Colours text for a stream, or leaves it as it is. */
+export const painter =
+  (enabled: boolean): Paint =>
+  (text, colour) =>
+    enabled && colour !== undefined && text !== "" ? `\u001b[${CODES[colour]}m${text}\u001b[0m` : text
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: colours begin with one
+const ESCAPES = /\u001b\[\d+m/g
+
+const widthOf = (text: string): number => text.replace(ESCAPES, "").length
+
+/** Rows in columns that are as wide as their widest cell. The last column is not filled up. */
+export const columns = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
+  const widths: Array<number> = []
+  for (const row of rows) for (const [at, cell] of row.entries()) widths[at] = Math.max(widths[at] ?? 0, widthOf(cell))
+  return rows
+    .map((row) =>
+      row
+        .map((cell, at) => (at === row.length - 1 ? cell : cell + " ".repeat((widths[at] ?? 0) - widthOf(cell))))
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n")
+}
+
+/** Output of one command. */
+export interface Output {
+  /** Whether the command was asked for JSON. */
+  readonly json: boolean
+  readonly paint: Paint
+  /** A line on standard output. */
+  line(text?: string): void
+  /** A line on standard error: what is not the answer. */
+  note(text: string): void
+  /** One JSON document: indented for people on a terminal, else one line. */
+  document(value: unknown): void
+  /** One line of a stream of JSON. */
+  record(value: unknown): void
+  /** A table with a heading; `empty` instead when there are no rows. */
+  table(heading: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>, empty: string): void
+}
+
+export const outputFor = (json: boolean): Output => {
+  const paint = painter(takesColour(process.stdout))
+  const line = (text = "") => void process.stdout.write(`${text}\n`)
+  const note = (text: string) => void process.stderr.write(`${text}\n`)
+  return {
+    json,
+    paint,
+    line,
+    note,
+    document: (value) => line(process.stdout.isTTY ? JSON.stringify(value, null, 2) : JSON.stringify(value)),
+    record: (value) => line(JSON.stringify(value)),
+    table: (heading, rows, empty) => {
+      if (rows.length === 0) note(empty)
+      else line(columns([heading.map((title) => paint(title, "dim")), ...rows]))
+    },
+  }
+}

@@ -1,0 +1,137 @@
+/**
+ * `Idempotency-Key`: the same request twice is one submission. The ids of a request are stored under its key before
+ * anything is published, so that a repetition, also one at the same time or after a crash, submits the same ids; those
+ * are accepted once. Once the answer is known it is stored too, and repeated without asking the queue.
+ *
+ * | entry     | the same body                | another body                    |
+ * |-----------|------------------------------|---------------------------------|
+ * | `pending` | submits again, with its ids  | `idempotency-mismatch`          |
+ * | `failed`: nothing was accepted | the same | takes the key over             |
+ * | `done`    | its answer again             | `idempotency-mismatch`          |
+ */
+import { createHash } from "node:crypto"
+import { Result, Schema } from "effect"
+import { CallboardError } from "../errors.ts"
+import type { Store } from "../transport.ts"
+import { IDEMPOTENCY_TTL_MS } from "./limits.ts"
+import { BatchReceipts } from "./schema.ts"
+
+const Entry = Schema.Struct({
+  fingerprint: Schema.String,
+  ids: Schema.Array(Schema.String),
+  state: Schema.Literals(["pending", "failed", "done"]),
+  /** What was answered, without `duplicate`. */
+  receipts: Schema.optionalKey(BatchReceipts),
+})
+type Entry = typeof Entry.Type
+export type Receipts = typeof BatchReceipts.Type
+
+const decodeEntry = Schema.decodeUnknownResult(Schema.fromJsonString(Entry))
+const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+
+const encode = (entry: Entry): Uint8Array => encoder.encode(JSON.stringify(entry))
+
+const hash = (...parts: ReadonlyArray<string | Uint8Array>): string => {
+  const digest = createHash("sha256")
+  for (const part of parts) digest.update(part).update("\0")
+  return digest.digest("base64url")
+}
+
+/** Two requests race for a key at most a few times. */
+const TRIES = 10
+
+/** The key of a request's header. Fails with `invalid-input`. */
+export const parseKey = (header: string | null): string | undefined => {
+  if (header === null) return undefined
+  // The draft of the IETF writes it as a quoted string; most clients do not.
+  const key = header.trim().replace(/^"(.*)"$/, "$1")
+  if (/^[\x21-\x7e]{1,255}$/.test(key)) return key
+  throw new CallboardError("invalid-input", "Idempotency-Key: use 1 to 255 visible ASCII characters", {
+    field: "Idempotency-Key",
+  })
+}
+
+/** What is known when a request begins. */
+export type Begun =
+  /** Submit with these ids. `again`: they may have been submitted before. */
+  | { readonly status: "submit"; readonly ids: ReadonlyArray<string>; readonly again: boolean }
+  | { readonly status: "done"; readonly receipts: Receipts }
+
+/** One request under one key. */
+export class IdempotentRequest {
+  readonly #store: Store
+  readonly #key: string
+  readonly #fingerprint: string
+
+  /** `caller` scopes the key: two tokens never meet. */
+  constructor(
+    store: Store,
+    request: {
+      readonly caller: string
+      readonly key: string
+      readonly contentType: string
+      readonly bytes: Uint8Array
+    },
+  ) {
+    this.#store = store
+    this.#key = `idempotency/${hash(request.caller, request.key)}`
+    this.#fingerprint = hash(request.contentType, request.bytes)
+  }
+
+  /** Takes the key with fresh `ids`, or finds what an earlier request under it left. Fails with `idempotency-mismatch`. */
+  async begin(ids: ReadonlyArray<string>): Promise<Begun> {
+    const value = encode({ fingerprint: this.#fingerprint, ids, state: "pending" })
+    for (let tried = 0; tried < TRIES; tried++) {
+      if ((await this.#write(value, "absent")) === "written") return { status: "submit", ids, again: false }
+      const found = await this.#store.get(this.#key)
+      if (found === undefined) continue
+      const entry = this.#entryOf(found.value)
+      if (entry.fingerprint === this.#fingerprint) {
+        const { receipts } = entry
+        if (entry.state === "done" && receipts !== undefined) return { status: "done", receipts }
+        return { status: "submit", ids: entry.ids, again: true }
+      }
+      if (entry.state !== "failed") {
+        throw new CallboardError(
+          "idempotency-mismatch",
+          "this Idempotency-Key was used for another body: use a new key for a new request",
+          { field: "Idempotency-Key" },
+        )
+      }
+      const taken = await this.#write(value, { revision: found.revision })
+      if (taken === "written") return { status: "submit", ids, again: false }
+    }
+    throw new CallboardError("internal", "too many requests race for one Idempotency-Key")
+  }
+
+  /** Remembers the answer for repetitions. */
+  done(receipts: Receipts): Promise<void> {
+    return this.#change((entry) => ({ ...entry, state: "done", receipts }))
+  }
+
+  /** Nothing was accepted: the key may be used for another body. */
+  failed(): Promise<void> {
+    return this.#change((entry) => (entry.state === "done" ? entry : { ...entry, state: "failed" }))
+  }
+
+  async #change(to: (entry: Entry) => Entry): Promise<void> {
+    for (let tried = 0; tried < TRIES; tried++) {
+      const found = await this.#store.get(this.#key)
+      if (found === undefined) return
+      const entry = this.#entryOf(found.value)
+      if (entry.fingerprint !== this.#fingerprint) return
+      if ((await this.#write(encode(to(entry)), { revision: found.revision })) === "written") return
+    }
+  }
+
+  #write(value: Uint8Array, expect: "absent" | { readonly revision: string }): Promise<"written" | "conflict"> {
+    return this.#store.write([{ key: this.#key, value, expect, ttl: IDEMPOTENCY_TTL_MS }])
+  }
+
+  #entryOf(value: Uint8Array): Entry {
+    const decoded = decodeEntry(decoder.decode(value))
+    if (Result.isSuccess(decoded)) return decoded.success
+    throw new CallboardError("internal", `the entry of an Idempotency-Key cannot be read: ${decoded.failure.message}`)
+  }
+}

@@ -1,0 +1,109 @@
+/** Reads the body of a request: bounded before anything is parsed, then decoded by its content type. */
+import { Result } from "effect"
+import { CallboardError } from "../errors.ts"
+import { codecsOf, mediaType } from "../protocol/codec.ts"
+import { jsonCodec } from "../protocol/json.ts"
+import { msgpackCodec } from "../protocol/msgpack.ts"
+
+const CODECS = codecsOf(jsonCodec, msgpackCodec)
+
+/** Content types of a body, for the description. */
+export const BODY_TYPES = ["application/json", "application/msgpack"] as const
+
+export interface BodyLimits {
+  /** Largest body that is no array, in bytes. */
+  readonly one: number
+  /** Largest array, in bytes. */
+  readonly many: number
+}
+
+export interface RequestBody {
+  readonly value: unknown
+  readonly bytes: Uint8Array
+  /** Without parameters. */
+  readonly contentType: string
+}
+
+const unsupported = (message: string, field: string): CallboardError =>
+  new CallboardError("unsupported-content-type", message, { field })
+
+/** The media type of a body that can be read. Fails with `unsupported-content-type`. */
+const contentTypeOf = (headers: Headers): string => {
+  const given = headers.get("content-type") ?? ""
+  const type = mediaType(given)
+  if (!CODECS.has(type)) {
+    const shown = type === "" ? "is missing" : `${JSON.stringify(type.slice(0, 100))} is not read here`
+    throw unsupported(`the content type ${shown}: send ${BODY_TYPES.join(" or ")}`, "Content-Type")
+  }
+  const charset = /;\s*charset="?([^";\s]+)/i.exec(given)?.[1]
+  if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
+    throw unsupported(`the charset ${JSON.stringify(charset.slice(0, 40))} is not read here: send UTF-8`, "Content-Type")
+  }
+  const encoding = headers.get("content-encoding") ?? "identity"
+  if (encoding.toLowerCase() !== "identity") {
+    throw unsupported("compressed requests are not read here: send the body as it is", "Content-Encoding")
+  }
+  return type
+}
+
+const tooLarge = (limit: number, isArray: boolean): CallboardError =>
+  new CallboardError(
+    "too-large",
+    isArray
+      ? `the array has more than ${limit} bytes: send it in parts`
+      : `the body has more than ${limit} bytes: store large data elsewhere and send its address`,
+  )
+
+/** Whether the first byte that says something begins an array. */
+const beginsArray = (type: string, chunk: Uint8Array): boolean => {
+  if (type !== jsonCodec.contentType) {
+    const first = chunk[0] ?? 0
+    return (first >= 0x90 && first <= 0x9f) || first === 0xdc || first === 0xdd
+  }
+  const first = chunk.find((byte) => byte !== 0x20 && byte !== 0x09 && byte !== 0x0a && byte !== 0x0d)
+  return first === 0x5b
+}
+
+/** All bytes of the body. Stops reading, and fails with `too-large`, as soon as there are more than allowed. */
+const readBytes = async (request: Request, type: string, limits: BodyLimits): Promise<Uint8Array> => {
+  const declared = Number(request.headers.get("content-length") ?? Number.NaN)
+  if (declared > limits.many) throw tooLarge(limits.many, true)
+  if (declared <= limits.one) {
+    const bytes = new Uint8Array(await request.arrayBuffer())
+    if (bytes.length <= limits.one) return bytes
+    throw tooLarge(limits.one, false)
+  }
+  const chunks: Array<Uint8Array> = []
+  let length = 0
+  let isArray: boolean | undefined
+  const reader = request.body?.getReader()
+  for (let next = await reader?.read(); next?.value !== undefined; next = await reader?.read()) {
+    length += next.value.length
+    chunks.push(next.value)
+    if (next.value.length > 0) isArray ??= beginsArray(type, next.value)
+    const limit = isArray ? limits.many : limits.one
+    if (length > limit) {
+      await reader?.cancel().catch(() => undefined)
+      throw tooLarge(limit, isArray ?? false)
+    }
+  }
+  return Buffer.concat(chunks)
+}
+
+const EMPTY = new Uint8Array(0)
+
+/**
+ * Reads and decodes. Fails with `unsupported-content-type`, `too-large`, `invalid-json`, or `invalid-input` for msgpack
+ * that cannot be read and for what lies too deep.
+ */
+export const readBody = async (request: Request, limits: BodyLimits): Promise<RequestBody> => {
+  const contentType = contentTypeOf(request.headers)
+  const bytes = request.body === null ? EMPTY : await readBytes(request, contentType, limits)
+  const codec = CODECS.get(contentType) ?? jsonCodec
+  const code = codec === jsonCodec ? "invalid-json" : "invalid-input"
+  if (bytes.length === 0) throw new CallboardError(code, "the body is empty")
+  const decoded = codec.decode(bytes)
+  if (Result.isSuccess(decoded)) return { value: decoded.success, bytes, contentType }
+  const { reason, message } = decoded.failure
+  throw new CallboardError(reason === "too-deep" ? "invalid-input" : code, `the body is ${message}`)
+}

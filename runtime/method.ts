@@ -1,0 +1,118 @@
+/** A method as it was written becomes a method as the runtime sees it, or is refused, naming what is wrong with it. */
+import type { StandardSchemaV1 } from "@standard-schema/spec"
+import { Result, Schema } from "effect"
+import type { DurationInput, ErasedMethod, MethodDefinition, MethodOptions } from "./actor.ts"
+import { checkMethodName } from "./protocol/name.ts"
+import { parseDuration } from "./protocol/time.ts"
+
+/** An actor definition that cannot be used. Thrown by `actor()`, when the module that defines it is loaded. */
+export class InvalidActor extends Error {
+  readonly _tag = "InvalidActor"
+  override readonly name = "InvalidActor"
+}
+
+const isHandler = (value: unknown): value is ErasedMethod["run"] => typeof value === "function"
+
+const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
+
+interface Definition extends MethodOptions {
+  readonly input?: unknown
+  readonly output?: unknown
+  readonly run: ErasedMethod["run"]
+}
+
+const isDefinition = (value: unknown): value is Definition => isObject(value) && "run" in value && isHandler(value.run)
+
+const isStandardSchema = (value: unknown): value is StandardSchemaV1 => {
+  // ArkType's schemas are functions.
+  if (!isObject(value) && typeof value !== "function") return false
+  const standard: unknown = Reflect.get(value, "~standard")
+  return isObject(standard) && "validate" in standard && typeof standard.validate === "function"
+}
+
+/** A schema that needs nothing to decode: what a method's type asks of an Effect Schema. */
+const isEffectSchema = (value: unknown): value is Schema.ConstraintDecoder<unknown> => Schema.isSchema(value)
+
+const standardSchema = (where: string, field: string, schema: unknown): StandardSchemaV1 | undefined => {
+  if (schema === undefined || isStandardSchema(schema)) return schema
+  if (isEffectSchema(schema)) return Schema.toStandardSchemaV1(schema)
+  throw new InvalidActor(`method ${where}: ${field}: must be a Standard Schema (Zod, Valibot …) or an Effect Schema`)
+}
+
+const OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
+  accepts: true,
+  description: true,
+  failureTtl: true,
+  input: true,
+  output: true,
+  params: true,
+  priority: true,
+  queue: true,
+  resultTtl: true,
+  retry: true,
+  run: true,
+  timeLimit: true,
+}
+
+/** Checks a method and fills in what it does not say. Throws {@link InvalidActor}. */
+export const eraseMethod = (actorName: string, name: string, method: unknown): ErasedMethod => {
+  const where = `${actorName}.${name}`
+  const checkedName = checkMethodName(name)
+  if (Result.isFailure(checkedName)) throw new InvalidActor(`method ${where}: ${checkedName.failure.message}`)
+  if (isHandler(method)) return { name, input: undefined, output: undefined, run: method }
+  if (!isDefinition(method)) {
+    throw new InvalidActor(`method ${where}: must be a function, or an object with a function \`run\``)
+  }
+  const unknown = Object.keys(method).find((key) => !Object.hasOwn(OPTIONS, key))
+  if (unknown !== undefined) throw new InvalidActor(`method ${where}: ${unknown} is not an option of a method`)
+  checkOptions(where, method)
+  return {
+    ...method,
+    name,
+    input: standardSchema(where, "input", method.input),
+    output: standardSchema(where, "output", method.output),
+    run: (input, job) => method.run(input, job),
+  }
+}
+
+const checkOptions = (where: string, options: MethodOptions): void => {
+  const refuse = (field: string, why: string): never => {
+    throw new InvalidActor(`method ${where}: ${field}: ${why}`)
+  }
+  const duration = (field: string, value: DurationInput | undefined, allowNegative = false): number | undefined => {
+    if (value === undefined) return undefined
+    if (allowNegative && typeof value === "number" && value < 0) return value
+    const parsed = parseDuration(value)
+    return Result.isFailure(parsed) ? refuse(field, parsed.failure.message) : parsed.success
+  }
+  const { timeLimit, retry, priority } = options
+  if (timeLimit !== undefined) {
+    const limits = typeof timeLimit === "object" ? timeLimit : { hard: timeLimit }
+    const hard = duration("timeLimit.hard", limits.hard)
+    const soft = duration("timeLimit.soft", limits.soft)
+    if (hard === 0) refuse("timeLimit.hard", "must be more than 0")
+    if (soft === 0) refuse("timeLimit.soft", "must be more than 0")
+    if (hard !== undefined && soft !== undefined && soft >= hard)
+      refuse("timeLimit.soft", "must be shorter than timeLimit.hard")
+  }
+  if (retry !== undefined) {
+    const { max, backoff } = retry
+    if (max !== undefined && !(Number.isInteger(max) && max >= 0 && max <= 10_000)) {
+      refuse("retry.max", "must be a whole number from 0 to 10,000")
+    }
+    duration("retry.backoff.base", backoff?.base)
+    duration("retry.backoff.max", backoff?.max)
+    const factor = backoff?.factor
+    if (factor !== undefined && !(factor >= 1 && factor <= 100)) refuse("retry.backoff.factor", "must be from 1 to 100")
+  }
+  if (priority !== undefined && !(Number.isInteger(priority) && priority >= 0 && priority <= 9)) {
+    refuse("priority", "must be a whole number from 0 to 9")
+  }
+  duration("resultTtl", options.resultTtl, true)
+  duration("failureTtl", options.failureTtl, true)
+  const seen = new Set<string>()
+  for (const param of options.params ?? []) {
+    if (seen.has(param)) refuse("params", `${param} is named twice`)
+    seen.add(param)
+  }
+}
