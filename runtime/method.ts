@@ -48,6 +48,7 @@ const OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
   params: true,
   priority: true,
   queue: true,
+  redact: true,
   resultTtl: true,
   retry: true,
   run: true,

@@ -72,7 +72,7 @@ export interface MethodHandle<In, R> {
 /** Nothing submitted is an empty object to the handler: only a method that takes one may be submitted with nothing. */
 type SubmitArguments<In> = [In] extends [undefined | void]
   ? [input?: undefined, options?: CallOptions]
-  : {} extends In
+  : Record<never, never> extends In
     ? [input?: In, options?: CallOptions]
     : [input: Exclude<In, undefined>, options?: CallOptions]
 

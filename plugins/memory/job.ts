@@ -1,8 +1,8 @@
-/** What is stored about one job, and who may still write about it. Pure. */
+/** What is stored about one job, and who may still write about it. */
 import { Buffer } from "node:buffer"
 import { recordFromJson, recordToJson } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
-import { type JobRecord, type Posting, type Revision, TransportError } from "../../runtime/transport.ts"
+import { type JobRecord, type Posting, type Revision, TOMBSTONE_MS, TransportError } from "../../runtime/transport.ts"
 import type { Task } from "./lane.ts"
 
 export interface Job {
@@ -29,7 +29,7 @@ export interface Stored {
   readonly fence: string
   readonly successor: string | undefined
   readonly tombstone: boolean
-  /** When the record becomes a tombstone. */
+  /** When the record becomes a tombstone, or the tombstone goes. */
   readonly until: number
 }
 
@@ -47,7 +47,8 @@ export const write = (record: JobRecord, revision: Revision, limit: number): Sto
   }
   const { state, run, fence, successor, tombstone = false, endedAt, keepMs = -1 } = record
   const ends = isTerminal(state) && endedAt !== undefined && keepMs >= 0
-  return { text, revision, state, run, fence, successor, tombstone, until: ends ? endedAt + keepMs : Infinity }
+  const until = tombstone ? Date.now() + TOMBSTONE_MS : ends ? endedAt + keepMs : Infinity
+  return { text, revision, state, run, fence, successor, tombstone, until }
 }
 
 export const read = ({ text }: Stored): JobRecord => {

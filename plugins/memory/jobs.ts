@@ -7,12 +7,14 @@ import {
   type JobRecord,
   type RecordPage,
   type RecordQuery,
-  TOMBSTONE_MS,
   TransportError,
 } from "../../runtime/transport.ts"
 import { Heap } from "./heap.ts"
 import { type Job, read, type Stored, tombstoneOf, write } from "./job.ts"
 import { isHeld, type Task } from "./lane.ts"
+
+/** So many per call, since a hundred thousand records may end at the same moment. */
+const MOST_BURIALS = 200
 
 type Listener = (record: JobRecord) => void
 
@@ -49,12 +51,7 @@ export class Jobs {
   /** Stores a record. Fails with `too-large` or `invalid`, and then has stored nothing. */
   keep(record: JobRecord): void {
     const stored = write(record, String(++this.#counter), this.#maxRecord)
-    const job = this.of(record.id)
-    if (job.stored !== undefined) this.#ends.wither()
-    job.stored = stored
-    job.reported = undefined
-    const at = stored.tombstone ? Date.now() + TOMBSTONE_MS : stored.until
-    if (at < Infinity) this.#ends.push({ at, job, stored })
+    this.#set(this.of(record.id), stored)
     this.tell(record)
   }
 
@@ -69,14 +66,16 @@ export class Jobs {
     if (job.tasks.length === 0 && job.stored === undefined) this.#jobs.delete(job.id)
   }
 
-  /** Makes tombstones of what was kept long enough, and clears away the oldest of those. */
+  /** Makes tombstones of what was kept long enough, and clears away those that stood long enough: a few at a time. */
   bury(now: number): void {
-    for (let end = this.#ends.peek(); end !== undefined && end.at <= now; end = this.#ends.peek()) {
+    for (let count = 0; count < MOST_BURIALS; count++) {
+      const end = this.#ends.peek()
+      if (end === undefined || end.at > now) return
       this.#ends.pop()
       const { job, stored } = end
       job.stored = undefined
       if (stored.tombstone) this.forget(job)
-      else this.keep(tombstoneOf(stored))
+      else this.#set(job, write(tombstoneOf(stored), stored.revision, this.#maxRecord))
     }
   }
 
@@ -93,9 +92,9 @@ export class Jobs {
     const records: Array<JobRecord> = []
     let last = 0
     for (const job of [...this.#jobs.values()].reverse()) {
-      if (job.sequence >= after || job.stored?.tombstone) continue
+      if (job.sequence >= after) continue
       const record = this.#view(job, now)
-      if (record === undefined || !matches(record, query)) continue
+      if (record === undefined || record.tombstone || !matches(record, query)) continue
       if (records.length === limit) return { records, next: String(last) }
       records.push(record)
       last = job.sequence
@@ -120,12 +119,21 @@ export class Jobs {
     }
   }
 
+  #set(job: Job, stored: Stored): void {
+    if (job.stored !== undefined && job.stored.until < Infinity) this.#ends.wither()
+    job.stored = stored
+    job.reported = undefined
+    if (stored.until < Infinity) this.#ends.push({ at: stored.until, job, stored })
+  }
+
   /** A job as it is to be seen now. */
   #view(job: Job, now: number): JobRecord | undefined {
     const { stored, reported } = job
     const task = job.tasks.at(-1)
     const message = task && decodeEnvelope(task.frame.slice())
-    if (task === undefined || message === undefined || isUndecodable(message)) return stored && read(stored)
+    if (task === undefined || message === undefined || isUndecodable(message)) {
+      return stored && (stored.until <= now ? tombstoneOf(stored) : read(stored))
+    }
     const held = isHeld(task, now)
     const known = held ? (reported ?? stored) : stored
     if (known === undefined) {

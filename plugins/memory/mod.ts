@@ -46,7 +46,10 @@ const TOPIC = /^[a-z0-9.-]{1,128}$/
 export const placeOf = (url: URL, namespace: string): Place => {
   const key = `${url.host}${url.pathname} ${namespace}`
   let place = places.get(key)
-  if (place === undefined) places.set(key, (place = new Place()))
+  if (place === undefined) {
+    place = new Place()
+    places.set(key, place)
+  }
   return place
 }
 

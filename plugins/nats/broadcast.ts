@@ -18,5 +18,5 @@ export const makeBroadcast = (link: Link, names: Names, subscriptions: Subscript
     link.send(subject, payload)
   },
   listen: (topic, listener, signal) =>
-    subscriptions.listen(names.topic(checked(topic)), (message) => listener(message.data), signal),
+    subscriptions.listen(names.topic(checked(topic)), (message) => listener(message.data.slice()), signal),
 })

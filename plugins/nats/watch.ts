@@ -45,7 +45,8 @@ export class Subscriptions {
     if (found !== undefined) return found
     const listeners = new Set<Listener>()
     const subscription = this.#link.subscribe(subject, (message) => {
-      for (const listener of listeners) listener(message)
+      // A listener that throws must not end the client's reading.
+      for (const listener of [...listeners]) queueMicrotask(() => listener(message))
     })
     const opened = { subscription, listeners }
     this.#shared.set(subject, opened)
@@ -123,7 +124,6 @@ export class Watches {
     if (tokens[2] === "r" && message.headers?.has(KEPT_HEADER)) return
     const decoded = decodeRecord(message.data)
     if (decoded._tag === "Failure") return
-    for (const listener of one ?? []) listener(decoded.success)
-    for (const listener of all ?? []) listener(decoded.success)
+    for (const listener of [...(one ?? []), ...(all ?? [])]) listener(decoded.success)
   }
 }

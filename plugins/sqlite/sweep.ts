@@ -2,8 +2,7 @@
 import { TOMBSTONE_MS } from "../../runtime/transport.ts"
 import { recordColumns } from "./column.ts"
 import type { Database } from "./database.ts"
-import { isGone, type JobTable } from "./job-table.ts"
-import { int } from "./row.ts"
+import { isGone, type JobRow, type JobTable } from "./job-table.ts"
 import type { Transaction } from "./transaction.ts"
 import { tombstoneOf } from "./view.ts"
 
@@ -41,24 +40,23 @@ export class Sweeper {
   sweep(transaction: Transaction): boolean {
     const { now } = transaction
     const rows = this.#statements.over.all(now)
-    for (const { seq } of rows.map((row) => ({ seq: int(row, "seq") }))) {
-      const row = this.#jobs.bySeq(seq)
-      if (row === undefined || row.over === null) continue
-      if (isGone(row, now)) this.#jobs.remove(seq)
+    for (const { seq } of rows) {
+      const row = typeof seq === "number" ? this.#jobs.bySeq(seq) : undefined
+      if (row === undefined) continue
+      if (isGone(row, now)) this.#jobs.remove(row.seq)
       // A delivery that is still out must find that the job is over.
-      else if (row.at !== null || row.grave === 1) this.#statements.postpone.run(now + TOMBSTONE_MS, seq)
-      else this.#bury(seq, row.over)
+      else if (row.at !== null) this.#statements.postpone.run(now + TOMBSTONE_MS, row.seq)
+      else this.#bury(row)
     }
     return rows.length === SLICE
   }
 
-  #bury(seq: number, over: number): void {
-    const row = this.#jobs.bySeq(seq)
-    const record = row && this.#jobs.record(row)
-    if (record === undefined) return
-    const end = over + TOMBSTONE_MS
-    this.#statements.bury.run(end, seq)
-    this.#statements.buryLoad.run(recordColumns(tombstoneOf(record), end).json, seq)
-    this.#statements.unlink.run(seq)
+  #bury(row: JobRow): void {
+    const record = this.#jobs.record(row)
+    if (record === undefined || row.over === null) return
+    const end = row.over + TOMBSTONE_MS
+    this.#statements.bury.run(end, row.seq)
+    this.#statements.buryLoad.run(recordColumns(tombstoneOf(record), end).json, row.seq)
+    this.#statements.unlink.run(row.seq)
   }
 }

@@ -52,11 +52,11 @@ export const parseKey = (header: string | null): string | undefined => {
   })
 }
 
-/** What is known when a request begins. */
-export type Begun =
-  /** Submit with these ids. `again`: they may have been submitted before. */
-  | { readonly status: "submit"; readonly ids: ReadonlyArray<string>; readonly again: boolean }
+/** What an earlier request under the key left. */
+export type Earlier =
   | { readonly status: "done"; readonly receipts: Receipts }
+  /** It may have been submitted, or not: submit these ids. */
+  | { readonly status: "unfinished"; readonly ids: ReadonlyArray<string> }
 
 /** One request under one key. */
 export class IdempotentRequest {
@@ -79,30 +79,36 @@ export class IdempotentRequest {
     this.#fingerprint = hash(request.contentType, request.bytes)
   }
 
-  /** Takes the key with fresh `ids`, or finds what an earlier request under it left. Fails with `idempotency-mismatch`. */
-  async begin(ids: ReadonlyArray<string>): Promise<Begun> {
+  /** What is known about the key, if it was used for this body. Fails with `idempotency-mismatch`. */
+  async earlier(): Promise<Earlier | undefined> {
+    const found = await this.#store.get(this.#key)
+    return found === undefined ? undefined : this.#judge(this.#entryOf(found.value))
+  }
+
+  /** Takes the key with fresh `ids`, unless another request was faster. Fails with `idempotency-mismatch`. */
+  async take(ids: ReadonlyArray<string>): Promise<Earlier | "taken"> {
     const value = encode({ fingerprint: this.#fingerprint, ids, state: "pending" })
     for (let tried = 0; tried < TRIES; tried++) {
-      if ((await this.#write(value, "absent")) === "written") return { status: "submit", ids, again: false }
+      if ((await this.#write(value, "absent")) === "written") return "taken"
       const found = await this.#store.get(this.#key)
       if (found === undefined) continue
-      const entry = this.#entryOf(found.value)
-      if (entry.fingerprint === this.#fingerprint) {
-        const { receipts } = entry
-        if (entry.state === "done" && receipts !== undefined) return { status: "done", receipts }
-        return { status: "submit", ids: entry.ids, again: true }
-      }
-      if (entry.state !== "failed") {
-        throw new CallboardError(
-          "idempotency-mismatch",
-          "this Idempotency-Key was used for another body: use a new key for a new request",
-          { field: "Idempotency-Key" },
-        )
-      }
-      const taken = await this.#write(value, { revision: found.revision })
-      if (taken === "written") return { status: "submit", ids, again: false }
+      const earlier = this.#judge(this.#entryOf(found.value))
+      if (earlier !== undefined) return earlier
+      if ((await this.#write(value, { revision: found.revision })) === "written") return "taken"
     }
     throw new CallboardError("internal", "too many requests race for one Idempotency-Key")
+  }
+
+  #judge({ fingerprint, state, ids, receipts }: Entry): Earlier | undefined {
+    if (fingerprint === this.#fingerprint) {
+      return state === "done" && receipts !== undefined ? { status: "done", receipts } : { status: "unfinished", ids }
+    }
+    if (state === "failed") return undefined
+    throw new CallboardError(
+      "idempotency-mismatch",
+      "this Idempotency-Key was used for another body: use a new key for a new request",
+      { field: "Idempotency-Key" },
+    )
   }
 
   /** Remembers the answer for repetitions. */

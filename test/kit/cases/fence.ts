@@ -2,7 +2,7 @@
 import type { Delivery, JobRecord, Posting } from "../../../runtime/transport.ts"
 import { type Case, records } from "../case.ts"
 import { check, equal } from "../check.ts"
-import type { Context } from "../context.ts"
+import { type Context, sleep } from "../context.ts"
 import { describe } from "../peer.ts"
 import { cancelled, recordOf } from "../task.ts"
 
@@ -167,6 +167,32 @@ export const fenceCases: ReadonlyArray<Case> = [
       const again = await peer.claim(first, posting)
       equal(again.status, "finished", `a claim of a cancelled job (${describe(again)})`)
       equal((await peer.find(posting.id)).state, "cancelled", "state")
+    },
+  },
+  {
+    group,
+    name: "a worker whose lease lapsed may still finish while nobody else has begun",
+    needs,
+    lease,
+    async run({ peer, fresh, task, lease, harness, until }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const first = await peer.one(queue)
+      await sleep(lease + harness.capabilities.leaseResolution + 100)
+      const record = recordOf(posting, "succeeded", { fence: first.fence, result: "late" })
+      const settled = await peer.ack(first, { record })
+      check(["settled", "gone"].includes(settled.status), `its outcome must be stored, it was ${describe(settled)}`)
+      equal((await peer.find(posting.id)).result, "late", "result")
+      // Where the ack came too late, the next delivery finds that the job is over.
+      await until("an empty queue", async () => {
+        const [again] = await peer.pull(queue, { wait: 300 })
+        if (again === undefined) return true
+        equal((await peer.claim(again, posting)).status, "finished", "claim of a later delivery")
+        await peer.end(again)
+        return false
+      })
+      equal((await peer.find(posting.id)).result, "late", "result at the end")
     },
   },
 ]

@@ -35,10 +35,11 @@ export const orderCases: ReadonlyArray<Case> = [
       await peer.publish(...postings)
       const found = (await peer.all(queue, 10)).map((each) => postings.findIndex(({ id }) => id === idOf(each)))
       // Within a band they come as published, which is upward; each lower band begins anew: as many climbs as bands.
-      const bands = found.reduce<ReadonlyArray<ReadonlyArray<number>>>((climbs, each) => {
-        const last = climbs.at(-1) ?? []
-        return (last.at(-1) ?? 10) < each ? [...climbs.slice(0, -1), [...last, each]] : [...climbs, [each]]
-      }, [])
+      const bands: Array<Array<number>> = []
+      for (const [at, each] of found.entries()) {
+        if (at === 0 || each < (found[at - 1] ?? 0)) bands.push([])
+        bands.at(-1)?.push(each)
+      }
       equal(bands.length, harness.capabilities.priorityBands, `bands in the order ${found.join(" ")}`)
       equal([...bands].reverse().flat(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], "bands from low to high")
     },

@@ -207,6 +207,16 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     breaker: fenceless,
   },
   {
+    breaks: "fence: a worker whose lease lapsed may still finish while nobody else has begun",
+    breaker: queueBroken(() => (queue) => ({
+      settle: async (each) => {
+        const ours = await queue.extend(each.map(({ token }) => token))
+        const answers = await queue.settle(each.filter((_, at) => ours[at]))
+        return each.map((_, at) => answers[at] ?? { status: "superseded" })
+      },
+    })),
+  },
+  {
     breaks: "claim: a claim makes the record of a job that has none",
     breaker: queueBroken(() => () => ({ claim: async (each) => each.map(() => ({ status: "claimed" })) })),
   },

@@ -1,0 +1,306 @@
+/**
+ * The store: one stream, one subject per key, the last message of a subject is its value. Revisions are sequences. What
+ * is removed leaves an empty message with a header for a moment, so that whoever watches hears of it.
+ */
+import { createInbox } from "nats"
+import { type Entry, type Store, type StoreOperation, TransportError } from "../../runtime/transport.ts"
+import { apiError, CODE, ofApi, timedOut } from "./errors.ts"
+import { at, objectAt, textAt } from "./json.ts"
+import { ANSWER_MS, type Link } from "./link.ts"
+import type { Reader, StoredMessage } from "./reader.ts"
+import type { Names } from "./subject.ts"
+import type { Subscriptions } from "./watch.ts"
+
+const REMOVED_HEADER = "Callboard-Removed"
+
+/** When a value ends, by the clock of the server: its own times to live are whole seconds. */
+const UNTIL_HEADER = "Callboard-Until"
+
+const MAX_KEY_BYTES = 512
+/** What one atomic batch may hold (nats-server 2.12). */
+const MAX_OPERATIONS = 1_000
+const ROUNDS = 8
+/** How long the difference between the clocks is believed. */
+const CLOCK_MS = 30_000
+/** Subjects per page of the server's list. */
+const PAGE = 100_000
+/** Values that are read together. */
+const VALUES = 256
+
+const NOTHING = new Uint8Array(0)
+
+export interface StoreParts {
+  readonly link: Link
+  readonly names: Names
+  readonly reader: Reader
+  readonly subscriptions: Subscriptions
+  readonly maxValue: number
+}
+
+/** One operation per key, its expectation checked against what is there. */
+interface Step {
+  readonly operation: StoreOperation
+  readonly subject: string
+  /** Sequence that the subject must have; absent: any. */
+  readonly expect: number | undefined
+}
+
+export class NatsStore implements Store {
+  readonly #parts: StoreParts
+  #clock: { readonly offset: number; readonly until: number } | undefined
+  #lastNow = 0
+
+  constructor(parts: StoreParts) {
+    this.#parts = parts
+  }
+
+  async get(key: string): Promise<Entry | undefined> {
+    checkKey(key)
+    const { reader, names } = this.#parts
+    const message = await reader.get(names.value(key))
+    const now = await this.now()
+    return message !== undefined && isThere(message, now) ? this.#entry(message) : undefined
+  }
+
+  async write(operations: ReadonlyArray<StoreOperation>): Promise<"written" | "conflict"> {
+    for (const operation of operations) this.#check(operation)
+    const merged = merge(operations)
+    if (merged === undefined) return "conflict"
+    if (merged.length === 0) return "written"
+    for (let round = 0; round < ROUNDS; round++) {
+      const steps = await this.#expectations(merged, round > 0)
+      if (steps === "conflict") return "conflict"
+      if (await this.#commit(steps)) return "written"
+    }
+    throw new TransportError("unavailable", "too many write the same keys at the same time")
+  }
+
+  async list({ prefix, after, limit, reverse = false }: Parameters<Store["list"]>[0]): Promise<ReadonlyArray<Entry>> {
+    const keys = (await this.#keys(prefix)).filter(
+      (key) => after === undefined || (reverse ? compareBytes(key, after) < 0 : compareBytes(key, after) > 0),
+    )
+    if (reverse) keys.reverse()
+    const entries: Array<Entry> = []
+    for (let from = 0; from < keys.length && entries.length < limit; from += VALUES) {
+      const some = keys.slice(from, from + Math.min(VALUES, limit))
+      const found = await this.#values(some)
+      for (const key of some) {
+        const entry = found.get(key)
+        if (entry !== undefined && entries.length < limit) entries.push(entry)
+      }
+      if (some.length < VALUES && entries.length < limit) from += some.length - VALUES
+    }
+    return entries
+  }
+
+  async count(prefix: string): Promise<number> {
+    const keys = await this.#keys(prefix)
+    let count = 0
+    // Some may have ended and not be gone yet: only their messages tell.
+    for (let from = 0; from < keys.length; from += VALUES) {
+      count += (await this.#values(keys.slice(from, from + VALUES))).size
+    }
+    return count
+  }
+
+  async watch(prefix: string, listener: Parameters<Store["watch"]>[1], signal: AbortSignal): Promise<void> {
+    const { names, subscriptions } = this.#parts
+    await subscriptions.listen(
+      names.event("k"),
+      ({ subject, headers, data }) => {
+        const key = names.key(subject)
+        if (!key.startsWith(prefix)) return
+        // The server itself tells of values whose time to live has ended.
+        const gone = headers?.has(REMOVED_HEADER) || headers?.has("Nats-Marker-Reason")
+        listener(gone ? { key } : { key, value: data.slice() })
+      },
+      signal,
+    )
+  }
+
+  async now(): Promise<number> {
+    const local = Date.now()
+    if (this.#clock === undefined || this.#clock.until < local) {
+      const { link, names } = this.#parts
+      const start = performance.now()
+      const info = await link.api(`STREAM.INFO.${names.storeStream}`)
+      const server = Date.parse(textAt(info, "ts"))
+      const end = Date.now()
+      const half = (performance.now() - start) / 2
+      this.#clock = { offset: Number.isFinite(server) ? server + half - end : 0, until: end + CLOCK_MS }
+    }
+    this.#lastNow = Math.max(this.#lastNow, Math.round(Date.now() + this.#clock.offset))
+    return this.#lastNow
+  }
+
+  #check({ key, value, ttl }: StoreOperation): void {
+    checkKey(key)
+    if (ttl !== undefined && !(ttl >= 1_000)) throw new TransportError("invalid", "a time to live is at least 1,000")
+    const { maxValue } = this.#parts
+    if (value !== undefined && value.length > maxValue) {
+      throw new TransportError("too-large", `${key}: ${value.length} bytes, ${maxValue} are allowed`)
+    }
+  }
+
+  #entry({ subject, data, seq }: StoredMessage): Entry {
+    return { key: this.#parts.names.key(subject), value: data.slice(), revision: String(seq) }
+  }
+
+  /** Keys with a prefix that have a message, in order of their bytes. */
+  async #keys(prefix: string): Promise<Array<string>> {
+    const { link, names } = this.#parts
+    const { filter } = names.values(prefix)
+    const keys: Array<string> = []
+    for (let offset = 0; ; offset += PAGE) {
+      const info = await link.api(`STREAM.INFO.${names.storeStream}`, { subjects_filter: filter, offset })
+      const subjects = Object.keys(objectAt(info, "state", "subjects"))
+      for (const subject of subjects) {
+        const key = names.key(subject)
+        if (key.startsWith(prefix)) keys.push(key)
+      }
+      if (subjects.length < PAGE) return keys.sort(compareBytes)
+    }
+  }
+
+  async #values(keys: ReadonlyArray<string>): Promise<ReadonlyMap<string, Entry>> {
+    const { reader, names } = this.#parts
+    const messages = await reader.last(keys.map((key) => names.value(key)))
+    const now = await this.now()
+    const there = messages.filter((message) => isThere(message, now)).map((message) => this.#entry(message))
+    return new Map(there.map((entry) => [entry.key, entry]))
+  }
+
+  /**
+   * Which sequence each key must have. At first what the revisions say; after a conflict, what is there now: a key that
+   * is absent may still have a message that says so.
+   */
+  async #expectations(operations: ReadonlyArray<StoreOperation>, look: boolean): Promise<ReadonlyArray<Step> | "conflict"> {
+    const { names, reader } = this.#parts
+    const expecting = operations.filter(({ expect }) => expect !== undefined)
+    const found = new Map<string, StoredMessage>()
+    if (look) {
+      const messages = await reader.last(expecting.map(({ key }) => names.value(key)), true)
+      for (const message of messages) found.set(message.subject, message)
+    }
+    const now = look ? await this.now() : 0
+    const steps: Array<Step> = []
+    for (const operation of operations) {
+      const subject = names.value(operation.key)
+      const { expect } = operation
+      const message = found.get(subject)
+      const there = message !== undefined && isThere(message, now) ? message : undefined
+      if (expect === undefined) steps.push({ operation, subject, expect: undefined })
+      else if (expect === "absent") {
+        if (there !== undefined) return "conflict"
+        steps.push({ operation, subject, expect: message?.seq ?? 0 })
+      } else {
+        const seq = Number(expect.revision)
+        if (!(Number.isSafeInteger(seq) && seq > 0) || (look && there?.seq !== seq)) return "conflict"
+        steps.push({ operation, subject, expect: seq })
+      }
+    }
+    return steps
+  }
+
+  /** Writes all or nothing. Returns whether it did; not, when an expectation did not hold. */
+  async #commit(steps: ReadonlyArray<Step>): Promise<boolean> {
+    const { link, names, reader } = this.#parts
+    const now = steps.some(({ operation: { ttl } }) => ttl !== undefined) ? await this.now() : 0
+    const batch = steps.length > 1 ? createInbox("b").slice(2) : undefined
+    const last = steps.length - 1
+    await link.ready()
+    const answer = await new Promise<unknown>((resolve, reject) => {
+      const token = link.inbox.ask({
+        what: names.storeStream,
+        timeout: ANSWER_MS,
+        answered: (_, message) => {
+          resolve(parse(message.string()))
+          return true
+        },
+        failed: (_, error) => reject(error),
+      })
+      try {
+        for (const [index, step] of steps.entries()) {
+          const headers = headersOf(step, now) + (batch === undefined ? "" : batchHeaders(batch, index, last))
+          const reply = index === last ? { reply: link.inbox.reply(token) } : {}
+          link.send(step.subject, step.operation.value ?? NOTHING, { headers, ...reply })
+        }
+      } catch (error) {
+        link.inbox.forget(token)
+        reject(error)
+      }
+    })
+    const error = apiError(at(answer, "error"))
+    if (error?.err_code === CODE.wrongLastSequence) return false
+    if (error !== undefined) throw ofApi(error, names.storeStream)
+    if (at(answer, "seq") === undefined) throw timedOut(names.storeStream, ANSWER_MS)
+    const first = Number(at(answer, "seq")) - last
+    const removed = steps.flatMap(({ operation: { value } }, index) => (value === undefined ? first + index : []))
+    if (removed.length > 0) await reader.remove(removed)
+    return true
+  }
+}
+
+const headersOf = ({ operation: { value, ttl }, expect }: Step, now: number): string => {
+  const condition = expect === undefined ? "" : `Nats-Expected-Last-Subject-Sequence: ${expect}\r\n`
+  // Gone soon also if whoever removes it ends before it is erased.
+  if (value === undefined) return `${condition}${REMOVED_HEADER}: 1\r\nNats-TTL: 1\r\n`
+  if (ttl === undefined) return condition
+  return `${condition}${UNTIL_HEADER}: ${Math.ceil(now + ttl)}\r\nNats-TTL: ${Math.ceil(ttl / 1_000)}\r\n`
+}
+
+const batchHeaders = (batch: string, index: number, last: number): string =>
+  `Nats-Batch-Id: ${batch}\r\nNats-Batch-Sequence: ${index + 1}\r\n${index === last ? "Nats-Batch-Commit: 1\r\n" : ""}`
+
+const parse = (text: string): unknown => {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+const isThere = (message: StoredMessage, now: number): boolean => {
+  if (message.header(REMOVED_HEADER) !== "" || message.header("Nats-Marker-Reason") !== "") return false
+  const until = message.header(UNTIL_HEADER)
+  return until === "" || Number(until) > now
+}
+
+const checkKey = (key: string): void => {
+  const bytes = Buffer.byteLength(key)
+  if (bytes >= 1 && bytes <= MAX_KEY_BYTES && key.isWellFormed()) return
+  throw new TransportError("invalid", `a key has 1 to ${MAX_KEY_BYTES} bytes of UTF-8, not ${bytes}`)
+}
+
+/**
+ * One operation per key: the expectations are about what is there before, the last value stands. `undefined` when two
+ * expectations of one key exclude each other.
+ */
+const merge = (operations: ReadonlyArray<StoreOperation>): ReadonlyArray<StoreOperation> | undefined => {
+  const byKey = new Map<string, StoreOperation>()
+  for (const operation of operations) {
+    const before = byKey.get(operation.key)?.expect
+    const { expect = before, ...rest } = operation
+    if (before !== undefined && revisionOf(expect) !== revisionOf(before)) return undefined
+    byKey.set(operation.key, { ...rest, ...(expect === undefined ? {} : { expect }) })
+  }
+  if (byKey.size <= MAX_OPERATIONS) return [...byKey.values()]
+  throw new TransportError("invalid", `at most ${MAX_OPERATIONS} keys can be written at once, not ${byKey.size}`)
+}
+
+const revisionOf = (expect: StoreOperation["expect"]): string =>
+  expect === undefined || expect === "absent" ? "" : expect.revision
+
+/** Order of the UTF-8 bytes, which is that of code points; JavaScript's own puts surrogates too early. */
+const compareBytes = (a: string, b: string): number => {
+  const length = Math.min(a.length, b.length)
+  for (let index = 0; index < length; index++) {
+    const x = a.charCodeAt(index)
+    const y = b.charCodeAt(index)
+    if (x === y) continue
+    return x >= 0xd800 && y >= 0xd800 ? Number(isSurrogate(x)) - Number(isSurrogate(y)) || x - y : x - y
+  }
+  return a.length - b.length
+}
+
+const isSurrogate = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff

@@ -1,0 +1,280 @@
+/** Puts the parts together: one open database as a transport. */
+import {
+  type Broadcast,
+  type Capabilities,
+  type Change,
+  type Changed,
+  type Claim,
+  type Claimed,
+  type Queue,
+  type Receipt,
+  type Records,
+  type Settled,
+  type Settlement,
+  type Store,
+  type Transport,
+  TransportError,
+} from "../../runtime/transport.ts"
+import { Census } from "./census.ts"
+import { Changer } from "./change.ts"
+import { Claimer, type PreparedReport } from "./claim.ts"
+import { MAX_RECORD, MAX_TASK } from "./column.ts"
+import { Doorbell } from "./doorbell.ts"
+import { faultOf } from "./fault.ts"
+import { inPortions } from "./portion.ts"
+import { JobTable } from "./job-table.ts"
+import { Leases } from "./lease.ts"
+import { Maintenance } from "./maintenance.ts"
+import { QueueNames } from "./name.ts"
+import { News } from "./news.ts"
+import type { Opened } from "./open.ts"
+import { BROADCAST, Presence, PULLS, RECORDS, STORE } from "./presence.ts"
+import { Publisher } from "./publish.ts"
+import { Pulls } from "./pulls.ts"
+import { Lister } from "./query.ts"
+import { Settler } from "./settle.ts"
+import { StoreTable } from "./store.ts"
+import { StoreAlarm } from "./store-alarm.ts"
+import { Subscriptions } from "./subscription.ts"
+import { Sweeper } from "./sweep.ts"
+import { Taker } from "./take.ts"
+import { Writer } from "./writer.ts"
+
+/** A ring that is lost costs one slow look, every half second. */
+const RESOLUTION_MS = 600
+
+const TOPIC = /^[a-z0-9.-]{1,128}$/
+
+export const capabilitiesOf = (opened: Opened): Capabilities => ({
+  durability: opened.durability,
+  dedupeWindow: Number.POSITIVE_INFINITY,
+  delay: true,
+  priorityBands: 10,
+  front: true,
+  keyed: false,
+  maxTask: MAX_TASK,
+  maxRecord: MAX_RECORD,
+  leaseResolution: RESOLUTION_MS,
+  dueResolution: RESOLUTION_MS,
+  reach: opened.database.path === undefined ? "process" : "host",
+  atomicSettle: true,
+  browse: true,
+})
+
+export const transportOver = (opened: Opened, lease: number): Transport => {
+  const { database, ns } = opened
+  const names = new QueueNames(database, ns)
+  const jobs = new JobTable(database, ns, names)
+  const publisher = new Publisher(jobs, names)
+  const settler = new Settler(database, ns, jobs, names, publisher)
+  const claimer = new Claimer(jobs)
+  const changer = new Changer(jobs, names, publisher)
+  const leases = new Leases(database, lease)
+  const lister = new Lister(database, ns, jobs, names)
+  const census = new Census(database, ns, jobs, names)
+  const table = new StoreTable(database, ns)
+  const taker = new Taker(database, names, lease)
+  const presence = new Presence(database, ns)
+  const subscriptions = new Subscriptions()
+  const closing = new AbortController()
+  const statusListeners = new Set<(status: "connected" | "disconnected") => void>()
+  let connected = true
+
+  const onStatus = (now: boolean): void => {
+    if (now === connected) return
+    connected = now
+    for (const listener of statusListeners) queueMicrotask(() => listener(now ? "connected" : "disconnected"))
+  }
+
+  const doorbell = new Doorbell(database, () => {
+    pulls.look()
+    readNews()
+    alarm.set()
+  })
+  const pulls = new Pulls(taker, { wake: () => writer.wake(), onWait: () => void listenFor(PULLS).catch(ignore) })
+  const news = new News(database, ns, { presence, subscriptions, changer, store: table, taker, doorbell })
+  const writer = new Writer(database, {
+    participants: [pulls, news, { ...bystander, rolledBack: () => names.forget(), committed: () => alarm.set() }],
+    tells: () => news.tells(),
+    onStatus,
+  })
+  const alarm = new StoreAlarm(table, writer, () => subscriptions.watchesStore)
+  const sweeper = new Sweeper(database, jobs)
+  const maintenance = new Maintenance(database, { writer, presence, news, store: table, sweeper })
+
+  const readNews = (): void => {
+    try {
+      if (!closing.signal.aborted && news.read()) setImmediate(readNews)
+    } catch {
+      // Locked for a moment: the next look reads it.
+    }
+  }
+
+  /** Sees to it that others tell this transport of such things. */
+  const listenFor = async (kind: number): Promise<void> => {
+    if (presence.has(kind)) return
+    await writer.do((transaction) => {
+      presence.announce(transaction, kind)
+      news.listenFrom(transaction)
+    })
+    if (closing.signal.aborted) return
+    doorbell.start()
+    // What came before this was known rang no bell.
+    if (kind === PULLS) pulls.look()
+  }
+
+  /** Runs `run` unless this transport was closed. */
+  const open = async <T>(run: () => T | Promise<T>): Promise<T> => {
+    if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
+    try {
+      return await run()
+    } catch (error) {
+      throw faultOf(error, database.label)
+    }
+  }
+
+  /** Keeps a subscription until its signal or the transport ends it. */
+  const subscribe = (kind: number, signal: AbortSignal, begin: () => () => void): Promise<void> =>
+    open(async () => {
+      if (signal.aborted) return
+      const stop = begin()
+      const end = (): void => {
+        stop()
+        signal.removeEventListener("abort", end)
+        closing.signal.removeEventListener("abort", end)
+      }
+      signal.addEventListener("abort", end)
+      closing.signal.addEventListener("abort", end)
+      await listenFor(kind)
+      if (kind === STORE) alarm.set()
+    })
+
+  const queue: Queue = {
+    publish: (postings) =>
+      open(() =>
+        inPortions<(typeof postings)[number], ReturnType<Publisher["prepare"]>, Receipt>(postings, writer, {
+          prepare: (posting) => publisher.prepare(posting),
+          size: ({ frame }) => frame.length,
+          run: (transaction, columns) => ({ status: publisher.post(transaction, columns) }),
+          failed: (error) => ({ status: "failed", error }),
+          label: database.label,
+        }),
+      ),
+    pull: (request, signal) => open(() => pulls.pull(request, signal)),
+    claim: (claims) =>
+      open(() =>
+        inPortions<Claim, ReturnType<Claimer["prepare"]>, Claimed>(claims, writer, {
+          prepare: (claim) => claimer.prepare(claim),
+          size: () => 0,
+          run: (transaction, prepared) => claimer.claim(transaction, prepared),
+          failed: (error) => ({ status: "failed", error }),
+          label: database.label,
+        }),
+      ),
+    report: (reports) =>
+      open(async () => {
+        // Only the last one of each run counts.
+        const last = new Map<string, PreparedReport>()
+        for (const report of reports) last.set(report.token, claimer.prepareReport(report))
+        await writer.do((transaction) => {
+          for (const report of last.values()) claimer.report(transaction, report)
+        })
+      }),
+    settle: (settlements) =>
+      open(() =>
+        inPortions<Settlement, ReturnType<Settler["prepare"]>, Settled>(settlements, writer, {
+          prepare: (settlement) => settler.prepare(settlement),
+          size: ({ record }) => record?.json.length ?? 0,
+          run: (transaction, prepared) => settler.settle(transaction, prepared),
+          failed: (error) => ({ status: "failed", error }),
+          label: database.label,
+        }),
+      ),
+    extend: (tokens) =>
+      open(() => writer.do((transaction) => tokens.map((token) => leases.extend(transaction, token)))),
+    stats: () => open(() => census.stats()),
+    overdue: (now, max) => open(() => census.overdue(now, max)),
+    waiting: (name, max) => open(() => census.waiting(name, max)),
+  }
+
+  const records: Records = {
+    find: (id) => open(() => changer.find(id)),
+    change: (changes) =>
+      open(() =>
+        inPortions<Change, ReturnType<Changer["prepare"]>, Changed>(changes, writer, {
+          prepare: (change) => changer.prepare(change),
+          size: ({ record }) => record.json.length,
+          run: (transaction, prepared) => changer.change(transaction, prepared),
+          failed: (error) => ({ status: "failed", error }),
+          label: database.label,
+        }),
+      ),
+    query: (query) => open(() => lister.query(query)),
+    watch: ({ id }, listener, signal) => subscribe(RECORDS, signal, () => subscriptions.onRecord(id, listener)),
+  }
+
+  const store: Store = {
+    get: (key) => open(() => table.get(key)),
+    write: (operations) =>
+      open(async () => {
+        const prepared = operations.map((operation) => table.prepare(operation))
+        return await writer.do((transaction) => table.write(transaction, prepared))
+      }),
+    list: (options) => open(() => table.list(options)),
+    count: (prefix) => open(() => table.count(prefix)),
+    watch: (prefix, listener, signal) => subscribe(STORE, signal, () => subscriptions.onStore(prefix, listener)),
+    now: () => open(() => Date.now()),
+  }
+
+  const broadcast: Broadcast = {
+    send: (topic, payload) =>
+      open(() => {
+        checkTopic(topic)
+        const copy = payload.slice()
+        return writer.do((transaction) => void transaction.announced.push({ topic, payload: copy }))
+      }),
+    listen: (topic, listener, signal) =>
+      subscribe(BROADCAST, signal, () => {
+        checkTopic(topic)
+        return subscriptions.onTopic(topic, listener)
+      }),
+  }
+
+  const close = async (): Promise<void> => {
+    closing.abort()
+    maintenance.close()
+    alarm.close()
+    pulls.close()
+    if (presence.listens) await writer.do((transaction) => presence.leave(transaction)).catch(ignore)
+    await writer.drained()
+    doorbell.close()
+    database.close()
+  }
+  let closed: Promise<void> | undefined
+
+  return {
+    name: "sqlite",
+    capabilities: capabilitiesOf(opened),
+    queue,
+    records,
+    store,
+    broadcast,
+    onStatus: (listener) => {
+      statusListeners.add(listener)
+      return () => void statusListeners.delete(listener)
+    },
+    close: () => (closed ??= close()),
+  }
+}
+
+const bystander = {
+  wants: () => false,
+  join: () => undefined,
+  failed: () => undefined,
+}
+
+const ignore = (): void => undefined
+
+const checkTopic = (topic: string): void => {
+  if (!TOPIC.test(topic)) throw new TransportError("invalid", `not a topic: ${JSON.stringify(topic.slice(0, 128))}`)
+}

@@ -1,0 +1,44 @@
+/** Finds a job for a reader, and waits for its end. */
+import { CallboardError, WaitTimeout } from "../errors.ts"
+import type { JobRecord } from "../protocol/record.ts"
+import { isTerminal } from "../protocol/state.ts"
+import { findRecord, outcomeOf, waitForEnd } from "../tracking.ts"
+import { reading } from "./deadline.ts"
+import type { Desk } from "./desk.ts"
+import { withFirst } from "./first-signal.ts"
+import type { JobResult } from "./schema.ts"
+
+export const goneError = (id: string): CallboardError =>
+  new CallboardError("gone", `job ${id} ended, and what came of it is not kept any more`, { id })
+
+/** The record of a job. Fails with `not-found`, and with `gone` when only its tombstone is left. */
+export const recordOf = async ({ client }: Desk, id: string): Promise<JobRecord> => {
+  const { record } = await reading(findRecord(client.board, id))
+  if (record.tombstone) throw goneError(id)
+  return record
+}
+
+/**
+ * The record of a job once it has ended, or as it is when the wait is over: after `ms`, when the client has gone, or
+ * when the service stops. Fails with `not-found` and `gone`.
+ */
+export const recordAfter = async (desk: Desk, id: string, ms: number, client: AbortSignal): Promise<JobRecord> => {
+  const now = await recordOf(desk, id)
+  if (ms === 0 || isTerminal(now.state)) return now
+  const ended = await withFirst([client, desk.closing], async (signal) => {
+    try {
+      return await waitForEnd(desk.client.board, id, ms, signal)
+    } catch (cause) {
+      if (cause instanceof WaitTimeout || signal.aborted) return undefined
+      throw cause
+    }
+  })
+  if (ended?.tombstone) throw goneError(id)
+  return ended ?? (client.aborted ? now : await recordOf(desk, id))
+}
+
+/** How a job ended; `undefined` while it goes on. */
+export const endOf = (record: JobRecord): Omit<typeof JobResult.Type, "id"> | undefined => {
+  const outcome = outcomeOf(record)
+  return outcome === undefined || outcome.state === "gone" ? undefined : outcome
+}
