@@ -36,8 +36,10 @@ type Callable = (...args: never) => unknown
 
 type RunOf<Method> = Method extends Callable
   ? Method
-  : Method extends { readonly run: infer F extends Callable }
-    ? F
+  : Method extends { readonly run: infer F }
+    ? F extends Callable
+      ? F
+      : never
     : never
 
 type SchemaInput<S> =
@@ -69,7 +71,7 @@ export type Problems<M, Use> = { [K in keyof M]: ProblemsOf<M[K], Use, K extends
 // The compiler asks twice. The first time handlers that wait for their parameter types are missing: no problem yet.
 type ProblemsOf<Method, Use, Name extends string> = Method extends Callable
   ? HandlerProblem<Method, unknown, Use, Name>
-  : Method extends { readonly run: infer F extends Callable }
+  : Method extends { readonly run: infer F }
     ? HandlerProblem<F, Method, Use, Name> | OptionProblem<Exclude<keyof Method, keyof MethodDefinition>, Name>
     : never
 

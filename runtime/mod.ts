@@ -22,6 +22,7 @@ export {
   type SubmittedJob,
   type WaitOptions,
 } from "./client.ts"
+export type { Config } from "./config.ts"
 export type { ConnectSettings } from "./connect.ts"
 export { Ignore, Reject, Retry } from "./control.ts"
 export type { ActorDescription, WorkerDescription } from "./directory.ts"

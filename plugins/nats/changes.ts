@@ -82,7 +82,10 @@ export class Changer {
     const { names, tasks } = this.#parts
     const ids = items.filter(({ change }) => change.withdraw).map(({ change }) => change.id)
     if (ids.length === 0) return
-    const waiting = await tasks.last(ids.map((id) => names.tasksOf(escapeToken(id))), true)
+    const waiting = await tasks.last(
+      ids.map((id) => names.tasksOf(escapeToken(id))),
+      true,
+    )
     await tasks.remove(waiting.map(({ seq }) => seq))
   }
 
@@ -90,7 +93,10 @@ export class Changer {
     const posts = items.flatMap((item) => item.posts)
     if (posts.length === 0) return
     const owners = items.flatMap((item) => item.posts.map(() => item))
-    const results = await this.#parts.posts.send(posts, items.flatMap((item) => item.posting))
+    const results = await this.#parts.posts.send(
+      posts,
+      items.flatMap((item) => item.posting),
+    )
     for (const [at, result] of results.entries()) {
       const owner = owners[at]
       if (result.status !== "failed" || owner === undefined) continue

@@ -124,4 +124,3 @@ const contended = (id: string): Claimed => ({
   status: "failed",
   error: new TransportError("unavailable", `${id}: too many write about it at the same time`),
 })
-

@@ -115,7 +115,12 @@ const flag = (options: ReadonlyMap<Option, string>, name: Option): boolean => {
   throw invalid(`nats: ${name} is true or false`)
 }
 
-const wholeNumber = (options: ReadonlyMap<Option, string>, name: Option, low: number, high: number): number | undefined => {
+const wholeNumber = (
+  options: ReadonlyMap<Option, string>,
+  name: Option,
+  low: number,
+  high: number,
+): number | undefined => {
   const value = options.get(name)
   if (value === undefined) return undefined
   const number = Number(value)
@@ -128,7 +133,8 @@ const boardOf = (options: ReadonlyMap<Option, string>): BoardOptions => {
   const bands = wholeNumber(options, "bands", 1, 10)
   const storage = options.get("storage")
   const domain = options.get("domain")
-  if (storage !== undefined && storage !== "file" && storage !== "memory") throw invalid("nats: storage is file or memory")
+  if (storage !== undefined && storage !== "file" && storage !== "memory")
+    throw invalid("nats: storage is file or memory")
   if (domain !== undefined && !/^[A-Za-z0-9_-]+$/.test(domain)) throw invalid("nats: domain is a word")
   return {
     allowOldServer: flag(options, "allowOldServer"),

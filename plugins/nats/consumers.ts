@@ -152,7 +152,8 @@ export class Consumers {
       max_ack_pending: -1,
       max_waiting: MAX_WAITING,
     }
-    return (await this.#link.tryApi(`CONSUMER.CREATE.${stream}.${consumer}`, { stream_name: stream, config, action })).error
+    return (await this.#link.tryApi(`CONSUMER.CREATE.${stream}.${consumer}`, { stream_name: stream, config, action }))
+      .error
   }
 
   /**

@@ -17,7 +17,6 @@ export interface ApiError {
 export const CODE = {
   consumerNotFound: 10014,
   messageNotFound: 10037,
-  noMessage: 10043,
   streamNameInUse: 10058,
   streamNotFound: 10059,
   wrongLastSequence: 10071,
@@ -36,6 +35,9 @@ const LATER: ReadonlySet<number> = new Set([
   10164, // another write of the same subject is in flight in the cluster
   10167, // too many requests
 ])
+
+/** Ways to say that a message is not there (nats-server 2.15.1; they depend on where the sequence lies). */
+export const NO_MESSAGE: ReadonlySet<number> = new Set([CODE.messageNotFound, 10043, 10057])
 
 const NOT_ENABLED: ReadonlySet<number> = new Set([10039, 10076])
 
@@ -78,7 +80,8 @@ export const closed = (): TransportError => new TransportError("closed", "this t
 /** What the client threw. `outcome` is what may have happened when it is not known to be nothing. */
 export const ofClient = (error: unknown, what: string): TransportError => {
   if (error instanceof TransportError) return error
-  if (!(error instanceof NatsError)) return new TransportError("internal", `${what}: ${textOf(error)}`, { cause: error })
+  if (!(error instanceof NatsError))
+    return new TransportError("internal", `${what}: ${textOf(error)}`, { cause: error })
   switch (error.code) {
     case ErrorCode.AuthorizationViolation:
     case ErrorCode.AuthenticationExpired:

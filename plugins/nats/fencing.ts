@@ -13,7 +13,10 @@ type Position = Pick<Posting, "id" | "run" | "retries" | "hops">
 
 /** Whether a publish key carries the job on from a posting: deliveries of that posting are over then. */
 export const isAhead = (key: string, { id, run, retries, hops = 0 }: Position): boolean => {
-  const [keyRun = 0, keyRetries = 0, keyHops = 0] = key.slice(id.length + 1).split("/").map(Number)
+  const [keyRun = 0, keyRetries = 0, keyHops = 0] = key
+    .slice(id.length + 1)
+    .split("/")
+    .map(Number)
   if (keyRun !== run) return keyRun > run
   return keyRetries === retries ? keyHops > hops : keyRetries > retries
 }

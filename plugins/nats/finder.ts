@@ -44,7 +44,8 @@ export class Finder {
     for (const message of messages) {
       const found = readWaiting(message, names)
       // Of several tasks of one job the newest is the one that counts.
-      if (found !== undefined && (waiting.get(found.posting.id)?.seq ?? 0) < found.seq) waiting.set(found.posting.id, found)
+      if (found !== undefined && (waiting.get(found.posting.id)?.seq ?? 0) < found.seq)
+        waiting.set(found.posting.id, found)
     }
     return new Map(ids.map((id) => [id, { waiting: waiting.get(id), said: said.get(id), kept: kept.get(id) }]))
   }

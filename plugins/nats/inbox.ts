@@ -6,8 +6,8 @@
  * times as fast (nats 2.29.3).
  */
 import { createInbox, type Msg, type NatsConnection, type Subscription } from "nats"
-import { noResponders, timedOut } from "./errors.ts"
 import type { TransportError } from "../../runtime/transport.ts"
+import { noResponders, timedOut } from "./errors.ts"
 
 /** Who waits for the answers to one or more consecutive tokens. */
 export interface Asker {

@@ -54,7 +54,10 @@ export class Journal {
    */
   async read(ids: ReadonlyArray<string>): Promise<ReadonlyMap<string, Kept>> {
     const tokens = [...new Set(ids)].map(escapeToken)
-    const messages = await this.#reader.last(tokens.map((token) => this.#names.recordsOf(token)), true)
+    const messages = await this.#reader.last(
+      tokens.map((token) => this.#names.recordsOf(token)),
+      true,
+    )
     const found = new Map<string, Kept>()
     const stale: Array<number> = []
     for (const message of messages) {

@@ -37,5 +37,7 @@ const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
 /** The error in an answer, if it holds one. */
 export const errorIn = (answer: unknown): ApiError | undefined => {
   const error = at(answer, "error")
-  return error === undefined ? undefined : (apiError(error) ?? { code: 500, err_code: 0, description: "no description" })
+  return error === undefined
+    ? undefined
+    : (apiError(error) ?? { code: 500, err_code: 0, description: "no description" })
 }

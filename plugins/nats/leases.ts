@@ -29,7 +29,9 @@ export class Leases {
   async extend(texts: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> {
     const start = Date.now()
     const tokens = texts.map(readToken)
-    const ours = await Promise.all(tokens.map(async (token) => token !== undefined && (await this.#isOurs(token, start))))
+    const ours = await Promise.all(
+      tokens.map(async (token) => token !== undefined && (await this.#isOurs(token, start))),
+    )
     const extended = tokens.filter((token, at): token is Token => token !== undefined && ours[at] === true)
     const acks = extended.map(({ ack, consumer }): Ack => ({ ack, consumer, payload: IN_PROGRESS }))
     const unanswered = await sendAcks(this.#link, acks)

@@ -87,7 +87,10 @@ export class Link {
         error === undefined ? resolve() : reject(error)
       }
       const abort = (): void => end(closed())
-      const timer = setTimeout(() => end(new TransportError("unavailable", "not connected to the server")), RECONNECT_MS)
+      const timer = setTimeout(
+        () => end(new TransportError("unavailable", "not connected to the server")),
+        RECONNECT_MS,
+      )
       const stop = this.onStatus((status) => {
         if (status === "connected") end()
       })
@@ -96,14 +99,21 @@ export class Link {
   }
 
   /** Sends a message. `headers` are lines that end in CRLF. Fails with `too-large`, `closed`. */
-  send(subject: string, payload: Uint8Array, options: { readonly reply?: string; readonly headers?: string } = {}): void {
+  send(
+    subject: string,
+    payload: Uint8Array,
+    options: { readonly reply?: string; readonly headers?: string } = {},
+  ): void {
     const { reply, headers } = options
     try {
       if (headers === undefined) {
         this.#connection.publish(subject, payload, reply === undefined ? {} : { reply })
       } else {
         this.#headers.text = `NATS/1.0\r\n${headers}\r\n`
-        this.#connection.publish(subject, payload, { headers: this.#headers, ...(reply === undefined ? {} : { reply }) })
+        this.#connection.publish(subject, payload, {
+          headers: this.#headers,
+          ...(reply === undefined ? {} : { reply }),
+        })
       }
     } catch (error) {
       throw ofClient(error, subject)
@@ -190,17 +200,16 @@ export class Link {
     }
   }
 
-  /** Awaits what is under way, then ends. An application's own connection stays open. */
-  async close(): Promise<void> {
+  /** Ends whoever looks at `closing`, awaits what is under way. An application's own connection stays open. */
+  async close(others: () => Promise<unknown> = async () => undefined): Promise<void> {
     if (this.closing.aborted) return
     this.#closing.abort()
-    if (this.connected) await this.inbox.settled()
+    if (this.connected) await Promise.race([Promise.allSettled([others(), this.inbox.settled()]), after(API_MS)])
     this.inbox.failAll(closed())
     this.inbox.close()
     this.#listeners.clear()
-    if (!this.#owned) return
     if (this.connected) await Promise.race([this.#connection.flush().catch(() => undefined), after(ANSWER_MS)])
-    await this.#connection.close()
+    if (this.#owned) await this.#connection.close()
   }
 
   async #follow(): Promise<void> {
@@ -217,7 +226,9 @@ export class Link {
     if (this.#status === status) return
     this.#status = status
     if (status === "disconnected") {
-      this.inbox.failAll(new TransportError("unavailable", "the connection to the server was lost", { outcome: "unknown" }))
+      this.inbox.failAll(
+        new TransportError("unavailable", "the connection to the server was lost", { outcome: "unknown" }),
+      )
     }
     for (const listener of [...this.#listeners]) listener(status)
   }

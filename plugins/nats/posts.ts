@@ -38,7 +38,8 @@ export class Posts {
   /** A posting as a message. Fails with `unsupported`, `invalid` or `too-large`. */
   prepare({ posting, recorded }: Posted): Outgoing {
     const { id, run, retries, hops, level, queue, due, expires } = posting
-    if (posting.key !== undefined) throw new TransportError("unsupported", `${id}: this transport keeps no order by key`)
+    if (posting.key !== undefined)
+      throw new TransportError("unsupported", `${id}: this transport keeps no order by key`)
     if (!(Number.isInteger(level) && level >= 0 && level <= FRONT_LEVEL)) {
       throw new TransportError("invalid", `${id}: ${level} is no level`)
     }
@@ -52,8 +53,8 @@ export class Posts {
     const unrecorded = !recorded && run === 1 && retries === 0 && !hops
     const target = this.#names.task("j", queue, band, unrecorded, id)
     const key = `${escapeToken(id)}/${run}/${retries}${hops ? `/${hops}` : ""}`
-    const headers =
-      `Nats-Msg-Id: ${key}\r\n` + (expires === undefined ? "" : `${EXPIRES_HEADER}: ${Math.floor(expires)}\r\n`)
+    const expiry = expires === undefined ? "" : `${EXPIRES_HEADER}: ${Math.floor(expires)}\r\n`
+    const headers = `Nats-Msg-Id: ${key}\r\n${expiry}`
     if (due === undefined || due <= Date.now()) return { subject: target, headers, payload }
     if (!(due <= LATEST)) throw new TransportError("invalid", `${id}: ${due} is no time`)
     // The server drops the publish key when the time comes, so that the task itself is not taken for a duplicate.

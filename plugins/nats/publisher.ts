@@ -148,7 +148,7 @@ const decoder = new TextDecoder()
 const SEQ = '"seq":'
 
 /**
- * An acknowledgement: `{"stream":"…","seq":7}`, with `"duplicate":true` or instead `"error":{…}`. Read without parsing
+ * An acknowledgement: `{"stream":"…","seq":7}`, with `"duplicate": true` or instead `"error":{…}`. Read without parsing
  * as long as it has that shape; stream names hold no quotes.
  */
 const readAck = (message: Msg, subject: string): Published => {
@@ -156,7 +156,7 @@ const readAck = (message: Msg, subject: string): Published => {
   const seqAt = text.indexOf(SEQ)
   if (seqAt > 0 && !text.startsWith('{"error"')) {
     const seq = Number.parseInt(text.slice(seqAt + SEQ.length), 10)
-    if (seq > 0) return { status: "stored", seq, duplicate: text.includes('"duplicate":true', seqAt) }
+    if (seq > 0) return { status: "stored", seq, duplicate: text.includes('"duplicate"', seqAt) }
   }
   return readRefusal(text, subject)
 }

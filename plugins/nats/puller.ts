@@ -38,6 +38,7 @@ export class Puller {
   readonly #turns = new Map<string, number>()
   readonly #ending = new Set<Promise<void>>()
   #sessions = 0
+  #running = 0
 
   constructor(parts: PullerParts) {
     this.#parts = parts
@@ -56,9 +57,11 @@ export class Puller {
     signal.addEventListener("abort", interrupt)
     link.closing.addEventListener("abort", interrupt)
     let found: ReadonlyArray<Arrived> = []
+    this.#running++
     try {
       found = await this.#run(session, key, queues, request)
     } finally {
+      this.#running--
       signal.removeEventListener("abort", interrupt)
       link.closing.removeEventListener("abort", interrupt)
       if (session.interrupted || !link.connected) this.#end(session)
@@ -68,7 +71,7 @@ export class Puller {
     return found.map(({ delivery }) => delivery)
   }
 
-  /** Resolves when nothing is held or on its way any more. */
+  /** Resolves when nothing is held or on its way any more. Pulls that run must have been interrupted. */
   async close(): Promise<void> {
     for (const idles of this.#idle.values()) {
       for (const { session, timer } of idles) {
@@ -77,7 +80,10 @@ export class Puller {
       }
     }
     this.#idle.clear()
-    await Promise.all(this.#ending)
+    while (this.#running > 0 || this.#ending.size > 0) {
+      await Promise.all(this.#ending)
+      await new Promise((resolve) => setTimeout(resolve))
+    }
   }
 
   async #run(
@@ -103,7 +109,8 @@ export class Puller {
       }
       // Late: who gave up must not be told of what came all the same.
       if (session.interrupted) return []
-      if (!session.isEmpty) return turns ? this.#collectTurns(session, key, queues.length, max) : session.collect(all, max)
+      if (!session.isEmpty)
+        return turns ? this.#collectTurns(session, key, queues.length, max) : session.collect(all, max)
       if (Date.now() < end) continue
       if (link.connected) return []
       throw new TransportError("unavailable", "not connected to the server")

@@ -48,7 +48,9 @@ export class Queries {
     const sources = this.#sources(query)
     const records: Array<JobRecord> = []
     let spent = 0
-    const spend = (messages: number): void => void (spent += messages)
+    const spend = (messages: number): void => {
+      spent += messages
+    }
     while (records.length < query.limit) {
       if (spent > (records.length > 0 ? BUDGET : PATIENCE)) return { records, next: cursorOf(sources) }
       const candidates = await this.#next(sources, Math.min(query.limit - records.length, CHUNK), spend)
@@ -138,7 +140,10 @@ interface Candidate extends Newest {
   readonly id: string
 }
 
-const newest = async (sources: ReadonlyArray<Source>, spend: (messages: number) => void): Promise<Newest | undefined> => {
+const newest = async (
+  sources: ReadonlyArray<Source>,
+  spend: (messages: number) => void,
+): Promise<Newest | undefined> => {
   let found: Newest | undefined
   for (const source of sources) {
     const message = await source.scan.peek(spend)

@@ -4,7 +4,7 @@
  */
 import { Empty, type Msg, MsgHdrsImpl } from "nats"
 import { TransportError } from "../../runtime/transport.ts"
-import { CODE, ofApi } from "./errors.ts"
+import { NO_MESSAGE, ofApi } from "./errors.ts"
 import { numberAt, textAt } from "./json.ts"
 import type { Link } from "./link.ts"
 
@@ -97,7 +97,7 @@ export class Reader {
         // Without `no_erase` the server overwrites the bytes first, which takes forty times as long.
         const name = `STREAM.MSG.DELETE.${this.#stream}`
         const { error } = await this.#link.tryApi(name, { seq, no_erase: true })
-        if (error !== undefined && error.err_code !== CODE.noMessage && error.err_code !== CODE.messageNotFound) {
+        if (error !== undefined && !NO_MESSAGE.has(error.err_code)) {
           throw ofApi(error, name)
         }
       }),
@@ -106,7 +106,8 @@ export class Reader {
 
   async #direct(request: unknown, atEnd?: (end: Msg) => void): Promise<ReadonlyArray<StoredMessage>> {
     const subject = this.#link.apiSubject(`DIRECT.GET.${this.#stream}`)
-    const single = typeof request === "object" && request !== null && !("batch" in request) && !("multi_last" in request)
+    const single =
+      typeof request === "object" && request !== null && !("batch" in request) && !("multi_last" in request)
     const isLast = (message: Msg): boolean => single || (message.headers?.code ?? 0) > 0
     const answers = await this.#link.collect(subject, encoder.encode(JSON.stringify(request)), isLast)
     const end = answers[answers.length - 1]
@@ -134,7 +135,7 @@ export class Reader {
   async #fromLeader(request: { readonly last_by_subj: string }): Promise<StoredMessage | undefined> {
     const name = `STREAM.MSG.GET.${this.#stream}`
     const { answer, error } = await this.#link.tryApi(name, request)
-    if (error?.err_code === CODE.messageNotFound) return undefined
+    if (error !== undefined && NO_MESSAGE.has(error.err_code)) return undefined
     if (error !== undefined) throw ofApi(error, name)
     const headers = MsgHdrsImpl.decode(Buffer.from(textAt(answer, "message", "hdrs"), "base64"))
     return {

@@ -241,22 +241,28 @@ export class Session {
   #task(message: Msg): void {
     const ack = message.reply
     if (ack === undefined) return
-    if (this.#ended) return this.#handBack(ack)
     const now = Date.now()
-    const delivery = readDelivery(message, this.#parts.names, now)
-    const lane = delivery === undefined ? undefined : this.#byConsumer.get(consumerOf(ack))
-    if (delivery === undefined || lane === undefined) return this.#handBack(ack)
+    const delivery = this.#ended ? undefined : readDelivery(message, this.#parts.names, now)
+    const lane = this.#byConsumer.get(consumerOf(ack))
+    if (delivery === undefined || lane === undefined) {
+      this.#handBack(ack)
+      return
+    }
     this.#arrivals.push({ lane, delivery, ack, at: now })
     const request = this.#requests[lane]
-    if (request === undefined) return this.#wake?.()
-    request.heardAt = now
-    if (++request.got < request.wanted) return
-    this.#requests[lane] = undefined
+    if (request !== undefined) {
+      request.heardAt = now
+      if (++request.got < request.wanted) return
+      this.#requests[lane] = undefined
+    }
     this.#wake?.()
   }
 
   #status(message: Msg): void {
-    const [index = -1, number = 0] = message.subject.slice(this.#prefix.length + 1).split(".").map(Number)
+    const [index = -1, number = 0] = message.subject
+      .slice(this.#prefix.length + 1)
+      .split(".")
+      .map(Number)
     const request = this.#requests[index]
     const lane = this.lanes[index]
     if (request === undefined || lane === undefined || request.number !== number) return

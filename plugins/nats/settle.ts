@@ -169,9 +169,11 @@ export class Settler {
     await Promise.all(
       doubtful.map(async (item) => {
         const { token } = item
-        if (ledger.wasSettled(token.fence) || (await tasks.at(token.seq)) === undefined) item.answer = { status: "gone" }
+        if (ledger.wasSettled(token.fence) || (await tasks.at(token.seq)) === undefined)
+          item.answer = { status: "gone" }
         // Not acknowledging costs one more delivery, which finds the same; acknowledging might cost somebody his task.
-        else if (!ledger.runs(token, now) && !(await runs.isExtended(token.fence))) item.answer = { status: "superseded" }
+        else if (!ledger.runs(token, now) && !(await runs.isExtended(token.fence)))
+          item.answer = { status: "superseded" }
       }),
     )
   }

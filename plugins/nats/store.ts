@@ -58,8 +58,8 @@ export class NatsStore implements Store {
     checkKey(key)
     const { reader, names } = this.#parts
     const message = await reader.get(names.value(key))
-    const now = await this.now()
-    return message !== undefined && isThere(message, now) ? this.#entry(message) : undefined
+    const [there] = await this.#there(message === undefined ? [] : [message])
+    return there && this.#entry(there)
   }
 
   async write(operations: ReadonlyArray<StoreOperation>): Promise<"written" | "conflict"> {
@@ -81,16 +81,13 @@ export class NatsStore implements Store {
     )
     if (reverse) keys.reverse()
     const entries: Array<Entry> = []
-    for (let from = 0; from < keys.length && entries.length < limit; from += VALUES) {
-      const some = keys.slice(from, from + Math.min(VALUES, limit))
-      const found = await this.#values(some)
-      for (const key of some) {
-        const entry = found.get(key)
-        if (entry !== undefined && entries.length < limit) entries.push(entry)
-      }
-      if (some.length < VALUES && entries.length < limit) from += some.length - VALUES
+    const some = Math.min(VALUES, Math.max(limit, 1))
+    for (let from = 0; from < keys.length && entries.length < limit; from += some) {
+      const asked = keys.slice(from, from + some)
+      const found = await this.#values(asked)
+      entries.push(...asked.flatMap((key) => found.get(key) ?? []))
     }
-    return entries
+    return entries.slice(0, limit)
   }
 
   async count(prefix: string): Promise<number> {
@@ -164,31 +161,45 @@ export class NatsStore implements Store {
 
   async #values(keys: ReadonlyArray<string>): Promise<ReadonlyMap<string, Entry>> {
     const { reader, names } = this.#parts
-    const messages = await reader.last(keys.map((key) => names.value(key)))
-    const now = await this.now()
-    const there = messages.filter((message) => isThere(message, now)).map((message) => this.#entry(message))
-    return new Map(there.map((entry) => [entry.key, entry]))
+    const messages = await this.#there(await reader.last(keys.map((key) => names.value(key))))
+    return new Map(messages.map((message) => this.#entry(message)).map((entry) => [entry.key, entry]))
+  }
+
+  /** Those messages that are values, and whose time to live has not ended. */
+  async #there(messages: ReadonlyArray<StoredMessage>): Promise<ReadonlyArray<StoredMessage>> {
+    const now = messages.some((message) => message.header(UNTIL_HEADER) !== "") ? await this.now() : 0
+    return messages.filter(
+      (message) =>
+        message.header(REMOVED_HEADER) === "" &&
+        message.header("Nats-Marker-Reason") === "" &&
+        Number(message.header(UNTIL_HEADER) || Infinity) > now,
+    )
   }
 
   /**
    * Which sequence each key must have. At first what the revisions say; after a conflict, what is there now: a key that
    * is absent may still have a message that says so.
    */
-  async #expectations(operations: ReadonlyArray<StoreOperation>, look: boolean): Promise<ReadonlyArray<Step> | "conflict"> {
+  async #expectations(
+    operations: ReadonlyArray<StoreOperation>,
+    look: boolean,
+  ): Promise<ReadonlyArray<Step> | "conflict"> {
     const { names, reader } = this.#parts
     const expecting = operations.filter(({ expect }) => expect !== undefined)
-    const found = new Map<string, StoredMessage>()
-    if (look) {
-      const messages = await reader.last(expecting.map(({ key }) => names.value(key)), true)
-      for (const message of messages) found.set(message.subject, message)
-    }
-    const now = look ? await this.now() : 0
+    const messages = look
+      ? await reader.last(
+          expecting.map(({ key }) => names.value(key)),
+          true,
+        )
+      : []
+    const found = new Map(messages.map((message) => [message.subject, message]))
+    const living = new Set(await this.#there(messages))
     const steps: Array<Step> = []
     for (const operation of operations) {
       const subject = names.value(operation.key)
       const { expect } = operation
       const message = found.get(subject)
-      const there = message !== undefined && isThere(message, now) ? message : undefined
+      const there = message !== undefined && living.has(message) ? message : undefined
       if (expect === undefined) steps.push({ operation, subject, expect: undefined })
       else if (expect === "absent") {
         if (there !== undefined) return "conflict"
@@ -258,12 +269,6 @@ const parse = (text: string): unknown => {
   } catch {
     return undefined
   }
-}
-
-const isThere = (message: StoredMessage, now: number): boolean => {
-  if (message.header(REMOVED_HEADER) !== "" || message.header("Nats-Marker-Reason") !== "") return false
-  const until = message.header(UNTIL_HEADER)
-  return until === "" || Number(until) > now
 }
 
 const checkKey = (key: string): void => {

@@ -101,7 +101,10 @@ const boardOf = (names: Names, found: unknown, asked: BoardOptions): Board => {
   const storage = textAt(found, "config", "storage") === "memory" ? "memory" : "file"
   const bands = Number(textAt(found, "config", "metadata", BANDS_KEY))
   if (!(bands >= 1 && bands <= 10)) {
-    throw new TransportError("invalid", `the stream ${names.queueStream} exists and is not callboard's; choose another namespace`)
+    throw new TransportError(
+      "invalid",
+      `the stream ${names.queueStream} exists and is not callboard's; choose another namespace`,
+    )
   }
   const differs = (what: string, is: unknown, wanted: unknown): TransportError =>
     new TransportError(

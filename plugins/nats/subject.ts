@@ -96,7 +96,9 @@ export class Bands {
       const band = Math.floor((level * count) / 10)
       return Math.ceil((band * 10) / count)
     }
-    this.#byLevel = Array.from({ length: FRONT_LEVEL + 1 }, (_, level) => (level === FRONT_LEVEL ? level : lowest(level)))
+    this.#byLevel = Array.from({ length: FRONT_LEVEL + 1 }, (_, level) =>
+      level === FRONT_LEVEL ? level : lowest(level),
+    )
     this.levels = [...new Set(this.#byLevel)].sort((a, b) => b - a)
   }
 
@@ -228,5 +230,7 @@ const MAX_PIECES = 8
 const piecesOf = (key: string): Array<string> => {
   const pieces = key.split(/(?<=[/:.])/)
   if (/[/:.]$/.test(key)) pieces.push("")
-  return pieces.length <= MAX_PIECES ? pieces : [...pieces.slice(0, MAX_PIECES - 1), pieces.slice(MAX_PIECES - 1).join("")]
+  return pieces.length <= MAX_PIECES
+    ? pieces
+    : [...pieces.slice(0, MAX_PIECES - 1), pieces.slice(MAX_PIECES - 1).join("")]
 }

@@ -59,7 +59,11 @@ const derived = (waiting: Waiting | undefined, now: number): JobRecord | undefin
 }
 
 /** A job that is to wait for its time does so for as long as the server has not moved its task. */
-const stateOf = ({ state }: JobRecord, { scheduled, posting: { due = 0 } }: Waiting, now: number): JobRecord["state"] => {
+const stateOf = (
+  { state }: JobRecord,
+  { scheduled, posting: { due = 0 } }: Waiting,
+  now: number,
+): JobRecord["state"] => {
   if (state !== "scheduled" && state !== "queued") return state
   return scheduled && due > now ? "scheduled" : "queued"
 }

@@ -24,6 +24,9 @@ export interface Caller {
 
 const EVERYONE: Caller = { key: "", may: () => true }
 
+/** Who asks on a route that is open to all. */
+export const ANYONE: Caller = { key: "", may: () => false }
+
 /** What RFC 6750 allows in a header. */
 const BEARER_TOKEN = /^[A-Za-z0-9\-._~+/]+=*$/
 

@@ -11,20 +11,30 @@
  */
 import { createHash } from "node:crypto"
 import { Result, Schema } from "effect"
+import type { Receipt } from "../client.ts"
 import { CallboardError } from "../errors.ts"
 import type { Store } from "../transport.ts"
 import { IDEMPOTENCY_TTL_MS } from "./limits.ts"
-import { BatchReceipts } from "./schema.ts"
+import { ItemProblem, itemProblem } from "./problem.ts"
+import { Durability } from "./schema.ts"
+
+/** What came of each task of a request. */
+export type Answers = ReadonlyArray<Receipt | CallboardError>
 
 const Entry = Schema.Struct({
   fingerprint: Schema.String,
   ids: Schema.Array(Schema.String),
   state: Schema.Literals(["pending", "failed", "done"]),
-  /** What was answered, without `duplicate`. */
-  receipts: Schema.optionalKey(BatchReceipts),
+  answers: Schema.optionalKey(
+    Schema.Array(
+      Schema.Union([
+        Schema.Struct({ id: Schema.String, state: Schema.Literals(["queued", "scheduled"]), durability: Durability }),
+        ItemProblem,
+      ]),
+    ),
+  ),
 })
 type Entry = typeof Entry.Type
-export type Receipts = typeof BatchReceipts.Type
 
 const decodeEntry = Schema.decodeUnknownResult(Schema.fromJsonString(Entry))
 const encoder = new TextEncoder()
@@ -54,9 +64,15 @@ export const parseKey = (header: string | null): string | undefined => {
 
 /** What an earlier request under the key left. */
 export type Earlier =
-  | { readonly status: "done"; readonly receipts: Receipts }
+  | { readonly status: "done"; readonly answers: Answers }
   /** It may have been submitted, or not: submit these ids. */
   | { readonly status: "unfinished"; readonly ids: ReadonlyArray<string> }
+
+const repeated = (kept: NonNullable<Entry["answers"]>[number]): Receipt | CallboardError => {
+  if (!("code" in kept)) return { ...kept, duplicate: true }
+  const { code, detail, status: _status, ...details } = kept
+  return new CallboardError(code, detail, details)
+}
 
 /** One request under one key. */
 export class IdempotentRequest {
@@ -99,9 +115,9 @@ export class IdempotentRequest {
     throw new CallboardError("internal", "too many requests race for one Idempotency-Key")
   }
 
-  #judge({ fingerprint, state, ids, receipts }: Entry): Earlier | undefined {
+  #judge({ fingerprint, state, ids, answers }: Entry): Earlier | undefined {
     if (fingerprint === this.#fingerprint) {
-      return state === "done" && receipts !== undefined ? { status: "done", receipts } : { status: "unfinished", ids }
+      return answers === undefined ? { status: "unfinished", ids } : { status: "done", answers: answers.map(repeated) }
     }
     if (state === "failed") return undefined
     throw new CallboardError(
@@ -112,8 +128,13 @@ export class IdempotentRequest {
   }
 
   /** Remembers the answer for repetitions. */
-  done(receipts: Receipts): Promise<void> {
-    return this.#change((entry) => ({ ...entry, state: "done", receipts }))
+  done(answers: Answers): Promise<void> {
+    const kept = answers.map((each) =>
+      each instanceof CallboardError
+        ? itemProblem(each)
+        : { id: each.id, state: each.state, durability: each.durability },
+    )
+    return this.#change((entry) => ({ ...entry, state: "done", answers: kept }))
   }
 
   /** Nothing was accepted: the key may be used for another body. */

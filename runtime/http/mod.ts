@@ -1,2 +1,4 @@
-export type { HttpOptions } from "./server.ts"
-export const http = undefined
+/** What applications import of the HTTP interface. */
+export { SCOPES, type Scope, type Token } from "./access.ts"
+export { type HttpAppOptions, http } from "./app.ts"
+export type { HttpOptions, HttpServer } from "./server.ts"

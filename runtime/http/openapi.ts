@@ -1,7 +1,7 @@
 /** The OpenAPI 3.1 document: made from the routes that are served and the schemas that check them. */
 import { JsonSchema, Schema } from "effect"
 import { VERSION } from "../version.ts"
-import { Problem, PROBLEMS } from "./problem.ts"
+import { PROBLEMS, Problem } from "./problem.ts"
 import { type Answer, problemsOf, type Route } from "./route.ts"
 
 /** As much of OpenAPI 3.1 as is written here. */

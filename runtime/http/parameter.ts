@@ -72,5 +72,4 @@ const refuse = (
   code: "unknown-field" | "invalid-input",
   field: string,
   message: string,
-): Result.Result<never, CallboardError> =>
-  Result.fail(new CallboardError(code, message, { field: field.slice(0, 60) }))
+): Result.Result<never, CallboardError> => Result.fail(new CallboardError(code, message, { field: field.slice(0, 60) }))

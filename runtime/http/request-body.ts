@@ -37,7 +37,10 @@ const contentTypeOf = (headers: Headers): string => {
   }
   const charset = /;\s*charset="?([^";\s]+)/i.exec(given)?.[1]
   if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
-    throw unsupported(`the charset ${JSON.stringify(charset.slice(0, 40))} is not read here: send UTF-8`, "Content-Type")
+    throw unsupported(
+      `the charset ${JSON.stringify(charset.slice(0, 40))} is not read here: send UTF-8`,
+      "Content-Type",
+    )
   }
   const encoding = headers.get("content-encoding") ?? "identity"
   if (encoding.toLowerCase() !== "identity") {

@@ -83,7 +83,8 @@ export const route = <const P extends Parameters = Record<never, never>>(definit
           field: "id",
         })
       }
-      const base = pattern.exec(url.pathname)?.[1] ?? ""
+      // Mounted, the root has no slash of its own.
+      const base = definition.path === "/" ? url.pathname.replace(/\/$/, "") : (pattern.exec(url.pathname)?.[1] ?? "")
       // The reader was made of this definition's own parameters.
       return handle({ c, desk, caller, id, query: query.success as Values<P>, base })
     },

@@ -116,7 +116,9 @@ export const BatchReceipts = Schema.Array(Schema.Union([ReceiptSchema, ItemProbl
   description: "One receipt or error per element, in order",
 })
 
-const next = Schema.optionalKey(Schema.String.annotate({ description: "The `cursor` of the next page; absent on the last" }))
+const next = Schema.optionalKey(
+  Schema.String.annotate({ description: "The `cursor` of the next page; absent on the last" }),
+)
 
 export const JobList = Schema.Struct({ jobs: Schema.Array(JobSummary), next }).annotate({ identifier: "JobList" })
 

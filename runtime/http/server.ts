@@ -1,4 +1,90 @@
-export interface HttpOptions { readonly port?: number; readonly host?: string }
-export interface HttpServer { readonly url: string; stop(): Promise<void> }
+/**
+ * The HTTP interface as a server of its own. Without tokens it is for this machine alone. Stopping ends waits and
+ * streams, lets other requests finish for a moment, and then closes what is left.
+ */
 import type { Client } from "../client.ts"
-export declare const startHttp: (client: Client, options: HttpOptions, context: { readonly ready: () => boolean; readonly maxBody: number }) => Promise<HttpServer>
+import { DEFAULTS } from "../config.ts"
+import { CallboardError } from "../errors.ts"
+import type { Log } from "../log.ts"
+import type { Token } from "./access.ts"
+import { http } from "./app.ts"
+import { listen } from "./listener.ts"
+import { hostText, isLoopback } from "./loopback.ts"
+
+export interface HttpOptions {
+  /** Port to listen on, 0–65,535; 0 takes a free one. Defaults to 7420. */
+  readonly port?: number
+  /** Address to listen on. Another than loopback needs `tokens`. Defaults to `127.0.0.1`. */
+  readonly host?: string
+  /** Who may do what. None: every program on this machine may do everything. Defaults to none. */
+  readonly tokens?: ReadonlyArray<Token>
+}
+
+export interface HttpServer {
+  readonly url: string
+  /** Ends listening; resolves when nothing is served any more. Idempotent. */
+  stop(): Promise<void>
+}
+
+export interface HttpContext {
+  /** Whether the process consumes. */
+  readonly ready: () => boolean
+  /** Largest task, in bytes. */
+  readonly maxBody: number
+  readonly log?: Log
+  readonly keepAliveMs?: number
+}
+
+/** How long running requests may take to finish when the server stops. */
+const STOP_GRACE_MS = 2_000
+
+const addressOf = ({ port = DEFAULTS.http.port, host = DEFAULTS.http.host, tokens = [] }: HttpOptions) => {
+  if (!Number.isInteger(port) || port < 0 || port > 65_535) {
+    throw new CallboardError("invalid-input", "http.port: must be a whole number from 0 to 65535", {
+      field: "http.port",
+    })
+  }
+  if (tokens.length === 0 && !isLoopback(host)) {
+    throw new CallboardError(
+      "invalid-input",
+      `http.host: ${host} can be reached from other machines, and no token is set; set http.tokens, or listen on ${DEFAULTS.http.host}`,
+      { field: "http.host" },
+    )
+  }
+  return { host: host.replace(/^\[(.*)\]$/, "$1"), port }
+}
+
+/** An address under which this machine reaches itself, also where it listens on all of them. */
+const shownHost = (host: string): string =>
+  host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : hostText(host)
+
+/** Starts to listen. Fails with `invalid-input`, naming the option, when it cannot or must not. */
+export const startHttp = async (client: Client, options: HttpOptions, context: HttpContext): Promise<HttpServer> => {
+  const address = addressOf(options)
+  const closing = new AbortController()
+  const app = http(client, {
+    ...context,
+    tokens: options.tokens ?? [],
+    loopbackOnly: (options.tokens ?? []).length === 0,
+    closing: closing.signal,
+  })
+  const listener = listen(address, (request) => app.fetch(request))
+  let stopped: Promise<void> | undefined
+  const stop = async (): Promise<void> => {
+    closing.abort()
+    let timer: ReturnType<typeof setTimeout> | undefined
+    const grace = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, STOP_GRACE_MS)
+    })
+    await Promise.race([listener.drain(), grace])
+    clearTimeout(timer)
+    await listener.kill()
+  }
+  return {
+    url: `http://${shownHost(address.host)}:${listener.port}`,
+    stop: () => {
+      stopped ??= stop()
+      return stopped
+    },
+  }
+}

@@ -224,7 +224,11 @@ export const bodyOf = (value: unknown): Body | string => {
 const hybridBodyOf = (value: Readonly<Record<string, unknown>>): Body | string =>
   partsOf(value.args, value.kwargs ?? {}, { ...value, chain: null })
 
-const partsOf = (args: unknown, kwargs: unknown, embed: Readonly<Partial<Record<keyof Embed, unknown>>>): Body | string => {
+const partsOf = (
+  args: unknown,
+  kwargs: unknown,
+  embed: Readonly<Partial<Record<keyof Embed, unknown>>>,
+): Body | string => {
   if (!isList(args)) return "has args that are no list"
   if (!isMap(kwargs)) return "has kwargs that are no map with text keys"
   const { callbacks = null, errbacks = null, chain = null, chord = null } = embed
@@ -299,7 +303,8 @@ const encodeJsonBody = (body: Body): Result.Result<Uint8Array, CodecFailure> => 
   const args = renderJson(body.args)
   if (Result.isFailure(args)) return Result.fail({ ...args.failure, message: `has args that ${args.failure.message}` })
   const kwargs = renderJson(body.kwargs)
-  if (Result.isFailure(kwargs)) return Result.fail({ ...kwargs.failure, message: `has kwargs that ${kwargs.failure.message}` })
+  if (Result.isFailure(kwargs))
+    return Result.fail({ ...kwargs.failure, message: `has kwargs that ${kwargs.failure.message}` })
   const embed = body.embed === NO_EMBED ? Result.succeed(NO_EMBED_TEXT) : renderJson(body.embed)
   if (Result.isFailure(embed)) return Result.fail(embed.failure)
   return Result.succeed(encoder.encode(`[${args.success},${kwargs.success},${embed.success}]`))

@@ -1,8 +1,9 @@
 /** Puts a task and its body together into a message. */
-import { type EncodedBody, type EncodeOptions, encodeBody, type Body, type UnserialisableBody } from "./body.ts"
+
+import { Result } from "effect"
+import { type Body, type EncodedBody, type EncodeOptions, encodeBody, type UnserialisableBody } from "./body.ts"
 import { renderCompact, type Task } from "./headers.ts"
 import type { Message, Properties } from "./message.ts"
-import { Result } from "effect"
 
 /** What a message says beside its headers. */
 export interface MessageOptions extends EncodeOptions {
@@ -36,5 +37,7 @@ export const composeMessage = (
   options: MessageOptions = {},
 ): Result.Result<Message, UnserialisableBody> => {
   const encoded = encodeBody(body, options)
-  return Result.isFailure(encoded) ? Result.fail(encoded.failure) : Result.succeed(messageOf(task, encoded.success, options))
+  return Result.isFailure(encoded)
+    ? Result.fail(encoded.failure)
+    : Result.succeed(messageOf(task, encoded.success, options))
 }

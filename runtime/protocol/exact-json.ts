@@ -61,7 +61,8 @@ const readNumber = (cursor: Cursor): number | bigint => {
   const source = match[0]
   cursor.at += source.length
   const value = Number(source)
-  if (match[1] !== undefined || match[2] !== undefined || Number.isSafeInteger(value) || source.endsWith("y")) return value
+  if (match[1] !== undefined || match[2] !== undefined || Number.isSafeInteger(value) || source.endsWith("y"))
+    return value
   if (source.length > MAX_DIGITS) throw new SyntaxError(`an integer of more than ${MAX_DIGITS} digits`)
   return BigInt(source)
 }

@@ -21,10 +21,7 @@ export interface Revocations {
  * Whether a task was revoked, by its id or by its stamps. Celery 5.6: of the task's stamped headers only the first one
  * for which anything is revoked counts; the task matches when any of its values is among the revoked ones.
  */
-export const isRevoked = (
-  task: Pick<Task, "id" | "stampedHeaders" | "stamps">,
-  revoked: Revocations,
-): boolean => {
+export const isRevoked = (task: Pick<Task, "id" | "stampedHeaders" | "stamps">, revoked: Revocations): boolean => {
   if (revoked.ids.has(task.id)) return true
   if (task.stampedHeaders === null || revoked.stamps === undefined) return false
   for (const name of task.stampedHeaders) {

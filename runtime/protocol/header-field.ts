@@ -65,7 +65,10 @@ export const count = (headers: Headers, field: string): number | null | Wrong =>
   const value = headers[field]
   if (value === undefined || value === null) return null
   if (typeof value === "number" && Number.isSafeInteger(value) && value >= 0) return value
-  return new Wrong(field, `must be a whole number from 0 on, not ${typeof value === "number" ? value : describe(value)}`)
+  return new Wrong(
+    field,
+    `must be a whole number from 0 on, not ${typeof value === "number" ? value : describe(value)}`,
+  )
 }
 
 /** Python's senders write booleans; some brokers hand them on as 0 and 1. */

@@ -48,7 +48,10 @@ const namedInput = (
 ): Result.Result<unknown, InvalidInput> => {
   if (args.length > params.length) {
     const names = params.length === 0 ? "none" : params.join(", ")
-    return invalid("args", `${args.length} positional arguments were given, and the method names ${params.length} (${names}).`)
+    return invalid(
+      "args",
+      `${args.length} positional arguments were given, and the method names ${params.length} (${names}).`,
+    )
   }
   const input: Record<string, unknown> = { ...kwargs }
   for (const [at, value] of args.entries()) {

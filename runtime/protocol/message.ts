@@ -74,4 +74,6 @@ export interface Posting {
 
 /** What makes publishing idempotent. The id alone would swallow retries. */
 export const publishKey = (posting: Pick<Posting, "id" | "run" | "retries" | "hops">): string =>
-  posting.hops ? `${posting.id}/${posting.run}/${posting.retries}/${posting.hops}` : `${posting.id}/${posting.run}/${posting.retries}`
+  posting.hops
+    ? `${posting.id}/${posting.run}/${posting.retries}/${posting.hops}`
+    : `${posting.id}/${posting.run}/${posting.retries}`

@@ -53,7 +53,12 @@ const shorten = (name: string): string => (name.length > 60 ? `${name.slice(0, 6
 
 const refuse = (kind: InvalidName["kind"], name: unknown, rule: string): Result.Result<never, InvalidName> => {
   const shown = typeof name === "string" ? shorten(name) : typeof name
-  return Result.fail({ _tag: "InvalidName", kind, name: shown, message: `"${shown}" cannot be a ${NOUN[kind]}: ${rule}.` })
+  return Result.fail({
+    _tag: "InvalidName",
+    kind,
+    name: shown,
+    message: `"${shown}" cannot be a ${NOUN[kind]}: ${rule}.`,
+  })
 }
 
 const NOUN: Readonly<Record<InvalidName["kind"], string>> = {

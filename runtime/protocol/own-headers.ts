@@ -137,4 +137,3 @@ const retryOf = (value: unknown): RetryHeader | Wrong => {
   }
   return policy
 }
-

@@ -1,8 +1,8 @@
 /** What a transport is told about a message: where it goes, in which order, and when. */
 import { Result } from "effect"
 import { describe, type InvalidTask, invalid, isFiniteNumber, Wrong } from "./header-field.ts"
-import { parseTask, type Task } from "./task.ts"
 import { DEFAULT_PRIORITY, FRONT_LEVEL, type Message, type Posting } from "./message.ts"
+import { parseTask, type Task } from "./task.ts"
 
 /** 0–9. Celery 5.6 with Redis clamps what lies outside. */
 const priorityOf = (value: unknown): number | Wrong => {

@@ -4,8 +4,8 @@
  */
 import { Result } from "effect"
 import {
-  bodyOf,
   type Body,
+  bodyOf,
   type DecodeOptions,
   decodeBody,
   decodeValue,

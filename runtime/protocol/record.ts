@@ -120,7 +120,14 @@ export const started = (
   before: JobRecord,
   attempt: { readonly fence: string; readonly worker: string; readonly at: number },
 ): JobRecord => {
-  const { successor: _successor, followUps: _followUps, error: _error, progress: _progress, endedAt: _ended, ...kept } = before
+  const {
+    successor: _successor,
+    followUps: _followUps,
+    error: _error,
+    progress: _progress,
+    endedAt: _ended,
+    ...kept
+  } = before
   const number = before.attempt + 1
   return {
     ...step(kept, { at: attempt.at, state: "started", attempt: number, worker: attempt.worker }),
@@ -146,7 +153,9 @@ export const recordOfPosting = (
   now: number,
 ): Result.Result<JobRecord, InvalidTask> => {
   const parsed = parseTask(posting.message)
-  return Result.isFailure(parsed) ? Result.fail(parsed.failure) : Result.succeed(recordOfTask(posting, parsed.success, now))
+  return Result.isFailure(parsed)
+    ? Result.fail(parsed.failure)
+    : Result.succeed(recordOfTask(posting, parsed.success, now))
 }
 
 /** {@link recordOfPosting} for headers that are parsed already. */

@@ -1,7 +1,8 @@
 /** Writes a task back into headers. */
-import type { Task } from "./task.ts"
+
 import type { Headers } from "./message.ts"
 import { OWN_HEADER } from "./own-headers.ts"
+import type { Task } from "./task.ts"
 import { formatTime } from "./time.ts"
 
 /** What this library writes into `lang`. Celery's workers do not look at it. */
@@ -21,7 +22,7 @@ const timelimitHeader = (limits: Task["timelimit"]): ReadonlyArray<number | null
  * same in fewer bytes.
  */
 export const renderHeaders = (task: Task): Headers => ({
-  ...(task.custom),
+  ...task.custom,
   lang: task.lang ?? LANG,
   task: task.task,
   id: task.id,

@@ -138,7 +138,10 @@ export const parseTask = (message: Pick<Message, "headers">): Result.Result<Task
 const taskOf = (headers: Headers): Task | Wrong => {
   const task = headers.task
   if (typeof task !== "string" || task === "") {
-    return new Wrong("task", task === undefined || task === null ? "is missing: this is no task" : "must be a name as text")
+    return new Wrong(
+      "task",
+      task === undefined || task === null ? "is missing: this is no task" : "must be a name as text",
+    )
   }
   const id = identifier(headers, "id")
   if (id === null) return new Wrong("id", "is missing: a task cannot be tracked without it")
@@ -174,7 +177,8 @@ const taskOf = (headers: Headers): Task | Wrong => {
   const ignoreResult = flag(headers, "ignore_result")
   if (ignoreResult instanceof Wrong) return ignoreResult
   const stampedHeaders = headers.stamped_headers ?? null
-  if (stampedHeaders !== null && !isTexts(stampedHeaders)) return new Wrong("stamped_headers", "must be a list of names")
+  if (stampedHeaders !== null && !isTexts(stampedHeaders))
+    return new Wrong("stamped_headers", "must be a list of names")
   const stamps = headers.stamps ?? NOTHING
   if (!isMap(stamps)) return new Wrong("stamps", `must be a map, not ${describe(stamps)}`)
   const replacedTaskNesting = count(headers, "replaced_task_nesting")

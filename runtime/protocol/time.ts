@@ -66,10 +66,8 @@ const firstMonday = (year: number): number => {
  * dateutil's isoparse: a date (calendar, week or ordinal; basic or extended, not mixed), then, after any one character,
  * a time (hours, or with minutes, or with seconds and a fraction; basic or extended), then a zone.
  */
-const DATE =
-  /^(\d{4})(?:(-?)W(\d\d)(?:\2([1-7]))?|-(\d\d)-(\d\d)|(\d\d)(\d\d)|-?(\d{3})|-(\d\d))?(?=\D|$)/
-const TIME =
-  /^(\d\d)(?:(:?)(\d\d)(?:\2(\d\d)(?:[.,](\d+))?)?)?(Z|z|[+-]\d\d(?::?\d\d)?)?$/
+const DATE = /^(\d{4})(?:(-?)W(\d\d)(?:\2([1-7]))?|-(\d\d)-(\d\d)|(\d\d)(\d\d)|-?(\d{3})|-(\d\d))?(?=\D|$)/
+const TIME = /^(\d\d)(?:(:?)(\d\d)(?:\2(\d\d)(?:[.,](\d+))?)?)?(Z|z|[+-]\d\d(?::?\d\d)?)?$/
 
 const invalidTime = (text: string, why: string): Result.Result<never, InvalidTime> => {
   const input = text.length > 100 ? `${text.slice(0, 100)}…` : text
@@ -130,12 +128,12 @@ export const parseTimeParts = (text: string): Result.Result<ParsedTime, InvalidT
   const seconds = Number(time[4] ?? 0)
   const micros = time[5] === undefined ? 0 : Number(time[5].slice(0, 6).padEnd(6, "0"))
   const midnight = hours === 24 && minutes === 0 && seconds === 0 && micros === 0
-  if ((hours > 23 && !midnight) || minutes > 59 || seconds > 59) return invalidTime(text, "there is no such time of day")
+  if ((hours > 23 && !midnight) || minutes > 59 || seconds > 59)
+    return invalidTime(text, "there is no such time of day")
   const zone = time[6]
   const offset = zone === undefined ? 0 : zoneOffset(zone)
   if (offset === undefined) return invalidTime(text, `${zone} is not an offset from UTC`)
-  const ms =
-    days * DAY_MS + hours * 3_600_000 + minutes * 60_000 + seconds * 1000 + Math.floor(micros / 1000) - offset
+  const ms = days * DAY_MS + hours * 3_600_000 + minutes * 60_000 + seconds * 1000 + Math.floor(micros / 1000) - offset
   return Result.succeed({ ms, zoned: zone !== undefined, micros: micros % 1000 })
 }
 
@@ -206,7 +204,8 @@ const UNITS: ReadonlyMap<string, number> = new Map(
 const DURATION = /^([+-]?)(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)$/i
 
 const invalidDuration = (input: unknown, why: string): Result.Result<never, InvalidDuration> => {
-  const shown = typeof input === "string" ? `"${input.slice(0, 100)}"` : typeof input === "number" ? `${input}` : typeof input
+  const shown =
+    typeof input === "string" ? `"${input.slice(0, 100)}"` : typeof input === "number" ? `${input}` : typeof input
   return Result.fail({
     _tag: "InvalidDuration",
     input: shown,

@@ -16,7 +16,7 @@
  * `prototype`: copying such a map with `Object.assign` or a deep merge would reach into prototypes.
  */
 import { Result } from "effect"
-import { formatTime, type InvalidTime, LATEST_MS, EARLIEST_MS, parseTimeParts } from "./time.ts"
+import { EARLIEST_MS, formatTime, type InvalidTime, LATEST_MS, parseTimeParts } from "./time.ts"
 
 /**
  * A moment with everything its text said. Use it like any `Date`; {@link text} has the microseconds and the zone, or no

@@ -63,7 +63,11 @@ const writeObject = (value: object, depth: number, path: string): string => {
   if (value instanceof ArrayBuffer) return bytes(new Uint8Array(value))
   if (ArrayBuffer.isView(value)) return bytes(new Uint8Array(value.buffer, value.byteOffset, value.byteLength))
   if (value instanceof Set) {
-    return `!!set ${writeEntries(Array.from(value, (item: unknown) => [item, null]), depth, path)}`
+    return `!!set ${writeEntries(
+      Array.from(value, (item: unknown) => [item, null]),
+      depth,
+      path,
+    )}`
   }
   if (value instanceof Map) return writeEntries([...value], depth, path)
   if ("toJSON" in value && typeof value.toJSON === "function") return write(value.toJSON(""), depth - 1, path)
@@ -73,11 +77,7 @@ const writeObject = (value: object, depth: number, path: string): string => {
 /** PyYAML: a key of more characters must be announced with a question mark. */
 const LONG_KEY = 1000
 
-const writeEntries = (
-  entries: ReadonlyArray<readonly [unknown, unknown]>,
-  depth: number,
-  path: string,
-): string => {
+const writeEntries = (entries: ReadonlyArray<readonly [unknown, unknown]>, depth: number, path: string): string => {
   const parts: Array<string> = []
   for (const [key, item] of entries) {
     if (item === undefined) continue

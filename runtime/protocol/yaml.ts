@@ -80,7 +80,7 @@ const floats: ReadonlyArray<ScalarTag> = [
 
 /** `2031-5-2 7:07:26.5 +3` as `2031-05-02T07:07:26.5+03:00`. PyYAML: without a zone it is naive, and a day alone is a date. */
 const TIMESTAMP =
-  /^(\d{4})-(\d\d?)-(\d\d?)(?:[Tt]|[ \t]+)(\d\d?):(\d\d):(\d\d)(?:\.(\d*))?(?:[ \t]*(?:([Zz])|([-+])(\d\d?)(?::?(\d\d))?))?$/
+  /^(?:\d{4}-\d\d-\d\d|(\d{4})-(\d\d?)-(\d\d?)(?:[Tt]|[ \t]+)(\d\d?):(\d\d):(\d\d)(?:\.(\d*))?(?:[ \t]*(?:(Z)|([-+])(\d\d?)(?::(\d\d))?))?)$/
 const DAY = /^\d{4}-\d\d-\d\d$/
 
 const two = (text: string | undefined): string => (text ?? "").padStart(2, "0")
@@ -90,7 +90,8 @@ const timestampOf = (text: string): unknown => {
   const match = TIMESTAMP.exec(text)
   if (match === null) return undefined
   const [, year, month, day, hour, minute, second, fraction, utc, sign, zoneHours, zoneMinutes] = match
-  const zone = utc !== undefined ? "+00:00" : sign === undefined ? "" : `${sign}${two(zoneHours)}:${zoneMinutes ?? "00"}`
+  const zone =
+    utc !== undefined ? "+00:00" : sign === undefined ? "" : `${sign}${two(zoneHours)}:${zoneMinutes ?? "00"}`
   const date = exactDate(
     `${year}-${two(month)}-${two(day)}T${two(hour)}:${minute}:${second}${fraction ? `.${fraction}` : ""}${zone}`,
   )
@@ -100,7 +101,7 @@ const timestampOf = (text: string): unknown => {
 const timestamp: ScalarTag = {
   default: true,
   tag: "tag:yaml.org,2002:timestamp",
-  test: /^\d{4}-(?:\d\d-\d\d$|\d\d?-\d\d?(?:[Tt]|[ \t]+)\d\d?:\d\d:\d\d)/,
+  test: TIMESTAMP,
   resolve: (text, onError) => {
     const value = timestampOf(text)
     if (value === undefined) onError(`${text} is no date or time`)

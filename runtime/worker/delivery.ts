@@ -51,6 +51,8 @@ export class Running {
   readonly hardAt: number
   readonly softAt: number
   progress: Progress | undefined
+  /** Whether anybody was told that it runs: a hand-back then says that it does not any more. */
+  reported = false
   stop: Stop | undefined
   softFired = false
   /** Ends the wait for the handler: interrupts an Effect, lets go of a promise. */

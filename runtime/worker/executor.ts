@@ -238,7 +238,7 @@ export class Executor {
         return this.#givenUpOrRetried(attempt, run, { name: "TimeLimitExceeded", message, reason: "timeout" })
       }
       case "hand-back":
-        return verdict.handedBack({ ...attempt, record: run.record }, run.claimed, 0)
+        return verdict.handedBack({ ...attempt, record: run.record }, run.claimed || run.reported, 0)
       case "cancelled":
         // The record says so already; only the task is left to take off the queue.
         return { token: attempt.token, then: { kind: "ack" } }

@@ -7,7 +7,7 @@ import { Worker as Thread } from "node:worker_threads"
 import type { Log } from "../log.ts"
 import type { Queue } from "../transport.ts"
 import type { Held } from "./delivery.ts"
-import { type LeaseNews, type LeaseOrders, type LeaseThreadData, SharedClock } from "./lease-protocol.ts"
+import { type LeaseNews, type LeaseOrders, type LeaseThreadData, type RunNote, SharedClock } from "./lease-protocol.ts"
 
 export interface LeaseKeeperOptions {
   readonly queue: Queue
@@ -25,6 +25,8 @@ export interface LeaseKeeper {
   added(tokens: ReadonlyArray<string>): void
   /** Earliest hard limit of the handlers that run, in milliseconds since the epoch; `Infinity` when none runs. */
   deadline(at: number): void
+  /** The handler that is about to be called: what blocks, if the thread blocks next. */
+  calling(run: RunNote): void
   stop(): void
 }
 
@@ -50,7 +52,12 @@ const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
     }
   }
   const timer = setInterval(() => void extend(), options.lease / 3)
-  return { added: () => undefined, deadline: () => undefined, stop: () => clearInterval(timer) }
+  return {
+    added: () => undefined,
+    deadline: () => undefined,
+    calling: () => undefined,
+    stop: () => clearInterval(timer),
+  }
 }
 
 /** One that was settled meanwhile is not ours any more either, and that is as it should be. */
@@ -91,6 +98,7 @@ const keepInThread = (options: LeaseKeeperOptions, target: Pick<LeaseThreadData,
   return {
     added: (tokens) => order({ kind: "added", tokens }),
     deadline: (at) => clock.deadline(at),
+    calling: (run) => clock.note(run),
     stop: () => {
       stopped = true
       clearInterval(beats)

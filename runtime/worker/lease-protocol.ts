@@ -25,20 +25,38 @@ export type LeaseNews =
 /** How long after the earliest hard limit a silent main thread is taken for lost. */
 export const GRACE_MS = 5_000
 
-/** Ends the process when its main thread is blocked past every limit: what supervises it starts it again. */
-export const BLOCKED_EXIT_CODE = 70
+/** What the other thread must know of a handler to end its job when it blocks. */
+export interface RunNote {
+  readonly token: string
+  readonly fence: string
+  readonly id: string
+  /** Hard limit, in milliseconds since the epoch, and how long that was, in seconds. */
+  readonly hardAt: number
+  readonly hardSeconds: number
+}
+
+/** Longest note, in bytes; a longer one (an absurdly long id) is left out, and its job is found again by its lease. */
+const NOTE_BYTES = 2_048
+const TIMES_BYTES = 16
 
 /**
- * Two times that the main thread writes and the other reads without a message, since a blocked thread sends none: when
- * it last turned, and the earliest hard limit of its handlers.
+ * What the main thread writes and the other reads without a message, since a blocked thread sends none: when it last
+ * turned, the earliest hard limit of its handlers, and which handler it called last.
  */
 export class SharedClock {
   readonly buffer: SharedArrayBuffer
   readonly #times: Float64Array
+  readonly #note: Uint8Array
+  readonly #length: Uint32Array
+  readonly #encoder = new TextEncoder()
+  /** `encodeInto` takes no shared memory. */
+  readonly #draft = new Uint8Array(NOTE_BYTES)
 
-  constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(16)) {
+  constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(TIMES_BYTES + 8 + NOTE_BYTES)) {
     this.buffer = buffer
-    this.#times = new Float64Array(buffer)
+    this.#times = new Float64Array(buffer, 0, 2)
+    this.#length = new Uint32Array(buffer, TIMES_BYTES, 1)
+    this.#note = new Uint8Array(buffer, TIMES_BYTES + 8, NOTE_BYTES)
   }
 
   beat(): void {
@@ -47,6 +65,27 @@ export class SharedClock {
 
   deadline(at: number): void {
     this.#times[1] = at
+  }
+
+  /** The handler that is about to be called. */
+  note(run: RunNote): void {
+    const { read, written } = this.#encoder.encodeInto(
+      `${run.hardAt}\n${run.hardSeconds}\n${run.fence}\n${run.token}\n${run.id}`,
+      this.#draft,
+    )
+    if (read === 0) return
+    this.#note.set(this.#draft.subarray(0, written))
+    this.#length[0] = written
+  }
+
+  /** The handler that was called last. */
+  lastRun(): RunNote | undefined {
+    const length = this.#length[0] ?? 0
+    if (length === 0) return undefined
+    const text = new TextDecoder().decode(this.#note.slice(0, length))
+    const [hardAt, hardSeconds, fence, token, ...id] = text.split("\n")
+    if (fence === undefined || token === undefined || id.length === 0) return undefined
+    return { hardAt: Number(hardAt), hardSeconds: Number(hardSeconds), fence, token, id: id.join("\n") }
   }
 
   /** Whether the main thread has not turned since its earliest hard limit, and the grace is over. */

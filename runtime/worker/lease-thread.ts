@@ -5,13 +5,8 @@
 import { parentPort, workerData } from "node:worker_threads"
 import { connectTransport } from "../connect.ts"
 import type { Transport } from "../transport.ts"
-import {
-  BLOCKED_EXIT_CODE,
-  type LeaseNews,
-  type LeaseOrders,
-  type LeaseThreadData,
-  SharedClock,
-} from "./lease-protocol.ts"
+import { endBlocked } from "./blocked.ts"
+import { type LeaseNews, type LeaseOrders, type LeaseThreadData, SharedClock } from "./lease-protocol.ts"
 
 const data: LeaseThreadData = workerData
 const clock = new SharedClock(data.clock)
@@ -25,8 +20,10 @@ const tell = (news: LeaseNews) => parentPort?.postMessage(news)
 const extend = async (connected: Transport) => {
   const now = Date.now()
   if (clock.isBlocked(now)) {
-    console.error("a handler blocks this worker past its hard time limit: the process ends, and its jobs run elsewhere")
-    process.exit(BLOCKED_EXIT_CODE)
+    clearInterval(timer)
+    await endBlocked(connected, clock.lastRun(), [...held.keys()])
+    // `process.exit` would end this thread only.
+    process.kill(process.pid, "SIGKILL")
   }
   if (busy) return
   const due = [...held].filter(([, since]) => now - since >= data.lease / 3).map(([token]) => token)

@@ -85,6 +85,7 @@ export class RunWatch {
     const moved = run.progress !== undefined && run.progress.at > (last ?? 0) && now - (last ?? 0) >= PROGRESS_MS
     if (!first && !moved) return undefined
     this.#reportedAt.set(run, now)
+    run.reported = true
     const record = run.progress === undefined ? run.record : { ...run.record, progress: run.progress }
     return { token: held.delivery.token, record }
   }

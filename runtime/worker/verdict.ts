@@ -155,10 +155,13 @@ const repost = (message: Message, before: Posting): Posting => {
   return { ...posting.success, level: levelOf(before.message.properties.priority ?? 0, before.level > 9) }
 }
 
-/** Gives a task back uncounted, to be delivered again after `delayMs`. A claim that was made is closed first. */
-export const handedBack = (attempt: Attempt, claimed: boolean, delayMs: number): Settlement => ({
+/**
+ * Gives a task back uncounted, to be delivered again after `delayMs`. What was stored about its run, a claim or a report,
+ * is taken back first.
+ */
+export const handedBack = (attempt: Attempt, stored: boolean, delayMs: number): Settlement => ({
   token: attempt.token,
-  ...(claimed ? { record: unclaimed(attempt) } : {}),
+  ...(stored ? { record: unclaimed(attempt) } : {}),
   then: { kind: "release", delay: delayMs },
 })
 

@@ -149,7 +149,7 @@ class RunningWorker implements Worker {
       unknownGraceMs: options.unknownGraceMs,
       maxBody: options.maxBody,
       languages: options.languages,
-      onRun: (held) => this.#watch.add(held),
+      onRun: (held) => this.#started(held),
     })
     this.#leases = keepLeases({
       queue,
@@ -305,6 +305,21 @@ class RunningWorker implements Worker {
     this.#processed++
     if (record?.error !== undefined && record.state !== "succeeded") this.#tellFailure(held, record)
     this.#options.onSettled?.(settlement)
+  }
+
+  /** A handler is about to be called. */
+  #started(held: Held): void {
+    this.#watch.add(held)
+    const { run, delivery } = held
+    if (run === undefined) return
+    const { token, fence } = delivery
+    this.#leases.calling({
+      token,
+      fence,
+      id: run.posting.id,
+      hardAt: run.hardAt,
+      hardSeconds: (run.hardAt - run.startedAt) / 1000,
+    })
   }
 
   #tellFailure(held: Held, record: JobRecord): void {

@@ -70,10 +70,10 @@ describe.each(sharedBoards)("on $name", (kind) => {
     const board = keep(await kind.open())
     const client = await clientOf(board, 1)
     const started = `${board.folder}/started`
-    const gates = { first: `${board.folder}/gate-1`, second: `${board.folder}/gate-2` }
+    const ownGate = `${board.folder}/gate-`
     const ledger = `${board.folder}/ledger`
     const first = await startService(board, 1)
-    const job = await client.submit("e2e.step", { input: { started, gate: gates.first, ledger } })
+    const job = await client.submit("e2e.step", { input: { started, ownGate, ledger } })
     await eventually(() => linesOf(started).length === 1, { deadline: DEADLINE, message: "the job starts" })
     first.kill("SIGSTOP")
     const second = await startService(board, 1)
@@ -81,19 +81,42 @@ describe.each(sharedBoards)("on $name", (kind) => {
       deadline: DEADLINE,
       message: "another worker starts the job",
     })
-    // The second is frozen before its gate opens, so that the first really finishes first.
-    second.kill("SIGSTOP")
-    writeFileSync(gates.first, "")
+    writeFileSync(`${ownGate}${first.pid}`, "")
     first.kill("SIGCONT")
-    await eventually(() => linesOf(ledger).length >= 1, { deadline: DEADLINE, message: "the frozen worker finishes" })
+    await eventually(() => linesOf(ledger).length === 1, { deadline: DEADLINE, message: "the frozen worker finishes" })
     expect(linesOf(ledger)[0]).toContain(`${first.pid}`)
     // A full second of its own: what it would write, it has tried to write.
     await expect(job.result({ timeout: 1 })).rejects.toMatchObject({ _tag: "WaitTimeout" })
-    second.kill("SIGCONT")
-    const result = await job.result({ timeout: 10 })
-    expect(result).not.toMatchObject({ pid: first.pid, attempt: 1 })
+    writeFileSync(`${ownGate}${second.pid}`, "")
+    expect(await job.result({ timeout: 10 })).toMatchObject({ pid: second.pid })
     const view = await job.find()
     expect(view.transitions.filter((transition) => transition.state === "succeeded")).toHaveLength(1)
+  })
+
+  test("a worker frozen in mid-job that wakes when another has finished it is refused", async () => {
+    const board = keep(await kind.open())
+    const client = await clientOf(board, 1)
+    const started = `${board.folder}/started`
+    const ownGate = `${board.folder}/gate-`
+    const ledger = `${board.folder}/ledger`
+    const first = await startService(board, 1)
+    const job = await client.submit("e2e.step", { input: { started, ownGate, ledger } })
+    await eventually(() => linesOf(started).length === 1, { deadline: DEADLINE, message: "the job starts" })
+    first.kill("SIGSTOP")
+    const second = await startService(board, 1)
+    await eventually(() => linesOf(started).length === 2, {
+      deadline: DEADLINE,
+      message: "another worker starts the job",
+    })
+    writeFileSync(`${ownGate}${second.pid}`, "")
+    const result = await job.result({ timeout: 10 })
+    expect(result).toMatchObject({ pid: second.pid })
+    writeFileSync(`${ownGate}${first.pid}`, "")
+    first.kill("SIGCONT")
+    await eventually(() => linesOf(ledger).length === 2, { deadline: DEADLINE, message: "the frozen worker finishes" })
+    first.kill("SIGTERM")
+    await first.exited
+    expect((await job.find()).result).toEqual(result)
   })
 
   test("a job that kills its worker again and again ends among the dead letters, and its neighbours run", async () => {
@@ -132,6 +155,35 @@ describe.each(sharedBoards)("on $name", (kind) => {
     expect(ids).toHaveLength(jobs)
     expect(new Set(linesOf(ledger).map((line) => line.split(" ")[2])).size).toBe(2)
   })
+
+  test("a handler that blocks its thread for three leases is not delivered again", async () => {
+    const board = keep(await kind.open())
+    const client = await clientOf(board, 1)
+    const ledger = `${board.folder}/ledger`
+    const [first, second] = await Promise.all([startService(board, 1), startService(board, 1)])
+    const job = await client.submit("e2e.block", { input: { ms: 3_500, ledger } })
+    const pid = await job.result({ timeout: 15 })
+    expect([first.pid, second.pid]).toContain(pid)
+    expect(linesOf(ledger)).toEqual([`${pid}`])
+    expect(await job.find()).toMatchObject({ attempts: 1 })
+  })
+
+  test("a handler that blocks its thread past its hard limit fails for it, ends its worker, and its neighbours run elsewhere, uncounted", async () => {
+    const board = keep(await kind.open())
+    const client = await clientOf(board, 1)
+    const ledger = `${board.folder}/ledger`
+    const blocked = await startService(board, 1, { concurrency: 1 })
+    const blocker = await client.submit("e2e.block", { input: { ms: 60_000, ledger }, timeLimit: 1 })
+    const neighbour = await client.submit("e2e.step")
+    await blocked.exited
+    expect(await blocker.outcome({ timeout: 1 })).toMatchObject({
+      state: "failed",
+      error: { name: "TimeLimitExceeded" },
+    })
+    expect(linesOf(ledger)).toEqual([`${blocked.pid}`])
+    await startService(board, 1)
+    expect(await neighbour.result({ timeout: 10 })).toMatchObject({ attempt: 1 })
+  }, 30_000)
 
   test("the first signal lets what runs finish and hands back the rest; the exit code is 0", async () => {
     const board = keep(await kind.open())

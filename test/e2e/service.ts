@@ -8,6 +8,8 @@ interface Step {
   readonly started?: string
   /** The handler goes on when this file exists. */
   readonly gate?: string
+  /** The handler goes on when this file, with its process id behind the name, exists. */
+  readonly ownGate?: string
   /** A line with the job's id, attempt and process is added when the handler is done. */
   readonly ledger?: string
 }
@@ -30,9 +32,10 @@ const exists = (file: string): Promise<void> =>
 const e2e = actor("e2e", {
   methods: {
     /** Says that it started, waits for its gate, notes that it ran, answers with its process. */
-    step: async ({ started, gate, ledger }: Step, job) => {
+    step: async ({ started, gate, ownGate, ledger }: Step, job) => {
       if (started !== undefined) appendFileSync(started, `${process.pid}\n`)
       if (gate !== undefined) await exists(gate)
+      if (ownGate !== undefined) await exists(`${ownGate}${process.pid}`)
       if (ledger !== undefined) appendFileSync(ledger, `${job.id} ${job.attempt} ${process.pid}\n`)
       return { pid: process.pid, attempt: job.attempt }
     },

@@ -1,15 +1,19 @@
 /** Values for property tests, by what the codecs can hold. */
 import fc from "fast-check"
-import { Exact, ExactDate } from "../../../runtime/protocol/value.ts"
 import { formatTime } from "../../../runtime/protocol/time.ts"
+import { Exact, ExactDate } from "../../../runtime/protocol/value.ts"
 
-const keys = fc.string({ unit: "grapheme" }).filter((key) => !["__proto__", "constructor", "__type__", "<<", "="].includes(key))
+const keys = fc
+  .string({ unit: "grapheme" })
+  .filter((key) => !["__proto__", "constructor", "__type__", "<<", "="].includes(key))
 
 const dates = fc
   .tuple(fc.integer({ min: -62_000_000_000_000, max: 253_000_000_000_000 }), fc.integer({ min: 0, max: 999 }))
   .map(([ms, micros]) => new ExactDate(ms, formatTime(ms, micros)))
 
-const days = fc.integer({ min: 0, max: 20_000 }).map((day) => new Exact("date", formatTime(day * 86_400_000).slice(0, 10)))
+const days = fc
+  .integer({ min: 0, max: 20_000 })
+  .map((day) => new Exact("date", formatTime(day * 86_400_000).slice(0, 10)))
 
 const exacts = fc.oneof(
   days,
@@ -35,7 +39,13 @@ const big = fc.bigInt({ min: 2n ** 53n, max: 2n ** 64n - 1n })
 
 /** Everything that msgpack holds. (The library writes −0 as the integer 0.) */
 export const jsonish = nest(
-  fc.oneof(...basic.map((leaf) => leaf.map((value: unknown) => (value === 0 ? 0 : value))), fc.string({ unit: "grapheme" }).filter((text) => text.isWellFormed()), big, fc.uint8Array(), dates),
+  fc.oneof(
+    ...basic.map((leaf) => leaf.map((value: unknown) => (value === 0 ? 0 : value))),
+    fc.string({ unit: "grapheme" }).filter((text) => text.isWellFormed()),
+    big,
+    fc.uint8Array(),
+    dates,
+  ),
 )
 
 /** Everything that kombu's JSON holds, lone surrogates too. */
@@ -51,4 +61,6 @@ export const anyValue = nest(
 )
 
 /** Everything that YAML holds. */
-export const yamlish = nest(fc.oneof(...basic, fc.string({ unit: "grapheme" }), fc.string(), big, fc.uint8Array(), dates, days))
+export const yamlish = nest(
+  fc.oneof(...basic, fc.string({ unit: "grapheme" }), fc.string(), big, fc.uint8Array(), dates, days),
+)

@@ -41,9 +41,12 @@ describe("shape", () => {
     })
   })
 
-  test.each(["[[],{},null]", "[[],{},{}]", '[[],{},{"callbacks":null,"later":1}]'])("%s has nothing that follows", (text) => {
-    expect(Result.getOrThrow(decodeBody(message(text)))).toEqual({ args: [], kwargs: {}, embed: NO_EMBED })
-  })
+  test.each(["[[],{},null]", "[[],{},{}]", '[[],{},{"callbacks":null,"later":1}]'])(
+    "%s has nothing that follows",
+    (text) => {
+      expect(Result.getOrThrow(decodeBody(message(text)))).toEqual({ args: [], kwargs: {}, embed: NO_EMBED })
+    },
+  )
 
   test.each([
     ["[]", /list of 0/],
@@ -97,12 +100,18 @@ describe("content types", () => {
     expect(mediaType(" Application/JSON ; charset=utf-8")).toBe("application/json")
     expect(Result.isSuccess(decodeBody(message("[[],{},{}]", "Application/JSON; charset=utf-8")))).toBe(true)
     expect(Result.isSuccess(decodeBody(message("[[],{},{}]", "application/yaml")))).toBe(true)
-    expect(Result.isSuccess(decodeBody(message(new Uint8Array([0x93, 0x90, 0x80, 0xc0]), "application/msgpack")))).toBe(true)
+    expect(Result.isSuccess(decodeBody(message(new Uint8Array([0x93, 0x90, 0x80, 0xc0]), "application/msgpack")))).toBe(
+      true,
+    )
   })
 
   test("an unknown type is refused, with its bytes at hand, unless the method accepts it", () => {
     const png = message(new Uint8Array([0x89, 0x50]), "image/png")
-    expect(failure(png)).toMatchObject({ reason: "unsupported-content-type", contentType: "image/png", bytes: png.body })
+    expect(failure(png)).toMatchObject({
+      reason: "unsupported-content-type",
+      contentType: "image/png",
+      bytes: png.body,
+    })
     expect(failure(png, { accepts: ["image/jpeg", "text/*"] }).reason).toBe("unsupported-content-type")
     for (const accepts of [["image/png"], ["image/*"], ["*/*"], ["text/plain", "IMAGE/PNG"]]) {
       expect(Result.getOrThrow(decodeBody(png, { accepts })).args).toEqual([png.body])
@@ -122,16 +131,17 @@ describe("content types", () => {
     expect(failure(sent).bytes).toEqual(utf8("hello hello hello"))
   })
 
-  test.each(["application/x-python-serialize", "application/x-python-serialize; x=1", "Application/X-Python-Serialize"])(
-    "%s is never opened, whatever the method accepts",
-    (type) => {
-      expect(failure(message("cos\nsystem\n", type), { accepts: ["*/*", "application/x-python-serialize"] }).reason).toBe(
-        "refused-content-type",
-      )
-      const written = encodeBody({ args: [utf8("x")], kwargs: {}, embed: NO_EMBED }, { contentType: type })
-      expect(Result.isFailure(written)).toBe(true)
-    },
-  )
+  test.each([
+    "application/x-python-serialize",
+    "application/x-python-serialize; x=1",
+    "Application/X-Python-Serialize",
+  ])("%s is never opened, whatever the method accepts", (type) => {
+    expect(failure(message("cos\nsystem\n", type), { accepts: ["*/*", "application/x-python-serialize"] }).reason).toBe(
+      "refused-content-type",
+    )
+    const written = encodeBody({ args: [utf8("x")], kwargs: {}, embed: NO_EMBED }, { contentType: type })
+    expect(Result.isFailure(written)).toBe(true)
+  })
 })
 
 describe("codecs of an application", () => {
@@ -226,7 +236,8 @@ describe("limits", () => {
 })
 
 describe("keys that reach into prototypes", () => {
-  const evil = '{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}},"a":[{"__proto__":{"polluted":1}}]}'
+  const evil =
+    '{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}},"a":[{"__proto__":{"polluted":1}}]}'
   const bodies: ReadonlyArray<readonly [string, Uint8Array]> = [
     ["application/json", utf8(`[[${evil}],${evil},null]`)],
     ["application/json", utf8(`[[${evil},NaN],${evil},null]`)],
@@ -268,10 +279,14 @@ describe("round trips", () => {
   const bodies = (values: fc.Arbitrary<unknown>): fc.Arbitrary<Body> =>
     fc.record({
       args: fc.array(values, { maxLength: 4 }),
-      kwargs: fc.dictionary(fc.string().filter((key) => key !== "__proto__" && key !== "constructor"), values, {
-        maxKeys: 4,
-        noNullPrototype: true,
-      }),
+      kwargs: fc.dictionary(
+        fc.string().filter((key) => key !== "__proto__" && key !== "constructor"),
+        values,
+        {
+          maxKeys: 4,
+          noNullPrototype: true,
+        },
+      ),
       embed: fc.constant(NO_EMBED),
     })
 
@@ -336,7 +351,13 @@ describe("round trips", () => {
   test("random bytes of any content type never throw", () => {
     const bytes = fc.oneof(fc.uint8Array({ maxLength: 100 }), fc.string().map(utf8), fc.json().map(utf8))
     const types = fc.constantFrom(...FORMATS, "application/data", "text/plain", "image/png", "")
-    const compressions = fc.constantFrom(undefined, "application/x-gzip", "application/x-brotli", "application/zstd", "lzma")
+    const compressions = fc.constantFrom(
+      undefined,
+      "application/x-gzip",
+      "application/x-brotli",
+      "application/zstd",
+      "lzma",
+    )
     fc.assert(
       fc.property(bytes, types, compressions, (body, contentType, compression) => {
         const decoded = decodeBody(message(body, contentType, { compression }), { accepts: ["image/*"] })

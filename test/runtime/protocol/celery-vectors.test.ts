@@ -145,37 +145,54 @@ describe("tasks", () => {
       const before = Result.getOrThrow(decodeValue(original)).value
       const after = Result.getOrThrow(decodeValue({ ...back, headers })).value
       if (!isFields(before) || !isFields(after)) throw new Error("protocol 1 is a map")
-      const names = ["task", "id", "args", "kwargs", "group_index", "retries", "utc", "callbacks", "errbacks", "timelimit"]
+      const names = [
+        "task",
+        "id",
+        "args",
+        "kwargs",
+        "group_index",
+        "retries",
+        "utc",
+        "callbacks",
+        "errbacks",
+        "timelimit",
+      ]
       for (const name of names) if (name in before) expect(after[name], name).toEqual(before[name])
       expect(after.taskset).toEqual(before.taskset ?? before.group ?? null)
     },
   )
 
-  test.each(tasks.filter((vector) => vector.protocol === 2).map((vector) => [vector.name, vector] as const))("%s: as protocol 1, and back to the same task", (_name, vector) => {
-    const message = messageOf(vector)
-    const old = Result.getOrThrow(toProtocol1(message))
-    const again = Result.getOrThrow(toProtocol2(old))
-    const kept = (task: Task): unknown =>
-      pick({ ...task }, "task", "id", "eta", "expires", "retries", "timelimit", "group", "groupIndex", "custom")
-    expect(kept(Result.getOrThrow(parseTask(again)))).toEqual(kept(Result.getOrThrow(parseTask(message))))
-    const body = Result.getOrThrow(decodeBody(again))
-    expect(canonical(body.args)).toEqual(vector.expect.args)
-    expect(canonical(body.kwargs)).toEqual(vector.expect.kwargs)
-  })
+  test.each(tasks.filter((vector) => vector.protocol === 2).map((vector) => [vector.name, vector] as const))(
+    "%s: as protocol 1, and back to the same task",
+    (_name, vector) => {
+      const message = messageOf(vector)
+      const old = Result.getOrThrow(toProtocol1(message))
+      const again = Result.getOrThrow(toProtocol2(old))
+      const kept = (task: Task): unknown =>
+        pick({ ...task }, "task", "id", "eta", "expires", "retries", "timelimit", "group", "groupIndex", "custom")
+      expect(kept(Result.getOrThrow(parseTask(again)))).toEqual(kept(Result.getOrThrow(parseTask(message))))
+      const body = Result.getOrThrow(decodeBody(again))
+      expect(canonical(body.args)).toEqual(vector.expect.args)
+      expect(canonical(body.kwargs)).toEqual(vector.expect.kwargs)
+    },
+  )
 })
 
 describe("refusals", () => {
-  test.each(ofKind("refuse").map((vector) => [vector.name, vector] as const))("%s: pickle stays closed", (_name, vector) => {
-    const message = messageOf(vector)
-    expect(Result.flip(decodeBody(message, { accepts: ["*/*"] }))).toMatchObject({
-      success: { reason: "refused-content-type", bytes: message.body },
-    })
-    if (vector.protocol === 1) {
-      expect(Result.flip(toProtocol2(message))).toMatchObject({ success: { reason: "refused-content-type" } })
-    } else {
-      expect(Result.getOrThrow(postingOf(message, "q")).id).toBe(vector.expect.id)
-    }
-  })
+  test.each(ofKind("refuse").map((vector) => [vector.name, vector] as const))(
+    "%s: pickle stays closed",
+    (_name, vector) => {
+      const message = messageOf(vector)
+      expect(Result.flip(decodeBody(message, { accepts: ["*/*"] }))).toMatchObject({
+        success: { reason: "refused-content-type", bytes: message.body },
+      })
+      if (vector.protocol === 1) {
+        expect(Result.flip(toProtocol2(message))).toMatchObject({ success: { reason: "refused-content-type" } })
+      } else {
+        expect(Result.getOrThrow(postingOf(message, "q")).id).toBe(vector.expect.id)
+      }
+    },
+  )
 
   const reasons: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
     "redis/json/v2/unknown-type-marker": { _tag: "UndecodableBody", reason: "malformed" },
@@ -189,21 +206,28 @@ describe("refusals", () => {
     "redis/json/v2/edge-kwargs-list": { _tag: "UndecodableBody", reason: "malformed" },
   }
 
-  test.each(ofKind("must-fail").map((vector) => [vector.name, vector] as const))("%s: fails as a value", (name, vector) => {
-    const message = converted(vector)
-    const outcome = Result.flatMap(parseTask(message), () => decodeBody(message))
-    expect(Result.flip(outcome)).toMatchObject({ success: reasons[name] ?? { _tag: "missing from the table" } })
-  })
+  test.each(ofKind("must-fail").map((vector) => [vector.name, vector] as const))(
+    "%s: fails as a value",
+    (name, vector) => {
+      const message = converted(vector)
+      const outcome = Result.flatMap(parseTask(message), () => decodeBody(message))
+      expect(Result.flip(outcome)).toMatchObject({ success: reasons[name] ?? { _tag: "missing from the table" } })
+    },
+  )
 
-  test.each(ofKind("unknown-message").map((vector) => [vector.name, vector] as const))("%s: is no task", (name, vector) => {
-    const outcome = toProtocol2(messageOf(vector))
-    const wanted = name.endsWith("text-plain") ? { reason: "unsupported-content-type" } : { _tag: "UnknownMessage" }
-    expect(Result.flip(outcome)).toMatchObject({ success: wanted })
-    const value = Result.getOrThrow(decodeValue(messageOf(vector), { accepts: ["text/plain"] })).value
-    const { payload } = vector.expect
-    expect(typeof payload === "string" && value instanceof Uint8Array ? new TextDecoder().decode(value) : canonical(value))
-      .toEqual(payload)
-  })
+  test.each(ofKind("unknown-message").map((vector) => [vector.name, vector] as const))(
+    "%s: is no task",
+    (name, vector) => {
+      const outcome = toProtocol2(messageOf(vector))
+      const wanted = name.endsWith("text-plain") ? { reason: "unsupported-content-type" } : { _tag: "UnknownMessage" }
+      expect(Result.flip(outcome)).toMatchObject({ success: wanted })
+      const value = Result.getOrThrow(decodeValue(messageOf(vector), { accepts: ["text/plain"] })).value
+      const { payload } = vector.expect
+      expect(
+        typeof payload === "string" && value instanceof Uint8Array ? new TextDecoder().decode(value) : canonical(value),
+      ).toEqual(payload)
+    },
+  )
 })
 
 describe("events, control messages and results", () => {
@@ -216,7 +240,11 @@ describe("events, control messages and results", () => {
 
   const written = (value: unknown, contentType: string): unknown => {
     const bytes = Result.getOrThrow(encodeValue(value, contentType))
-    const message: Message = { headers: {}, properties: { content_type: contentType, content_encoding: "" }, body: bytes }
+    const message: Message = {
+      headers: {},
+      properties: { content_type: contentType, content_encoding: "" },
+      body: bytes,
+    }
     return wrapped(Result.getOrThrow(decodeValue(message)).value)
   }
 

@@ -27,7 +27,9 @@ test("what was not said is not there", () => {
 })
 
 test("the compression header says what was done to the body, whatever the task said", () => {
-  const packed = Result.getOrThrow(composeMessage(task, body, { compression: "application/zstd", contentType: "application/x-msgpack" }))
+  const packed = Result.getOrThrow(
+    composeMessage(task, body, { compression: "application/zstd", contentType: "application/x-msgpack" }),
+  )
   expect(packed.headers.compression).toBe("application/zstd")
   expect(packed.properties).toMatchObject({ content_type: "application/x-msgpack", content_encoding: "binary" })
   expect(Result.getOrThrow(decodeBody(packed))).toEqual(body)

@@ -130,7 +130,9 @@ describe("envelope", () => {
     const cycle: Record<string, unknown> = {}
     cycle.self = cycle
     for (const headers of [{ big: 1n }, cycle]) {
-      expect(Result.flip(encodeEnvelope({ ...sample, headers }))).toMatchObject({ success: { _tag: "InvalidEnvelope" } })
+      expect(Result.flip(encodeEnvelope({ ...sample, headers }))).toMatchObject({
+        success: { _tag: "InvalidEnvelope" },
+      })
     }
   })
 })

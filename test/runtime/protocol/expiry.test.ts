@@ -13,7 +13,12 @@ test("a task is due from its time on, and at once without one", () => {
 })
 
 describe("isRevoked", () => {
-  const task = newTask({ task: "t", id: "1", stampedHeaders: ["tenant", "batch"], stamps: { tenant: ["a", "b"], batch: "x" } })
+  const task = newTask({
+    task: "t",
+    id: "1",
+    stampedHeaders: ["tenant", "batch"],
+    stamps: { tenant: ["a", "b"], batch: "x" },
+  })
   const stamps = (entries: Readonly<Record<string, ReadonlyArray<unknown>>>) => ({
     ids: new Set<string>(),
     stamps: new Map(Object.entries(entries).map(([name, values]) => [name, new Set(values)])),

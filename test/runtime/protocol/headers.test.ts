@@ -33,8 +33,10 @@ describe("parseTask", () => {
   })
 
   test("takes null for absent everywhere", () => {
-    const names = "lang shadow eta expires group group_index retries timelimit root_id parent_id argsrepr kwargsrepr origin"
-    const more = "ignore_result replaced_task_nesting stamped_headers stamps meth traceparent compression callboard bodyRef"
+    const names =
+      "lang shadow eta expires group group_index retries timelimit root_id parent_id argsrepr kwargsrepr origin"
+    const more =
+      "ignore_result replaced_task_nesting stamped_headers stamps meth traceparent compression callboard bodyRef"
     const nulls = Object.fromEntries(`${names} ${more}`.split(" ").map((name) => [name, null]))
     expect(parsed({ ...nulls, task: "t", id: "1" })).toEqual(newTask({ task: "t", id: "1" }))
   })
@@ -139,7 +141,9 @@ describe("parseTask", () => {
   })
 
   test("unknown headers are custom, unless they would reach into prototypes", () => {
-    const headers: Headers = JSON.parse('{"task":"t","id":"1","x-a":1,"constructor":2,"__proto__":{"x":1},"redelivered":true}')
+    const headers: Headers = JSON.parse(
+      '{"task":"t","id":"1","x-a":1,"constructor":2,"__proto__":{"x":1},"redelivered":true}',
+    )
     expect(parsed(headers).custom).toEqual({ "x-a": 1, constructor: 2 })
     expect(Object.getPrototypeOf(parsed(headers).custom)).toBe(Object.prototype)
   })
@@ -159,7 +163,9 @@ describe("parseTask", () => {
 })
 
 const HEADER_NAMES = [
-  ..."task id meth lang eta expires retries timelimit root_id stamps stamped_headers ignore_result callboard x".split(" "),
+  ..."task id meth lang eta expires retries timelimit root_id stamps stamped_headers ignore_result callboard x".split(
+    " ",
+  ),
 ]
 
 const ids = fc.string({ unit: "grapheme", minLength: 1, maxLength: 20 }).filter((text) => text.isWellFormed())

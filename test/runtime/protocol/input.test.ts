@@ -3,8 +3,11 @@ import fc from "fast-check"
 import { describe, expect, test } from "vitest"
 import { bodyOfInput, type GivenInput, selectInput } from "../../../runtime/protocol/input.ts"
 
-const input = (args: ReadonlyArray<unknown>, kwargs: Readonly<Record<string, unknown>>, params?: ReadonlyArray<string>): unknown =>
-  Result.getOrThrow(selectInput({ args, kwargs }, params))
+const input = (
+  args: ReadonlyArray<unknown>,
+  kwargs: Readonly<Record<string, unknown>>,
+  params?: ReadonlyArray<string>,
+): unknown => Result.getOrThrow(selectInput({ args, kwargs }, params))
 
 const wrong = (given: GivenInput): unknown => Result.getOrThrow(Result.flip(bodyOfInput(given))).field
 

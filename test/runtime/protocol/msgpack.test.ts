@@ -1,4 +1,4 @@
-import { decode as libraryDecode, encode as libraryEncode, ExtData } from "@msgpack/msgpack"
+import { ExtData, decode as libraryDecode, encode as libraryEncode } from "@msgpack/msgpack"
 import { Result } from "effect"
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
@@ -32,12 +32,18 @@ describe("reading", () => {
     expect(read(0xca, 0x3f, 0xc0, 0, 0)).toBe(1.5)
     expect(read(0xcb, 0x7f, 0xf8, 0, 0, 0, 0, 0, 0)).toBe(Number.NaN)
     expect([read(0xc0), read(0xc2), read(0xc3)]).toEqual([null, false, true])
-    expect([read(0xa1, 0x61), read(0xd9, 1, 0x61), read(0xda, 0, 1, 0x61), read(0xdb, 0, 0, 0, 1, 0x61)]).toEqual(Array(4).fill("a"))
-    expect([read(0xc4, 1, 9), read(0xc5, 0, 1, 9), read(0xc6, 0, 0, 0, 1, 9)]).toEqual(Array(3).fill(new Uint8Array([9])))
-    expect([read(0x91, 1), read(0xdc, 0, 1, 1), read(0xdd, 0, 0, 0, 1, 1)]).toEqual([[1], [1], [1]])
-    expect([read(0x81, 0xa1, 0x61, 1), read(0xde, 0, 1, 0xd9, 1, 0x61, 1), read(0xdf, 0, 0, 0, 1, 0xda, 0, 1, 0x61, 1)]).toEqual(
-      Array(3).fill({ a: 1 }),
+    expect([read(0xa1, 0x61), read(0xd9, 1, 0x61), read(0xda, 0, 1, 0x61), read(0xdb, 0, 0, 0, 1, 0x61)]).toEqual(
+      Array(4).fill("a"),
     )
+    expect([read(0xc4, 1, 9), read(0xc5, 0, 1, 9), read(0xc6, 0, 0, 0, 1, 9)]).toEqual(
+      Array(3).fill(new Uint8Array([9])),
+    )
+    expect([read(0x91, 1), read(0xdc, 0, 1, 1), read(0xdd, 0, 0, 0, 1, 1)]).toEqual([[1], [1], [1]])
+    expect([
+      read(0x81, 0xa1, 0x61, 1),
+      read(0xde, 0, 1, 0xd9, 1, 0x61, 1),
+      read(0xdf, 0, 0, 0, 1, 0xda, 0, 1, 0x61, 1),
+    ]).toEqual(Array(3).fill({ a: 1 }))
     expect(read(0x81, 0xdb, 0, 0, 0, 1, 0x61, 1)).toEqual({ a: 1 })
   })
 
@@ -102,9 +108,9 @@ describe("writing", () => {
     expect(back(new ExactDate(0, "1970-01-01T02:00:00.000001+02:00"))).toMatchObject({
       text: "1970-01-01T00:00:00.000001+00:00",
     })
-    expect(back([new Uint8Array([9, 1, 2]).subarray(1), new Uint16Array([0x0201]), new Uint16Array([0x0201]).buffer])).toEqual(
-      Array(3).fill(new Uint8Array([1, 2])),
-    )
+    expect(
+      back([new Uint8Array([9, 1, 2]).subarray(1), new Uint16Array([0x0201]), new Uint16Array([0x0201]).buffer]),
+    ).toEqual(Array(3).fill(new Uint8Array([1, 2])))
     expect(back([new Set([1]), new Map([["a", undefined]]), { u: undefined, j: new URL("http://a/") }])).toEqual([
       [1],
       {},

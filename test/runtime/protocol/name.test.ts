@@ -20,7 +20,8 @@ describe("resolveName", () => {
     ["text", "never.asked"],
     ["one.two", "text"],
   ])
-  const target = (task: string, meth: string | null = null) => resolveName(task, meth, (name) => actors.has(name), mapping)
+  const target = (task: string, meth: string | null = null) =>
+    resolveName(task, meth, (name) => actors.has(name), mapping)
 
   test.each([
     ["an explicit method wins over everything", "legacy.add", "m", { actor: "legacy.add", meth: "m" }],
@@ -56,18 +57,24 @@ describe("names", () => {
   })
 
   test("methods are identifiers, perhaps with dashes", () => {
-    for (const name of ["run", "count", "_x", "$y", "a-b", "x1", "x".repeat(128)]) expect(ok(checkMethodName, name), name).toBe(true)
-    for (const name of ["", "1x", "a.b", "a b", "-a", "é", "x".repeat(129), 7, null]) expect(ok(checkMethodName, name)).toBe(false)
+    for (const name of ["run", "count", "_x", "$y", "a-b", "x1", "x".repeat(128)])
+      expect(ok(checkMethodName, name), name).toBe(true)
+    for (const name of ["", "1x", "a.b", "a b", "-a", "é", "x".repeat(129), 7, null])
+      expect(ok(checkMethodName, name)).toBe(false)
   })
 
   test("actors are words joined by dots", () => {
-    for (const name of ["text", "lab.tools", "_a.b-c.1", "x".repeat(128)]) expect(ok(checkActorName, name), name).toBe(true)
-    for (const name of ["", ".a", "a.", "a..b", "1a", "a/b", "a b", "x".repeat(129), {}]) expect(ok(checkActorName, name)).toBe(false)
+    for (const name of ["text", "lab.tools", "_a.b-c.1", "x".repeat(128)])
+      expect(ok(checkActorName, name), name).toBe(true)
+    for (const name of ["", ".a", "a.", "a..b", "1a", "a/b", "a b", "x".repeat(129), {}])
+      expect(ok(checkActorName, name)).toBe(false)
   })
 
   test("queues have no blanks, slashes or wildcards", () => {
-    for (const name of ["default", "high.eu:1", "w@host", "0", "x".repeat(128)]) expect(ok(checkQueueName, name), name).toBe(true)
-    for (const name of ["", ".a", "a b", "a/b", "a*", "a>", "é", "x".repeat(129), null]) expect(ok(checkQueueName, name)).toBe(false)
+    for (const name of ["default", "high.eu:1", "w@host", "0", "x".repeat(128)])
+      expect(ok(checkQueueName, name), name).toBe(true)
+    for (const name of ["", ".a", "a b", "a/b", "a*", "a>", "é", "x".repeat(129), null])
+      expect(ok(checkQueueName, name)).toBe(false)
   })
 
   test("the message says what to do, and is never long", () => {

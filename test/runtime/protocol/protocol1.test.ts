@@ -63,21 +63,32 @@ describe("protocol 1 to 2", () => {
     expect(Result.flip(toProtocol2(message(value)))).toMatchObject({ success: { _tag: "UnknownMessage" } })
   })
 
-  test.each(["application/json", "application/x-msgpack", "application/x-yaml"])("%s, also compressed", (contentType) => {
-    const plain = message({ task: "t", id: "1", args: [1], kwargs: { a: 2 } }, {}, contentType)
-    const body = Result.getOrThrow(compress(plain.body, "application/x-gzip"))
-    const packed: Message = { ...plain, headers: { compression: "application/x-gzip", "x-a": 1 }, body }
-    for (const each of [plain, packed]) {
-      const converted = Result.getOrThrow(toProtocol2(each))
-      expect(Result.getOrThrow(decodeBody(converted))).toMatchObject({ args: [1], kwargs: { a: 2 } })
-      expect(converted.headers).not.toHaveProperty("compression")
-    }
-    expect(Result.getOrThrow(toProtocol2(packed)).headers["x-a"]).toBe(1)
-  })
+  test.each(["application/json", "application/x-msgpack", "application/x-yaml"])(
+    "%s, also compressed",
+    (contentType) => {
+      const plain = message({ task: "t", id: "1", args: [1], kwargs: { a: 2 } }, {}, contentType)
+      const body = Result.getOrThrow(compress(plain.body, "application/x-gzip"))
+      const packed: Message = { ...plain, headers: { compression: "application/x-gzip", "x-a": 1 }, body }
+      for (const each of [plain, packed]) {
+        const converted = Result.getOrThrow(toProtocol2(each))
+        expect(Result.getOrThrow(decodeBody(converted))).toMatchObject({ args: [1], kwargs: { a: 2 } })
+        expect(converted.headers).not.toHaveProperty("compression")
+      }
+      expect(Result.getOrThrow(toProtocol2(packed)).headers["x-a"]).toBe(1)
+    },
+  )
 
   test("headers of the hybrid form override its body, callbacks stay, the chain goes", () => {
     const hybrid = message(
-      { task: "old", id: "0", args: [1], retries: 0, callbacks: [{ task: "c" }], chain: [{ task: "d" }], eta: "2026-01-01" },
+      {
+        task: "old",
+        id: "0",
+        args: [1],
+        retries: 0,
+        callbacks: [{ task: "c" }],
+        chain: [{ task: "d" }],
+        eta: "2026-01-01",
+      },
       { task: "new", id: "1", retries: 1, eta: null, meth: "m" },
     )
     const converted = Result.getOrThrow(toProtocol2(hybrid))
@@ -96,7 +107,11 @@ describe("protocol 1 to 2", () => {
     for (const text of bodies) {
       const body = new TextEncoder().encode(text)
       for (const contentType of ["application/json", "application/x-msgpack", "image/png"]) {
-        const sent: Message = { headers: { task: "t", id: "1" }, properties: { content_type: contentType, content_encoding: "" }, body }
+        const sent: Message = {
+          headers: { task: "t", id: "1" },
+          properties: { content_type: contentType, content_encoding: "" },
+          body,
+        }
         expect(Result.getOrThrow(toProtocol2(sent))).toBe(sent)
       }
     }
@@ -105,16 +120,36 @@ describe("protocol 1 to 2", () => {
   test("random bytes never throw", () => {
     const types = fc.constantFrom("application/json", "application/x-msgpack", "application/x-yaml", "application/data")
     fc.assert(
-      fc.property(fc.oneof(fc.uint8Array(), fc.json().map((text) => new TextEncoder().encode(text))), types, (body, type) => {
-        void toProtocol2({ headers: {}, properties: { content_type: type, content_encoding: "" }, body })
-      }),
+      fc.property(
+        fc.oneof(
+          fc.uint8Array(),
+          fc.json().map((text) => new TextEncoder().encode(text)),
+        ),
+        types,
+        (body, type) => {
+          void toProtocol2({ headers: {}, properties: { content_type: type, content_encoding: "" }, body })
+        },
+      ),
     )
   })
 })
 
 describe("protocol 2 to 1", () => {
-  const headers: Headers = { task: "t", id: "1", group: "g", timelimit: [30, 20], retries: 2, "x-a": 1, root_id: "0", lang: "py" }
-  const body = [[1], { a: 2 }, { callbacks: [{ task: "c" }], errbacks: null, chain: [{ task: "third" }, { task: "second" }], chord: null }]
+  const headers: Headers = {
+    task: "t",
+    id: "1",
+    group: "g",
+    timelimit: [30, 20],
+    retries: 2,
+    "x-a": 1,
+    root_id: "0",
+    lang: "py",
+  }
+  const body = [
+    [1],
+    { a: 2 },
+    { callbacks: [{ task: "c" }], errbacks: null, chain: [{ task: "third" }, { task: "second" }], chord: null },
+  ]
 
   test("everything lies in the body, a chain as links within links", () => {
     const old = Result.getOrThrow(toProtocol1(message(body, headers)))
@@ -138,13 +173,18 @@ describe("protocol 2 to 1", () => {
     const chain = [{ task: "third" }, { task: "second", options: { link: { task: "own" } } }]
     const old = Result.getOrThrow(toProtocol1(message([[], {}, { chain }], headers)))
     const links = [{ task: "own" }, { task: "third" }]
-    expect(Result.getOrThrow(decodeValue(old)).value).toMatchObject({ callbacks: [{ task: "second", options: { link: links } }] })
+    expect(Result.getOrThrow(decodeValue(old)).value).toMatchObject({
+      callbacks: [{ task: "second", options: { link: links } }],
+    })
   })
 
   test("what is no task, or cannot be opened, fails as a value", () => {
     expect(Result.flip(toProtocol1(message(body)))).toMatchObject({ success: { _tag: "InvalidTask" } })
     expect(Result.flip(toProtocol1(message([], headers)))).toMatchObject({ success: { _tag: "UndecodableBody" } })
-    const raw: Message = { ...message([], headers), properties: { content_type: "application/data", content_encoding: "binary" } }
+    const raw: Message = {
+      ...message([], headers),
+      properties: { content_type: "application/data", content_encoding: "binary" },
+    }
     expect(Result.flip(toProtocol1(raw))).toMatchObject({ success: { _tag: "UnserialisableBody" } })
   })
 })

@@ -1,6 +1,12 @@
 import { Result } from "effect"
 import { describe, expect, test } from "vitest"
-import { applySignature, parseSignature, parseSignatures, type Signature, taskOfSignature } from "../../../runtime/protocol/signature.ts"
+import {
+  applySignature,
+  parseSignature,
+  parseSignatures,
+  type Signature,
+  taskOfSignature,
+} from "../../../runtime/protocol/signature.ts"
 import { vectors } from "./vectors.ts"
 
 const parsed = (value: unknown): Signature => Result.getOrThrow(parseSignature(value))
@@ -20,7 +26,15 @@ describe("parseSignature", () => {
   })
 
   test("keeps what it does not know", () => {
-    const signature = { task: "t", args: [1], kwargs: {}, options: { x: 1 }, subtask_type: "chord", immutable: true, chord_size: 3 }
+    const signature = {
+      task: "t",
+      args: [1],
+      kwargs: {},
+      options: { x: 1 },
+      subtask_type: "chord",
+      immutable: true,
+      chord_size: 3,
+    }
     expect(parsed(signature)).toEqual(signature)
   })
 
@@ -44,12 +58,16 @@ describe("parseSignature", () => {
   test("lists name the place", () => {
     expect(Result.getOrThrow(parseSignatures(null, "link"))).toBeNull()
     expect(Result.getOrThrow(parseSignatures({ task: "t" }, "link"))).toHaveLength(1)
-    expect(Result.flip(parseSignatures([{ task: "t" }, {}], "link"))).toMatchObject({ success: { field: "link[1].task" } })
+    expect(Result.flip(parseSignatures([{ task: "t" }, {}], "link"))).toMatchObject({
+      success: { field: "link[1].task" },
+    })
   })
 
   test("every signature of the captured messages parses and keeps its form", () => {
     const all = vectors.flatMap(({ expect: wanted }) =>
-      [wanted.callbacks, wanted.errbacks, wanted.chain_wire_order, wanted.chord].flat().filter((each) => each !== null && each !== undefined),
+      [wanted.callbacks, wanted.errbacks, wanted.chain_wire_order, wanted.chord]
+        .flat()
+        .filter((each) => each !== null && each !== undefined),
     )
     expect(all.length).toBeGreaterThan(50)
     for (const value of all) expect(parsed(value)).toEqual(value)
@@ -57,10 +75,17 @@ describe("parseSignature", () => {
 })
 
 describe("applySignature", () => {
-  const base = parsed({ task: "t", args: [9], kwargs: { a: 1, b: 1 }, options: { queue: "q", group_id: "g", stamped_headers: ["s"], s: 1 } })
+  const base = parsed({
+    task: "t",
+    args: [9],
+    kwargs: { a: 1, b: 1 },
+    options: { queue: "q", group_id: "g", stamped_headers: ["s"], s: 1 },
+  })
 
   test("puts arguments before its own and merges the rest", () => {
-    expect(applySignature(base, { args: [1, 2], kwargs: { b: 2 }, options: { queue: "r", priority: 3 } })).toMatchObject({
+    expect(
+      applySignature(base, { args: [1, 2], kwargs: { b: 2 }, options: { queue: "r", priority: 3 } }),
+    ).toMatchObject({
       args: [1, 2, 9],
       kwargs: { a: 1, b: 2 },
       options: { queue: "r", priority: 3 },
@@ -69,20 +94,30 @@ describe("applySignature", () => {
   })
 
   test("an immutable one takes options only", () => {
-    const applied = applySignature({ ...base, immutable: true }, { args: [1], kwargs: { c: 1 }, options: { priority: 3 } })
+    const applied = applySignature(
+      { ...base, immutable: true },
+      { args: [1], kwargs: { c: 1 }, options: { priority: 3 } },
+    )
     expect(applied).toMatchObject({ args: [9], kwargs: { a: 1, b: 1 }, options: { queue: "q", priority: 3 } })
     expect(applied.kwargs).not.toHaveProperty("c")
   })
 
   test("group and stamps that it has stay its own", () => {
     const options = { group_id: "other", stamped_headers: ["z"], s: 2, z: 2 }
-    expect(applySignature(base, { options }).options).toEqual({ queue: "q", group_id: "g", stamped_headers: ["s"], s: 1, z: 2 })
+    expect(applySignature(base, { options }).options).toEqual({
+      queue: "q",
+      group_id: "g",
+      stamped_headers: ["s"],
+      s: 1,
+      z: 2,
+    })
     expect(applySignature(parsed({ task: "t" }), { options }).options).toEqual(options)
   })
 })
 
 describe("taskOfSignature", () => {
-  const sent = (options: Readonly<Record<string, unknown>>) => Result.getOrThrow(taskOfSignature(parsed({ task: "t", options }), given))
+  const sent = (options: Readonly<Record<string, unknown>>) =>
+    Result.getOrThrow(taskOfSignature(parsed({ task: "t", options }), given))
 
   test("options become headers, address and what follows", () => {
     const link = { task: "l" }
@@ -122,11 +157,20 @@ describe("taskOfSignature", () => {
       custom: { "x-a": 1 },
     })
     expect(found).toMatchObject({ queue: "q", priority: 5, replyTo: "r" })
-    expect([found.callbacks?.length, found.errbacks?.length, found.chain?.length, found.chord?.task]).toEqual([1, 1, 2, "l"])
+    expect([found.callbacks?.length, found.errbacks?.length, found.chain?.length, found.chord?.task]).toEqual([
+      1,
+      1,
+      2,
+      "l",
+    ])
   })
 
   test("without options it is a new task below the one that sends it", () => {
-    expect(sent({})).toMatchObject({ queue: null, priority: null, task: { id: "new", rootId: "root", parentId: "parent", eta: null } })
+    expect(sent({})).toMatchObject({
+      queue: null,
+      priority: null,
+      task: { id: "new", rootId: "root", parentId: "parent", eta: null },
+    })
     const alone = Result.getOrThrow(taskOfSignature(parsed({ task: "t" }), { id: "new", now }))
     expect(alone.task).toMatchObject({ rootId: "new", parentId: null })
   })

@@ -39,7 +39,8 @@ export const vectors: ReadonlyArray<Vector> = read()
 
 export const textOf = (value: unknown): string => (typeof value === "string" ? value : "")
 
-export const bytesOf = (base64: unknown): Uint8Array => Uint8Array.from(atob(textOf(base64)), (unit) => unit.charCodeAt(0))
+export const bytesOf = (base64: unknown): Uint8Array =>
+  Uint8Array.from(atob(textOf(base64)), (unit) => unit.charCodeAt(0))
 
 /** The message that a transport would hand over. */
 export const messageOf = ({ raw }: Vector): Message => {
@@ -77,7 +78,10 @@ export const wrapped = (value: unknown): unknown => {
   if (typeof value !== "object" || value === null) return canonical(value)
   if (value instanceof ExactDate) return { __type__: "datetime", __value__: value.text }
   if (value instanceof Exact) {
-    return { __type__: value.type, __value__: value.type === "uuid" ? { hex: value.text.replaceAll("-", "") } : value.text }
+    return {
+      __type__: value.type,
+      __value__: value.type === "uuid" ? { hex: value.text.replaceAll("-", "") } : value.text,
+    }
   }
   if (value instanceof Uint8Array) return { __type__: "base64", __value__: encodeBase64(value) }
   if (Array.isArray(value)) return value.map(wrapped)

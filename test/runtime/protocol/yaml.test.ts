@@ -44,6 +44,8 @@ describe("reading", () => {
     ["123456789012345678901", 123456789012345678901n],
     ["'123'", "123"],
     ["2031-1-1", "2031-1-1"],
+    ["2031-05-02 17:07:26 sharp", "2031-05-02 17:07:26 sharp"],
+    ["2031-05-02 17:07:26z", "2031-05-02 17:07:26z"],
     ["!!str 5", "5"],
     ["!!int '5'", 5],
     ["!!set {1: null, 2: null}", new Set([1, 2])],
@@ -51,7 +53,13 @@ describe("reading", () => {
     ["!!binary |\n  AP\n  8=\n", new Uint8Array([0, 255])],
     ["{a: 1, a: 2}", { a: 2 }],
     ["a: &x {b: 1}\nc: {<<: *x, d: 2}", { a: { b: 1 }, c: { b: 1, d: 2 } }],
-    ["{1: a, b: c}", new Map<unknown, unknown>([[1, "a"], ["b", "c"]])],
+    [
+      "{1: a, b: c}",
+      new Map<unknown, unknown>([
+        [1, "a"],
+        ["b", "c"],
+      ]),
+    ],
     ["2031-12-09", new Exact("date", "2031-12-09")],
   ])("%j", (text, value) => {
     expect(read(text)).toEqual(value)
@@ -81,7 +89,9 @@ describe("reading", () => {
     "a: b: c",
     "&a [*b]",
     "\t- x: [",
-    `${Array.from({ length: 9 }, (_, at) => `x${at}: &x${at} [${`*x${at - 1},`.repeat(9)}]`).join("\n").replaceAll("*x-1", "1")}`,
+    `${Array.from({ length: 9 }, (_, at) => `x${at}: &x${at} [${`*x${at - 1},`.repeat(9)}]`)
+      .join("\n")
+      .replaceAll("*x-1", "1")}`,
     "9".repeat(5000),
   ])("%.50j is malformed", (text) => {
     expect(refused(text)).toMatch(/^malformed: not YAML/)

@@ -1,0 +1,71 @@
+/** `callboard dead`: the dead letters, with the reason of each; `dead redrive` puts them back to work. */
+import type { Command } from "commander"
+import type { Client } from "../../client.ts"
+import { wrongUsage } from "../failure.ts"
+import { localTime, oneLine } from "../format.ts"
+import { runs } from "./command.ts"
+import { decideAll } from "./decide.ts"
+import { limitOf } from "./jobs.ts"
+
+interface Filter {
+  readonly task?: string
+  readonly queue?: string
+}
+
+const filterOf = ({ task, queue }: Filter): Filter => ({
+  ...(task === undefined ? {} : { task }),
+  ...(queue === undefined ? {} : { queue }),
+})
+
+const PAGE = 200
+
+/** Ids of all dead letters there are now: what is redriven leaves the list, and may come back to it later. */
+const idsOf = async (client: Client, filter: Filter): Promise<ReadonlyArray<string>> => {
+  const ids: Array<string> = []
+  for (let after: string | undefined, more = true; more; more = after !== undefined) {
+    const page = await client.jobs({ dead: true, limit: PAGE, ...filter, ...(after === undefined ? {} : { after }) })
+    ids.push(...page.jobs.map((job) => job.id))
+    after = page.next
+  }
+  return ids
+}
+
+const addFilter = (command: Command): Command =>
+  command.option("--task <name>", "only of this task").option("--queue <name>", "only of this queue")
+
+export const addDead = (program: Command): void => {
+  const command = addFilter(program.command("dead").description("list the tasks that were given up, with the reason"))
+    .option("--limit <count>", "tasks on a page", "50")
+    .option("--cursor <cursor>", "the page after this one")
+  runs(command, async ({ output, withClient }) => {
+    const options = command.opts<Filter & { readonly limit: string; readonly cursor?: string }>()
+    const { cursor } = options
+    const query = { dead: true, limit: limitOf(options.limit), ...filterOf(options) }
+    const page = await withClient((client) => client.jobs({ ...query, ...(cursor === undefined ? {} : { after: cursor }) }))
+    if (output.json) return output.document(page)
+    const rows = page.jobs.map((job) => [
+      localTime(job.times.ended ?? job.times.submitted),
+      oneLine(job.name, 40),
+      job.id,
+      job.queue,
+      output.paint(job.dead ?? "", "red"),
+      oneLine(job.error?.message ?? ""),
+    ])
+    output.table(["GIVEN UP", "NAME", "ID", "QUEUE", "REASON", ""], rows, "no dead letters")
+    if (page.next !== undefined) output.note(`there are more: --cursor ${page.next}`)
+  })
+
+  const redrive = addFilter(command.command("redrive").description("run dead letters again")).argument("[id...]", "jobs")
+  redrive.option("--all", "all of them, or all that the filters name")
+  runs(redrive, ({ output, withClient }) => {
+    // The filters are options of `dead` as well, and then it is `dead` that has them.
+    const { all = false, ...filter } = redrive.optsWithGlobals<Filter & { readonly all?: boolean }>()
+    const ids = redrive.args
+    if (all === ids.length > 0) wrongUsage("dead redrive: name jobs, or say --all")
+    return withClient(async (client) => {
+      const chosen = all ? await idsOf(client, filterOf(filter)) : ids
+      if (chosen.length === 0 && !output.json) output.note("no dead letters")
+      await decideAll(client, output, chosen, (job) => job.retry(), "queued")
+    })
+  })
+}

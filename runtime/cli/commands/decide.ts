@@ -1,0 +1,40 @@
+/** What `cancel`, `retry` and `delete` have in common: the same decision about several jobs, each on its own. */
+import type { Client, JobHandle } from "../../client.ts"
+import { TransportError } from "../../transport.ts"
+import type { JobView } from "../../view.ts"
+import { CommandFailed, EXIT, lineOf } from "../failure.ts"
+import { stateText } from "../format.ts"
+import type { Output } from "../output.ts"
+
+interface Decided {
+  readonly id: string
+  readonly job?: JobView
+  readonly error?: { readonly message: string }
+}
+
+/**
+ * Decides about each job. One that is refused does not stop the others, and makes the command fail at the end; a
+ * transport that is gone ends it at once.
+ */
+export const decideAll = async (
+  client: Client,
+  output: Output,
+  ids: Iterable<string> | AsyncIterable<string>,
+  decide: (handle: JobHandle) => Promise<JobView | undefined>,
+  done: string,
+): Promise<void> => {
+  const all: Array<Decided> = []
+  for await (const id of ids) {
+    try {
+      const job = await decide(client.job(id))
+      all.push({ id, ...(job === undefined ? {} : { job }) })
+      if (!output.json) output.line(`${id}  ${job === undefined ? done : stateText(output.paint, job.state)}`)
+    } catch (error) {
+      if (error instanceof TransportError) throw error
+      all.push({ id, error: { message: lineOf(error) } })
+      if (!output.json) output.note(`callboard: ${lineOf(error)}`)
+    }
+  }
+  if (output.json) output.document(all)
+  if (all.some((each) => each.error !== undefined)) throw new CommandFailed(EXIT.failed)
+}

@@ -1,0 +1,123 @@
+/** `callboard doctor`: every setting and where it came from, what the transport can do, and whether it can be reached. */
+import type { Command } from "commander"
+import { type Client, connect } from "../../client.ts"
+import { DEFAULTS } from "../../config.ts"
+import type { Entry } from "../../config-sources.ts"
+import { displayUrl } from "../../connect.ts"
+import { discoverActors } from "../../discover.ts"
+import type { Capabilities } from "../../transport.ts"
+import { VERSION } from "../../version.ts"
+import { CommandFailed, EXIT, exitCodeOf, lineOf } from "../failure.ts"
+import { bytesText, spanText } from "../format.ts"
+import { connectSettings, type Invocation } from "../invocation.ts"
+import { columns, type Paint } from "../output.ts"
+import { runs } from "./command.ts"
+
+const versions = (): ReadonlyArray<readonly [string, string]> => {
+  const { bun, deno, node } = process.versions
+  return [
+    ["callboard", VERSION],
+    ...(bun === undefined ? [] : [["bun", bun] as const]),
+    ...(deno === undefined ? [] : [["deno", deno] as const]),
+    ["node (as emulated)", node],
+    ["system", `${process.platform} ${process.arch}`],
+  ]
+}
+
+/** A value as it may be shown: neither a token nor a password. */
+const shown = ({ setting, value }: Entry): string => {
+  if (value === undefined) return setting.default.replaceAll("`", "")
+  if (setting.secret) return Array.isArray(value) ? `${value.length} set` : "set"
+  if (setting.path === "transport") return displayUrl(String(value))
+  if (setting.path === "transports" && typeof value === "object" && value !== null) return Object.keys(value).join(", ")
+  return typeof value === "string" ? value : JSON.stringify(value)
+}
+
+const yesNo = (value: boolean): string => (value ? "yes" : "no")
+
+const capabilityRows = (can: Capabilities): ReadonlyArray<readonly [string, string]> => [
+  ["durability", can.durability],
+  ["reach", can.reach],
+  ["priorities", can.priorityBands === 1 ? "none" : `${can.priorityBands} bands${can.front ? " and front" : ""}`],
+  ["delayed tasks", can.delay ? `yes, up to ${spanText(can.dueResolution)} late` : "no"],
+  ["keyed order", yesNo(can.keyed)],
+  ["remembers ids for", Number.isFinite(can.dedupeWindow) ? spanText(can.dedupeWindow) : "as long as the record"],
+  ["largest task", bytesText(can.maxTask)],
+  ["largest record", bytesText(can.maxRecord)],
+  ["settles in one transaction", yesNo(can.atomicSettle)],
+  ["can be browsed", yesNo(can.browse)],
+]
+
+interface Reached {
+  readonly name: string
+  readonly capabilities: Capabilities
+  readonly ms: number
+  readonly workers: number
+}
+
+/** Connects, and asks one question: a connection alone proves little. */
+const reach = async ({ config, transport }: Invocation): Promise<Reached> => {
+  const began = performance.now()
+  await using client: Client = await connect(transport, connectSettings(config))
+  const { name, capabilities } = client.board.transport
+  const workers = await client.workers()
+  return { name, capabilities, ms: performance.now() - began, workers: workers.length }
+}
+
+const settled = async <A>(run: () => Promise<A>): Promise<{ readonly value: A } | { readonly error: unknown }> => {
+  try {
+    return { value: await run() }
+  } catch (error) {
+    return { error }
+  }
+}
+
+const section = (title: string, rows: ReadonlyArray<ReadonlyArray<string>>, paint: Paint): string =>
+  `${paint(title, "bold")}\n${columns(rows.map(([first = "", ...rest]) => [`  ${first}`, ...rest]))}\n`
+
+export const addDoctor = (program: Command): void => {
+  const command = program.command("doctor").description("show every setting and its origin, and try the transport")
+  runs(command, async (invocation) => {
+    const { resolved, config, output, transport } = invocation
+    const folder = config.actors ?? DEFAULTS.actors
+    const actors = await settled(async () => (await discoverActors(folder)).map((actor) => actor.name))
+    const reached = await settled(() => reach(invocation))
+    const settings = resolved.entries.map((entry) => ({
+      setting: entry.setting.path,
+      value: shown(entry),
+      origin: entry.origin,
+    }))
+    if (output.json) {
+      output.document({
+        versions: Object.fromEntries(versions()),
+        settings,
+        actors: "value" in actors ? { names: actors.value } : { error: lineOf(actors.error) },
+        transport: {
+          url: displayUrl(transport),
+          ...("value" in reached ? { reachable: true, ...reached.value } : { reachable: false, error: lineOf(reached.error) }),
+        },
+      })
+    } else {
+      const { paint } = output
+      output.line(section("Versions", versions(), paint))
+      const rows = settings.map(({ setting, value, origin }) => [
+        setting,
+        value,
+        paint(origin, origin === "default" ? "dim" : "cyan"),
+      ])
+      output.line(section("Settings", rows, paint))
+      const found = "value" in actors ? actors.value.join(", ") : paint(lineOf(actors.error), "yellow")
+      output.line(section("Actors", [[folder, found]], paint))
+      if ("value" in reached) {
+        const { name, ms, workers, capabilities } = reached.value
+        const state = ["reachable", paint(`yes, in ${spanText(ms)}; ${workers} worker${workers === 1 ? "" : "s"} alive`, "green")]
+        output.line(section(`Transport ${name}`, [["url", displayUrl(transport)], state, ...capabilityRows(capabilities)], paint))
+      } else {
+        output.line(section("Transport", [["url", displayUrl(transport)], ["reachable", paint("no", "red")]], paint))
+      }
+    }
+    if ("error" in reached) {
+      throw new CommandFailed(exitCodeOf(reached.error), output.json ? "" : lineOf(reached.error), { cause: reached.error })
+    }
+  })
+}

@@ -1,0 +1,92 @@
+/** `callboard init`: the files of a first project, in the folder it is called in. Never overwrites anything. */
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises"
+import { basename, dirname, join } from "node:path"
+import { fileURLToPath } from "node:url"
+import type { Command } from "commander"
+import { DEFAULTS } from "../../config.ts"
+import { CommandFailed, EXIT } from "../failure.ts"
+import { givenSettings } from "../options.ts"
+import { outputFor } from "../output.ts"
+
+const TEMPLATES = fileURLToPath(new URL("../templates", import.meta.url))
+
+const SCRIPTS = { dev: "callboard dev", worker: "callboard worker", serve: "callboard serve" }
+
+interface Made {
+  readonly path: string
+  readonly what: "written" | "completed" | "kept"
+}
+
+const isThere = (cause: unknown): boolean =>
+  typeof cause === "object" && cause !== null && "code" in cause && cause.code === "EEXIST"
+
+/** Writes a file unless there is one. */
+const writeNew = async (path: string, text: string): Promise<Made["what"]> => {
+  await mkdir(dirname(path), { recursive: true })
+  try {
+    await writeFile(path, text, { flag: "wx" })
+    return "written"
+  } catch (cause) {
+    if (isThere(cause)) return "kept"
+    throw cause
+  }
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+/** Adds what is missing in the manifest; what is there stays as it is. */
+const completeManifest = async (path: string): Promise<Made["what"]> => {
+  const fresh = { name: nameOf(dirname(path)), private: true, type: "module", scripts: SCRIPTS }
+  const text = await readFile(path, "utf8").catch(() => undefined)
+  if (text === undefined) return writeNew(path, `${JSON.stringify(fresh, null, 2)}\n`)
+  let manifest: unknown
+  try {
+    manifest = JSON.parse(text)
+  } catch (cause) {
+    throw new CommandFailed(EXIT.failed, `${path} is not JSON: ${cause instanceof Error ? cause.message : ""}`, { cause })
+  }
+  if (!isObject(manifest)) throw new CommandFailed(EXIT.failed, `${path} is not a JSON object`)
+  const scripts = isObject(manifest["scripts"]) ? manifest["scripts"] : {}
+  if (manifest["type"] !== undefined && Object.keys(SCRIPTS).every((name) => name in scripts)) return "kept"
+  const completed = { ...manifest, type: manifest["type"] ?? fresh.type, scripts: { ...SCRIPTS, ...scripts } }
+  const indent = /^\{\r?\n([ \t]+)/.exec(text)?.[1] ?? "  "
+  await writeFile(path, `${JSON.stringify(completed, null, indent)}\n`)
+  return "completed"
+}
+
+/** A folder's name as npm takes it. */
+const nameOf = (folder: string): string =>
+  basename(folder)
+    .toLowerCase()
+    .replace(/[^a-z0-9._-]+/g, "-")
+    .replace(/^[._-]+|-+$/g, "") || "tasks"
+
+/** Whether a folder holds anything that could be an actor already. */
+const hasFiles = async (folder: string): Promise<boolean> =>
+  (await readdir(folder).catch((): ReadonlyArray<string> => [])).some((name) => /\.[mc]?[jt]sx?$/.test(name))
+
+export const addInit = (program: Command): void => {
+  const command = program.command("init").description("write a first actor and its settings; overwrites nothing")
+  command.action(async () => {
+    const output = outputFor(command.optsWithGlobals<{ readonly json?: boolean }>().json === true)
+    const folder = process.cwd()
+    const actors = givenSettings(command).get("actors")?.text ?? DEFAULTS.actors
+    const made: Array<Made> = []
+    const copy = async (template: string, path: string) => {
+      const text = await readFile(join(TEMPLATES, template), "utf8")
+      made.push({ path, what: await writeNew(join(folder, path), text) })
+    }
+    // Who has actors needs no example among them.
+    const example = join(actors, "hello.ts")
+    if (await hasFiles(join(folder, actors))) made.push({ path: example, what: "kept" })
+    else await copy("actors/hello.ts", example)
+    await copy("callboard.config.ts", "callboard.config.ts")
+    await copy("tsconfig.json", "tsconfig.json")
+    made.push({ path: "package.json", what: await completeManifest(join(folder, "package.json")) })
+    await copy("README.md", "README.md")
+    if (output.json) return output.document({ files: made })
+    for (const { path, what } of made) output.line(`${what.padEnd(9)}  ${path}`)
+    output.line("\nNext:  npx callboard dev")
+  })
+}

@@ -1,0 +1,86 @@
+/** `callboard jobs`: jobs, newest first, a page at a time. */
+import type { Command } from "commander"
+import { STATES, type State } from "../../protocol/state.ts"
+import { didYouMean } from "../../suggest.ts"
+import type { RecordQuery } from "../../transport.ts"
+import type { JobView } from "../../view.ts"
+import { wrongUsage } from "../failure.ts"
+import { localTime, oneLine, remarkOf, runTime, stateText } from "../format.ts"
+import type { Output } from "../output.ts"
+import { runs } from "./command.ts"
+
+interface Options {
+  readonly state?: string
+  readonly task?: string
+  readonly queue?: string
+  readonly root?: string
+  readonly parent?: string
+  readonly limit: string
+  readonly cursor?: string
+}
+
+const isState = (text: string): text is State => (STATES as ReadonlyArray<string>).includes(text)
+
+const statesOf = (text: string): ReadonlyArray<State> =>
+  text.split(",").map((part) => {
+    const state = part.trim()
+    return isState(state)
+      ? state
+      : wrongUsage(`--state ${state}: no such state${didYouMean(state, STATES)}; there are ${STATES.join(", ")}`)
+  })
+
+const MAX_LIMIT = 1_000
+
+export const limitOf = (text: string): number => {
+  const limit = Number(text)
+  return Number.isInteger(limit) && limit >= 1 && limit <= MAX_LIMIT
+    ? limit
+    : wrongUsage(`--limit ${text}: must be a whole number from 1 to ${MAX_LIMIT}`)
+}
+
+const queryOf = (options: Options): RecordQuery => ({
+  limit: limitOf(options.limit),
+  ...(options.state === undefined ? {} : { states: statesOf(options.state) }),
+  ...(options.task === undefined ? {} : { task: options.task }),
+  ...(options.queue === undefined ? {} : { queue: options.queue }),
+  ...(options.root === undefined ? {} : { rootId: options.root }),
+  ...(options.parent === undefined ? {} : { parentId: options.parent }),
+  ...(options.cursor === undefined ? {} : { after: options.cursor }),
+})
+
+const HEADING = ["SUBMITTED", "STATE", "NAME", "ID", "QUEUE", "ATTEMPTS", "TOOK", ""]
+
+/** Prints a page of jobs, and how to get the next one. */
+export const printJobs = (output: Output, jobs: ReadonlyArray<JobView>, next: string | undefined, empty: string): void => {
+  const rows = jobs.map((job) => [
+    localTime(job.times.submitted),
+    stateText(output.paint, job.state),
+    oneLine(job.name, 40),
+    job.id,
+    job.queue,
+    String(job.attempts),
+    runTime(job),
+    remarkOf(job),
+  ])
+  output.table(HEADING, rows, empty)
+  if (next !== undefined) output.note(`there are more: --cursor ${next}`)
+}
+
+export const addJobs = (program: Command): void => {
+  const command = program
+    .command("jobs")
+    .description("list jobs, newest first")
+    .option("--state <states>", `only jobs in these states: ${STATES.join(", ")}`)
+    .option("--task <name>", "only jobs of this task")
+    .option("--queue <name>", "only jobs of this queue")
+    .option("--root <id>", "only jobs that descend from this one")
+    .option("--parent <id>", "only jobs that this one submitted")
+    .option("--limit <count>", "jobs on a page", "50")
+    .option("--cursor <cursor>", "the page after this one")
+  runs(command, async ({ output, withClient }) => {
+    const query = queryOf(command.opts<Options>())
+    const page = await withClient((client) => client.jobs(query))
+    if (output.json) output.document(page)
+    else printJobs(output, page.jobs, page.next, "no jobs")
+  })
+}

@@ -1,0 +1,147 @@
+/** `callboard submit text.count '{"path": "…"}'`: posts a task, and waits for its end if asked to. */
+import type { Command } from "commander"
+import type { Client, SubmittedJob } from "../../client.ts"
+import type { Config } from "../../config.ts"
+import { resolveName } from "../../protocol/name.ts"
+import type { Submission, SubmissionFields } from "../../submission.ts"
+import { parseDuration } from "../../protocol/time.ts"
+import type { Outcome } from "../../tracking.ts"
+import { Result } from "effect"
+import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
+import { jsonOf, numberOrText, objectOf } from "../input.ts"
+import type { Output } from "../output.ts"
+import { runs } from "./command.ts"
+
+interface Options {
+  readonly wait?: string | true
+  readonly method?: string
+  readonly queue?: string
+  readonly priority?: string
+  readonly front?: boolean
+  readonly delay?: string
+  readonly eta?: string
+  readonly expires?: string
+  readonly id?: string
+  readonly retryMax?: string
+  readonly timeLimit?: string
+  readonly resultTtl?: string
+  readonly failureTtl?: string
+  readonly shadow?: string
+  readonly description?: string
+  readonly parent?: string
+  readonly root?: string
+  readonly meta?: string
+}
+
+/** The fields of the task body, as they are given. Their values are checked where every other submission is checked. */
+const fieldsOf = async (input: string | undefined, options: Options): Promise<SubmissionFields> => {
+  const number = (text: string, flag: string): number => {
+    const value = numberOrText(text)
+    return typeof value === "number" ? value : wrongUsage(`${flag} ${text}: must be a number`)
+  }
+  return {
+    ...(input === undefined ? {} : { input: await jsonOf("the input", input) }),
+    ...(options.method === undefined ? {} : { meth: options.method }),
+    ...(options.queue === undefined ? {} : { queue: options.queue }),
+    ...(options.priority === undefined ? {} : { priority: number(options.priority, "--priority") }),
+    ...(options.front ? { front: true } : {}),
+    ...(options.delay === undefined ? {} : { delay: numberOrText(options.delay) }),
+    ...(options.eta === undefined ? {} : { eta: options.eta }),
+    ...(options.expires === undefined ? {} : { expires: numberOrText(options.expires) }),
+    ...(options.id === undefined ? {} : { id: options.id }),
+    ...(options.retryMax === undefined ? {} : { retry: { max: number(options.retryMax, "--retry-max") } }),
+    ...(options.timeLimit === undefined ? {} : { timeLimit: numberOrText(options.timeLimit) }),
+    ...(options.resultTtl === undefined ? {} : { resultTtl: numberOrText(options.resultTtl) }),
+    ...(options.failureTtl === undefined ? {} : { failureTtl: numberOrText(options.failureTtl) }),
+    ...(options.shadow === undefined ? {} : { shadow: options.shadow }),
+    ...(options.description === undefined ? {} : { description: options.description }),
+    ...(options.parent === undefined ? {} : { parentId: options.parent }),
+    ...(options.root === undefined ? {} : { rootId: options.root }),
+    ...(options.meta === undefined ? {} : { meta: await objectOf("--meta", options.meta) }),
+  }
+}
+
+/** The bound on waiting, checked before anything is submitted. */
+const timeoutOf = (wait: string | true | undefined): number | undefined => {
+  if (wait === undefined || wait === true) return undefined
+  const parsed = parseDuration(wait)
+  return Result.isSuccess(parsed) ? parsed.success / 1_000 : wrongUsage(`--wait: ${parsed.failure.message}`)
+}
+
+/** Says on the side when nobody is known to do the task: it waits then, and that is easily mistaken for a fault. */
+const noteUnknown = async (
+  client: Client,
+  task: string,
+  { meth = null }: SubmissionFields,
+  taskNames: Config["taskNames"],
+  output: Output,
+): Promise<void> => {
+  const { actor } = resolveName(task, meth, () => false, new Map(Object.entries(taskNames ?? {})))
+  // An actor's own name may have a dot in it.
+  const known = (await client.directory.find(actor)) ?? (await client.directory.find(task))
+  if (known === undefined) output.note(`no worker that is alive serves ${actor}; the task waits for one`)
+}
+
+const printOutcome = (output: Output, id: string, outcome: Outcome): void => {
+  if (output.json) output.document({ id, ...outcome })
+  else if (outcome.state === "succeeded") output.line(JSON.stringify(outcome.result, null, process.stdout.isTTY ? 2 : 0))
+  if (outcome.state === "succeeded") return
+  if (output.json) throw new CommandFailed(EXIT.failed)
+  const why =
+    outcome.state === "failed"
+      ? `failed: ${outcome.error.name}: ${outcome.error.message}`
+      : outcome.state === "gone"
+        ? "has ended, and its result is not kept"
+        : outcome.state === "expired"
+          ? "expired before it was started"
+          : "was cancelled"
+  throw new CommandFailed(EXIT.failed, `job ${id} ${why}; see: callboard job ${id}`)
+}
+
+const printReceipt = (output: Output, { id, receipt }: SubmittedJob): void => {
+  if (output.json) return output.document(receipt)
+  // The id alone is the answer, so that a script can take it: id=$(callboard submit …).
+  output.line(id)
+  output.note(
+    `${receipt.duplicate ? "known already" : receipt.state}, kept as durably as: ${receipt.durability}; follow it: callboard job ${id} --watch`,
+  )
+}
+
+export const addSubmit = (program: Command): void => {
+  const command = program
+    .command("submit")
+    .description("post a task; prints its job id")
+    .argument("<task>", "actor and method: text.count, or an actor alone for its default method")
+    .argument("[input]", "what the method gets: JSON, @file, or - for standard input")
+    .option("--wait [timeout]", "wait for the end and print the result; exit code 3 when the timeout is over")
+    .option("--method <name>", "method of the actor, if it is not part of the task's name")
+    .option("--queue <name>", "queue to wait in (default: the actor's)")
+    .option("--priority <level>", "0 to 9, 9 first (default: the method's, or 4)")
+    .option("--front", "before every priority")
+    .option("--delay <duration>", "not before this much later")
+    .option("--eta <time>", "not before this time: ISO 8601")
+    .option("--expires <when>", "must start before this: a time, or a duration from now")
+    .option("--id <id>", "id of the job; submitting again with the same id is safe")
+    .option("--retry-max <count>", "retries after the first attempt")
+    .option("--time-limit <duration>", "longest an attempt may take")
+    .option("--result-ttl <duration>", "how long a success is kept")
+    .option("--failure-ttl <duration>", "how long a failure is kept")
+    .option("--shadow <name>", "name to show instead of task and method")
+    .option("--description <text>", "what this job is for")
+    .option("--parent <id>", "job that this one belongs to")
+    .option("--root <id>", "job that this one descends from")
+    .option("--meta <json>", "your own data, shown with the job")
+  runs(command, async ({ config, output, withClient }) => {
+    const [task = "", input] = command.args
+    const options = command.opts<Options>()
+    const timeout = timeoutOf(options.wait)
+    const fields: Omit<Submission, "task"> = await fieldsOf(input, options)
+    await withClient(async (client) => {
+      const job = await client.submit(task, fields)
+      if (!output.json) await noteUnknown(client, task, fields, config.taskNames, output)
+      if (options.wait === undefined) return printReceipt(output, job)
+      if (!output.json) output.note(`job ${job.id}`)
+      printOutcome(output, job.id, await job.outcome(timeout === undefined ? {} : { timeout }))
+    })
+  })
+}

@@ -1,0 +1,24 @@
+/** `callboard workers`: who is alive, what they serve, and how busy they are. */
+import type { Command } from "commander"
+import { oneLine, spanText } from "../format.ts"
+import { runs } from "./command.ts"
+
+export const addWorkers = (program: Command): void => {
+  const command = program.command("workers").description("list the workers that are alive")
+  runs(command, async ({ output, withClient }) => {
+    const workers = await withClient((client) => client.workers())
+    if (output.json) return output.document({ workers })
+    const now = Date.now()
+    const rows = workers.map((worker) => [
+      worker.name,
+      output.paint(worker.state, worker.state === "busy" ? "cyan" : worker.state === "stopping" ? "yellow" : "green"),
+      `${worker.running.length}/${worker.concurrency}`,
+      String(worker.processed),
+      String(worker.failed),
+      spanText(now - Date.parse(worker.startedAt)),
+      worker.queues.join(","),
+      oneLine(worker.actors.join(",")),
+    ])
+    output.table(["NAME", "STATE", "RUNNING", "DONE", "FAILED", "UP", "QUEUES", "ACTORS"], rows, "no workers are alive")
+  })
+}

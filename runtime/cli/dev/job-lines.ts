@@ -1,0 +1,52 @@
+/** One line per job, when it has ended or will be tried again. */
+import type { Client } from "../../client.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import type { Settlement } from "../../transport.ts"
+import { type JobView, jobView } from "../../view.ts"
+import { clockTime, oneLine, runTime, shortId, stateText } from "../format.ts"
+import type { Output } from "../output.ts"
+
+const STATE_WIDTH = "succeeded".length
+
+/** Time, state, name, short id, duration, error. */
+const jobLine = (job: JobView, { paint }: Output): string => {
+  const retried = job.state === "scheduled" || job.state === "queued"
+  const state = retried ? paint("retry", "yellow") : stateText(paint, job.state)
+  const padding = " ".repeat(Math.max(0, STATE_WIDTH - (retried ? "retry" : job.state).length))
+  const error = job.error === undefined ? "" : oneLine(`${job.error.name}: ${job.error.message}`, 200)
+  const cells = [clockTime(new Date()), state + padding, job.name, paint(shortId(job.id), "dim"), runTime(job), paint(error, "red")]
+  return cells.filter((cell) => cell !== "").join("  ")
+}
+
+/** How many ids are remembered, to say things once. */
+const CAPACITY = 1_000
+
+export class JobLines {
+  readonly #output: Output
+  readonly #said = new Set<string>()
+
+  constructor(output: Output) {
+    this.#output = output
+  }
+
+  /** What this process has done. */
+  readonly settled = ({ record }: Settlement): void => {
+    if (record !== undefined) this.#say(jobView(record))
+  }
+
+  /** Also what ends without a worker: cancelled, or expired while it waited. Until the signal. */
+  async follow(client: Client, signal: AbortSignal): Promise<void> {
+    for await (const { job } of client.events(signal)) {
+      if (isTerminal(job.state)) this.#say(job)
+    }
+  }
+
+  #say(job: JobView): void {
+    const key = `${job.id} ${job.transitions.at(-1)?.id ?? ""}`
+    if (this.#said.has(key)) return
+    if (this.#said.size >= CAPACITY) for (const oldest of this.#said) if (this.#said.size >= CAPACITY) this.#said.delete(oldest)
+    this.#said.add(key)
+    if (this.#output.json) this.#output.record({ type: "job", job })
+    else this.#output.line(jobLine(job, this.#output))
+  }
+}

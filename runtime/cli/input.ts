@@ -1,0 +1,44 @@
+/** Values that are given on the command line: JSON, `@file` with JSON in it, `-` for standard input. */
+import { readFile } from "node:fs/promises"
+import { wrongUsage } from "./failure.ts"
+
+const readAll = async (stream: NodeJS.ReadStream): Promise<string> => {
+  const chunks: Array<Uint8Array> = []
+  for await (const chunk of stream) chunks.push(typeof chunk === "string" ? Buffer.from(chunk) : chunk)
+  return Buffer.concat(chunks).toString("utf8")
+}
+
+const textOf = (given: string): Promise<string> => {
+  if (given === "-") return readAll(process.stdin)
+  if (!given.startsWith("@")) return Promise.resolve(given)
+  const path = given.slice(1)
+  return readFile(path, "utf8").catch((cause: unknown) =>
+    wrongUsage(`${path} cannot be read: ${cause instanceof Error ? cause.message : String(cause)}`),
+  )
+}
+
+/** Reads a JSON value. `what` names it in the refusal. */
+export const jsonOf = async (what: string, given: string): Promise<unknown> => {
+  const text = await textOf(given)
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    const where = given === "-" ? " from standard input" : given.startsWith("@") ? ` in ${given.slice(1)}` : ""
+    const why = cause instanceof Error ? cause.message : String(cause)
+    const hint = where === "" && /^[\w.-]+$/.test(given) ? `; a text needs quotes: '"${given}"'` : ""
+    return wrongUsage(`${what}${where} is not JSON: ${why}${hint}`)
+  }
+}
+
+/** Reads a JSON object. */
+export const objectOf = async (what: string, given: string): Promise<Readonly<Record<string, unknown>>> => {
+  const value = await jsonOf(what, given)
+  return isObject(value) ? value : wrongUsage(`${what} must be a JSON object`)
+}
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+/** A number as it was written; what is no number is left to the check of the field. */
+export const numberOrText = (text: string): number | string =>
+  text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text

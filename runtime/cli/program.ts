@@ -1,0 +1,91 @@
+/** The program `callboard`: its commands, and what becomes of their failures. */
+import { Command, CommanderError } from "commander"
+import { VERSION } from "../version.ts"
+import { addCancel } from "./commands/cancel.ts"
+import { addDead } from "./commands/dead.ts"
+import { addDelete } from "./commands/delete.ts"
+import { addDev } from "./commands/dev.ts"
+import { addDoctor } from "./commands/doctor.ts"
+import { addInit } from "./commands/init.ts"
+import { addJob } from "./commands/job.ts"
+import { addJobs } from "./commands/jobs.ts"
+import { addQueues } from "./commands/queues.ts"
+import { addRetry } from "./commands/retry.ts"
+import { addServe } from "./commands/serve.ts"
+import { addSubmit } from "./commands/submit.ts"
+import { addWorker } from "./commands/worker.ts"
+import { addWorkers } from "./commands/workers.ts"
+import { EXIT, exitCodeOf, lineOf, stackOf } from "./failure.ts"
+import { wantsStack } from "./invocation.ts"
+import { addSettings, COMMON_SETTINGS } from "./options.ts"
+
+const commands = [
+  addInit,
+  addDev,
+  addWorker,
+  addServe,
+  addSubmit,
+  addJob,
+  addJobs,
+  addCancel,
+  addRetry,
+  addDelete,
+  addDead,
+  addQueues,
+  addWorkers,
+  addDoctor,
+]
+
+const makeProgram = (): Command => {
+  const program = new Command("callboard")
+    .description("Post tasks, run the actors that do them, and follow each job by its id.")
+    .version(VERSION, "-V, --version", "show the version")
+    .helpOption("-h, --help", "show this help")
+    .helpCommand(false)
+    .configureHelp({ showGlobalOptions: true })
+    // What went wrong is said once, below.
+    .configureOutput({ outputError: () => undefined })
+    .exitOverride()
+  addSettings(program, COMMON_SETTINGS)
+  program.option("--json", "print JSON: one document, or one line each for what goes on")
+  program.addHelpText(
+    "after",
+    `
+Settings come from flags, CALLBOARD_* variables, callboard.config.ts and defaults, in this order; see: callboard doctor
+Exit codes: ${EXIT.done} done, ${EXIT.failed} failed, ${EXIT.usage} wrong usage, ${EXIT.timeout} waiting timed out, ${EXIT.unreachable} transport unreachable`,
+  )
+  for (const add of commands) add(program)
+  return program
+}
+
+/** The command that a failure happened in, as far as the arguments tell. */
+const calledIn = (program: Command, args: ReadonlyArray<string>): Command =>
+  program.commands.find((command) => args.includes(command.name())) ?? program
+
+/** Runs a command line; returns its exit code. Everything that has to be said was written then. */
+export const run = async (args: ReadonlyArray<string>): Promise<number> => {
+  const program = makeProgram()
+  try {
+    await program.parseAsync([...args], { from: "user" })
+    return EXIT.done
+  } catch (error) {
+    if (error instanceof CommanderError) return usageFailure(error)
+    const line = lineOf(error)
+    const command = calledIn(program, args)
+    if (line !== "") process.stderr.write(`callboard: ${wantsStack(command) ? stackOf(error) : line}\n`)
+    return exitCodeOf(error)
+  }
+}
+
+const usageFailure = (error: CommanderError): number => {
+  if (error.exitCode === 0) return EXIT.done
+  // "(outputHelp)" was called without a command: the help is the answer.
+  if (error.code !== "commander.help") {
+    const line = error.message
+      .replace(/^error: /, "")
+      .replace(/\.?\s*\n\(Did you mean (.*)\?\)/, " (did you mean $1?)")
+      .replace(/\s*\n\s*/g, " ")
+    process.stderr.write(`callboard: ${line}; see: callboard --help\n`)
+  }
+  return EXIT.usage
+}

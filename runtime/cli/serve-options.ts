@@ -1,0 +1,46 @@
+/** The options of `serve()` as the configuration says them, for the commands that start a service. */
+import type { HttpOptions } from "../http/server.ts"
+import { type Config, DEFAULTS } from "../config.ts"
+import { displayUrl } from "../connect.ts"
+import type { ServeOptions, Service } from "../service.ts"
+import { connectSettings, type Invocation } from "./invocation.ts"
+
+/** Everything but actors and HTTP. */
+export const serveOptions = ({ config, transport, output }: Invocation): ServeOptions => {
+  const { log, queues, order, languages, taskNames } = config
+  // `--json` asks for lines that a program can read.
+  const format = log?.format ?? (output.json ? "json" : undefined)
+  return {
+    ...connectSettings(config),
+    ...numbersAndTimes(config),
+    transport,
+    ...(queues === undefined ? {} : { queues }),
+    ...(order === undefined ? {} : { order }),
+    ...(languages === undefined ? {} : { languages }),
+    ...(taskNames === undefined ? {} : { taskNames }),
+    ...(log?.level === undefined ? {} : { logLevel: log.level }),
+    ...(format === undefined ? {} : { logFormat: format }),
+  }
+}
+
+const numbersAndTimes = (config: Config): ServeOptions => ({
+  ...(config.concurrency === undefined ? {} : { concurrency: config.concurrency }),
+  ...(config.prefetch === undefined ? {} : { prefetch: config.prefetch }),
+  ...(config.grace === undefined ? {} : { grace: config.grace }),
+  ...(config.resultTtl === undefined ? {} : { resultTtl: config.resultTtl }),
+  ...(config.failureTtl === undefined ? {} : { failureTtl: config.failureTtl }),
+  ...(config.lostCap === undefined ? {} : { lostCap: config.lostCap }),
+  ...(config.unknownGrace === undefined ? {} : { unknownGrace: config.unknownGrace }),
+  ...(config.maxBody === undefined ? {} : { maxBody: config.maxBody }),
+  ...(config.maxTries === undefined ? {} : { maxTries: config.maxTries }),
+})
+
+export const httpOptions = ({ http }: Config): HttpOptions => ({
+  port: http?.port ?? DEFAULTS.http.port,
+  host: http?.host ?? DEFAULTS.http.host,
+  ...(http?.tokens === undefined ? {} : { tokens: http.tokens }),
+})
+
+/** A transport in a few words: `sqlite:.callboard/board.db (fsync)`. */
+export const transportText = (service: Service, transport: string): string =>
+  `${displayUrl(transport)} (durable: ${service.client.board.transport.capabilities.durability})`

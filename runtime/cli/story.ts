@@ -1,0 +1,79 @@
+/** A job as a page of text: what it is, how it stands, and its story step by step. */
+import { type JobView, type TransitionView } from "../view.ts"
+import type { JobEvent } from "../tracking.ts"
+import { clockTime, localTime, percent, spanText, stateText } from "./format.ts"
+import { columns, type Paint } from "./output.ts"
+
+const indented = (text: string): string =>
+  text
+    .split("\n")
+    .map((line) => `    ${line}`)
+    .join("\n")
+
+const waited = ({ times }: JobView): string => {
+  if (times.started === undefined) return ""
+  const from = Math.max(Date.parse(times.submitted), times.due === undefined ? 0 : Date.parse(times.due))
+  return `, waited ${spanText(Date.parse(times.started) - from)}`
+}
+
+const took = ({ times }: JobView): string =>
+  times.started === undefined || times.ended === undefined
+    ? ""
+    : `, took ${spanText(Date.parse(times.ended) - Date.parse(times.started))}`
+
+const facts = (job: JobView): ReadonlyArray<readonly [string, string]> => {
+  const { times, progress, error } = job
+  return [
+    ["queue", `${job.queue}, priority ${job.front ? "front" : job.priority}`],
+    ["submitted", localTime(times.submitted)],
+    ...(times.due === undefined ? [] : [["due", localTime(times.due)] as const]),
+    ...(times.expires === undefined ? [] : [["expires", localTime(times.expires)] as const]),
+    ...(times.started === undefined ? [] : [["started", `${localTime(times.started)}${waited(job)}`] as const]),
+    ...(times.ended === undefined ? [] : [["ended", `${localTime(times.ended)}${took(job)}`] as const]),
+    ["attempts", `${job.attempts}${job.retries > 0 ? `, ${job.retries} retried` : ""}${job.run > 1 ? `, run ${job.run}` : ""}`],
+    ...(job.worker === undefined ? [] : [["worker", job.worker] as const]),
+    ...(job.parentId === undefined ? [] : [["parent", job.parentId] as const]),
+    ...(job.rootId === undefined || job.rootId === job.id ? [] : [["root", job.rootId] as const]),
+    ...(job.group === undefined ? [] : [["group", job.group] as const]),
+    ...(job.description === undefined ? [] : [["about", job.description] as const]),
+    ...(job.meta === undefined ? [] : [["meta", JSON.stringify(job.meta)] as const]),
+    ...(progress === undefined
+      ? []
+      : [["progress", `${percent(progress.fraction)}${progress.detail === undefined ? "" : ` ${JSON.stringify(progress.detail)}`}`] as const]),
+    ...(job.dead === undefined ? [] : [["given up", job.dead] as const]),
+    ...(error === undefined ? [] : [["error", `${error.name}: ${error.message} (${error.reason})`] as const]),
+    ...(job.result === undefined ? [] : [["result", JSON.stringify(job.result)] as const]),
+  ]
+}
+
+/** One step of a story: when, which state, and what is known about it. */
+export const stepCells = (step: TransitionView, paint: Paint): ReadonlyArray<string> => [
+  `  ${clockTime(new Date(step.at), true)}`,
+  stateText(paint, step.state),
+  [
+    ...(step.attempt === undefined ? [] : [`attempt ${step.attempt}`]),
+    ...(step.worker === undefined ? [] : [`on ${step.worker}`]),
+    ...(step.reason === undefined ? [] : [step.reason]),
+    ...(step.due === undefined ? [] : [`due ${localTime(step.due)}`]),
+  ].join(", "),
+]
+
+/** The whole page. */
+export const jobPage = (job: JobView, paint: Paint): string =>
+  [
+    `${paint(job.name, "bold")}  ${job.id}  ${stateText(paint, job.state)}`,
+    columns(facts(job).map(([name, value]) => [`  ${paint(name, "dim")}`, value])),
+    ...(job.error?.traceback === undefined ? [] : [indented(job.error.traceback)]),
+    "",
+    columns(job.transitions.map((step) => stepCells(step, paint))),
+  ].join("\n")
+
+/** A step or a progress as one line, as it happens. */
+export const eventLine = (event: JobEvent, paint: Paint): string =>
+  event.type === "transition"
+    ? stepCells(event, paint).join("  ").trimEnd()
+    : [
+        `  ${clockTime(new Date(event.at), true)}`,
+        percent(event.fraction),
+        ...(event.detail === undefined ? [] : [JSON.stringify(event.detail)]),
+      ].join("  ")

@@ -1,0 +1,25 @@
+import { actor } from "callboard"
+
+/** An actor has a name and methods; a task names both: `hello.greet`. Edit and save: `callboard dev` reloads. */
+export default actor("hello", {
+  description: "Says hello",
+  methods: {
+    /** The short form: a function of the task's input. What it returns is the job's result. */
+    greet: async ({ name = "world" }: { name?: string }) => `Hello, ${name}!`,
+
+    /** The long form: with options, and with the job it runs for. */
+    count: {
+      description: "Counts to a number, a step every tenth of a second",
+      retry: { max: 3 },
+      run: async ({ to = 5 }: { to?: number }, job) => {
+        for (let n = 1; n <= to; n++) {
+          // Fires when the job is cancelled, out of time, or its worker stops.
+          job.signal.throwIfAborted()
+          await new Promise((resolve) => setTimeout(resolve, 100))
+          job.progress(n / to, { n })
+        }
+        return { counted: to }
+      },
+    },
+  },
+})

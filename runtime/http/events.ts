@@ -1,0 +1,154 @@
+/**
+ * Server-sent events: of one job, replayed from its record and resumable, and of the whole board, from now on.
+ */
+import { Schema } from "effect"
+import type { Context } from "hono"
+import { streamSSE } from "hono/streaming"
+import { CallboardError } from "../errors.ts"
+import { isTerminal } from "../protocol/state.ts"
+import { followJob, type JobEvent } from "../tracking.ts"
+import { TransportError } from "../transport.ts"
+import { jsonOf } from "./answer.ts"
+import type { Desk } from "./desk.ts"
+import { text } from "./parameter.ts"
+import { type Route, route } from "./route.ts"
+import { BoardEvent, JobEventSchema } from "./schema.ts"
+import { summaryOf } from "./summary.ts"
+import { recordOf } from "./waiting.ts"
+
+interface Message {
+  readonly event: string
+  readonly data: string
+  readonly id?: string
+}
+
+/** How soon a browser comes back after a stream has broken. */
+const RECONNECT_MS = 1_000
+
+const STREAM_HEADERS = {
+  "Content-Type": "text/event-stream",
+  // Proxies must neither keep nor gather what is sent.
+  "Cache-Control": "no-store, no-transform",
+  "X-Accel-Buffering": "no",
+  "X-Content-Type-Options": "nosniff",
+}
+
+/** Streams until `events` ends, the client goes, or the service stops. */
+const stream = (c: Context, desk: Desk, events: (signal: AbortSignal) => AsyncIterable<Message>): Response => {
+  // A HEAD request has nobody who would read, or close, a stream.
+  if (c.req.raw.method === "HEAD") return new Response(null, { headers: STREAM_HEADERS })
+  const response = streamSSE(c, async (out) => {
+    const stop = new AbortController()
+    const end = () => stop.abort()
+    out.onAbort(end)
+    desk.closing.addEventListener("abort", end)
+    let isIdle = true
+    const keepAlive = setInterval(() => {
+      // A reader that does not read gets no heap of comments either.
+      if (!isIdle) return
+      isIdle = false
+      void out.write(": keep-alive\n\n").then(() => {
+        isIdle = true
+      })
+    }, desk.keepAliveMs)
+    try {
+      // Something to send at once: the headers go out with it.
+      await out.write(`retry: ${RECONNECT_MS}\n\n`)
+      for await (const message of events(stop.signal)) {
+        if (stop.signal.aborted) break
+        await out.writeSSE(message)
+      }
+    } catch (cause) {
+      // The status is sent: ending the stream is all that is left, and readers come back by themselves.
+      desk.log.debug("a stream of events broke", { cause: String(cause) })
+    } finally {
+      clearInterval(keepAlive)
+      desk.closing.removeEventListener("abort", end)
+      stop.abort()
+    }
+  })
+  for (const [name, value] of Object.entries(STREAM_HEADERS)) response.headers.set(name, value)
+  return response
+}
+
+const messageOf = (event: JobEvent): Message => ({
+  event: event.type,
+  data: jsonOf<typeof JobEventSchema.Type>(event),
+  ...(event.type === "transition" ? { id: event.id } : {}),
+})
+
+const EVENT_ID = /^\d{1,15}\.\d{1,15}$/
+
+/** Where a client left off, by header or, for the first request of an EventSource, by query. */
+const lastEventId = (c: Context, query: string | undefined): string | undefined => {
+  const [field, given] = query === undefined ? ["Last-Event-ID", c.req.header("last-event-id")] : ["lastEventId", query]
+  if (given === undefined || given === "") return undefined
+  if (EVENT_ID.test(given)) return given
+  throw new CallboardError("invalid-input", `${field}: is no id of an event, which looks like 1.3`, { field })
+}
+
+const LAST = Schema.String.annotate({ description: "Like the header `Last-Event-ID`, for those who cannot set one" })
+
+export const eventRoutes: ReadonlyArray<Route> = [
+  route({
+    method: "GET",
+    path: "/v1/jobs/{id}/events",
+    operation: "followJob",
+    group: "Events",
+    summary: "What happens to a job, as it happens",
+    description:
+      "Server-sent events: `transition` (with an id), replayed from the beginning or after `Last-Event-ID`, then live; `progress` (last value) in between. Ends after the transition that ends the job.",
+    scope: "read",
+    query: { lastEventId: text(LAST) },
+    headers: { "Last-Event-ID": { description: "Go on after this event", example: "1.2" } },
+    answers: [
+      {
+        status: 200,
+        description: "A stream; the data of each event is a JobEvent as JSON",
+        schema: JobEventSchema,
+        contentType: "text/event-stream",
+      },
+      { status: 204, description: "Nothing follows `Last-Event-ID`: the job has ended. Browsers then stop asking" },
+    ],
+    problems: ["gone"],
+    handle: async ({ c, desk, id, query }) => {
+      const last = lastEventId(c, query.lastEventId)
+      const record = await recordOf(desk, id)
+      const newest = record.timeline.at(-1)
+      if (last !== undefined && isTerminal(record.state) && last === `${newest?.run}.${newest?.n}`) {
+        return new Response(null, { status: 204 })
+      }
+      return stream(c, desk, async function* (signal) {
+        const options = last === undefined ? { signal } : { signal, lastEventId: last }
+        for await (const event of followJob(desk.client.board, id, options)) yield messageOf(event)
+      })
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/v1/events",
+    operation: "followBoard",
+    group: "Events",
+    summary: "What happens to all jobs, from now on",
+    description:
+      "Server-sent events, `transition` and `progress`, each with the job it is about. Best effort: nothing is replayed, and a slow reader misses some.",
+    scope: "read",
+    answers: [
+      {
+        status: 200,
+        description: "A stream; the data of each event is a BoardEvent as JSON",
+        schema: BoardEvent,
+        contentType: "text/event-stream",
+      },
+    ],
+    handle: ({ c, desk }) => {
+      if (!desk.connected()) throw new TransportError("unavailable", "the transport is not connected")
+      return stream(c, desk, async function* (signal) {
+        for await (const { job, event } of desk.client.events(signal)) {
+          const data: typeof BoardEvent.Type = { job: summaryOf(job), event }
+          yield { event: event.type, data: jsonOf(data) }
+        }
+      })
+    },
+  }),
+]

@@ -1,0 +1,145 @@
+/** Routes about one job, by its id. */
+import { Result, Schema } from "effect"
+import { CallboardError } from "../errors.ts"
+import type { JobRecord } from "../protocol/record.ts"
+import { parseDuration } from "../protocol/time.ts"
+import { cancelJob, deleteJob, patchMeta, rerunJob } from "../steering.ts"
+import { jobView } from "../view.ts"
+import { answer } from "./answer.ts"
+import { MAX_WAIT_MS } from "./limits.ts"
+import { boolean, text } from "./parameter.ts"
+import { readBody } from "./request-body.ts"
+import { type Route, route } from "./route.ts"
+import { Job, JobResult, MetaPatch, Pending } from "./schema.ts"
+import { endOf, recordAfter, recordOf } from "./waiting.ts"
+
+const Wait = Schema.String.check(
+  Schema.makeFilter((given: string) => {
+    const parsed = parseDuration(given)
+    if (Result.isFailure(parsed)) return parsed.failure.message
+    return parsed.success <= MAX_WAIT_MS || `must be at most ${MAX_WAIT_MS / 1000} s; ask again for longer`
+  }),
+).annotate({
+  description: `Longest wait for the end: seconds, or text such as \`30s\`; ${MAX_WAIT_MS / 1000} s at most`,
+  examples: ["30s"],
+})
+
+/** Seconds after which it is worth asking again: soon, or when a scheduled job is due, at most a minute. */
+const retryAfter = ({ state, dueAt }: JobRecord): string => {
+  if (state !== "scheduled" || dueAt === undefined) return "1"
+  return String(Math.min(Math.max(Math.ceil((dueAt - Date.now()) / 1000), 1), 60))
+}
+
+const JOB = { status: 200, description: "The job", schema: Job }
+
+export const jobRoutes: ReadonlyArray<Route> = [
+  route({
+    method: "GET",
+    path: "/v1/jobs/{id}",
+    operation: "getJob",
+    group: "Jobs",
+    summary: "What is known about a job",
+    scope: "read",
+    answers: [JOB],
+    problems: ["gone"],
+    handle: async ({ desk, id }) => answer<typeof Job.Type>(jobView(await recordOf(desk, id))),
+  }),
+  route({
+    method: "GET",
+    path: "/v1/jobs/{id}/result",
+    operation: "getResult",
+    group: "Jobs",
+    summary: "How a job ended, once it has",
+    description:
+      "`200` once the job has ended, however it did: `state` says how. `202` before, also when `wait` is over; the job goes on.",
+    scope: "read",
+    query: { wait: text(Wait) },
+    answers: [
+      { status: 200, description: "The job has ended", schema: JobResult },
+      {
+        status: 202,
+        description: "The job goes on",
+        schema: Pending,
+        headers: { "Retry-After": "Seconds after which it is worth asking again" },
+      },
+    ],
+    problems: ["gone"],
+    handle: async ({ c, desk, id, query }) => {
+      const wait = parseDuration(query.wait ?? 0)
+      const record = await recordAfter(desk, id, Result.isSuccess(wait) ? wait.success : 0, c.req.raw.signal)
+      const end = endOf(record)
+      if (end !== undefined) return answer<typeof JobResult.Type>({ id, ...end })
+      const pending: typeof Pending.Type = { id, state: record.state }
+      return answer(pending, 202, { "retry-after": retryAfter(record) })
+    },
+  }),
+  route({
+    method: "POST",
+    path: "/v1/jobs/{id}/cancel",
+    operation: "cancelJob",
+    group: "Jobs",
+    summary: "Cancel a job",
+    description:
+      "A job that waits will not run. The handler of one that runs sees its signal fire, and its outcome is refused. `terminate=true`, which would end the run itself, is refused as `unsupported` until runs are isolated.",
+    scope: "admin",
+    query: { terminate: boolean(Schema.Boolean.annotate({ description: "Not supported yet: only `false` is taken" })) },
+    answers: [JOB],
+    problems: ["already-terminal", "gone", "unsupported"],
+    handle: async ({ desk, id, query }) => {
+      if (query.terminate) {
+        throw new CallboardError("unsupported", "terminate: runs are not isolated in this version; cancel without it", {
+          field: "terminate",
+        })
+      }
+      return answer<typeof Job.Type>(jobView(await cancelJob(desk.client.board, id)))
+    },
+  }),
+  route({
+    method: "POST",
+    path: "/v1/jobs/{id}/retry",
+    operation: "retryJob",
+    group: "Jobs",
+    summary: "Run an ended job again",
+    description:
+      "Begins the job's next run, under the same id. `unsupported` where its input is not kept, as for jobs that succeeded.",
+    scope: "admin",
+    answers: [JOB],
+    problems: ["job-exists", "gone", "unsupported"],
+    handle: async ({ desk, id }) => answer<typeof Job.Type>(jobView(await rerunJob(desk.client.board, id))),
+  }),
+  route({
+    method: "DELETE",
+    path: "/v1/jobs/{id}",
+    operation: "deleteJob",
+    group: "Jobs",
+    summary: "Forget a job",
+    description: "A job that waits will not run. `job-exists` while it runs: cancel it first.",
+    scope: "admin",
+    answers: [{ status: 204, description: "Forgotten" }],
+    problems: ["job-exists", "gone"],
+    handle: async ({ desk, id }) => {
+      await deleteJob(desk.client.board, id)
+      return new Response(null, { status: 204 })
+    },
+  }),
+  route({
+    method: "PATCH",
+    path: "/v1/jobs/{id}/meta",
+    operation: "patchMeta",
+    group: "Jobs",
+    summary: "Change the meta data of an ended job",
+    description:
+      "A merge patch (RFC 7396): fields are set, `null` removes one. `unsupported` before the job has ended, because until then its meta data travels with the task.",
+    scope: "admin",
+    body: { "application/json": MetaPatch },
+    answers: [JOB],
+    problems: ["invalid-json", "unsupported-content-type", "too-large", "gone", "unsupported"],
+    handle: async ({ c, desk, id }) => {
+      const { value } = await readBody(c.req.raw, { one: desk.maxBody, many: desk.maxBody })
+      if (typeof value !== "object" || value === null || Array.isArray(value)) {
+        throw new CallboardError("invalid-input", "a patch is an object")
+      }
+      return answer<typeof Job.Type>(jobView(await patchMeta(desk.client.board, id, { ...value })))
+    },
+  }),
+]

@@ -1,0 +1,120 @@
+/** Listens on an address, by the server of the runtime: Bun's or Deno's. */
+import { CallboardError } from "../errors.ts"
+import { hostText } from "./loopback.ts"
+
+export interface Listener {
+  readonly port: number
+  /** Takes nothing new; resolves when what runs has been answered. */
+  drain(): Promise<void>
+  /** Ends what still runs. */
+  kill(): Promise<void>
+}
+
+export interface Address {
+  readonly host: string
+  /** 0: any free one. */
+  readonly port: number
+}
+
+type Handler = (request: Request) => Response | Promise<Response>
+
+/** As much of `Bun.serve` as is used. */
+interface BunLike {
+  serve(options: {
+    readonly hostname: string
+    readonly port: number
+    readonly fetch: Handler
+    readonly idleTimeout: number
+    readonly maxRequestBodySize: number
+  }): { readonly port: number; stop(closeActiveConnections?: boolean): Promise<void> }
+}
+
+/** As much of `Deno.serve` as is used. */
+interface DenoLike {
+  serve(
+    options: {
+      readonly hostname: string
+      readonly port: number
+      readonly signal: AbortSignal
+      readonly onListen: () => void
+    },
+    handler: Handler,
+  ): { readonly addr: { readonly port: number }; readonly finished: Promise<void>; shutdown(): Promise<void> }
+}
+
+const canServe = (value: unknown): value is { serve: unknown } =>
+  typeof value === "object" && value !== null && "serve" in value && typeof value.serve === "function"
+
+const isBun = (value: unknown): value is BunLike => canServe(value)
+const isDeno = (value: unknown): value is DenoLike => canServe(value)
+
+/** Seconds that a connection may be silent: longer than the longest wait and than the pause between signs of life. */
+const IDLE_TIMEOUT = 120
+
+const onBun = (bun: BunLike, { host, port }: Address, handler: Handler): Listener => {
+  const server = bun.serve({
+    hostname: host,
+    port,
+    fetch: handler,
+    idleTimeout: IDLE_TIMEOUT,
+    // The application has a limit of its own, and says so in an answer; Bun would just cut the line.
+    maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+  })
+  return { port: server.port, drain: () => server.stop(), kill: () => server.stop(true) }
+}
+
+const onDeno = (deno: DenoLike, { host, port }: Address, handler: Handler): Listener => {
+  const killed = new AbortController()
+  const server = deno.serve({ hostname: host, port, signal: killed.signal, onListen: () => undefined }, handler)
+  return {
+    port: server.addr.port,
+    drain: () => server.shutdown(),
+    kill: () => {
+      killed.abort()
+      return server.finished
+    },
+  }
+}
+
+/** Starts to listen. Fails with `invalid-input` where the address cannot be had, saying why and what to do. */
+export const listen = (address: Address, handler: Handler): Listener => {
+  const bun: unknown = Reflect.get(globalThis, "Bun")
+  const deno: unknown = Reflect.get(globalThis, "Deno")
+  try {
+    if (isBun(bun)) return onBun(bun, address, handler)
+    if (isDeno(deno)) return onDeno(deno, address, handler)
+  } catch (cause) {
+    throw cannotListen(address, cause)
+  }
+  throw new CallboardError("unsupported", "HTTP is served on Bun or Deno; mount `http(client)` in a server of your own")
+}
+
+const cannotListen = ({ host, port }: Address, cause: unknown): CallboardError => {
+  const text =
+    cause instanceof Error ? `${Reflect.get(cause, "code") ?? ""} ${cause.name} ${cause.message}` : String(cause)
+  const address = `${hostText(host)}:${port}`
+  if (/EADDRINUSE|AddrInUse|in use/i.test(text)) {
+    return new CallboardError(
+      "invalid-input",
+      `http.port: ${address} is taken; choose another port, or 0 for a free one`,
+      {
+        field: "http.port",
+        cause,
+      },
+    )
+  }
+  if (/EACCES|PermissionDenied|permission/i.test(text)) {
+    return new CallboardError(
+      "invalid-input",
+      `http.port: no permission to listen on ${address}; choose a port from 1024 on`,
+      {
+        field: "http.port",
+        cause,
+      },
+    )
+  }
+  return new CallboardError("invalid-input", `http.host: cannot listen on ${address} (${text.trim()})`, {
+    field: "http.host",
+    cause,
+  })
+}

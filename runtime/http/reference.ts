@@ -1,0 +1,169 @@
+/** The API reference for people: one page, rendered from the OpenAPI document. It loads nothing and runs no script. */
+
+import type { JsonSchema } from "effect"
+import { html, raw } from "hono/html"
+import type { OpenApi, OpenApiParameter, Operation } from "./openapi.ts"
+import { REFERENCE_STYLE } from "./reference-style.ts"
+
+type Html = ReturnType<typeof html>
+type Schema = JsonSchema.JsonSchema
+
+export const REFERENCE_HEADERS = {
+  "content-type": "text/html; charset=utf-8",
+  "cache-control": "no-store",
+  "content-security-policy":
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+} as const
+
+/** Text with `code` in it, in paragraphs. */
+const prose = (text: string | undefined): ReadonlyArray<Html> =>
+  (text ?? "")
+    .split(/\n+/)
+    .filter((line) => line !== "")
+    .map((line) => html`<p>${inline(line)}</p>`)
+
+const inline = (text: string): ReadonlyArray<Html | string> =>
+  text.split("`").map((part, at) => (at % 2 === 1 ? html`<code>${part}</code>` : part))
+
+const isSchema = (value: unknown): value is Schema =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+const schemasOf = (value: unknown): ReadonlyArray<Schema> => (Array.isArray(value) ? value.filter(isSchema) : [])
+
+const refOf = (schema: Schema): string | undefined =>
+  typeof schema["$ref"] === "string" ? schema["$ref"].replace("#/components/schemas/", "") : undefined
+
+/** A schema in a few words, with links to those that have a name. */
+const typeOf = (schema: Schema): ReadonlyArray<Html | string> => {
+  const name = refOf(schema)
+  if (name !== undefined) return [html`<a href="#schema-${name}">${name}</a>`]
+  const parts = schemasOf(schema["allOf"] ?? schema["anyOf"] ?? schema["oneOf"])
+  if (parts.length > 0) {
+    // An `allOf` here narrows a named schema: the name says enough.
+    if (schema["allOf"] !== undefined) return typeOf(parts[0] ?? {})
+    return parts.flatMap((part, at) => (at === 0 ? typeOf(part) : [" or ", ...typeOf(part)]))
+  }
+  if (Array.isArray(schema["enum"])) return [schema["enum"].map((each) => JSON.stringify(each)).join(" | ")]
+  if (schema["type"] === "array") {
+    return ["list", ...(isSchema(schema["items"]) ? [" of ", ...typeOf(schema["items"])] : [])]
+  }
+  const range = rangeOf(schema)
+  return [`${typeof schema["type"] === "string" ? schema["type"] : "anything"}${range}`]
+}
+
+const rangeOf = ({ minimum, maximum, minLength, maxLength }: Schema): string => {
+  if (minimum !== undefined || maximum !== undefined) return ` ${minimum ?? ""}–${maximum ?? ""}`
+  if (maxLength !== undefined) return `, ${minLength ?? 0}–${maxLength} characters`
+  return ""
+}
+
+interface Row {
+  readonly name: string
+  readonly note: string
+  readonly schema: Schema
+  readonly description: string | undefined
+}
+
+const table = (rows: ReadonlyArray<Row>): Html | "" =>
+  rows.length === 0
+    ? ""
+    : html`<div class="scroll"><table><tbody>${rows.map(
+        ({ name, note, schema, description }) =>
+          html`<tr><th scope="row"><code>${name}</code>${note === "" ? "" : html` <small>${note}</small>`}</th>
+<td>${typeOf(schema)}</td><td>${inline(description ?? "")}</td></tr>`,
+      )}</tbody></table></div>`
+
+const parameterRow = ({ name, in: where, schema, description }: OpenApiParameter): Row => ({
+  name,
+  note: where,
+  schema,
+  description,
+})
+
+const textOf = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined)
+
+const fieldRows = (schema: Schema): ReadonlyArray<Row> => {
+  const { properties } = schema
+  const required = Array.isArray(schema["required"]) ? schema["required"] : []
+  if (!isSchema(properties)) return []
+  return Object.entries(properties).flatMap(([name, field]) =>
+    isSchema(field)
+      ? [
+          {
+            name,
+            note: required.includes(name) ? "required" : "",
+            schema: field,
+            description: textOf(field["description"]),
+          },
+        ]
+      : [],
+  )
+}
+
+const operationSection = (method: string, path: string, operation: Operation): Html => {
+  const body = Object.entries(operation.requestBody?.content ?? {})
+  const types = body.map(([type]) => type).join(" or ")
+  return html`<section id="${operation.operationId}">
+<h3><span class="method ${method}">${method.toUpperCase()}</span> <code>${path}</code></h3>
+<p>${operation.summary}</p>
+${prose(operation.description)}
+${table(operation.parameters.map(parameterRow))}
+${body.slice(0, 1).map(([, { schema }]) => html`<p>Body (${types}): ${typeOf(schema)}</p>`)}
+<ul class="answers">${Object.entries(operation.responses).map(
+    ([status, { description, content }]) =>
+      html`<li><b class="s${status.slice(0, 1)}">${status}</b> ${inline(description)}${Object.entries(
+        content ?? {},
+      ).map(([, { schema }]) => (Number(status) < 400 ? html` — ${typeOf(schema)}` : ""))}</li>`,
+  )}</ul>
+</section>`
+}
+
+const schemaSection = (name: string, schema: Schema): Html => html`<section id="schema-${name}">
+<h3>${name}</h3>
+${prose(textOf(schema["description"]))}
+${schema["properties"] === undefined ? html`<p>${typeOf(schema)}</p>` : table(fieldRows(schema))}
+</section>`
+
+/** The page for a document that is served under `base`. */
+export const referenceOf = async (document: OpenApi, base: string): Promise<string> => {
+  const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ method, path, operation })),
+  )
+  const of = (tag: string) => operations.filter(({ operation }) => operation.tags.includes(tag))
+  const page = html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Callboard: HTTP interface</title>
+<style>${raw(REFERENCE_STYLE)}</style>
+</head>
+<body>
+<header>
+<h1>Callboard <small>${document.info.version}</small></h1>
+${prose(document.info.description)}
+<pre><code>curl ${base}/v1/jobs -H 'content-type: application/json' -d '{"task": "text.count", "input": {"path": "README.md"}}'</code></pre>
+<p>For programs: <a href="${base}/openapi.json">openapi.json</a></p>
+</header>
+<nav>${document.tags.map(
+    ({ name }) =>
+      html`<details open><summary>${name}</summary><ul>${of(name).map(
+        ({ method, path, operation }) =>
+          html`<li><a href="#${operation.operationId}"><span class="method ${method}">${method.toUpperCase()}</span> <code>${path}</code></a></li>`,
+      )}</ul></details>`,
+  )}</nav>
+<main>
+${document.tags.map(
+  ({ name }) =>
+    html`<h2>${name}</h2>${of(name).map(({ method, path, operation }) => operationSection(method, path, operation))}`,
+)}
+<h2>Schemas</h2>
+${Object.entries(document.components.schemas).map(([name, schema]) => schemaSection(name, schema))}
+</main>
+</body>
+</html>`
+  return String(await page)
+}

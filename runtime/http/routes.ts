@@ -1,0 +1,19 @@
+/** All routes, in the order of the reference. */
+import { deadRoutes } from "./dead.ts"
+import { descriptionRoutes } from "./description-routes.ts"
+import { eventRoutes } from "./events.ts"
+import { jobRoutes } from "./job.ts"
+import { jobsRoutes } from "./jobs.ts"
+import type { Route } from "./route.ts"
+import { serviceRoutes } from "./service-routes.ts"
+import { submitRoutes } from "./submit.ts"
+
+export const routes: ReadonlyArray<Route> = [
+  ...submitRoutes,
+  ...jobRoutes,
+  ...jobsRoutes,
+  ...eventRoutes,
+  ...deadRoutes,
+  ...serviceRoutes,
+  ...descriptionRoutes,
+]

@@ -1,0 +1,109 @@
+/** Routes about the service itself: queues, workers, actors, limits and health. */
+import { CallboardError } from "../errors.ts"
+import { TransportError } from "../transport.ts"
+import { VERSION } from "../version.ts"
+import { answer } from "./answer.ts"
+import { reading } from "./deadline.ts"
+import { BATCH_BODY_FACTOR, IDEMPOTENCY_TTL_MS, MAX_BATCH, MAX_PAGE, MAX_WAIT_MS } from "./limits.ts"
+import { type Route, route } from "./route.ts"
+import { ActorList, Health, Info, QueueList, Readiness, WorkerList } from "./schema.ts"
+
+export const serviceRoutes: ReadonlyArray<Route> = [
+  route({
+    method: "GET",
+    path: "/v1/queues",
+    operation: "listQueues",
+    group: "Service",
+    summary: "Queues, with how much waits in them and for how long",
+    description: "`unsupported` where the transport cannot tell.",
+    scope: "read",
+    answers: [{ status: 200, description: "The queues that exist", schema: QueueList }],
+    problems: ["unsupported"],
+    handle: async ({ desk: { client } }) => {
+      const { queue, transport } = client.board
+      if (queue.stats === undefined) {
+        throw new CallboardError("unsupported", `transport ${transport.name} cannot tell what waits in its queues`)
+      }
+      const now = Date.now()
+      const queues = (await reading(client.queues())).map(({ queue: name, ready, scheduled, inFlight, oldest }) => ({
+        name,
+        depth: ready,
+        scheduled,
+        inFlight,
+        ...(oldest === undefined
+          ? {}
+          : { oldest: new Date(oldest).toISOString(), oldestAge: Math.max(now - oldest, 0) / 1000 }),
+      }))
+      return answer<typeof QueueList.Type>({ queues })
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/v1/workers",
+    operation: "listWorkers",
+    group: "Service",
+    summary: "Workers that are alive",
+    scope: "read",
+    answers: [{ status: 200, description: "The workers", schema: WorkerList }],
+    handle: async ({ desk }) => answer<typeof WorkerList.Type>({ workers: await reading(desk.client.workers()) }),
+  }),
+  route({
+    method: "GET",
+    path: "/v1/actors",
+    operation: "listActors",
+    group: "Service",
+    summary: "Actors that live workers serve, with their methods and the JSON Schemas of inputs and results",
+    scope: "read",
+    answers: [{ status: 200, description: "The actors", schema: ActorList }],
+    handle: async ({ desk }) => answer<typeof ActorList.Type>({ actors: await reading(desk.client.actors()) }),
+  }),
+  route({
+    method: "GET",
+    path: "/v1/info",
+    operation: "getInfo",
+    group: "Service",
+    summary: "Version, transport and limits",
+    scope: "read",
+    answers: [{ status: 200, description: "The service", schema: Info }],
+    handle: ({ desk }) => {
+      const { name, capabilities } = desk.client.board.transport
+      return answer<typeof Info.Type>({
+        name: "callboard",
+        version: VERSION,
+        ready: desk.ready(),
+        // JSON has no Infinity: what is unlimited is null.
+        transport: { name, durability: capabilities.durability, capabilities: { ...capabilities } },
+        limits: {
+          body: desk.maxBody,
+          batchBody: desk.maxBody * BATCH_BODY_FACTOR,
+          batch: MAX_BATCH,
+          page: MAX_PAGE,
+          wait: MAX_WAIT_MS / 1000,
+          idempotencyKey: IDEMPOTENCY_TTL_MS / 1000,
+        },
+      })
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/healthz",
+    operation: "getHealth",
+    group: "Service",
+    summary: "Whether the process is alive",
+    answers: [{ status: 200, description: "It is", schema: Health }],
+    handle: () => answer<typeof Health.Type>({ status: "ok" }),
+  }),
+  route({
+    method: "GET",
+    path: "/readyz",
+    operation: "getReadiness",
+    group: "Service",
+    summary: "Whether the process does its work: it consumes, and its transport is within reach",
+    answers: [{ status: 200, description: "It does", schema: Readiness }],
+    problems: ["transport-unavailable"],
+    handle: ({ desk }) => {
+      if (desk.ready()) return answer<typeof Readiness.Type>({ ready: true })
+      throw new TransportError("unavailable", "this process does not consume now")
+    },
+  }),
+]

@@ -1,0 +1,113 @@
+/**
+ * Posts the tasks of one request, once per `Idempotency-Key` and within a deadline. Their ids are fixed first, so that
+ * whatever happens then can be told by them, and repeating the request with them is safe.
+ */
+import { CallboardError } from "../errors.ts"
+import { generateId } from "../id.ts"
+import { TransportError } from "../transport.ts"
+import { within } from "./deadline.ts"
+import type { Desk } from "./desk.ts"
+import type { Answers, IdempotentRequest } from "./idempotency.ts"
+import { SUBMIT_DEADLINE_MS } from "./limits.ts"
+
+/** What a submission says its id is; anything else than text is refused when it is checked. */
+const givenId = (task: unknown): string | undefined =>
+  typeof task === "object" && task !== null && "id" in task && typeof task.id === "string" ? task.id : undefined
+
+const withId = (task: unknown, id: string | undefined): unknown =>
+  typeof task === "object" && task !== null && id !== undefined ? { ...task, id } : task
+
+export interface SubmitOptions {
+  readonly strict: boolean
+  readonly traceparent?: string
+  /** Errors name the element, even of an array of one. */
+  readonly isArray: boolean
+}
+
+export class Submitting {
+  readonly #desk: Desk
+  readonly #tasks: ReadonlyArray<unknown>
+  readonly #options: SubmitOptions
+  /** An earlier request under the same key may have fixed others. */
+  #ids: ReadonlyArray<string>
+  /** Whether something may have been accepted. */
+  #outcome: "none" | "unknown" = "none"
+
+  constructor(desk: Desk, tasks: ReadonlyArray<unknown>, options: SubmitOptions) {
+    this.#desk = desk
+    this.#tasks = tasks
+    this.#options = options
+    this.#ids = tasks.map((task) => givenId(task) ?? generateId())
+  }
+
+  /**
+   * Posts. A transport that fails or does not answer in time is an answer as well, for each task: `transport-unavailable`
+   * with the id and whether it may have been accepted. Fails with what is wrong with the request.
+   */
+  async run(request: IdempotentRequest | undefined): Promise<Answers> {
+    const late = () => new TransportError("unavailable", "the transport did not answer in time")
+    try {
+      return await within(SUBMIT_DEADLINE_MS, this.#run(request), late)
+    } catch (cause) {
+      if (!(cause instanceof TransportError)) throw cause
+      const outcome = this.#outcome
+      return this.#ids.map((id) => {
+        const message = `the task was not confirmed (${cause.message}); submitting it again with id ${id} is safe`
+        return new CallboardError("transport-unavailable", message, { id, outcome, cause })
+      })
+    }
+  }
+
+  async #run(request: IdempotentRequest | undefined): Promise<Answers> {
+    if (request === undefined) return this.#post(this.#tasks)
+    // Looked at before the tasks are checked: what was right then (an `expires`) need not be right any more.
+    let earlier = await request.earlier()
+    if (earlier === undefined) {
+      // What is refused takes no key.
+      await this.#prepare(this.#tasks)
+      const taken = await request.take(this.#ids)
+      if (taken !== "taken") earlier = taken
+    }
+    if (earlier?.status === "done") return earlier.answers
+    let tasks = this.#tasks
+    if (earlier !== undefined) {
+      // Named like ids of the submitter's own, they are looked up: they may have been submitted before.
+      const { ids } = earlier
+      this.#ids = ids
+      tasks = tasks.map((task, at) => withId(task, ids[at]))
+    }
+    const answers = await this.#post(tasks)
+    await this.#remember(request, answers)
+    return answers
+  }
+
+  async #prepare(tasks: ReadonlyArray<unknown>) {
+    const { client, maxBody } = this.#desk
+    const { isArray, ...context } = this.#options
+    try {
+      return await client.prepare(tasks, { ...context, ids: this.#ids, maxBody })
+    } catch (cause) {
+      if (!(isArray && cause instanceof CallboardError)) throw cause
+      throw new CallboardError(cause.code, cause.message, { index: 0, ...cause.details })
+    }
+  }
+
+  async #post(tasks: ReadonlyArray<unknown>): Promise<Answers> {
+    const prepared = await this.#prepare(tasks)
+    this.#outcome = "unknown"
+    return this.#desk.client.post(prepared)
+  }
+
+  async #remember(request: IdempotentRequest, answers: Answers): Promise<void> {
+    const errors = answers.filter((each) => each instanceof CallboardError)
+    const unconfirmed = errors.filter((error) => error.code === "transport-unavailable")
+    try {
+      if (errors.length < answers.length) {
+        if (unconfirmed.length === 0) await request.done(answers)
+      } else if (unconfirmed.every((error) => error.details.outcome === "none")) await request.failed()
+    } catch (cause) {
+      // A repetition finds the ids under the key and submits those again, which adds nothing.
+      this.#desk.log.debug("an Idempotency-Key was not brought up to date", { cause: String(cause) })
+    }
+  }
+}

@@ -1,0 +1,71 @@
+/**
+ * The last resort for a handler that blocks its thread past its hard limit: its job is recorded as timed out, the other
+ * tasks of the worker are handed back, uncounted, and the process ends. Runs in the lease-keeping thread.
+ */
+import { Result } from "effect"
+import { generateId } from "../id.ts"
+import { decodeBody, NO_EMBED } from "../protocol/body.ts"
+import { parseTask } from "../protocol/headers.ts"
+import { type JobError, type JobRecord, started } from "../protocol/record.ts"
+import { isTerminal } from "../protocol/state.ts"
+import type { Settlement, Transport } from "../transport.ts"
+import { afterFailure, embedProblem } from "./follow-ups.ts"
+import type { RunNote } from "./lease-protocol.ts"
+import { DEFAULT_KEEP, failed } from "./verdict.ts"
+
+/** Longest wait for the transport: a process that blocks must end, whatever else is wrong. */
+const PATIENCE_MS = 5_000
+
+export const endBlocked = async (
+  transport: Transport,
+  run: RunNote | undefined,
+  held: ReadonlyArray<string>,
+): Promise<void> => {
+  console.error(
+    `a handler blocks this worker past its hard limit (job ${run?.id ?? "unknown"}): the process ends, and its other jobs run elsewhere`,
+  )
+  const work = (async () => {
+    const verdict = run === undefined ? undefined : await timedOut(transport, run)
+    const others = held.filter((token) => token !== run?.token)
+    const back = others.map((token): Settlement => ({ token, then: { kind: "release", delay: 0 } }))
+    await transport.queue.settle([...(verdict === undefined ? [] : [verdict]), ...back])
+  })()
+  await Promise.race([
+    work.catch((cause: unknown) => console.error(String(cause))),
+    new Promise((resolve) => setTimeout(resolve, PATIENCE_MS)),
+  ])
+}
+
+const timedOut = async (transport: Transport, run: RunNote): Promise<Settlement | undefined> => {
+  const found = await transport.records?.find(run.id)
+  if (found === undefined || isTerminal(found.record.state) || found.record.message === undefined) return undefined
+  const { message } = found.record
+  const task = parseTask(message)
+  if (Result.isFailure(task)) return undefined
+  const error: JobError = {
+    name: "TimeLimitExceeded",
+    message: `it blocked its worker for longer than its hard limit of ${run.hardSeconds} s`,
+    reason: "timeout",
+  }
+  const now = Date.now()
+  const { record } = found
+  const began: JobRecord =
+    record.state === "started"
+      ? { ...record, fence: run.fence }
+      : started(record, { fence: run.fence, worker: record.worker ?? "", at: run.hardAt - run.hardSeconds * 1000 })
+  const body = decodeBody(message)
+  const embed = Result.isSuccess(body) && embedProblem(body.success.embed) === undefined ? body.success.embed : NO_EMBED
+  const { queue } = record
+  const followUps = afterFailure(embed, error, {
+    task: task.success,
+    now,
+    newId: () => generateId(now),
+    queueFor: () => queue,
+  })
+  const posting = { id: run.id, run: record.run, retries: record.retries, queue, level: record.priority, message }
+  return failed(
+    { token: run.token, fence: run.fence, posting, task: task.success, record: began, now, keep: DEFAULT_KEEP },
+    error,
+    { followUps },
+  )
+}

@@ -1,0 +1,66 @@
+/** A wire between clients and a server that can be cut: a small TCP proxy. */
+import { createServer, connect as dial, type Socket } from "node:net"
+
+export interface Proxy {
+  readonly port: number
+  /** Ends all connections and accepts no others. */
+  cut(): Promise<void>
+  /** Accepts connections again, on the same port. */
+  heal(): Promise<void>
+  /** Keeps all connections open and lets nothing through. */
+  freeze(): void
+  thaw(): void
+  stop(): Promise<void>
+}
+
+export const startProxy = async (target: () => number): Promise<Proxy> => {
+  const pairs = new Set<readonly [Socket, Socket]>()
+  let whole = true
+  let frozen = false
+  const server = createServer((client) => {
+    const upstream = dial(target(), "127.0.0.1")
+    const pair = [client, upstream] as const
+    const end = (): void => {
+      pairs.delete(pair)
+      client.destroy()
+      upstream.destroy()
+    }
+    if (!whole) return end()
+    pairs.add(pair)
+    for (const socket of pair) {
+      socket.setNoDelay(true)
+      socket.on("error", end)
+      socket.on("close", end)
+      if (frozen) socket.pause()
+    }
+    client.on("data", (chunk) => upstream.write(chunk))
+    upstream.on("data", (chunk) => client.write(chunk))
+  })
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
+  const address = server.address()
+  if (address === null || typeof address === "string") throw new Error("the proxy has no port")
+  const setFrozen = (value: boolean): void => {
+    frozen = value
+    for (const socket of [...pairs].flat()) value ? socket.pause() : socket.resume()
+  }
+  return {
+    port: address.port,
+    cut: async () => {
+      whole = false
+      for (const [client, upstream] of pairs) {
+        client.destroy()
+        upstream.destroy()
+      }
+      pairs.clear()
+    },
+    heal: async () => {
+      whole = true
+    },
+    freeze: () => setFrozen(true),
+    thaw: () => setFrozen(false),
+    stop: async () => {
+      for (const socket of [...pairs].flat()) socket.destroy()
+      await new Promise<void>((resolve) => server.close(() => resolve()))
+    },
+  }
+}
