@@ -46,6 +46,12 @@ export interface RetryPolicy {
   readonly except?: ReadonlyArray<string>
 }
 
+/**
+ * Where a handler runs. `inline`: in the worker's own process, at no cost. `process`: in a child process, which is
+ * killed at the hard time limit, also when it blocks; input and result cross as JSON.
+ */
+export type Isolation = "inline" | "process"
+
 /** What a method may say besides its handler. */
 export interface MethodOptions {
   /** Names for positional arguments, so that Celery's `add.delay(2, 3)` and `{"input": {"x": 2, "y": 3}}` meet. */
@@ -53,6 +59,8 @@ export interface MethodOptions {
   /** Content types that reach the handler as bytes, undecoded (`application/x-protobuf`). */
   readonly accepts?: ReadonlyArray<string>
   readonly timeLimit?: TimeLimit
+  /** Where its handler runs. `process` needs the actor's `module`. Defaults to the actor's. */
+  readonly isolation?: Isolation
   readonly retry?: RetryPolicy
   /** Queue of tasks that name none. Defaults to the actor's queue. */
   readonly queue?: string
@@ -96,17 +104,44 @@ export interface ActorScope {
   readonly actor: string
   /** Runs when the actor stops, last added first. */
   onStop(release: () => void | PromiseLike<void>): void
-  /** Fires when the service stops, before resources are released. */
+  /** Fires when the actor stops, before resources are released. */
   readonly signal: AbortSignal
+  /** Says that a resource is broken (a connection that is lost for good): the actor is stopped and started anew. */
+  readonly fail: (cause: unknown) => void
+}
+
+/** How an actor whose `start` failed, or whose resource broke, is started again. */
+export interface RestartPolicy {
+  /** Failures within the period after which it counts as unhealthy, 0–1,000. Starts go on, at the longest wait. Defaults to 5. */
+  readonly max?: number
+  /** The period. Defaults to 1 minute. */
+  readonly within?: DurationInput
+  readonly backoff?: {
+    /** Wait before the first restart; doubles each time. Defaults to 1 second. */
+    readonly base?: DurationInput
+    /** Longest wait. Defaults to 30 seconds. */
+    readonly max?: DurationInput
+  }
 }
 
 export interface ActorOptions<Use> {
   /** Queue of tasks that name none. Defaults to `default`. */
   readonly queue?: string
-  /** Acquires what the methods share, once per worker process; they find it in `job.use`. */
+  /** Where the handlers of its methods run, unless a method says otherwise. Defaults to `inline`. */
+  readonly isolation?: Isolation
+  /**
+   * The file that exports this actor, as a URL: `import.meta.url`. Child processes load the actor from it, so loading it
+   * must have no other effect. Needed for isolation, except for actors that are found in a folder.
+   */
+  readonly module?: string
+  /**
+   * Acquires what the methods share; they find it in `job.use`. Runs once per process that runs methods of the actor:
+   * the worker itself, unless all methods are isolated, and each child process.
+   */
   readonly start?: (scope: ActorScope) => Use | PromiseLike<Use>
   /** Releases it. Runs after the last handler has ended. */
   readonly stop?: (use: NoInfer<Use>) => void | PromiseLike<void>
+  readonly restart?: RestartPolicy
   readonly description?: string
 }
 
@@ -116,8 +151,11 @@ export interface ActorDefinition {
   readonly name: string
   readonly queue: string | undefined
   readonly description: string | undefined
+  /** URL of the file that exports it, where that is known. */
+  readonly module: string | undefined
   readonly start: ((scope: ActorScope) => unknown) | undefined
   readonly stop: ((use: unknown) => unknown) | undefined
+  readonly restart: RestartPolicy | undefined
   readonly methods: ReadonlyMap<string, ErasedMethod>
 }
 
@@ -126,6 +164,7 @@ export interface ErasedMethod extends MethodOptions {
   readonly name: string
   readonly input: StandardSchemaV1 | undefined
   readonly output: StandardSchemaV1 | undefined
+  readonly isolation: Isolation
   readonly run: (input: unknown, job: Job<unknown>) => unknown
 }
 
@@ -156,18 +195,23 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
   if (Result.isFailure(checkedName)) throw new InvalidActor(checkedName.failure.message)
   const methods = new Map<string, ErasedMethod>()
   for (const [methodName, method] of Object.entries<unknown>(definition.methods)) {
-    methods.set(methodName, eraseMethod(name, methodName, method))
+    methods.set(methodName, eraseMethod(name, methodName, method, definition.isolation))
   }
   if (methods.size === 0) throw new InvalidActor(`actor ${name}: methods is empty; an actor needs at least one`)
-  const { start, stop } = definition
+  const { start, stop, module } = definition
+  if (module !== undefined && !(typeof module === "string" && URL.canParse(module))) {
+    throw new InvalidActor(`actor ${name}: module: must be the URL of the file that exports it: import.meta.url`)
+  }
   return {
     _tag: "Actor",
     name,
     queue: definition.queue,
     description: definition.description,
+    module,
     start,
     // `start` and `stop` are called with each other's value only, see ActorPool.
     stop: stop === undefined ? undefined : (use) => stop(use as Use),
+    restart: definition.restart,
     methods,
   }
 }

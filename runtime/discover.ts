@@ -12,7 +12,8 @@ export class DiscoveryFailed extends Error {
 
 const EXTENSIONS = new Set([".ts", ".js", ".mts", ".mjs", ".tsx", ".jsx"])
 
-const isActor = (value: unknown): value is ActorDefinition =>
+/** Whether a value is what `actor()` returns. */
+export const isActor = (value: unknown): value is ActorDefinition =>
   typeof value === "object" &&
   value !== null &&
   "_tag" in value &&
@@ -41,7 +42,7 @@ const modulesOf = async (folder: string): Promise<ReadonlyArray<string>> => {
 }
 
 /**
- * Loads the actors of a folder. Fails with {@link DiscoveryFailed}, naming the file, when one cannot be loaded, when two
+ * Loads the actors of a folder; each knows its file afterwards, from which child processes load it again. Fails with {@link DiscoveryFailed}, naming the file, when one cannot be loaded, when two
  * have the same name, and when there are none.
  */
 export const discoverActors = async (folder: string): Promise<ReadonlyArray<ActorDefinition>> => {
@@ -68,5 +69,5 @@ export const discoverActors = async (folder: string): Promise<ReadonlyArray<Acto
   }
   if (found.size === 0)
     throw new DiscoveryFailed(`${root} holds no actors: a file there must export default actor("name", { methods: … })`)
-  return [...found.values()].map((entry) => entry.actor)
+  return [...found.values()].map(({ actor, file }) => ({ ...actor, module: actor.module ?? pathToFileURL(file).href }))
 }

@@ -34,13 +34,10 @@ type At<T, K> = K extends keyof T ? T[K] : unknown
 
 type Callable = (...args: never) => unknown
 
-type RunOf<Method> = Method extends Callable
-  ? Method
-  : Method extends { readonly run: infer F }
-    ? F extends Callable
-      ? F
-      : never
-    : never
+// Asked by key and not by `extends { run: … }`: to TypeScript before 6 a definition's other options would be in excess.
+type Part<Method, Key> = Key extends keyof Method ? Method[Key] : never
+
+type RunOf<Method> = Extract<Method extends Callable ? Method : Part<Method, "run">, Callable>
 
 type SchemaInput<S> =
   S extends StandardSchemaV1<infer In, unknown> ? In : S extends { readonly Encoded: infer In } ? In : never
@@ -49,15 +46,15 @@ type SchemaOutput<S> =
   S extends StandardSchemaV1<unknown, infer Out> ? Out : S extends { readonly Type: infer Out } ? Out : never
 
 /** What a method takes from a caller: its schema's input side, or else its handler's own annotation. */
-export type InputOf<Method> = Method extends { readonly input: infer S }
-  ? SchemaInput<S>
+export type InputOf<Method> = "input" extends keyof Method
+  ? SchemaInput<Method["input"]>
   : Parameters<RunOf<Method>> extends readonly [infer In, ...ReadonlyArray<unknown>]
     ? In
     : unknown
 
 /** What a method comes to: its output schema's result, or else what its handler returns. */
-export type ResultOf<Method> = Method extends { readonly output: infer S }
-  ? SchemaOutput<S>
+export type ResultOf<Method> = "output" extends keyof Method
+  ? SchemaOutput<Method["output"]>
   : Resolved<ReturnType<RunOf<Method>>>
 
 /**
@@ -71,21 +68,20 @@ export type Problems<M, Use> = { [K in keyof M]: ProblemsOf<M[K], Use, K extends
 // The compiler asks twice. The first time handlers that wait for their parameter types are missing: no problem yet.
 type ProblemsOf<Method, Use, Name extends string> = Method extends Callable
   ? HandlerProblem<Method, unknown, Use, Name>
-  : Method extends { readonly run: infer F }
-    ? HandlerProblem<F, Method, Use, Name> | OptionProblem<Exclude<keyof Method, keyof MethodDefinition>, Name>
-    : never
+  : HandlerProblem<Part<Method, "run">, Method, Use, Name> | OptionProblem<Method, Name>
 
-type OptionProblem<Key, Name extends string> = Key extends string
-  ? `${Name}: ${Key} is not an option of a method`
-  : never
+type OptionProblem<Method, Name extends string> =
+  Exclude<keyof Method, keyof MethodDefinition> extends infer Key extends string
+    ? `${Name}: ${Key} is not an option of a method`
+    : never
 
 type HandlerProblem<F, Method, Use, Name extends string> = F extends (...args: infer A) => infer R
   ? InputProblem<A, Method, Name> | JobProblem<A, Use, Name> | EffectProblem<R, Name> | OutputProblem<R, Method, Name>
   : never
 
-type InputProblem<A, Method, Name extends string> = Method extends { readonly input: infer S }
+type InputProblem<A, Method, Name extends string> = "input" extends keyof Method
   ? A extends readonly [infer In, ...ReadonlyArray<unknown>]
-    ? [SchemaOutput<S>] extends [In]
+    ? [SchemaOutput<Method["input"]>] extends [In]
       ? never
       : `${Name}: its handler takes another input than its schema gives`
     : never
@@ -104,8 +100,8 @@ type EffectProblem<R, Name extends string> =
       : `${Name}: its Effect needs services that nobody provides`
     : never
 
-type OutputProblem<R, Method, Name extends string> = Method extends { readonly output: infer S }
-  ? [Resolved<R>] extends [SchemaInput<S>]
+type OutputProblem<R, Method, Name extends string> = "output" extends keyof Method
+  ? [Resolved<R>] extends [SchemaInput<Method["output"]>]
     ? never
     : `${Name}: its result does not fit its output schema`
   : never

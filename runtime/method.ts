@@ -1,7 +1,7 @@
 /** A method as it was written becomes a method as the runtime sees it, or is refused, naming what is wrong with it. */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Result, Schema } from "effect"
-import type { DurationInput, ErasedMethod, MethodDefinition, MethodOptions } from "./actor.ts"
+import type { DurationInput, ErasedMethod, Isolation, MethodDefinition, MethodOptions } from "./actor.ts"
 import { checkMethodName } from "./protocol/name.ts"
 import { parseDuration } from "./protocol/time.ts"
 
@@ -44,6 +44,7 @@ const OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
   description: true,
   failureTtl: true,
   input: true,
+  isolation: true,
   output: true,
   params: true,
   priority: true,
@@ -55,12 +56,21 @@ const OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
   timeLimit: true,
 }
 
+const ISOLATIONS: ReadonlySet<unknown> = new Set<Isolation>(["inline", "process"])
+
 /** Checks a method and fills in what it does not say. Throws {@link InvalidActor}. */
-export const eraseMethod = (actorName: string, name: string, method: unknown): ErasedMethod => {
+export const eraseMethod = (
+  actorName: string,
+  name: string,
+  method: unknown,
+  actorIsolation: Isolation = "inline",
+): ErasedMethod => {
   const where = `${actorName}.${name}`
   const checkedName = checkMethodName(name)
   if (Result.isFailure(checkedName)) throw new InvalidActor(`method ${where}: ${checkedName.failure.message}`)
-  if (isHandler(method)) return { name, input: undefined, output: undefined, run: method }
+  const isolation = (isDefinition(method) ? method.isolation : undefined) ?? actorIsolation
+  if (!ISOLATIONS.has(isolation)) throw new InvalidActor(`method ${where}: isolation: must be "inline" or "process"`)
+  if (isHandler(method)) return { name, input: undefined, output: undefined, isolation, run: method }
   if (!isDefinition(method)) {
     throw new InvalidActor(`method ${where}: must be a function, or an object with a function \`run\``)
   }
@@ -72,6 +82,7 @@ export const eraseMethod = (actorName: string, name: string, method: unknown): E
     name,
     input: standardSchema(where, "input", method.input),
     output: standardSchema(where, "output", method.output),
+    isolation,
     run: (input, job) => method.run(input, job),
   }
 }

@@ -36,7 +36,7 @@ export {
   ResultGone,
   WaitTimeout,
 } from "./errors.ts"
-export { type HttpOptions, http } from "./http/mod.ts"
+export { type HttpAppOptions, type HttpOptions, http, type Scope, type Token } from "./http/mod.ts"
 export type { Job, JobLog } from "./job.ts"
 export type { Log, LogFormat, LogLevel } from "./log.ts"
 export type { JobError } from "./protocol/record.ts"

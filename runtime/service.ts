@@ -149,6 +149,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       http = await (await import("./http/server.ts")).startHttp(client, options.http, {
         ready: () => worker?.listening ?? true,
         maxBody: settings.maxBody,
+        log,
       })
   } catch (cause) {
     await worker?.stop({ now: true })
@@ -229,7 +230,8 @@ class RunningService implements Service {
   stop(options: { readonly now?: boolean } = {}): Promise<StopReport> {
     if (this.#stopping === undefined) {
       this.#stopping = this.#stop(options)
-      this.#stopping.then(this.#resolveStopped, () => undefined)
+      // Also when closing fails: whoever waits for the end must not wait for ever.
+      this.#stopping.then(this.#resolveStopped, () => this.#resolveStopped({ finished: 0, handedBack: 0, stuck: 0 }))
     } else if (options.now) void this.worker?.stop(options)
     return this.#stopping
   }

@@ -32,29 +32,28 @@ export const sendAcks = async (link: Link, acks: ReadonlyArray<Ack>): Promise<Re
   await link.ready()
   const last = new Map<string, Ack>()
   for (const ack of acks) last.set(ack.consumer, ack)
-  await Promise.all(
-    acks.map((ack) => {
-      const { consumer, payload } = ack
-      if (last.get(consumer) !== ack) {
-        link.send(ack.ack, payload)
-        return undefined
-      }
-      return new Promise<void>((resolve) => {
-        const token = link.inbox.ask({
-          what: `acknowledgements to ${consumer}`,
-          timeout: ANSWER_MS,
-          answered: () => {
-            resolve()
-            return true
-          },
-          failed: (_, error) => {
-            unanswered.set(consumer, error)
-            resolve()
-          },
-        })
-        link.send(ack.ack, payload, { reply: link.inbox.reply(token) })
-      })
-    }),
-  )
+  const answers: Array<Promise<void>> = []
+  for (const ack of acks) {
+    if (last.get(ack.consumer) === ack) answers.push(confirm(link, ack, unanswered))
+    else link.send(ack.ack, ack.payload)
+  }
+  await Promise.all(answers)
   return unanswered
 }
+
+const confirm = (link: Link, { ack, consumer, payload }: Ack, unanswered: Map<string, TransportError>): Promise<void> =>
+  new Promise((resolve) => {
+    const token = link.inbox.ask({
+      what: `acknowledgements to ${consumer}`,
+      timeout: ANSWER_MS,
+      answered: () => {
+        resolve()
+        return true
+      },
+      failed: (_, error) => {
+        unanswered.set(consumer, error)
+        resolve()
+      },
+    })
+    link.send(ack, payload, link.inbox.reply(token))
+  })

@@ -4,7 +4,7 @@
  */
 import { type JobRecord, recordOfPosting, step } from "../../runtime/protocol/record.ts"
 import { type Claim, type Claimed, type Report, TransportError } from "../../runtime/transport.ts"
-import { readToken, type Token } from "./delivery.ts"
+import type { Token } from "./delivery.ts"
 import { asTransportError } from "./errors.ts"
 import { judgeClaim, judgeRecord } from "./fencing.ts"
 import { aged, type Journal, type Kept } from "./journal.ts"
@@ -34,7 +34,7 @@ export class Claims {
   async claim(claims: ReadonlyArray<Claim>): Promise<ReadonlyArray<Claimed>> {
     const answers: Array<Claimed> = claims.map(() => ({ status: "superseded" }))
     const items = claims.flatMap((claim, index): Array<Claiming & { readonly index: number }> => {
-      const token = readToken(claim.token)
+      const token = this.#ledger.read(claim.token)
       return token === undefined ? [] : [{ claim, token, answer: undefined, index }]
     })
     for (let round = 0, open = items; open.length > 0 && round < ROUNDS; round++) {
@@ -47,8 +47,8 @@ export class Claims {
 
   async report(reports: ReadonlyArray<Report>): Promise<void> {
     const known = reports.flatMap(({ token, record }) => {
-      const read = readToken(token)
-      return read === undefined || this.#ledger.wasSettled(read.fence) ? [] : [{ fence: read.fence, record }]
+      const read = this.#ledger.read(token)
+      return read === undefined || this.#ledger.wasSettled(read) ? [] : [{ fence: read.fence, record }]
     })
     if (known.length === 0) return
     const stored = await this.#journal.read(known.map(({ record }) => record.id))
@@ -70,8 +70,10 @@ export class Claims {
       const { claim, token } = item
       const before = stored.get(claim.id)
       const verdict = judgeClaim(before?.record, claim.posting, token.fence)
-      if (verdict === "superseded") item.answer = { status: "superseded" }
-      else if (verdict === "finished" && before !== undefined) {
+      if (verdict === "superseded") {
+        item.answer = { status: "superseded" }
+        this.#ledger.settle(token)
+      } else if (verdict === "finished" && before !== undefined) {
         item.answer = { status: "finished", record: aged(before.record, Date.now()) }
       } else {
         try {
@@ -91,8 +93,7 @@ export class Claims {
       if (result?.status !== "stored") continue
       const subject = messages[at]?.subject ?? ""
       const { token } = item
-      const held = this.#ledger.get(token.fence) ?? this.#ledger.adopt(token.fence, token.receivedAt)
-      held.claim = { seq: result.seq, subject }
+      if (!this.#ledger.wasSettled(token)) this.#ledger.note(token).claim = { seq: result.seq, subject }
       if (before !== undefined && before.subject !== subject) replaced.push(before)
       const record = before === undefined ? undefined : unclaimed(before.record, token.fence)
       item.answer = { status: "claimed", ...(record === undefined ? {} : { record }) }

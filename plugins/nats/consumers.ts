@@ -15,6 +15,8 @@ export interface Lane {
   readonly consumer: string
   /** Where its tasks are asked for. */
   readonly next: string
+  /** How the subjects of its acknowledgements begin, unless the server is told to use longer ones. */
+  readonly acks: string
   /** Set once its consumer is known to exist. */
   made: boolean
 }
@@ -42,7 +44,7 @@ export class Consumers {
   readonly #link: Link
   readonly #names: Names
   readonly #lease: number
-  readonly #lanes = new Map<string, Lane>()
+  readonly #lanes = new Map<string, ReadonlyArray<Lane>>()
   readonly #making = new Map<Lane, Promise<void>>()
 
   constructor(link: Link, names: Names, bands: Bands, lease: number) {
@@ -52,20 +54,27 @@ export class Consumers {
     this.#lease = lease
   }
 
-  lane(queue: string, band: number): Lane {
-    const consumer = this.#names.consumer(queue, band)
-    let lane = this.#lanes.get(consumer)
-    if (lane === undefined) {
-      const next = this.#link.apiSubject(`CONSUMER.MSG.NEXT.${this.#names.queueStream}.${consumer}`)
-      lane = { queue, band, consumer, next, made: false }
-      this.#lanes.set(consumer, lane)
-    }
-    return lane
+  /** The lane of a level, which must be 0–9 or the front. */
+  lane(queue: string, level: number): Lane {
+    const lanes = this.lanesOf(queue)
+    return lanes[this.bands.place(level)] ?? this.#lane(queue, this.bands.of(level))
   }
 
   /** All lanes of a queue, the front first. */
   lanesOf(queue: string): ReadonlyArray<Lane> {
-    return this.bands.levels.map((band) => this.lane(queue, band))
+    let lanes = this.#lanes.get(queue)
+    if (lanes === undefined) {
+      lanes = this.bands.levels.map((band) => this.#lane(queue, band))
+      this.#lanes.set(queue, lanes)
+    }
+    return lanes
+  }
+
+  #lane(queue: string, band: number): Lane {
+    const consumer = this.#names.consumer(queue, band)
+    const stream = this.#names.queueStream
+    const next = this.#link.apiSubject(`CONSUMER.MSG.NEXT.${stream}.${consumer}`)
+    return { queue, band, consumer, next, acks: `$JS.ACK.${stream}.${consumer}.`, made: false }
   }
 
   /** Makes the consumers that are missing. */

@@ -5,11 +5,13 @@
 import type { Msg } from "nats"
 import { decodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import type { Delivery } from "../../runtime/transport.ts"
-import type { Names } from "./subject.ts"
+import type { Lane } from "./consumers.ts"
 
 /** What a token says. */
 export interface Token {
   readonly fence: string
+  /** Number of a delivery that arrived in this very thread, by which it is looked up. */
+  readonly number: number | undefined
   /** Nothing but this delivery can have written about the job. */
   readonly fresh: boolean
   readonly idToken: string
@@ -22,26 +24,46 @@ export interface Token {
   readonly receivedAt: number
 }
 
+/** What arrived, with its token already read. */
+export interface Arrived {
+  readonly delivery: Delivery
+  readonly token: Token
+}
+
 const SEQ_DIGITS = 11
 const COUNT_DIGITS = 6
 const TIME_DIGITS = 9
-const NONCE_DIGITS = 4
+const NONCE_DIGITS = 6
 
 /**
- * Tells apart deliveries of the same count: a server that was killed may not remember the last of what it handed over,
- * and a consumer that was made anew begins to count anew.
+ * Tells threads apart, and with them deliveries of the same count: a server that was killed may not remember the last
+ * of what it handed over, and a consumer that was made anew begins to count anew.
  */
 const nonce = Math.floor(Math.random() * 36 ** NONCE_DIGITS)
   .toString(36)
   .padStart(NONCE_DIGITS, "0")
 
-const digits = (number: number, count: number): string => number.toString(36).padStart(count, "0")
+let numbers = 0
+
+const ZEROS = "0".repeat(SEQ_DIGITS)
+
+/** A number as text of fixed length, so that text compares as numbers do. */
+const digits = (number: number, count: number): string => {
+  const text = number.toString(36)
+  return ZEROS.slice(0, count - text.length) + text
+}
 
 const fenceOf = (seq: number, deliveries: number, receivedAt: number): string =>
   digits(seq, SEQ_DIGITS) + digits(deliveries, COUNT_DIGITS) + digits(receivedAt, TIME_DIGITS) + nonce
 
+interface AckParts {
+  readonly consumer: string
+  readonly deliveries: number
+  readonly seq: number
+}
+
 /** Positions in an acknowledgement subject. From 2.15 on servers may name domain and account too (js_ack_fc_v2). */
-const partsOf = (ack: string): { consumer: string; deliveries: number; seq: number } | undefined => {
+const partsOf = (ack: string): AckParts | undefined => {
   const parts = ack.split(".")
   const shift = parts.length === 9 ? 0 : 2
   const consumer = parts[3 + shift]
@@ -50,28 +72,55 @@ const partsOf = (ack: string): { consumer: string; deliveries: number; seq: numb
   return consumer !== undefined && deliveries > 0 && seq > 0 ? { consumer, deliveries, seq } : undefined
 }
 
-/** A message from a consumer. `undefined` when it is none: nobody but the server sends there. */
-export const readDelivery = (message: Msg, names: Names, receivedAt: number): Delivery | undefined => {
-  const ack = message.reply
-  const address = names.parseTask(message.subject)
-  const parts = ack === undefined ? undefined : partsOf(ack)
-  if (address === undefined || parts === undefined || ack === undefined) return undefined
-  const { deliveries, seq } = parts
-  const fresh = address.unrecorded && deliveries === 1
+/** The consumer that an acknowledgement goes to. */
+export const consumerOf = (ack: string): string | undefined => partsOf(ack)?.consumer
+
+/** The same for a lane whose acknowledgements begin as expected, which needs no splitting. */
+const partsIn = (ack: string, { acks, consumer }: Lane): AckParts | undefined => {
+  if (!ack.startsWith(acks)) return partsOf(ack)
+  const seqAt = ack.indexOf(".", acks.length) + 1
+  const deliveries = Number.parseInt(ack.slice(acks.length, seqAt), 10)
+  const seq = Number.parseInt(ack.slice(seqAt, ack.indexOf(".", seqAt)), 10)
+  return deliveries > 0 && seq > 0 ? { consumer, deliveries, seq } : undefined
+}
+
+/**
+ * A message of a lane's consumer, whose subject ends in `.<flag>.<id>`. `undefined` when it is none: nobody but the
+ * server sends there.
+ */
+export const readDelivery = (message: Msg, ack: string, lane: Lane, receivedAt: number): Arrived | undefined => {
+  const parts = partsIn(ack, lane)
+  if (parts === undefined) return undefined
+  const { consumer, deliveries, seq } = parts
+  const { subject } = message
+  const idAt = subject.lastIndexOf(".") + 1
+  const idToken = subject.slice(idAt)
+  const fresh = deliveries === 1 && subject.charAt(idAt - 2) === "n"
   const fence = fenceOf(seq, deliveries, receivedAt)
+  const number = ++numbers
   return {
-    token: `${fence}.${fresh ? "f" : "c"}.${address.idToken}.${ack}`,
-    fence,
-    queue: address.queue,
-    level: address.band,
-    sequence: seq,
-    fresh,
-    deliveries,
-    message: decodeEnvelope(message.data),
+    delivery: {
+      token: `${nonce}.${number}.${fence}.${fresh ? "f" : "c"}.${idToken}.${ack}`,
+      fence,
+      queue: lane.queue,
+      level: lane.band,
+      sequence: seq,
+      fresh,
+      deliveries,
+      // A copy: the client's buffer holds many messages, and would stay in memory for as long as one of them is in use.
+      message: decodeEnvelope(message.data.slice()),
+    },
+    token: { fence, number, fresh, idToken, ack, consumer, seq, receivedAt },
   }
 }
 
-const TOKEN = /^([0-9a-z]{30})\.([fc])\.([^.\s]+)\.(\$JS\.ACK\.\S+)$/
+const OWN = `${nonce}.`
+
+/** Number of a delivery that arrived in this thread, out of its token. */
+export const numberIn = (text: string): number | undefined =>
+  text.startsWith(OWN) ? Number.parseInt(text.slice(OWN.length, OWN.length + 16), 10) : undefined
+
+const TOKEN = /^[0-9a-z]{6}\.\d{1,15}\.([0-9a-z]{32})\.([fc])\.([^.\s]+)\.(\$JS\.ACK\.\S+)$/
 
 /** Reads a token; `undefined` for what never was one. */
 export const readToken = (text: string): Token | undefined => {
@@ -82,5 +131,5 @@ export const readToken = (text: string): Token | undefined => {
   const { consumer, seq } = parts
   const timeAt = SEQ_DIGITS + COUNT_DIGITS
   const receivedAt = Number.parseInt(fence.slice(timeAt, timeAt + TIME_DIGITS), 36)
-  return { fence, fresh: flag === "f", idToken, ack, consumer, seq, receivedAt }
+  return { fence, number: numberIn(text), fresh: flag === "f", idToken, ack, consumer, seq, receivedAt }
 }

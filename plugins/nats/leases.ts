@@ -4,7 +4,7 @@
  */
 import { TransportError } from "../../runtime/transport.ts"
 import { type Ack, IN_PROGRESS, sendAcks } from "./acks.ts"
-import { readToken, type Token } from "./delivery.ts"
+import type { Token } from "./delivery.ts"
 import type { Ledger } from "./ledger.ts"
 import type { Link } from "./link.ts"
 import type { Reader } from "./reader.ts"
@@ -28,7 +28,7 @@ export class Leases {
   /** Fails with `unavailable` when the server does not answer. */
   async extend(texts: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> {
     const start = Date.now()
-    const tokens = texts.map(readToken)
+    const tokens = texts.map((text) => this.#ledger.read(text))
     const ours = await Promise.all(
       tokens.map(async (token) => token !== undefined && (await this.#isOurs(token, start))),
     )
@@ -48,17 +48,18 @@ export class Leases {
   async #isOurs(token: Token, now: number): Promise<boolean> {
     if (!this.#ledger.runs(token, now)) return false
     // What arrived here and was not settled is still in the queue; of the others nothing is known.
-    return this.#ledger.get(token.fence) !== undefined || (await this.#tasks.at(token.seq)) !== undefined
+    return this.#ledger.get(token) !== undefined || (await this.#tasks.at(token.seq)) !== undefined
   }
 
   /** Writes down that these run on, here and where other threads and readers look. */
   async #note(tokens: ReadonlyArray<Token>, now: number): Promise<void> {
     const foreign: Array<string> = []
     const due = new Map<string, string>()
-    for (const { fence, idToken, receivedAt } of tokens) {
-      const held = this.#ledger.get(fence) ?? this.#ledger.adopt(fence, receivedAt)
+    for (const token of tokens) {
+      const { fence, idToken } = token
+      const held = this.#ledger.note(token)
       held.until = now + this.#lease
-      if (held.foreign) foreign.push(fence)
+      if (token.number === undefined) foreign.push(fence)
       if (now - held.keptAt < this.#lease / 2) continue
       held.keptAt = now
       due.set(idToken, fence)

@@ -1,31 +1,32 @@
 /**
- * What this process knows about deliveries in its hands: how long they are its own, and which record its claim is. Only
- * a shortcut: whatever is missing here is looked up on the server, so that tokens work from any thread.
+ * What this thread knows about deliveries: how long they are its own, and which record its claim is. Deliveries that
+ * arrived here are known by number; those of other threads, of which only the token came here, by fence. What is missing
+ * here is looked up on the server, so that tokens work from any thread.
  */
-import type { Token } from "./delivery.ts"
+import { numberIn, readToken, type Token } from "./delivery.ts"
 
 export interface Held {
-  /** When the lease lapses, as far as this process knows. */
+  readonly token: Token
+  /** When the lease lapses, as far as this thread knows. */
   until: number
   /** When the running record was last kept alive. */
   keptAt: number
-  /** Whether the delivery arrived in another thread or process. */
-  readonly foreign: boolean
   /** Sequence and subject of the record that is current because of this delivery. */
   claim: { readonly seq: number; readonly subject: string } | undefined
 }
 
-/** How many settled deliveries are remembered, twice over. */
-const SETTLED = 8_192
+/** How many deliveries of other threads are remembered as settled, twice over. */
+const SETTLED = 4_096
 
-/** Deliveries that nobody settles (superseded ones, say) are forgotten this long after their lease. */
-const FORGET_MS = 600_000
+/** Deliveries that nobody settles are forgotten this long after their lease. */
+const FORGET_MS = 86_400_000
 
-const SWEEP_EVERY = 4_096
+const SWEEP_EVERY = 16_384
 
 export class Ledger {
   readonly #lease: number
-  readonly #held = new Map<string, Held>()
+  readonly #own = new Map<number, Held>()
+  readonly #foreign = new Map<string, Held>()
   #settled = new Set<string>()
   #settledBefore = new Set<string>()
   #additions = 0
@@ -34,50 +35,61 @@ export class Ledger {
     this.#lease = lease
   }
 
-  /** Notes a delivery that arrived. */
-  hold(fence: string, now: number): Held {
-    return this.#add(fence, now, false)
+  /** Notes a delivery that arrived here. */
+  hold(token: Token): void {
+    const { number, receivedAt } = token
+    if (number === undefined) return
+    this.#own.set(number, { token, until: receivedAt + this.#lease, keptAt: receivedAt, claim: undefined })
+    if (++this.#additions % SWEEP_EVERY === 0) this.#sweep(receivedAt)
   }
 
-  /** Notes a delivery of another thread or process. */
-  adopt(fence: string, now: number): Held {
-    return this.#add(fence, now, true)
+  /** The token in a text, read before if its delivery is in hand here. */
+  read(text: string): Token | undefined {
+    const number = numberIn(text)
+    return (number === undefined ? undefined : this.#own.get(number)?.token) ?? readToken(text)
   }
 
-  get(fence: string): Held | undefined {
-    return this.#held.get(fence)
+  get(token: Token): Held | undefined {
+    return token.number === undefined ? this.#foreign.get(token.fence) : this.#own.get(token.number)
+  }
+
+  /** Like `get`; begins to note a delivery of another thread. */
+  note(token: Token): Held {
+    const found = this.get(token)
+    if (found !== undefined) return found
+    const { receivedAt } = token
+    const held: Held = { token, until: receivedAt + this.#lease, keptAt: receivedAt, claim: undefined }
+    this.#foreign.set(token.fence, held)
+    if (++this.#additions % SWEEP_EVERY === 0) this.#sweep(Date.now())
+    return held
   }
 
   /** Whether a delivery's lease still runs, as far as can be told here. */
   runs(token: Token, now: number): boolean {
-    return !this.wasSettled(token.fence) && now < (this.#held.get(token.fence)?.until ?? token.receivedAt + this.#lease)
+    return !this.wasSettled(token) && now < (this.get(token)?.until ?? token.receivedAt + this.#lease)
   }
 
   /** Forgets a delivery that is over. */
-  drop(fence: string): void {
-    this.#held.delete(fence)
-  }
-
-  settle(fence: string): void {
-    this.#held.delete(fence)
+  settle({ number, fence }: Token): void {
+    if (number !== undefined) {
+      this.#own.delete(number)
+      return
+    }
+    this.#foreign.delete(fence)
     this.#settled.add(fence)
     if (this.#settled.size < SETTLED) return
     this.#settledBefore = this.#settled
     this.#settled = new Set()
   }
 
-  wasSettled(fence: string): boolean {
+  /** What arrived here and is not in hand any more was settled. */
+  wasSettled({ number, fence }: Token): boolean {
+    if (number !== undefined) return !this.#own.has(number)
     return this.#settled.has(fence) || this.#settledBefore.has(fence)
   }
 
-  #add(fence: string, now: number, foreign: boolean): Held {
-    const held: Held = { until: now + this.#lease, keptAt: now, foreign, claim: undefined }
-    this.#held.set(fence, held)
-    if (++this.#additions % SWEEP_EVERY === 0) this.#sweep(now)
-    return held
-  }
-
   #sweep(now: number): void {
-    for (const [fence, { until }] of this.#held) if (until + FORGET_MS < now) this.#held.delete(fence)
+    for (const [number, { until }] of this.#own) if (until + FORGET_MS < now) this.#own.delete(number)
+    for (const [fence, { until }] of this.#foreign) if (until + this.#lease < now) this.#foreign.delete(fence)
   }
 }

@@ -98,7 +98,7 @@ export class Link {
     })
   }
 
-  /** Sends a message. `headers` are lines that end in CRLF. Fails with `too-large`, `closed`. */
+  /** Sends a message. `headers` are lines that end in CRLF. No `reply` is the empty text. Fails with `too-large`, `closed`. */
   send(
     subject: string,
     payload: Uint8Array,
@@ -150,7 +150,7 @@ export class Link {
         failed: (_, error) => reject(error),
       })
       try {
-        this.send(subject, payload, { reply: this.inbox.reply(token) })
+        this.send(subject, payload, this.inbox.reply(token))
       } catch (error) {
         this.inbox.forget(token)
         reject(error)

@@ -5,7 +5,7 @@
 import { encodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { FRONT_LEVEL, type Posting } from "../../runtime/protocol/message.ts"
 import { TransportError } from "../../runtime/transport.ts"
-import type { Consumers } from "./consumers.ts"
+import type { Consumers, Lane } from "./consumers.ts"
 import { asTransportError } from "./errors.ts"
 import type { Outgoing, Published, Publisher } from "./publisher.ts"
 import { escapeToken, type Names } from "./subject.ts"
@@ -40,9 +40,7 @@ export class Posts {
     const { id, run, retries, hops, level, queue, due, expires } = posting
     if (posting.key !== undefined)
       throw new TransportError("unsupported", `${id}: this transport keeps no order by key`)
-    if (!(Number.isInteger(level) && level >= 0 && level <= FRONT_LEVEL)) {
-      throw new TransportError("invalid", `${id}: ${level} is no level`)
-    }
+    if (!isLevel(level)) throw new TransportError("invalid", `${id}: ${level} is no level`)
     const frame = encodeEnvelope(posting.message)
     if (frame._tag === "Failure") throw new TransportError("invalid", `${id}: ${frame.failure.message}`)
     const payload = frame.success
@@ -84,13 +82,12 @@ export class Posts {
 
   /** Publishes what was prepared. Their queues are made known first. */
   async send(posts: ReadonlyArray<Posted>, outgoing: ReadonlyArray<Outgoing>): Promise<ReadonlyArray<Published>> {
-    const { bands } = this.#consumers
-    const unknown = new Set(
-      posts
-        .filter(({ posting: { level } }) => level >= 0 && level <= FRONT_LEVEL)
-        .map(({ posting }) => this.#consumers.lane(posting.queue, bands.of(posting.level)))
-        .filter((lane) => !lane.made),
-    )
+    const unknown = new Set<Lane>()
+    for (const { posting } of posts) {
+      if (!isLevel(posting.level)) continue
+      const lane = this.#consumers.lane(posting.queue, posting.level)
+      if (!lane.made) unknown.add(lane)
+    }
     // A queue stream keeps tasks that no consumer covers yet: who may not make consumers may still publish.
     if (unknown.size > 0) {
       await this.#consumers.ensure([...unknown]).catch((error: unknown) => {
@@ -100,3 +97,5 @@ export class Posts {
     return this.#publisher.publish(outgoing)
   }
 }
+
+const isLevel = (level: number): boolean => Number.isInteger(level) && level >= 0 && level <= FRONT_LEVEL

@@ -111,10 +111,7 @@ export class Publisher {
         if (outgoing === undefined) continue
         const token = first + index
         try {
-          this.#link.send(outgoing.subject, outgoing.payload, {
-            reply: this.#link.inbox.reply(token),
-            headers: outgoing.headers,
-          })
+          this.#link.send(outgoing.subject, outgoing.payload, this.#link.inbox.reply(token), outgoing.headers)
         } catch (error) {
           this.#link.inbox.forget(token)
           const failure = error instanceof TransportError ? error : new TransportError("internal", String(error))

@@ -8,10 +8,11 @@
 import { createInbox } from "nats"
 import { type Delivery, type PullRequest, TransportError } from "../../runtime/transport.ts"
 import type { Consumers } from "./consumers.ts"
+import type { Arrived } from "./delivery.ts"
 import { closed } from "./errors.ts"
 import type { Ledger } from "./ledger.ts"
 import type { Link } from "./link.ts"
-import { type Arrived, type Lanes, Session } from "./session.ts"
+import { type Lanes, Session } from "./session.ts"
 import type { Names } from "./subject.ts"
 
 /** How long the lanes of a pull stay parked for the next one. Longer, and tasks would wait for a worker that is busy. */
@@ -67,7 +68,7 @@ export class Puller {
       if (session.interrupted || !link.connected) this.#end(session)
       else this.#linger(key, session)
     }
-    for (const { delivery, at } of found) ledger.hold(delivery.fence, at)
+    for (const { token } of found) ledger.hold(token)
     return found.map(({ delivery }) => delivery)
   }
 

@@ -7,10 +7,10 @@
  * only the lanes that had tasks the last time.
  */
 import type { Msg, Subscription } from "nats"
-import { type Delivery, TransportError } from "../../runtime/transport.ts"
+import { TransportError } from "../../runtime/transport.ts"
 import { nak } from "./acks.ts"
 import type { Consumers, Lane } from "./consumers.ts"
-import { readDelivery } from "./delivery.ts"
+import { type Arrived, consumerOf, readDelivery } from "./delivery.ts"
 import type { Link } from "./link.ts"
 import type { Names } from "./subject.ts"
 
@@ -32,17 +32,8 @@ interface Request {
   heardAt: number
 }
 
-interface Arrival {
+interface Arrival extends Arrived {
   readonly lane: number
-  readonly delivery: Delivery
-  readonly ack: string
-  readonly at: number
-}
-
-/** A task that a session hands over. */
-export interface Arrived {
-  readonly delivery: Delivery
-  readonly at: number
 }
 
 const BEAT_MS = 1_000
@@ -73,6 +64,7 @@ export class Session {
   readonly #refused: Array<number>
   readonly #stopStatus: () => void
   #arrivals: Array<Arrival> = []
+  #lastLane = 0
   #numbers = 0
   #wake: (() => void) | undefined
   #interrupted = false
@@ -168,7 +160,7 @@ export class Session {
     if (this.#ended) return
     this.#ended = true
     this.#stopStatus()
-    for (const { ack } of this.#arrivals) this.#handBack(ack)
+    for (const { token } of this.#arrivals) this.#handBack(token.ack)
     this.#arrivals = []
     try {
       // Tasks that the server sends before it learns of the end still arrive, until the drain is over.
@@ -229,7 +221,7 @@ export class Session {
         ? `{"batch":${wanted},"expires":${Math.ceil(wait)}000000${beats ? `,"idle_heartbeat":${BEAT_MS}000000` : ""}}`
         : `{"batch":${wanted},"no_wait":true}`
     const reply = `${this.#prefix}.${index}.${number}`
-    this.#parts.link.send(this.lanes[index]?.next ?? "", encoder.encode(body), { reply })
+    this.#parts.link.send(this.lanes[index]?.next ?? "", encoder.encode(body), reply)
     return request
   }
 
@@ -242,20 +234,29 @@ export class Session {
     const ack = message.reply
     if (ack === undefined) return
     const now = Date.now()
-    const delivery = this.#ended ? undefined : readDelivery(message, this.#parts.names, now)
-    const lane = this.#byConsumer.get(consumerOf(ack))
-    if (delivery === undefined || lane === undefined) {
+    const index = this.#ended ? undefined : this.#laneOf(ack)
+    const lane = index === undefined ? undefined : this.lanes[index]
+    const arrived = lane === undefined ? undefined : readDelivery(message, ack, lane, now)
+    if (arrived === undefined || index === undefined) {
       this.#handBack(ack)
       return
     }
-    this.#arrivals.push({ lane, delivery, ack, at: now })
-    const request = this.#requests[lane]
+    this.#arrivals.push({ ...arrived, lane: index })
+    const request = this.#requests[index]
     if (request !== undefined) {
       request.heardAt = now
       if (++request.got < request.wanted) return
-      this.#requests[lane] = undefined
+      this.#requests[index] = undefined
     }
     this.#wake?.()
+  }
+
+  /** Most tasks come from the lane that the one before came from. */
+  #laneOf(ack: string): number | undefined {
+    if (ack.startsWith(this.lanes[this.#lastLane]?.acks ?? " ")) return this.#lastLane
+    const index = this.#byConsumer.get(consumerOf(ack) ?? "")
+    if (index !== undefined) this.#lastLane = index
+    return index
   }
 
   #status(message: Msg): void {
@@ -301,10 +302,4 @@ export class Session {
 export interface Lanes {
   readonly from: number
   readonly to: number
-}
-
-/** The consumer that an acknowledgement goes to. */
-const consumerOf = (ack: string): string => {
-  const parts = ack.split(".")
-  return parts[parts.length === 9 ? 3 : 5] ?? ""
 }

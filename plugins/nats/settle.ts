@@ -7,7 +7,7 @@ import { postingOf } from "../../runtime/protocol/headers.ts"
 import { isUndecodable, type Posting, publishKey } from "../../runtime/protocol/message.ts"
 import { type Settled, type Settlement, TransportError } from "../../runtime/transport.ts"
 import { ACK, type Ack, nak, sendAcks } from "./acks.ts"
-import { readToken, type Token } from "./delivery.ts"
+import type { Token } from "./delivery.ts"
 import { asTransportError } from "./errors.ts"
 import { judgeRecord } from "./fencing.ts"
 import type { Journal, Kept, Prepared } from "./journal.ts"
@@ -76,7 +76,7 @@ export class Settler {
     await this.#acknowledge(items.filter(({ answer }) => answer === undefined))
     for (const [at, item] of items.entries()) {
       const answer = item.answer ?? { status: "settled" }
-      if (answer.status === "superseded") this.#parts.ledger.drop(item.token.fence)
+      if (answer.status === "superseded") this.#parts.ledger.settle(item.token)
       answers[places[at] ?? at] = answer
     }
     return answers
@@ -84,7 +84,7 @@ export class Settler {
 
   /** Everything that can fail without the server is tried first, so that no half of a settlement is stored. */
   #begin(settlement: Settlement): Item | Settled {
-    const token = readToken(settlement.token)
+    const token = this.#parts.ledger.read(settlement.token)
     if (token === undefined) return { status: "gone" }
     const { record, followUps = [] } = settlement
     try {
@@ -94,7 +94,7 @@ export class Settler {
         record === undefined
           ? undefined
           : this.#parts.journal.prepare(record.fence === token.fence ? record : { ...record, fence: token.fence })
-      const claim = this.#parts.ledger.get(token.fence)?.claim
+      const claim = this.#parts.ledger.get(token)?.claim
       const replaces = claim !== undefined && claim.subject !== prepared?.subject ? claim : undefined
       return {
         settlement,
@@ -165,11 +165,11 @@ export class Settler {
   async #check(items: ReadonlyArray<Item>): Promise<void> {
     const now = Date.now()
     const { ledger, tasks, runs } = this.#parts
-    const doubtful = items.filter(({ token }) => !ledger.runs(token, now) || ledger.get(token.fence) === undefined)
+    const doubtful = items.filter(({ token }) => !ledger.runs(token, now) || ledger.get(token) === undefined)
     await Promise.all(
       doubtful.map(async (item) => {
         const { token } = item
-        if (ledger.wasSettled(token.fence) || (await tasks.at(token.seq)) === undefined)
+        if (ledger.wasSettled(token) || (await tasks.at(token.seq)) === undefined)
           item.answer = { status: "gone" }
         // Not acknowledging costs one more delivery, which finds the same; acknowledging might cost somebody his task.
         else if (!ledger.runs(token, now) && !(await runs.isExtended(token.fence)))
@@ -229,7 +229,7 @@ export class Settler {
 
   async #acknowledge(items: ReadonlyArray<Item>): Promise<void> {
     const { ledger, link, tasks } = this.#parts
-    const gone = items.filter(({ token }) => ledger.wasSettled(token.fence))
+    const gone = items.filter(({ token }) => ledger.wasSettled(token))
     for (const item of gone) item.answer = { status: "gone" }
     const open = items.filter(({ answer }) => answer === undefined)
     const acks = open.map(({ token, settlement: { then } }): Ack => {
@@ -248,7 +248,7 @@ export class Settler {
       const error = unanswered.get(token.consumer)
       // The consumer was deleted: the next one would deliver what is over once more.
       if (error?.outcome === "none" && settlement.then.kind === "ack") orphans.push(token.seq)
-      ledger.settle(token.fence)
+      ledger.settle(token)
     }
     // A lost acknowledgement is no failure: the task comes again, its record is found, and it is acknowledged then.
     if (orphans.length > 0) await tasks.remove(orphans).catch(() => undefined)

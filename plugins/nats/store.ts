@@ -233,8 +233,8 @@ export class NatsStore implements Store {
       try {
         for (const [index, step] of steps.entries()) {
           const headers = headersOf(step, now) + (batch === undefined ? "" : batchHeaders(batch, index, last))
-          const reply = index === last ? { reply: link.inbox.reply(token) } : {}
-          link.send(step.subject, step.operation.value ?? NOTHING, { headers, ...reply })
+          const reply = index === last ? link.inbox.reply(token) : ""
+          link.send(step.subject, step.operation.value ?? NOTHING, reply, headers)
         }
       } catch (error) {
         link.inbox.forget(token)

@@ -89,6 +89,7 @@ export class Bands {
   /** Lowest level of each band, highest band first, the front before all. */
   readonly levels: ReadonlyArray<number>
   readonly #byLevel: ReadonlyArray<number>
+  readonly #places: ReadonlyArray<number>
 
   constructor(count: number) {
     this.count = count
@@ -100,11 +101,17 @@ export class Bands {
       level === FRONT_LEVEL ? level : lowest(level),
     )
     this.levels = [...new Set(this.#byLevel)].sort((a, b) => b - a)
+    this.#places = this.#byLevel.map((level) => this.levels.indexOf(level))
   }
 
   /** The band of a level, which must be 0–9 or the front. */
   of(level: number): number {
     return this.#byLevel[level] ?? 0
+  }
+
+  /** The place of a level's band in {@link levels}. */
+  place(level: number): number {
+    return this.#places[level] ?? -1
   }
 }
 

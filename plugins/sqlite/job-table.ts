@@ -88,6 +88,13 @@ export class JobTable {
       ),
       insertLoad: prepare("INSERT INTO callboard_load (seq, envelope, record) VALUES (?, ?, ?)"),
       insertLink: prepare("INSERT OR IGNORE INTO callboard_link (ns, kind, ref, seq) VALUES (?, ?, ?, ?)"),
+      hasKey: prepare("SELECT 1 FROM callboard_key WHERE seq = ? AND nth = ?"),
+      insertKey: prepare("INSERT OR IGNORE INTO callboard_key (seq, nth) VALUES (?, ?)"),
+      removeKeys: prepare("DELETE FROM callboard_key WHERE seq = ?"),
+      insertOlder: prepare(
+        `INSERT INTO callboard_job (seq, ns, of, nth, queue, task, place, at, touched, due, expires, posted, bytes)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)`,
+      ),
       copyTask: prepare(
         `INSERT INTO callboard_job
            (seq, ns, of, nth, queue, task, place, at, fence, deliveries, touched, due, expires, posted, bytes)
@@ -180,8 +187,19 @@ export class JobTable {
     return true
   }
 
+  /** Whether a posting of a job was published before. */
+  knows(row: JobRow, nth: number): boolean {
+    return row.nth === nth || (nth < row.nth && this.#statements.hasKey.get(row.seq, nth) !== undefined)
+  }
+
+  /** Puts one more posting of a job into its queue. */
+  add(row: JobRow, columns: PostingColumns, order: number, at: number): void {
+    if (columns.nth > row.nth) this.#replace(row, columns, order, at)
+    else this.#insertOlder(row, columns, order, at)
+  }
+
   /** Puts a later posting into the row of its job. One that is still out moves into a row of its own. */
-  replace(row: JobRow, columns: PostingColumns, order: number, at: number): void {
+  #replace(row: JobRow, columns: PostingColumns, order: number, at: number): void {
     const { copyTask, copyEnvelope, putTask, putEnvelope } = this.#statements
     const { nth, task, frame, due, expires, posted, posting } = columns
     if (row.at !== null) {
@@ -193,7 +211,19 @@ export class JobTable {
     const place = placeOf(posting.level, order)
     putTask.run(nth, queue, task, place, at, touched, due, expires, posted, frame.length, row.seq)
     putEnvelope.run(frame, row.seq)
+    if (row.nth > 0) this.#statements.insertKey.run(row.seq, row.nth)
     this.#link(columns.links, row.seq)
+  }
+
+  /** A posting that comes after a later one of its job. */
+  #insertOlder(row: JobRow, columns: PostingColumns, order: number, at: number): void {
+    const { nth, task, frame, due, expires, posted, posting } = columns
+    const { insertOlder, insertLoad, insertKey } = this.#statements
+    const queue = this.#names.idOf(posting.queue)
+    const place = placeOf(posting.level, order)
+    insertOlder.run(order, this.#ns, row.seq, nth, queue, task, place, at, due, expires, posted, frame.length)
+    insertLoad.run(order, frame, null)
+    insertKey.run(row.seq, nth)
   }
 
   /** Hands a task back; ready at `at`, 0 is now. */
@@ -260,6 +290,7 @@ export class JobTable {
     this.#statements.removeJob.run(seq)
     this.#statements.removeLoad.run(seq)
     this.#statements.removeLinks.run(seq)
+    this.#statements.removeKeys.run(seq)
   }
 
   #link(links: ReadonlyArray<Link>, seq: number): void {

@@ -30,9 +30,8 @@ export class Publisher {
       if (row === undefined) {
         this.#jobs.insert(columns, order, at)
       } else {
-        // Postings of a job follow one another: what is not ahead was published before.
-        if (row.nth >= columns.nth) return "duplicate"
-        this.#jobs.replace(row, columns, order, at)
+        if (this.#jobs.knows(row, columns.nth)) return "duplicate"
+        this.#jobs.add(row, columns, order, at)
         known = row.rev !== null
       }
     }

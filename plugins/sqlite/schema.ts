@@ -5,6 +5,7 @@
  * job   one row per job: the task that waits or runs (if any) and what is stored about the job (if anything). Small
  *       rows, so that moving a task through the queue, counting and listing never touch a payload.
  * load  the payloads of that row: the task as one envelope, the record as JSON.
+ * key   publish keys of that job that were used before the one in its row.
  * link  jobs by root, parent and group; only where there is one.
  * store keyed values.        news what others must hear, for seconds.        listener who must hear it.
  * ```
@@ -69,6 +70,12 @@ CREATE INDEX callboard_job_over ON callboard_job (over) WHERE over IS NOT NULL;
 CREATE INDEX callboard_job_older ON callboard_job (of) WHERE of IS NOT NULL;
 -- Nearly all jobs succeed: an index over the others costs nothing and finds what people look for.
 CREATE INDEX callboard_job_state ON callboard_job (ns, state) WHERE state <> 4;
+
+CREATE TABLE callboard_key (
+  seq INTEGER NOT NULL,
+  nth INTEGER NOT NULL,
+  PRIMARY KEY (seq, nth)
+) WITHOUT ROWID;
 
 CREATE TABLE callboard_load (seq INTEGER PRIMARY KEY, envelope BLOB, record TEXT);
 

@@ -7,14 +7,13 @@ import { TransportError, type TransportReason } from "../transport.ts"
 
 /** What a script can tell apart. */
 export const EXIT = { done: 0, failed: 1, usage: 2, timeout: 3, unreachable: 4 } as const
-export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
 
 /** Ends a command with a line and an exit code of its own. Without a line, everything was said before. */
 export class CommandFailed extends Error {
   readonly _tag = "CommandFailed"
   override readonly name = "CommandFailed"
-  readonly exitCode: ExitCode
-  constructor(exitCode: ExitCode, message = "", options: { readonly cause?: unknown } = {}) {
+  readonly exitCode: number
+  constructor(exitCode: number, message = "", options: { readonly cause?: unknown } = {}) {
     super(message, options)
     this.exitCode = exitCode
   }
@@ -25,14 +24,14 @@ export const wrongUsage = (message: string): never => {
   throw new CommandFailed(EXIT.usage, message)
 }
 
-const REQUEST: Partial<Record<ErrorCode, ExitCode>> = {
+const REQUEST: Partial<Record<ErrorCode, number>> = {
   "invalid-json": EXIT.usage,
   "invalid-input": EXIT.usage,
   "unknown-field": EXIT.usage,
   "transport-unavailable": EXIT.unreachable,
 }
 
-const TRANSPORT: Partial<Record<TransportReason, ExitCode>> = {
+const TRANSPORT: Partial<Record<TransportReason, number>> = {
   unavailable: EXIT.unreachable,
   closed: EXIT.unreachable,
   unauthorized: EXIT.unreachable,
@@ -43,7 +42,7 @@ const TRANSPORT: Partial<Record<TransportReason, ExitCode>> = {
 const hasTag = (error: unknown, tag: string): boolean =>
   typeof error === "object" && error !== null && "_tag" in error && error._tag === tag
 
-export const exitCodeOf = (error: unknown): ExitCode => {
+export const exitCodeOf = (error: unknown): number => {
   if (error instanceof CommandFailed) return error.exitCode
   if (error instanceof ConfigError) return EXIT.usage
   if (error instanceof TransportError) return TRANSPORT[error.reason] ?? EXIT.failed
@@ -64,25 +63,23 @@ export const lineOf = (error: unknown): string => {
 
 const messageOf = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error)
-  // A file that does not compile: Bun says where in the causes only.
+  // A file that does not compile: Bun says where beside the message, Deno in it.
   if (error instanceof DiscoveryFailed || error instanceof ConfigError) {
-    const [first] = syntaxErrorsOf(error.cause)
-    if (first !== undefined) return `${error.message}: ${first}`
+    const found = syntaxErrorOf(error.cause)
+    if (found !== undefined) return `${found.where} cannot be loaded: ${found.message}`
   }
   return error.message === "" ? error.name : error.message
 }
 
-/** What a compiler found, as `file:line:column: message`. Empty for everything else. */
-export const syntaxErrorsOf = (cause: unknown): ReadonlyArray<string> => {
-  const errors: ReadonlyArray<unknown> = cause instanceof AggregateError ? cause.errors : [cause]
-  return errors.flatMap((error) => {
-    if (typeof error !== "object" || error === null || !("message" in error) || !("position" in error)) return []
-    const { position } = error
-    if (typeof position !== "object" || position === null || !("file" in position)) return []
-    const line = "line" in position ? `:${position.line}` : ""
-    const column = "column" in position ? `:${position.column}` : ""
-    return [`${position.file}${line}${column}: ${error.message}`]
-  })
+/** The first thing that a compiler found, and where: `file:line:column`. */
+const syntaxErrorOf = (cause: unknown): { readonly where: string; readonly message: string } | undefined => {
+  const error: unknown = cause instanceof AggregateError ? cause.errors[0] : cause
+  if (typeof error !== "object" || error === null || !("message" in error) || !("position" in error)) return undefined
+  const { position, message } = error
+  if (typeof position !== "object" || position === null || !("file" in position)) return undefined
+  const line = "line" in position ? `:${position.line}` : ""
+  const column = "column" in position ? `:${position.column}` : ""
+  return { where: `${position.file}${line}${column}`, message: String(message) }
 }
 
 /** An error with its stack and those of its causes: for `-l debug`. */

@@ -1,16 +1,24 @@
 /** Runs a service until a signal stops it, or until its worker gives up. */
 import type { Log } from "../log.ts"
 import type { Service } from "../service.ts"
+import type { StopReport } from "../worker/worker.ts"
 import { CommandFailed, EXIT, lineOf } from "./failure.ts"
 
-/** Ends when the service has stopped. Fails, exit code 1, when the worker gave up by itself. */
+/** Ends when the service has stopped, and says what that came to. Fails, exit code 1, when the worker gave up by itself. */
 export const untilStopped = async (service: Service, log: Log): Promise<void> => {
+  log.info(stopText(await stopOf(service)))
+}
+
+export const stopText = ({ finished, handedBack, stuck }: StopReport): string =>
+  `stopped: ${finished} finished, ${handedBack} handed back${stuck > 0 ? `, ${stuck} ignored their signal` : ""}`
+
+/** What the stop of a service came to, once it has stopped. Fails as {@link untilStopped} does. */
+export const stopOf = async (service: Service): Promise<StopReport> => {
   const failure = await Promise.race([service.stopped.then(() => undefined), service.failed])
   if (failure !== undefined) {
     // What it holds is handed back as far as the transport can be reached; the rest comes back when its lease is over.
     await service.stop({ now: true })
     throw new CommandFailed(EXIT.failed, `the worker gives up: ${lineOf(failure)}`, { cause: failure })
   }
-  const { finished, handedBack, stuck } = await service.stopped
-  log.info(`stopped: ${finished} finished, ${handedBack} handed back${stuck > 0 ? `, ${stuck} ignored their signal` : ""}`)
+  return service.stopped
 }

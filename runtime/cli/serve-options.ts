@@ -1,7 +1,8 @@
 /** The options of `serve()` as the configuration says them, for the commands that start a service. */
-import type { HttpOptions } from "../http/server.ts"
+
 import { type Config, DEFAULTS } from "../config.ts"
 import { displayUrl } from "../connect.ts"
+import type { HttpOptions } from "../http/server.ts"
 import type { ServeOptions, Service } from "../service.ts"
 import { connectSettings, type Invocation } from "./invocation.ts"
 

@@ -1,6 +1,7 @@
 /** A job as a page of text: what it is, how it stands, and its story step by step. */
-import { type JobView, type TransitionView } from "../view.ts"
+
 import type { JobEvent } from "../tracking.ts"
+import type { JobView, TransitionView } from "../view.ts"
 import { clockTime, localTime, percent, spanText, stateText } from "./format.ts"
 import { columns, type Paint } from "./output.ts"
 
@@ -30,7 +31,10 @@ const facts = (job: JobView): ReadonlyArray<readonly [string, string]> => {
     ...(times.expires === undefined ? [] : [["expires", localTime(times.expires)] as const]),
     ...(times.started === undefined ? [] : [["started", `${localTime(times.started)}${waited(job)}`] as const]),
     ...(times.ended === undefined ? [] : [["ended", `${localTime(times.ended)}${took(job)}`] as const]),
-    ["attempts", `${job.attempts}${job.retries > 0 ? `, ${job.retries} retried` : ""}${job.run > 1 ? `, run ${job.run}` : ""}`],
+    [
+      "attempts",
+      `${job.attempts}${job.retries > 0 ? `, ${job.retries} retried` : ""}${job.run > 1 ? `, run ${job.run}` : ""}`,
+    ],
     ...(job.worker === undefined ? [] : [["worker", job.worker] as const]),
     ...(job.parentId === undefined ? [] : [["parent", job.parentId] as const]),
     ...(job.rootId === undefined || job.rootId === job.id ? [] : [["root", job.rootId] as const]),
@@ -39,7 +43,12 @@ const facts = (job: JobView): ReadonlyArray<readonly [string, string]> => {
     ...(job.meta === undefined ? [] : [["meta", JSON.stringify(job.meta)] as const]),
     ...(progress === undefined
       ? []
-      : [["progress", `${percent(progress.fraction)}${progress.detail === undefined ? "" : ` ${JSON.stringify(progress.detail)}`}`] as const]),
+      : [
+          [
+            "progress",
+            `${percent(progress.fraction)}${progress.detail === undefined ? "" : ` ${JSON.stringify(progress.detail)}`}`,
+          ] as const,
+        ]),
     ...(job.dead === undefined ? [] : [["given up", job.dead] as const]),
     ...(error === undefined ? [] : [["error", `${error.name}: ${error.message} (${error.reason})`] as const]),
     ...(job.result === undefined ? [] : [["result", JSON.stringify(job.result)] as const]),

@@ -27,7 +27,9 @@ export const descriptionRoutes: ReadonlyArray<Route> = [
     group: "Description",
     summary: "This interface for people",
     answers: [{ status: 200, description: "A page", schema: Schema.String, contentType: "text/html" }],
-    handle: async ({ desk, base }) =>
-      new Response(await referenceOf(desk.describe(base), base), { headers: REFERENCE_HEADERS }),
+    handle: async ({ c, desk, base }) =>
+      new Response(await referenceOf(desk.describe(base), `${new URL(c.req.url).origin}${base}`), {
+        headers: REFERENCE_HEADERS,
+      }),
   }),
 ]

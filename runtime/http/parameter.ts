@@ -35,6 +35,8 @@ const read = (form: Parameter["form"], given: string): unknown => {
   }
 }
 
+const NOT_OF_FORM = { integer: "must be a whole number", boolean: "must be true or false" } as const
+
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
 /** Reads the query of a request. The result fails with `unknown-field` or `invalid-input`, naming the parameter. */
@@ -61,7 +63,10 @@ export const readerOf = <P extends Parameters>(
       const issue = format(decoded.failure.issue).issues[0]
       const key = issue?.path?.[0]
       const field = String(typeof key === "object" ? key.key : key)
-      return refuse("invalid-input", field, `${field}: ${issue?.message ?? "is not valid"}`)
+      const form = parameters[field]?.form
+      const isText = typeof values[field] === "string" && (form === "integer" || form === "boolean")
+      const why = isText ? NOT_OF_FORM[form] : (issue?.message ?? "is not valid")
+      return refuse("invalid-input", field, `${field}: ${why}`)
     }
     // The struct was made of these very parameters, in a loop that types cannot follow.
     return Result.succeed(decoded.success as Values<P>)

@@ -126,8 +126,8 @@ ${prose(textOf(schema["description"]))}
 ${schema["properties"] === undefined ? html`<p>${typeOf(schema)}</p>` : table(fieldRows(schema))}
 </section>`
 
-/** The page for a document that is served under `base`. */
-export const referenceOf = async (document: OpenApi, base: string): Promise<string> => {
+/** The page for a document that is served at `url`. */
+export const referenceOf = async (document: OpenApi, url: string): Promise<string> => {
   const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ method, path, operation })),
   )
@@ -145,8 +145,8 @@ export const referenceOf = async (document: OpenApi, base: string): Promise<stri
 <header>
 <h1>Callboard <small>${document.info.version}</small></h1>
 ${prose(document.info.description)}
-<pre><code>curl ${base}/v1/jobs -H 'content-type: application/json' -d '{"task": "text.count", "input": {"path": "README.md"}}'</code></pre>
-<p>For programs: <a href="${base}/openapi.json">openapi.json</a></p>
+<pre><code>curl ${url}/v1/jobs -H 'content-type: application/json' -d '{"task": "text.count", "input": {"path": "README.md"}}'</code></pre>
+<p>For programs: <a href="${url}/openapi.json">openapi.json</a></p>
 </header>
 <nav>${document.tags.map(
     ({ name }) =>

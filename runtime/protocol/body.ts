@@ -206,7 +206,7 @@ export const decodeBody = (message: Message, options?: DecodeOptions): Result.Re
     reason: "malformed",
     contentType: message.properties.content_type,
     message: `The body ${body}.`,
-    bytes: message.body,
+    bytes: Result.getOrElse(bodyBytes(message, options?.maxBytes), () => message.body),
   })
 }
 

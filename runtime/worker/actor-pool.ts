@@ -1,22 +1,12 @@
-/** The actors of this worker: their methods by name, and the resources that their `start` acquired. */
-import { Effect } from "effect"
+/** The actors of this worker: which method a task means, and whether its actor can run it now. */
+import { Deferred, Effect, type Scope } from "effect"
 import type { ActorDefinition, ErasedMethod } from "../actor.ts"
 import type { Log } from "../log.ts"
 import { DEFAULT_METHOD, resolveName } from "../protocol/name.ts"
-
-/** An actor whose `start` failed: the worker does not start. */
-export class ActorStartFailed extends Error {
-  readonly _tag = "ActorStartFailed"
-  override readonly name = "ActorStartFailed"
-}
-
-interface Served {
-  readonly actor: ActorDefinition
-  readonly use: unknown
-}
+import { ActorStartFailed, ServedActor } from "./served-actor.ts"
 
 export type Resolution =
-  | { readonly found: true; readonly actor: string; readonly method: ErasedMethod; readonly use: unknown }
+  | { readonly found: true; readonly actor: ServedActor; readonly method: ErasedMethod }
   | { readonly found: false; readonly message: string }
 
 export interface ActorPool {
@@ -24,81 +14,68 @@ export interface ActorPool {
   resolve(task: string, meth: string | null): Resolution
   /** Queue of an actor's tasks that name none; `undefined` when it is not served here. */
   queueOf(task: string, meth: string | null): string | undefined
+  /** Whether all actors whose tasks come by this queue are unhealthy: then it is not worth pulling. */
+  isIdle(queue: string): boolean
 }
 
-/** Starts the actors, one after the other; the scope stops them in reverse order, after the last handler has ended. */
-export const makeActorPool = Effect.fnUntraced(function* (
+/**
+ * Starts the actors; the scope stops them, after the last handler has ended. An actor that does not start is tried again
+ * while the others work; fails with `ActorStartFailed` when two have the same name, and when none starts.
+ */
+export const makeActorPool = (
   actors: ReadonlyArray<ActorDefinition>,
   taskNames: ReadonlyMap<string, string>,
   log: Log,
-) {
-  const served = new Map<string, Served>()
-  for (const actor of actors) {
-    if (served.has(actor.name)) {
-      return yield* Effect.fail(new ActorStartFailed(`two actors have the name ${actor.name}: names must be unique`))
+): Effect.Effect<ActorPool, ActorStartFailed, Scope.Scope> =>
+  Effect.gen(function* () {
+    const served = new Map<string, ServedActor>()
+    let failure: ActorStartFailed | undefined
+    for (const definition of actors) {
+      const { name } = definition
+      if (served.has(name)) {
+        return yield* Effect.fail(new ActorStartFailed(`two actors have the name ${name}: names must be unique`))
+      }
+      const actor = new ServedActor(definition, log)
+      served.set(name, actor)
+      const tried = yield* Deferred.make<void, ActorStartFailed>()
+      yield* Effect.forkScoped(actor.run(tried), { startImmediately: true })
+      const first = yield* Effect.result(Deferred.await(tried))
+      if (first._tag === "Failure") failure = first.failure
     }
-    const use = yield* Effect.acquireRelease(startActor(actor), (started) => stopActor(actor, started, log))
-    served.set(actor.name, { actor, use: use.use })
-  }
-  const pool: ActorPool = {
+    const all = [...served.values()]
+    if (failure !== undefined && all.every((actor) => actor.condition !== "ready")) return yield* Effect.fail(failure)
+    return poolOf(actors, served, taskNames)
+  })
+
+const poolOf = (
+  actors: ReadonlyArray<ActorDefinition>,
+  served: ReadonlyMap<string, ServedActor>,
+  taskNames: ReadonlyMap<string, string>,
+): ActorPool => {
+  const targetOf = (task: string, meth: string | null) => resolveName(task, meth, (name) => served.has(name), taskNames)
+  return {
     actors,
     queueOf(task, meth) {
-      const target = resolveName(task, meth, (name) => served.has(name), taskNames)
-      const actor = served.get(target.actor)?.actor
-      return actor?.methods.get(target.meth ?? DEFAULT_METHOD)?.queue ?? actor?.queue
+      const target = targetOf(task, meth)
+      const definition = served.get(target.actor)?.definition
+      return definition?.methods.get(target.meth ?? DEFAULT_METHOD)?.queue ?? definition?.queue
     },
     resolve(task, meth) {
-      const target = resolveName(task, meth, (name) => served.has(name), taskNames)
-      const entry = served.get(target.actor)
-      if (entry === undefined) return { found: false, message: `no actor ${target.actor} is served here` }
+      const target = targetOf(task, meth)
+      const actor = served.get(target.actor)
+      if (actor === undefined) return { found: false, message: `no actor ${target.actor} is served here` }
       const name = target.meth ?? DEFAULT_METHOD
-      const method = entry.actor.methods.get(name)
+      const method = actor.definition.methods.get(name)
       return method === undefined
         ? { found: false, message: `actor ${target.actor} has no method ${name}` }
-        : { found: true, actor: target.actor, method, use: entry.use }
+        : { found: true, actor, method }
+    },
+    isIdle(queue) {
+      const using = [...served.values()].filter(({ definition }) => usesQueue(definition, queue))
+      return using.length > 0 && using.every((actor) => actor.condition === "unhealthy")
     },
   }
-  return pool
-})
-
-interface Started {
-  readonly use: unknown
-  readonly releases: ReadonlyArray<() => unknown>
-  readonly abort: AbortController
 }
 
-const startActor = (actor: ActorDefinition): Effect.Effect<Started, ActorStartFailed> =>
-  Effect.tryPromise({
-    try: async () => {
-      const releases: Array<() => unknown> = []
-      const abort = new AbortController()
-      const use = await actor.start?.({
-        actor: actor.name,
-        signal: abort.signal,
-        onStop: (release) => releases.push(release),
-      })
-      return { use, releases, abort }
-    },
-    catch: (cause) =>
-      new ActorStartFailed(
-        `actor ${actor.name} did not start: ${cause instanceof Error ? cause.message : String(cause)}`,
-        { cause },
-      ),
-  })
-
-const stopActor = (actor: ActorDefinition, started: Started, log: Log): Effect.Effect<void> =>
-  Effect.promise(async () => {
-    started.abort.abort()
-    const steps = [
-      ...(actor.stop === undefined ? [] : [() => actor.stop?.(started.use)]),
-      ...[...started.releases].reverse(),
-    ]
-    for (const step of steps) {
-      // One resource that cannot be released must not keep the others.
-      try {
-        await step()
-      } catch (cause) {
-        log.error(`actor ${actor.name} did not stop cleanly`, { cause: String(cause) })
-      }
-    }
-  })
+const usesQueue = (definition: ActorDefinition, queue: string): boolean =>
+  (definition.queue ?? "default") === queue || [...definition.methods.values()].some((method) => method.queue === queue)

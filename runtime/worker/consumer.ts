@@ -10,6 +10,8 @@ import type { Hands } from "./hands.ts"
 export interface ConsumerOptions {
   readonly queue: Queue
   readonly queues: ReadonlyArray<string>
+  /** Whether a queue is not worth pulling now: all its actors are unhealthy. */
+  readonly isIdle: (queue: string) => boolean
   readonly rotate: boolean
   readonly hands: Hands
   readonly log: Log
@@ -22,6 +24,7 @@ export interface ConsumerOptions {
 
 /** Longest wait of one pull: bounds how long a transport may stay silent. */
 const PULL_WAIT_MS = 20_000
+const IDLE_WAIT_MS = 1_000
 const FIRST_WAIT_MS = 250
 const LONGEST_WAIT_MS = 10_000
 
@@ -32,9 +35,14 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
     let failures = 0
     while (true) {
       yield* Effect.promise((signal) => hands.waitForRoom(signal))
-      const pulled = yield* Effect.result(
-        pull(options, { queues: options.queues, max: hands.free, wait: PULL_WAIT_MS, rotate: options.rotate }),
-      )
+      const queues = options.queues.filter((queue) => !options.isIdle(queue))
+      if (queues.length === 0) {
+        yield* Effect.sleep(IDLE_WAIT_MS)
+        continue
+      }
+      // With a queue left out the wait is short: its actor may be back any moment.
+      const wait = queues.length === options.queues.length ? PULL_WAIT_MS : IDLE_WAIT_MS
+      const pulled = yield* Effect.result(pull(options, { queues, max: hands.free, wait, rotate: options.rotate }))
       if (pulled._tag === "Success") {
         if (failures > 0) log.info("connected again")
         failures = 0
@@ -46,10 +54,10 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       failures++
       const givesUp = !error.retryable || (options.maxTries > 0 && failures > options.maxTries)
       if (givesUp) return yield* Effect.fail(error)
-      const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (failures - 1)) * (0.5 + Math.random() / 2)
+      const pause = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (failures - 1)) * (0.5 + Math.random() / 2)
       const tries = options.maxTries > 0 ? `${failures}/${options.maxTries}` : `${failures}`
-      log.warn(`${error.message}. Trying again in ${(wait / 1000).toFixed(2)} seconds… (${tries})`)
-      yield* Effect.sleep(wait)
+      log.warn(`${error.message}. Trying again in ${(pause / 1000).toFixed(2)} seconds… (${tries})`)
+      yield* Effect.sleep(pause)
     }
   })
 

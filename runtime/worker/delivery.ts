@@ -19,6 +19,8 @@ export class Held {
   run: Running | undefined
   /** Set when it was decided from outside before the handler ran. */
   stop: Stop | undefined
+  /** Says that its handler has really ended and needs its actor's resources no more. */
+  leave: (() => void) | undefined
   /** What to settle instead of a result that the transport can never take. */
   refused: ((error: JobError) => Settlement) | undefined
 

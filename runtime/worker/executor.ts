@@ -25,6 +25,7 @@ import { invoke } from "./invocation.ts"
 import { JobContext } from "./job-context.ts"
 import { jobError } from "./job-error.ts"
 import { askedRetryAfter, resolveRetry, retryAfter } from "./retry.ts"
+import type { ServedActor } from "./served-actor.ts"
 import { UnknownTasks } from "./unknown-tasks.ts"
 import * as verdict from "./verdict.ts"
 
@@ -48,6 +49,9 @@ export interface ExecutorOptions {
 
 /** Hard time limit of methods and tasks that name none: every run has an end. */
 export const DEFAULT_HARD_MS = 30 * 60_000
+
+/** How long a task whose actor is down waits before it is delivered again. */
+const ACTOR_DOWN_DELAY_MS = 2_000
 
 /** Nothing to settle: the delivery is not ours any more. */
 const NOTHING = undefined
@@ -79,6 +83,7 @@ export class Executor {
       // Decided from outside while it was being prepared.
       if (held.stop === "cancelled") return { token: held.delivery.token, then: { kind: "ack" } } satisfies Settlement
       held.run = ready.run
+      held.leave = ready.actor.enter()
       this.#options.onRun(held)
       const exit = yield* invoke(ready.run, ready.input, ready.job)
       return yield* this.#judge(held, ready.run, exit)
@@ -155,7 +160,10 @@ export class Executor {
     if (!target.found)
       return new Decided(this.#unknownTask(posting, task, attempt(record), attempt(before), isClaimed, target.message))
 
-    const { method } = target
+    const { method, actor } = target
+    // Uncounted: that its actor is down is no failing of the job.
+    if (actor.condition !== "ready")
+      return new Decided(verdict.handedBack(attempt(record), isClaimed, ACTOR_DOWN_DELAY_MS))
     const body = decodeBody(posting.message, { accepts: method.accepts ?? [], maxBytes: options.maxBody })
     if (Result.isFailure(body)) {
       const { reason, message: detail } = body.failure
@@ -198,7 +206,8 @@ export class Executor {
     return new Ready(
       running,
       checked.success,
-      new JobContext(running, target.actor, target.use, options.client, options.log),
+      actor,
+      new JobContext(running, actor.definition.name, actor.use, options.client, options.log),
     )
   })
 
@@ -345,11 +354,13 @@ export class Executor {
 class Ready {
   readonly run: Running
   readonly input: unknown
+  readonly actor: ServedActor
   readonly job: JobContext
 
-  constructor(run: Running, input: unknown, job: JobContext) {
+  constructor(run: Running, input: unknown, actor: ServedActor, job: JobContext) {
     this.run = run
     this.input = input
+    this.actor = actor
     this.job = job
   }
 }

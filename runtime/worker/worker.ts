@@ -13,7 +13,7 @@ import { isUndecodable } from "../protocol/message.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { Claim, Claimed, Delivery, Settlement, TransportError } from "../transport.ts"
 import { VERSION } from "../version.ts"
-import { makeActorPool } from "./actor-pool.ts"
+import { type ActorPool, makeActorPool } from "./actor-pool.ts"
 import { Batcher } from "./batcher.ts"
 import { consume } from "./consumer.ts"
 import type { Held } from "./delivery.ts"
@@ -122,12 +122,7 @@ class RunningWorker implements Worker {
   #failedCount = 0
   #handedBack = 0
 
-  constructor(
-    options: WorkerOptions,
-    pool: Effect.Success<ReturnType<typeof makeActorPool>>,
-    board: Board,
-    closeActors: () => Promise<void>,
-  ) {
+  constructor(options: WorkerOptions, pool: ActorPool, board: Board, closeActors: () => Promise<void>) {
     const { queue, store, broadcast } = board
     const { log } = options
     this.name = options.name
@@ -179,6 +174,7 @@ class RunningWorker implements Worker {
       consume({
         queue,
         queues: options.queues,
+        isIdle: (name) => pool.isIdle(name),
         rotate: options.rotate,
         hands: this.#hands,
         log,
@@ -275,6 +271,8 @@ class RunningWorker implements Worker {
     const settlement = yield* this.#executor.execute(held)
     this.#watch.remove(held)
     this.#hands.handlerEnded(held)
+    const { leave } = held
+    if (leave !== undefined) held.run?.pending === undefined ? leave() : held.run.pending.then(leave, leave)
     if (held.run?.pending !== undefined) {
       this.#options.log.warn(
         "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",

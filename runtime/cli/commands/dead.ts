@@ -41,7 +41,9 @@ export const addDead = (program: Command): void => {
     const options = command.opts<Filter & { readonly limit: string; readonly cursor?: string }>()
     const { cursor } = options
     const query = { dead: true, limit: limitOf(options.limit), ...filterOf(options) }
-    const page = await withClient((client) => client.jobs({ ...query, ...(cursor === undefined ? {} : { after: cursor }) }))
+    const page = await withClient((client) =>
+      client.jobs({ ...query, ...(cursor === undefined ? {} : { after: cursor }) }),
+    )
     if (output.json) return output.document(page)
     const rows = page.jobs.map((job) => [
       localTime(job.times.ended ?? job.times.submitted),
@@ -55,7 +57,10 @@ export const addDead = (program: Command): void => {
     if (page.next !== undefined) output.note(`there are more: --cursor ${page.next}`)
   })
 
-  const redrive = addFilter(command.command("redrive").description("run dead letters again")).argument("[id...]", "jobs")
+  const redrive = addFilter(command.command("redrive").description("run dead letters again")).argument(
+    "[id...]",
+    "jobs",
+  )
   redrive.option("--all", "all of them, or all that the filters name")
   runs(redrive, ({ output, withClient }) => {
     // The filters are options of `dead` as well, and then it is `dead` that has them.

@@ -7,7 +7,7 @@ import { displayUrl } from "../../connect.ts"
 import { discoverActors } from "../../discover.ts"
 import type { Capabilities } from "../../transport.ts"
 import { VERSION } from "../../version.ts"
-import { CommandFailed, EXIT, exitCodeOf, lineOf } from "../failure.ts"
+import { CommandFailed, exitCodeOf, lineOf } from "../failure.ts"
 import { bytesText, spanText } from "../format.ts"
 import { connectSettings, type Invocation } from "../invocation.ts"
 import { columns, type Paint } from "../output.ts"
@@ -94,7 +94,9 @@ export const addDoctor = (program: Command): void => {
         actors: "value" in actors ? { names: actors.value } : { error: lineOf(actors.error) },
         transport: {
           url: displayUrl(transport),
-          ...("value" in reached ? { reachable: true, ...reached.value } : { reachable: false, error: lineOf(reached.error) }),
+          ...("value" in reached
+            ? { reachable: true, ...reached.value }
+            : { reachable: false, error: lineOf(reached.error) }),
         },
       })
     } else {
@@ -110,14 +112,30 @@ export const addDoctor = (program: Command): void => {
       output.line(section("Actors", [[folder, found]], paint))
       if ("value" in reached) {
         const { name, ms, workers, capabilities } = reached.value
-        const state = ["reachable", paint(`yes, in ${spanText(ms)}; ${workers} worker${workers === 1 ? "" : "s"} alive`, "green")]
-        output.line(section(`Transport ${name}`, [["url", displayUrl(transport)], state, ...capabilityRows(capabilities)], paint))
+        const state = [
+          "reachable",
+          paint(`yes, in ${spanText(ms)}; ${workers} worker${workers === 1 ? "" : "s"} alive`, "green"),
+        ]
+        output.line(
+          section(`Transport ${name}`, [["url", displayUrl(transport)], state, ...capabilityRows(capabilities)], paint),
+        )
       } else {
-        output.line(section("Transport", [["url", displayUrl(transport)], ["reachable", paint("no", "red")]], paint))
+        output.line(
+          section(
+            "Transport",
+            [
+              ["url", displayUrl(transport)],
+              ["reachable", paint("no", "red")],
+            ],
+            paint,
+          ),
+        )
       }
     }
     if ("error" in reached) {
-      throw new CommandFailed(exitCodeOf(reached.error), output.json ? "" : lineOf(reached.error), { cause: reached.error })
+      throw new CommandFailed(exitCodeOf(reached.error), output.json ? "" : lineOf(reached.error), {
+        cause: reached.error,
+      })
     }
   })
 }

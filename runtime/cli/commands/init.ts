@@ -44,7 +44,9 @@ const completeManifest = async (path: string): Promise<Made["what"]> => {
   try {
     manifest = JSON.parse(text)
   } catch (cause) {
-    throw new CommandFailed(EXIT.failed, `${path} is not JSON: ${cause instanceof Error ? cause.message : ""}`, { cause })
+    throw new CommandFailed(EXIT.failed, `${path} is not JSON: ${cause instanceof Error ? cause.message : ""}`, {
+      cause,
+    })
   }
   if (!isObject(manifest)) throw new CommandFailed(EXIT.failed, `${path} is not a JSON object`)
   const scripts = isObject(manifest["scripts"]) ? manifest["scripts"] : {}

@@ -51,7 +51,12 @@ const queryOf = (options: Options): RecordQuery => ({
 const HEADING = ["SUBMITTED", "STATE", "NAME", "ID", "QUEUE", "ATTEMPTS", "TOOK", ""]
 
 /** Prints a page of jobs, and how to get the next one. */
-export const printJobs = (output: Output, jobs: ReadonlyArray<JobView>, next: string | undefined, empty: string): void => {
+export const printJobs = (
+  output: Output,
+  jobs: ReadonlyArray<JobView>,
+  next: string | undefined,
+  empty: string,
+): void => {
   const rows = jobs.map((job) => [
     localTime(job.times.submitted),
     stateText(output.paint, job.state),

@@ -1,12 +1,12 @@
 /** `callboard submit text.count '{"path": "…"}'`: posts a task, and waits for its end if asked to. */
 import type { Command } from "commander"
+import { Result } from "effect"
 import type { Client, SubmittedJob } from "../../client.ts"
 import type { Config } from "../../config.ts"
 import { resolveName } from "../../protocol/name.ts"
-import type { Submission, SubmissionFields } from "../../submission.ts"
 import { parseDuration } from "../../protocol/time.ts"
+import type { Submission, SubmissionFields } from "../../submission.ts"
 import type { Outcome } from "../../tracking.ts"
-import { Result } from "effect"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { jsonOf, numberOrText, objectOf } from "../input.ts"
 import type { Output } from "../output.ts"
@@ -72,11 +72,11 @@ const timeoutOf = (wait: string | true | undefined): number | undefined => {
 const noteUnknown = async (
   client: Client,
   task: string,
-  { meth = null }: SubmissionFields,
+  { meth }: SubmissionFields,
   taskNames: Config["taskNames"],
   output: Output,
 ): Promise<void> => {
-  const { actor } = resolveName(task, meth, () => false, new Map(Object.entries(taskNames ?? {})))
+  const { actor } = resolveName(task, meth ?? null, () => false, new Map(Object.entries(taskNames ?? {})))
   // An actor's own name may have a dot in it.
   const known = (await client.directory.find(actor)) ?? (await client.directory.find(task))
   if (known === undefined) output.note(`no worker that is alive serves ${actor}; the task waits for one`)
@@ -84,7 +84,8 @@ const noteUnknown = async (
 
 const printOutcome = (output: Output, id: string, outcome: Outcome): void => {
   if (output.json) output.document({ id, ...outcome })
-  else if (outcome.state === "succeeded") output.line(JSON.stringify(outcome.result, null, process.stdout.isTTY ? 2 : 0))
+  else if (outcome.state === "succeeded")
+    output.line(JSON.stringify(outcome.result, null, process.stdout.isTTY ? 2 : 0))
   if (outcome.state === "succeeded") return
   if (output.json) throw new CommandFailed(EXIT.failed)
   const why =
@@ -99,7 +100,10 @@ const printOutcome = (output: Output, id: string, outcome: Outcome): void => {
 }
 
 const printReceipt = (output: Output, { id, receipt }: SubmittedJob): void => {
-  if (output.json) return output.document(receipt)
+  if (output.json) {
+    output.document(receipt)
+    return
+  }
   // The id alone is the answer, so that a script can take it: id=$(callboard submit …).
   output.line(id)
   output.note(

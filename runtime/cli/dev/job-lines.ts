@@ -14,7 +14,14 @@ const jobLine = (job: JobView, { paint }: Output): string => {
   const state = retried ? paint("retry", "yellow") : stateText(paint, job.state)
   const padding = " ".repeat(Math.max(0, STATE_WIDTH - (retried ? "retry" : job.state).length))
   const error = job.error === undefined ? "" : oneLine(`${job.error.name}: ${job.error.message}`, 200)
-  const cells = [clockTime(new Date()), state + padding, job.name, paint(shortId(job.id), "dim"), runTime(job), paint(error, "red")]
+  const cells = [
+    clockTime(new Date()),
+    state + padding,
+    job.name,
+    paint(shortId(job.id), "dim"),
+    runTime(job),
+    paint(error, "red"),
+  ]
   return cells.filter((cell) => cell !== "").join("  ")
 }
 
@@ -44,7 +51,7 @@ export class JobLines {
   #say(job: JobView): void {
     const key = `${job.id} ${job.transitions.at(-1)?.id ?? ""}`
     if (this.#said.has(key)) return
-    if (this.#said.size >= CAPACITY) for (const oldest of this.#said) if (this.#said.size >= CAPACITY) this.#said.delete(oldest)
+    if (this.#said.size >= CAPACITY) this.#said.clear()
     this.#said.add(key)
     if (this.#output.json) this.#output.record({ type: "job", job })
     else this.#output.line(jobLine(job, this.#output))

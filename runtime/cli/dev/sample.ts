@@ -49,7 +49,10 @@ const referred = (root: unknown, reference: string): unknown =>
   reference
     .replace(/^#\/?/, "")
     .split("/")
-    .reduce<unknown>((at, key) => (isSchema(at) ? at[key.replaceAll("~1", "/").replaceAll("~0", "~")] : undefined), root)
+    .reduce<unknown>(
+      (at, key) => (isSchema(at) ? at[key.replaceAll("~1", "/").replaceAll("~0", "~")] : undefined),
+      root,
+    )
 
 const sampleObject = (schema: JsonSchema, inner: (schema: unknown, name: string) => unknown): unknown => {
   const properties = isSchema(schema["properties"]) ? schema["properties"] : {}

@@ -1,4 +1,6 @@
 /** Lists of records: filters, order and pages; and news about them. */
+
+import type { Headers } from "../../../runtime/protocol/message.ts"
 import type { JobRecord, RecordQuery } from "../../../runtime/transport.ts"
 import { type Case, delay, records } from "../case.ts"
 import { check, equal, refuses, sameSet } from "../check.ts"
@@ -22,18 +24,26 @@ const listed = async ({ peer, within }: Context, query: RecordQuery): Promise<Re
   throw new Error("the pages of a query have no end")
 }
 
+interface Ended {
+  readonly state?: "succeeded" | "failed"
+  readonly task?: string
+  readonly headers?: Headers
+  readonly dead?: string
+}
+
 /** Jobs that ended one after the other, newest last. */
 const ended = async (
   { peer, task }: Context,
   queue: string,
-  jobs: ReadonlyArray<Partial<JobRecord>>,
+  jobs: ReadonlyArray<Ended>,
 ): Promise<ReadonlyArray<string>> => {
   const ids: Array<string> = []
-  for (const { state = "succeeded", task: name, ...fields } of jobs) {
-    const posting = task({ queue, ...(name === undefined ? {} : { task: name }) })
+  for (const { state = "succeeded", dead, ...fields } of jobs) {
+    const posting = task({ queue, ...fields })
     await peer.publish(posting)
     const delivery = await peer.one(queue)
-    await peer.end(delivery, { record: recordOf(posting, state, { fence: delivery.fence, ...fields }) })
+    const { fence } = delivery
+    await peer.end(delivery, { record: recordOf(posting, state, dead === undefined ? { fence } : { fence, dead }) })
     ids.push(posting.id)
     // Order by time needs times that differ.
     await sleep(3)
@@ -54,9 +64,9 @@ export const queryCases: ReadonlyArray<Case> = [
         { state: "failed" },
         { state: "failed", dead: "undecodable" },
         { task: "text.count" },
-        { rootId: root },
-        { parentId: parent, rootId: root },
-        { group },
+        { headers: { root_id: root } },
+        { headers: { root_id: root, parent_id: parent } },
+        { headers: { group } },
       ])
       const waiting = task({ queue: other, headers: { root_id: root } })
       await peer.publish(waiting)

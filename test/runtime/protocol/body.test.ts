@@ -219,6 +219,20 @@ describe("limits", () => {
     expect(Result.flip(encodeBody(body(600), { contentType }))).toMatchObject({ success: { reason: "too-deep" } })
   })
 
+  test("bytes are bounded at the same depth in every format", () => {
+    const json = (depth: number): Uint8Array => utf8(`[${"[".repeat(depth)}${"]".repeat(depth)},{},null]`)
+    const msgpack = (depth: number): Uint8Array => new Uint8Array([0x93, ...Array(depth).fill(0x91), 1, 0x80, 0xc0])
+    for (const [contentType, bytes] of [
+      ["application/json", json],
+      ["application/x-yaml", json],
+      ["application/x-msgpack", msgpack],
+    ] as const) {
+      expect(Result.isSuccess(decodeBody(message(bytes(499), contentType))), contentType).toBe(true)
+      expect(failure(message(bytes(510), contentType)).reason, contentType).toBe("too-deep")
+    }
+    expect(failure(message(`[${"[".repeat(510)}NaN${"]".repeat(510)},{},null]`)).reason).toBe("too-deep")
+  })
+
   test("deep bytes are refused, not followed", () => {
     expect(failure(message("[".repeat(400_000) + "]".repeat(400_000))).reason).toBe("too-deep")
     expect(failure(message(`${"[".repeat(100_000)}NaN`)).reason).toBe("too-deep")

@@ -39,6 +39,12 @@ describe("compression", () => {
     })
   })
 
+  test("and judged before its end is reached: of a stream that was cut only the size is told", () => {
+    const cut = deflateSync(new Uint8Array(20_000_000)).subarray(0, -100)
+    expect(Result.flip(decompress(cut, "zlib", 1000))).toMatchObject({ success: { reason: "too-large" } })
+    expect(Result.flip(decompress(cut, "zlib", 30_000_000))).toMatchObject({ success: { reason: "malformed" } })
+  })
+
   test.each(["application/x-bz2", "application/x-lzma", "bzip2", "", "x".repeat(1000)])(
     "%.30s is not supported",
     (name) => {

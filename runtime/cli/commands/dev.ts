@@ -1,0 +1,33 @@
+/** `callboard dev`: worker and HTTP in one process, which is replaced by a new one when a file changes. */
+import { existsSync } from "node:fs"
+import { resolve } from "node:path"
+import { type Command, Option } from "commander"
+import { DEFAULTS } from "../../config.ts"
+import { configPaths } from "../../config-sources.ts"
+import { runDevProcess } from "../dev/process.ts"
+import { superviseDev } from "../dev/supervisor.ts"
+import { CommandFailed, EXIT } from "../failure.ts"
+import { addSettings, HTTP_SETTINGS, WORKER_SETTINGS } from "../options.ts"
+import { WORK_FLAG } from "../work-process.ts"
+import { runs } from "./command.ts"
+
+export const addDev = (program: Command): void => {
+  const command = program.command("dev").description("run everything in one process, and again whenever a file changes")
+  addSettings(command, [...WORKER_SETTINGS, ...HTTP_SETTINGS])
+  command.addOption(new Option(WORK_FLAG).hideHelp())
+  runs(command, async (invocation) => {
+    if (command.opts<{ readonly workProcess?: boolean }>().workProcess) return runDevProcess(invocation)
+    const actors = resolve(invocation.config.actors ?? DEFAULTS.actors)
+    if (!existsSync(actors)) {
+      throw new CommandFailed(
+        EXIT.failed,
+        `there is no folder ${actors}: make one with callboard init, or name another with --actors`,
+      )
+    }
+    const exitCode = await superviseDev({
+      watched: { folder: actors, files: configPaths(process.cwd()) },
+      note: (text) => void process.stderr.write(`callboard: ${text}\n`),
+    })
+    if (exitCode !== EXIT.done) throw new CommandFailed(exitCode)
+  })
+}

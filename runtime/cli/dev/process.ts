@@ -1,0 +1,134 @@
+/**
+ * The process that does the work of `callboard dev`: worker and HTTP in one. It loads settings and actors, says so, and
+ * starts when it is told to, when the process before it has let go of the port.
+ */
+import type { ActorDefinition } from "../../actor.ts"
+import { DEFAULTS } from "../../config.ts"
+import { displayUrl } from "../../connect.ts"
+import { discoverActors } from "../../discover.ts"
+import { type Service, serve } from "../../service.ts"
+import { VERSION } from "../../version.ts"
+import { CommandFailed, EXIT } from "../failure.ts"
+import type { Invocation } from "../invocation.ts"
+import { columns, painter, takesColour } from "../output.ts"
+import { stopOf, stopText } from "../run-service.ts"
+import { httpOptions, serveOptions, transportText } from "../serve-options.ts"
+import { onOrphaned } from "../work-process.ts"
+import { curlOf, exampleOf } from "./curl.ts"
+import { JobLines } from "./job-lines.ts"
+import { devLog } from "./log.ts"
+import { isOrder, type News, type Order } from "./message.ts"
+import { waitForPort } from "./port.ts"
+
+/** The process before may take this long to let go of its port; its jobs may take longer. */
+const PORT_MS = 10_000
+
+const tell = (news: News): void => {
+  process.send?.(news)
+}
+
+interface Orders {
+  /** Rejects when there is nobody left to give the order. */
+  readonly start: Promise<Extract<Order, { type: "start" }>>
+  /** Resolves when another process takes over, or nobody watches any more. */
+  readonly stop: Promise<void>
+}
+
+const listenToOrders = (): Orders => {
+  const start = Promise.withResolvers<Extract<Order, { type: "start" }>>()
+  const stop = Promise.withResolvers<void>()
+  process.on("message", (order: unknown) => {
+    if (!isOrder(order)) return
+    if (order.type === "start") start.resolve(order)
+    else stop.resolve()
+  })
+  const leave = () => start.reject(new CommandFailed(EXIT.done))
+  // Without whoever watches the files this process would stay for ever, and nobody would know of it.
+  onOrphaned(() => {
+    leave()
+    stop.resolve()
+  })
+  // Before the start there is nothing to stop.
+  for (const signal of ["SIGINT", "SIGTERM", "SIGQUIT"] as const) process.once(signal, leave)
+  return { start: start.promise, stop: stop.promise }
+}
+
+export const runDevProcess = async (invocation: Invocation): Promise<void> => {
+  const { config, output } = invocation
+  const actors = await discoverActors(config.actors ?? DEFAULTS.actors)
+  const orders = listenToOrders()
+  tell({ type: "loaded" })
+  const { reload, port: earlierPort } = await orders.start
+  const http = httpOptions(config)
+  const port = earlierPort ?? http.port ?? DEFAULTS.http.port
+  const host = http.host ?? DEFAULTS.http.host
+  if (!(await waitForPort(port, host, reload ? PORT_MS : 0))) {
+    throw new CommandFailed(EXIT.failed, `port ${port} of ${host} is in use: choose another with --port`)
+  }
+  const lines = new JobLines(output)
+  const log = devLog(config.log?.level ?? DEFAULTS.log.level, painter(takesColour(process.stderr)))
+  const options = serveOptions(invocation)
+  const service = await serve({ ...options, actors, log, http: { ...http, port }, onSettled: lines.settled })
+  const following = new AbortController()
+  void lines.follow(service.client, following.signal).catch(() => undefined)
+  let replaced = false
+  void orders.stop.then(() => {
+    replaced = true
+    return service.stop()
+  })
+  await Promise.race([service.ready().catch(() => undefined), service.stopped])
+  announce(invocation, service, actors, reload)
+  tell({ type: "ready", port: Number(new URL(service.url ?? "http://localhost").port) })
+  if (!reload && !output.json) await explain(invocation, service, actors)
+  const { finished, handedBack, stuck } = await stopOf(service)
+  following.abort()
+  // Being replaced is worth a word only if a job noticed.
+  if (!replaced || finished + handedBack + stuck > 0) log.info(stopText({ finished, handedBack, stuck }))
+}
+
+/** One line after a reload; on the first start, what is there and where. */
+const announce = (
+  { transport, output }: Invocation,
+  service: Service,
+  actors: ReadonlyArray<ActorDefinition>,
+  reload: boolean,
+): void => {
+  const methods = actors.map((actor) => ({ name: actor.name, methods: [...actor.methods.keys()] }))
+  if (output.json) {
+    const { durability } = service.client.board.transport.capabilities
+    output.record({
+      type: "ready",
+      reload,
+      url: service.url,
+      transport: displayUrl(transport),
+      durability,
+      actors: methods,
+    })
+    return
+  }
+  const names = methods.map((actor) => [actor.name, actor.methods.join(", ")])
+  if (reload) {
+    output.line(output.paint(`reloaded: ${names.map(([name]) => name).join(", ")}`, "green"))
+    return
+  }
+  const runtime =
+    process.versions["bun"] === undefined ? `Deno ${process.versions["deno"]}` : `Bun ${process.versions["bun"]}`
+  output.line(`${output.paint(`callboard ${VERSION}`, "bold")} on ${runtime}\n`)
+  const rows = [
+    ["http", output.paint(service.url ?? "", "cyan")],
+    ["transport", transportText(service, transport)],
+    ...names.map(([name = "", list = ""], at) => [at === 0 ? "actors" : "", `${name}: ${list}`]),
+  ]
+  output.line(columns(rows.map(([name = "", value = ""]) => [`  ${output.paint(name, "dim")}`, value])))
+}
+
+/** What to do next. */
+const explain = async (
+  { config, output }: Invocation,
+  service: Service,
+  actors: ReadonlyArray<ActorDefinition>,
+): Promise<void> => {
+  const example = await exampleOf(actors)
+  if (example === undefined || service.url === undefined) return
+  output.line(`\nPost a task:\n\n  ${curlOf(example, service.url, (config.http?.tokens ?? []).length > 0)}\n`)
+}

@@ -1,0 +1,150 @@
+/**
+ * `callboard dev` itself: starts the process that does the work, and another one when a file has changed. The new one
+ * loads first; only when that went well is the old one told to stop, which it does softly, finishing the jobs that it
+ * runs. So a broken file costs nothing: the last version that worked goes on.
+ */
+import type { ChildProcess } from "node:child_process"
+import { makeLog } from "../../log.ts"
+import { onSignals } from "../../signals.ts"
+import { startWorkProcess } from "../work-process.ts"
+import { onChanges, type Watched } from "./changes.ts"
+import { isNews, type Order } from "./message.ts"
+
+export interface DevOptions {
+  readonly watched: Watched
+  /** A line for people, on standard error. */
+  readonly note: (text: string) => void
+}
+
+interface Generation {
+  readonly child: ChildProcess
+  state: "loading" | "starting" | "ready" | "leaving"
+}
+
+/** Runs until a signal stops it; resolves with the exit code of the last process. */
+export const superviseDev = (options: DevOptions): Promise<number> => {
+  const supervisor = new Supervisor(options)
+  return supervisor.run()
+}
+
+class Supervisor {
+  readonly #options: DevOptions
+  readonly #all = new Set<Generation>()
+  readonly #end = new AbortController()
+  /** The one that works, or is about to. */
+  #current: Generation | undefined
+  /** The one that loads, to take its place. */
+  #next: Generation | undefined
+  #port: number | undefined
+  #wasReady = false
+  #stopping = false
+  #resolve: (exitCode: number) => void = () => undefined
+
+  constructor(options: DevOptions) {
+    this.#options = options
+  }
+
+  async run(): Promise<number> {
+    const ended = new Promise<number>((resolve) => {
+      this.#resolve = resolve
+    })
+    const offSignals = onSignals({
+      soft: () => this.#stop(),
+      hurry: () => this.#stop(),
+      // The processes say it.
+      log: makeLog({ level: "none" }),
+    })
+    // A third signal ends this process at once, and nothing may outlive it.
+    const killAll = () => {
+      for (const { child } of this.#all) child.kill("SIGKILL")
+    }
+    process.once("exit", killAll)
+    await onChanges(this.#options.watched, () => this.#load(), this.#end.signal)
+    this.#load()
+    const exitCode = await ended
+    this.#end.abort()
+    offSignals()
+    return exitCode
+  }
+
+  /** Starts loading what is in the files now. */
+  #load(): void {
+    if (this.#stopping) return
+    // It has not started anything, and what it loads is outdated.
+    this.#next?.child.kill("SIGKILL")
+    const child = startWorkProcess()
+    const generation: Generation = { child, state: "loading" }
+    this.#all.add(generation)
+    this.#next = generation
+    child.on("message", (news: unknown) => {
+      if (!isNews(news)) return
+      if (news.type === "loaded") this.#replace(generation)
+      else this.#ready(generation, news.port)
+    })
+    child.on("error", (error) => {
+      this.#options.note(`the process could not be started: ${error.message}`)
+      this.#exited(generation, 1)
+    })
+    child.on("exit", (code) => this.#exited(generation, code))
+  }
+
+  #replace(generation: Generation): void {
+    if (generation !== this.#next || this.#stopping) return
+    const before = this.#current
+    this.#next = undefined
+    this.#current = generation
+    generation.state = "starting"
+    if (before !== undefined) {
+      before.state = "leaving"
+      send(before, { type: "stop" })
+    }
+    send(generation, {
+      type: "start",
+      reload: this.#wasReady,
+      ...(this.#port === undefined ? {} : { port: this.#port }),
+    })
+  }
+
+  #ready(generation: Generation, port: number): void {
+    if (generation.state === "starting") generation.state = "ready"
+    this.#port = port
+    this.#wasReady = true
+  }
+
+  #exited(generation: Generation, exitCode: number | null): void {
+    if (!this.#all.delete(generation)) return
+    const { state } = generation
+    const outdated = state === "loading" && generation !== this.#next
+    if (this.#next === generation) this.#next = undefined
+    if (this.#current === generation) this.#current = undefined
+    if (this.#stopping) {
+      if (this.#all.size === 0) this.#resolve(state === "loading" ? 0 : (exitCode ?? 1))
+      return
+    }
+    if (outdated || state === "leaving") return
+    if (state === "ready" && exitCode === null) {
+      // A handler that blocks the thread beyond its time limit is ended this way, with its process.
+      this.#options.note("it was killed; starting again")
+      this.#load()
+    } else if (state === "starting" && !this.#wasReady) {
+      // Nothing in the files is to blame: the port is taken, or the transport cannot be reached.
+      this.#stopping = true
+      this.#resolve(exitCode ?? 1)
+    } else if (this.#current !== undefined) {
+      this.#options.note("the last version that worked goes on; waiting for a change")
+    } else {
+      this.#options.note("waiting for a change")
+    }
+  }
+
+  /** Each signal goes on to the processes, which count them and stop as a worker does. */
+  #stop(): void {
+    this.#stopping = true
+    for (const { child } of this.#all) child.kill("SIGTERM")
+    if (this.#all.size === 0) this.#resolve(0)
+  }
+}
+
+const send = ({ child }: Generation, order: Order): void => {
+  if (child.connected) child.send(order)
+}

@@ -1,0 +1,26 @@
+/**
+ * A process of our own that does the work, under one that watches over it. It tells and is told by messages, and stops
+ * when nobody watches any more.
+ */
+import { type ChildProcess, spawn } from "node:child_process"
+import { extname } from "node:path"
+import { fileURLToPath } from "node:url"
+import { runArguments } from "./runtimes.js"
+
+/** This very program: TypeScript in the repository, JavaScript in the package. */
+const MAIN = fileURLToPath(new URL(`./main${extname(import.meta.url)}`, import.meta.url))
+
+/** Says to a command that it is the process that works. Not for people. */
+export const WORK_FLAG = "--work-process"
+
+/** Starts this command line once more, as the process that works, on the same terminal. */
+export const startWorkProcess = (): ChildProcess => {
+  const runtime = "bun" in process.versions ? "bun" : "deno"
+  const args = [...runArguments(runtime, MAIN), ...process.argv.slice(2), WORK_FLAG]
+  return spawn(process.execPath, args, { stdio: ["ignore", "inherit", "inherit", "ipc"] })
+}
+
+/** Calls back when the process that watches over this one is gone. */
+export const onOrphaned = (stop: () => void): void => {
+  process.once("disconnect", stop)
+}

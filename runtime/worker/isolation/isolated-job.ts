@@ -1,0 +1,149 @@
+/** The {@link Job} of an isolated handler: what it says and asks for goes to the worker, which has the transport. */
+import { Result } from "effect"
+import type { DurationInput } from "../../actor.ts"
+import type { JobHandle, WaitOptions } from "../../client.ts"
+import { CallboardError } from "../../errors.ts"
+import type { Job, JobLog } from "../../job.ts"
+import { LOG_LEVELS, type LogLevel } from "../../log.ts"
+import { renderJson } from "../../protocol/json.ts"
+import type { Headers } from "../../protocol/message.ts"
+import type { SubmissionFields } from "../../submission.ts"
+import { type Outcome, valueOf } from "../../tracking.ts"
+import type { JobView } from "../../view.ts"
+import { askForRetry, fractionOf } from "../job-context.ts"
+import { ProgressNews } from "./progress-news.ts"
+import { cutLine, MAX_DETAIL, type News, type Order } from "./message.ts"
+
+/** How a run reaches the worker. */
+export interface Line {
+  readonly level: LogLevel
+  tell(news: News): void
+  /** Resolves with the value of the answer; fails with what the worker was refused with. */
+  ask(question: Omit<Extract<News, { readonly kind: "ask" }>, "kind" | "question">): Promise<unknown>
+}
+
+export interface IsolatedJobFields {
+  readonly order: Extract<Order, { readonly kind: "run" }>
+  readonly actor: string
+  readonly use: unknown
+  readonly headers: Headers
+  readonly meta: Readonly<Record<string, unknown>>
+  readonly signal: AbortSignal
+  readonly line: Line
+}
+
+export class IsolatedJob implements Job<unknown> {
+  readonly id: string
+  readonly attempt: number
+  readonly run: number
+  readonly retries: number
+  readonly queue: string
+  readonly deadline: number
+  readonly actor: string
+  readonly method: string
+  readonly use: unknown
+  readonly headers: Headers
+  readonly meta: Readonly<Record<string, unknown>>
+  readonly signal: AbortSignal
+  readonly log: JobLog
+  readonly #line: Line
+  readonly #run: number
+  readonly #progress: ProgressNews
+
+  constructor(fields: IsolatedJobFields) {
+    const { order, line } = fields
+    this.id = order.job.id
+    this.attempt = order.job.attempt
+    this.run = order.job.run
+    this.retries = order.job.retries
+    this.queue = order.job.queue
+    this.deadline = order.job.deadline
+    this.actor = fields.actor
+    this.method = order.method
+    this.use = fields.use
+    this.headers = fields.headers
+    this.meta = fields.meta
+    this.signal = fields.signal
+    this.log = logOver(line, order.run)
+    this.#line = line
+    this.#run = order.run
+    this.#progress = new ProgressNews((news) => line.tell({ kind: "progress", run: order.run, ...news }))
+  }
+
+  // Fields, not methods: handlers take their job apart (`async (input, { progress }) => …`).
+  readonly progress = (fraction: number, detail?: unknown): void => {
+    const text = detail === undefined ? undefined : (JSON.stringify(detail) ?? "null")
+    if (text !== undefined && text.length > MAX_DETAIL) {
+      throw new CallboardError("invalid-input", `detail: is longer than ${MAX_DETAIL} characters`, { field: "detail" })
+    }
+    this.#progress.say({ fraction: fractionOf(fraction), ...(text === undefined ? {} : { detail: text }) })
+  }
+
+  readonly submit = async (task: string, fields: SubmissionFields = {}): Promise<JobHandle> => {
+    const text = renderJson(fields)
+    if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure.message)
+    const id = await this.#line.ask({ run: this.#run, what: "submit", about: task, fields: text.success })
+    return handleOf(String(id), this.#line, this.#run)
+  }
+
+  readonly retry = (options: { readonly after?: DurationInput; readonly cause?: unknown } = {}): Error =>
+    askForRetry(options)
+
+  /** Says the last progress, if that waits. */
+  finish(): void {
+    this.#progress.finish()
+  }
+}
+
+/** Log lines as the worker's own log writes them; what its level leaves out is not sent. */
+export const logOver = (line: Pick<Line, "level" | "tell">, run: number): JobLog => {
+  const rank = line.level === "none" ? Number.POSITIVE_INFINITY : LOG_LEVELS.indexOf(line.level)
+  const write =
+    (level: keyof JobLog) =>
+    (message: string, fields?: Readonly<Record<string, unknown>>): void => {
+      if (LOG_LEVELS.indexOf(level) < rank) return
+      const text = fields === undefined ? undefined : fieldsText(fields)
+      line.tell({ kind: "log", run, level, message: cutLine(message), ...(text === undefined ? {} : { fields: text }) })
+    }
+  return { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") }
+}
+
+/** A log line must not fail its handler: fields that cannot be sent are left out, and said to be. */
+const fieldsText = (fields: Readonly<Record<string, unknown>>): string => {
+  const text = renderJson(fields)
+  if (Result.isFailure(text)) return JSON.stringify({ fields: "(not JSON)" })
+  return text.success.length > MAX_DETAIL ? JSON.stringify({ fields: "(too long)" }) : text.success
+}
+
+/** A job that this one submitted, followed through the worker. */
+const handleOf = (id: string, line: Line, run: number): JobHandle => {
+  const about = (what: "find" | "cancel" | "retry" | "delete") => line.ask({ run, what, about: id })
+  const outcome = async ({ timeout, signal }: WaitOptions = {}): Promise<Outcome> => {
+    signal?.throwIfAborted()
+    const fields = JSON.stringify(timeout === undefined ? {} : { timeout })
+    const asked = line.ask({ run, what: "outcome", about: id, fields })
+    // The worker's own answers, made by its own client: their shape needs no second check.
+    return (await (signal === undefined ? asked : Promise.race([asked, aborted(signal)]))) as Outcome
+  }
+  return {
+    id,
+    find: async () => (await about("find")) as JobView,
+    outcome,
+    result: async (options) => valueOf(id, await outcome(options)),
+    events: () => {
+      throw new CallboardError(
+        "unsupported",
+        "an isolated handler cannot follow events: wait for the outcome, or follow them where the handler is inline",
+        { id },
+      )
+    },
+    cancel: async () => (await about("cancel")) as JobView,
+    retry: async () => (await about("retry")) as JobView,
+    delete: async () => {
+      await about("delete")
+    },
+  }
+}
+
+const aborted = (signal: AbortSignal): Promise<never> =>
+  new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }))

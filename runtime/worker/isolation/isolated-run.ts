@@ -1,0 +1,128 @@
+/** One run inside the process: reads the input, checks it, calls the handler, and words what came of it. */
+import { Cause, Effect, Exit, Result } from "effect"
+import type { ActorDefinition } from "../../actor.ts"
+import { Ignore, Reject, Retry } from "../../control.ts"
+import { parseJson } from "../../protocol/json.ts"
+import type { Headers } from "../../protocol/message.ts"
+import type { JobError } from "../../protocol/record.ts"
+import { type InvalidValue, jsonForm, validate } from "../check.ts"
+import { type Invoked, invoke } from "../invocation.ts"
+import { jobError } from "../job-error.ts"
+import { IsolatedJob, type Line } from "./isolated-job.ts"
+import { MAX_PAYLOAD, type News, type Order } from "./message.ts"
+
+type Ended = Extract<News, { readonly kind: "succeeded" | "failed" }>
+
+export class IsolatedRun {
+  readonly #order: Extract<Order, { readonly kind: "run" }>
+  readonly #abort = new AbortController()
+  #invoked: Invoked | undefined
+
+  constructor(order: Extract<Order, { readonly kind: "run" }>) {
+    this.#order = order
+  }
+
+  get number(): number {
+    return this.#order.run
+  }
+
+  /** The handler's signal fires; `over` interrupts an Effect as well. */
+  abort(reason: { readonly name: string; readonly message: string }, over: boolean): void {
+    this.#abort.abort(new DOMException(reason.message, reason.name))
+    if (over) this.#invoked?.interrupt?.()
+  }
+
+  /** Resolves when the handler has really ended. Never fails. */
+  async perform(actor: ActorDefinition, use: unknown, line: Line): Promise<Ended> {
+    try {
+      return await this.#perform(actor, use, line)
+    } catch (fault) {
+      return this.#failed("failed", jobError(fault))
+    }
+  }
+
+  async #perform(actor: ActorDefinition, use: unknown, line: Line): Promise<Ended> {
+    const order = this.#order
+    const method = actor.methods.get(order.method)
+    if (method === undefined) {
+      const message = `${actor.module} has an actor ${actor.name}, but without the method ${order.method}`
+      return this.#failed("final", { name: "NotRegistered", message, reason: "unknown-actor" })
+    }
+    const given = payloadOf(order.payload)
+    if (given === undefined) {
+      const message = "the input cannot be taken to an isolated process"
+      return this.#failed("final", { name: "InvalidInput", message, reason: "invalid-input" })
+    }
+    const input =
+      method.input === undefined
+        ? Result.succeed(given.input)
+        : await Effect.runPromise(validate(method.input, given.input))
+    if (Result.isFailure(input)) return this.#failed("final", invalid("InvalidInput", "invalid-input", input.failure))
+
+    const { headers, meta } = given
+    const job = new IsolatedJob({ order, actor: actor.name, use, headers, meta, signal: this.#abort.signal, line })
+    const invoked: Invoked = { method, interrupt: undefined, pending: undefined }
+    this.#invoked = invoked
+    const exit = await Effect.runPromise(invoke(invoked, input.success, job))
+    // A promise that was left goes on; this process is free when it has settled.
+    await invoked.pending?.then(nothing, nothing)
+    job.finish()
+    if (Exit.isFailure(exit)) return this.#thrown(Cause.squash(exit.cause))
+
+    const output =
+      method.output === undefined
+        ? Result.succeed(exit.value)
+        : await Effect.runPromise(validate(method.output, exit.value))
+    if (Result.isFailure(output)) {
+      return this.#failed("final", invalid("InvalidResult", "invalid-result", output.failure))
+    }
+    const form = jsonForm(output.success)
+    if (Result.isFailure(form)) {
+      const error = { name: "UnserialisableResult", message: form.failure, reason: "result-unserialisable" }
+      return this.#failed("final", error)
+    }
+    if (form.success === undefined) return { kind: "succeeded", run: order.run }
+    const value = JSON.stringify(form.success)
+    if (value.length <= MAX_PAYLOAD) return { kind: "succeeded", run: order.run, value }
+    const message = `the result has ${value.length} characters, and ${MAX_PAYLOAD} can leave an isolated process; store large results elsewhere and return where they are`
+    return this.#failed("final", { name: "ResultTooLarge", message, reason: "result-too-large" })
+  }
+
+  #thrown(thrown: unknown): Ended {
+    if (thrown instanceof Ignore) return this.#failed("ignore", jobError(thrown))
+    if (thrown instanceof Reject) return this.#failed("reject", jobError(thrown, "rejected"))
+    if (!(thrown instanceof Retry)) return this.#failed("failed", jobError(thrown))
+    const error = this.#failed("retry", jobError(thrown.cause ?? thrown))
+    return thrown.after === undefined ? error : { ...error, after: thrown.after }
+  }
+
+  #failed(how: Extract<Ended, { kind: "failed" }>["how"], error: JobError): Extract<Ended, { kind: "failed" }> {
+    return { kind: "failed", run: this.#order.run, how, error }
+  }
+}
+
+const nothing = () => undefined
+
+const isMap = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+interface Payload {
+  readonly input: unknown
+  readonly headers: Headers
+  readonly meta: Readonly<Record<string, unknown>>
+}
+
+/** What the worker wrote. It cannot be read back where the input looks like a typed value and is none. */
+const payloadOf = (text: string): Payload | undefined => {
+  const parsed = parseJson(text)
+  if (Result.isFailure(parsed) || !isMap(parsed.success)) return undefined
+  const { input, headers, meta } = parsed.success
+  return { input, headers: isMap(headers) ? headers : {}, meta: isMap(meta) ? meta : {} }
+}
+
+const invalid = (name: string, reason: string, { message, field }: InvalidValue): JobError => ({
+  name,
+  message,
+  reason,
+  ...(field === "" ? {} : { field }),
+})

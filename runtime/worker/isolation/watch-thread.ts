@@ -1,0 +1,16 @@
+/**
+ * Ends a process whose worker has died, also while a handler blocks its main thread: then nobody is left to enforce the
+ * time limit, and an endless loop would go on for ever.
+ */
+import { parentPort, workerData } from "node:worker_threads"
+import { killGroup } from "./kill.ts"
+
+const POLL_MS = 500
+
+const { worker }: { readonly worker: number } = workerData
+
+setInterval(() => {
+  if (process.ppid !== worker) killGroup(process.pid)
+}, POLL_MS)
+
+parentPort?.postMessage("watching")

@@ -1,0 +1,72 @@
+/** A folder as a user of Callboard has it, outside of the repository, and the command line run in it. */
+import { mkdirSync, writeFileSync } from "node:fs"
+import { dirname, join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { type Exit, type Spawned, spawnScript, temporaryFolder } from "../servers/process.ts"
+
+const root = fileURLToPath(new URL("../..", import.meta.url))
+const main = join(root, "runtime/cli/main.ts")
+
+export interface Ran extends Exit {
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export interface Project extends Disposable {
+  readonly path: string
+  write(file: string, text: string): void
+  /** Starts a command that goes on. */
+  start(...args: readonly string[]): Spawned
+  /** Runs a command to its end. */
+  run(...args: readonly string[]): Promise<Ran>
+  /** Runs a command with `--json` and takes its answer apart. */
+  json<A>(...args: readonly string[]): Promise<A>
+  /** Added to the environment of all commands. */
+  readonly env: Record<string, string | undefined>
+}
+
+/** An actor with one method per way in which a job can go. */
+export const works = `
+import { actor } from "callboard"
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
+export default actor("works", {
+  methods: {
+    echo: async (input) => input,
+    fail: async () => { throw new RangeError("out of luck") },
+    nap: async ({ ms }, job) => { job.progress(0.5, { ms }); console.log("napping", process.pid, job.attempt); await sleep(ms); return { pid: process.pid, attempt: job.attempt } },
+    stubborn: async ({ ms }) => { console.log("stubborn", process.pid); await sleep(ms); return process.pid },
+  },
+})
+`
+
+export const makeProject = (files: Readonly<Record<string, string>> = { "actors/works.ts": works }): Project => {
+  const folder = temporaryFolder()
+  const env: Record<string, string | undefined> = {}
+  const write = (file: string, text: string) => {
+    const path = join(folder.path, file)
+    mkdirSync(dirname(path), { recursive: true })
+    writeFileSync(path, text)
+  }
+  // In place of an installed package: the sources.
+  write("tsconfig.json", JSON.stringify({ compilerOptions: { paths: { callboard: [join(root, "runtime/mod.ts")] } } }))
+  for (const [file, text] of Object.entries(files)) write(file, text)
+  const start = (...args: readonly string[]) => spawnScript(main, args, { cwd: folder.path, env })
+  const run = async (...args: readonly string[]): Promise<Ran> => {
+    await using child = start(...args)
+    const exit = await child.closed
+    return { ...exit, stdout: child.stdout, stderr: child.stderr }
+  }
+  return {
+    path: folder.path,
+    env,
+    write,
+    start,
+    run,
+    json: async <A>(...args: readonly string[]): Promise<A> => {
+      const ran = await run(...args, "--json")
+      if (ran.code !== 0) throw new Error(`callboard ${args.join(" ")} ended with ${ran.code}: ${ran.stderr}`)
+      return JSON.parse(ran.stdout)
+    },
+    [Symbol.dispose]: () => folder.remove(),
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * The memory transport with faults on command: what HTTP answers while its transport is down, slow or lies cannot be
+ * tried with a transport that always works.
+ */
+import { plugin as memory } from "callboard/plugins/memory"
+import type { Plugin, Transport } from "callboard/transport"
+
+/** What is done before or after a call reaches the transport; throwing fails the call. */
+export type Fault = (call: string) => void | Promise<void>
+
+export class Faults {
+  /** Before a call reaches the transport: it has not happened when this throws. */
+  before: Fault = () => undefined
+  /** After it: it has happened, and only its confirmation is lost. */
+  after: Fault = () => undefined
+  /** Calls so far, by name: `queue.publish`. */
+  readonly calls = new Map<string, number>()
+  /** Watches that nobody has ended. */
+  readonly watching = new Set<AbortSignal>()
+  readonly #listeners = new Set<(status: "connected" | "disconnected") => void>()
+
+  status(status: "connected" | "disconnected"): void {
+    for (const listener of this.#listeners) listener(status)
+  }
+
+  listen(listener: (status: "connected" | "disconnected") => void): () => void {
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+
+  /** The part of a transport with every method under these faults. */
+  wrap<T extends object>(name: string, part: T): T {
+    return new Proxy(part, {
+      get: (target, key, receiver) => {
+        const method: unknown = Reflect.get(target, key, receiver)
+        if (typeof method !== "function") return method
+        const call = `${name}.${String(key)}`
+        return async (...args: ReadonlyArray<unknown>) => {
+          this.calls.set(call, (this.calls.get(call) ?? 0) + 1)
+          if (call === "records.watch") this.#watch(args[2])
+          await this.before(call)
+          const result: unknown = await Reflect.apply(method, target, args)
+          await this.after(call)
+          return result
+        }
+      },
+    })
+  }
+
+  #watch(signal: unknown): void {
+    if (!(signal instanceof AbortSignal) || signal.aborted) return
+    this.watching.add(signal)
+    signal.addEventListener("abort", () => this.watching.delete(signal))
+  }
+}
+
+/** A plugin for `faulty:` URLs, under these faults. `change` may take more away from the transport. */
+export const faultyPlugin = (faults: Faults, change: (transport: Transport) => Transport = (same) => same): Plugin => ({
+  schemes: ["faulty"],
+  connect: async (url, options) => {
+    const inner = await memory.connect(new URL(url.href.replace(/^faulty:/, "memory:")), options)
+    const { records, store, broadcast } = inner
+    return change({
+      ...inner,
+      queue: faults.wrap("queue", inner.queue),
+      ...(records === undefined ? {} : { records: faults.wrap("records", records) }),
+      ...(store === undefined ? {} : { store: faults.wrap("store", store) }),
+      ...(broadcast === undefined ? {} : { broadcast: faults.wrap("broadcast", broadcast) }),
+      onStatus: (listener) => faults.listen(listener),
+    })
+  },
+})

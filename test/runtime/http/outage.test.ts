@@ -1,0 +1,173 @@
+/** The transport is down, hangs, or loses its acknowledgement: what clients are told, and how soon. */
+import { TransportError } from "callboard/transport"
+import { afterEach, describe, expect, test } from "vitest"
+import { type Running, start, stopAll } from "./harness.ts"
+
+afterEach(stopAll)
+
+const TASK = { task: "work.echo", input: { n: 1 } }
+const down = () => {
+  throw new TransportError("unavailable", "connection refused")
+}
+const hang = () => new Promise<void>(() => undefined)
+
+const only = (wanted: string, fault: () => void | Promise<void>) => (call: string) =>
+  call === wanted ? fault() : undefined
+
+const timed = async <T>(work: Promise<T>): Promise<readonly [T, number]> => {
+  const began = performance.now()
+  const result = await work
+  return [result, performance.now() - began]
+}
+
+const jobs = async ({ service }: Running) => (await service.client.jobs()).jobs
+
+describe("submitting", () => {
+  test("while it is down: 503 with the id, when to come back, and that nothing was accepted", async () => {
+    const { submit, faults } = await start()
+    faults.before = only("queue.publish", down)
+    const { status, headers, body } = await submit(TASK)
+    expect(status).toBe(503)
+    expect(body).toMatchObject({
+      code: "transport-unavailable",
+      id: expect.stringMatching(/^[\w-]{36}$/),
+      outcome: "none",
+    })
+    expect(Number(headers.get("retry-after"))).toBeGreaterThan(0)
+  })
+
+  test("while it hangs: within two seconds, and perhaps it was accepted", async () => {
+    const { submit, faults } = await start()
+    faults.before = only("queue.publish", hang)
+    const [{ status, body }, ms] = await timed(submit(TASK))
+    expect(status).toBe(503)
+    expect(body).toMatchObject({ code: "transport-unavailable", outcome: "unknown", id: expect.any(String) })
+    expect(ms).toBeLessThan(2_000)
+  })
+
+  test("while its store hangs before anything is published: nothing was accepted, and the id is there", async () => {
+    const { submit, faults } = await start()
+    faults.before = (call) => (call.startsWith("store.") ? hang() : undefined)
+    const [{ status, body }, ms] = await timed(submit(TASK, { "idempotency-key": "a" }))
+    expect(status).toBe(503)
+    expect(body).toMatchObject({ outcome: "none", id: expect.any(String) })
+    expect(ms).toBeLessThan(2_000)
+  })
+
+  test("while it is down for lookups too: the id that was given is in the answer", async () => {
+    const { submit, faults } = await start()
+    faults.before = (call) => (call === "queue.pull" ? undefined : down())
+    expect(await submit({ ...TASK, id: "mine" })).toMatchObject({ status: 503, body: { id: "mine", outcome: "none" } })
+  })
+
+  test("again with the id of a lost acknowledgement adds nothing", async () => {
+    const running = await start()
+    const { submit, ask, faults } = running
+    faults.after = (call) => {
+      if (call === "queue.publish") throw new TransportError("unavailable", "cut off", { outcome: "unknown" })
+    }
+    const lost = await submit(TASK)
+    expect(lost).toMatchObject({ status: 503, body: { outcome: "unknown" } })
+    faults.after = () => undefined
+    const again = await submit({ ...TASK, id: lost.body.id })
+    expect(again).toMatchObject({ status: 202, body: { id: lost.body.id, duplicate: true } })
+    expect(await jobs(running)).toHaveLength(1)
+    expect((await ask("GET", `${again.body.href}/result?wait=5`)).body).toMatchObject({ result: { n: 1 } })
+  })
+
+  test("an array of which nothing was confirmed: 503 with all ids", async () => {
+    const { submit, faults } = await start()
+    faults.before = only("queue.publish", down)
+    const { status, headers, body } = await submit([TASK, { ...TASK, id: "mine" }])
+    expect(status).toBe(503)
+    expect(headers.get("retry-after")).toBe("1")
+    expect(body.errors).toMatchObject([
+      { index: 0, code: "transport-unavailable", outcome: "none", id: expect.any(String) },
+      { index: 1, code: "transport-unavailable", outcome: "none", id: "mine" },
+    ])
+  })
+
+  test("a wait that fails does not hide that the task is accepted", async () => {
+    const { submit, faults } = await start()
+    faults.before = only("records.find", down)
+    const answer = await submit({ task: "work.hold" }, { prefer: "wait=5" })
+    expect(answer).toMatchObject({ status: 202, body: { state: "queued" } })
+  })
+
+  test("a task that the transport finds too large is refused as that", async () => {
+    const { submit, faults } = await start()
+    faults.before = only("queue.publish", () => {
+      throw new TransportError("too-large", "1,048,577 bytes, and 1,048,576 are allowed")
+    })
+    expect(await submit(TASK)).toMatchObject({ status: 413, body: { code: "too-large" } })
+  })
+})
+
+describe("asking", () => {
+  test.each([
+    ["GET", "/v1/jobs/a", "records.find"],
+    ["GET", "/v1/jobs/a/result", "records.find"],
+    ["GET", "/v1/jobs/a/events", "records.find"],
+    ["GET", "/v1/jobs", "records.query"],
+    ["GET", "/v1/dead", "records.query"],
+    ["GET", "/v1/queues", "queue.stats"],
+    ["GET", "/v1/workers", "store.list"],
+    ["GET", "/v1/actors", "store.list"],
+    ["POST", "/v1/jobs/a/cancel", "records.find"],
+    ["POST", "/v1/jobs/a/retry", "records.find"],
+    ["DELETE", "/v1/jobs/a", "records.find"],
+    ["POST", "/v1/jobs/cancel?state=queued", "records.query"],
+    ["POST", "/v1/dead/redrive", "records.query"],
+  ])("%s %s while it is down: 503", async (method, path, call) => {
+    const { ask, faults } = await start()
+    faults.before = only(call, down)
+    const answer = await ask(method, path)
+    expect(answer).toMatchObject({ status: 503, body: { code: "transport-unavailable", detail: "connection refused" } })
+    expect(answer.headers.get("retry-after")).toBe("1")
+  })
+
+  test("for a record while it hangs: 503 in the end", async () => {
+    const { ask, faults } = await start()
+    faults.before = only("records.find", hang)
+    const [answer, ms] = await timed(ask("GET", "/v1/jobs/a"))
+    expect(answer).toMatchObject({ status: 503 })
+    expect(ms).toBeLessThan(8_000)
+  })
+
+  test("for events of the board while it is not connected: 503 instead of a stream that says nothing", async () => {
+    const { ask, faults } = await start()
+    faults.status("disconnected")
+    expect(await ask("GET", "/v1/events")).toMatchObject({ status: 503, body: { code: "transport-unavailable" } })
+  })
+
+  test("for what a transport cannot tell: unsupported", async () => {
+    const { ask } = await start({
+      change: (transport) => ({
+        ...transport,
+        queue: Object.assign(Object.create(transport.queue), { stats: undefined }),
+      }),
+    })
+    expect(await ask("GET", "/v1/queues")).toMatchObject({ status: 400, body: { code: "unsupported" } })
+  })
+
+  test("what nobody foresaw is internal, and says nothing of itself", async () => {
+    const { ask, faults } = await start()
+    faults.before = only("records.find", () => {
+      throw new Error("password=hunter2 at /secret/path")
+    })
+    const answer = await ask("GET", "/v1/jobs/a")
+    expect(answer).toMatchObject({ status: 500, body: { code: "internal" } })
+    expect(answer.text).not.toContain("hunter2")
+    expect(answer.text).not.toContain("/secret")
+  })
+})
+
+test("/readyz is green only while it consumes and its transport is within reach; /healthz always", async () => {
+  const { ask, faults } = await start()
+  expect(await ask("GET", "/readyz")).toMatchObject({ status: 200, body: { ready: true } })
+  faults.status("disconnected")
+  expect(await ask("GET", "/readyz")).toMatchObject({ status: 503, body: { code: "transport-unavailable" } })
+  expect(await ask("GET", "/healthz")).toMatchObject({ status: 200, body: { status: "ok" } })
+  faults.status("connected")
+  expect((await ask("GET", "/readyz")).status).toBe(200)
+})
