@@ -17,7 +17,7 @@ import { generateId } from "./id.ts"
 import type { Posting } from "./protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "./protocol/name.ts"
 import { parseDuration } from "./protocol/time.ts"
-import { cancelJob, deleteJob, rerunJob } from "./steering.ts"
+import { type CancelOptions, cancelJob, deleteJob, rerunJob } from "./steering.ts"
 import { type PlanContext, parseSubmission, plan, type Submission, type SubmissionFields } from "./submission.ts"
 import {
   findRecord,
@@ -54,7 +54,8 @@ export interface JobHandle<R = unknown> {
   outcome(options?: WaitOptions): Promise<Outcome<R>>
   /** Its transitions and progress, replayed and then live, until it ends. */
   events(options?: { readonly lastEventId?: string; readonly signal?: AbortSignal }): AsyncIterable<JobEvent>
-  cancel(): Promise<JobView>
+  /** Cancels it. Fails with `already-terminal`. */
+  cancel(options?: CancelOptions): Promise<JobView>
   retry(): Promise<JobView>
   delete(): Promise<void>
 }
@@ -137,7 +138,11 @@ export class Client implements AsyncDisposable {
       const submission = checked.success
       if (submission.id !== undefined) {
         if (known.has(submission.id)) {
-          throw at(new CallboardError("invalid-input", "id: is given twice", { field: "id" }), submissions.length, index)
+          throw at(
+            new CallboardError("invalid-input", "id: is given twice", { field: "id" }),
+            submissions.length,
+            index,
+          )
         }
         known.add(submission.id)
       }
@@ -220,8 +225,7 @@ export class Client implements AsyncDisposable {
         answers.set(posting, publishFailed(posting.id, receipt?.error))
       } else {
         // Another submission of this id may have come in between: it must have been the same.
-        const raced =
-          receipt.status === "duplicate" && known.has(posting.id) ? await this.#earlier(posting) : undefined
+        const raced = receipt.status === "duplicate" && known.has(posting.id) ? await this.#earlier(posting) : undefined
         const accepted: Receipt = {
           id: posting.id,
           state: posting.due !== undefined && posting.due > now ? "scheduled" : "queued",
@@ -292,7 +296,7 @@ export class Client implements AsyncDisposable {
       result: async (options = {}) => valueOf(id, outcomeOf(await end(options)) ?? { state: "gone" }) as R,
       outcome: async (options = {}) => (outcomeOf(await end(options)) ?? { state: "gone" }) as Outcome<R>,
       events: (options = {}) => followJob(board, id, options),
-      cancel: async () => jobView(await cancelJob(board, id)),
+      cancel: async (options = {}) => jobView(await cancelJob(board, id, options)),
       retry: async () => jobView(await rerunJob(board, id)),
       delete: () => deleteJob(board, id),
     }
@@ -306,7 +310,7 @@ export class Client implements AsyncDisposable {
 
   /** Cancels the jobs of one page of a query. Pass `next` on as `after` until there is none. */
   cancelAll(query: Partial<RecordQuery>): Promise<BulkReport> {
-    return decideAll(this.board, query, cancelJob)
+    return decideAll(this.board, query, (board, id) => cancelJob(board, id))
   }
 
   /** Runs the ended jobs of one page of a query again. Pass `next` on as `after` until there is none. */

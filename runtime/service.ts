@@ -14,6 +14,7 @@ import { parseDuration } from "./protocol/time.ts"
 import { onSignals } from "./signals.ts"
 import type { Settlement, TransportError } from "./transport.ts"
 import type { FailureHandler } from "./worker/failure-handlers.ts"
+import { isInside } from "./worker/isolation/inside.ts"
 import { type StopReport, startWorker, type Worker, type WorkerOptions } from "./worker/worker.ts"
 
 export interface ServeOptions extends ConnectSettings {
@@ -98,6 +99,13 @@ const whole = (field: string, value: number | undefined, otherwise: number, leas
  * transport refuses, and with `ActorStartFailed`.
  */
 export const serve = async (options: ServeOptions = {}): Promise<Service> => {
+  // A file that serves when it is loaded would start a service in each process of its isolated handlers, and so on.
+  if (isInside()) {
+    throw new CallboardError(
+      "unsupported",
+      "a file that defines isolated actors must not call serve() when it is loaded: move the actors to a file of their own",
+    )
+  }
   const log =
     options.log ??
     makeLog({

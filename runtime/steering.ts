@@ -30,24 +30,36 @@ const decide = async (
 
 const gone = (id: string): CallboardError => new CallboardError("gone", `job ${id} is not kept any more`, { id })
 
+export interface CancelOptions {
+  /** Ends the handler at once, where it runs in a process of its own; an inline one only has its signal. Defaults to false. */
+  readonly terminate?: boolean
+}
+
 /**
- * Cancels a job. Waiting: it will not run. Running: its handler's signal fires and its outcome is refused.
+ * Cancels a job. Waiting: it will not run. Running: its handler's signal fires and its outcome is refused; the reason on
+ * record is `stopped`.
  * Fails with `already-terminal`, `gone`, `not-found`.
  */
-export const cancelJob = async (board: Board, id: string): Promise<JobRecord> => {
+export const cancelJob = async (board: Board, id: string, options: CancelOptions = {}): Promise<JobRecord> => {
   const cancelled = await decide(board, id, ({ record }) => {
     if (record.tombstone) throw gone(id)
     if (isTerminal(record.state)) {
       throw new CallboardError("already-terminal", `job ${id} is already ${record.state}`, { id })
     }
     const now = Date.now()
+    const cancelled = step(record, {
+      at: now,
+      state: "cancelled",
+      ...(record.state === "started" ? { reason: "stopped" } : {}),
+    })
     return {
-      record: { ...step(record, { at: now, state: "cancelled" }), endedAt: now, keepMs: EXPIRED_KEEP_MS },
+      record: { ...cancelled, endedAt: now, keepMs: EXPIRED_KEEP_MS },
       withdraw: true,
     }
   })
   // The record decides; the news only spares a worker the rest of the run.
-  await board.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(JSON.stringify({ id }))).catch(() => undefined)
+  const news = JSON.stringify({ id, terminate: options.terminate ?? false })
+  await board.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(news)).catch(() => undefined)
   return cancelled
 }
 
@@ -168,7 +180,11 @@ export const patchMeta = (board: Board, id: string, patch: Readonly<Record<strin
   decide(board, id, ({ record }) => {
     if (record.tombstone) throw gone(id)
     if (!isTerminal(record.state)) {
-      throw new CallboardError("unsupported", `job ${id} is ${record.state}: its meta data can be changed once it has ended`, { id })
+      throw new CallboardError(
+        "unsupported",
+        `job ${id} is ${record.state}: its meta data can be changed once it has ended`,
+        { id },
+      )
     }
     return { record: { ...record, meta: mergePatch(record.meta ?? {}, patch) } }
   })

@@ -30,7 +30,7 @@ export const capabilities: Capabilities = {
   browse: true,
 }
 
-/** What all transports of one name and namespace share. */
+/** What all transports of one name and namespace share, for as long as the process lives. */
 class Place {
   readonly board = new Board(capabilities)
   readonly store = new MemoryStore(capabilities.maxRecord)

@@ -19,6 +19,8 @@ export interface Lane {
   readonly acks: string
   /** Set once its consumer is known to exist. */
   made: boolean
+  /** Highest sequence that was handed over here. */
+  highest: number
 }
 
 /** What the server knows about a lane. */
@@ -74,7 +76,7 @@ export class Consumers {
     const consumer = this.#names.consumer(queue, band)
     const stream = this.#names.queueStream
     const next = this.#link.apiSubject(`CONSUMER.MSG.NEXT.${stream}.${consumer}`)
-    return { queue, band, consumer, next, acks: `$JS.ACK.${stream}.${consumer}.`, made: false }
+    return { queue, band, consumer, next, acks: `$JS.ACK.${stream}.${consumer}.`, made: false, highest: 0 }
   }
 
   /** Makes the consumers that are missing. */

@@ -10,7 +10,7 @@ import type { Lane } from "./consumers.ts"
 /** What a token says. */
 export interface Token {
   readonly fence: string
-  /** Number of a delivery that arrived in this very thread, by which it is looked up. */
+  /** Number of a delivery that arrived at this very transport, by which it is looked up. */
   readonly number: number | undefined
   /** Nothing but this delivery can have written about the job. */
   readonly fresh: boolean
@@ -35,16 +35,6 @@ const COUNT_DIGITS = 6
 const TIME_DIGITS = 9
 const NONCE_DIGITS = 6
 
-/**
- * Tells threads apart, and with them deliveries of the same count: a server that was killed may not remember the last
- * of what it handed over, and a consumer that was made anew begins to count anew.
- */
-const nonce = Math.floor(Math.random() * 36 ** NONCE_DIGITS)
-  .toString(36)
-  .padStart(NONCE_DIGITS, "0")
-
-let numbers = 0
-
 const ZEROS = "0".repeat(SEQ_DIGITS)
 
 /** A number as text of fixed length, so that text compares as numbers do. */
@@ -52,9 +42,6 @@ const digits = (number: number, count: number): string => {
   const text = number.toString(36)
   return ZEROS.slice(0, count - text.length) + text
 }
-
-const fenceOf = (seq: number, deliveries: number, receivedAt: number): string =>
-  digits(seq, SEQ_DIGITS) + digits(deliveries, COUNT_DIGITS) + digits(receivedAt, TIME_DIGITS) + nonce
 
 interface AckParts {
   readonly consumer: string
@@ -84,52 +71,77 @@ const partsIn = (ack: string, { acks, consumer }: Lane): AckParts | undefined =>
   return deliveries > 0 && seq > 0 ? { consumer, deliveries, seq } : undefined
 }
 
-/**
- * A message of a lane's consumer, whose subject ends in `.<flag>.<id>`. `undefined` when it is none: nobody but the
- * server sends there.
- */
-export const readDelivery = (message: Msg, ack: string, lane: Lane, receivedAt: number): Arrived | undefined => {
-  const parts = partsIn(ack, lane)
-  if (parts === undefined) return undefined
-  const { consumer, deliveries, seq } = parts
-  const { subject } = message
-  const idAt = subject.lastIndexOf(".") + 1
-  const idToken = subject.slice(idAt)
-  const fresh = deliveries === 1 && subject.charAt(idAt - 2) === "n"
-  const fence = fenceOf(seq, deliveries, receivedAt)
-  const number = ++numbers
-  return {
-    delivery: {
-      token: `${nonce}.${number}.${fence}.${fresh ? "f" : "c"}.${idToken}.${ack}`,
-      fence,
-      queue: lane.queue,
-      level: lane.band,
-      sequence: seq,
-      fresh,
-      deliveries,
-      // A copy: the client's buffer holds many messages, and would stay in memory for as long as one of them is in use.
-      message: decodeEnvelope(message.data.slice()),
-    },
-    token: { fence, number, fresh, idToken, ack, consumer, seq, receivedAt },
+const FIRST = digits(1, COUNT_DIGITS)
+
+/** Reads deliveries and tokens for one transport, and tells those apart that arrived there. */
+export class Mint {
+  /**
+   * Tells transports apart, and with them deliveries of the same count: a server that was killed may not remember the
+   * last of what it handed over, and a consumer that was made anew begins to count anew.
+   */
+  readonly #nonce = Math.floor(Math.random() * 36 ** NONCE_DIGITS)
+    .toString(36)
+    .padStart(NONCE_DIGITS, "0")
+  readonly #own = `${this.#nonce}.`
+  /** Time and nonce are the same for all deliveries of a millisecond. */
+  #end = { at: 0, text: "" }
+  #count = 0
+
+  /**
+   * A message of a lane's consumer, whose subject ends in `.<flag>.<id>`. `undefined` when it is none: nobody but the
+   * server sends there.
+   */
+  read(message: Msg, ack: string, lane: Lane, receivedAt: number): Arrived | undefined {
+    const parts = partsIn(ack, lane)
+    if (parts === undefined) return undefined
+    const { consumer, deliveries, seq } = parts
+    const { subject } = message
+    const idAt = subject.lastIndexOf(".") + 1
+    const idToken = subject.slice(idAt)
+    // A consumer hands over upward: what is not above the last one came before, whatever a killed server remembers.
+    const fresh = deliveries === 1 && subject.charAt(idAt - 2) === "n" && seq > lane.highest
+    if (seq > lane.highest) lane.highest = seq
+    const fence = this.#fence(seq, deliveries, receivedAt)
+    const number = ++this.#count
+    return {
+      delivery: {
+        token: `${this.#own}${number}.${fence}.${fresh ? "f" : "c"}.${idToken}.${ack}`,
+        fence,
+        queue: lane.queue,
+        level: lane.band,
+        sequence: seq,
+        fresh,
+        deliveries,
+        // A copy: the client's buffer holds many messages, and would stay in memory while one of them is in use.
+        message: decodeEnvelope(message.data.slice()),
+      },
+      token: { fence, number, fresh, idToken, ack, consumer, seq, receivedAt },
+    }
+  }
+
+  /** Number of a delivery that arrived at this transport, out of its token. */
+  numberIn(text: string): number | undefined {
+    const own = this.#own
+    return text.startsWith(own) ? Number.parseInt(text.slice(own.length, own.length + 16), 10) : undefined
+  }
+
+  /** Reads a token; `undefined` for what never was one. */
+  readToken(text: string): Token | undefined {
+    const [, fence, flag, idToken, ack] = TOKEN.exec(text) ?? []
+    if (fence === undefined || idToken === undefined || ack === undefined) return undefined
+    const parts = partsOf(ack)
+    if (parts === undefined) return undefined
+    const { consumer, seq } = parts
+    const timeAt = SEQ_DIGITS + COUNT_DIGITS
+    const receivedAt = Number.parseInt(fence.slice(timeAt, timeAt + TIME_DIGITS), 36)
+    return { fence, number: this.numberIn(text), fresh: flag === "f", idToken, ack, consumer, seq, receivedAt }
+  }
+
+  #fence(seq: number, deliveries: number, receivedAt: number): string {
+    if (this.#end.at !== receivedAt) this.#end = { at: receivedAt, text: digits(receivedAt, TIME_DIGITS) + this.#nonce }
+    const count = deliveries === 1 ? FIRST : digits(deliveries, COUNT_DIGITS)
+    return digits(seq, SEQ_DIGITS) + count + this.#end.text
   }
 }
 
-const OWN = `${nonce}.`
-
-/** Number of a delivery that arrived in this thread, out of its token. */
-export const numberIn = (text: string): number | undefined =>
-  text.startsWith(OWN) ? Number.parseInt(text.slice(OWN.length, OWN.length + 16), 10) : undefined
-
 const TOKEN = /^[0-9a-z]{6}\.\d{1,15}\.([0-9a-z]{32})\.([fc])\.([^.\s]+)\.(\$JS\.ACK\.\S+)$/
-
-/** Reads a token; `undefined` for what never was one. */
-export const readToken = (text: string): Token | undefined => {
-  const [, fence, flag, idToken, ack] = TOKEN.exec(text) ?? []
-  if (fence === undefined || idToken === undefined || ack === undefined) return undefined
-  const parts = partsOf(ack)
-  if (parts === undefined) return undefined
-  const { consumer, seq } = parts
-  const timeAt = SEQ_DIGITS + COUNT_DIGITS
-  const receivedAt = Number.parseInt(fence.slice(timeAt, timeAt + TIME_DIGITS), 36)
-  return { fence, number: numberIn(text), fresh: flag === "f", idToken, ack, consumer, seq, receivedAt }
-}

@@ -39,8 +39,7 @@ export const judgeClaim = (
   fence: string,
 ): "claim" | "finished" | "superseded" => {
   if (stored === undefined || stored.run < posting.run) return "claim"
-  const over = stored.run > posting.run || isTerminal(stored.state) || stored.tombstone === true
-  const wentOn = stored.successor !== undefined && isAhead(stored.successor, posting)
-  if (over || wentOn) return stored.fence > fence ? "superseded" : "finished"
+  if (stored.run > posting.run || isTerminal(stored.state)) return "finished"
+  if (stored.successor !== undefined && isAhead(stored.successor, posting)) return "finished"
   return stored.fence > fence ? "superseded" : "claim"
 }

@@ -1,9 +1,9 @@
 /**
- * What this thread knows about deliveries: how long they are its own, and which record its claim is. Deliveries that
- * arrived here are known by number; those of other threads, of which only the token came here, by fence. What is missing
- * here is looked up on the server, so that tokens work from any thread.
+ * What this transport knows about deliveries: how long they are its own, and which record its claim is. Deliveries that
+ * arrived here are known by number; those of other connections and threads, of which only the token came here, by fence.
+ * What is missing here is looked up on the server, so that tokens work from anywhere.
  */
-import { numberIn, readToken, type Token } from "./delivery.ts"
+import type { Mint, Token } from "./delivery.ts"
 
 export interface Held {
   readonly token: Token
@@ -24,6 +24,7 @@ const FORGET_MS = 86_400_000
 const SWEEP_EVERY = 16_384
 
 export class Ledger {
+  readonly #mint: Mint
   readonly #lease: number
   readonly #own = new Map<number, Held>()
   readonly #foreign = new Map<string, Held>()
@@ -31,7 +32,8 @@ export class Ledger {
   #settledBefore = new Set<string>()
   #additions = 0
 
-  constructor(lease: number) {
+  constructor(mint: Mint, lease: number) {
+    this.#mint = mint
     this.#lease = lease
   }
 
@@ -45,8 +47,8 @@ export class Ledger {
 
   /** The token in a text, read before if its delivery is in hand here. */
   read(text: string): Token | undefined {
-    const number = numberIn(text)
-    return (number === undefined ? undefined : this.#own.get(number)?.token) ?? readToken(text)
+    const number = this.#mint.numberIn(text)
+    return (number === undefined ? undefined : this.#own.get(number)?.token) ?? this.#mint.readToken(text)
   }
 
   get(token: Token): Held | undefined {

@@ -98,22 +98,15 @@ export class Link {
     })
   }
 
-  /** Sends a message. `headers` are lines that end in CRLF. No `reply` is the empty text. Fails with `too-large`, `closed`. */
-  send(
-    subject: string,
-    payload: Uint8Array,
-    options: { readonly reply?: string; readonly headers?: string } = {},
-  ): void {
-    const { reply, headers } = options
+  /**
+   * Sends a message. `headers` are lines that end in CRLF. An empty `reply` is none. Fails with `too-large` or `closed`.
+   */
+  send(subject: string, payload: Uint8Array, reply = "", headers?: string): void {
     try {
-      if (headers === undefined) {
-        this.#connection.publish(subject, payload, reply === undefined ? {} : { reply })
-      } else {
+      if (headers === undefined) this.#connection.publish(subject, payload, { reply })
+      else {
         this.#headers.text = `NATS/1.0\r\n${headers}\r\n`
-        this.#connection.publish(subject, payload, {
-          headers: this.#headers,
-          ...(reply === undefined ? {} : { reply }),
-        })
+        this.#connection.publish(subject, payload, { reply, headers: this.#headers })
       }
     } catch (error) {
       throw ofClient(error, subject)
@@ -204,11 +197,15 @@ export class Link {
   async close(others: () => Promise<unknown> = async () => undefined): Promise<void> {
     if (this.closing.aborted) return
     this.#closing.abort()
-    if (this.connected) await Promise.race([Promise.allSettled([others(), this.inbox.settled()]), after(API_MS)])
+    if (this.connected) await atMost(API_MS, Promise.allSettled([others(), this.inbox.settled()]))
     this.inbox.failAll(closed())
     this.inbox.close()
     this.#listeners.clear()
-    if (this.connected) await Promise.race([this.#connection.flush().catch(() => undefined), after(ANSWER_MS)])
+    if (this.connected)
+      await atMost(
+        ANSWER_MS,
+        this.#connection.flush().catch(() => undefined),
+      )
     if (this.#owned) await this.#connection.close()
   }
 
@@ -237,4 +234,12 @@ export class Link {
 /** Answers of the API take longer than acknowledgements: some list thousands of things. */
 const API_MS = 5_000
 
-const after = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
+/** Awaits work, but not longer than this. */
+const atMost = async (ms: number, work: Promise<unknown>): Promise<void> => {
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const late = new Promise((resolve) => {
+    timer = setTimeout(resolve, ms)
+  })
+  await Promise.race([work, late])
+  clearTimeout(timer)
+}

@@ -8,12 +8,11 @@
 import { createInbox } from "nats"
 import { type Delivery, type PullRequest, TransportError } from "../../runtime/transport.ts"
 import type { Consumers } from "./consumers.ts"
-import type { Arrived } from "./delivery.ts"
+import type { Arrived, Mint } from "./delivery.ts"
 import { closed } from "./errors.ts"
 import type { Ledger } from "./ledger.ts"
 import type { Link } from "./link.ts"
 import { type Lanes, Session } from "./session.ts"
-import type { Names } from "./subject.ts"
 
 /** How long the lanes of a pull stay parked for the next one. Longer, and tasks would wait for a worker that is busy. */
 const LINGER_MS = 5
@@ -25,7 +24,7 @@ interface Idle {
 
 export interface PullerParts {
   readonly link: Link
-  readonly names: Names
+  readonly mint: Mint
   readonly consumers: Consumers
   readonly ledger: Ledger
 }
@@ -172,9 +171,9 @@ export class Puller {
       clearTimeout(idle.timer)
       return idle.session
     }
-    const { link, names, consumers } = this.#parts
+    const { link, mint, consumers } = this.#parts
     const lanes = queues.flatMap((queue) => consumers.lanesOf(queue))
-    return new Session({ link, names, consumers }, lanes, `${this.#inbox}.${(this.#sessions++).toString(36)}`)
+    return new Session({ link, mint, consumers }, lanes, `${this.#inbox}.${(this.#sessions++).toString(36)}`)
   }
 
   #linger(key: string, session: Session): void {

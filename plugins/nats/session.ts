@@ -10,13 +10,12 @@ import type { Msg, Subscription } from "nats"
 import { TransportError } from "../../runtime/transport.ts"
 import { nak } from "./acks.ts"
 import type { Consumers, Lane } from "./consumers.ts"
-import { type Arrived, consumerOf, readDelivery } from "./delivery.ts"
+import { type Arrived, consumerOf, type Mint } from "./delivery.ts"
 import type { Link } from "./link.ts"
-import type { Names } from "./subject.ts"
 
 export interface SessionParts {
   readonly link: Link
-  readonly names: Names
+  readonly mint: Mint
   readonly consumers: Consumers
 }
 
@@ -236,7 +235,7 @@ export class Session {
     const now = Date.now()
     const index = this.#ended ? undefined : this.#laneOf(ack)
     const lane = index === undefined ? undefined : this.lanes[index]
-    const arrived = lane === undefined ? undefined : readDelivery(message, ack, lane, now)
+    const arrived = lane === undefined ? undefined : this.#parts.mint.read(message, ack, lane, now)
     if (arrived === undefined || index === undefined) {
       this.#handBack(ack)
       return

@@ -21,6 +21,9 @@ import { escapeToken, type Names } from "./subject.ts"
 
 const ROUNDS = 5
 
+/** Most settlements have no follow-ups, and need no lists of their own. */
+const NONE: ReadonlyArray<never> = []
+
 /** One settlement on its way. */
 interface Item {
   readonly settlement: Settlement
@@ -86,10 +89,10 @@ export class Settler {
   #begin(settlement: Settlement): Item | Settled {
     const token = this.#parts.ledger.read(settlement.token)
     if (token === undefined) return { status: "gone" }
-    const { record, followUps = [] } = settlement
+    const { record, followUps = NONE } = settlement
     try {
-      const posts = inOrder(followUps, record?.id).map((posting) => ({ posting, recorded: posting.id === record?.id }))
-      const outgoing = posts.map((post) => this.#parts.posts.prepare(post))
+      const posts = followUps.length === 0 ? NONE : postsOf(followUps, record?.id)
+      const outgoing = posts.length === 0 ? NONE : posts.map((post) => this.#parts.posts.prepare(post))
       const prepared =
         record === undefined
           ? undefined
@@ -169,8 +172,7 @@ export class Settler {
     await Promise.all(
       doubtful.map(async (item) => {
         const { token } = item
-        if (ledger.wasSettled(token) || (await tasks.at(token.seq)) === undefined)
-          item.answer = { status: "gone" }
+        if (ledger.wasSettled(token) || (await tasks.at(token.seq)) === undefined) item.answer = { status: "gone" }
         // Not acknowledging costs one more delivery, which finds the same; acknowledging might cost somebody his task.
         else if (!ledger.runs(token, now) && !(await runs.isExtended(token.fence)))
           item.answer = { status: "superseded" }
@@ -256,10 +258,10 @@ export class Settler {
 }
 
 /** Follow-ups in the order in which they are sent: a successor of the job itself last, because its claim replaces them. */
-const inOrder = (followUps: ReadonlyArray<Posting>, id: string | undefined): ReadonlyArray<Posting> =>
-  followUps.length < 2
-    ? followUps
-    : [...followUps.filter((posting) => posting.id !== id), ...followUps.filter((posting) => posting.id === id)]
+const postsOf = (followUps: ReadonlyArray<Posting>, id: string | undefined): ReadonlyArray<Posted> => [
+  ...followUps.filter((posting) => posting.id !== id).map((posting) => ({ posting, recorded: false })),
+  ...followUps.filter((posting) => posting.id === id).map((posting) => ({ posting, recorded: true })),
+]
 
 /** The publish key of a task that waits. */
 const keyOf = ({ subject, data }: StoredMessage, names: Names): string | undefined => {

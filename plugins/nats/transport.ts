@@ -5,6 +5,7 @@ import { Changer } from "./changes.ts"
 import { Claims } from "./claims.ts"
 import type { BoardOptions } from "./config.ts"
 import { Consumers } from "./consumers.ts"
+import { Mint } from "./delivery.ts"
 import { closed } from "./errors.ts"
 import { Finder } from "./finder.ts"
 import { Journal } from "./journal.ts"
@@ -78,14 +79,15 @@ const assemble = (link: Link, names: Names, board: Board, { lease }: ConnectOpti
   const replicated = board.replicas > 1
   const publisher = new Publisher(link)
   const consumers = new Consumers(link, names, board.bands, lease)
-  const ledger = new Ledger(lease)
+  const mint = new Mint()
+  const ledger = new Ledger(mint, lease)
   const tasks = new Reader(link, names.queueStream, replicated)
   const states = new Reader(link, names.stateStream, replicated)
   const running = new Reader(link, names.runStream, replicated)
   const journal = new Journal({ publisher, reader: states, names, maxRecord })
   const runs = new Runs({ publisher, reader: running, names, lease })
   const posts = new Posts({ publisher, consumers, names, maxTask })
-  const puller = new Puller({ link, names, consumers, ledger })
+  const puller = new Puller({ link, mint, consumers, ledger })
   const claims = new Claims({ journal, runs, ledger })
   const settler = new Settler({ link, names, journal, posts, ledger, runs, tasks })
   const leases = new Leases({ link, ledger, tasks, runs, lease })

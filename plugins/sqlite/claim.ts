@@ -25,9 +25,11 @@ export interface PreparedReport {
 
 export class Claimer {
   readonly #jobs: JobTable
+  readonly #lease: number
 
-  constructor(jobs: JobTable) {
+  constructor(jobs: JobTable, lease: number) {
     this.#jobs = jobs
+    this.#lease = lease
   }
 
   /** Fails with `invalid`. */
@@ -51,7 +53,9 @@ export class Claimer {
       if (before.fence > fence) return { status: "superseded" }
     }
     const task = this.#jobs.held(token)
-    if (job === undefined || task === undefined || !isHeld(task, transaction.now)) return { status: "superseded" }
+    if (job === undefined || task === undefined) return { status: "superseded" }
+    // Its lease lapsed and nobody took the task over: so it is this delivery's again.
+    if (!isHeld(task, transaction.now)) this.#jobs.hold(task, transaction.now + this.#lease)
     const base = before ?? derive(claim)
     const { keepMs: _keepMs, ...started } = step(base, { at, state: "started", worker })
     const record: JobRecord = { ...started, fence, worker, claims: (base.claims ?? 0) + 1 }

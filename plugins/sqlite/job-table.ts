@@ -115,9 +115,8 @@ export class JobTable {
       ),
       putJson: prepare("UPDATE callboard_load SET record = ? WHERE seq = ?"),
       putState: prepare("UPDATE callboard_job SET state = ? WHERE seq = ?"),
-      clearTask: prepare(
-        "UPDATE callboard_job SET place = NULL, at = NULL, due = NULL, expires = NULL, posted = NULL, bytes = 0 WHERE seq = ?",
-      ),
+      clearTask: prepare("UPDATE callboard_job SET at = NULL, expires = NULL WHERE seq = ?"),
+      hold: prepare("UPDATE callboard_job SET at = ? WHERE seq = ?"),
       release: prepare("UPDATE callboard_job SET at = ?, fence = NULL WHERE seq = ?"),
       removeJob: prepare("DELETE FROM callboard_job WHERE seq = ?"),
       removeLoad: prepare("DELETE FROM callboard_load WHERE seq = ?"),
@@ -224,6 +223,11 @@ export class JobTable {
     insertOlder.run(order, this.#ns, row.seq, nth, queue, task, place, at, due, expires, posted, frame.length)
     insertLoad.run(order, frame, null)
     insertKey.run(row.seq, nth)
+  }
+
+  /** Gives the delivery that has a task a lease until `at`. */
+  hold(row: JobRow, at: number): void {
+    this.#statements.hold.run(at, row.seq)
   }
 
   /** Hands a task back; ready at `at`, 0 is now. */

@@ -47,8 +47,9 @@ CREATE TABLE callboard_job (
   nth INTEGER NOT NULL,              -- publish key of the posting; 0 if none was published
   queue INTEGER NOT NULL,
   task TEXT NOT NULL,
-  place INTEGER,                     -- level and order; null without a task in the queue
-  at INTEGER,                        -- 0 ready; else when it is due or its lease ends; null without a task in the queue
+  place INTEGER,                     -- level and order
+  at INTEGER,                        -- 0 ready; else when it is due or its lease ends; null without a task in the queue:
+                                     -- then place, fence, due, posted and bytes mean nothing
   fence INTEGER,                     -- of the last delivery, unless it was given back
   deliveries INTEGER NOT NULL DEFAULT 0,
   touched INTEGER NOT NULL DEFAULT 0,-- 1 if an older posting of this job was handed over

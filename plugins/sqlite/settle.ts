@@ -39,9 +39,8 @@ export class Settler {
     this.#publisher = publisher
     // Everything that would need a second look is in the condition.
     this.#end = database.prepare(
-      `UPDATE callboard_job SET place = NULL, at = NULL, due = NULL, expires = NULL, posted = NULL, bytes = 0,
-         state = ?, rev = ?, over = ?, keeps = ?
-       WHERE seq = ? AND fence = ? AND at IS NOT NULL AND of IS NULL AND state IS NULL
+      `UPDATE callboard_job SET at = NULL, state = ?, rev = ?, over = ?, keeps = ?
+       WHERE seq = ? AND fence = ? AND at IS NOT NULL AND of IS NULL AND state IS NULL AND expires IS NULL
          AND ns = ? AND id = ? AND queue = ? AND task = ?`,
     )
     this.#endLoad = database.prepare("UPDATE callboard_load SET envelope = ?, record = ? WHERE seq = ?")

@@ -67,7 +67,7 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
   const jobs = new JobTable(database, ns, names)
   const publisher = new Publisher(jobs, names)
   const settler = new Settler(database, ns, jobs, names, publisher)
-  const claimer = new Claimer(jobs)
+  const claimer = new Claimer(jobs, lease)
   const changer = new Changer(jobs, names, publisher)
   const leases = new Leases(database, lease)
   const lister = new Lister(database, ns, jobs, names)

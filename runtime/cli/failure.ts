@@ -63,6 +63,7 @@ export const lineOf = (error: unknown): string => {
 
 const messageOf = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error)
+  if (error instanceof CommandFailed) return error.message
   // A file that does not compile: Bun says where beside the message, Deno in it.
   if (error instanceof DiscoveryFailed || error instanceof ConfigError) {
     const found = syntaxErrorOf(error.cause)

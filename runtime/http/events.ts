@@ -8,7 +8,6 @@ import { CallboardError } from "../errors.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { followJob, type JobEvent } from "../tracking.ts"
 import { TransportError } from "../transport.ts"
-import { jsonOf } from "./answer.ts"
 import type { Desk } from "./desk.ts"
 import { text } from "./parameter.ts"
 import { type Route, route } from "./route.ts"
@@ -71,11 +70,14 @@ const stream = (c: Context, desk: Desk, events: (signal: AbortSignal) => AsyncIt
   return response
 }
 
-const messageOf = (event: JobEvent): Message => ({
-  event: event.type,
-  data: jsonOf<typeof JobEventSchema.Type>(event),
-  ...(event.type === "transition" ? { id: event.id } : {}),
-})
+const messageOf = (event: JobEvent): Message => {
+  const data: typeof JobEventSchema.Type = event
+  return {
+    event: event.type,
+    data: JSON.stringify(data),
+    ...(event.type === "transition" ? { id: event.id } : {}),
+  }
+}
 
 const EVENT_ID = /^\d{1,15}\.\d{1,15}$/
 
@@ -146,7 +148,7 @@ export const eventRoutes: ReadonlyArray<Route> = [
       return stream(c, desk, async function* (signal) {
         for await (const { job, event } of desk.client.events(signal)) {
           const data: typeof BoardEvent.Type = { job: summaryOf(job), event }
-          yield { event: event.type, data: jsonOf(data) }
+          yield { event: event.type, data: JSON.stringify(data) }
         }
       })
     },

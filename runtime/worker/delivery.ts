@@ -48,10 +48,10 @@ export class Running {
   readonly record: JobRecord
   /** Whether a claim was written, which a hand-back must close. */
   readonly claimed: boolean
-  readonly startedAt: number
+  startedAt: number
   /** Limits, in milliseconds since the epoch. */
-  readonly hardAt: number
-  readonly softAt: number
+  hardAt: number
+  softAt: number
   progress: Progress | undefined
   /** Whether anybody was told that it runs: a hand-back then says that it does not any more. */
   reported = false
@@ -62,6 +62,8 @@ export class Running {
   /** A promise of the handler that has not settled, whatever became of its fiber. */
   pending: Promise<unknown> | undefined
   #abort: AbortController | undefined
+  /** Its limits while they are held. */
+  #limits: { readonly hardMs: number; readonly softMs: number } | undefined
 
   constructor(fields: {
     readonly posting: Posting
@@ -90,6 +92,23 @@ export class Running {
     this.#abort ??= new AbortController()
     if (this.stop !== undefined || this.softFired) this.#abort.abort(stopReason(this.stop))
     return this.#abort.signal
+  }
+
+  /** Stops the clock of its limits, while the process of its handler is not there yet. */
+  hold(): void {
+    if (this.#limits !== undefined) return
+    this.#limits = { hardMs: this.hardAt - this.startedAt, softMs: this.softAt - this.startedAt }
+    this.hardAt = Number.POSITIVE_INFINITY
+    this.softAt = Number.POSITIVE_INFINITY
+  }
+
+  /** The handler begins only now: its limits count from here. */
+  begin(at: number): void {
+    if (this.#limits === undefined) return
+    this.startedAt = at
+    this.hardAt = at + this.#limits.hardMs
+    this.softAt = at + this.#limits.softMs
+    this.#limits = undefined
   }
 
   /** The soft limit: tells the handler to stop; whether it does is its own affair. */

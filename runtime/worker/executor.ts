@@ -22,6 +22,8 @@ import { type Held, Running } from "./delivery.ts"
 import { afterFailure, afterSuccess, type Ended, embedProblem } from "./follow-ups.ts"
 import { readTask } from "./intake.ts"
 import { invoke } from "./invocation.ts"
+import { IsolatedFailure } from "./isolation/failure.ts"
+import type { ProcessPool } from "./isolation/process-pool.ts"
 import { JobContext } from "./job-context.ts"
 import { jobError } from "./job-error.ts"
 import { askedRetryAfter, resolveRetry, retryAfter } from "./retry.ts"
@@ -31,6 +33,8 @@ import * as verdict from "./verdict.ts"
 
 export interface ExecutorOptions {
   readonly pool: ActorPool
+  /** Runs the handlers of isolated methods. */
+  readonly processes: ProcessPool
   readonly claims: Batcher<Claim, Claimed>
   readonly client: Client
   readonly log: Log
@@ -85,9 +89,15 @@ export class Executor {
       held.run = ready.run
       held.leave = ready.actor.enter()
       this.#options.onRun(held)
-      const exit = yield* invoke(ready.run, ready.input, ready.job)
+      const exit = yield* this.#call(ready)
       return yield* this.#judge(held, ready.run, exit)
     }).pipe(Effect.catchCause((cause) => Effect.succeed(this.#fault(held, cause))))
+  }
+
+  #call({ run, input, job, actor }: Ready): Effect.Effect<Exit.Exit<unknown, unknown>> {
+    return run.method.isolation === "inline"
+      ? invoke(run, input, job)
+      : this.#options.processes.run(actor.definition, run, input, job)
   }
 
   /** Everything before the handler. */
@@ -185,7 +195,9 @@ export class Executor {
     const selected = selectInput(body.success, method.params)
     if (Result.isFailure(selected))
       return new Decided(this.#givenUp(attempt(record), embed, invalidInput(selected.failure)))
-    const checked = method.input === undefined ? selected : yield* validate(method.input, selected.success)
+    // The process of an isolated method checks by itself: what a schema makes of the input need not be JSON.
+    const inline = method.isolation === "inline"
+    const checked = method.input === undefined || !inline ? selected : yield* validate(method.input, selected.success)
     if (Result.isFailure(checked))
       return new Decided(this.#givenUp(attempt(record), embed, invalidInput(checked.failure)))
 
@@ -221,8 +233,9 @@ export class Executor {
     const attempt = this.#attempt(held, run)
     if (run.stop !== undefined) return this.#stopped(attempt, run)
     if (Exit.isFailure(exit)) return this.#failure(attempt, run, Cause.squash(exit.cause))
-    const { output } = run.method
-    const checked = output === undefined ? Result.succeed(exit.value) : yield* validate(output, exit.value)
+    const { output, isolation } = run.method
+    const checked =
+      output === undefined || isolation === "process" ? Result.succeed(exit.value) : yield* validate(output, exit.value)
     if (Result.isFailure(checked)) {
       const { message, field } = checked.failure
       const error = { name: "InvalidResult", message, reason: "invalid-result", ...(field === "" ? {} : { field }) }
@@ -259,8 +272,9 @@ export class Executor {
   #failure(attempt: verdict.Attempt, run: Running, thrown: unknown): Settlement {
     if (thrown instanceof Ignore) return verdict.succeeded(attempt, undefined)
     if (thrown instanceof Reject) return this.#givenUp(attempt, run.embed, jobError(thrown, "rejected"), "rejected")
-    if (!(thrown instanceof Retry)) return this.#givenUpOrRetried(attempt, run, jobError(thrown))
-    const error = jobError(thrown.cause ?? thrown)
+    if (thrown instanceof IsolatedFailure && thrown.final) return this.#givenUp(attempt, run.embed, thrown.error)
+    if (!(thrown instanceof Retry)) return this.#givenUpOrRetried(attempt, run, errorOf(thrown))
+    const error = errorOf(thrown.cause ?? thrown)
     const after = thrown.after === undefined ? undefined : Result.getOrElse(parseDuration(thrown.after), () => 0)
     const wait = askedRetryAfter(this.#retry(run), after, run.posting.retries, Math.random())
     return wait === undefined ? this.#givenUp(attempt, run.embed, error) : verdict.retried(attempt, error, wait)
@@ -378,6 +392,8 @@ const planOf = (limit: TimeLimit | undefined): MethodPlan => {
     value === undefined ? undefined : Result.getOrUndefined(parseDuration(value))
   return { hardMs: ms(given.hard) ?? DEFAULT_HARD_MS, softMs: ms(given.soft) }
 }
+
+const errorOf = (thrown: unknown): JobError => (thrown instanceof IsolatedFailure ? thrown.error : jobError(thrown))
 
 const invalidInput = ({ message, field }: InvalidValue): JobError => ({
   name: "InvalidInput",

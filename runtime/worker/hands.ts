@@ -45,8 +45,9 @@ export class Hands {
     return this.#stuck
   }
 
-  get buffered(): number {
-    return this.#buffer.length
+  /** Deliveries that wait for a slot, in order. */
+  get waiting(): ReadonlyArray<Held> {
+    return [...this.#buffer]
   }
 
   /** How many more deliveries may come. */

@@ -1,13 +1,16 @@
 /** Runs a handler, whatever it answers with: a value, a promise or an Effect. */
 import { Effect, Exit, Fiber } from "effect"
+import type { Job } from "../job.ts"
 import type { Running } from "./delivery.ts"
-import type { JobContext } from "./job-context.ts"
+
+/** What a run must have for its handler to be called, and to be ended from outside. */
+export type Invoked = Pick<Running, "method" | "interrupt" | "pending">
 
 export const isPromiseLike = (value: unknown): value is PromiseLike<unknown> =>
   typeof value === "object" && value !== null && "then" in value && typeof value.then === "function"
 
 /** Runs the handler. Its exit is what came of it; when it was ended from outside, `run.stop` says why. */
-export const invoke = (run: Running, input: unknown, job: JobContext): Effect.Effect<Exit.Exit<unknown, unknown>> => {
+export const invoke = (run: Invoked, input: unknown, job: Job): Effect.Effect<Exit.Exit<unknown, unknown>> => {
   let answer: unknown
   try {
     answer = run.method.run(input, job)
@@ -25,7 +28,7 @@ export const invoke = (run: Running, input: unknown, job: JobContext): Effect.Ef
 /** A handler's Effect needs nothing from outside; its failures and defects are the attempt's own. */
 const isEffect = (answer: unknown): answer is Effect.Effect<unknown, unknown> => Effect.isEffect(answer)
 
-const settled = (run: Running, promise: Promise<unknown>): Effect.Effect<Exit.Exit<unknown, unknown>> => {
+const settled = (run: Invoked, promise: Promise<unknown>): Effect.Effect<Exit.Exit<unknown, unknown>> => {
   run.pending = promise
   return Effect.callback<Exit.Exit<unknown, unknown>>((resume) => {
     const done = (exit: Exit.Exit<unknown, unknown>) => {

@@ -70,10 +70,7 @@ export class JobContext implements Job<unknown> {
 
   // Fields, not methods: handlers take their job apart (`async (input, { progress }) => …`).
   readonly progress = (fraction: number, detail?: unknown): void => {
-    if (!Number.isFinite(fraction)) {
-      throw new CallboardError("invalid-input", "progress is a number from 0 to 1", { field: "fraction" })
-    }
-    const clamped = Math.min(1, Math.max(0, fraction))
+    const clamped = fractionOf(fraction)
     // Taken as JSON now: what the handler changes later was not this progress.
     const json: unknown = detail === undefined ? undefined : JSON.parse(JSON.stringify(detail) ?? "null")
     this.#run.progress = { fraction: clamped, ...(json === undefined ? {} : { detail: json }), at: Date.now() }
@@ -87,12 +84,23 @@ export class JobContext implements Job<unknown> {
     })
   }
 
-  readonly retry = (options: { readonly after?: DurationInput; readonly cause?: unknown } = {}): Error => {
-    if (options.after !== undefined) {
-      const parsed = parseDuration(options.after)
-      if (Result.isFailure(parsed))
-        throw new CallboardError("invalid-input", parsed.failure.message, { field: "after" })
-    }
-    return new Retry(options)
+  readonly retry = (options: { readonly after?: DurationInput; readonly cause?: unknown } = {}): Error =>
+    askForRetry(options)
+}
+
+/** A progress that can be told: from 0 to 1. Throws `CallboardError` on what is no number. */
+export const fractionOf = (fraction: number): number => {
+  if (!Number.isFinite(fraction)) {
+    throw new CallboardError("invalid-input", "progress is a number from 0 to 1", { field: "fraction" })
   }
+  return Math.min(1, Math.max(0, fraction))
+}
+
+/** What a handler throws to be tried again. Throws `CallboardError` on a delay that is none. */
+export const askForRetry = (options: { readonly after?: DurationInput; readonly cause?: unknown }): Error => {
+  if (options.after !== undefined) {
+    const parsed = parseDuration(options.after)
+    if (Result.isFailure(parsed)) throw new CallboardError("invalid-input", parsed.failure.message, { field: "after" })
+  }
+  return new Retry(options)
 }

@@ -21,9 +21,12 @@ import { Executor } from "./executor.ts"
 import { type FailureHandler, runFailureHandlers } from "./failure-handlers.ts"
 import { failureFields } from "./failure-line.ts"
 import { Hands } from "./hands.ts"
+import { checkIsolation, inWorker } from "./isolation/admission.ts"
+import { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper } from "./lease-keeper.ts"
 import type { LeaseThreadData } from "./lease-protocol.ts"
 import { maintain } from "./maintenance.ts"
+import { PauseWatch } from "./pause-watch.ts"
 import { register } from "./registry.ts"
 import { RunWatch } from "./run-watch.ts"
 import { Settler } from "./settler.ts"
@@ -89,10 +92,12 @@ const decoder = new TextDecoder()
 /** Starts a worker. Fails with `ActorStartFailed`; an unreachable transport is tried again. */
 export const startWorker = async (options: WorkerOptions): Promise<Worker> => {
   const { board, log } = options
+  checkIsolation(options.actors)
   const scope = await Effect.runPromise(Scope.make())
   const close = () => Effect.runPromise(Scope.close(scope, Exit.void))
   try {
-    const pool = await Effect.runPromise(Scope.provide(makeActorPool(options.actors, options.taskNames, log), scope))
+    const served = makeActorPool(options.actors.map(inWorker), options.taskNames, log)
+    const pool = await Effect.runPromise(Scope.provide(served, scope))
     return new RunningWorker(options, pool, board, close)
   } catch (cause) {
     await close()
@@ -108,8 +113,10 @@ class RunningWorker implements Worker {
   readonly #hands: Hands
   readonly #watch: RunWatch
   readonly #executor: Executor
+  readonly #processes: ProcessPool
   readonly #settler: Settler
   readonly #leases: LeaseKeeper
+  readonly #pauses: PauseWatch
   readonly #registry: ReturnType<typeof register>
   readonly #consumer: Fiber.Fiber<never, TransportError>
   readonly #closeActors: () => Promise<void>
@@ -133,8 +140,11 @@ class RunningWorker implements Worker {
     this.#hands.onFree = () => this.#pump()
     this.#settler = new Settler(queue, log)
     this.#watch = new RunWatch(queue, log, (at) => this.#leases.deadline(at))
+    this.#processes = new ProcessPool({ client: options.client, log, concurrency: options.concurrency })
+    this.#pauses = new PauseWatch(options.leaseMs, () => this.#resume().finally(() => this.#pump()))
     this.#executor = new Executor({
       pool,
+      processes: this.#processes,
       claims: new Batcher<Claim, Claimed>((claims) => queue.claim(claims)),
       client: options.client,
       log,
@@ -163,6 +173,7 @@ class RunningWorker implements Worker {
     })
     this.#end.signal.addEventListener("abort", () => {
       this.#leases.stop()
+      this.#pauses.stop()
       stopMaintenance()
       this.#watch.stop()
     })
@@ -240,6 +251,7 @@ class RunningWorker implements Worker {
     await waitFor(this.#hands.whenIdle(), graceMs, this.#hurry.signal)
     for (const held of this.#hands.held.values()) held.run?.end("hand-back")
     await waitFor(this.#hands.whenIdle(), HAND_BACK_MS)
+    await this.#processes.close()
     const report: StopReport = {
       finished: this.#processed - before.processed,
       handedBack: this.#handedBack - before.handedBack,
@@ -261,7 +273,7 @@ class RunningWorker implements Worker {
 
   /** Starts handlers while there are slots and tasks. */
   #pump(): void {
-    if (this.#stopping !== undefined) return
+    if (this.#stopping !== undefined || this.#pauses.inDoubt(Date.now())) return
     for (let held = this.#hands.next(); held !== undefined; held = this.#hands.next()) {
       Effect.runFork(this.#process(held))
     }
@@ -309,7 +321,8 @@ class RunningWorker implements Worker {
   #started(held: Held): void {
     this.#watch.add(held)
     const { run, delivery } = held
-    if (run === undefined) return
+    // A handler in a process of its own does not block this one.
+    if (run === undefined || run.method.isolation === "process") return
     const { token, fence } = delivery
     this.#leases.calling({
       token,
@@ -340,6 +353,14 @@ class RunningWorker implements Worker {
     void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
   }
 
+  /** After a pause as long as a lease (the process was frozen): asks which waiting deliveries are still ours. */
+  async #resume(): Promise<void> {
+    const waiting = this.#hands.waiting
+    const kept = await this.#options.board.queue.extend(waiting.map((held) => held.delivery.token)).catch(() => [])
+    // Where the transport cannot tell, running them is the lesser evil: the fence refuses what is not ours.
+    for (const [at, held] of waiting.entries()) if (kept[at] === false) this.#lost(held)
+  }
+
   /** Its lease lapsed, or somebody else decided: it is not ours to settle. */
   #lost(held: Held): void {
     if (this.#hands.unbuffer(held)) this.#hands.drop(held)
@@ -347,8 +368,11 @@ class RunningWorker implements Worker {
   }
 
   #cancelled(payload: Uint8Array): void {
-    const id = idOf(payload)
-    if (id === undefined) return
+    const news = cancellationOf(payload)
+    if (news === undefined) return
+    const { id, terminate } = news
+    // First, so that the run is not waited for as one that may still heed its signal.
+    if (terminate) this.#processes.kill(id)
     for (const held of this.#hands.held.values()) {
       if (held.id !== id) continue
       if (this.#hands.unbuffer(held)) {
@@ -367,11 +391,11 @@ class RunningWorker implements Worker {
 /** Longest wait for hand-backs to be written. */
 const HAND_BACK_MS = 5_000
 
-const idOf = (payload: Uint8Array): string | undefined => {
+const cancellationOf = (payload: Uint8Array): { readonly id: string; readonly terminate: boolean } | undefined => {
   try {
     const news: unknown = JSON.parse(decoder.decode(payload))
     return typeof news === "object" && news !== null && "id" in news && typeof news.id === "string"
-      ? news.id
+      ? { id: news.id, terminate: "terminate" in news && news.terminate === true }
       : undefined
   } catch {
     return undefined

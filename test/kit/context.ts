@@ -29,7 +29,7 @@ export class Context {
   private constructor(harness: Harness, lease: number, open: (context: Context) => Peer) {
     this.harness = harness
     // A transport that looks in intervals needs leases that outlast a few of them.
-    this.lease = Math.max(harness.slow ? 3 * lease : lease, 1_000, harness.capabilities.leaseResolution)
+    this.lease = Math.max(harness.slow ? 2 * lease : lease, 1_000, harness.capabilities.leaseResolution)
     this.peer = open(this)
   }
 

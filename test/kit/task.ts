@@ -77,8 +77,9 @@ export const encodedSize = (posting: Posting): number => {
 /** The next attempt that the application asks for. */
 export const retryOf = (posting: Posting, changes: Partial<Posting> = {}): Posting => {
   const retries = posting.retries + 1
-  const message = { ...posting.message, headers: { ...posting.message.headers, retries } }
-  return { ...posting, retries, message, ...changes }
+  const headers = { ...posting.message.headers, retries, eta: iso(changes.due) }
+  const { due, ...again } = posting
+  return { ...again, retries, message: { ...posting.message, headers }, ...changes }
 }
 
 /** The record of a task, moved to a state as a worker does it. */

@@ -75,6 +75,8 @@ export interface SpawnOptions {
 export class Spawned implements AsyncDisposable {
   readonly pid: number
   readonly exited: Promise<Exit>
+  /** Like `exited`, once all output has arrived: what it left running may still hold its pipes. */
+  readonly closed: Promise<Exit>
   stdout = ""
   stderr = ""
   /** Both streams, in the order in which they came. */
@@ -91,6 +93,7 @@ export class Spawned implements AsyncDisposable {
     tellWatchdog(`+ ${pid}`)
     child.stdout?.setEncoding("utf8").on("data", (text: string) => this.#take("stdout", text))
     child.stderr?.setEncoding("utf8").on("data", (text: string) => this.#take("stderr", text))
+    this.closed = new Promise((resolve) => child.once("close", (code, signal) => resolve({ code, signal })))
     this.exited = new Promise((resolve) => {
       child.once("exit", (code, signal) => {
         this.#exit = { code, signal }
@@ -173,6 +176,10 @@ export class Spawned implements AsyncDisposable {
 
   write(text: string): void {
     this.#child.stdin?.write(text)
+  }
+
+  endInput(): void {
+    this.#child.stdin?.end()
   }
 
   /** Ends it and its children at once. */

@@ -11,8 +11,8 @@ import type { SubmissionFields } from "../../submission.ts"
 import { type Outcome, valueOf } from "../../tracking.ts"
 import type { JobView } from "../../view.ts"
 import { askForRetry, fractionOf } from "../job-context.ts"
-import { ProgressNews } from "./progress-news.ts"
 import { cutLine, MAX_DETAIL, type News, type Order } from "./message.ts"
+import { ProgressNews } from "./progress-news.ts"
 
 /** How a run reaches the worker. */
 export interface Line {
@@ -117,7 +117,7 @@ const fieldsText = (fields: Readonly<Record<string, unknown>>): string => {
 
 /** A job that this one submitted, followed through the worker. */
 const handleOf = (id: string, line: Line, run: number): JobHandle => {
-  const about = (what: "find" | "cancel" | "retry" | "delete") => line.ask({ run, what, about: id })
+  const about = (what: "find" | "retry" | "delete") => line.ask({ run, what, about: id })
   const outcome = async ({ timeout, signal }: WaitOptions = {}): Promise<Outcome> => {
     signal?.throwIfAborted()
     const fields = JSON.stringify(timeout === undefined ? {} : { timeout })
@@ -137,7 +137,8 @@ const handleOf = (id: string, line: Line, run: number): JobHandle => {
         { id },
       )
     },
-    cancel: async () => (await about("cancel")) as JobView,
+    cancel: async (options = {}) =>
+      (await line.ask({ run, what: "cancel", about: id, fields: JSON.stringify(options) })) as JobView,
     retry: async () => (await about("retry")) as JobView,
     delete: async () => {
       await about("delete")

@@ -92,6 +92,8 @@ const NewsSchema = Schema.Union([
   Schema.Struct({ kind: Schema.Literal("ready") }),
   /** The actor could not be loaded or started. */
   Schema.Struct({ kind: Schema.Literal("unfit"), error: Failure }),
+  /** The handler is about to be called. */
+  Schema.Struct({ kind: Schema.Literal("begun"), run: Run }),
   Schema.Struct({
     kind: Schema.Literal("progress"),
     run: Run,
@@ -128,6 +130,8 @@ const NewsSchema = Schema.Union([
   }),
   /** A resource broke: this run may end, the next one needs a fresh process. */
   Schema.Struct({ kind: Schema.Literal("worn"), error: Failure }),
+  /** It ends in good order, as it was told to. */
+  Schema.Struct({ kind: Schema.Literal("stopped") }),
   /** An error that nothing caught: the process ends for it. */
   Schema.Struct({ kind: Schema.Literal("fatal"), error: Failure }),
 ])

@@ -26,7 +26,7 @@ const tell = (news: News, then?: () => void): void =>
   sendOver((message, sent) => process.send?.(message, undefined, undefined, sent), news, then)
 
 /** Says a last word, and ends once that is out. */
-const endWith = (news: News): void => tell(news, () => process.exit(1))
+const endWith = (news: News, code = 1): void => tell(news, () => process.exit(code))
 
 /** A blocked handler would keep the main thread from seeing that the worker is gone. Resolves once the thread watches. */
 const watchWorker = (): Promise<void> =>
@@ -64,6 +64,8 @@ const run = async (order: Extract<Order, { kind: "run" }>): Promise<void> => {
   if (started === undefined || current !== undefined) return
   const { actor, resources, line } = started
   current = new IsolatedRun(order)
+  // Out before the handler may end this process.
+  await new Promise<void>((resolve) => tell({ kind: "begun", run: order.run }, resolve))
   const ended = await current.perform(actor, resources.use, line)
   current = undefined
   tell(ended)
@@ -71,7 +73,7 @@ const run = async (order: Extract<Order, { kind: "run" }>): Promise<void> => {
 
 const stop = async (): Promise<void> => {
   await started?.resources.release()
-  process.exit(0)
+  endWith({ kind: "stopped" }, 0)
 }
 
 process.on("message", (message) => {

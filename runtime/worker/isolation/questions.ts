@@ -28,7 +28,10 @@ export class Questions {
     const waiting = this.#waiting.get(question)
     this.#waiting.delete(question)
     if (waiting === undefined) return
-    if (refused !== undefined) return waiting.reject(errorOf(refused))
+    if (refused !== undefined) {
+      waiting.reject(errorOf(refused))
+      return
+    }
     const parsed = value === undefined ? Result.succeed(undefined) : parseJson(value)
     if (Result.isFailure(parsed)) waiting.reject(new CallboardError("internal", parsed.failure.message))
     else waiting.resolve(parsed.success)

@@ -35,15 +35,15 @@ export const leaseCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a lease that is extended in time does not lapse",
-    lease,
+    lease: 2 * lease,
     async run({ peer, fresh, task, elsewhere, lease }) {
       const queue = fresh("queue")
       const other = await elsewhere()
       await peer.publish(task({ queue }))
       const delivery = await peer.one(queue)
-      const watched = other.none(queue, "its lease is extended", 2.5 * lease)
+      const watched = other.none(queue, "its lease is extended", 1.9 * lease)
       for (let at = 0; at < 4; at++) {
-        await sleep(0.5 * lease)
+        await sleep(0.4 * lease)
         equal(await peer.extend(delivery.token), [true], `extension ${at + 1}`)
       }
       await watched
@@ -53,12 +53,12 @@ export const leaseCases: ReadonlyArray<Case> = [
   {
     group,
     name: "an extension lasts one lease from then",
-    lease,
+    lease: 2 * lease,
     async run({ peer, fresh, task, harness, lease, tolerance, slack }) {
       const queue = fresh("queue")
       await peer.publish(task({ queue }))
       const delivery = await peer.one(queue)
-      await sleep(0.6 * lease)
+      await sleep(0.4 * lease)
       const start = Date.now()
       equal(await peer.extend(delivery.token), [true], "extension")
       const late = lease + harness.capabilities.leaseResolution + slack
@@ -93,13 +93,13 @@ export const leaseCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a token works on another connection",
-    lease,
+    lease: 2 * lease,
     async run({ peer, fresh, task, elsewhere, lease }) {
       const queue = fresh("queue")
       const other = await elsewhere()
       await peer.publish(task({ queue }))
       const delivery = await peer.one(queue)
-      await sleep(0.6 * lease)
+      await sleep(0.5 * lease)
       equal(await other.extend(delivery.token), [true], "extension from another connection")
       await peer.none(queue, "its lease was extended", 0.7 * lease)
       await other.end(delivery)

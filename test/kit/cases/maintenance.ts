@@ -27,21 +27,29 @@ export const maintenanceCases: ReadonlyArray<Case> = [
     group: "expiry",
     name: "what waits past its expires is listed as overdue, oldest first, until it is withdrawn",
     needs: [part("overdue"), records],
-    async run({ peer, fresh, task, within }) {
+    async run({ peer, fresh, task, within, harness }) {
       const queue = fresh("queue")
       const now = Date.now()
+      const inHand = task({ queue, expires: now - 9_000 })
+      await peer.publish(inHand)
+      await peer.one(queue)
+      const scheduled = task({
+        queue,
+        expires: now - 500,
+        ...(harness.capabilities.delay ? { due: now + 60_000 } : {}),
+      })
       const [later, earlier] = [task({ queue, expires: now - 1_000 }), task({ queue, expires: now - 5_000 })]
       const others = [task({ queue }), task({ queue, expires: now + 60_000 })]
-      await peer.publish(later, ...others, earlier)
+      await peer.publish(scheduled, later, ...others, earlier)
       const overdue = (at: number, max: number): Promise<ReadonlyArray<string>> =>
         within("what is overdue", peer.transport.queue.overdue?.(at, max) ?? Promise.resolve([]))
-      equal(await overdue(now, 10), [earlier.id, later.id], "overdue")
+      equal(await overdue(now, 10), [earlier.id, later.id, scheduled.id], "overdue")
       equal(await overdue(now, 1), [earlier.id], "overdue, at most one")
       equal(await overdue(now - 2_000, 10), [earlier.id], "overdue two seconds ago")
       const { record, revision } = await peer.found(earlier.id)
       const expired = cancelled(record, { state: "expired" })
       await peer.changed({ id: earlier.id, expect: revision, record: expired, withdraw: true })
-      equal(await overdue(now, 10), [later.id], "overdue after one was withdrawn")
+      equal(await overdue(now, 10), [later.id, scheduled.id], "overdue after one was withdrawn")
     },
   },
   {

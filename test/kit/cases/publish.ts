@@ -147,8 +147,14 @@ export const publishCases: ReadonlyArray<Case> = [
       const posting = task({ queue })
       await peer.publish(posting)
       equal((await peer.receipts([posting])).map(describe), ["duplicate"], "receipt of the second")
+      const other = fresh("other")
+      equal(
+        (await peer.receipts([{ ...posting, queue: other }])).map(describe),
+        ["duplicate"],
+        "receipt in another queue",
+      )
       equal(idOf(await peer.one(queue)), posting.id, "what comes")
-      await peer.none(queue, "it was published under one key")
+      await peer.none([queue, other], "it was published under one key")
     },
   },
   {

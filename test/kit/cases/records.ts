@@ -97,21 +97,24 @@ export const recordCases: ReadonlyArray<Case> = [
     name: "a job in motion is never missing",
     needs,
     timeout: 40_000,
-    async run({ peer, fresh, task, elsewhere }) {
+    async run({ peer, fresh, task, elsewhere, harness }) {
       const queue = fresh("queue")
       const other = await elsewhere()
       const first = task({ queue })
       await peer.publish(first)
       const moving = async (): Promise<void> => {
-        for (let at = 0, posting = first; at < 12; at++, posting = retryOf(posting)) {
+        let posting = first
+        for (let at = 0; at < 12; at++) {
           const delivery = await peer.one(queue)
           await sleep(5)
           if (at > 0) await peer.claimed(delivery, posting)
-          const retry = retryOf(posting)
-          const successor = { fence: delivery.fence, successor: publishKey(retry), followUps: [retry] }
-          const record = recordOf(posting, "queued", successor)
+          const due = harness.capabilities.delay && at % 3 === 1 ? { due: Date.now() + 250 } : {}
+          const retry = retryOf(posting, due)
+          const ending = { fence: delivery.fence, successor: publishKey(retry), followUps: [retry] }
+          const record = recordOf(posting, "queued", ending)
           if (at < 11) await peer.end(delivery, { record, followUps: [retry] })
           else await peer.succeed(delivery, posting)
+          posting = retry
         }
       }
       let done = false
@@ -237,6 +240,74 @@ export const recordCases: ReadonlyArray<Case> = [
   },
   {
     group,
+    name: "a job that was handed back with a delay can be withdrawn",
+    needs,
+    async run({ peer, fresh, task, harness }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      await peer.release(await peer.one(queue), 700)
+      const { record, revision } = await peer.found(posting.id)
+      await peer.changed({ id: posting.id, expect: revision, record: cancelled(record), withdraw: true })
+      await peer.none(queue, "it was withdrawn", 700 + harness.capabilities.dueResolution + 400)
+      equal((await peer.find(posting.id)).state, "cancelled", "state")
+    },
+  },
+  {
+    group,
+    name: "a retry that is due later can be withdrawn, in whatever queue it waits",
+    needs: [records, delay],
+    async run({ peer, fresh, task, harness }) {
+      const [queue, other] = [fresh("queue"), fresh("other")]
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const first = await peer.one(queue)
+      const retry = retryOf(posting, { queue: other, due: Date.now() + 900 })
+      const ending = { fence: first.fence, queue: other, successor: publishKey(retry), followUps: [retry] }
+      await peer.end(first, { record: recordOf(posting, "scheduled", ending), followUps: [retry] })
+      const { record, revision } = await peer.found(posting.id)
+      equal([record.state, record.message?.headers["retries"]], ["scheduled", 1], "state, and retries in the task")
+      await peer.changed({ id: posting.id, expect: revision, record: cancelled(record), withdraw: true })
+      await peer.none([queue, other], "it was withdrawn", 900 + harness.capabilities.dueResolution + 400)
+      equal((await peer.find(posting.id)).state, "cancelled", "state")
+    },
+  },
+  {
+    group,
+    name: "an older run whose task comes again is finished, the newer run is not",
+    needs,
+    lease: 1_000,
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      const { id } = posting
+      await peer.publish(posting)
+      await peer.one(queue)
+      // Cancelled while it runs, run again at once; then its first worker dies.
+      const running = await peer.found(id)
+      const stopped = cancelled(running.record)
+      await peer.changed({ id, expect: running.revision, record: stopped })
+      const again = task({ queue, id, run: 2 })
+      const { endedAt, keepMs, ...rest } = stopped
+      const queued = step(rest, { at: Date.now(), state: "queued", run: 2, reason: "rerun" })
+      await peer.changed({ id, expect: (await peer.found(id)).revision, record: queued, post: [again] })
+      const statuses: Record<string, string> = {}
+      for (let count = 0; count < 2; count++) {
+        const delivery = await peer.one(queue, 8_000)
+        const of = delivery.message
+        const own: unknown = "headers" in of ? of.headers["callboard"] : undefined
+        const isSecond = typeof own === "object" && own !== null && "run" in own && own.run === 2
+        const { status } = await peer.claim(delivery, isSecond ? again : posting)
+        statuses[isSecond ? "run 2" : "run 1"] = status
+        if (isSecond)
+          await peer.end(delivery, { record: recordOf(again, "succeeded", { fence: delivery.fence, run: 2 }) })
+      }
+      equal(statuses, { "run 1": "finished", "run 2": "claimed" }, "claims")
+      equal((await peer.find(id)).state, "succeeded", "state")
+    },
+  },
+  {
+    group,
     name: "a job that is run again begins its next run, and the run before is over",
     needs,
     async run({ peer, fresh, task }) {
@@ -325,15 +396,18 @@ export const recordCases: ReadonlyArray<Case> = [
     needs,
     async run({ peer, fresh, task, until, tolerance }) {
       const queue = fresh("queue")
-      const postings = [task({ queue }), task({ queue }), task({ queue })]
-      await peer.publish(...postings)
-      const [brief, long, ever] = postings
-      check(brief !== undefined && long !== undefined && ever !== undefined, "there are three tasks")
+      const [brief, long, ever, never] = [task({ queue }), task({ queue }), task({ queue }), task({ queue })]
+      await peer.publish(brief, long, ever, never)
       const keepMs = 1_500
       const { endedAt = 0 } = await peer.succeed(await peer.one(queue), brief, { keepMs, message: brief.message })
       await peer.succeed(await peer.one(queue), long, { keepMs: 60_000 })
       await peer.succeed(await peer.one(queue), ever, { keepMs: -1 })
+      await peer.succeed(await peer.one(queue), never, { keepMs: 0 })
       equal((await peer.find(brief.id)).result, "done", "result at first")
+      await until(
+        "the tombstone of a record that is not kept",
+        async () => (await peer.find(never.id)).tombstone === true,
+      )
       const grave = await until("a tombstone", async () => {
         const record = await peer.find(brief.id)
         return record.tombstone === true ? record : undefined

@@ -1,8 +1,9 @@
 /** What was stored outlives connections, servers and cuts; and those who listen hear of it. */
-import type { Posting } from "../../../runtime/transport.ts"
+import type { Delivery, Posting } from "../../../runtime/transport.ts"
 import { type Case, delay, durable, hook, part, records } from "../case.ts"
-import { between, check, equal, isTransportError, sameSet } from "../check.ts"
+import { between, check, equal, isTransportError, refuses, sameSet } from "../check.ts"
 import { type Context, size, sleep } from "../context.ts"
+import type { Peer } from "../peer.ts"
 import { idOf } from "../task.ts"
 
 const group = "recovery"
@@ -24,6 +25,22 @@ const persist = async ({ peer, until }: Context, postings: ReadonlyArray<Posting
       },
       20_000,
     )
+  }
+}
+
+/** Whether a task is stored now; `false` while the transport is away. */
+const published = async ({ transport }: Peer, posting: Posting): Promise<boolean> => {
+  const receipts = await transport.queue.publish([posting]).catch(() => [])
+  return receipts[0] !== undefined && receipts[0].status !== "failed"
+}
+
+/** One pull; nothing while the transport is away. */
+const pullThrough = async ({ transport }: Peer, queue: string, wait = 500): Promise<ReadonlyArray<Delivery>> => {
+  try {
+    return await transport.queue.pull({ queues: [queue], max: 1, wait }, new AbortController().signal)
+  } catch (error) {
+    check(isTransportError(error) && error.retryable, `only what may be tried again may fail: ${String(error)}`)
+    return []
   }
 }
 
@@ -90,6 +107,31 @@ export const recoveryCases: ReadonlyArray<Case> = [
   },
   {
     group,
+    name: "a task that was in hand when all connections ended comes again, with a higher fence",
+    needs: [durable],
+    lease: 1_000,
+    async run({ peer, fresh, task, another, harness }) {
+      const queue = fresh("queue")
+      const [idle, claimed] = [task({ queue }), task({ queue })]
+      await peer.publish(idle, claimed)
+      const before = await peer.all(queue, 2)
+      const full = harness.parts?.includes("records") !== false
+      const second = before.find((each) => idOf(each) === claimed.id)
+      if (full && second !== undefined) await peer.claimed(second, claimed)
+      await peer.close()
+      const next = await another()
+      for (const delivery of await next.all(queue, 2, 8_000)) {
+        const fence = before.find((each) => idOf(each) === idOf(delivery))?.fence ?? ""
+        check(delivery.fence > fence, `fences must rise: ${fence}, then ${delivery.fence}`)
+        check(!delivery.fresh, "a second delivery is not fresh")
+        if (full && idOf(delivery) === claimed.id) {
+          equal((await next.claimed(delivery, claimed))?.claims, 1, "claims before")
+        }
+      }
+    },
+  },
+  {
+    group,
     name: "a restart while publishing and while consuming loses nothing that was stored",
     needs: [hook("restart"), durable],
     lease: 2_000,
@@ -105,6 +147,62 @@ export const recoveryCases: ReadonlyArray<Case> = [
     exclusive: true,
     timeout: 90_000,
     run: (context) => throughDisturbance(context, async () => context.harness.kill?.()),
+  },
+  {
+    group,
+    name: "a task that is in hand during a sudden end comes again, with a higher fence",
+    needs: [hook("kill"), durable],
+    lease: 2_000,
+    exclusive: true,
+    timeout: 60_000,
+    async run({ peer, fresh, task, harness, within, until }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const first = await peer.one(queue)
+      await within("the sudden end", harness.kill?.() ?? Promise.resolve(), 30_000)
+      const second = await until("the task, afterwards", async () => (await pullThrough(peer, queue))[0], 20_000)
+      equal(idOf(second), posting.id, "what comes")
+      check(second.fence > first.fence, `fences must rise: ${first.fence}, then ${second.fence}`)
+      check(!second.fresh, "a second delivery is not fresh")
+    },
+  },
+  {
+    group,
+    name: "connecting during a cut fails as unavailable within its timeout",
+    needs: [hook("cut")],
+    exclusive: true,
+    timeout: 60_000,
+    async run({ harness, options, within, slack }) {
+      await within("the cut", harness.cut?.() ?? Promise.resolve())
+      try {
+        const connecting = harness.connect({ ...options(), timeout: 1_500 }).then((transport) => transport.close())
+        const refused = refuses(connecting, "unavailable", "connecting during a cut")
+        await within("the failure of a connection", refused, 1_500 + 2 * slack)
+      } finally {
+        await within("the healing", harness.heal?.() ?? Promise.resolve())
+      }
+    },
+  },
+  {
+    group,
+    name: "a pull that waits through a cut, or the next one, brings what comes afterwards",
+    needs: [hook("cut")],
+    exclusive: true,
+    timeout: 60_000,
+    async run({ peer, fresh, task, harness, within, until }) {
+      const queue = fresh("queue")
+      const waiting = pullThrough(peer, queue, 12_000)
+      await sleep(100)
+      await within("the cut", harness.cut?.() ?? Promise.resolve())
+      await sleep(300)
+      await within("the healing", harness.heal?.() ?? Promise.resolve())
+      const posting = task({ queue })
+      await until("a receipt after the cut", () => published(peer, posting), 20_000)
+      const early = await within("the end of the pull that waited", waiting, 20_000)
+      const found = early[0] ?? (await until("the task", async () => (await pullThrough(peer, queue))[0], 20_000))
+      equal(idOf(found), posting.id, "what comes")
+    },
   },
   {
     group,
@@ -148,14 +246,7 @@ export const recoveryCases: ReadonlyArray<Case> = [
         await within("the healing", harness.heal?.() ?? Promise.resolve())
       }
       between(Math.round(performance.now() - start), 0, 15_000, "milliseconds until the failure")
-      await until(
-        "a receipt after the cut",
-        async () => {
-          const receipts = await peer.transport.queue.publish([posting]).catch(() => [])
-          return receipts[0] !== undefined && receipts[0].status !== "failed"
-        },
-        20_000,
-      )
+      await until("a receipt after the cut", () => published(peer, posting), 20_000)
       equal((await peer.all(queue, 2, 15_000)).length, 2, "number of tasks that come")
       await peer.none(queue, "the one that failed is stored once")
     },

@@ -3,6 +3,7 @@
 import { publishKey } from "../../../runtime/protocol/message.ts"
 import { type Case, delay, records } from "../case.ts"
 import { between, check, equal, sameSet } from "../check.ts"
+import { size } from "../context.ts"
 import { describe } from "../peer.ts"
 import { idOf, recordOf, retryOf } from "../task.ts"
 
@@ -88,6 +89,47 @@ export const settleCases: ReadonlyArray<Case> = [
       )
       equal((await peer.all(queue, 1)).map(idOf), [postings[1]?.id], "what comes again")
       await peer.none(queue, "the others were acked")
+    },
+  },
+  {
+    group,
+    name: "an outcome that comes after an early ack is stored",
+    needs: [records],
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const [noted, silent] = [task({ queue }), task({ queue })]
+      await peer.publish(noted, silent)
+      for (const posting of [noted, silent]) {
+        const delivery = await peer.one(queue)
+        const { fence } = delivery
+        await peer.end(delivery, posting === noted ? { record: recordOf(posting, "started", { fence }) } : {})
+        if (posting === noted) equal((await peer.find(posting.id)).state, "started", "state after the ack")
+        const settled = await peer.ack(delivery, { record: recordOf(posting, "succeeded", { fence, result: 7 }) })
+        check(["gone", "settled"].includes(settled.status), `it must be gone or settled, it was ${describe(settled)}`)
+        equal((await peer.find(posting.id)).result, 7, "result")
+      }
+      await peer.none(queue, "both were acked")
+    },
+  },
+  {
+    group,
+    name: "many settlements of one batch are all stored",
+    needs: [records],
+    async run({ peer, fresh, tasks }) {
+      const queue = fresh("queue")
+      const postings = tasks(size(400, 1_000), { queue })
+      await peer.publish(...postings)
+      const byId = new Map(postings.map((posting) => [posting.id, posting]))
+      const settlements = (await peer.all(queue, postings.length)).map((delivery, at) => {
+        const posting = byId.get(idOf(delivery))
+        check(posting !== undefined, "what comes must have been published")
+        const record = recordOf(posting, "succeeded", { fence: delivery.fence, result: at })
+        return { token: delivery.token, record, then: { kind: "ack" } as const }
+      })
+      const settled = await peer.settle(...settlements)
+      equal(settled.filter(({ status }) => status !== "settled").length, 0, "settlements that were not settled")
+      for (const { record } of settlements) equal((await peer.find(record.id)).result, record.result, "result")
+      await peer.none(queue, "all were acked")
     },
   },
   {
@@ -261,9 +303,10 @@ export const settleCases: ReadonlyArray<Case> = [
       check(claimed.status === "finished", `the claim must say finished, it said ${describe(claimed)}`)
       equal(claimed.record.result, 7, "result in the record")
       equal(claimed.record.followUps?.map(publishKey), [publishKey(callback)], "follow-ups in the record")
-      equal((await peer.find(posting.id)).state, "succeeded", "state")
-      await peer.end(second)
-      await peer.none(queue, "it was acked")
+      await peer.end(second, { followUps: [callback] })
+      equal((await peer.find(posting.id)).result, 7, "result, still")
+      equal(idOf(await peer.one(callback.queue)), callback.id, "the follow-up, published by the later delivery")
+      await peer.none([queue, callback.queue], "it was acked")
     },
   },
   {

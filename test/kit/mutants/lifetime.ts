@@ -26,6 +26,11 @@ const forgotten: Mutant["breaker"] = () => {
   return (connect) => (options) => connect({ ...options, namespace: `${options.namespace}-${++count}` })
 }
 
+const alwaysFresh = queueBroken(() => (queue) => ({
+  pull: async (request, signal) =>
+    (await queue.pull(request, signal)).map((delivery) => ({ ...delivery, fresh: true })),
+}))
+
 const lower = (posting: Posting): Posting => ({ ...posting, queue: posting.queue.toLowerCase() })
 
 export const lifetimeMutants: ReadonlyArray<Mutant> = [
@@ -132,6 +137,44 @@ export const lifetimeMutants: ReadonlyArray<Mutant> = [
     },
   },
   { breaks: "recovery: what was stored outlives all connections", on: "line", breaker: forgotten },
+  {
+    breaks: "recovery: a task that was in hand when all connections ended comes again, with a higher fence",
+    on: "line",
+    breaker: alwaysFresh,
+  },
+  {
+    breaks: "recovery: a task that is in hand during a sudden end comes again, with a higher fence",
+    on: "line",
+    breaker: alwaysFresh,
+  },
+  {
+    breaks: "recovery: connecting during a cut fails as unavailable within its timeout",
+    on: "line",
+    breaker: () => (connect) => async (options) => {
+      for (;;) {
+        const transport = await connect(options).catch(() => undefined)
+        if (transport !== undefined) return transport
+        await sleep(200)
+      }
+    },
+  },
+  {
+    breaks: "recovery: a pull that waits through a cut, or the next one, brings what comes afterwards",
+    on: "line",
+    // Once it has failed, it never recovers.
+    breaker: queueBroken(() => {
+      let broken = false
+      return (queue) => ({
+        pull: (request, signal) =>
+          broken
+            ? Promise.resolve([])
+            : queue.pull(request, signal).catch((error: unknown) => {
+                broken = true
+                throw error
+              }),
+      })
+    }),
+  },
   {
     breaks: "recovery: a restart while publishing and while consuming loses nothing that was stored",
     on: "line",

@@ -94,6 +94,18 @@ export const recordMutants: ReadonlyArray<Mutant> = [
     breaker: withdrawingNothing,
   },
   { breaks: "records: a job that is cancelled before it is due never comes", breaker: withdrawingNothing },
+  { breaks: "records: a job that was handed back with a delay can be withdrawn", breaker: withdrawingNothing },
+  {
+    breaks: "records: a retry that is due later can be withdrawn, in whatever queue it waits",
+    breaker: withdrawingNothing,
+  },
+  {
+    breaks: "records: an older run whose task comes again is finished, the newer run is not",
+    breaker: queueBroken(() => (queue) => ({
+      claim: async (claims) =>
+        (await queue.claim(claims)).map((answer) => (answer.status === "finished" ? { status: "claimed" } : answer)),
+    })),
+  },
   {
     breaks: "records: a job that is run again begins its next run, and the run before is over",
     breaker: changing(({ post, ...one }) => one),

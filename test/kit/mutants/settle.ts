@@ -117,6 +117,29 @@ export const settleMutants: ReadonlyArray<Mutant> = [
       },
     })),
   },
+  {
+    breaks: "settle: an outcome that comes after an early ack is stored",
+    breaker: queueBroken(() => {
+      const acked = new Set<string>()
+      return (queue) => ({
+        settle: async (each) => {
+          const first = each.filter(({ token }) => !acked.has(token))
+          for (const { token } of each) acked.add(token)
+          const answers = await queue.settle(first)
+          return each.map((one) => answers[first.indexOf(one)] ?? { status: "gone" })
+        },
+      })
+    }),
+  },
+  {
+    breaks: "settle: many settlements of one batch are all stored",
+    breaker: queueBroken(() => (queue) => ({
+      settle: async (each) => {
+        const answers = await queue.settle(each.slice(0, 256))
+        return each.map((_, at) => answers[at] ?? { status: "settled" })
+      },
+    })),
+  },
   { breaks: "settle: a record comes back as it was settled", breaker: recorded(() => ({ timeline: [] })) },
   {
     breaks: "settle: a record changed by its reader stays as it was",

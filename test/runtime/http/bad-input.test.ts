@@ -77,6 +77,12 @@ describe("POST /v1/jobs", () => {
     ["a time limit of nothing", task({ timeLimit: 0 }), 400, { code: "invalid-input", field: "timeLimit.hard" }],
     ["a standard header", task({ headers: { task: "x" } }), 400, { code: "invalid-input", field: "headers.task" }],
     ["meta that is no object", task({ meta: [1] }), 400, { code: "invalid-input", field: "meta" }],
+    [
+      "meta with what JSON has no form for",
+      { body: `{"task":"work.echo","meta":{"n":${"9".repeat(20)}}}` },
+      400,
+      { code: "invalid-input" },
+    ],
     ["one task that is too large", task({ input: "x".repeat(MAX_BODY) }), 413, { code: "too-large" }],
     [
       "one of several that is too large",

@@ -19,6 +19,23 @@ export class Faults {
   readonly watching = new Set<AbortSignal>()
   readonly #listeners = new Set<(status: "connected" | "disconnected") => void>()
 
+  #heal: () => void = () => undefined
+  readonly #healed = new Promise<void>((resolve) => {
+    this.#heal = resolve
+  })
+
+  /** A call that has no answer until the test is over. */
+  hang(): Promise<void> {
+    return this.#healed
+  }
+
+  /** No more faults: what hangs goes on. */
+  heal(): void {
+    this.before = () => undefined
+    this.after = () => undefined
+    this.#heal()
+  }
+
   status(status: "connected" | "disconnected"): void {
     for (const listener of this.#listeners) listener(status)
   }

@@ -31,6 +31,7 @@ export interface Running {
   submit(body: unknown, headers?: Readonly<Record<string, string>>): Promise<Answer>
 }
 
+/** What tests hold up: let go of when they are over. */
 const releases = new Set<() => void>()
 
 /** An actor whose methods end in each way that a job can end. */
@@ -74,7 +75,7 @@ export const start = async ({ change, ...options }: StartOptions = {}): Promise<
   const held = new Promise<void>((resolve) => {
     release = resolve
   })
-  releases.add(release)
+  releases.add(() => release()).add(() => faults.heal())
   const service = await serve({
     transport: `faulty://${generateId()}`,
     transports: { faulty: faultyPlugin(faults, change) },

@@ -9,7 +9,6 @@ const TASK = { task: "work.echo", input: { n: 1 } }
 const down = () => {
   throw new TransportError("unavailable", "connection refused")
 }
-const hang = () => new Promise<void>(() => undefined)
 
 const only = (wanted: string, fault: () => void | Promise<void>) => (call: string) =>
   call === wanted ? fault() : undefined
@@ -38,7 +37,7 @@ describe("submitting", () => {
 
   test("while it hangs: within two seconds, and perhaps it was accepted", async () => {
     const { submit, faults } = await start()
-    faults.before = only("queue.publish", hang)
+    faults.before = only("queue.publish", () => faults.hang())
     const [{ status, body }, ms] = await timed(submit(TASK))
     expect(status).toBe(503)
     expect(body).toMatchObject({ code: "transport-unavailable", outcome: "unknown", id: expect.any(String) })
@@ -47,7 +46,7 @@ describe("submitting", () => {
 
   test("while its store hangs before anything is published: nothing was accepted, and the id is there", async () => {
     const { submit, faults } = await start()
-    faults.before = (call) => (call.startsWith("store.") ? hang() : undefined)
+    faults.before = (call) => (call.startsWith("store.") ? faults.hang() : undefined)
     const [{ status, body }, ms] = await timed(submit(TASK, { "idempotency-key": "a" }))
     expect(status).toBe(503)
     expect(body).toMatchObject({ outcome: "none", id: expect.any(String) })
@@ -128,7 +127,7 @@ describe("asking", () => {
 
   test("for a record while it hangs: 503 in the end", async () => {
     const { ask, faults } = await start()
-    faults.before = only("records.find", hang)
+    faults.before = only("records.find", () => faults.hang())
     const [answer, ms] = await timed(ask("GET", "/v1/jobs/a"))
     expect(answer).toMatchObject({ status: 503 })
     expect(ms).toBeLessThan(8_000)

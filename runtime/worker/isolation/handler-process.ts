@@ -1,0 +1,279 @@
+/**
+ * One process of isolated handlers, as its worker sees it: started for one actor, runs one handler at a time, and ends
+ * in good order or by SIGKILL. A run always has an outcome, whatever becomes of the process.
+ */
+import { type ChildProcess, spawn } from "node:child_process"
+import { Exit, Result } from "effect"
+import type { ActorDefinition } from "../../actor.ts"
+import type { Client } from "../../client.ts"
+import type { Log } from "../../log.ts"
+import { parseJson, renderJson } from "../../protocol/json.ts"
+import type { JobError } from "../../protocol/record.ts"
+import type { Running } from "../delivery.ts"
+import type { JobContext } from "../job-context.ts"
+import { processCommand } from "./command.ts"
+import { IsolatedFailure, processDied, processNotStarted } from "./failure.ts"
+import { killGroup, killRest } from "./kill.ts"
+import { MAX_PAYLOAD, type News, newsOf, type Order, sendOver } from "./message.ts"
+import { exitOf } from "./outcome.ts"
+import { carryOut, refusalOf } from "./request.ts"
+
+/** A process whose actor has not started by then is given up. */
+const START_LIMIT_MS = 60_000
+/** How long resources may take to be released before the process is killed all the same. */
+const STOP_LIMIT_MS = 5_000
+/** What a process said last may arrive after the news of its end, but not much later. */
+const LAST_WORDS_MS = 200
+/** A process that closed its channel is of no use any more; this long it may take to end by itself. */
+const CLOSED_MS = 1_000
+
+interface Work {
+  readonly job: JobContext
+  /** Fires when the run is over: nobody waits for answers to its questions any more. */
+  readonly over: AbortController
+  begun: boolean
+  readonly ended: (exit: Exit.Exit<unknown, unknown> | undefined) => void
+}
+
+export class HandlerProcess {
+  readonly actor: ActorDefinition
+  /** Resolves when handlers can run; fails with {@link IsolatedFailure}. */
+  readonly ready: Promise<void>
+  /** Resolves when it has ended. */
+  readonly exited: Promise<void>
+  readonly #child: ChildProcess
+  readonly #client: Client
+  readonly #log: Log
+  readonly #begin = Promise.withResolvers<void>()
+  readonly #end = Promise.withResolvers<void>()
+  readonly #timers = new Set<ReturnType<typeof setTimeout>>()
+  #state: "starting" | "ready" | "worn" | "stopping" | "ended" = "starting"
+  #work: Work | undefined
+  #runs = 0
+  #fatal: JobError | undefined
+
+  constructor(actor: ActorDefinition, client: Client, log: Log) {
+    this.actor = actor
+    this.#client = client
+    this.#log = log.with({ actor: actor.name })
+    this.ready = this.#begin.promise
+    this.exited = this.#end.promise
+    // Nobody may be waiting for it.
+    this.ready.catch(() => undefined)
+    const { command, args } = processCommand()
+    // A group of its own: Ctrl+C in the terminal is for the worker, and a kill takes along what a handler has started.
+    this.#child = spawn(command, [...args], { stdio: ["ignore", "inherit", "inherit", "ipc"], detached: true })
+    this.#child.on("message", (message) => this.#heard(message))
+    this.#child.once("exit", (code, signal) => this.#exited(code, signal))
+    this.#child.once("disconnect", () => this.#later(CLOSED_MS, () => this.kill()))
+    this.#child.on("error", (cause) => {
+      if (this.pid === undefined) this.#ended(processNotStarted(cause.message))
+    })
+    this.#later(START_LIMIT_MS, () => {
+      if (this.#state !== "starting") return
+      this.#begin.reject(processNotStarted(`actor ${actor.name} was not ready within ${START_LIMIT_MS / 1000} s`))
+      this.kill()
+    })
+    this.#tell({ kind: "start", module: actor.module ?? "", actor: actor.name, level: log.level })
+  }
+
+  get pid(): number | undefined {
+    return this.#child.pid
+  }
+
+  /** Whether it can be given another run, now or when it is ready. */
+  get usable(): boolean {
+    return this.#state === "starting" || this.#state === "ready"
+  }
+
+  /** Whether a handler would begin at once. */
+  get isReady(): boolean {
+    return this.#state === "ready"
+  }
+
+  /** Id of the job whose handler runs, or goes on after its job was decided. */
+  get job(): string | undefined {
+    return this.#work?.job.id
+  }
+
+  /**
+   * Runs a handler; one at a time. Never fails: the exit is what came of the handler, or that the process died;
+   * `undefined` when the process was not there any more, or died before it called the handler.
+   */
+  run(run: Running, input: unknown, job: JobContext): Promise<Exit.Exit<unknown, unknown> | undefined> {
+    if (this.#state !== "ready") return Promise.resolve(undefined)
+    const payload = renderJson({ input, headers: job.headers, meta: job.meta })
+    if (Result.isFailure(payload)) return Promise.resolve(Exit.fail(invalidInput(payload.failure.message)))
+    if (payload.success.length > MAX_PAYLOAD) {
+      return Promise.resolve(Exit.fail(invalidInput(`the input has more than ${MAX_PAYLOAD} characters`)))
+    }
+    return new Promise((resolve) => {
+      const over = new AbortController()
+      this.#work = { job, over, begun: false, ended: resolve }
+      this.#runs++
+      this.#tell({
+        kind: "run",
+        run: this.#runs,
+        method: run.method.name,
+        job: {
+          id: job.id,
+          attempt: job.attempt,
+          run: job.run,
+          retries: job.retries,
+          queue: job.queue,
+          deadline: job.deadline,
+        },
+        payload: payload.success,
+      })
+    })
+  }
+
+  /** The handler's signal fires; `over`: its outcome counts for nothing. */
+  abort(reason: unknown, over: boolean): void {
+    if (this.#work === undefined) return
+    const { name, message } =
+      reason instanceof Error ? reason : { name: "AbortError", message: "the run was ended from outside" }
+    this.#tell({ kind: "abort", run: this.#runs, reason: { name, message }, over })
+  }
+
+  /** Ends it at once, with everything that its handlers have started. */
+  kill(): void {
+    if (this.#state === "ended") return
+    // Whatever it still says, it gets no other run.
+    this.#state = "stopping"
+    if (this.pid !== undefined) killGroup(this.pid)
+  }
+
+  /** Ends it in good order, and by force when that takes too long. Resolves when it has ended. */
+  stop(): Promise<void> {
+    if (this.#state !== "stopping" && this.#state !== "ended") {
+      this.#state = "stopping"
+      this.#begin.reject(processNotStarted("the worker stops"))
+      this.#tell({ kind: "stop" })
+      this.#later(STOP_LIMIT_MS, () => {
+        this.#log.warn("a process of isolated handlers did not stop in time and is killed", { pid: this.pid })
+        this.kill()
+      })
+    }
+    return this.exited
+  }
+
+  #tell(order: Order): void {
+    sendOver((message, sent) => this.#child.send(message, undefined, undefined, sent), order)
+  }
+
+  #heard(message: unknown): void {
+    const news = newsOf(message)
+    if (news === undefined) {
+      this.#log.debug("a process of isolated handlers said something else", { pid: this.pid })
+      return
+    }
+    switch (news.kind) {
+      case "ready":
+        if (this.#state === "starting") this.#state = "ready"
+        this.#begin.resolve()
+        return
+      case "unfit":
+        this.#begin.reject(new IsolatedFailure(news.error))
+        this.kill()
+        return
+      case "worn":
+        this.#log.warn("a resource broke: the next run gets a fresh process", { cause: news.error.message })
+        if (this.#state === "ready") this.#state = "worn"
+        if (this.#work === undefined) void this.stop()
+        return
+      case "stopped":
+        return
+      case "fatal":
+        this.#fatal = news.error
+        return
+      default:
+        this.#heardOfRun(news)
+    }
+  }
+
+  #heardOfRun(news: Extract<News, { readonly run: number }>): void {
+    const work = news.run === this.#runs ? this.#work : undefined
+    if (news.kind === "log") {
+      const log = news.run === 0 ? this.#log : (work?.job.log ?? this.#log)
+      log[news.level](news.message, fieldsOf(news.fields))
+      return
+    }
+    if (work === undefined) return
+    switch (news.kind) {
+      case "begun":
+        work.begun = true
+        return
+      case "progress":
+        work.job.progress(news.fraction, news.detail === undefined ? undefined : valueOf(news.detail))
+        return
+      case "ask":
+        void this.#answer(news, work)
+        return
+      default:
+        this.#finish(exitOf(news))
+    }
+  }
+
+  async #answer(question: Extract<News, { readonly kind: "ask" }>, work: Work): Promise<void> {
+    const number = question.question
+    try {
+      const value = await carryOut(question, work.job, this.#client, work.over.signal)
+      const text: string | undefined = JSON.stringify(value)
+      if (text !== undefined && text.length > MAX_PAYLOAD)
+        throw new Error("the answer is too large for an isolated process")
+      this.#tell({ kind: "answer", question: number, ...(text === undefined ? {} : { value: text }) })
+    } catch (cause) {
+      this.#tell({ kind: "answer", question: number, refused: refusalOf(cause) })
+    }
+  }
+
+  #finish(exit: Exit.Exit<unknown, unknown> | undefined): void {
+    const work = this.#work
+    this.#work = undefined
+    work?.over.abort()
+    work?.ended(exit)
+  }
+
+  #exited(code: number | null, signal: NodeJS.Signals | null): void {
+    if (this.pid !== undefined) killRest(this.pid)
+    const conclude = () => this.#ended(this.#died(code, signal))
+    if (!this.#child.connected) conclude()
+    else {
+      this.#child.once("disconnect", conclude)
+      this.#later(LAST_WORDS_MS, conclude)
+    }
+  }
+
+  #died(code: number | null, signal: NodeJS.Signals | null): IsolatedFailure {
+    return processDied(this.pid, code, signal, this.#fatal)
+  }
+
+  #ended(failure: IsolatedFailure): void {
+    if (this.#state === "ended") return
+    this.#state = "ended"
+    for (const timer of this.#timers) clearTimeout(timer)
+    this.#begin.reject(failure)
+    this.#finish(this.#work?.begun === true ? Exit.fail(failure) : undefined)
+    this.#end.resolve()
+  }
+
+  /** Does something unless the process has ended by then. */
+  #later(ms: number, act: () => void): void {
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer)
+      act()
+    }, ms)
+    this.#timers.add(timer)
+  }
+}
+
+const invalidInput = (message: string): IsolatedFailure =>
+  new IsolatedFailure({ name: "InvalidInput", message, reason: "invalid-input" }, true)
+
+const valueOf = (text: string): unknown => Result.getOrUndefined(parseJson(text))
+
+const fieldsOf = (text: string | undefined): Readonly<Record<string, unknown>> | undefined => {
+  const value = text === undefined ? undefined : valueOf(text)
+  return typeof value === "object" && value !== null ? { ...value } : undefined
+}

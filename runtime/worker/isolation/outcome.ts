@@ -1,0 +1,33 @@
+/** What a process said about the end of a run, as the exit that an inline handler would have had. */
+import { Exit } from "effect"
+import { Ignore, Reject, Retry } from "../../control.ts"
+import type { JobError } from "../../protocol/record.ts"
+import { IsolatedFailure } from "./failure.ts"
+import type { News } from "./message.ts"
+
+export const exitOf = (news: Extract<News, { readonly kind: "succeeded" | "failed" }>): Exit.Exit<unknown, unknown> => {
+  if (news.kind === "succeeded") {
+    // The process made the text of the JSON form of the result.
+    return Exit.succeed(news.value === undefined ? undefined : JSON.parse(news.value))
+  }
+  const { error, after } = news
+  switch (news.how) {
+    case "ignore":
+      return Exit.fail(new Ignore(error.message))
+    case "reject":
+      return Exit.fail(rejectOf(error))
+    case "retry":
+      return Exit.fail(new Retry({ cause: new IsolatedFailure(error), ...(after === undefined ? {} : { after }) }))
+    case "final":
+      return Exit.fail(new IsolatedFailure(error, true))
+    case "failed":
+      return Exit.fail(new IsolatedFailure(error))
+  }
+}
+
+const rejectOf = (error: JobError): Reject => {
+  const reject = new Reject(error.message, error.cause === undefined ? {} : { cause: error.cause })
+  // Where the handler threw it, not where it arrived.
+  if (error.traceback !== undefined) reject.stack = error.traceback
+  return reject
+}

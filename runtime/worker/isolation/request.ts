@@ -1,0 +1,65 @@
+/** Does for an isolated handler what only the worker can: submit and follow jobs, with the handler's job as parent. */
+import { Result } from "effect"
+import type { Client } from "../../client.ts"
+import { CallboardError } from "../../errors.ts"
+import { parseJson } from "../../protocol/json.ts"
+import type { SubmissionFields } from "../../submission.ts"
+import type { JobContext } from "../job-context.ts"
+import type { News, Order } from "./message.ts"
+
+type Question = Extract<News, { readonly kind: "ask" }>
+type Refusal = NonNullable<Extract<Order, { readonly kind: "answer" }>["refused"]>
+
+/** Resolves with what the handler's call resolves with; fails with what the client fails with. */
+export const carryOut = async (
+  question: Question,
+  job: JobContext,
+  client: Client,
+  signal: AbortSignal,
+): Promise<unknown> => {
+  const { what, about } = question
+  const fields = fieldsOf(question.fields)
+  const handle = client.job(about)
+  switch (what) {
+    case "submit":
+      // Checked by the submission's own schema.
+      return (await job.submit(about, fields as SubmissionFields)).id
+    case "outcome": {
+      const { timeout } = fields
+      const timed = typeof timeout === "number" || typeof timeout === "string" ? { timeout } : {}
+      return handle.outcome({ signal, ...timed })
+    }
+    case "find":
+      return handle.find()
+    case "cancel":
+      return handle.cancel({ terminate: fields["terminate"] === true })
+    case "retry":
+      return handle.retry()
+    case "delete":
+      return handle.delete()
+  }
+}
+
+const fieldsOf = (text: string | undefined): Readonly<Record<string, unknown>> => {
+  if (text === undefined) return {}
+  const parsed = parseJson(text)
+  if (Result.isFailure(parsed)) throw new CallboardError("invalid-input", parsed.failure.message)
+  return typeof parsed.success === "object" && parsed.success !== null ? { ...parsed.success } : {}
+}
+
+/** Why it was not done, in words that the process can make an error of. */
+export const refusalOf = (cause: unknown): Refusal => {
+  if (!(cause instanceof Error)) return { name: "Error", message: String(cause) }
+  const { name, message } = cause
+  if (cause instanceof CallboardError) {
+    const { field, id } = cause.details
+    return {
+      name,
+      message,
+      code: cause.code,
+      ...(field === undefined ? {} : { field }),
+      ...(id === undefined ? {} : { id }),
+    }
+  }
+  return { name, message, ...("id" in cause && typeof cause.id === "string" ? { id: cause.id } : {}) }
+}

@@ -1,0 +1,130 @@
+/**
+ * The ceiling of this machine for a job over SQLite: the statements of the sqlite transport through the same library
+ * (`node:sqlite`), without our runtime and without the transport. Per job: one insert with its payload, one taking over,
+ * one ending with its record; a batch of each is one transaction, and each commit is on the disk.
+ *
+ * `bun run test/bench/raw-sqlite.ts [jobs] [batch]`
+ */
+import { randomUUID } from "node:crypto"
+import { mkdtempSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { DatabaseSync } from "node:sqlite"
+import { pathToFileURL } from "node:url"
+import { Database } from "../../plugins/sqlite/database.ts"
+import { ensureSchema } from "../../plugins/sqlite/schema.ts"
+
+export interface RawSqliteOptions {
+  /** Defaults to 50,000. */
+  readonly jobs?: number
+  /** Jobs in one transaction. Defaults to 256. */
+  readonly batch?: number
+  /** Bytes of the body. Defaults to 256. */
+  readonly payload?: number
+  /** When a commit counts as done. Defaults to `full`: once it is on the disk. */
+  readonly sync?: "full" | "normal"
+}
+
+export interface RawSqliteResult {
+  readonly jobs: number
+  readonly seconds: number
+  readonly jobsPerSecond: number
+}
+
+/** A UUIDv7: 48 bits of time, the rest random. */
+const timeOrderedId = (): Uint8Array => {
+  const time = Date.now().toString(16).padStart(12, "0")
+  return Uint8Array.from(Buffer.from(`${time}7${randomUUID().replaceAll("-", "").slice(13)}`, "hex"))
+}
+
+const LEVEL_4 = 6 * 2 ** 48
+const FIRST_KEY = 2 ** 32
+const SUCCEEDED = 4
+
+export const rawSqlite = (options: RawSqliteOptions = {}): RawSqliteResult => {
+  const { jobs = 50_000, batch = 256, payload = 256, sync = "full" } = options
+  const folder = mkdtempSync(join(tmpdir(), "raw-sqlite-"))
+  const path = join(folder, "board.db")
+  const handle = new DatabaseSync(path)
+  try {
+    handle.exec("PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA cache_size = -16384")
+    handle.exec(`PRAGMA synchronous = ${sync}`)
+    ensureSchema(new Database(handle, true, path))
+    handle.exec("INSERT INTO callboard_namespace (name) VALUES ('raw')")
+    handle.exec("INSERT INTO callboard_queue (ns, name) VALUES (1, 'default')")
+    const seconds = run(handle, jobs, batch, payload)
+    return { jobs, seconds, jobsPerSecond: jobs / seconds }
+  } finally {
+    handle.close()
+    rmSync(folder, { recursive: true })
+  }
+}
+
+const run = (handle: DatabaseSync, jobs: number, batch: number, payload: number): number => {
+  const begin = handle.prepare("BEGIN IMMEDIATE")
+  const commit = handle.prepare("COMMIT")
+  const count = handle.prepare("UPDATE callboard_counter SET last = ? WHERE one = 1")
+  const insertJob = handle.prepare(
+    `INSERT INTO callboard_job (seq, ns, id, nth, queue, task, place, at, due, expires, posted, bytes)
+     VALUES (?, 1, ?, ${FIRST_KEY}, 1, 'noop', ?, 0, NULL, NULL, NULL, ?) ON CONFLICT DO NOTHING`,
+  )
+  const insertLoad = handle.prepare("INSERT INTO callboard_load (seq, envelope, record) VALUES (?, ?, NULL)")
+  const candidates = handle.prepare(
+    `SELECT place, bytes FROM callboard_job INDEXED BY callboard_job_ready
+     WHERE queue = 1 AND at = 0 ORDER BY place LIMIT ?`,
+  )
+  const take = handle.prepare(
+    `UPDATE callboard_job INDEXED BY callboard_job_ready SET at = ?, fence = ?, deliveries = deliveries + 1
+     WHERE queue = 1 AND at = 0 AND place <= ?
+     RETURNING seq, of, nth, place, deliveries, touched, state, id,
+       (SELECT envelope FROM callboard_load WHERE callboard_load.seq = callboard_job.seq) AS envelope`,
+  )
+  const endJob = handle.prepare(
+    `UPDATE callboard_job SET at = NULL, state = ${SUCCEEDED}, rev = ?, over = ?, keeps = 0
+     WHERE seq = ? AND fence = ? AND at IS NOT NULL AND of IS NULL AND state IS NULL AND expires IS NULL
+       AND ns = 1 AND id = ? AND queue = 1 AND task = 'noop'`,
+  )
+  const endLoad = handle.prepare("UPDATE callboard_load SET envelope = NULL, record = ? WHERE seq = ?")
+
+  // About as long as a task with its headers, and a record with three transitions.
+  const envelope = new Uint8Array(payload + 400)
+  const record = JSON.stringify({ id: randomUUID(), timeline: "x".repeat(420) })
+  let last = 0
+  const transaction = (work: () => void): void => {
+    begin.run()
+    work()
+    count.run(last)
+    commit.run()
+  }
+
+  const began = performance.now()
+  for (let done = 0; done < jobs; done += batch) {
+    transaction(() => {
+      for (let each = 0; each < batch; each++) {
+        last++
+        insertJob.run(last, timeOrderedId(), LEVEL_4 + last, envelope.length)
+        insertLoad.run(last, envelope)
+      }
+    })
+    let rows: ReturnType<typeof take.all> = []
+    let fence = 0
+    transaction(() => {
+      fence = ++last
+      const end = candidates.all(batch).at(-1)?.["place"] ?? 0
+      rows = take.all(Date.now() + 30_000, fence, end)
+    })
+    transaction(() => {
+      for (const row of rows) {
+        const { seq = null, id = null } = row
+        if (endJob.run(++last, Date.now() + 86_400_000, seq, fence, id).changes !== 1) throw new Error("a job was lost")
+        endLoad.run(record, seq)
+      }
+    })
+  }
+  return (performance.now() - began) / 1000
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
+  const [jobs = "50000", batch = "256"] = process.argv.slice(2)
+  console.log(JSON.stringify(rawSqlite({ jobs: Number(jobs), batch: Number(batch) })))
+}

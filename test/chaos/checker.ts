@@ -1,0 +1,119 @@
+/**
+ * Reads the history of a chaos run, in the manner of Jepsen's queue checker: what was accepted must have come to exactly
+ * one end, with everything that follows from it. A run in which everything merely failed is no proof, and fails.
+ */
+import type { History, Plan } from "./history.ts"
+
+export interface Report {
+  readonly accepted: number
+  readonly succeeded: number
+  readonly executions: number
+  readonly kills: number
+  readonly problems: Readonly<Record<Problem, ReadonlyArray<string>>>
+  readonly ok: boolean
+}
+
+export type Problem =
+  /** Accepted, and nothing is known of it. */
+  | "lost"
+  /** Accepted, and not at an end. */
+  | "stuck"
+  /** It came to another end than it must. */
+  | "wrong"
+  /** More than one end within a run. */
+  | "changed"
+  /** A follow-up that was not published. */
+  | "missing"
+  /** A follow-up that was published more than once. */
+  | "doubled"
+  /** Ran more often than kills and freezes explain. */
+  | "repeated"
+  /** Nothing succeeded. */
+  | "vacuous"
+
+const TERMINAL = new Set(["succeeded", "failed", "cancelled", "expired"])
+
+export const check = (history: History): Report => {
+  const problems: Record<Problem, Array<string>> = {
+    lost: [],
+    stuck: [],
+    wrong: [],
+    changed: [],
+    missing: [],
+    doubled: [],
+    repeated: [],
+    vacuous: [],
+  }
+  let succeeded = 0
+  for (const plan of history.plans) {
+    if (!history.accepted.has(plan.id)) continue
+    const view = history.final.get(plan.id)
+    if (view === undefined) problems.lost.push(plan.id)
+    else if (!TERMINAL.has(view.state)) problems.stuck.push(`${plan.id} is ${view.state}`)
+    else if (view.state !== expected(plan))
+      problems.wrong.push(`${plan.id} (${plan.kind}) ${view.state}: ${view.error?.message ?? ""}`)
+    else if (view.state === "succeeded") succeeded++
+    checkChildren(plan, history, problems)
+  }
+  checkOutcomes(history, problems)
+  const repeated = repetitions(history)
+  const bound = history.kills * history.inFlight
+  if (repeated > bound) problems.repeated.push(`${repeated} repeated runs, and ${history.kills} kills explain ${bound}`)
+  if (succeeded === 0) problems.vacuous.push("no job succeeded")
+  return {
+    accepted: history.accepted.size,
+    succeeded,
+    executions: history.executions.length,
+    kills: history.kills,
+    problems,
+    ok: Object.values(problems).every((list) => list.length === 0),
+  }
+}
+
+const expected = (plan: Plan): string => (plan.kind === "errback" ? "failed" : "succeeded")
+
+const checkChildren = (plan: Plan, history: History, problems: Record<Problem, Array<string>>): void => {
+  const children = history.children.get(plan.id) ?? []
+  if (children.length < plan.children)
+    problems.missing.push(`${plan.id} (${plan.kind}) has ${children.length} of ${plan.children} follow-ups`)
+  if (children.length > plan.children)
+    problems.doubled.push(`${plan.id} (${plan.kind}) has ${children.length} instead of ${plan.children} follow-ups`)
+  for (const child of children) {
+    if (child.state !== "succeeded") problems.stuck.push(`${child.id}, which follows ${plan.id}, is ${child.state}`)
+  }
+}
+
+const checkOutcomes = (history: History, problems: Record<Problem, Array<string>>): void => {
+  const ends = new Map<string, string>()
+  for (const { id, run, state, fence } of history.outcomes) {
+    const key = `${id}/${run}`
+    const end = `${state} by ${fence}`
+    const before = ends.get(key)
+    if (before !== undefined && before !== end) problems.changed.push(`${key}: ${before}, then ${end}`)
+    ends.set(key, end)
+  }
+}
+
+/** Runs beyond one for each retry that was asked for. */
+const repetitions = (history: History): number => {
+  const runs = new Map<string, number>()
+  for (const { id, retries } of history.executions) {
+    const key = `${id}/${retries}`
+    runs.set(key, (runs.get(key) ?? 0) + 1)
+  }
+  let repeated = 0
+  for (const count of runs.values()) repeated += count - 1
+  return repeated
+}
+
+/** The report for people. */
+export const describe = (report: Report): string => {
+  const lines = [
+    `${report.accepted} accepted, ${report.succeeded} succeeded, ${report.executions} runs, ${report.kills} kills and freezes`,
+  ]
+  for (const [problem, list] of Object.entries(report.problems)) {
+    if (list.length > 0) lines.push(`  ${problem}: ${list.length}, for instance ${list.slice(0, 3).join("; ")}`)
+  }
+  if (report.ok) lines.push("  lost 0, stuck 0, changed 0, missing 0, doubled 0")
+  return lines.join("\n")
+}

@@ -1,0 +1,88 @@
+/**
+ * Deliberately broken builds, as transports that break one rule of settling. The checker must catch each: a check that
+ * no fault fails checks nothing.
+ */
+import { connectTransport } from "../../runtime/connect.ts"
+import type { Plugin, Queue, Settled, Settlement, Transport } from "../../runtime/transport.ts"
+
+export type Fault =
+  /** The task is acked before its outcome is stored. */
+  | "ack-first"
+  /** Follow-ups are published after the ack. */
+  | "follow-ups-last"
+  /** An outcome is stored whoever has the job. */
+  | "no-fence"
+
+export const FAULTS: ReadonlyArray<Fault> = ["ack-first", "follow-ups-last", "no-fence"]
+export const isFault = (text: string): text is Fault => (FAULTS as ReadonlyArray<string>).includes(text)
+
+/** Long enough for a kill to come between two writes. */
+const GAP_MS = 60
+const gap = () => new Promise<void>((resolve) => setTimeout(resolve, GAP_MS))
+
+/** `faulty:<url>`: the transport of that URL, with the fault. */
+export const faulty = (fault: Fault): Plugin => ({
+  schemes: ["faulty"],
+  connect: async (url, options) => {
+    const inner = await connectTransport(url.href.replace(/^faulty:/, ""), {
+      namespace: options.namespace,
+      leaseMs: options.lease,
+      name: options.name,
+      timeoutMs: options.timeout,
+    })
+    const queue: Queue = Object.assign(Object.create(inner.queue), { settle: settleWith(fault, inner) })
+    return Object.assign(Object.create(inner), {
+      queue,
+      close: () => inner.close(),
+      onStatus: inner.onStatus.bind(inner),
+    })
+  },
+})
+
+const settleWith =
+  (fault: Fault, inner: Transport) =>
+  async (settlements: ReadonlyArray<Settlement>): Promise<ReadonlyArray<Settled>> => {
+    const { queue, records } = inner
+    switch (fault) {
+      case "ack-first": {
+        const settled = await queue.settle(settlements.map(({ token, then }) => ({ token, then })))
+        await gap()
+        for (const { record } of settlements) {
+          if (record === undefined) continue
+          const found = await records?.find(record.id)
+          await records?.change([
+            {
+              id: record.id,
+              expect: found?.revision ?? "",
+              record,
+              ...(record.followUps ? { post: record.followUps } : {}),
+            },
+          ])
+        }
+        return settled
+      }
+      case "follow-ups-last": {
+        const settled = await queue.settle(settlements.map(({ followUps: _, ...rest }) => rest))
+        await gap()
+        await queue.publish(
+          settlements.flatMap((settlement, at) =>
+            settled[at]?.status === "settled" ? (settlement.followUps ?? []) : [],
+          ),
+        )
+        return settled
+      }
+      case "no-fence": {
+        const settled = [...(await queue.settle(settlements))]
+        for (const [at, { record, followUps }] of settlements.entries()) {
+          if (settled[at]?.status !== "superseded" || record === undefined) continue
+          const found = await records?.find(record.id)
+          if (found === undefined) continue
+          await records?.change([
+            { id: record.id, expect: found.revision, record, ...(followUps ? { post: followUps } : {}) },
+          ])
+          settled[at] = { status: "settled" }
+        }
+        return settled
+      }
+    }
+  }

@@ -1,0 +1,41 @@
+/** What happened in a chaos run: what was asked, what was answered, what ran, what was recorded. */
+import type { JobView } from "callboard"
+
+/** What a job is meant to do, and what must come of it. */
+export interface Plan {
+  readonly id: string
+  readonly kind: "plain" | "retry" | "errback" | "chain"
+  /** Attempts that fail before one succeeds; with `errback` all of them fail. */
+  readonly failures: number
+  /** Tasks that must be children of the job when it has ended. */
+  readonly children: number
+}
+
+/** One run of a handler, noted by the process that ran it. */
+export interface Execution {
+  readonly id: string
+  readonly task: string
+  readonly retries: number
+  readonly pid: number
+}
+
+export interface History {
+  readonly plans: ReadonlyArray<Plan>
+  /** Ids whose submission was confirmed. */
+  readonly accepted: ReadonlySet<string>
+  readonly executions: ReadonlyArray<Execution>
+  /** Terminal records as they were seen, in order; several of one run are an outcome that changed. */
+  readonly outcomes: ReadonlyArray<{
+    readonly id: string
+    readonly run: number
+    readonly state: string
+    readonly fence: string
+  }>
+  /** Records at the end; absent: not found. */
+  readonly final: ReadonlyMap<string, JobView>
+  /** Children of each planned job at the end, and theirs. */
+  readonly children: ReadonlyMap<string, ReadonlyArray<JobView>>
+  readonly kills: number
+  /** Deliveries that one kill or freeze can interrupt: all that a worker holds. */
+  readonly inFlight: number
+}

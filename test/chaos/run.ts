@@ -1,0 +1,205 @@
+/** One chaos run: workers that are killed and frozen at random while jobs with retries, errbacks and chains flow. */
+import { existsSync, readFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import { type Client, connect, type JobView } from "callboard"
+import { generateId } from "../../runtime/id.ts"
+import { eventually, type Spawned, spawnScript } from "../servers/process.ts"
+import type { Fault } from "./faulty.ts"
+import type { Execution, History, Plan } from "./history.ts"
+
+export interface ChaosOptions {
+  /** Of the transport, with a short lease. */
+  readonly url: string
+  /** For ledgers. */
+  readonly folder: string
+  readonly jobs: number
+  /** SIGKILL, and SIGSTOP followed by SIGCONT after the lease is over, at random. */
+  readonly kills: number
+  readonly leaseMs: number
+  readonly workers?: number
+  readonly concurrency?: number
+  /** How long the board may take to come to rest after the last kill. */
+  readonly restMs?: number
+  readonly fault?: Fault
+  readonly say?: (line: string) => void
+}
+
+/** A strike comes at a random time within this after its part of the load. */
+const STRIKE_WITHIN_MS = 150
+
+/** The default of the worker. */
+const PREFETCH = 4
+
+const WORKER = fileURLToPath(new URL("worker.ts", import.meta.url))
+
+/** Jobs of all kinds, evenly. */
+const plansFor = (jobs: number): ReadonlyArray<Plan> =>
+  Array.from({ length: jobs }, (_, at): Plan => {
+    const id = generateId()
+    switch (at % 4) {
+      case 0:
+        return { id, kind: "plain", failures: 0, children: 0 }
+      case 1:
+        return { id, kind: "retry", failures: 1 + (at % 3), children: 0 }
+      case 2:
+        return { id, kind: "errback", failures: 1, children: 1 }
+      default:
+        return { id, kind: "chain", failures: 0, children: 1 }
+    }
+  })
+
+const taskOf = (plan: Plan) => {
+  const { id, kind, failures } = plan
+  switch (kind) {
+    case "errback":
+      return { task: "chaos.fail", id, errbacks: [{ task: "chaos.heard" }] }
+    case "chain":
+      return { task: "chaos.step", id, chain: [{ task: "chaos.step" }, { task: "chaos.step" }] }
+    default:
+      return { task: "chaos.step", id, input: { failures } }
+  }
+}
+
+class Crew {
+  readonly #options: ChaosOptions
+  readonly #ledgers: Array<string> = []
+  readonly workers: Array<Spawned> = []
+
+  constructor(options: ChaosOptions) {
+    this.#options = options
+  }
+
+  async hire(): Promise<Spawned> {
+    const { url, folder, concurrency = 8, fault } = this.#options
+    const ledger = `${folder}/ledger-${this.#ledgers.length}`
+    this.#ledgers.push(ledger)
+    const worker = spawnScript(WORKER, [url, ledger, `${concurrency}`, ...(fault === undefined ? [] : [fault])])
+    this.workers.push(worker)
+    await worker.waitForLine(/^ready/, 20_000)
+    return worker
+  }
+
+  /** Kills a worker and hires another, or freezes one until its leases are over. */
+  async strike(): Promise<void> {
+    const at = Math.floor(Math.random() * this.workers.length)
+    const worker = this.workers[at]
+    if (worker === undefined) return
+    if (Math.random() < 0.6) {
+      worker.kill("SIGKILL")
+      await worker.exited
+      this.workers.splice(at, 1)
+      await this.hire()
+    } else {
+      worker.kill("SIGSTOP")
+      await new Promise((resolve) => setTimeout(resolve, this.#options.leaseMs * 1.5))
+      worker.kill("SIGCONT")
+    }
+  }
+
+  get executions(): ReadonlyArray<Execution> {
+    return this.#ledgers
+      .flatMap((ledger) => (existsSync(ledger) ? readFileSync(ledger, "utf8").split("\n") : []))
+      .flatMap((line) => {
+        // The last line of a killed worker may be cut.
+        try {
+          return line === "" ? [] : [JSON.parse(line) as Execution]
+        } catch {
+          return []
+        }
+      })
+  }
+
+  async dismiss(): Promise<void> {
+    await Promise.all(this.workers.map((worker) => worker.end()))
+  }
+}
+
+export const runChaos = async (options: ChaosOptions): Promise<History> => {
+  const { jobs, kills, say = () => undefined } = options
+  await using client = await connect(options.url)
+  const watching = new AbortController()
+  const outcomes: Array<History["outcomes"][number]> = []
+  await client.board.records.watch(
+    {},
+    ({ id, run, state, fence, successor }) => {
+      if (["succeeded", "failed"].includes(state) && successor === undefined) outcomes.push({ id, run, state, fence })
+    },
+    watching.signal,
+  )
+  const crew = new Crew(options)
+  const plans = plansFor(jobs)
+  const accepted = new Set<string>()
+  try {
+    await Promise.all(Array.from({ length: options.workers ?? 4 }, () => crew.hire()))
+    // A part of the load before each strike, so that every strike hits work in progress.
+    const part = Math.ceil(plans.length / Math.max(1, kills))
+    for (let from = 0, struck = 0; from < plans.length; from += part) {
+      const batch = plans.slice(from, from + part)
+      for (const answer of await client.submitMany(batch.map(taskOf)))
+        if (!(answer instanceof Error)) accepted.add(answer.id)
+      if (struck++ >= kills) continue
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * STRIKE_WITHIN_MS))
+      await crew.strike()
+      say(`strike ${struck} of ${kills}`)
+    }
+    await restOf(client, plans, options.restMs ?? 60_000)
+    return {
+      plans,
+      accepted,
+      executions: crew.executions,
+      outcomes,
+      kills,
+      inFlight: (options.concurrency ?? 8) * PREFETCH,
+      ...(await recordsOf(client, plans)),
+    }
+  } finally {
+    watching.abort()
+    await crew.dismiss()
+  }
+}
+
+/** Waits until nothing waits and every job has ended, or until the time is over: what is stuck then, the checker says. */
+const restOf = async (client: Client, plans: ReadonlyArray<Plan>, deadline: number): Promise<void> => {
+  const open = new Set(plans.map((plan) => plan.id))
+  await eventually(
+    async () => {
+      for (const id of open) {
+        const view = await client
+          .job(id)
+          .find()
+          .catch(() => undefined)
+        if (view === undefined || !TERMINAL.has(view.state)) return false
+        open.delete(id)
+      }
+      return (await client.queues()).every((queue) => queue.ready + queue.scheduled === 0)
+    },
+    { deadline, every: 200, message: "the board comes to rest" },
+  ).catch(() => undefined)
+}
+
+const TERMINAL = new Set(["succeeded", "failed", "cancelled", "expired"])
+
+const recordsOf = async (client: Client, plans: ReadonlyArray<Plan>): Promise<Pick<History, "final" | "children">> => {
+  const final = new Map<string, JobView>()
+  const children = new Map<string, Array<JobView>>()
+  for (const { id } of plans) {
+    const view = await client
+      .job(id)
+      .find()
+      .catch(() => undefined)
+    if (view !== undefined) final.set(id, view)
+  }
+  let cursor: string | undefined
+  do {
+    const page = await client.jobs({ limit: 1_000, ...(cursor === undefined ? {} : { after: cursor }) })
+    for (const job of page.jobs) {
+      if (job.parentId === undefined || job.parentId === job.id) continue
+      const list = children.get(job.parentId) ?? []
+      // A listing over a board that moves may show a job twice.
+      if (!list.some((other) => other.id === job.id)) list.push(job)
+      children.set(job.parentId, list)
+    }
+    cursor = page.next
+  } while (cursor !== undefined)
+  return { final, children }
+}

@@ -1,0 +1,52 @@
+/** A worker for chaos runs: `worker.ts <transport> <ledger> <concurrency> [fault]`. Its handlers note each run in the ledger. */
+import { appendFileSync } from "node:fs"
+import { actor, serve } from "callboard"
+import { type Fault, faulty, isFault } from "./faulty.ts"
+
+const [transport = "", ledger = "", concurrency = "8", fault = ""] = process.argv.slice(2)
+
+const note = (id: string, task: string, retries: number) =>
+  appendFileSync(ledger, `${JSON.stringify({ id, task, retries, pid: process.pid })}\n`)
+
+const work = () => new Promise<void>((resolve) => setTimeout(resolve, 5 + Math.random() * 30))
+
+const chaos = actor("chaos", {
+  methods: {
+    /** Fails until it was tried as often as it is told to. */
+    step: {
+      params: ["previous"],
+      retry: { max: 5, backoff: { base: 0.02, max: 0.1 } },
+      run: async ({ failures = 0 }: { failures?: number; previous?: unknown }, job) => {
+        note(job.id, "step", job.retries)
+        await work()
+        if (job.retries < failures) throw new Error(`attempt ${job.retries + 1} of ${failures + 1} fails`)
+        return job.retries
+      },
+    },
+    /** Fails for good. */
+    fail: async (_input: unknown, job) => {
+      note(job.id, "fail", job.retries)
+      await work()
+      throw new Error("always")
+    },
+    /** An errback. */
+    heard: (_input: unknown, job) => {
+      note(job.id, "heard", job.retries)
+    },
+  },
+})
+
+const wrapped: Fault | undefined = isFault(fault) ? fault : undefined
+const service = await serve({
+  transport: wrapped === undefined ? transport : `faulty:${transport}`,
+  actors: [chaos],
+  concurrency: Number(concurrency),
+  lostCap: 1_000,
+  maxTries: 0,
+  logLevel: "error",
+  ...(wrapped === undefined ? {} : { transports: { faulty: faulty(wrapped) } }),
+})
+await service.ready()
+console.log("ready")
+await service.stopped
+process.exit(0)

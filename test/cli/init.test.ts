@@ -1,0 +1,74 @@
+/** `callboard init`: writes what a first project needs, and overwrites nothing. */
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { expect, test } from "vitest"
+import { spawnScript, temporaryFolder } from "../servers/process.ts"
+
+const root = new URL("../..", import.meta.url).pathname
+
+const init = async (cwd: string, ...args: readonly string[]) => {
+  await using child = spawnScript(join(root, "runtime/cli/main.ts"), ["init", ...args], { cwd })
+  expect(await child.closed).toEqual({ code: 0, signal: null })
+  return child.stdout
+}
+
+/** Where a package would be, the sources. */
+const install = (cwd: string) => {
+  const folder = join(cwd, "node_modules", "callboard")
+  mkdirSync(folder, { recursive: true })
+  const exports = { ".": "./mod.ts" }
+  writeFileSync(join(folder, "package.json"), JSON.stringify({ name: "callboard", type: "module", exports }))
+  writeFileSync(join(folder, "mod.ts"), `export * from ${JSON.stringify(join(root, "runtime/mod.ts"))}\n`)
+}
+
+test("an empty folder becomes a project that runs", async () => {
+  using folder = temporaryFolder()
+  const stdout = await init(folder.path)
+  expect(stdout).toMatch(/^written {4}actors\/hello\.ts$/m)
+  expect(stdout).toMatch(/Next: {2}npx callboard dev/)
+  expect(readdirSync(folder.path).sort()).toEqual([
+    "README.md",
+    "actors",
+    "callboard.config.ts",
+    "package.json",
+    "tsconfig.json",
+  ])
+  expect(JSON.parse(readFileSync(join(folder.path, "package.json"), "utf8"))).toMatchObject({
+    private: true,
+    type: "module",
+    scripts: { dev: "callboard dev", worker: "callboard worker" },
+  })
+  install(folder.path)
+  await using doctor = spawnScript(join(root, "runtime/cli/main.ts"), ["doctor", "--json"], { cwd: folder.path })
+  await doctor.closed
+  expect(JSON.parse(doctor.stdout)).toMatchObject({ actors: { names: ["hello"] }, transport: { reachable: true } })
+})
+
+test("what is there stays; a manifest gets only what it lacks", async () => {
+  using folder = temporaryFolder()
+  const manifest = `{\n    "name": "shop",\n    "type": "commonjs",\n    "scripts": {\n        "dev": "mine"\n    }\n}\n`
+  writeFileSync(join(folder.path, "package.json"), manifest)
+  writeFileSync(join(folder.path, "README.md"), "mine")
+  mkdirSync(join(folder.path, "actors"))
+  writeFileSync(join(folder.path, "actors/own.ts"), "mine")
+  const { files } = JSON.parse(await init(folder.path, "--json"))
+  expect(files).toEqual([
+    { path: "actors/hello.ts", what: "kept" },
+    { path: "callboard.config.ts", what: "written" },
+    { path: "tsconfig.json", what: "written" },
+    { path: "package.json", what: "completed" },
+    { path: "README.md", what: "kept" },
+  ])
+  expect(readdirSync(join(folder.path, "actors"))).toEqual(["own.ts"])
+  expect(readFileSync(join(folder.path, "README.md"), "utf8")).toBe("mine")
+  const completed = readFileSync(join(folder.path, "package.json"), "utf8")
+  expect(JSON.parse(completed)).toEqual({
+    name: "shop",
+    type: "commonjs",
+    scripts: { dev: "mine", worker: "callboard worker", serve: "callboard serve" },
+  })
+  expect(completed).toMatch(/^\{\n {4}"name"/)
+  const again = await init(folder.path, "--json")
+  expect(JSON.parse(again).files.map((file: { what: string }) => file.what)).toEqual(Array(5).fill("kept"))
+  expect(readFileSync(join(folder.path, "package.json"), "utf8")).toBe(completed)
+})

@@ -1,0 +1,229 @@
+/** Submitting, following, listing and deciding about jobs, with a worker in another process. */
+import { writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { eventually, type Spawned } from "../servers/process.ts"
+import { makeProject, type Project } from "./project.ts"
+
+interface Job {
+  readonly id: string
+  readonly name: string
+  readonly state: string
+  readonly queue: string
+  readonly priority: number
+  readonly run: number
+  readonly result?: unknown
+  readonly error?: { readonly name: string; readonly message: string }
+  readonly meta?: unknown
+}
+
+let project: Project
+let worker: Spawned
+beforeAll(async () => {
+  project = makeProject()
+  worker = project.start("worker", "-Q", "default", "-c", "2", "-n", "w1")
+  await worker.waitForLine(/w1 is ready/)
+})
+afterAll(async () => {
+  await worker?.end()
+  project?.[Symbol.dispose]()
+})
+
+/** Submits without waiting; returns the id. */
+const submit = async (...args: readonly string[]): Promise<string> =>
+  (await project.json<{ id: string }>("submit", ...args)).id
+
+const find = (id: string) => project.json<Job>("job", id)
+const ended = (id: string, state: string) =>
+  eventually(async () => ((await find(id)).state === state ? find(id) : undefined), {
+    message: `${id} is not ${state}`,
+  })
+
+describe("submit", () => {
+  test("prints the id alone, so that a script can take it", async () => {
+    const { code, stdout, stderr } = await project.run("submit", "works.echo", '{"a":1}')
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/^[0-9a-f-]{36}\n$/)
+    expect(stderr).toMatch(/queued, kept as durably as: fsync/)
+    expect(await ended(stdout.trim(), "succeeded")).toMatchObject({ result: { a: 1 }, queue: "default", priority: 4 })
+  })
+
+  test("--wait prints the result", async () => {
+    expect(await project.run("submit", "works.echo", '{"a":[1,"two"]}', "--wait")).toMatchObject({
+      code: 0,
+      stdout: '{"a":[1,"two"]}\n',
+    })
+  })
+
+  test("--wait on a job that fails ends with exit code 1 and its error", async () => {
+    const { code, stdout, stderr } = await project.run("submit", "works.fail", "--wait", "10s")
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" })
+    expect(stderr).toMatch(/callboard: job \S+ failed: RangeError: out of luck; see: callboard job /)
+    const json = await project.run("submit", "works.fail", "--wait", "--json")
+    expect(json).toMatchObject({ code: 1, stderr: "" })
+    expect(JSON.parse(json.stdout)).toMatchObject({ state: "failed", error: { name: "RangeError" } })
+  })
+
+  test("--wait with a bound that is over ends with exit code 3, and the job goes on", async () => {
+    const { code, stderr } = await project.run("submit", "works.nap", '{"ms":1500}', "--id", "slow", "--wait", "200ms")
+    expect(code).toBe(3)
+    expect(stderr).toMatch(/job slow did not end within 0\.2 s; it goes on/)
+    await ended("slow", "succeeded")
+  })
+
+  test("input comes from a file or from standard input", async () => {
+    writeFileSync(join(project.path, "input.json"), '{"from":"file"}')
+    expect((await project.run("submit", "works.echo", "@input.json", "--wait")).stdout).toBe('{"from":"file"}\n')
+    await using child = project.start("submit", "works.echo", "-", "--wait")
+    child.write('{"from":"stdin"}')
+    child.endInput()
+    await child.closed
+    expect(child.stdout).toBe('{"from":"stdin"}\n')
+  })
+
+  test("takes what the task body takes", async () => {
+    const fields = ["--method", "echo", "--queue", "elsewhere", "--priority", "7", "--expires", "1h", "--id", "fields"]
+    const more = ["--delay", "10 minutes", "--retry-max", "2", "--shadow", "Echo", "--meta", '{"who":"me"}']
+    const receipt = await project.json("submit", "works", "[1]", ...fields, ...more)
+    expect(receipt).toMatchObject({ id: "fields", state: "scheduled", durability: "fsync" })
+    const job = await find("fields")
+    expect(job).toMatchObject({
+      name: "Echo",
+      queue: "elsewhere",
+      priority: 7,
+      state: "scheduled",
+      meta: { who: "me" },
+    })
+    expect(await project.json("submit", "works", "[1]", ...fields, ...more)).toMatchObject({ duplicate: true })
+  })
+
+  test("says when nobody is known to serve the task", async () => {
+    const { code, stderr } = await project.run("submit", "nobody.home", "--queue", "elsewhere")
+    expect(code).toBe(0)
+    expect(stderr).toMatch(/no worker that is alive serves nobody/)
+    expect((await project.run("submit", "works.echo")).stderr).not.toMatch(/no worker/)
+  })
+})
+
+describe("job", () => {
+  test("tells the whole story", async () => {
+    const id = await submit("works.fail")
+    await ended(id, "failed")
+    const { code, stdout } = await project.run("job", id)
+    expect(code).toBe(0)
+    expect(stdout).toMatch(new RegExp(`^works\\.fail  ${id}  failed$`, "m"))
+    expect(stdout).toMatch(/^ {2}error\s+RangeError: out of luck \(handler\)$/m)
+    expect(stdout).toMatch(/^ {2}started\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, waited /m)
+    expect(stdout).toMatch(/^ {2}\d\d:\d\d:\d\d\.\d{3} {2}queued/m)
+    expect(stdout).toMatch(/^ {2}\d\d:\d\d:\d\d\.\d{3} {2}failed/m)
+  })
+
+  test("--watch follows it to its end", async () => {
+    const id = await submit("works.nap", '{"ms":400}')
+    const { code, stdout } = await project.run("job", id, "--watch")
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/queued[\s\S]*started[\s\S]*succeeded[\s\S]*result {2}\{"pid":\d+,"attempt":1\}/)
+    const failed = await submit("works.fail")
+    const json = await project.run("job", failed, "--watch", "--json")
+    expect(json.code).toBe(1)
+    const events = json.stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line))
+    expect(events.at(-1)).toMatchObject({ type: "end", job: { id: failed, state: "failed" } })
+    expect(events.filter((event) => event.type === "transition").length).toBeGreaterThan(1)
+  })
+
+  test("one that is not known is exit code 1", async () => {
+    expect(await project.run("job", "nobody-knows")).toMatchObject({
+      code: 1,
+      stdout: "",
+      stderr: "callboard: there is no job nobody-knows\n",
+    })
+  })
+})
+
+test("jobs lists by state, task and queue, a page at a time", async () => {
+  for (const id of ["page1", "page2", "page3"]) await submit("works.echo", "--queue", "paged", "--id", id)
+  const first = await project.json<{ jobs: Job[]; next: string }>("jobs", "--queue", "paged", "--limit", "2")
+  const second = await project.json<{ jobs: Job[] }>("jobs", "--queue", "paged", "--limit", "2", "--cursor", first.next)
+  expect([...first.jobs, ...second.jobs].map((job) => job.id).sort()).toEqual(["page1", "page2", "page3"])
+  expect(second).not.toHaveProperty("next")
+  const text = await project.run("jobs", "--queue", "paged", "--state", "queued", "--limit", "2")
+  expect(text.stdout).toMatch(/^SUBMITTED +STATE +NAME +ID +QUEUE +ATTEMPTS +TOOK/)
+  expect(text.stdout.trim().split("\n")).toHaveLength(3)
+  expect(text.stderr).toMatch(/there are more: --cursor \S+/)
+  expect(await project.run("jobs", "--queue", "paged", "--state", "failed,cancelled")).toMatchObject({
+    code: 0,
+    stdout: "",
+    stderr: "no jobs\n",
+  })
+})
+
+test("cancel, retry and delete decide about each job on its own", async () => {
+  await submit("works.echo", "--queue", "elsewhere", "--id", "waiting")
+  const cancel = await project.run("cancel", "waiting", "unknown")
+  expect(cancel).toMatchObject({
+    code: 1,
+    stdout: "waiting  cancelled\n",
+    stderr: "callboard: there is no job unknown\n",
+  })
+  expect(await project.run("retry", "waiting")).toMatchObject({ code: 0, stdout: "waiting  queued\n" })
+  expect(await find("waiting")).toMatchObject({ state: "queued", run: 2 })
+  expect(await project.run("delete", "waiting")).toMatchObject({ code: 0, stdout: "waiting  deleted\n" })
+  const again = await project.run("delete", "waiting", "--json")
+  expect(again.code).toBe(1)
+  expect(JSON.parse(again.stdout)).toEqual([{ id: "waiting", error: { message: "job waiting is not kept any more" } }])
+})
+
+test("dead lists what was given up, and redrives it", async () => {
+  using dead = makeProject()
+  await using strict = dead.start("worker", "--unknown-grace", "0", "-n", "strict")
+  await strict.waitForLine(/strict is ready/)
+  await dead.json("submit", "nobody.home", "--id", "lost1")
+  await dead.json("submit", "works.nothing", "--id", "lost2")
+  const list = await eventually(async () => {
+    const page = await dead.json<{ jobs: (Job & { dead: string })[] }>("dead")
+    return page.jobs.length === 2 ? page.jobs : undefined
+  })
+  expect(list.map((job) => job.dead)).toEqual(["unknown-actor", "unknown-actor"])
+  expect((await dead.run("dead")).stdout).toMatch(/GIVEN UP .*\n.*lost/)
+  await strict.end()
+  expect(await dead.run("dead", "redrive", "--all", "--task", "nobody.home")).toMatchObject({
+    code: 0,
+    stdout: "lost1  queued\n",
+  })
+  expect(await dead.run("dead", "redrive", "lost2")).toMatchObject({ code: 0, stdout: "lost2  queued\n" })
+  expect(await dead.run("dead")).toMatchObject({ code: 0, stderr: "no dead letters\n" })
+})
+
+test("queues and workers show what is there", async () => {
+  await submit("works.echo", "--queue", "counted", "--delay", "1h")
+  await submit("works.echo", "--queue", "counted")
+  const { queues } = await project.json<{ queues: { queue: string }[] }>("queues")
+  expect(queues.find(({ queue }) => queue === "counted")).toMatchObject({ ready: 1, scheduled: 1, inFlight: 0 })
+  expect((await project.run("queues")).stdout).toMatch(/^counted +1 +1 +0 /m)
+  const { workers } = await project.json<{ workers: unknown[] }>("workers")
+  expect(workers).toMatchObject([{ name: "w1", queues: ["default"], actors: ["works"], concurrency: 2 }])
+  expect((await project.run("workers")).stdout).toMatch(/^w1 +idle +0\/2 /m)
+})
+
+test("doctor shows each value, its origin, and what the transport can do", async () => {
+  const token = "sesame-sesame"
+  using other = makeProject({
+    "actors/works.ts": `export { default } from "${project.path}/actors/works.ts"`,
+    "callboard.config.ts": `export default { concurrency: 3, http: { tokens: [{ token: "${token}", scopes: ["read"] }] } }`,
+  })
+  other.env["CALLBOARD_PREFETCH"] = "9"
+  const { code, stdout } = await other.run("doctor", "--transport", "sqlite:mine.db?ns=hush")
+  expect(code).toBe(0)
+  expect(stdout).toMatch(/^ {2}transport +sqlite:mine\.db +flag --transport$/m)
+  expect(stdout).toMatch(/^ {2}prefetch +9 +variable CALLBOARD_PREFETCH$/m)
+  expect(stdout).toMatch(/^ {2}concurrency +3 +callboard\.config\.ts$/m)
+  expect(stdout).toMatch(/^ {2}grace +25 seconds +default$/m)
+  expect(stdout).toMatch(/^ {2}actors +works$/m)
+  expect(stdout).toMatch(/^ {2}reachable +yes/m)
+  expect(stdout).toMatch(/^ {2}durability +fsync$/m)
+  expect(stdout).toMatch(/^ {2}bun +\d/m)
+  expect(stdout).not.toMatch(/hush|sesame/)
+})

@@ -1,0 +1,106 @@
+/** What people read: tables, spans of time, made-up inputs, advice on misspelled words. */
+import { Schema } from "effect"
+import { describe, expect, test } from "vitest"
+import * as z from "zod"
+import { actor } from "../../runtime/actor.ts"
+import { curlOf, exampleOf } from "../../runtime/cli/dev/curl.ts"
+import { sampleOf } from "../../runtime/cli/dev/sample.ts"
+import { oneLine, shortId, spanText } from "../../runtime/cli/format.ts"
+import { columns, painter, takesColour } from "../../runtime/cli/output.ts"
+import { jsonSchemaOf } from "../../runtime/json-schema.ts"
+import { suggest } from "../../runtime/suggest.ts"
+
+test("columns are as wide as what is seen in them", () => {
+  const paint = painter(true)
+  expect(
+    columns([
+      ["a", "b"],
+      [paint("long", "red"), "c"],
+      ["x", ""],
+    ]),
+  ).toBe(`a     b\n${paint("long", "red")}  c\nx`)
+})
+
+test("colours on a terminal only, and never with NO_COLOR", () => {
+  expect(takesColour({ isTTY: true }, {})).toBe(true)
+  expect(takesColour({ isTTY: false }, {})).toBe(false)
+  expect(takesColour({ isTTY: true }, { NO_COLOR: "1" })).toBe(false)
+  expect(takesColour({}, { FORCE_COLOR: "1" })).toBe(true)
+  expect(takesColour({}, { FORCE_COLOR: "1", NO_COLOR: "1" })).toBe(false)
+  expect(painter(false)("text", "red")).toBe("text")
+})
+
+test.each([
+  [0.4, "0 ms"],
+  [999, "999 ms"],
+  [1_234, "1.23 s"],
+  [12_345, "12.3 s"],
+  [61_000, "1 min 1 s"],
+  [3_600_000, "1 h"],
+  [90_061_000, "1 d 1 h"],
+])("%d ms are %s", (ms, text) => {
+  expect(spanText(ms)).toBe(text)
+})
+
+test("ids are cut at their beginning, texts at their end", () => {
+  expect(shortId("01a1fa93-51d8-7461-9e0e-0fcba4d01127")).toBe("…a4d01127")
+  expect(shortId("order-17")).toBe("order-17")
+  expect(oneLine("two\n  lines")).toBe("two lines")
+  expect(oneLine("x".repeat(200), 10)).toBe(`${"x".repeat(9)}…`)
+})
+
+test("a misspelled word is recognised, a strange one is not", () => {
+  const known = ["jobs", "job", "concurrency", "CALLBOARD_TRANSPORT"]
+  expect(suggest("jbos", known)).toBe("jobs")
+  expect(suggest("concurency", known)).toBe("concurrency")
+  expect(suggest("callboard_transprot", known)).toBe("CALLBOARD_TRANSPORT")
+  expect(suggest("zebra", known)).toBeUndefined()
+})
+
+describe("a made-up input", () => {
+  const inner = z.object({ n: z.number().min(3), tags: z.array(z.enum(["a", "b"])), on: z.boolean() })
+  const cases = [
+    ["zod", z.object({ path: z.string(), at: z.iso.datetime(), url: z.url(), inner, left: z.string().optional() })],
+    ["zod, several kinds", z.object({ either: z.union([z.literal("x"), z.number()]), code: z.string().min(10) })],
+    [
+      "effect",
+      Schema.toStandardSchemaV1(
+        Schema.Struct({
+          name: Schema.String,
+          count: Schema.Int.check(Schema.isGreaterThan(4)),
+          kind: Schema.Literals(["one", "two"]),
+          list: Schema.NonEmptyArray(Schema.String),
+          left: Schema.optionalKey(Schema.String),
+        }),
+      ),
+    ],
+  ] as const
+  test.each(cases)("passes the check of its schema: %s", async (_library, schema) => {
+    const input = sampleOf(jsonSchemaOf(schema, "input"))
+    const checked = await schema["~standard"].validate(input)
+    expect({ input, issues: checked.issues }).toEqual({ input, issues: undefined })
+    expect(input).not.toHaveProperty("left")
+  })
+
+  test("ends where a schema contains itself", () => {
+    const schema = { type: "object", required: ["next"], properties: { next: { $ref: "#" } } }
+    expect(JSON.stringify(sampleOf(schema)).length).toBeLessThan(200)
+  })
+
+  test("the example is the first method whose check takes what can be made up", async () => {
+    const picky = actor("picky", {
+      methods: {
+        even: { input: z.number().refine((n) => n % 2 === 0 && n > 100), run: (n: number) => n },
+        run: { input: z.object({ name: z.string() }), run: () => 1 },
+      },
+    })
+    const example = await exampleOf([picky])
+    expect(example).toMatchObject({ task: "picky", input: { name: "name" } })
+  })
+
+  test("quotes survive the shell", () => {
+    expect(curlOf({ task: "a.b", input: { text: "it's" } }, "http://x", true)).toBe(
+      `curl -s http://x/v1/jobs -H 'content-type: application/json' -H 'prefer: wait=10' -H "authorization: Bearer $TOKEN" -d '{"task":"a.b","input":{"text":"it'\\''s"}}'`,
+    )
+  })
+})

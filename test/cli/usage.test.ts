@@ -1,0 +1,111 @@
+/** How the command line is called: help, advice on mistakes, exit codes, and never a stack trace unless asked for. */
+import { describe, expect, test } from "vitest"
+import { makeProject } from "./project.ts"
+
+describe("a mistake ends with exit code 2 and one line of advice", () => {
+  const cases: ReadonlyArray<[args: string, advice: RegExp]> = [
+    ["jbos", /unknown command 'jbos' \(did you mean jobs\?\)/],
+    ["jobs --stat failed", /unknown option '--stat' \(did you mean --state\?\)/],
+    ["jobs --state fialed", /--state fialed: no such state \(did you mean failed\?\); there are deferred, /],
+    ["jobs --limit 0", /--limit 0: must be a whole number from 1 to 1000/],
+    ["jobs extra", /too many arguments/],
+    ["submit", /missing required argument 'task'/],
+    ["submit works.echo {", /the input is not JSON: /],
+    ["submit works.echo hello", /a text needs quotes: '"hello"'/],
+    ["submit works.echo @none.json", /none\.json cannot be read/],
+    ["submit works.echo --wait soon", /--wait: "soon" is not a duration/],
+    ["submit works.echo --priority high", /--priority high: must be a number/],
+    ["submit works.echo --priority 12", /priority: /],
+    ["submit works.echo --delay 5parsecs", /delay: "5parsecs" is not a duration/],
+    ["submit works.echo --meta 1", /--meta must be a JSON object/],
+    ["worker -c many", /--concurrency: must be number/],
+    ["worker --transport nowhere", /is not a transport URL; try "sqlite:jobs.db"/],
+    ["jobs --transport carrier-pigeon:coop", /no transport for carrier-pigeon: .* callboard-transport-carrier-pigeon/],
+    ["dead redrive", /dead redrive: name jobs, or say --all/],
+    ["dead redrive x --all", /dead redrive: name jobs, or say --all/],
+  ]
+  test.concurrent.each(cases)("callboard %s", async (args, advice) => {
+    using project = makeProject()
+    const { code, stdout, stderr } = await project.run(...args.split(" "))
+    expect(stderr).toMatch(advice)
+    expect(stderr.trim().split("\n")).toHaveLength(1)
+    expect(stderr).toMatch(/^callboard: /)
+    expect(stdout).toBe("")
+    expect(code).toBe(2)
+  })
+
+  test("in the configuration file and the environment too", async () => {
+    using project = makeProject({ "callboard.config.ts": "export default { concurency: 2 }" })
+    const file = await project.run("jobs")
+    expect(file).toMatchObject({ code: 2, stdout: "" })
+    expect(file.stderr).toBe(
+      "callboard: callboard.config.ts: concurency is not a setting (did you mean concurrency?)\n",
+    )
+    project.write("callboard.config.ts", "export default {}")
+    project.env["CALLBOARD_TRANSPROT"] = "memory:"
+    const variable = await project.run("jobs")
+    expect(variable).toMatchObject({ code: 2, stdout: "" })
+    expect(variable.stderr).toBe(
+      "callboard: CALLBOARD_TRANSPROT is not a setting (did you mean CALLBOARD_TRANSPORT?)\n",
+    )
+  })
+})
+
+test("help lists every command; without a command it is shown with exit code 2", async () => {
+  using project = makeProject({})
+  const help = await project.run("--help")
+  expect(help.code).toBe(0)
+  const commands = [...help.stdout.matchAll(/^ {2}([a-z]+) /gm)].map((match) => match[1])
+  expect(commands).toEqual(
+    "init dev worker serve submit job jobs cancel retry delete dead queues workers doctor".split(" "),
+  )
+  expect(help.stdout).toMatch(
+    /Exit codes: 0 done, 1 failed, 2 wrong usage, 3 waiting timed out, 4 transport unreachable/,
+  )
+  expect(await project.run()).toMatchObject({ code: 2 })
+  const worker = await project.run("worker", "--help")
+  expect(worker.code).toBe(0)
+  for (const flag of ["-Q, --queues", "-c, --concurrency", "-n, --name", "-l, --log-level", "--transport", "--json"]) {
+    expect(worker.stdout).toContain(flag)
+  }
+  expect(worker.stdout).not.toContain("--work-process")
+})
+
+test("the version is that of the package", async () => {
+  using project = makeProject({})
+  const { default: manifest } = await import("../../package.json", { with: { type: "json" } })
+  expect(await project.run("--version")).toMatchObject({ code: 0, stdout: `${manifest.version}\n` })
+})
+
+test("a transport that cannot be reached is exit code 4; its stack is shown with -l debug alone", async () => {
+  using project = makeProject()
+  project.env["CALLBOARD_TRANSPORT"] = "nats://127.0.0.1:1"
+  for (const command of [["jobs"], ["submit", "works.echo"], ["doctor"], ["worker"]]) {
+    const { code, stderr } = await project.run(...command)
+    expect(stderr.trim().split("\n")).toHaveLength(1)
+    expect(stderr).toMatch(/--transport, and see: callboard doctor/)
+    expect(code).toBe(4)
+  }
+  const debug = await project.run("jobs", "-l", "debug")
+  expect(debug.code).toBe(4)
+  expect(debug.stderr).toMatch(/\n\s+at /)
+})
+
+test("an actor file that does not compile is named, with the line", async () => {
+  using project = makeProject({ "actors/broken.ts": "export const a = 1\nexport default {,}\n" })
+  const { code, stderr } = await project.run("worker")
+  expect(code).toBe(1)
+  expect(stderr).toMatch(/^callboard: .*broken\.ts:2:\d+ cannot be loaded: /)
+  expect(stderr.trim().split("\n")).toHaveLength(1)
+})
+
+test("no folder of actors, no actors in it", async () => {
+  using project = makeProject({ "actors/notes.ts": "export const a = 1" })
+  expect((await project.run("worker")).stderr).toMatch(/holds no actors/)
+  expect((await project.run("worker", "--actors", "none")).stderr).toMatch(
+    /there is no folder .*none: make one, or name another with --actors/,
+  )
+  const dev = await project.run("dev", "--actors", "none")
+  expect(dev.code).toBe(1)
+  expect(dev.stderr).toMatch(/callboard init/)
+})

@@ -1,0 +1,199 @@
+/** How a worker ends: softly, in a hurry, at once, by itself; and what becomes of the jobs that it held. */
+import { describe, expect, test } from "vitest"
+import { eventually, isRunning, type Spawned } from "../servers/process.ts"
+import { makeProject, type Project, works } from "./project.ts"
+
+interface Job {
+  readonly state: string
+  readonly attempts: number
+  readonly result?: { readonly pid: number; readonly attempt: number }
+  readonly transitions: ReadonlyArray<{ readonly state: string; readonly reason?: string }>
+}
+
+const find = (project: Project, id: string) => project.json<Job>("job", id)
+
+const startWorker = async (project: Project, ...args: readonly string[]): Promise<Spawned> => {
+  const worker = project.start("worker", "-c", "1", ...args)
+  await worker.waitForLine(/is ready/)
+  return worker
+}
+
+/** A configuration whose transport is that of memory, with one thing about its queue changed. */
+const over = (change: string, settings = ""): string => `
+import memory from "${new URL("../../plugins/memory/mod.ts", import.meta.url).pathname}"
+import { TransportError } from "${new URL("../../runtime/transport.ts", import.meta.url).pathname}"
+const changed = {
+  schemes: ["changed"],
+  connect: async (url, options) => {
+    const transport = await memory.connect(url, options)
+    return { ...transport, queue: { ...transport.queue, ${change} } }
+  },
+}
+export default { transport: "changed:", transports: { changed }, ${settings} }`
+
+/** Signals within a second count as one. */
+const distinct = () => new Promise((resolve) => setTimeout(resolve, 1_100))
+
+describe("signals", () => {
+  test("the first lets handlers finish and hands back what waits; exit code 0", async () => {
+    using project = makeProject()
+    await using worker = await startWorker(project)
+    await project.json("submit", "works.nap", '{"ms":1200}', "--id", "running")
+    await worker.waitForLine(/^napping/)
+    await project.json("submit", "works.nap", '{"ms":1}', "--id", "waiting")
+    // Held by the worker, behind the one that runs.
+    await eventually(async () => {
+      const { queues } = await project.json<{ queues: { inFlight: number }[] }>("queues")
+      return queues[0]?.inFlight === 2
+    })
+    // Twice within a moment, as `bun run` delivers Ctrl+C.
+    worker.kill("SIGINT")
+    worker.kill("SIGINT")
+    expect(await worker.exited).toEqual({ code: 0, signal: null })
+    expect(worker.output).toMatch(/Restoring 1 unacknowledged message\(s\)/)
+    expect(worker.output).toMatch(/stopped: 1 finished, 1 handed back/)
+    expect(await find(project, "running")).toMatchObject({ state: "succeeded", attempts: 1 })
+    expect(await find(project, "waiting")).toMatchObject({ state: "queued", attempts: 0 })
+  })
+
+  test("the second hands back now, and no attempt is counted as a retry", async () => {
+    using project = makeProject()
+    await using worker = await startWorker(project)
+    await project.json("submit", "works.nap", '{"ms":60000}', "--id", "long")
+    await worker.waitForLine(/^napping/)
+    worker.kill("SIGTERM")
+    await worker.waitForLine(/signal again to hand them back now/)
+    await distinct()
+    worker.kill("SIGTERM")
+    expect(await worker.exited).toEqual({ code: 0, signal: null })
+    const job = await find(project, "long")
+    expect(job.state).toBe("queued")
+    expect(job.transitions.at(-1)).toMatchObject({ reason: "handed-back" })
+  })
+
+  test("the third ends it at once, with exit code 1 and everything that it started", async () => {
+    // A transport that takes a hand-back and never answers.
+    using project = makeProject({
+      "actors/works.ts": works,
+      "callboard.config.ts": over("settle: () => new Promise(() => {})"),
+    })
+    await using worker = project.start("worker", "--port", "0")
+    const [, url] = await worker.waitForLine(/(http:\/\/127\.0\.0\.1:\d+)/)
+    await fetch(`${url}/v1/jobs`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ task: "works.nap", input: { ms: 60_000 } }),
+    })
+    const [, pid] = await worker.waitForLine(/^napping (\d+)/)
+    worker.kill("SIGTERM")
+    await distinct()
+    worker.kill("SIGTERM")
+    await worker.waitForLine(/handing back now/)
+    await distinct()
+    worker.kill("SIGTERM")
+    expect(await worker.exited).toEqual({ code: 1, signal: null })
+    await eventually(() => !isRunning(Number(pid)), { message: "the process that works lives on" })
+  })
+
+  test("a hand-back by the grace period", async () => {
+    using project = makeProject()
+    await using worker = await startWorker(project, "--grace", "200ms")
+    await project.json("submit", "works.nap", '{"ms":60000}', "--id", "long")
+    await worker.waitForLine(/^napping/)
+    worker.kill("SIGTERM")
+    expect(await worker.exited).toEqual({ code: 0, signal: null })
+    expect(await find(project, "long")).toMatchObject({ state: "queued" })
+  })
+})
+
+test("a worker that was killed starts again, and its job runs to the end", async () => {
+  using project = makeProject()
+  await using worker = await startWorker(project, "--lease", "1s")
+  await project.json("submit", "works.nap", '{"ms":3000}', "--id", "job")
+  const [, pid = ""] = await worker.waitForLine(/^napping (\d+) 1/)
+  // An attempt that dies within its first moment leaves no trace.
+  await eventually(async () => (await find(project, "job")).state === "started")
+  process.kill(Number(pid), "SIGKILL")
+  await worker.waitForLine(/the worker was ended by SIGKILL; starting it again in 1 s/)
+  await worker.waitForLine(/^napping \d+ 2/, 15_000)
+  const job = await eventually(async () => {
+    const found = await find(project, "job")
+    return found.state === "succeeded" ? found : undefined
+  })
+  expect(job.result?.attempt).toBe(2)
+  expect(job.result?.pid).not.toBe(Number(pid))
+  worker.kill("SIGTERM")
+  expect(await worker.exited).toEqual({ code: 0, signal: null })
+})
+
+test("a worker whose watcher is gone stops softly", async () => {
+  using project = makeProject()
+  await using worker = await startWorker(project)
+  await project.json("submit", "works.nap", '{"ms":500}', "--id", "job")
+  const [, pid = ""] = await worker.waitForLine(/^napping (\d+)/)
+  worker.kill("SIGKILL")
+  await worker.exited
+  await eventually(() => !isRunning(Number(pid)), { message: "the worker lives on" })
+  expect(await find(project, "job")).toMatchObject({ state: "succeeded", attempts: 1 })
+})
+
+test("a worker that gives up says why and ends with exit code 1", async () => {
+  using project = makeProject({
+    "actors/works.ts": works,
+    "callboard.config.ts": over(
+      `pull: async () => { throw new TransportError("unavailable", "the line is dead") }`,
+      "maxTries: 2",
+    ),
+  })
+  const { code, stdout, stderr } = await project.run("worker")
+  expect(stderr).toMatch(/^callboard: the worker gives up: the line is dead/m)
+  expect(stdout).toMatch(/Trying again in .* \(2\/2\)/)
+  expect(code).toBe(1)
+})
+
+test("flags, variables and file reach the worker", async () => {
+  using project = makeProject()
+  project.write("callboard.config.ts", `export default { name: "by-file", queues: ["filed"], concurrency: 3 }`)
+  project.env["CALLBOARD_QUEUES"] = "high,low"
+  await using worker = project.start("worker", "-n", "by-flag")
+  await worker.waitForLine(/by-flag is ready.*queues=high,low/)
+  const { workers } = await project.json<{ workers: unknown[] }>("workers")
+  expect(workers).toMatchObject([{ name: "by-flag", queues: ["high", "low"], concurrency: 3 }])
+})
+
+test("--json logs JSON, a line each", async () => {
+  using project = makeProject()
+  await using worker = project.start("worker", "--json", "--port", "0")
+  await worker.waitForLine(/is ready/)
+  worker.kill("SIGTERM")
+  await worker.closed
+  const lines = worker.stdout
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line))
+  expect(lines.length).toBeGreaterThan(1)
+  expect(JSON.stringify(lines)).toMatch(/http:\/\/127\.0\.0\.1:\d+/)
+})
+
+test("serve answers HTTP and works on nothing", async () => {
+  using project = makeProject()
+  await using server = project.start("serve", "--port", "0")
+  const [, url = ""] = await server.waitForLine(/listening on (http:\/\/127\.0\.0\.1:\d+)/)
+  const posted = await fetch(`${url}/v1/jobs`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ task: "works.echo", input: 1 }),
+  })
+  expect(posted.status).toBe(202)
+  expect((await fetch(`${url}/readyz`)).status).toBe(200)
+  expect((await project.json<{ workers: unknown[] }>("workers")).workers).toEqual([])
+  server.kill("SIGTERM")
+  expect(await server.exited).toEqual({ code: 0, signal: null })
+})
+
+test("another address than loopback without a token is refused", async () => {
+  using project = makeProject()
+  const { code, stderr } = await project.run("serve", "--host", "0.0.0.0", "--port", "0")
+  expect(code).toBe(2)
+  expect(stderr).toMatch(/http\.host: 0\.0\.0\.0 can be reached from other machines, and no token is set/)
+})

@@ -1,0 +1,132 @@
+/** Actors for the tests of isolation, in a file of their own: child processes load it. */
+import { spawn } from "node:child_process"
+import { appendFileSync } from "node:fs"
+import { actor, Ignore, Reject } from "callboard"
+import { Effect, Schema } from "effect"
+
+const forever = () => new Promise<never>((_resolve) => setInterval(() => undefined, 60_000))
+
+export const isolated = actor("isolated", {
+  module: import.meta.url,
+  isolation: "process",
+  start: ({ onStop }) => {
+    const use = { pid: process.pid, runs: 0, ledger: undefined as string | undefined }
+    onStop(() => {
+      if (use.ledger !== undefined) appendFileSync(use.ledger, "released\n")
+    })
+    return use
+  },
+  stop: (use) => {
+    if (use.ledger !== undefined) appendFileSync(use.ledger, `stopped ${use.pid}\n`)
+  },
+  methods: {
+    pid: () => process.pid,
+    inline: { isolation: "inline", run: () => process.pid },
+    echo: (input: unknown) => input,
+    bytes: {
+      accepts: ["application/octet-stream"],
+      run: (input: unknown) => input instanceof Uint8Array && [...input],
+    },
+    count: (_input: unknown, job) => ({ pid: process.pid, started: job.use.pid, runs: ++job.use.runs }),
+    /** Notes when the actor's resources are released. */
+    keep: ({ ledger }: { ledger: string }, job) => {
+      job.use.ledger = ledger
+      return process.pid
+    },
+    job: (_input: unknown, { id, attempt, run, retries, actor, method, queue, headers, meta, deadline, signal }) => ({
+      ...{ id, attempt, run, retries, actor, method, queue, meta, aborted: signal.aborted },
+      ...{ task: headers["task"], left: deadline - Date.now() },
+    }),
+    spin: ({ ledger }: { ledger?: string }) => {
+      if (ledger !== undefined) appendFileSync(ledger, `${process.pid}\n`)
+      for (;;);
+    },
+    /** Ignores its signal. */
+    stuck: ({ ledger }: { ledger: string }) => {
+      appendFileSync(ledger, `${process.pid}\n`)
+      return forever()
+    },
+    /** Stops when it is told to, and notes why. */
+    heed: ({ ledger }: { ledger: string }, job) => {
+      appendFileSync(ledger, `${process.pid}\n`)
+      return new Promise((resolve) => {
+        job.signal.addEventListener("abort", () => {
+          appendFileSync(ledger, `${job.signal.reason.name}: ${job.signal.reason.message}\n`)
+          resolve("cleaned up")
+        })
+      })
+    },
+    exit: ({ code, ledger }: { code: number; ledger: string }) => {
+      appendFileSync(ledger, `${process.pid}\n`)
+      process.exit(code)
+    },
+    uncaught: () => {
+      queueMicrotask(() => {
+        throw new RangeError("nobody caught this")
+      })
+      return forever()
+    },
+    /** Leaves a process behind that would go on for a minute. */
+    family: ({ ledger }: { ledger: string }) => {
+      const child = spawn("sleep", ["60"], { stdio: "ignore" })
+      appendFileSync(ledger, `${child.pid}\n`)
+      for (;;);
+    },
+    fail: () => {
+      throw new TypeError("no such thing", { cause: new Error("the cause") })
+    },
+    tagged: () => Effect.fail({ _tag: "Tagged", message: "by tag" }),
+    reject: () => Promise.reject(new Reject("not for me")),
+    ignore: () => Promise.reject(new Ignore()),
+    again: (_input: unknown, job) => {
+      if (job.retries === 0) throw job.retry({ after: 0.01 })
+      return job.attempt
+    },
+    bigint: () => ({ n: 1n }),
+    nothing: () => undefined,
+    effect: () => Effect.sync(() => process.pid),
+    endless: ({ ledger }: { ledger: string }) =>
+      Effect.sync(() => appendFileSync(ledger, "began\n")).pipe(
+        Effect.andThen(Effect.never),
+        Effect.ensuring(Effect.sync(() => appendFileSync(ledger, "finalized\n"))),
+      ),
+    steps: async ({ ledger }: { ledger: string }, { progress, log, signal }) => {
+      for (let step = 1; step <= 50_000; step++) progress(step / 100_000, { step })
+      log.info("halfway", { step: 50_000 })
+      log.debug("not at this level")
+      appendFileSync(ledger, "halfway\n")
+      await new Promise((resolve) => signal.addEventListener("abort", resolve))
+    },
+    parent: async (_input: unknown, job) => {
+      const child = await job.submit("isolated.echo", { input: { from: job.id } })
+      return { child: child.id, result: await child.result({ timeout: 10 }), state: (await child.find()).state }
+    },
+    misspelt: (_input: unknown, job) => job.submit("isolated.echo", { priority: 99 }),
+    /** What its schema makes of the input is no JSON. */
+    dated: {
+      input: Schema.Struct({ at: Schema.DateFromString }),
+      output: Schema.Struct({ year: Schema.Int }),
+      run: ({ at }) => ({ year: at.getUTCFullYear() }),
+    },
+  },
+})
+
+/** `start` fails in every process. */
+export const broken = actor("broken", {
+  module: import.meta.url,
+  isolation: "process",
+  start: () => {
+    throw new Error("no licence")
+  },
+  methods: { run: () => "never" },
+})
+
+/** Only some methods are isolated: the worker starts the actor as well. */
+export const mixed = actor("mixed", {
+  module: import.meta.url,
+  start: () => ({ pid: process.pid }),
+  methods: {
+    here: (_input: unknown, job) => [process.pid, job.use.pid],
+    there: { isolation: "process", run: (_input: unknown, job) => [process.pid, job.use.pid] },
+  },
+})
