@@ -44,7 +44,7 @@ export const sendAcks = async (link: Link, acks: ReadonlyArray<Ack>): Promise<Re
 const confirm = (link: Link, { ack, consumer, payload }: Ack, unanswered: Map<string, TransportError>): Promise<void> =>
   new Promise((resolve) => {
     const token = link.inbox.ask({
-      what: `acknowledgements to ${consumer}`,
+      subjectOf: () => ack,
       timeout: ANSWER_MS,
       answered: () => {
         resolve()

@@ -75,6 +75,10 @@ export const noResponders = (what: string): TransportError =>
 export const timedOut = (what: string, ms: number): TransportError =>
   new TransportError("unavailable", `${what}: no answer within ${ms} ms`, { outcome: "unknown" })
 
+/** The account or user may not send there: nothing was stored. */
+export const notAllowed = (subject: string): TransportError =>
+  new TransportError("unauthorized", `not allowed to publish to ${subject}`)
+
 export const closed = (): TransportError => new TransportError("closed", "this transport was closed")
 
 /** What the client threw. `outcome` is what may have happened when it is not known to be nothing. */

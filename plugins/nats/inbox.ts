@@ -7,12 +7,12 @@
  */
 import { createInbox, type Msg, type NatsConnection, type Subscription } from "nats"
 import type { TransportError } from "../../runtime/transport.ts"
-import { noResponders, timedOut } from "./errors.ts"
+import { noResponders, notAllowed, timedOut } from "./errors.ts"
 
 /** Who waits for the answers to one or more consecutive tokens. */
 export interface Asker {
-  /** For messages about what went wrong. */
-  readonly what: string
+  /** Where question number `index` was sent. */
+  subjectOf(index: number): string
   /** Longest wait, in milliseconds. */
   readonly timeout: number
   /** An answer to the question number `index`. Returns whether it was the last one. */
@@ -75,6 +75,16 @@ export class Inbox {
     for (const [token, { asker, first }] of waiting) asker.failed(token - first, error)
   }
 
+  /** Fails those whose questions to this subject the server does not allow. */
+  refuse(subject: string): void {
+    const error = notAllowed(subject)
+    for (const [token, { asker, first }] of [...this.#waiting]) {
+      if (asker.subjectOf(token - first) !== subject) continue
+      this.#waiting.delete(token)
+      asker.failed(token - first, error)
+    }
+  }
+
   /** Resolves when nobody waits any more, at the latest with the last timeout. */
   async settled(): Promise<void> {
     while (this.#waiting.size > 0) await new Promise((resolve) => setTimeout(resolve, 5))
@@ -92,7 +102,7 @@ export class Inbox {
     const { asker, first } = waiting
     if (isNoResponders(message)) {
       this.#waiting.delete(token)
-      asker.failed(token - first, noResponders(asker.what))
+      asker.failed(token - first, noResponders(asker.subjectOf(token - first)))
     } else if (asker.answered(token - first, message)) {
       this.#waiting.delete(token)
     }
@@ -105,7 +115,7 @@ export class Inbox {
       for (const [token, { asker, first, until }] of this.#waiting) {
         if (until > now) continue
         this.#waiting.delete(token)
-        error ??= timedOut(asker.what, asker.timeout)
+        error ??= timedOut(asker.subjectOf(token - first), asker.timeout)
         asker.failed(token - first, error)
       }
       if (this.#waiting.size > 0) return

@@ -123,10 +123,13 @@ export const readRecord = (message: StoredMessage): JobRecord => {
   throw new TransportError("internal", `${message.subject} at ${message.seq}: ${decoded.failure.message}`)
 }
 
+/** Anything else is for ever. */
+const isKeptFor = (keepMs: number | undefined): keepMs is number => Number.isFinite(keepMs) && Number(keepMs) >= 0
+
 /** How long the server keeps a record: its own time, then as long again as its tombstone stays. */
 const ttlOf = ({ state, keepMs, endedAt, tombstone }: JobRecord): number | undefined => {
   if (tombstone) return TOMBSTONE_MS / 1_000
-  if (!isTerminal(state) || keepMs === undefined || keepMs < 0) return undefined
+  if (!isTerminal(state) || !isKeptFor(keepMs)) return undefined
   const keep = endedAt === undefined ? keepMs : endedAt + keepMs - Date.now()
   return Math.max(Math.ceil((keep + TOMBSTONE_MS) / 1_000), TOMBSTONE_MS / 1_000)
 }
@@ -134,7 +137,7 @@ const ttlOf = ({ state, keepMs, endedAt, tombstone }: JobRecord): number | undef
 /** A record as it is to be seen now: a tombstone once it was kept long enough. */
 export const aged = (record: JobRecord, now: number): JobRecord => {
   const { state, keepMs, endedAt, tombstone } = record
-  if (tombstone || !isTerminal(state) || keepMs === undefined || keepMs < 0 || endedAt === undefined) return record
+  if (tombstone || !isTerminal(state) || !isKeptFor(keepMs) || endedAt === undefined) return record
   if (endedAt + keepMs > now) return record
   const { result, error, message, raw, followUps, meta, progress, ...head } = record
   return { ...head, timeline: [], tombstone: true }

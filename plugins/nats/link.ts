@@ -132,7 +132,7 @@ export class Link {
     return new Promise((resolve, reject) => {
       const answers: Array<Msg> = []
       const token = this.inbox.ask({
-        what: subject,
+        subjectOf: () => subject,
         timeout,
         answered: (_, message) => {
           answers.push(message)
@@ -212,10 +212,12 @@ export class Link {
   async #follow(): Promise<void> {
     // A connection that ends for good has no status to tell.
     void this.#connection.closed().then(() => this.#changed("disconnected"))
-    for await (const { type } of this.#connection.status()) {
+    for await (const { type, permissionContext } of this.#connection.status()) {
       if (this.closing.aborted) return
       if (type === Events.Disconnect) this.#changed("disconnected")
       else if (type === Events.Reconnect) this.#changed("connected")
+      // The server does not answer what it does not allow: without this, it would look like a server that is away.
+      else if (permissionContext?.operation === "publish") this.inbox.refuse(permissionContext.subject)
     }
   }
 

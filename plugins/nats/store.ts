@@ -222,7 +222,7 @@ export class NatsStore implements Store {
     await link.ready()
     const answer = await new Promise<unknown>((resolve, reject) => {
       const token = link.inbox.ask({
-        what: names.storeStream,
+        subjectOf: () => steps[last]?.subject ?? names.storeStream,
         timeout: ANSWER_MS,
         answered: (_, message) => {
           resolve(parse(message.string()))

@@ -80,10 +80,10 @@ const configsOf = (names: Names, { replicas, storage, bands }: Board): ReadonlyA
  * Fails with `invalid` when the board differs from what was asked for and cannot or must not be changed.
  */
 export const ensureBoard = async (link: Link, names: Names, asked: BoardOptions): Promise<Board> => {
-  const found = await infoOf(link, names.queueStream)
-  const board = boardOf(names, found, asked)
+  const board = boardOf(names, await infoOf(link, names.queueStream), asked)
   await Promise.all(configsOf(names, board).map((config) => ensureStream(link, config)))
-  return board
+  // Somebody else may have made it, in another way, at the same time.
+  return boardOf(names, await infoOf(link, names.queueStream), asked)
 }
 
 const infoOf = async (link: Link, stream: string): Promise<unknown> => {

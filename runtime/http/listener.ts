@@ -6,7 +6,7 @@ export interface Listener {
   readonly port: number
   /** Takes nothing new; resolves when what runs has been answered. */
   drain(): Promise<void>
-  /** Ends what still runs. */
+  /** Ends what still runs; only while {@link drain} has not resolved. */
   kill(): Promise<void>
 }
 

@@ -3,6 +3,7 @@ import type { ErasedMethod } from "../actor.ts"
 import type { Embed } from "../protocol/body.ts"
 import type { Task } from "../protocol/headers.ts"
 import { isUndecodable, type Posting } from "../protocol/message.ts"
+import { isId } from "../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import type { Delivery, Settlement } from "../transport.ts"
 
@@ -33,7 +34,7 @@ export class Held {
   get id(): string | undefined {
     const { message } = this.delivery
     const id = isUndecodable(message) ? undefined : message.headers.id
-    return typeof id === "string" ? id : undefined
+    return typeof id === "string" && isId(id) ? id : undefined
   }
 }
 

@@ -109,7 +109,7 @@ export class Executor {
     if (Result.isFailure(read)) {
       const { reason, message, raw } = read.failure
       const { token, fence, queue } = delivery
-      return new Decided(verdict.undecodable({ token, fence, queue, raw }, reason, message, now))
+      return new Decided(verdict.undecodable({ token, fence, queue, raw, id: held.id }, reason, message, now))
     }
     const { task, posting } = read.success
     let before = verdict.waiting(posting, task, now)

@@ -176,14 +176,20 @@ const unclaimed = (attempt: Attempt): JobRecord => {
   }
 }
 
-/** What cannot be decoded, kept as it came, under an id made of its fence. */
+/** What cannot be read as a task, kept as it came: under its id where it has one, else one made of its fence. */
 export const undecodable = (
-  delivery: { readonly token: string; readonly fence: string; readonly queue: string; readonly raw: Uint8Array },
+  delivery: {
+    readonly token: string
+    readonly fence: string
+    readonly queue: string
+    readonly raw: Uint8Array
+    readonly id: string | undefined
+  },
   reason: string,
   detail: string,
   now: number,
 ): Settlement => {
-  const id = `dead-${delivery.fence.replace(/[^A-Za-z0-9_-]/g, "-")}`
+  const id = delivery.id ?? `dead-${delivery.fence.replace(/[^A-Za-z0-9_-]/g, "-")}`
   return {
     token: delivery.token,
     record: {

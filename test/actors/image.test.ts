@@ -135,10 +135,15 @@ describe("image stays in its folder", () => {
     [{ file: "in.png", folder: "leak/deeper/still" }],
   ])("%j is refused, and nothing is written", async (input) => {
     const png = await picture(10, 10)
-    await using folder = await folderWith({ "outside.png": png, "inside/in.png": png, "inside/thumbnails/a/keep": "" })
+    await using folder = await folderWith({
+      "outside.png": png,
+      "inside/in.png": png,
+      "inside/thumbnails/a/keep": "",
+      "other/keep": "",
+    })
     const inside = join(folder.path, "inside")
     await symlink(join(folder.path, "outside.png"), join(inside, "leak.png"))
-    await symlink(folder.path, join(inside, "thumbnails/leak"))
+    await symlink(join(folder.path, "other"), join(inside, "thumbnails/leak"))
     await using run = await runActor(imageActor({ root: inside }))
     const before = await readdir(folder.path, { recursive: true })
     await expect(run.call.thumbnails(input)).rejects.toMatchObject({ error: { name: "OutsideRoot" } })

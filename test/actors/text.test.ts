@@ -145,6 +145,7 @@ describe("text stays in its folder", () => {
     await symlink(join(folder.path, "secret/secret.txt"), join(inside, "leak.txt"))
     await symlink(join(folder.path, "secret"), join(inside, "leaks"))
     await symlink(join(inside, "a.txt"), join(inside, "again.txt"))
+    await symlink(inside, join(inside, "round"))
     await using run = await runActor(textActor({ root: inside }))
     const { files, words, skipped } = await run.call.count({ files: ["**/*.txt", "leaks/*.txt"] })
     expect([files, words]).toEqual([1, 1])

@@ -51,6 +51,7 @@ export class HandlerProcess {
   #work: Work | undefined
   #runs = 0
   #fatal: JobError | undefined
+  #closed = false
 
   constructor(actor: ActorDefinition, client: Client, log: Log) {
     this.actor = actor
@@ -65,7 +66,10 @@ export class HandlerProcess {
     this.#child = spawn(command, [...args], { stdio: ["ignore", "inherit", "inherit", "ipc"], detached: true })
     this.#child.on("message", (message) => this.#heard(message))
     this.#child.once("exit", (code, signal) => this.#exited(code, signal))
-    this.#child.once("disconnect", () => this.#later(CLOSED_MS, () => this.kill()))
+    this.#child.once("disconnect", () => {
+      this.#closed = true
+      this.#later(CLOSED_MS, () => this.kill())
+    })
     this.#child.on("error", (cause) => {
       if (this.pid === undefined) this.#ended(processNotStarted(cause.message))
     })
@@ -238,7 +242,8 @@ export class HandlerProcess {
   #exited(code: number | null, signal: NodeJS.Signals | null): void {
     if (this.pid !== undefined) killRest(this.pid)
     const conclude = () => this.#ended(this.#died(code, signal))
-    if (!this.#child.connected) conclude()
+    // Not `connected`, which Deno takes back before the last messages have been handed over.
+    if (this.#closed) conclude()
     else {
       this.#child.once("disconnect", conclude)
       this.#later(LAST_WORDS_MS, conclude)

@@ -98,9 +98,11 @@ export const leaseCases: ReadonlyArray<Case> = [
       const queue = fresh("queue")
       const other = await elsewhere()
       await peer.publish(task({ queue }))
+      const start = Date.now()
       const delivery = await peer.one(queue)
       await sleep(0.5 * lease)
-      equal(await other.extend(delivery.token), [true], "extension from another connection")
+      const age = `${Date.now() - start} ms after it was asked for, with a lease of ${lease} ms`
+      equal(await other.extend(delivery.token), [true], `extension from another connection, ${age}`)
       await peer.none(queue, "its lease was extended", 0.7 * lease)
       await other.end(delivery)
       await peer.none(queue, "it was acked", 1.2 * lease)

@@ -90,6 +90,10 @@ describe("dispatch", () => {
   })
 })
 
+const AtLeastTen = Schema.toStandardSchemaV1(
+  Schema.Struct({ n: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(10)) }),
+)
+
 describe("outcomes", () => {
   const work = actor("work", {
     methods: {
@@ -106,7 +110,7 @@ describe("outcomes", () => {
         throw undefined
       },
       checked: { input: Schema.toStandardSchemaV1(Schema.Struct({ n: Schema.Finite })), run: ({ n }) => n * 2 },
-      typed: { output: Schema.toStandardSchemaV1(Schema.Struct({ n: Schema.Finite })), run: () => ({ n: "two" }) },
+      typed: { output: AtLeastTen, run: () => ({ n: 2 }) },
     },
   })
 
