@@ -36,26 +36,29 @@ const isLanguage = (tag: string): boolean => {
 
 const Pattern = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(1_000))
 
-const Files = Schema.Struct({
+const Language = Schema.String.annotate({ description: "Decides what a word and a sentence is: en, pt-BR" }).check(
+  Schema.makeFilter(isLanguage, { message: "must be a language tag such as en or pt-BR" }),
+)
+
+/** A misspelt field is refused instead of ignored. */
+const strict = { parseOptions: { onExcessProperty: "error" } } as const
+
+const FilesInput = Schema.Struct({
   files: Schema.Union([
     Pattern,
     Schema.Array(Pattern).check(Schema.isMinLength(1), Schema.isMaxLength(1_000)),
   ]).annotate({
     description: "Paths or patterns, relative to the actor's folder: `docs/**/*.md`",
   }),
-  language: Schema.String.check(
-    Schema.makeFilter(isLanguage, { message: "must be a language tag such as en or pt-BR" }),
-  )
-    .annotate({ description: "Decides what a word and a sentence is" })
-    .pipe(Schema.withDecodingDefaultKey(Effect.succeed("en"))),
-})
+  language: Language.pipe(Schema.withDecodingDefaultKey(Effect.succeed("en"))),
+}).annotate(strict)
 
 const CountInput = Schema.Struct({
-  ...Files.fields,
+  ...FilesInput.fields,
   top: Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 1_000 }))
     .annotate({ description: "How many of the most frequent words to list" })
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed(10))),
-})
+}).annotate(strict)
 
 export const textActor = (options: TextOptions = {}) =>
   actor("text", {
@@ -83,7 +86,7 @@ export const textActor = (options: TextOptions = {}) =>
       },
       readability: {
         description: "How hard each file is to read, hardest first: LIX, which needs no dictionary",
-        input: Files,
+        input: FilesInput,
         timeLimit: { soft: "10 minutes", hard: "11 minutes" },
         run: async ({ files, language }, job) => {
           const rated: Array<Rated> = []

@@ -7,6 +7,7 @@ export {
   actor,
   type DurationInput,
   InvalidActor,
+  type Isolation,
   type MethodDefinition,
   type MethodOptions,
   type RetryPolicy,

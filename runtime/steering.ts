@@ -7,7 +7,7 @@ import type { Message, Posting } from "./protocol/message.ts"
 import { type JobRecord, step } from "./protocol/record.ts"
 import { isTerminal } from "./protocol/state.ts"
 import { isPlainObject } from "./protocol/value.ts"
-import { EXPIRED_KEEP_MS, findRecord } from "./tracking.ts"
+import { EXPIRED_KEEP_MS, findRecord, NO_FENCE } from "./tracking.ts"
 import type { Change, Found } from "./transport.ts"
 
 /** Somebody else may decide about the same job at the same time; more often than this in a row is not chance. */
@@ -53,7 +53,7 @@ export const cancelJob = async (board: Board, id: string, options: CancelOptions
       ...(record.state === "started" ? { reason: "stopped" } : {}),
     })
     return {
-      record: { ...cancelled, endedAt: now, keepMs: EXPIRED_KEEP_MS },
+      record: { ...cancelled, fence: NO_FENCE, endedAt: now, keepMs: EXPIRED_KEEP_MS },
       withdraw: true,
     }
   })
@@ -123,6 +123,7 @@ export const rerunJob = (board: Board, id: string): Promise<JobRecord> =>
     return {
       record: {
         ...step(kept, { run, at: now, state: "queued", reason: "rerun" }),
+        fence: NO_FENCE,
         retries: 0,
         message: posting.message,
       },
@@ -149,7 +150,10 @@ export const deleteJob = async (board: Board, id: string): Promise<void> => {
       ...kept
     } = record
     const ended = isTerminal(record.state) ? kept : step(kept, { at: now, state: "cancelled", reason: "deleted" })
-    return { record: { ...ended, endedAt: ended.endedAt ?? now, keepMs: 0, tombstone: true }, withdraw: true }
+    return {
+      record: { ...ended, fence: NO_FENCE, endedAt: ended.endedAt ?? now, keepMs: 0, tombstone: true },
+      withdraw: true,
+    }
   })
 }
 

@@ -37,6 +37,7 @@ export const expire = async (board: Board, found: Found): Promise<Found> => {
   const now = Date.now()
   const record: JobRecord = {
     ...step(found.record, { at: now, state: "expired" }),
+    fence: NO_FENCE,
     endedAt: now,
     keepMs: EXPIRED_KEEP_MS,
   }
@@ -44,6 +45,12 @@ export const expire = async (board: Board, found: Found): Promise<Found> => {
   if (changed?.status === "changed") return { record, revision: found.revision }
   return (await board.records.find(record.id)) ?? found
 }
+
+/**
+ * What a decision from outside of a delivery writes: kept, a delivery that settles later would take the record for its
+ * own, and its refusal for a lost acknowledgement.
+ */
+export const NO_FENCE = ""
 
 /** How long cancelled and expired jobs are kept: as failures are by default. */
 export const EXPIRED_KEEP_MS = 7 * 86_400_000

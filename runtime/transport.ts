@@ -294,7 +294,8 @@ export interface Records {
   find(id: string): Promise<Found | undefined>
 
   /**
-   * Compare-and-set from outside a delivery: cancel, rerun, delete. In this order, or as one transaction: the record,
+   * Compare-and-set from outside a delivery: cancel, rerun, delete. Such a record has an empty fence, so that no
+   * delivery takes it for its own. In this order, or as one transaction: the record,
    * then `withdraw` (takes the waiting task out of the queue), then `post`.
    */
   change(changes: ReadonlyArray<Change>): Promise<ReadonlyArray<Changed>>

@@ -1,5 +1,6 @@
 /** One open database: prepared statements that read the same way whoever opened it, and where it lies. */
 import type { DatabaseSync, StatementSync } from "node:sqlite"
+import { int } from "./row.ts"
 
 export class Database {
   readonly #handle: DatabaseSync
@@ -16,12 +17,12 @@ export class Database {
     this.owned = owned
     this.path = path
     this.label = path ?? "the database in memory"
-    const timeout = handle.prepare("PRAGMA busy_timeout").get()?.["timeout"]
+    const timeout = int(this.prepare("PRAGMA busy_timeout").get() ?? {}, "timeout")
     // An application may let its own statements wait for a lock; ours must not stop the event loop.
-    if (typeof timeout === "number" && timeout > 0) {
+    if (timeout > 0) {
       this.#patience = {
-        none: handle.prepare("PRAGMA busy_timeout = 0"),
-        usual: handle.prepare(`PRAGMA busy_timeout = ${timeout}`),
+        none: this.prepare("PRAGMA busy_timeout = 0"),
+        usual: this.prepare(`PRAGMA busy_timeout = ${timeout}`),
       }
     }
   }

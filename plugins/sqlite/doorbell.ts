@@ -90,15 +90,18 @@ export class Doorbell {
     this.#works = false
     try {
       this.ring()
-      this.#watcher = watch(this.#path, { persistent: false }, (event) => {
+      const watcher = watch(this.#path, { persistent: false }, (event) => {
         this.#works = true
+        // Deno 2.9 forgets it with each event.
+        setImmediate(() => watcher.unref())
         // The file was removed or replaced: the watcher still looks at the old one.
         if (event === "rename") this.#rewatch()
         this.#look()
       })
-      this.#watcher.on("error", () => this.#rewatch())
+      this.#watcher = watcher
+      watcher.on("error", () => this.#rewatch())
       // Deno 2.9 keeps the process alive in spite of `persistent: false`.
-      this.#watcher.unref()
+      watcher.unref()
       this.ring()
     } catch {
       this.#watcher = undefined

@@ -26,7 +26,7 @@ export const idToColumn = (id: string): IdColumn => {
   return id.includes("\0") ? withZeroes(id) : id
 }
 
-export const idFromColumn = (column: SQLOutputValue | undefined): string => {
+export const idFromColumn = (column: SQLOutputValue | IdColumn | undefined): string => {
   if (typeof column === "string") return column
   if (!(column instanceof Uint8Array)) throw new TransportError("internal", "the database holds a job without an id")
   if (column.length > UUID_BYTES) return new TextDecoder().decode(column.subarray(UUID_BYTES))

@@ -73,12 +73,12 @@ export const startHttp = async (client: Client, options: HttpOptions, context: H
   const stop = async (): Promise<void> => {
     closing.abort()
     let timer: ReturnType<typeof setTimeout> | undefined
-    const grace = new Promise<"late">((resolve) => {
-      timer = setTimeout(() => resolve("late"), STOP_GRACE_MS)
+    const grace = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, STOP_GRACE_MS)
     })
-    const drained = await Promise.race([listener.drain(), grace])
+    await Promise.race([listener.drain(), grace])
     clearTimeout(timer)
-    if (drained === "late") await listener.kill()
+    await listener.kill()
   }
   return {
     url: `http://${shownHost(address.host)}:${listener.port}`,

@@ -104,15 +104,23 @@ export interface JobRecord {
   readonly raw?: Uint8Array
 }
 
-/** Appends a step to a record and sets its state; keeps the newest {@link TIMELINE_LENGTH}. */
+/** A timeline with one step more; keeps the newest {@link TIMELINE_LENGTH}. */
+export const extended = (
+  timeline: ReadonlyArray<Transition>,
+  run: number,
+  change: Omit<Transition, "n" | "run">,
+): ReadonlyArray<Transition> => {
+  const entry: Transition = { ...change, run, n: (timeline[timeline.length - 1]?.n ?? 0) + 1 }
+  return timeline.length < TIMELINE_LENGTH ? [...timeline, entry] : [...timeline.slice(1 - TIMELINE_LENGTH), entry]
+}
+
+/** Appends a step to a record and sets its state. */
 export const step = (
   record: JobRecord,
   change: Omit<Transition, "n" | "run"> & { readonly run?: number },
 ): JobRecord => {
-  const last = record.timeline[record.timeline.length - 1]
-  const entry: Transition = { ...change, run: change.run ?? record.run, n: (last?.n ?? 0) + 1 }
-  const kept = record.timeline.length < TIMELINE_LENGTH ? record.timeline : record.timeline.slice(1 - TIMELINE_LENGTH)
-  return { ...record, run: entry.run, state: change.state, timeline: [...kept, entry] }
+  const { run = record.run, ...rest } = change
+  return { ...record, run, state: change.state, timeline: extended(record.timeline, run, rest) }
 }
 
 /** The record of a job whose next attempt begins. */
@@ -120,6 +128,26 @@ export const started = (
   before: JobRecord,
   attempt: { readonly fence: string; readonly worker: string; readonly at: number },
 ): JobRecord => {
+  const number = before.attempt + 1
+  return {
+    // A first attempt, which is the rule, has nothing to leave behind: one copy is enough.
+    ...(before.attempt === 0 && before.error === undefined ? before : forgotten(before)),
+    state: "started",
+    timeline: extended(before.timeline, before.run, {
+      at: attempt.at,
+      state: "started",
+      attempt: number,
+      worker: attempt.worker,
+    }),
+    attempt: number,
+    fence: attempt.fence,
+    worker: attempt.worker,
+    startedAt: attempt.at,
+  }
+}
+
+/** What an earlier attempt left in the record and a new one takes back. */
+const forgotten = (before: JobRecord): JobRecord => {
   const {
     successor: _successor,
     followUps: _followUps,
@@ -128,14 +156,7 @@ export const started = (
     endedAt: _ended,
     ...kept
   } = before
-  const number = before.attempt + 1
-  return {
-    ...step(kept, { at: attempt.at, state: "started", attempt: number, worker: attempt.worker }),
-    attempt: number,
-    fence: attempt.fence,
-    worker: attempt.worker,
-    startedAt: attempt.at,
-  }
+  return kept
 }
 
 /** {@link started}, for a delivery that claims its job: what a transport's `claim` stores. */

@@ -107,9 +107,8 @@ export class Executor {
     const now = Date.now()
     const read = readTask(delivery)
     if (Result.isFailure(read)) {
-      const { reason, message, raw } = read.failure
       const { token, fence, queue } = delivery
-      return new Decided(verdict.undecodable({ token, fence, queue, raw, id: held.id }, reason, message, now))
+      return new Decided(verdict.unreadable({ token, fence, queue, id: held.id }, read.failure, now))
     }
     const { task, posting } = read.success
     let before = verdict.waiting(posting, task, now)

@@ -1,15 +1,16 @@
 /** The task of a delivery, from headers and properties alone. */
 import { Result } from "effect"
 import { parseTask, postingOfTask, type Task } from "../protocol/headers.ts"
-import { isUndecodable, type Posting } from "../protocol/message.ts"
+import { isUndecodable, type Message, type Posting } from "../protocol/message.ts"
 import { toProtocol2 } from "../protocol/protocol1.ts"
 import type { Delivery } from "../transport.ts"
 
-/** What came and is no task: kept as bytes, with the reason. */
+/** What came and is no task: kept as it came, with the reason. */
 export interface Unreadable {
   readonly reason: "undecodable" | "invalid-task"
-  readonly message: string
-  readonly raw: Uint8Array
+  readonly problem: string
+  /** What a newer version may be able to read. */
+  readonly kept: { readonly raw: Uint8Array } | { readonly message: Message }
 }
 
 /** Reads a delivery; protocol 1 is converted first. */
@@ -18,12 +19,12 @@ export const readTask = (
 ): Result.Result<{ readonly task: Task; readonly posting: Posting }, Unreadable> => {
   const { message } = delivery
   if (isUndecodable(message)) {
-    return Result.fail({ reason: "undecodable", message: message.undecodable, raw: message.raw })
+    return Result.fail({ reason: "undecodable", problem: message.undecodable, kept: { raw: message.raw } })
   }
   const invalid = (problem: { readonly message: string }): Unreadable => ({
     reason: "invalid-task",
-    message: problem.message,
-    raw: message.body,
+    problem: problem.message,
+    kept: { message },
   })
   const converted = toProtocol2(message, { localOffset })
   if (Result.isFailure(converted)) return Result.fail(invalid(converted.failure))

@@ -26,16 +26,28 @@ export class Settler {
    * Resolves when it is over. `refused` makes the settlement that takes the place of a result which the transport can
    * never take; `signal` ends trying: what is not settled then is delivered again.
    */
-  async settle(
+  settle(settlement: Settlement, signal: AbortSignal, refused?: (error: JobError) => Settlement): Promise<Settling> {
+    return this.#batcher.add(settlement).then(
+      (settled) => (settled.status === "settled" ? "settled" : this.#insist(settlement, settled, signal, refused)),
+      (cause: unknown) => this.#insist(settlement, failedOf(cause), signal, refused),
+    )
+  }
+
+  /** Everything but the plain success of the first try. */
+  async #insist(
     settlement: Settlement,
+    answer: Settled,
     signal: AbortSignal,
     refused?: (error: JobError) => Settlement,
   ): Promise<Settling> {
+    let settled = answer
     let current = settlement
     let instead = refused
     let wait = FIRST_WAIT_MS
+    const again = async () => {
+      settled = await this.#batcher.add(current).catch(failedOf)
+    }
     while (true) {
-      const settled = await this.#batcher.add(current).catch(failedOf)
       if (settled.status === "settled" || settled.status === "gone") return "settled"
       if (settled.status === "superseded") return "superseded"
       const { error } = settled
@@ -44,6 +56,7 @@ export class Settler {
         instead = undefined
         if (next !== undefined) {
           current = next
+          await again()
           continue
         }
       }
@@ -56,6 +69,7 @@ export class Settler {
       }
       await pause(wait, signal)
       wait = Math.min(LONGEST_WAIT_MS, wait * 2)
+      await again()
     }
   }
 }

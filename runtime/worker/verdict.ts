@@ -7,9 +7,10 @@ import { Result } from "effect"
 import { OWN_HEADER, type OwnHeaders, postingOf, type Task } from "../protocol/headers.ts"
 import type { Message, Posting } from "../protocol/message.ts"
 import { publishKey } from "../protocol/message.ts"
-import { type JobError, type JobRecord, levelOf, recordOfTask, step } from "../protocol/record.ts"
+import { extended, type JobError, type JobRecord, levelOf, recordOfTask, step } from "../protocol/record.ts"
 import { formatTime } from "../protocol/time.ts"
-import type { Settlement } from "../transport.ts"
+import type { Delivery, Settlement } from "../transport.ts"
+import type { Unreadable } from "./intake.ts"
 
 /** What there is to know about the attempt that ended. */
 export interface Attempt {
@@ -48,17 +49,23 @@ const unended = (attempt: Attempt, record: JobRecord): JobRecord => {
 const ack = { kind: "ack" } as const
 
 export const succeeded = (attempt: Attempt, result: unknown, followUps: ReadonlyArray<Posting> = []): Settlement => {
-  const record = ended(attempt, step(attempt.record, { at: attempt.now, state: "succeeded" }))
-  const quiet = attempt.task.ignoreResult || result === undefined
+  const { record, task, now } = attempt
+  const quiet = task.ignoreResult || result === undefined
+  const following = followUps.length === 0 ? undefined : { followUps }
   return {
     token: attempt.token,
+    // The hot path: one copy of the record.
     record: {
-      ...record,
-      ...(quiet ? {} : { result }),
-      keepMs: attempt.task.own.resultTtlMs ?? attempt.keep.resultMs,
-      ...following(followUps),
+      ...(record.claims === undefined && record.message === undefined ? record : unended(attempt, record)),
+      state: "succeeded",
+      timeline: extended(record.timeline, record.run, { at: now, state: "succeeded" }),
+      fence: attempt.fence,
+      endedAt: now,
+      keepMs: task.own.resultTtlMs ?? attempt.keep.resultMs,
+      ...(quiet ? undefined : { result }),
+      ...following,
     },
-    ...following(followUps),
+    ...following,
     then: ack,
   }
 }
@@ -177,41 +184,31 @@ const unclaimed = (attempt: Attempt): JobRecord => {
 }
 
 /** What cannot be read as a task, kept as it came: under its id where it has one, else one made of its fence. */
-export const undecodable = (
-  delivery: {
-    readonly token: string
-    readonly fence: string
-    readonly queue: string
-    readonly raw: Uint8Array
-    readonly id: string | undefined
-  },
-  reason: string,
-  detail: string,
+export const unreadable = (
+  delivery: Pick<Delivery, "token" | "fence" | "queue"> & { readonly id: string | undefined },
+  { reason, problem, kept }: Unreadable,
   now: number,
-): Settlement => {
-  const id = delivery.id ?? `dead-${delivery.fence.replace(/[^A-Za-z0-9_-]/g, "-")}`
-  return {
-    token: delivery.token,
-    record: {
-      id,
-      task: "(undecodable)",
-      meth: null,
-      name: "(undecodable)",
-      queue: delivery.queue,
-      priority: 0,
-      state: "failed",
-      run: 1,
-      attempt: 0,
-      retries: 0,
-      fence: delivery.fence,
-      submittedAt: now,
-      endedAt: now,
-      error: { name: "Undecodable", message: detail, reason },
-      dead: reason,
-      timeline: [{ n: 1, run: 1, at: now, state: "failed", reason }],
-      keepMs: DEFAULT_KEEP.failureMs,
-      raw: delivery.raw,
-    },
-    then: ack,
-  }
-}
+): Settlement => ({
+  token: delivery.token,
+  record: {
+    id: delivery.id ?? `dead-${delivery.fence.replace(/[^A-Za-z0-9_-]/g, "-")}`,
+    task: "(unreadable)",
+    meth: null,
+    name: "(unreadable)",
+    queue: delivery.queue,
+    priority: 0,
+    state: "failed",
+    run: 1,
+    attempt: 0,
+    retries: 0,
+    fence: delivery.fence,
+    submittedAt: now,
+    endedAt: now,
+    error: { name: "Unreadable", message: problem, reason },
+    dead: reason,
+    timeline: [{ n: 1, run: 1, at: now, state: "failed", reason }],
+    keepMs: DEFAULT_KEEP.failureMs,
+    ...kept,
+  },
+  then: ack,
+})

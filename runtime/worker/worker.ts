@@ -284,8 +284,10 @@ class RunningWorker implements Worker {
     this.#watch.remove(held)
     this.#hands.handlerEnded(held)
     const { leave } = held
-    if (leave !== undefined) held.run?.pending === undefined ? leave() : held.run.pending.then(leave, leave)
-    if (held.run?.pending !== undefined) {
+    const pending = held.run?.pending
+    if (pending === undefined) leave?.()
+    else {
+      if (leave !== undefined) void pending.then(leave, leave)
       this.#options.log.warn(
         "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",
         {

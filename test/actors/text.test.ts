@@ -179,6 +179,7 @@ describe("text input", () => {
     [{ files: [] }, "files"],
     [{ files: "a", top: -1 }, "top"],
     [{ files: "a", language: "not a language" }, "language"],
+    [{ files: "a", pot: 1 }, "pot"],
   ])("%j is refused, naming %s", async (input, field) => {
     await using run = await runActor(text)
     const job = await run.client.submit("text.count", { input })

@@ -51,7 +51,8 @@ export class HandlerProcess {
   #work: Work | undefined
   #runs = 0
   #fatal: JobError | undefined
-  #closed = false
+  /** Nothing that matters will be heard of it any more: its channel has closed, or it was killed from here. */
+  #silent = false
 
   constructor(actor: ActorDefinition, client: Client, log: Log) {
     this.actor = actor
@@ -67,7 +68,7 @@ export class HandlerProcess {
     this.#child.on("message", (message) => this.#heard(message))
     this.#child.once("exit", (code, signal) => this.#exited(code, signal))
     this.#child.once("disconnect", () => {
-      this.#closed = true
+      this.#silent = true
       this.#later(CLOSED_MS, () => this.kill())
     })
     this.#child.on("error", (cause) => {
@@ -145,6 +146,7 @@ export class HandlerProcess {
     if (this.#state === "ended") return
     // Whatever it still says, it gets no other run.
     this.#state = "stopping"
+    this.#silent = true
     if (this.pid !== undefined) killGroup(this.pid)
   }
 
@@ -221,14 +223,17 @@ export class HandlerProcess {
 
   async #answer(question: Extract<News, { readonly kind: "ask" }>, work: Work): Promise<void> {
     const number = question.question
+    const answer = (order: Omit<Extract<Order, { readonly kind: "answer" }>, "kind" | "question">) => {
+      if (!work.over.signal.aborted) this.#tell({ kind: "answer", question: number, ...order })
+    }
     try {
       const value = await carryOut(question, work.job, this.#client, work.over.signal)
       const text: string | undefined = JSON.stringify(value)
       if (text !== undefined && text.length > MAX_PAYLOAD)
         throw new Error("the answer is too large for an isolated process")
-      this.#tell({ kind: "answer", question: number, ...(text === undefined ? {} : { value: text }) })
+      answer(text === undefined ? {} : { value: text })
     } catch (cause) {
-      this.#tell({ kind: "answer", question: number, refused: refusalOf(cause) })
+      answer({ refused: refusalOf(cause) })
     }
   }
 
@@ -243,7 +248,7 @@ export class HandlerProcess {
     if (this.pid !== undefined) killRest(this.pid)
     const conclude = () => this.#ended(this.#died(code, signal))
     // Not `connected`, which Deno takes back before the last messages have been handed over.
-    if (this.#closed) conclude()
+    if (this.#silent) conclude()
     else {
       this.#child.once("disconnect", conclude)
       this.#later(LAST_WORDS_MS, conclude)

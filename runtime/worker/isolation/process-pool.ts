@@ -28,6 +28,9 @@ const IDLE_MS = 60_000
  */
 const LEAVE_MS = 1_000
 
+/** Longest wait for the end of all processes: longer than they have for releasing their resources. */
+const CLOSE_MS = 7_000
+
 /** Processes in a row that may turn out to have died while idle before a run fails for it. */
 const MAX_TRIES = 3
 
@@ -77,7 +80,14 @@ export class ProcessPool {
       if (process.job === undefined) this.#retire(process)
       else process.kill()
     }
-    await Promise.all([...this.#living].map((process) => process.exited))
+    const all = Promise.all([...this.#living].map((process) => process.exited))
+    // One that even SIGKILL does not end (it waits for a device) must not keep the worker.
+    let timer: ReturnType<typeof setTimeout> | undefined
+    const patience = new Promise((resolve) => {
+      timer = setTimeout(resolve, CLOSE_MS)
+    })
+    await Promise.race([all, patience])
+    clearTimeout(timer)
   }
 
   async #run(

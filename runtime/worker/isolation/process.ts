@@ -19,6 +19,8 @@ import { acquire, type Resources } from "./resources.ts"
 
 const worker = Number(process.argv[2])
 const questions = new Questions()
+/** Begun at once: a handler that blocks comes soon enough. */
+const watched = watchWorker()
 let started: { readonly actor: ActorDefinition; readonly resources: Resources; readonly line: Line } | undefined
 let current: IsolatedRun | undefined
 
@@ -29,8 +31,8 @@ const tell = (news: News, then?: () => void): void =>
 const endWith = (news: News, code = 1): void => tell(news, () => process.exit(code))
 
 /** A blocked handler would keep the main thread from seeing that the worker is gone. Resolves once the thread watches. */
-const watchWorker = (): Promise<void> =>
-  new Promise((resolve) => {
+function watchWorker(): Promise<void> {
+  return new Promise((resolve) => {
     const file = new URL(import.meta.url.endsWith(".ts") ? "./watch-thread.ts" : "./watch-thread.js", import.meta.url)
     const thread = new Thread(file, { workerData: { worker } })
     thread.unref()
@@ -40,6 +42,7 @@ const watchWorker = (): Promise<void> =>
       resolve()
     })
   })
+}
 
 const lineTo = (level: LogLevel): Line => ({
   level,
@@ -52,7 +55,7 @@ const start = async ({ module, actor: name, level }: Extract<Order, { kind: "sta
     const line = lineTo(level)
     const actor = await loadActor(module, name)
     const broke = (cause: unknown) => tell({ kind: "worn", error: jobError(cause, "actor-broken") })
-    const [resources] = await Promise.all([acquire(actor, logOver(line, 0), broke), watchWorker()])
+    const [resources] = await Promise.all([acquire(actor, logOver(line, 0), broke), watched])
     started = { actor, resources, line }
     tell({ kind: "ready" })
   } catch (cause) {
@@ -68,6 +71,7 @@ const run = async (order: Extract<Order, { kind: "run" }>): Promise<void> => {
   await new Promise<void>((resolve) => tell({ kind: "begun", run: order.run }, resolve))
   const ended = await current.perform(actor, resources.use, line)
   current = undefined
+  questions.forget()
   tell(ended)
 }
 

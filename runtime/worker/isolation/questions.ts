@@ -24,6 +24,11 @@ export class Questions {
     })
   }
 
+  /** Those who asked are gone: their run is over. */
+  forget(): void {
+    this.#waiting.clear()
+  }
+
   answered({ question, value, refused }: Answer): void {
     const waiting = this.#waiting.get(question)
     this.#waiting.delete(question)

@@ -50,7 +50,13 @@ class Board {
   sequence = 0
 
   add(posting: Posting): void {
-    this.tasks.add({ posting, sequence: this.sequence++, until: 0, deliveries: 0, token: undefined })
+    this.tasks.add({
+      posting: structuredClone(posting),
+      sequence: this.sequence++,
+      until: 0,
+      deliveries: 0,
+      token: undefined,
+    })
     this.ring()
   }
 
@@ -73,13 +79,15 @@ const boards = new Map<string, Board>()
 const refusalOf = ({ due, level, key, message }: Posting): TransportError | undefined => {
   const lacks = due !== undefined ? "due times" : level > 9 ? "front" : key !== undefined ? "keys" : undefined
   if (lacks !== undefined) return new TransportError("unsupported", `tiny has no ${lacks}`)
-  const size = message.body.byteLength + JSON.stringify([message.headers, message.properties]).length
-  return size > capabilities.maxTask
-    ? new TransportError("too-large", `a task is at most ${capabilities.maxTask} bytes`)
-    : undefined
+  // As the runtime frames it: nine bytes, headers and properties as JSON, the body.
+  const size = 9 + Buffer.byteLength(JSON.stringify([message.headers, message.properties])) + message.body.byteLength
+  if (size <= capabilities.maxTask) return undefined
+  return new TransportError("too-large", `a task is at most ${capabilities.maxTask} bytes, not ${size}`)
 }
 
 const connect = async (url: URL, { namespace, lease }: ConnectOptions): Promise<Transport> => {
+  if (!/^[A-Za-z0-9_-]{1,64}$/.test(namespace))
+    throw new TransportError("invalid", "a namespace is 1 to 64 of A-Z a-z 0-9 _ -")
   const place = `${url.host} ${namespace}`
   const board = boards.get(place) ?? new Board()
   boards.set(place, board)
@@ -93,7 +101,7 @@ const connect = async (url: URL, { namespace, lease }: ConnectOptions): Promise<
   const deliver = (task: Task): Delivery => {
     task.deliveries++
     task.until = Date.now() + lease
-    task.token = crypto.randomUUID()
+    task.token = `${task.sequence}/${task.deliveries}`
     setTimeout(() => board.ring(), lease + 1).unref()
     return {
       token: task.token,
@@ -103,7 +111,7 @@ const connect = async (url: URL, { namespace, lease }: ConnectOptions): Promise<
       sequence: task.sequence,
       fresh: task.deliveries === 1,
       deliveries: task.deliveries,
-      message: task.posting.message,
+      message: structuredClone(task.posting.message),
     }
   }
 
@@ -149,7 +157,9 @@ const connect = async (url: URL, { namespace, lease }: ConnectOptions): Promise<
 
   const settle = ({ token, followUps = [], then }: Settlement): Settled => {
     const task = board.held(token)
-    if (task === undefined) return { status: "superseded" }
+    // Its number begins a token: what is not there any more was acknowledged.
+    if (task === undefined)
+      return { status: [...board.tasks].some((each) => token.startsWith(`${each.sequence}/`)) ? "superseded" : "gone" }
     for (const posting of followUps) board.add(posting)
     task.token = undefined
     if (then.kind === "ack") {

@@ -9,8 +9,8 @@ const forever = () => new Promise<never>((_resolve) => setInterval(() => undefin
 export const isolated = actor("isolated", {
   module: import.meta.url,
   isolation: "process",
-  start: ({ onStop }) => {
-    const use = { pid: process.pid, runs: 0, ledger: undefined as string | undefined }
+  start: ({ onStop, fail }) => {
+    const use = { pid: process.pid, runs: 0, fail, ledger: undefined as string | undefined }
     onStop(() => {
       if (use.ledger !== undefined) appendFileSync(use.ledger, "released\n")
     })
@@ -31,6 +31,17 @@ export const isolated = actor("isolated", {
     /** Notes when the actor's resources are released. */
     keep: ({ ledger }: { ledger: string }, job) => {
       job.use.ledger = ledger
+      return process.pid
+    },
+    /** A resource breaks, and the handler goes on without it. */
+    wear: (_input: unknown, job) => {
+      job.use.fail(new Error("the connection is lost"))
+      return process.pid
+    },
+    /** Leaves a promise behind that nobody waits for. */
+    careless: async (_input: unknown, job) => {
+      const child = await job.submit("isolated.pid", { delay: 60 })
+      void child.result()
       return process.pid
     },
     job: (_input: unknown, { id, attempt, run, retries, actor, method, queue, headers, meta, deadline, signal }) => ({

@@ -11,9 +11,17 @@ import {
   type Service,
   serve,
 } from "callboard"
+import { Effect, Exit, Result } from "effect"
 import { afterEach, describe, expect, test } from "vitest"
 import { generateId } from "../../../runtime/id.ts"
 import { makeLog } from "../../../runtime/log.ts"
+import { NO_EMBED } from "../../../runtime/protocol/body.ts"
+import { parseTask } from "../../../runtime/protocol/headers.ts"
+import { recordOfTask } from "../../../runtime/protocol/record.ts"
+import { plan } from "../../../runtime/submission.ts"
+import { Running } from "../../../runtime/worker/delivery.ts"
+import { ProcessPool } from "../../../runtime/worker/isolation/process-pool.ts"
+import { JobContext } from "../../../runtime/worker/job-context.ts"
 import { eventually, isRunning, spawnScript, temporaryFolder } from "../../servers/process.ts"
 import { broken, isolated, mixed } from "./isolated-actor.ts"
 
@@ -49,6 +57,21 @@ const start = async (options: ServeOptions = {}): Promise<Service> => {
   open.push(() => service.stop({ now: true }))
   await service.ready()
   return service
+}
+
+/** A run as the executor makes it. */
+const runOf = (name: string): Running => {
+  const now = Date.now()
+  const method = isolated.methods.get(name)
+  if (method === undefined) throw new Error(`there is no method ${name}`)
+  const id = generateId(now)
+  const posting = Result.getOrThrow(
+    plan({ task: `isolated.${name}` }, { now, id, origin: "test", defaults: { queue: "default" } }),
+  )
+  const task = Result.getOrThrow(parseTask(posting.message))
+  const record = recordOfTask(posting, task, now)
+  const limits = { startedAt: now, hardAt: now + 10_000, softAt: Number.POSITIVE_INFINITY }
+  return new Running({ posting, task, method, embed: NO_EMBED, record, claimed: false, ...limits })
 }
 
 const result = async (client: Client, task: string, fields = {}): Promise<unknown> =>
@@ -342,6 +365,33 @@ describe("the processes", () => {
       error: { message: "no licence", reason: "actor-not-started" },
     })
     expect(await result(client, "isolated.echo", { input: { a: 1 } })).toEqual({ a: 1 })
+  })
+
+  test("that wait for work too long are ended, in good order", async () => {
+    const { client } = await start()
+    const pool = new ProcessPool({ client, log: makeLog({ level: "none" }), concurrency: 1, idleMs: 100 })
+    open.push(() => pool.close())
+    const run = runOf("keep")
+    const ledger = newLedger()
+    const job = new JobContext(run, "isolated", undefined, client, makeLog({ level: "none" }))
+    const exit = await Effect.runPromise(pool.run(isolated, run, { ledger }, job))
+    expect(pool.size).toBe(1)
+    await eventually(() => pool.size === 0, { message: "the process is ended" })
+    const pid = Exit.isSuccess(exit) ? exit.value : undefined
+    expect(linesOf(ledger)).toEqual([`stopped ${pid}`, "released"])
+  })
+
+  test("a resource that breaks costs its process, not the run", async () => {
+    const { client } = await start({ concurrency: 1 })
+    const worn = await result(client, "isolated.wear")
+    expect(await result(client, "isolated.pid")).not.toBe(worn)
+  })
+
+  test("what a handler leaves waiting does not harm the next one", async () => {
+    const { client } = await start({ concurrency: 1 })
+    const pid = await result(client, "isolated.careless")
+    expect(await result(client, "isolated.careless")).toBe(pid)
+    expect(await result(client, "isolated.pid")).toBe(pid)
   })
 
   test("never outnumber the concurrency, and make room for another actor", async () => {

@@ -1,0 +1,59 @@
+/** Decides which addresses are spoken to, so that nobody can send the worker into the network that it lives in. */
+import { type LookupAddress, lookup } from "node:dns"
+import type { LookupFunction } from "node:net"
+import { isIP } from "node:net"
+import ipaddr from "ipaddr.js"
+
+/** An address that is not public, and not allowed by the configuration. */
+export class AddressRefused extends Error {
+  readonly _tag = "AddressRefused"
+  override readonly name = "AddressRefused"
+}
+
+export interface AddressGuard {
+  /** Throws {@link AddressRefused} for a host that is an address, and one to refuse. */
+  checkHost(host: string): void
+  /** Resolves a name as the system does, and fails with {@link AddressRefused} if any of its addresses is to refuse. */
+  readonly lookup: LookupFunction
+}
+
+/** `allow`: networks in CIDR notation. Throws on one that cannot be read. */
+export const addressGuard = (allow: ReadonlyArray<string>): AddressGuard => {
+  const networks = allow.map((network) => {
+    try {
+      return ipaddr.parseCIDR(network)
+    } catch (cause) {
+      throw new Error(`${network} is not a network such as 10.1.0.0/16`, { cause })
+    }
+  })
+  const check = (host: string, text: string): void => {
+    // An IPv4 address in IPv6 clothes is judged as what it is.
+    const address = ipaddr.process(text)
+    if (address.range() === "unicast") return
+    const allowed = networks.some(
+      ([network, bits]) => network.kind() === address.kind() && address.match(network, bits),
+    )
+    if (!allowed) throw new AddressRefused(`${host} is ${address.toString()} (${address.range()}), which is not public`)
+  }
+  return {
+    checkHost: (host) => {
+      const address = host.replace(/^\[|\]$/g, "")
+      if (isIP(address) !== 0) check(host, address)
+    },
+    // The connection is made to what is checked here. A name that was resolved, checked and then resolved again by
+    // somebody else could give another address the second time.
+    lookup: (host, options, done) => {
+      lookup(host, { ...options, all: true }, (error, addresses: ReadonlyArray<LookupAddress>) => {
+        if (error !== null) return done(error, [])
+        try {
+          for (const { address } of addresses) check(host, address)
+        } catch (refused) {
+          return done(refused instanceof Error ? refused : new Error(String(refused)), [])
+        }
+        const [first] = addresses
+        if (options.all || first === undefined) done(null, [...addresses])
+        else done(null, first.address, first.family)
+      })
+    },
+  }
+}

@@ -1,0 +1,69 @@
+/** One POST to an address that was checked. Redirects are not followed, and what is answered is not kept. */
+import { type IncomingHttpHeaders, type IncomingMessage, request as requestHttp } from "node:http"
+import { request as requestHttps } from "node:https"
+import type { AddressGuard } from "./address.ts"
+import { AddressRefused } from "./address.ts"
+
+/** The endpoint could not be reached, or hung up. */
+export class EndpointUnreachable extends Error {
+  readonly _tag = "EndpointUnreachable"
+  override readonly name = "EndpointUnreachable"
+}
+
+/** The endpoint did not answer in time. */
+export class EndpointTimeout extends Error {
+  readonly _tag = "EndpointTimeout"
+  override readonly name = "EndpointTimeout"
+}
+
+export interface PostOptions {
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+  readonly guard: AddressGuard
+  /** Ends the request, also while the answer is read. */
+  readonly signal: AbortSignal
+}
+
+/**
+ * Resolves with the answer's status and headers. Fails with `AddressRefused`, {@link EndpointUnreachable},
+ * {@link EndpointTimeout}, or the signal's reason.
+ */
+export const post = async (
+  url: URL,
+  { headers, body, guard, signal }: PostOptions,
+): Promise<{ readonly status: number; readonly headers: IncomingHttpHeaders }> => {
+  guard.checkHost(url.hostname)
+  const request = url.protocol === "https:" ? requestHttps : requestHttp
+  let refused: AddressRefused | undefined
+  try {
+    return await new Promise((resolve, reject) => {
+      const answered = (response: IncomingMessage): void => {
+        // The status says all. Reading on would let the other side decide how long this takes.
+        response.destroy()
+        resolve({ status: response.statusCode ?? 0, headers: response.headers })
+      }
+      const sent = request(url, {
+        method: "POST",
+        headers: { ...headers, "content-length": String(Buffer.byteLength(body)) },
+        // A connection of its own: one that is kept alive was checked for another task, under another configuration.
+        agent: false,
+        signal,
+        lookup: (host, options, done) =>
+          guard.lookup(host, options, (error, address, family) => {
+            if (error instanceof AddressRefused) refused = error
+            done(error, address, family)
+          }),
+      })
+      sent.on("response", answered)
+      sent.on("error", reject)
+      sent.end(body)
+    })
+  } catch (cause) {
+    if (refused !== undefined) throw refused
+    if (isTimeout(signal.reason)) throw new EndpointTimeout(`${url.host} did not answer in time`, { cause })
+    signal.throwIfAborted()
+    throw new EndpointUnreachable(`${url.host}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
+  }
+}
+
+const isTimeout = (reason: unknown): boolean => reason instanceof Error && reason.name === "TimeoutError"

@@ -1,0 +1,150 @@
+/**
+ * The package as users get it: packed, installed with npm into a folder elsewhere, and used there with nothing but its
+ * own commands and entry points.
+ */
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
+import { dirname, join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { afterAll, beforeAll, expect, test } from "vitest"
+import {
+  eventually,
+  freePort,
+  type Spawned,
+  type SpawnOptions,
+  spawnProcess,
+  temporaryFolder,
+} from "../servers/process.ts"
+import { findDeno, withDeno } from "../tools/deno.js"
+
+const root = fileURLToPath(new URL("../..", import.meta.url))
+const folder = temporaryFolder()
+const project = join(folder.path, "project")
+afterAll(() => folder.remove())
+
+/** Runs a program to its end, which must be a good one. */
+const run = async (command: string, args: readonly string[], options: SpawnOptions = {}): Promise<string> => {
+  await using child = spawnProcess(command, args, { cwd: project, ...options })
+  const { code } = await child.closed
+  if (code !== 0) throw new Error(`${command} ${args.join(" ")} ended with ${code}:\n${child.output}`)
+  return child.stdout
+}
+
+const post = async (url: string, task: string, input: unknown): Promise<unknown> => {
+  const response = await fetch(`${url}/v1/jobs`, {
+    method: "POST",
+    headers: { "content-type": "application/json", prefer: "wait=10" },
+    body: JSON.stringify({ task, input }),
+  })
+  const answer: unknown = await response.json()
+  return answer
+}
+
+/** npx is gone before what it started: the line comes when the process that was started first has ended. */
+const saidThatItStopped = (dev: Spawned) =>
+  eventually(() => dev.output.includes("stopped: 0 finished, 0 handed back"), {
+    message: "it has not said that it stopped",
+  })
+
+const bun = () => join(project, "node_modules/bun/bin/bun.exe")
+
+beforeAll(async () => {
+  await run("npm", ["pack", "--pack-destination", folder.path], { cwd: root })
+  const { version, devDependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
+  mkdirSync(project)
+  writeFileSync(join(project, "package.json"), JSON.stringify({ name: "project", allowScripts: { bun: true } }))
+  const packages = [join(folder.path, `callboard-${version}.tgz`), `bun@${devDependencies.bun}`]
+  await run("npm", ["install", "--no-audit", "--no-fund", "--prefer-offline", ...packages])
+}, 240_000)
+
+test("init, dev, a task over HTTP, an edit, a stop", { timeout: 60_000 }, async () => {
+  await run("npx", ["callboard", "init"])
+  // The types come from the package: its declarations alone, checked as a user's editor would.
+  await run(process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "--project", project])
+  const port = await freePort()
+  await using dev = spawnProcess("npx", ["callboard", "dev", "--port", String(port)], { cwd: project })
+  const [, curl = ""] = await dev.waitForLine(/^ {2}(curl .*)$/, 20_000)
+  expect(dev.stdout).toMatch(/actors +hello: greet, count/)
+  expect(JSON.parse(await run("sh", ["-c", curl]))).toMatchObject({ state: "succeeded", result: "Hello, world!" })
+  const url = `http://127.0.0.1:${port}`
+  expect(await post(url, "hello.greet", { name: "Ada" })).toMatchObject({ result: "Hello, Ada!" })
+  const actor = join(project, "actors/hello.ts")
+  writeFileSync(actor, readFileSync(actor, "utf8").replace("Hello, ", "Ahoy, "))
+  await dev.waitForLine(/^reloaded: hello$/)
+  await eventually(async () => expect(await post(url, "hello.greet", {})).toMatchObject({ result: "Ahoy, world!" }))
+  expect(await run("npx", ["callboard", "submit", "hello.count", '{"to":2}', "--wait"])).toBe('{"counted":2}\n')
+  expect(await run("npx", ["callboard", "jobs"])).toMatch(/succeeded +hello\.count/)
+  // To the whole group, as a terminal and a service manager do: npx itself passes nothing on.
+  dev.killGroup("SIGTERM")
+  await saidThatItStopped(dev)
+  await eventually(
+    () =>
+      fetch(url).then(
+        () => false,
+        () => true,
+      ),
+    { message: "it still answers" },
+  )
+})
+
+test("the launcher alone passes a signal on, and ends with the exit code of the work", async () => {
+  const launcher = join(project, "node_modules/.bin/callboard")
+  await using dev = spawnProcess(launcher, ["dev", "--port", String(await freePort())], { cwd: project })
+  await dev.waitForLine(/^ {2}curl /, 20_000)
+  dev.kill("SIGTERM")
+  expect(await dev.exited).toEqual({ code: 0, signal: null })
+})
+
+test("the same actors run on Deno", { timeout: 120_000 }, async () => {
+  const env = { ...withDeno(findDeno()), CALLBOARD_RUNTIME: "deno" }
+  const port = await freePort()
+  await using dev = spawnProcess("npx", ["callboard", "dev", "--port", String(port)], { cwd: project, env })
+  await dev.waitForLine(/^callboard .* on Deno \d/, 40_000)
+  await dev.waitForLine(/^ {2}curl /)
+  expect(await post(`http://127.0.0.1:${port}`, "hello.greet", {})).toMatchObject({ result: "Ahoy, world!" })
+  dev.killGroup("SIGTERM")
+  await saidThatItStopped(dev)
+})
+
+test("a service of one's own, with the types of the package", async () => {
+  const service = `
+import { actor, connect, serve } from "callboard"
+const text = actor("text", { methods: { shout: async ({ text }: { text: string }) => text.toUpperCase() } })
+await using service = await serve({ transport: "sqlite:own.db", actors: [text], signals: false, logLevel: "none" })
+await using client = await connect("sqlite:own.db")
+const job = await client.actor<typeof text>("text").shout.submit({ text: "hi" })
+const result: string = await job.result({ timeout: "10 seconds" })
+console.log(result)
+`
+  writeFileSync(join(project, "service.ts"), service)
+  expect(await run(bun(), ["service.ts"])).toBe("HI\n")
+})
+
+/** A package as its author publishes it: it knows `callboard/transport` and nothing else of this repository. */
+const installTiny = () => {
+  const target = join(project, "node_modules/callboard-transport-tiny")
+  cpSync(join(dirname(fileURLToPath(import.meta.url)), "tiny"), target, { recursive: true })
+  const manifest = { name: "callboard-transport-tiny", version: "1.0.0", type: "module", exports: "./plugin.ts" }
+  writeFileSync(join(target, "package.json"), JSON.stringify(manifest))
+  return target
+}
+
+test("a transport of somebody else runs the conformance kit of the package", { timeout: 60_000 }, async () => {
+  const target = installTiny()
+  const report = JSON.parse(await run(bun(), ["check.ts"], { cwd: target }))
+  expect(report).toMatchObject({ name: "tiny", failed: 0, results: [] })
+  expect(report.passed).toBeGreaterThan(40)
+  await using broken = spawnProcess(bun(), ["check.ts", "--forgets-acks"], { cwd: target })
+  expect((await broken.closed).code).toBe(1)
+  const found = JSON.parse(broken.stdout).results.map(({ title }: { title: string }) => title)
+  expect(found).toContain("settle: what was acked never comes again")
+})
+
+test("a transport is found by the name of its package, and says what Callboard misses in it", async () => {
+  installTiny()
+  await using doctor = spawnProcess("npx", ["callboard", "doctor", "--transport", "tiny://here"], { cwd: project })
+  expect((await doctor.closed).code).toBe(2)
+  expect(doctor.stderr).toMatch(/transport tiny has no records and no a store and no broadcast/)
+  await using unknown = spawnProcess("npx", ["callboard", "jobs", "--transport", "huge://here"], { cwd: project })
+  expect((await unknown.closed).code).toBe(2)
+  expect(unknown.stderr).toMatch(/transports\.huge in callboard\.config\.ts, or install callboard-transport-huge/)
+})

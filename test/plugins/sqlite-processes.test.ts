@@ -1,0 +1,162 @@
+/** Several processes and threads on one file: what survives their death, what they share, and that they hear each other. */
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { Worker } from "node:worker_threads"
+import { afterAll, afterEach, expect, test } from "vitest"
+import { plugin } from "../../plugins/sqlite/mod.ts"
+import type { Transport } from "../../runtime/transport.ts"
+import { taskOf } from "../kit/task.ts"
+import { type Spawned, spawnScript, temporaryFolder } from "../servers/process.ts"
+
+const folder = temporaryFolder()
+afterAll(() => folder.remove())
+
+const opened: Array<Transport> = []
+const started: Array<Spawned> = []
+afterEach(async () => {
+  for (const each of opened.splice(0)) await each.close()
+  for (const each of started.splice(0)) await each.end()
+})
+
+let files = 0
+const freshFile = (): string => join(folder.path, `${++files}.db`)
+
+const connect = async (file: string, lease = 1_000): Promise<Transport> => {
+  const options = { namespace: "test", lease, name: "test", timeout: 5_000 }
+  const transport = await plugin.connect(new URL(`sqlite:${file}`), options)
+  opened.push(transport)
+  return transport
+}
+
+const member = (file: string, ...args: ReadonlyArray<string>): Spawned => {
+  const spawned = spawnScript(fileURLToPath(new URL("sqlite/member.ts", import.meta.url)), [file, ...args])
+  started.push(spawned)
+  return spawned
+}
+
+/** Second words of the lines that begin with a word. */
+const said = (spawned: Spawned, word: string): ReadonlyArray<string> =>
+  spawned.stdout.split("\n").flatMap((line) => {
+    const [first, second] = line.split(" ")
+    return first === word && second !== undefined ? [second] : []
+  })
+
+const never = new AbortController().signal
+
+const pullAll = async (transport: Transport, queue: string, count: number): Promise<ReadonlyArray<string>> => {
+  const ids: Array<string> = []
+  while (ids.length < count) {
+    const deliveries = await transport.queue.pull({ queues: [queue], max: count, wait: 4_000 }, never)
+    if (deliveries.length === 0) break
+    ids.push(...deliveries.map(({ message }) => ("headers" in message ? String(message.headers["id"]) : "?")))
+  }
+  return ids
+}
+
+test("what was accepted survives a process that is killed in the middle of publishing", { timeout: 60_000 }, async () => {
+  const file = freshFile()
+  const killed = member(file, "publish", "100000")
+  const other = member(file, "publish", "100000")
+  await killed.waitForLine(/^stored/, 20_000)
+  await other.waitForLine(/^stored/, 20_000)
+  await new Promise((resolve) => setTimeout(resolve, 500))
+  killed.kill("SIGKILL")
+  other.kill("SIGKILL")
+  await Promise.all([killed.closed, other.closed])
+  const transport = await connect(file)
+  const accepted = [...said(killed, "stored"), ...said(other, "stored")]
+  expect(accepted.length).toBeGreaterThan(20)
+  for (const id of accepted) expect((await transport.records?.find(id))?.record.state, id).toBe("queued")
+})
+
+test("what a killed process had in hand comes again after its lease", { timeout: 60_000 }, async () => {
+  const file = freshFile()
+  const transport = await connect(file)
+  const ids = Array.from({ length: 10 }, (_, at) => `job-${at}`)
+  await transport.queue.publish(ids.map((id) => taskOf({ id, queue: "q" })))
+  const holder = member(file, "hold", "q", "10")
+  await holder.waitForLine(/^ready/, 20_000)
+  expect(said(holder, "holds")).toEqual(ids)
+  holder.kill("SIGKILL")
+  await holder.exited
+  expect(await pullAll(transport, "q", 10)).toEqual(ids)
+})
+
+test("processes that pull from one queue share no task, and take all of them", { timeout: 60_000 }, async () => {
+  const file = freshFile()
+  const transport = await connect(file)
+  const workers = [member(file, "work", "q"), member(file, "work", "q"), member(file, "work", "q")]
+  const ids = Array.from({ length: 1_500 }, (_, at) => `job-${at}`)
+  for (let at = 0; at < ids.length; at += 50) {
+    await transport.queue.publish(ids.slice(at, at + 50).map((id) => taskOf({ id, queue: "q" })))
+  }
+  await Promise.all(workers.map((worker) => worker.closed))
+  const settled = workers.flatMap((worker) => said(worker, "settled"))
+  // A process that started late finds its second of silence before anything came; what is left is ours.
+  settled.push(...(await pullAll(transport, "q", ids.length - settled.length)))
+  expect([...settled].sort()).toEqual([...ids].sort())
+})
+
+test("processes hear of each other's broadcasts, records and values", { timeout: 60_000 }, async () => {
+  const file = freshFile()
+  const transport = await connect(file, 30_000)
+  const listener = member(file, "hear", "news")
+  await listener.waitForLine(/^ready/, 20_000)
+  await transport.broadcast?.send("news", new TextEncoder().encode("hello"))
+  await transport.queue.publish([taskOf({ id: "job", queue: "q" })])
+  await transport.store?.write([{ key: "k", value: Uint8Array.of(1, 2, 3), ttl: 1_000 }])
+  await listener.waitForLine(/^broadcast hello$/)
+  await listener.waitForLine(/^record job queued$/)
+  await listener.waitForLine(/^store k 3$/)
+  await listener.waitForLine(/^store k gone$/)
+})
+
+test("a waiting process is woken by the doorbell, not by its slow look", { timeout: 60_000 }, async () => {
+  const file = freshFile()
+  const transport = await connect(file)
+  const worker = member(file, "work", "q")
+  await worker.waitForLine(/^ready/, 20_000)
+  const waits: Array<number> = []
+  for (let round = 0; round < 15; round++) {
+    // So that the worker waits again.
+    await new Promise((resolve) => setTimeout(resolve, 40))
+    const start = performance.now()
+    await transport.queue.publish([taskOf({ id: `job-${round}`, queue: "q" })])
+    await worker.waitForLine(new RegExp(`^settled job-${round}$`), 5_000)
+    waits.push(performance.now() - start)
+  }
+  waits.sort((a, b) => a - b)
+  // The slow look comes every half second: woken by it, half of them would take longer than 250 ms.
+  expect(waits[7]).toBeLessThan(150)
+})
+
+test("a thread that opened the same file extends by token alone", { timeout: 60_000 }, async () => {
+  const file = freshFile()
+  const transport = await connect(file)
+  await transport.queue.publish([taskOf({ id: "job", queue: "q" })])
+  const [delivery] = await transport.queue.pull({ queues: ["q"], max: 1, wait: 0 }, never)
+  const token = delivery?.token ?? ""
+  const keeper = new Worker(new URL("sqlite/keeper.ts", import.meta.url), { workerData: { file, token } })
+  const answers = new Promise<unknown>((resolve, reject) => {
+    keeper.once("message", resolve)
+    keeper.once("error", reject)
+  })
+  try {
+    // Three extensions in two leases: meanwhile nobody else gets the task.
+    expect(await transport.queue.pull({ queues: ["q"], max: 1, wait: 1_800 }, never)).toEqual([])
+    expect(await answers).toEqual([[true, false], [true, false], [true, false]])
+  } finally {
+    await keeper.terminate()
+  }
+  expect(await transport.queue.settle([{ token, then: { kind: "ack" } }])).toEqual([{ status: "settled" }])
+})
+
+test("a transport that only listens keeps no process alive", { timeout: 60_000 }, async () => {
+  const spawned = member(freshFile(), "idle")
+  await spawned.waitForLine(/^ready/, 20_000)
+  const ended = await Promise.race([
+    spawned.exited,
+    new Promise<undefined>((resolve) => setTimeout(resolve, 5_000, undefined)),
+  ])
+  expect(ended).toEqual({ code: 0, signal: null })
+})
