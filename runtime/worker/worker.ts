@@ -292,7 +292,7 @@ class RunningWorker implements Worker {
         "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",
         {
           job: held.id,
-          task: held.run.record.name,
+          task: held.run?.record.name,
         },
       )
     }

@@ -138,7 +138,8 @@ test("streams and waits end at once when the service stops", async () => {
   const began = performance.now()
   const stopped = running.service.stop({ now: true })
   await Promise.all(opened.map(collect))
-  expect(await wait).toMatchObject({ status: 202, body: { state: "started" } })
+  // Handed back already, or not yet.
+  expect(await wait).toMatchObject({ status: 202, body: { state: expect.stringMatching(/^(started|queued)$/) } })
   running.release()
   await stopped
   expect(performance.now() - began).toBeLessThan(2_000)
