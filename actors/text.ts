@@ -40,8 +40,9 @@ const Language = Schema.String.annotate({ description: "Decides what a word and 
   Schema.makeFilter(isLanguage, { message: "must be a language tag such as en or pt-BR" }),
 )
 
-/** A misspelt field is refused instead of ignored. */
-const strict = { parseOptions: { onExcessProperty: "error" } } as const
+/** An Effect Schema can be given as it is; then a misspelt field would be ignored, and here it is refused. */
+const strict = <S extends Schema.ConstraintDecoder<unknown>>(schema: S) =>
+  Schema.toStandardSchemaV1(schema, { parseOptions: { onExcessProperty: "error" } })
 
 const FilesInput = Schema.Struct({
   files: Schema.Union([
@@ -51,14 +52,14 @@ const FilesInput = Schema.Struct({
     description: "Paths or patterns, relative to the actor's folder: `docs/**/*.md`",
   }),
   language: Language.pipe(Schema.withDecodingDefaultKey(Effect.succeed("en"))),
-}).annotate(strict)
+})
 
 const CountInput = Schema.Struct({
   ...FilesInput.fields,
   top: Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 1_000 }))
     .annotate({ description: "How many of the most frequent words to list" })
     .pipe(Schema.withDecodingDefaultKey(Effect.succeed(10))),
-}).annotate(strict)
+})
 
 export const textActor = (options: TextOptions = {}) =>
   actor("text", {
@@ -70,7 +71,7 @@ export const textActor = (options: TextOptions = {}) =>
     methods: {
       count: {
         description: "Words, sentences and the most frequent words of files, taken together",
-        input: CountInput,
+        input: strict(CountInput),
         timeLimit: { soft: "10 minutes", hard: "11 minutes" },
         run: async ({ files, language, top }, job) => {
           const total = new Tally(language)
@@ -86,7 +87,7 @@ export const textActor = (options: TextOptions = {}) =>
       },
       readability: {
         description: "How hard each file is to read, hardest first: LIX, which needs no dictionary",
-        input: FilesInput,
+        input: strict(FilesInput),
         timeLimit: { soft: "10 minutes", hard: "11 minutes" },
         run: async ({ files, language }, job) => {
           const rated: Array<Rated> = []

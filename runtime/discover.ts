@@ -42,8 +42,9 @@ const modulesOf = async (folder: string): Promise<ReadonlyArray<string>> => {
 }
 
 /**
- * Loads the actors of a folder; each knows its file afterwards, from which child processes load it again. Fails with {@link DiscoveryFailed}, naming the file, when one cannot be loaded, when two
- * have the same name, and when there are none.
+ * Loads the actors of a folder; each knows its file afterwards, from which child processes load it again. Fails with
+ * {@link DiscoveryFailed}, naming the file, when one cannot be loaded, when two have the same name, and when there are
+ * none.
  */
 export const discoverActors = async (folder: string): Promise<ReadonlyArray<ActorDefinition>> => {
   const root = resolve(folder)

@@ -7,7 +7,7 @@
  * write-ahead log itself would spare the ring, but tells before the commit can be read, and of every commit; looking at
  * `PRAGMA data_version` every 2 ms is as fast, but takes 1.6 % of a core on an idle board.
  */
-import { closeSync, type FSWatcher, openSync, watch, writeSync } from "node:fs"
+import { closeSync, constants, type FSWatcher, openSync, watch, writeSync } from "node:fs"
 import type { Database } from "./database.ts"
 import { int } from "./row.ts"
 
@@ -17,8 +17,9 @@ const LOOK_MS = 500
 /** How often to look while it does not. */
 const QUICK_LOOK_MS = 20
 
-/** How long the bell may take to answer its own test. */
-const TEST_MS = 1_000
+/** How many quick looks the bell has for answering its own test; twice as many after each failure. */
+const TEST_LOOKS = 50
+const MOST_TEST_LOOKS = 3_200
 
 const BYTE = Uint8Array.of(1)
 
@@ -33,7 +34,8 @@ export class Doorbell {
   #started = false
   /** Whether an event has come since the watcher was set up. */
   #works = false
-  #tests = 0
+  #untested = 0
+  #testLooks = TEST_LOOKS
 
   /** `onRing` is called when another connection has committed something. */
   constructor(database: Database, onRing: () => void) {
@@ -46,8 +48,8 @@ export class Doorbell {
   ring(): void {
     if (this.#path === undefined) return
     try {
-      // Opened for appending it would grow; "r+" alone would not make it.
-      this.#file ??= openSync(this.#path, this.#exists() ? "r+" : "w+")
+      // Made when missing; neither cut off nor appended to.
+      this.#file ??= openSync(this.#path, constants.O_RDWR | constants.O_CREAT)
       writeSync(this.#file, BYTE, 0, 1, 0)
     } catch {
       this.#shutFile()
@@ -71,15 +73,6 @@ export class Doorbell {
     this.#shutFile()
   }
 
-  #exists(): boolean {
-    try {
-      closeSync(openSync(this.#path ?? "", "r+"))
-      return true
-    } catch {
-      return false
-    }
-  }
-
   #shutFile(): void {
     if (this.#file !== undefined) closeSync(this.#file)
     this.#file = undefined
@@ -92,14 +85,15 @@ export class Doorbell {
       this.ring()
       const watcher = watch(this.#path, { persistent: false }, (event) => {
         this.#works = true
+        this.#testLooks = TEST_LOOKS
         // Deno 2.9 forgets it with each event.
-        setImmediate(() => watcher.unref())
+        setImmediate(() => this.#watcher === watcher && watcher.unref())
         // The file was removed or replaced: the watcher still looks at the old one.
-        if (event === "rename") this.#rewatch()
+        if (event === "rename") this.#unwatch()
         this.#look()
       })
       this.#watcher = watcher
-      watcher.on("error", () => this.#rewatch())
+      watcher.on("error", () => this.#unwatch())
       // Deno 2.9 keeps the process alive in spite of `persistent: false`.
       watcher.unref()
       this.ring()
@@ -108,7 +102,8 @@ export class Doorbell {
     }
   }
 
-  #rewatch(): void {
+  /** The next look sets it up again. */
+  #unwatch(): void {
     this.#watcher?.close()
     this.#watcher = undefined
     this.#works = false
@@ -134,10 +129,13 @@ export class Doorbell {
   /** A bell that has not answered for a while is set up anew. */
   #test(): void {
     if (this.#works || this.#path === undefined) return
-    this.#tests++
-    if (this.#watcher !== undefined && this.#tests < TEST_MS / QUICK_LOOK_MS) return
-    this.#tests = 0
-    this.#rewatch()
+    this.#untested++
+    if (this.#watcher !== undefined) {
+      if (this.#untested < this.#testLooks) return
+      this.#testLooks = Math.min(this.#testLooks * 2, MOST_TEST_LOOKS)
+    }
+    this.#untested = 0
+    this.#unwatch()
     this.#watch()
   }
 

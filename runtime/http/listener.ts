@@ -4,9 +4,9 @@ import { hostText } from "./loopback.ts"
 
 export interface Listener {
   readonly port: number
-  /** Resolves when what runs has been answered. */
+  /** Takes nothing new; resolves when what runs has been answered. */
   drain(): Promise<void>
-  /** Ends listening, and what still runs. */
+  /** Ends what still runs after that, as far as the runtime can. */
   kill(): Promise<void>
 }
 
@@ -35,11 +35,10 @@ interface DenoLike {
     options: {
       readonly hostname: string
       readonly port: number
-      readonly signal: AbortSignal
       readonly onListen: () => void
     },
-    handler: (request: Request, info: { readonly completed: Promise<void> }) => Response | Promise<Response>,
-  ): { readonly addr: { readonly port: number }; readonly finished: Promise<void> }
+    handler: Handler,
+  ): { readonly addr: { readonly port: number }; shutdown(): Promise<void>; unref(): void }
 }
 
 const canServe = (value: unknown): value is { serve: unknown } =>
@@ -64,27 +63,13 @@ const onBun = (bun: BunLike, { host, port }: Address, handler: Handler): Listene
 }
 
 const onDeno = (deno: DenoLike, { host, port }: Address, handler: Handler): Listener => {
-  const killed = new AbortController()
-  const running = new Set<Promise<unknown>>()
-  const server = deno.serve(
-    { hostname: host, port, signal: killed.signal, onListen: () => undefined },
-    (request, { completed }) => {
-      const answered = completed.then(undefined, () => undefined).finally(() => running.delete(answered))
-      running.add(answered)
-      return handler(request)
-    },
-  )
+  const server = deno.serve({ hostname: host, port, onListen: () => undefined }, handler)
   return {
     port: server.addr.port,
-    // Deno 2.9: its own `shutdown` waits for clients that still send what nobody reads, and cannot be hurried by the
-    // signal afterwards.
-    drain: async () => {
-      while (running.size > 0) await Promise.all(running)
-    },
-    kill: () => {
-      killed.abort()
-      return server.finished
-    },
+    drain: () => server.shutdown(),
+    // Deno 2.9: a shutdown cannot be hurried (aborting it throws where nobody can catch). What is left, such as a client
+    // that sends without end, must at least not keep the process alive.
+    kill: async () => server.unref(),
   }
 }
 
