@@ -9,7 +9,7 @@ import { type Effect, Result } from "effect"
 import type { InputOf, MethodSchema, MethodsOf, Problems, ResultOf, Verdict } from "./inference.ts"
 import type { Job } from "./job.ts"
 import { eraseMethod, InvalidActor } from "./method.ts"
-import { checkActorName } from "./protocol/name.ts"
+import { checkActorName, checkQueueName } from "./protocol/name.ts"
 
 export { InvalidActor } from "./method.ts"
 
@@ -193,6 +193,10 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
 ): Actor<Name, { readonly [K in keyof M]: InputOf<M[K]> }, { readonly [K in keyof M]: ResultOf<M[K]> }> => {
   const checkedName = checkActorName(name)
   if (Result.isFailure(checkedName)) throw new InvalidActor(checkedName.failure.message)
+  if (definition.queue !== undefined) {
+    const checkedQueue = checkQueueName(definition.queue)
+    if (Result.isFailure(checkedQueue)) throw new InvalidActor(`actor ${name}: queue: ${checkedQueue.failure.message}`)
+  }
   const methods = new Map<string, ErasedMethod>()
   for (const [methodName, method] of Object.entries<unknown>(definition.methods)) {
     methods.set(methodName, eraseMethod(name, methodName, method, definition.isolation))

@@ -2,7 +2,7 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Result, Schema } from "effect"
 import type { DurationInput, ErasedMethod, Isolation, MethodDefinition, MethodOptions } from "./actor.ts"
-import { checkMethodName } from "./protocol/name.ts"
+import { checkMethodName, checkQueueName } from "./protocol/name.ts"
 import { parseDuration } from "./protocol/time.ts"
 
 /** An actor definition that cannot be used. Thrown by `actor()`, when the module that defines it is loaded. */
@@ -97,7 +97,11 @@ const checkOptions = (where: string, options: MethodOptions): void => {
     const parsed = parseDuration(value)
     return Result.isFailure(parsed) ? refuse(field, parsed.failure.message) : parsed.success
   }
-  const { timeLimit, retry, priority } = options
+  const { timeLimit, retry, priority, queue } = options
+  if (queue !== undefined) {
+    const checked = checkQueueName(queue)
+    if (Result.isFailure(checked)) refuse("queue", checked.failure.message)
+  }
   if (timeLimit !== undefined) {
     const limits = typeof timeLimit === "object" ? timeLimit : { hard: timeLimit }
     const hard = duration("timeLimit.hard", limits.hard)

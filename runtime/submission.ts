@@ -4,7 +4,7 @@
  */
 import { Result, Schema, SchemaIssue } from "effect"
 import { CallboardError } from "./errors.ts"
-import { type Embed, encodeBody, NO_EMBED } from "./protocol/body.ts"
+import { type Embed, encodeBody, encodeValue, NO_EMBED } from "./protocol/body.ts"
 import {
   isReservedHeader,
   LANG,
@@ -17,7 +17,7 @@ import {
 } from "./protocol/headers.ts"
 import { bodyOfInput } from "./protocol/input.ts"
 import { DEFAULT_PRIORITY, type Message, type Posting } from "./protocol/message.ts"
-import { checkQueueName } from "./protocol/name.ts"
+import { checkQueueName, isId, MAX_ID_BYTES } from "./protocol/name.ts"
 import type { Signature } from "./protocol/signature.ts"
 import { parseDuration, parseMoment, parseTime } from "./protocol/time.ts"
 
@@ -222,6 +222,30 @@ const retryHeader = (retry: NonNullable<Submission["retry"]>): RetryHeader => {
   }
 }
 
+/** Headers travel as plain JSON: refused here, by name, instead of by the transport for the whole message. */
+const checkJson = (field: string, value: unknown): void => {
+  const encoded = encodeValue(value)
+  if (Result.isFailure(encoded)) refuse(field, encoded.failure.message)
+  try {
+    JSON.stringify(value)
+  } catch (cause) {
+    refuse(field, cause instanceof Error ? cause.message : String(cause))
+  }
+}
+
+/** One id is one job: of two follow-ups with the same, the second would pass for a repetition and never be submitted. */
+const checkFollowUpIds = (submission: Submission, own: string): void => {
+  const { callbacks = [], errbacks = [], chain = [] } = submission
+  const known = new Set([own])
+  for (const [list, followUps] of Object.entries({ callbacks, errbacks, chain })) {
+    for (const [at, { id }] of followUps.entries()) {
+      if (id === undefined) continue
+      if (known.has(id)) refuse(`${list}[${at}].id`, "is the id of another job of this submission")
+      known.add(id)
+    }
+  }
+}
+
 /** Turns a checked submission into a posting. Fails with `invalid-input`, naming the field. */
 export const plan = (submission: Submission, context: PlanContext): Result.Result<Posting, CallboardError> => {
   try {
@@ -246,6 +270,14 @@ const planOrThrow = (submission: Submission, context: PlanContext): Posting => {
   for (const name of Object.keys(submission.headers ?? {})) {
     if (isReservedHeader(name)) refuse(`headers.${name}`, "is a standard header; use the field of the task instead")
   }
+  if (submission.headers !== undefined) checkJson("headers", submission.headers)
+  if (submission.meta !== undefined) checkJson("meta", submission.meta)
+  for (const field of ["parentId", "rootId", "group"] as const) {
+    // Accepted, the task could not be read any more: nobody would find it, and its worker would call it dead.
+    const given = submission[field]
+    if (given !== undefined && !isId(given)) refuse(field, `must be well-formed text of 1 to ${MAX_ID_BYTES} bytes`)
+  }
+  checkFollowUpIds(submission, id)
 
   const own: OwnHeaders = {
     submittedAt: now,

@@ -1,8 +1,8 @@
 /** Changes from outside a delivery, and finding: compare-and-set by revision, task and follow-ups in one transaction. */
-import type { Change, Changed, Found } from "../../runtime/transport.ts"
+import type { Change, Changed, Found, JobRecord } from "../../runtime/transport.ts"
 import { type PostingColumns, type RecordColumns, recordColumns, recordLinks } from "./column.ts"
 import { idToColumn } from "./id.ts"
-import type { JobTable } from "./job-table.ts"
+import type { JobRow, JobTable } from "./job-table.ts"
 import type { QueueNames } from "./name.ts"
 import type { Publisher } from "./publish.ts"
 import type { Transaction } from "./transaction.ts"
@@ -29,8 +29,18 @@ export class Changer {
   find(id: string): Found | undefined {
     const row = this.#jobs.byId(idToColumn(id))
     if (row === undefined) return undefined
-    const record = viewOf(row, id, this.#names.nameOf(row.queue), this.#jobs.load(row.seq), Date.now())
+    const record = this.#view(row, id) ?? this.#viewOlder(row, id)
     return record && { record, revision: revisionOf(row) }
+  }
+
+  #view(row: JobRow, id: string): JobRecord | undefined {
+    return viewOf(row, id, this.#names.nameOf(row.queue), this.#jobs.load(row.seq), Date.now())
+  }
+
+  /** A job whose last posting left nothing behind, while an earlier one is still out. */
+  #viewOlder(row: JobRow, id: string): JobRecord | undefined {
+    const older = row.at === null ? this.#jobs.olderOf(row) : undefined
+    return older && this.#view(older, id)
   }
 
   /** What can fail, before the lock is taken. Fails with `invalid`, `unsupported` or `too-large`. */

@@ -1,4 +1,5 @@
 /** Turns postings and records into what is written into rows, before the lock is taken. What cannot be stored fails here. */
+import { Buffer } from "node:buffer"
 import { encodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { OWN_HEADER } from "../../runtime/protocol/headers.ts"
 import type { Message, Posting } from "../../runtime/protocol/message.ts"
@@ -153,15 +154,17 @@ export const recordLinks = ({ id, rootId, parentId, group }: JobRecord): Readonl
   linksOf(id, rootId, parentId, group)
 
 const encode = (record: JobRecord): { readonly json: string; readonly frame: Uint8Array | null } => {
-  const { message, ...rest } = record
-  const json = toJson(message === undefined ? record : rest)
-  const frame = message === undefined ? null : toFrame(record.id, message)
+  // Most records hold no task: those need no copy.
+  const frame = record.message === undefined ? null : toFrame(record.id, record.message)
+  const json = toJson(frame === null ? record : withoutMessage(record))
   const extra = frame?.length ?? 0
   if (json.length * 3 + extra > MAX_RECORD && Buffer.byteLength(json) + extra > MAX_RECORD) {
     throw new TransportError("too-large", `the record of ${record.id} is over ${MAX_RECORD} bytes`)
   }
   return { json, frame }
 }
+
+const withoutMessage = ({ message: _message, ...rest }: JobRecord): JobRecord => rest
 
 const toJson = (record: JobRecord): string => {
   try {

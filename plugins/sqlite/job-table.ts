@@ -4,9 +4,9 @@ import { type JobRecord, TOMBSTONE_MS, TransportError } from "../../runtime/tran
 import type { Link, PostingColumns, RecordColumns } from "./column.ts"
 import type { Database } from "./database.ts"
 import { type IdColumn, idFromColumn } from "./id.ts"
+import type { QueueNames } from "./name.ts"
 import { placeOf, type Token } from "./number.ts"
 import { bytesOrNull, int, intOrNull, type Row, textOrNull } from "./row.ts"
-import type { QueueNames } from "./name.ts"
 
 /** One row. See the schema for what the columns mean. */
 export interface JobRow {
@@ -29,7 +29,8 @@ export interface JobRow {
   readonly keeps: number
 }
 
-export const COLUMNS = "seq, of, nth, queue, place, at, fence, deliveries, touched, due, expires, posted, state, rev, over, grave, keeps"
+export const COLUMNS =
+  "seq, of, nth, queue, place, at, fence, deliveries, touched, due, expires, posted, state, rev, over, grave, keeps"
 
 export const jobRow = (row: Row): JobRow => ({
   seq: int(row, "seq"),
@@ -74,6 +75,7 @@ export class JobTable {
       byId: prepare(`SELECT ${COLUMNS} FROM callboard_job WHERE ns = ? AND id = ?`),
       bySeq: prepare(`SELECT ${COLUMNS} FROM callboard_job WHERE seq = ?`),
       older: prepare(`SELECT ${COLUMNS} FROM callboard_job WHERE of = ? AND fence = ?`),
+      latestOlder: prepare(`SELECT ${COLUMNS} FROM callboard_job WHERE of = ? ORDER BY nth DESC LIMIT 1`),
       hasOlder: prepare("SELECT 1 FROM callboard_job WHERE of = ?"),
       idOf: prepare("SELECT id FROM callboard_job WHERE seq = ?"),
       load: prepare("SELECT envelope, record FROM callboard_load WHERE seq = ?"),
@@ -151,6 +153,12 @@ export class JobTable {
     if (row !== undefined && row.at !== null && row.fence === token.fence) return row
     // A newer posting of the job has moved this one into a row of its own.
     const older = this.#statements.older.get(token.seq, token.fence)
+    return older && jobRow(older)
+  }
+
+  /** The latest of the older postings of a job that are still out. */
+  olderOf(row: JobRow): JobRow | undefined {
+    const older = this.#statements.latestOlder.get(row.seq)
     return older && jobRow(older)
   }
 

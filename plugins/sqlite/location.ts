@@ -19,14 +19,18 @@ const invalid = (message: string): TransportError => new TransportError("invalid
 /** Fails with `invalid`, saying how the URL should read. */
 export const locate = (url: URL): Location => {
   if (url.host !== "") {
-    throw invalid(`sqlite://${url.host}… names a host: write sqlite:${url.host}${url.pathname} for a relative path, sqlite:/path for an absolute one`)
+    throw invalid(
+      `sqlite://${url.host}… names a host: write sqlite:${url.host}${url.pathname} for a relative path, sqlite:/path for an absolute one`,
+    )
   }
   const path = decodePath(url.pathname)
   if (path === "") throw invalid("the URL names no file: write sqlite:jobs.db")
-  if (path === ":memory:") throw invalid("sqlite::memory: would be lost with the process and seen by no other: use memory:")
+  if (path === ":memory:")
+    throw invalid("sqlite::memory: would be lost with the process and seen by no other: use memory:")
   if (path.includes("\0")) throw invalid("the path of the database holds a zero byte")
   for (const name of url.searchParams.keys()) {
-    if (name !== "sync" && !SHARED.includes(name)) throw invalid(`sqlite: knows no option ${JSON.stringify(name)} (there is: sync, ${SHARED.join(", ")})`)
+    if (name !== "sync" && !SHARED.includes(name))
+      throw invalid(`sqlite: knows no option ${JSON.stringify(name)} (there is: sync, ${SHARED.join(", ")})`)
   }
   const sync = url.searchParams.get("sync") ?? "full"
   if (sync !== "full" && sync !== "normal") throw invalid(`sync=${sync}: must be full or normal`)
@@ -46,5 +50,6 @@ const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/
 /** Fails with `invalid`. */
 export const checkOptions = ({ namespace, lease }: ConnectOptions): void => {
   if (!NAMESPACE.test(namespace)) throw invalid("a namespace is 1 to 64 letters, digits, _ or -")
-  if (!(lease >= 1_000 && lease < Number.POSITIVE_INFINITY)) throw invalid(`a lease is at least 1,000 milliseconds, not ${lease}`)
+  if (!(lease >= 1_000 && lease < Number.POSITIVE_INFINITY))
+    throw invalid(`a lease is at least 1,000 milliseconds, not ${lease}`)
 }

@@ -1,5 +1,5 @@
 /** Names of queues as small integers, so that indexes stay small. A name that was given a number keeps it for ever. */
-import { type Database } from "./database.ts"
+import type { Database } from "./database.ts"
 import { int, text } from "./row.ts"
 
 /** Names that were used lately; more than this are looked up again. */

@@ -20,7 +20,7 @@ import type { Participant } from "./writer.ts"
 const BATCH = 500
 
 /** How long news are kept: a process that does not look for this long misses some. */
-const KEPT_MS = 15_000
+const KEPT_MS = 30_000
 
 /** News removed at once. */
 const PRUNE = 1_000
@@ -84,7 +84,7 @@ export class News implements Participant {
 
   /** From this transaction on, what others write is read. */
   listenFrom(transaction: Transaction): void {
-    if (this.#last < 0) this.#last = transaction.next()
+    if (this.#last < 0) this.#last = transaction.next() - 1
   }
 
   wants(): boolean {

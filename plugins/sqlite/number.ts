@@ -18,8 +18,7 @@ type Key = Pick<Posting, "run" | "retries" | "hops">
  * is out of range. 0 is left for "none was published".
  */
 export const nthOf = ({ run, retries, hops = 0 }: Key): number | undefined => {
-  const fits =
-    isPart(run, MAX_RUN) && run > 0 && isPart(retries, MAX_RETRIES) && isPart(hops, MAX_HOPS)
+  const fits = isPart(run, MAX_RUN) && run > 0 && isPart(retries, MAX_RETRIES) && isPart(hops, MAX_HOPS)
   return fits ? (run * MAX_RETRIES + retries) * MAX_HOPS + hops : undefined
 }
 
@@ -34,7 +33,10 @@ const isPart = (value: number, end: number): boolean => Number.isSafeInteger(val
 
 /** Whether a publish key as text (`<id>/<run>/<retries>[/<hops>]`) carries the job on from this posting. */
 export const isAhead = (successor: string, id: string, posting: Key): boolean => {
-  const [run = 0, retries = 0, hops = 0] = successor.slice(id.length + 1).split("/").map(Number)
+  const [run = 0, retries = 0, hops = 0] = successor
+    .slice(id.length + 1)
+    .split("/")
+    .map(Number)
   return (nthOf({ run, retries, hops }) ?? 0) > (nthOf(posting) ?? 0)
 }
 

@@ -10,15 +10,18 @@ const ITEMS = 256
 /** Bytes in one piece of work. */
 const BYTES = 2 * 1024 * 1024
 
-interface Handling<Item, Prepared, Answer> {
-  /** Outside of the transaction; may throw. */
+export interface Failed {
+  readonly status: "failed"
+  readonly error: TransportError
+}
+
+export interface Handling<Item, Prepared, Answer> {
+  /** Outside of the transaction; what it throws is the item's answer. */
   prepare(item: Item): Prepared
+  /** Bytes that are written for an item. */
   size(prepared: Prepared): number
-  /** Inside the transaction. */
+  /** Inside the transaction. May run more than once; only the last time counts. */
   run(transaction: Transaction, prepared: Prepared): Answer
-  failed(error: TransportError): Answer
-  /** Names the database in messages. */
-  readonly label: string
 }
 
 interface Ready<Prepared> {
@@ -28,16 +31,16 @@ interface Ready<Prepared> {
 
 /** One answer per item, in order. Never rejects: an error of the database is the answer of the items it concerns. */
 export const inPortions = async <Item, Prepared, Answer>(
-  items: ReadonlyArray<Item>,
   writer: Writer,
+  items: ReadonlyArray<Item>,
   handling: Handling<Item, Prepared, Answer>,
-): Promise<ReadonlyArray<Answer>> => {
-  const answers: Array<Answer> = new Array(items.length)
+): Promise<ReadonlyArray<Answer | Failed>> => {
+  const answers: Array<Answer | Failed> = new Array(items.length)
   const pieces: Array<Promise<void>> = []
   let portion: Array<Ready<Prepared>> = []
   let bytes = 0
   const send = (): void => {
-    if (portion.length > 0) pieces.push(sendPortion(portion, answers, writer, handling))
+    if (portion.length > 0) pieces.push(sendPortion(writer, portion, handling, answers))
     portion = []
     bytes = 0
   }
@@ -47,7 +50,7 @@ export const inPortions = async <Item, Prepared, Answer>(
       portion.push({ at, prepared })
       bytes += handling.size(prepared)
     } catch (error) {
-      answers[at] = handling.failed(faultOf(error, handling.label))
+      answers[at] = failed(writer, error)
     }
     if (portion.length >= ITEMS || bytes >= BYTES) send()
   })
@@ -57,28 +60,24 @@ export const inPortions = async <Item, Prepared, Answer>(
 }
 
 const sendPortion = async <Item, Prepared, Answer>(
-  portion: ReadonlyArray<Ready<Prepared>>,
-  answers: Array<Answer>,
   writer: Writer,
+  portion: ReadonlyArray<Ready<Prepared>>,
   handling: Handling<Item, Prepared, Answer>,
+  answers: Array<Answer | Failed>,
 ): Promise<void> => {
   try {
     await writer.do((transaction) => {
       for (const { at, prepared } of portion) answers[at] = handling.run(transaction, prepared)
     })
   } catch (error) {
-    const [first] = portion
-    if (portion.length === 1 || first === undefined) {
-      for (const { at } of portion) answers[at] = handling.failed(faultOf(error, handling.label))
-      return
-    }
-    if (isForAll(error)) {
-      for (const { at } of portion) answers[at] = handling.failed(faultOf(error, handling.label))
+    const answer = failed(writer, error)
+    if (portion.length === 1 || answer.error.reason === "unavailable") {
+      for (const { at } of portion) answers[at] = answer
       return
     }
     // One of them cannot be stored: each for itself.
-    await Promise.all(portion.map((each) => sendPortion([each], answers, writer, handling)))
+    await Promise.all(portion.map((each) => sendPortion(writer, [each], handling, answers)))
   }
 }
 
-const isForAll = (error: unknown): boolean => faultOf(error, "").reason === "unavailable"
+const failed = (writer: Writer, error: unknown): Failed => ({ status: "failed", error: faultOf(error, writer.label) })

@@ -58,6 +58,11 @@ export class Presence {
     this.#statements.put.run(this.instance, this.#ns, this.#kinds, transaction.now + GONE_MS)
   }
 
+  /** After an announcement that failed. */
+  retract(kind: number): void {
+    this.#kinds &= ~kind
+  }
+
   /** Takes this transport's entry away, and those of others that are gone. */
   leave(transaction: Transaction): void {
     this.#kinds = 0

@@ -10,6 +10,9 @@ import type { Participant } from "./writer.ts"
 /** The longest that a timer can wait is 2³¹ − 1 ms. */
 const LONGEST_TIMER = 2 ** 31 - 1
 
+/** Most tasks in one pull: the transaction must stay short. */
+const MAX_TASKS = 1_000
+
 interface Waiter {
   readonly request: PullRequest
   /** Whether the queues have been looked at since it came. */
@@ -54,7 +57,7 @@ export class Pulls implements Participant {
         resolve([])
       }
       const waiter: Waiter = {
-        request: { ...request, max: Math.floor(request.max) },
+        request: { ...request, max: Math.min(Math.floor(request.max), MAX_TASKS) },
         tried: false,
         taken: [],
         resolve: (deliveries) => {

@@ -8,7 +8,7 @@ import { type JobRecord, type RecordPage, type RecordQuery, TransportError } fro
 import { codeOf, GROUP, type LinkKind, PARENT, ROOT } from "./column.ts"
 import type { Database } from "./database.ts"
 import { idToColumn } from "./id.ts"
-import { COLUMNS, jobRow, type JobRow, type JobTable } from "./job-table.ts"
+import { COLUMNS, type JobRow, type JobTable, jobRow } from "./job-table.ts"
 import type { QueueNames } from "./name.ts"
 import { viewOf } from "./view.ts"
 
@@ -155,8 +155,10 @@ export class Lister {
   }
 
   #prepare(sql: string): StatementSync {
-    let statement = this.#statements.get(sql)
-    if (statement === undefined) this.#statements.set(sql, (statement = this.#database.prepare(sql)))
+    const known = this.#statements.get(sql)
+    if (known !== undefined) return known
+    const statement = this.#database.prepare(sql)
+    this.#statements.set(sql, statement)
     return statement
   }
 }

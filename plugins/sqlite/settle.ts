@@ -147,6 +147,7 @@ export class Settler {
 
 export const tokenOf = (token: string): Token => {
   const read = readToken(token)
-  if (read === undefined) throw new TransportError("invalid", `not a token of this transport: ${JSON.stringify(token.slice(0, 60))}`)
+  if (read === undefined)
+    throw new TransportError("invalid", `not a token of this transport: ${JSON.stringify(token.slice(0, 60))}`)
   return read
 }

@@ -20,8 +20,7 @@ export class StoreAlarm {
 
   /** Sets the timer to the end of the next value. Reads only. */
   set(): void {
-    if (!this.#watched()) return this.close()
-    const at = this.#nextEnd()
+    const at = this.#watched() ? this.#nextEnd() : Number.POSITIVE_INFINITY
     if (at === this.#at && this.#timer !== undefined) return
     this.close()
     if (at === Number.POSITIVE_INFINITY) return

@@ -1,4 +1,5 @@
 /** Who listens in this process. Listeners are called one after another and outside of every transaction. */
+import { recordFromJson, recordToJson } from "../../runtime/protocol/record.ts"
 import type { JobRecord } from "../../runtime/transport.ts"
 import type { Announcement, StoreChange } from "./transaction.ts"
 
@@ -60,7 +61,7 @@ export class Subscriptions {
   tellRecord(record: JobRecord): void {
     for (const { id, listener } of this.#records) {
       if (id !== undefined && id !== record.id) continue
-      const copy = structuredClone(record)
+      const copy = copyOf(record)
       queueMicrotask(() => listener(copy))
     }
   }
@@ -78,5 +79,16 @@ export class Subscriptions {
       const copy = payload.slice()
       queueMicrotask(() => listener(copy))
     }
+  }
+}
+
+/** Nobody outside may change what others are told. */
+const copyOf = (record: JobRecord): JobRecord => {
+  try {
+    return structuredClone(record)
+  } catch {
+    // A function somewhere in it: stored without, told without.
+    const copy = recordFromJson(recordToJson(record))
+    return copy._tag === "Success" ? copy.success : record
   }
 }

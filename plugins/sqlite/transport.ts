@@ -6,9 +6,11 @@ import {
   type Changed,
   type Claim,
   type Claimed,
+  type Posting,
   type Queue,
   type Receipt,
   type Records,
+  type Report,
   type Settled,
   type Settlement,
   type Store,
@@ -16,23 +18,23 @@ import {
   TransportError,
 } from "../../runtime/transport.ts"
 import { Census } from "./census.ts"
-import { Changer } from "./change.ts"
-import { Claimer, type PreparedReport } from "./claim.ts"
-import { MAX_RECORD, MAX_TASK } from "./column.ts"
+import { Changer, type PreparedChange } from "./change.ts"
+import { Claimer, type PreparedClaim, type PreparedReport } from "./claim.ts"
+import { MAX_RECORD, MAX_TASK, type PostingColumns } from "./column.ts"
 import { Doorbell } from "./doorbell.ts"
 import { faultOf } from "./fault.ts"
-import { inPortions } from "./portion.ts"
 import { JobTable } from "./job-table.ts"
 import { Leases } from "./lease.ts"
 import { Maintenance } from "./maintenance.ts"
 import { QueueNames } from "./name.ts"
 import { News } from "./news.ts"
 import type { Opened } from "./open.ts"
+import { type Handling, inPortions } from "./portion.ts"
 import { BROADCAST, Presence, PULLS, RECORDS, STORE } from "./presence.ts"
 import { Publisher } from "./publish.ts"
 import { Pulls } from "./pulls.ts"
 import { Lister } from "./query.ts"
-import { Settler } from "./settle.ts"
+import { type PreparedSettlement, Settler } from "./settle.ts"
 import { StoreTable } from "./store.ts"
 import { StoreAlarm } from "./store-alarm.ts"
 import { Subscriptions } from "./subscription.ts"
@@ -113,10 +115,15 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
   /** Sees to it that others tell this transport of such things. */
   const listenFor = async (kind: number): Promise<void> => {
     if (presence.has(kind)) return
-    await writer.do((transaction) => {
-      presence.announce(transaction, kind)
-      news.listenFrom(transaction)
-    })
+    try {
+      await writer.do((transaction) => {
+        presence.announce(transaction, kind)
+        news.listenFrom(transaction)
+      })
+    } catch (error) {
+      presence.retract(kind)
+      throw error
+    }
     if (closing.signal.aborted) return
     doorbell.start()
     // What came before this was known rang no bell.
@@ -126,6 +133,7 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
   /** Runs `run` unless this transport was closed. */
   const open = async <T>(run: () => T | Promise<T>): Promise<T> => {
     if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
+    if (writer.broken !== undefined) throw writer.broken
     try {
       return await run()
     } catch (error) {
@@ -149,47 +157,50 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
       if (kind === STORE) alarm.set()
     })
 
+  const publishing: Handling<Posting, PostingColumns, Receipt> = {
+    prepare: (posting) => publisher.prepare(posting),
+    size: ({ frame }) => frame.length,
+    run: (transaction, columns) => ({ status: publisher.post(transaction, columns) }),
+  }
+  const claiming: Handling<Claim, PreparedClaim, Claimed> = {
+    prepare: (claim) => claimer.prepare(claim),
+    size: () => 0,
+    run: (transaction, claim) => claimer.claim(transaction, claim),
+  }
+  const settling: Handling<Settlement, PreparedSettlement, Settled> = {
+    prepare: (settlement) => settler.prepare(settlement),
+    size: ({ record }) => record?.json.length ?? 0,
+    run: (transaction, settlement) => settler.settle(transaction, settlement),
+  }
+  const changing: Handling<Change, PreparedChange, Changed> = {
+    prepare: (change) => changer.prepare(change),
+    size: ({ record }) => record.json.length,
+    run: (transaction, change) => changer.change(transaction, change),
+  }
+
+  /** Only the last report of each run counts; one that cannot be stored is refused after the others are. */
+  const report = async (reports: ReadonlyArray<Report>): Promise<void> => {
+    const last = new Map<string, PreparedReport>()
+    const refused: Array<unknown> = []
+    for (const each of reports) {
+      try {
+        last.set(each.token, claimer.prepareReport(each))
+      } catch (error) {
+        refused.push(error)
+      }
+    }
+    await writer.do((transaction) => {
+      for (const each of last.values()) claimer.report(transaction, each)
+    })
+    if (refused.length > 0) throw refused[0]
+  }
+
   const queue: Queue = {
-    publish: (postings) =>
-      open(() =>
-        inPortions<(typeof postings)[number], ReturnType<Publisher["prepare"]>, Receipt>(postings, writer, {
-          prepare: (posting) => publisher.prepare(posting),
-          size: ({ frame }) => frame.length,
-          run: (transaction, columns) => ({ status: publisher.post(transaction, columns) }),
-          failed: (error) => ({ status: "failed", error }),
-          label: database.label,
-        }),
-      ),
+    publish: (postings) => open(() => inPortions(writer, postings, publishing)),
     pull: (request, signal) => open(() => pulls.pull(request, signal)),
-    claim: (claims) =>
-      open(() =>
-        inPortions<Claim, ReturnType<Claimer["prepare"]>, Claimed>(claims, writer, {
-          prepare: (claim) => claimer.prepare(claim),
-          size: () => 0,
-          run: (transaction, prepared) => claimer.claim(transaction, prepared),
-          failed: (error) => ({ status: "failed", error }),
-          label: database.label,
-        }),
-      ),
-    report: (reports) =>
-      open(async () => {
-        // Only the last one of each run counts.
-        const last = new Map<string, PreparedReport>()
-        for (const report of reports) last.set(report.token, claimer.prepareReport(report))
-        await writer.do((transaction) => {
-          for (const report of last.values()) claimer.report(transaction, report)
-        })
-      }),
-    settle: (settlements) =>
-      open(() =>
-        inPortions<Settlement, ReturnType<Settler["prepare"]>, Settled>(settlements, writer, {
-          prepare: (settlement) => settler.prepare(settlement),
-          size: ({ record }) => record?.json.length ?? 0,
-          run: (transaction, prepared) => settler.settle(transaction, prepared),
-          failed: (error) => ({ status: "failed", error }),
-          label: database.label,
-        }),
-      ),
+    claim: (claims) => open(() => inPortions(writer, claims, claiming)),
+    report: (reports) => open(() => report(reports)),
+    settle: (settlements) => open(() => inPortions(writer, settlements, settling)),
     extend: (tokens) =>
       open(() => writer.do((transaction) => tokens.map((token) => leases.extend(transaction, token)))),
     stats: () => open(() => census.stats()),
@@ -199,16 +210,7 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
 
   const records: Records = {
     find: (id) => open(() => changer.find(id)),
-    change: (changes) =>
-      open(() =>
-        inPortions<Change, ReturnType<Changer["prepare"]>, Changed>(changes, writer, {
-          prepare: (change) => changer.prepare(change),
-          size: ({ record }) => record.json.length,
-          run: (transaction, prepared) => changer.change(transaction, prepared),
-          failed: (error) => ({ status: "failed", error }),
-          label: database.label,
-        }),
-      ),
+    change: (changes) => open(() => inPortions(writer, changes, changing)),
     query: (query) => open(() => lister.query(query)),
     watch: ({ id }, listener, signal) => subscribe(RECORDS, signal, () => subscriptions.onRecord(id, listener)),
   }

@@ -37,6 +37,9 @@ const SLICE_MS = 4
 /** How long work waits for the lock before it fails as `unavailable`. */
 const PATIENCE_MS = 1_500
 
+/** Transactions in a row that may fail because of a participant before all work fails with them. */
+const MOST_STUMBLES = 3
+
 /** Between two attempts at the lock, in milliseconds: other processes hold it for about as long. */
 const shortPause = (): number => 0.5 + Math.random() * 3
 const longPause = (): number => 20 + Math.random() * 30
@@ -56,6 +59,8 @@ export class Writer {
   /** Since when the lock is held by others; 0 when it is not. */
   #busySince = 0
   #broken: TransportError | undefined
+  /** Transactions in a row that failed because of a participant. */
+  #stumbles = 0
   readonly #idle: Array<() => void> = []
 
   constructor(
@@ -100,10 +105,20 @@ export class Writer {
     setImmediate(this.#turn)
   }
 
+  /** Names the database in messages. */
+  get label(): string {
+    return this.#database.label
+  }
+
+  /** Why nothing can be done any more. */
+  get broken(): TransportError | undefined {
+    return this.#broken
+  }
+
   /** From now on everything fails with `error`. */
   break(error: TransportError): void {
     this.#broken = error
-    for (const work of this.#queue.splice(0)) work.failed(error)
+    this.#failAll(error)
     this.#onStatus(false)
   }
 
@@ -191,7 +206,7 @@ export class Writer {
       }
       transaction.seal()
     } catch (error) {
-      this.#undo(error, joining ?? this.#queue[done])
+      this.#undo(error, joining ?? this.#queue[done], joining !== undefined)
       return
     }
     try {
@@ -200,13 +215,25 @@ export class Writer {
       this.#undo(error)
       return
     }
-    for (const each of this.#participants) each.committed(transaction)
+    this.#stumbles = 0
     for (const work of this.#queue.splice(0, done)) work.committed()
+    this.#tellCommitted(transaction)
     if (this.#queue.length > 0) this.wake()
   }
 
+  /** What is committed stays so, whatever becomes of those who hear of it. */
+  #tellCommitted(transaction: Transaction): void {
+    for (const each of this.#participants) {
+      try {
+        each.committed(transaction)
+      } catch (error) {
+        each.failed(faultOf(error, this.#database.label))
+      }
+    }
+  }
+
   /** Takes everything back. `culprit` is what the error came from: work, a participant, or the commit itself. */
-  #undo(error: unknown, culprit?: Work | Participant): void {
+  #undo(error: unknown, culprit?: Work | Participant, joined = false): void {
     if (this.#database.inTransaction) this.#rollback.run()
     for (const each of this.#participants) each.rolledBack()
     if (isBusy(error)) {
@@ -214,7 +241,10 @@ export class Writer {
       return
     }
     const fault = faultOf(error, this.#database.label, culprit === undefined ? "unknown" : "none")
-    if (culprit === undefined || isWide(error)) {
+    // A participant cannot be taken out: what fails for its sake again and again must end.
+    if (joined) this.#stumbles++
+    if (culprit === undefined || isWide(error) || this.#stumbles > MOST_STUMBLES) {
+      this.#stumbles = 0
       this.#failAll(fault)
     } else {
       this.#queue = this.#queue.filter((work) => work !== culprit)

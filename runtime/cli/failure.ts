@@ -1,5 +1,7 @@
 /** How a command fails: one line that says what to do, and an exit code. Never a stack trace, unless asked for. */
 
+import { fileURLToPath } from "node:url"
+import { stripVTControlCharacters } from "node:util"
 import { ConfigError } from "../config.ts"
 import { DiscoveryFailed } from "../discover.ts"
 import { CallboardError, type ErrorCode } from "../errors.ts"
@@ -72,15 +74,36 @@ const messageOf = (error: unknown): string => {
   return error.message === "" ? error.name : error.message
 }
 
-/** The first thing that a compiler found, and where: `file:line:column`. */
-const syntaxErrorOf = (cause: unknown): { readonly where: string; readonly message: string } | undefined => {
+interface SyntaxErrorFound {
+  /** `file:line:column` */
+  readonly where: string
+  readonly message: string
+}
+
+/** The first thing that a compiler found, if that is what went wrong. */
+const syntaxErrorOf = (cause: unknown): SyntaxErrorFound | undefined => {
   const error: unknown = cause instanceof AggregateError ? cause.errors[0] : cause
-  if (typeof error !== "object" || error === null || !("message" in error) || !("position" in error)) return undefined
+  if (typeof error !== "object" || error === null || !("message" in error)) return undefined
+  return ofBun(error) ?? ofDeno(String(error.message))
+}
+
+const ofBun = (error: object & { readonly message: unknown }): SyntaxErrorFound | undefined => {
+  if (!("position" in error)) return undefined
   const { position, message } = error
   if (typeof position !== "object" || position === null || !("file" in position)) return undefined
   const line = "line" in position ? `:${position.line}` : ""
   const column = "column" in position ? `:${position.column}` : ""
   return { where: `${position.file}${line}${column}`, message: String(message) }
+}
+
+/** Deno puts a picture of the line between what is wrong and where. */
+const ofDeno = (message: string): SyntaxErrorFound | undefined => {
+  const [, file, position] = /^\s*at (file:\S+?)((?::\d+)+)$/m.exec(stripVTControlCharacters(message)) ?? []
+  if (file === undefined) return undefined
+  return {
+    where: `${fileURLToPath(file)}${position}`,
+    message: (message.split("\n")[0] ?? "").replace(/^SyntaxError: /, ""),
+  }
 }
 
 /** An error with its stack and those of its causes: for `-l debug`. */

@@ -31,7 +31,7 @@ export const localTime = (iso: string): string => {
 /** A span of time as people say it: `12 ms`, `3.4 s`, `5 min 12 s`, `2 h 3 min`, `4 d 5 h`. */
 export const spanText = (ms: number): string => {
   if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`
-  if (ms < 60_000) return `${(ms / 1_000).toFixed(ms < 10_000 ? 2 : 1)} s`
+  if (ms < 60_000) return `${Number((ms / 1_000).toFixed(ms < 10_000 ? 2 : 1))} s`
   const units = [
     { name: "d", ms: 86_400_000 },
     { name: "h", ms: 3_600_000 },

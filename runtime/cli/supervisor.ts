@@ -5,7 +5,7 @@
 import type { ChildProcess } from "node:child_process"
 import { makeLog } from "../log.ts"
 import { onSignals } from "../signals.ts"
-import { startWorkProcess } from "./work-process.ts"
+import { passSignal, startWorkProcess } from "./work-process.ts"
 
 const FIRST_WAIT_MS = 1_000
 const LONGEST_WAIT_MS = 30_000
@@ -25,11 +25,13 @@ export const superviseWorker = (note: (text: string) => void): Promise<number> =
       stopping = true
       clearTimeout(timer)
       if (child === undefined) resolve(0)
-      else child.kill("SIGTERM")
+      else passSignal(child, "SIGTERM")
     }
     onSignals({ soft: pass, hurry: pass, log: makeLog({ level: "none" }) })
     // A third signal ends this process at once, and nothing may outlive it.
-    process.once("exit", () => child?.kill("SIGKILL"))
+    process.once("exit", () => {
+      if (child !== undefined) passSignal(child, "SIGKILL")
+    })
     const start = () => {
       const startedAt = performance.now()
       child = startWorkProcess()

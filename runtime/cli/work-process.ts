@@ -24,3 +24,13 @@ export const startWorkProcess = (): ChildProcess => {
 export const onOrphaned = (stop: () => void): void => {
   process.once("disconnect", stop)
 }
+
+/** Sends a signal, also a second one: Deno's `child.kill` does nothing after the first. */
+export const passSignal = (child: ChildProcess, signal: NodeJS.Signals): void => {
+  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
+  try {
+    process.kill(child.pid, signal)
+  } catch {
+    // It has ended just now.
+  }
+}

@@ -87,7 +87,7 @@ export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
     app.on(route.method, honoPath(route.path), (c) => {
       admit(c.req.raw)
       const caller = scope === undefined ? ANYONE : gate(c.req.header("authorization"))
-      if (true) return route.serve(c, desk, caller)
+      if (scope === undefined || caller.may(scope)) return route.serve(c, desk, caller)
       return problem(new CallboardError("forbidden", `this token lacks the scope ${scope}`), {
         headers: { "www-authenticate": `Bearer realm="callboard", error="insufficient_scope", scope="${scope}"` },
       })

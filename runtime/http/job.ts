@@ -13,16 +13,16 @@ import { type Route, route } from "./route.ts"
 import { Job, JobResult, MetaPatch, Pending } from "./schema.ts"
 import { endOf, recordAfter, recordOf } from "./waiting.ts"
 
-const Wait = Schema.String.check(
+const Wait = Schema.String.annotate({
+  description: `Longest wait for the end: seconds, or text such as \`30s\`; ${MAX_WAIT_MS / 1000} s at most`,
+  examples: ["30s"],
+}).check(
   Schema.makeFilter((given: string) => {
     const parsed = parseDuration(given)
     if (Result.isFailure(parsed)) return parsed.failure.message
     return parsed.success <= MAX_WAIT_MS || `must be at most ${MAX_WAIT_MS / 1000} s; ask again for longer`
   }),
-).annotate({
-  description: `Longest wait for the end: seconds, or text such as \`30s\`; ${MAX_WAIT_MS / 1000} s at most`,
-  examples: ["30s"],
-})
+)
 
 /** Seconds after which it is worth asking again: soon, or when a scheduled job is due, at most a minute. */
 const retryAfter = ({ state, dueAt }: JobRecord): string => {
@@ -80,18 +80,18 @@ export const jobRoutes: ReadonlyArray<Route> = [
     group: "Jobs",
     summary: "Cancel a job",
     description:
-      "A job that waits will not run. The handler of one that runs sees its signal fire, and its outcome is refused. `terminate=true`, which would end the run itself, is refused as `unsupported` until runs are isolated.",
+      "A job that waits will not run. The handler of one that runs sees its signal fire, and its outcome is refused; with `terminate=true` a handler that runs in a process of its own is ended at once.",
     scope: "admin",
-    query: { terminate: boolean(Schema.Boolean.annotate({ description: "Not supported yet: only `false` is taken" })) },
+    query: {
+      terminate: boolean(
+        Schema.Boolean.annotate({ description: "End an isolated run at once; others have their signal" }),
+      ),
+    },
     answers: [JOB],
-    problems: ["already-terminal", "gone", "unsupported"],
+    problems: ["already-terminal", "gone"],
     handle: async ({ desk, id, query }) => {
-      if (query.terminate) {
-        throw new CallboardError("unsupported", "terminate: runs are not isolated in this version; cancel without it", {
-          field: "terminate",
-        })
-      }
-      return answer<typeof Job.Type>(jobView(await cancelJob(desk.client.board, id)))
+      const terminate = query.terminate ?? false
+      return answer<typeof Job.Type>(jobView(await cancelJob(desk.client.board, id, { terminate })))
     },
   }),
   route({

@@ -15,8 +15,8 @@ export const MAX_WAIT_MS = 60_000
 
 export const IDEMPOTENCY_TTL_MS = 86_400_000
 
-/** A submission is answered within two seconds, whatever the transport does. */
-export const SUBMIT_DEADLINE_MS = 1_800
+/** A submission is answered within two seconds, whatever the transport does; the rest is for everything else. */
+export const SUBMIT_DEADLINE_MS = 1_500
 
 /** Longest wait for a transport that is asked about something. */
 export const READ_DEADLINE_MS = 5_000

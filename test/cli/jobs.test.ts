@@ -224,6 +224,6 @@ test("doctor shows each value, its origin, and what the transport can do", async
   expect(stdout).toMatch(/^ {2}actors +works$/m)
   expect(stdout).toMatch(/^ {2}reachable +yes/m)
   expect(stdout).toMatch(/^ {2}durability +fsync$/m)
-  expect(stdout).toMatch(/^ {2}bun +\d/m)
+  expect(stdout).toMatch(/^ {2}(bun|deno) +\d/m)
   expect(stdout).not.toMatch(/hush|sesame/)
 })

@@ -47,8 +47,10 @@ export const makeProject = (files: Readonly<Record<string, string>> = { "actors/
     mkdirSync(dirname(path), { recursive: true })
     writeFileSync(path, text)
   }
-  // In place of an installed package: the sources.
-  write("tsconfig.json", JSON.stringify({ compilerOptions: { paths: { callboard: [join(root, "runtime/mod.ts")] } } }))
+  // In place of an installed package: the sources, for either runtime.
+  const mod = join(root, "runtime/mod.ts")
+  write("tsconfig.json", JSON.stringify({ compilerOptions: { paths: { callboard: [mod] } } }))
+  write("deno.json", JSON.stringify({ imports: { callboard: mod } }))
   for (const [file, text] of Object.entries(files)) write(file, text)
   const start = (...args: readonly string[]) => spawnScript(main, args, { cwd: folder.path, env })
   const run = async (...args: readonly string[]): Promise<Ran> => {

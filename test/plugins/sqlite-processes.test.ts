@@ -53,7 +53,9 @@ const pullAll = async (transport: Transport, queue: string, count: number): Prom
   return ids
 }
 
-test("what was accepted survives a process that is killed in the middle of publishing", { timeout: 60_000 }, async () => {
+test("what was accepted survives a process that is killed in the middle of publishing", {
+  timeout: 60_000,
+}, async () => {
   const file = freshFile()
   const killed = member(file, "publish", "100000")
   const other = member(file, "publish", "100000")
@@ -144,7 +146,11 @@ test("a thread that opened the same file extends by token alone", { timeout: 60_
   try {
     // Three extensions in two leases: meanwhile nobody else gets the task.
     expect(await transport.queue.pull({ queues: ["q"], max: 1, wait: 1_800 }, never)).toEqual([])
-    expect(await answers).toEqual([[true, false], [true, false], [true, false]])
+    expect(await answers).toEqual([
+      [true, false],
+      [true, false],
+      [true, false],
+    ])
   } finally {
     await keeper.terminate()
   }

@@ -435,7 +435,9 @@ describe("one transaction for what is asked in one turn", () => {
     }
     const before = await commits()
     const [receipts, deliveries, written, refused] = await Promise.all([
-      Promise.all(Array.from({ length: 20 }, (_, at) => transport.queue.publish([taskOf({ id: `t-${at}`, queue: "q" })]))),
+      Promise.all(
+        Array.from({ length: 20 }, (_, at) => transport.queue.publish([taskOf({ id: `t-${at}`, queue: "q" })])),
+      ),
       transport.queue.pull({ queues: ["q"], max: 50, wait: 0 }, never),
       transport.store?.write([{ key: "k", value: Uint8Array.of(1) }]),
       transport.queue.publish([{ ...taskOf({ id: "bad", queue: "q" }), level: 99 }]),
@@ -447,5 +449,45 @@ describe("one transaction for what is asked in one turn", () => {
     expect(refused[0]).toMatchObject({ status: "failed", error: { reason: "invalid" } })
     // 20 rows, one fence, one revision.
     expect((await commits()) - before).toBe(22)
+  })
+
+  test("what the database itself refuses fails alone, and its neighbours are stored", async () => {
+    const handle = database(freshFile())
+    const transport = await adopt(handle)
+    handle.exec(
+      `CREATE TRIGGER poison BEFORE INSERT ON callboard_job WHEN NEW.task = 'poison'
+       BEGIN SELECT RAISE(ABORT, 'refused for the test'); END`,
+    )
+    const tasks = Array.from({ length: 9 }, (_, at) =>
+      taskOf({ id: `t-${at}`, queue: "q", task: at === 4 ? "poison" : "fine" }),
+    )
+    const [together, alone] = await Promise.all([
+      transport.queue.publish(tasks),
+      transport.queue.publish([taskOf({ id: "other", queue: "q" })]),
+    ])
+    expect(together.map(({ status }) => status)).toEqual(tasks.map((_, at) => (at === 4 ? "failed" : "stored")))
+    expect(together[4]).toMatchObject({ error: { reason: "internal", message: expect.stringMatching(/for the test/) } })
+    expect(alone).toEqual([{ status: "stored" }])
+  })
+
+  test("a full disk is told as such, takes nothing back, and is got over", async () => {
+    const handle = database(freshFile())
+    const transport = await adopt(handle)
+    const pages = Number(Object.values(handle.prepare("PRAGMA page_count").get() ?? {})[0])
+    handle.exec(`PRAGMA max_page_count = ${pages + 8}`)
+    const statuses: Array<string> = []
+    const body = new Uint8Array(10_000)
+    for (let each = 0; each < 20; each++) {
+      const [receipt] = await transport.queue.publish([taskOf({ id: `t-${each}`, queue: "q", body })])
+      statuses.push(receipt?.status ?? "")
+      if (receipt?.status !== "failed") continue
+      expect(receipt.error).toMatchObject({ reason: "unavailable", message: expect.stringMatching(/disk is full/) })
+      break
+    }
+    expect(statuses.at(-1)).toBe("failed")
+    handle.exec("PRAGMA max_page_count = 100000")
+    const [again] = await transport.queue.publish([taskOf({ id: `t-${statuses.length - 1}`, queue: "q", body })])
+    expect(again).toEqual({ status: "stored" })
+    expect(await transport.queue.waiting?.("q", 100)).toEqual(statuses.map((_, at) => `t-${at}`))
   })
 })

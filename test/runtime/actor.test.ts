@@ -91,6 +91,7 @@ describe("a definition that cannot work", () => {
     ],
     ["x", { run, retry: { max: -1 } }, "method x.run: retry.max: must be a whole number from 0 to 10,000"],
     ["x", { run, priority: 10 }, "method x.run: priority: must be a whole number from 0 to 9"],
+    ["x", { run, queue: "a b" }, /^method x\.run: queue: /],
     ["x", { run, params: ["a", "a"] }, "method x.run: params: a is named twice"],
   ])("%s %j is refused, saying why", (name, method, message) => {
     expect(define(name, method)).toThrow(InvalidActor)
@@ -100,6 +101,10 @@ describe("a definition that cannot work", () => {
   test.each(["then", "toJSON", "constructor", "__proto__"])("a method called %s is refused", (name) => {
     const methods = Object.fromEntries([[name, run]])
     expect(() => actor("x", { methods })).toThrow(InvalidActor)
+  })
+
+  test("a queue that cannot be", () => {
+    expect(() => actor("x", { queue: "a b", methods: { run } })).toThrow(/^actor x: queue: /)
   })
 
   test("no methods at all", () => {

@@ -5,8 +5,8 @@ import { fileURLToPath } from "node:url"
 import { describe, expect, test } from "vitest"
 import { SETTINGS } from "../../runtime/config.ts"
 import { loadConfigFile, resolveConfig, type Sources } from "../../runtime/config-sources.ts"
-import { settingsTable, withSettingsTable } from "../../runtime/config-table.ts"
 import { temporaryFolder } from "../servers/process.ts"
+import { otherDefaultsTable, settingsTable, withSettingsTable } from "../tools/settings-table.ts"
 
 const file = (value: unknown) => ({ name: "callboard.config.ts", value })
 const flags = (given: Record<string, string>) =>
@@ -166,6 +166,11 @@ describe("the table of settings", () => {
     expect(settingsTable()).toContain(
       "| `concurrency` | `-c, --concurrency <count>` | `CALLBOARD_CONCURRENCY` | number of cores, at least 4 | Handlers that run at a time, 1–10,000 |",
     )
+  })
+
+  test("comes with the defaults of tasks and methods", () => {
+    expect(otherDefaultsTable()).toContain("| `retry.backoff` | 1 s × 2, at most 10 min, with jitter |")
+    expect(otherDefaultsTable()).toContain("| `timeLimit`: hard, soft | 30 min, none |")
   })
 
   test("needs its markers", () => {

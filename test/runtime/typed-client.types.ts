@@ -9,7 +9,11 @@ const shop = actor("shop", {
   start: () => ({ stock: 3 }),
   methods: {
     order: {
-      input: z.object({ item: z.string(), at: z.string().transform((text) => new Date(text)), amount: z.int().default(1) }),
+      input: z.object({
+        item: z.string(),
+        at: z.string().transform((text) => new Date(text)),
+        amount: z.int().default(1),
+      }),
       run: async ({ item, at, amount }) => ({ item, at, amount, note: undefined, again: () => item }),
     },
     find: { input: v.pipe(v.string(), v.minLength(1)), run: (name) => Effect.succeed({ name, price: 3n > 2n }) },
@@ -124,9 +128,14 @@ same<JsonForm<(undefined | number)[]>, readonly (null | number)[]>(true)
 same<JsonForm<(() => void)[]>, readonly null[]>(true)
 same<JsonForm<Map<string, number>>, Readonly<Record<string, never>>>(true)
 same<JsonForm<Uint8Array>, Readonly<Record<string, number>>>(true)
-same<JsonForm<{ a?: number; b: Date | null; c: undefined; d(): void; [Symbol.iterator]: 1 }>, { readonly b: string | null; readonly a?: number }>(true)
+same<
+  JsonForm<{ a?: number; b: Date | null; c: undefined; d(): void; [Symbol.iterator]: 1 }>,
+  { readonly b: string | null; readonly a?: number }
+>(true)
 same<JsonForm<{ a: string | undefined }>, { readonly a?: string }>(true)
 same<JsonForm<Record<string, Date>>, { readonly [key: string]: string }>(true)
 same<JsonForm<{ toJSON(): { at: Date } }>, { readonly at: string }>(true)
-same<JsonForm<{ kind: "a"; x: 1 } | { kind: "b" }>, { readonly kind: "a"; readonly x: 1 } | { readonly kind: "b" }>(true)
+same<JsonForm<{ kind: "a"; x: 1 } | { kind: "b" }>, { readonly kind: "a"; readonly x: 1 } | { readonly kind: "b" }>(
+  true,
+)
 export const tree = (json: JsonForm<Tree>): JsonTree => json

@@ -6,7 +6,7 @@
 import type { ChildProcess } from "node:child_process"
 import { makeLog } from "../../log.ts"
 import { onSignals } from "../../signals.ts"
-import { startWorkProcess } from "../work-process.ts"
+import { passSignal, startWorkProcess } from "../work-process.ts"
 import { onChanges, type Watched } from "./changes.ts"
 import { isNews, type Order } from "./message.ts"
 
@@ -56,7 +56,7 @@ class Supervisor {
     })
     // A third signal ends this process at once, and nothing may outlive it.
     const killAll = () => {
-      for (const { child } of this.#all) child.kill("SIGKILL")
+      for (const { child } of this.#all) passSignal(child, "SIGKILL")
     }
     process.once("exit", killAll)
     await onChanges(this.#options.watched, () => this.#load(), this.#end.signal)
@@ -71,7 +71,7 @@ class Supervisor {
   #load(): void {
     if (this.#stopping) return
     // It has not started anything, and what it loads is outdated.
-    this.#next?.child.kill("SIGKILL")
+    if (this.#next !== undefined) passSignal(this.#next.child, "SIGKILL")
     const child = startWorkProcess()
     const generation: Generation = { child, state: "loading" }
     this.#all.add(generation)
@@ -140,7 +140,7 @@ class Supervisor {
   /** Each signal goes on to the processes, which count them and stop as a worker does. */
   #stop(): void {
     this.#stopping = true
-    for (const { child } of this.#all) child.kill("SIGTERM")
+    for (const { child } of this.#all) passSignal(child, "SIGTERM")
     if (this.#all.size === 0) this.#resolve(0)
   }
 }

@@ -252,7 +252,6 @@ describe("other routes", () => {
     ["GET", "/v1/jobs/unheard-of/events?lastEventId=first", 400, { code: "invalid-input", field: "lastEventId" }],
     ["POST", "/v1/jobs/unheard-of/cancel", 404, { code: "not-found" }],
     ["POST", "/v1/jobs/unheard-of/cancel?terminate=maybe", 400, { code: "invalid-input", field: "terminate" }],
-    ["POST", "/v1/jobs/unheard-of/cancel?terminate=true", 400, { code: "unsupported", field: "terminate" }],
     ["POST", "/v1/jobs/unheard-of/retry", 404, { code: "not-found" }],
     ["DELETE", "/v1/jobs/unheard-of", 404, { code: "not-found" }],
     ["POST", "/v1/dead/unheard-of/redrive", 404, { code: "not-found" }],

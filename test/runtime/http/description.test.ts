@@ -34,6 +34,14 @@ describe("the OpenAPI document", () => {
     expect(new Set(routes.map(({ operation }) => operation)).size).toBe(routes.length)
   })
 
+  test("says of every parameter what it is", () => {
+    const parameters = Object.values(document.paths).flatMap((methods) =>
+      Object.values(methods).flatMap((operation) => operation.parameters),
+    )
+    expect(parameters.length).toBeGreaterThan(30)
+    expect(parameters.filter(({ description }) => description === undefined).map(({ name }) => name)).toEqual([])
+  })
+
   test("every reference leads somewhere", () => {
     const text = JSON.stringify(document)
     const referenced = [...text.matchAll(/"\$ref":"#\/components\/schemas\/([^"]+)"/g)].map((match) => match[1])

@@ -1,5 +1,6 @@
 /** Routes about one job: its record, its result, and what is decided about it. */
 import { afterEach, describe, expect, test } from "vitest"
+import { CANCEL_TOPIC } from "../../../runtime/board.ts"
 import { eventually } from "../../servers/process.ts"
 import { finished, type Running, start, stopAll } from "./harness.ts"
 
@@ -199,14 +200,21 @@ describe("cancel", () => {
     })
   })
 
-  test("with terminate is refused and does nothing", async () => {
+  test.each([
+    ["", false],
+    ["?terminate=false", false],
+    ["?terminate=true", true],
+  ])("%s tells workers whether to end an isolated run at once", async (query, terminate) => {
     const running = await start()
     const id = await holding(running)
-    expect(await running.ask("POST", `/v1/jobs/${id}/cancel?terminate=true`)).toMatchObject({
-      status: 400,
-      body: { code: "unsupported", field: "terminate" },
-    })
-    expect((await running.ask("GET", `/v1/jobs/${id}`)).body.state).toBe("started")
+    const news: Array<unknown> = []
+    const heard = new AbortController()
+    const listener = (payload: Uint8Array) => news.push(JSON.parse(new TextDecoder().decode(payload)))
+    await running.service.client.board.broadcast.listen(CANCEL_TOPIC, listener, heard.signal)
+    expect((await running.ask("POST", `/v1/jobs/${id}/cancel${query}`)).body.state).toBe("cancelled")
+    await eventually(() => news.length > 0, { message: "the workers are told" })
+    heard.abort()
+    expect(news).toEqual([{ id, terminate }])
   })
 })
 

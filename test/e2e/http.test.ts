@@ -1,0 +1,125 @@
+/** HTTP on real transports: what was accepted outlives the service, and a transport that is away is told in time. */
+import { fileURLToPath } from "node:url"
+import { afterEach, describe, expect, test } from "vitest"
+import { type NatsServer, startNats } from "../servers/nats.ts"
+import { eventually, type Spawned, spawnScript } from "../servers/process.ts"
+import { sharedBoards } from "./boards.ts"
+
+const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))
+const DEADLINE = 15_000
+
+const open: Array<AsyncDisposable> = []
+afterEach(async () => {
+  for (const resource of open.splice(0).reverse()) await resource[Symbol.asyncDispose]()
+})
+
+const keep = <R extends AsyncDisposable>(resource: R): R => {
+  open.push(resource)
+  return resource
+}
+
+const startService = async (url: string): Promise<readonly [service: Spawned, url: string]> => {
+  const service = keep(spawnScript(SERVICE, [url, JSON.stringify({ http: { port: 0 }, maxTries: 0 })]))
+  const [, at = ""] = await service.waitForLine(/^ready (http\S+)/, DEADLINE)
+  return [service, at]
+}
+
+interface Answered {
+  readonly status: number
+  readonly retryAfter: string | null
+  readonly body: Readonly<Record<string, unknown>>
+}
+
+const ask = async (url: string, init: RequestInit = {}): Promise<Answered> => {
+  const response = await fetch(url, init)
+  const body = (await response.json()) as Answered["body"]
+  return { status: response.status, retryAfter: response.headers.get("retry-after"), body }
+}
+
+const submit = (url: string, task: object, headers: Readonly<Record<string, string>> = {}): Promise<Answered> =>
+  ask(`${url}/v1/jobs`, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers },
+    body: JSON.stringify(task),
+  })
+
+describe.each(sharedBoards)("on $name", (kind) => {
+  test("a task is accepted, runs, and its id tells the story", async () => {
+    const board = keep(await kind.open())
+    const [, url] = await startService(board.url())
+    const done = await submit(url, { task: "e2e.step", input: {} }, { prefer: "wait=10" })
+    expect(done).toMatchObject({ status: 200, body: { state: "succeeded", result: { attempt: 1 } } })
+    const { body } = await ask(`${url}/v1/jobs/${done.body["id"]}`)
+    expect(body).toMatchObject({ state: "succeeded", attempts: 1, task: "e2e.step" })
+    const list = await ask(`${url}/v1/jobs?state=succeeded`)
+    expect(list.body["jobs"]).toMatchObject([{ id: done.body["id"] }])
+    expect(await ask(`${url}/v1/jobs?cursor=%00nonsense`)).toMatchObject({ status: 400, body: { field: "cursor" } })
+    expect(await ask(`${url}/readyz`)).toMatchObject({ status: 200 })
+  })
+
+  test("a task and its Idempotency-Key outlive the service that accepted them", async () => {
+    const board = keep(await kind.open())
+    const [first, before] = await startService(board.url(1))
+    const task = { task: "e2e.step", input: { gate: `${board.folder}/gate` }, delay: 1 }
+    const accepted = await submit(before, task, { "idempotency-key": "order-1" })
+    expect(accepted.status).toBe(202)
+    first.kill("SIGKILL")
+    await first.exited
+    const [, after] = await startService(board.url(1))
+    const again = await submit(after, task, { "idempotency-key": "order-1" })
+    expect(again).toMatchObject({ status: 202, body: { id: accepted.body["id"], duplicate: true } })
+    const other = await submit(after, { ...task, delay: 2 }, { "idempotency-key": "order-1" })
+    expect(other).toMatchObject({ status: 422, body: { code: "idempotency-mismatch" } })
+    await eventually(async () => (await ask(`${after}/v1/jobs/${accepted.body["id"]}`)).body["state"] === "started", {
+      deadline: DEADLINE,
+      message: "the job runs",
+    })
+    await ask(`${after}/v1/jobs/${accepted.body["id"]}/cancel`, { method: "POST" })
+    expect((await ask(`${after}/v1/jobs?limit=10`)).body["jobs"]).toMatchObject([{ state: "cancelled" }])
+  })
+})
+
+describe("while NATS is away", () => {
+  const outages: ReadonlyArray<
+    readonly [string, (server: NatsServer) => void | Promise<void>, (server: NatsServer) => void | Promise<void>]
+  > = [
+    ["its server has ended", (server) => server.kill(), (server) => server.restart()],
+    ["its server does not answer", (server) => server.pause(), (server) => server.resume()],
+  ]
+  test.each(outages)(
+    "because %s: 503 with the id within two seconds, and that id can be submitted again",
+    async (_why, away, back) => {
+      const server = keep(await startNats())
+      const [, url] = await startService(server.url)
+      const task = { task: "e2e.step", input: {} }
+      expect((await submit(url, task, { prefer: "wait=10" })).status).toBe(200)
+      await away(server)
+      const began = performance.now()
+      const refused = await submit(url, task)
+      expect(performance.now() - began).toBeLessThan(2_000)
+      expect(refused).toMatchObject({ status: 503, body: { code: "transport-unavailable", id: expect.any(String) } })
+      expect(["none", "unknown"]).toContain(refused.body["outcome"])
+      expect(Number(refused.retryAfter)).toBeGreaterThan(0)
+      await back(server)
+      const { id } = refused.body
+      const accepted = await eventually(
+        async () => {
+          const answer = await submit(url, { ...task, id })
+          return answer.status === 202 ? answer : undefined
+        },
+        { deadline: DEADLINE, every: 200, message: "the service accepts again" },
+      )
+      expect(accepted.body).toMatchObject({ id })
+      const result = await eventually(
+        async () => {
+          const answer = await ask(`${url}/v1/jobs/${id}/result?wait=5s`)
+          return answer.status === 200 ? answer : undefined
+        },
+        { deadline: DEADLINE, message: "the job ends" },
+      )
+      expect(result.body).toMatchObject({ id, state: "succeeded" })
+      const jobs = (await ask(`${url}/v1/jobs`)).body["jobs"]
+      expect(jobs).toHaveLength(2)
+    },
+  )
+})
