@@ -1,9 +1,9 @@
 /** What applications hold: submit tasks, follow jobs, decide about them. HTTP and the command line are thin over this. */
 import { hostname } from "node:os"
 import { Result } from "effect"
-import { type Board, boardOf } from "./board.ts"
+import type { Board } from "./board.ts"
 import { type BulkReport, decideAll } from "./bulk.ts"
-import { type ConnectSettings, connectTransport } from "./connect.ts"
+import { type ConnectSettings, connectBoard } from "./connect.ts"
 import {
   type ActorDescription,
   DEFAULT_QUEUE,
@@ -83,7 +83,7 @@ export interface ClientSettings extends ConnectSettings {
 
 /** Connects to a transport and returns a client; `await using` closes it. */
 export const connect = async (target: string | object, settings: ClientSettings = {}): Promise<Client> =>
-  new Client(boardOf(await connectTransport(target, settings)), { ownsTransport: true, ...settings })
+  new Client(await connectBoard(target, settings), { ownsTransport: true, ...settings })
 
 const PUBLISH_CHUNK = 1_000
 
@@ -174,9 +174,16 @@ export class Client implements AsyncDisposable {
       (name) => this.directory.local.has(name),
       this.#taskNames,
     )
-    // The actor may be served by another process: what the store knows of it decides its queue.
-    const asked = this.directory.find(address.actor)
-    const actor = asked instanceof Promise ? await asked : asked
+    const id = submission.id ?? freshId ?? generateId(now)
+    let actor: ActorDescription | undefined
+    try {
+      // The actor may be served by another process: what the store knows of it decides its queue.
+      const asked = this.directory.find(address.actor)
+      actor = asked instanceof Promise ? await asked : asked
+    } catch (cause) {
+      // In the default queue nobody may ever look for it: better not accepted than accepted there.
+      if (context.strict || submission.queue === undefined) return Result.fail(publishFailed(id, transportError(cause)))
+    }
     const method = actor?.methods.find((candidate) => candidate.name === (address.meth ?? DEFAULT_METHOD))
     if (context.strict && (actor === undefined || method === undefined)) {
       return Result.fail(unknownActor(submission.task, address, actor, this.directory))
@@ -184,7 +191,7 @@ export class Client implements AsyncDisposable {
     const priority = method?.priority
     const planned: PlanContext = {
       now,
-      id: submission.id ?? freshId ?? generateId(now),
+      id,
       origin: this.#origin,
       defaults: {
         queue: method?.queue ?? actor?.queue ?? DEFAULT_QUEUE,
@@ -216,7 +223,7 @@ export class Client implements AsyncDisposable {
       else answers.set(posting, earlier)
     }
     const receipts = await this.board.queue.publish(fresh).catch((cause: unknown) => {
-      const error = cause instanceof TransportError ? cause : new TransportError("internal", String(cause), { cause })
+      const error = transportError(cause)
       return fresh.map(() => ({ status: "failed" as const, error }))
     })
     for (const [at, posting] of fresh.entries()) {
@@ -374,6 +381,9 @@ const timeoutOf = (options: WaitOptions): number => {
   if (Result.isFailure(parsed)) throw new CallboardError("invalid-input", parsed.failure.message, { field: "timeout" })
   return parsed.success
 }
+
+const transportError = (cause: unknown): TransportError =>
+  cause instanceof TransportError ? cause : new TransportError("internal", String(cause), { cause })
 
 const at = (error: CallboardError, length: number, index: number): CallboardError =>
   length === 1 ? error : new CallboardError(error.code, `[${index}] ${error.message}`, { ...error.details, index })

@@ -1,5 +1,6 @@
 /** Finds the plugin of a URL and connects; knows the options that all transports share. */
 import { hostname } from "node:os"
+import { type Board, boardOf } from "./board.ts"
 import { type BuiltinScheme, builtin } from "./builtin.ts"
 import { type ConnectOptions, type Plugin, type Transport, TransportError } from "./transport.ts"
 
@@ -33,7 +34,13 @@ const invalid = (message: string): TransportError => new TransportError("invalid
 export const displayUrl = (text: string): string => {
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(text)?.[1]
   if (scheme === undefined) return "(not a URL)"
-  return text.replace(/\/\/[^/@]*@/, "//").replace(/\?.*$/s, "")
+  const plain = text.replace(/[?#].*$/s, "")
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url?.host === "") return plain
+  const shown = plain.replace(/\/\/[^/]*@/, "//")
+  if (url !== undefined && !shown.includes("@")) return shown
+  // Not as it should be: everything before the last @ may be part of a password.
+  return text.replace(/\/\/.*@/s, "//").replace(/[?#].*$/s, "")
 }
 
 /**
@@ -78,11 +85,22 @@ export const connectTransport = async (target: string | object, settings: Connec
   return plugin.connect(url, options(url.searchParams))
 }
 
+/** {@link connectTransport}, with everything that Callboard needs. A transport that lacks some of it is closed again. */
+export const connectBoard = async (target: string | object, settings: ConnectSettings = {}): Promise<Board> => {
+  const transport = await connectTransport(target, settings)
+  try {
+    return boardOf(transport)
+  } catch (cause) {
+    await transport.close()
+    throw cause
+  }
+}
+
 const isBuiltin = (scheme: string): scheme is BuiltinScheme => Object.hasOwn(builtin, scheme)
 
 const findPlugin = async (scheme: string, settings: ConnectSettings): Promise<Plugin> => {
-  const configured = settings.transports?.[scheme]
-  if (configured !== undefined) return configured
+  const configured = settings.transports !== undefined && Object.hasOwn(settings.transports, scheme)
+  if (configured && settings.transports?.[scheme] !== undefined) return settings.transports[scheme]
   if (isBuiltin(scheme)) return builtin[scheme]()
   const packageName = `callboard-transport-${scheme}`
   let found: unknown

@@ -5,6 +5,7 @@
 import { Result, Schema } from "effect"
 import type { ActorDefinition, ErasedMethod } from "./actor.ts"
 import { jsonSchemaOf } from "./json-schema.ts"
+import { checkActorName } from "./protocol/name.ts"
 import type { Store, StoreOperation } from "./transport.ts"
 
 const MethodDescription = Schema.Struct({
@@ -131,23 +132,27 @@ export class Directory {
     return this.#local
   }
 
+  /** Fails as the store does; a failure is not remembered. */
   find(name: string): Promise<ActorDescription | undefined> | ActorDescription | undefined {
     const local = this.#local.get(name)
     if (local !== undefined) return local
+    // No actor can have such a name, and a store need not be able to look for it.
+    if (Result.isFailure(checkActorName(name))) return undefined
     const now = Date.now()
     const known = this.#known.get(name)
     if (known !== undefined && known.until > now) return known.actor
     if (this.#known.size >= Directory.#CAPACITY) this.#known.clear()
-    const actor = this.#store.get(`actor/${name}`).then(
-      (entry) => {
-        if (entry === undefined) return undefined
-        const decoded = decodeActor(decoder.decode(entry.value))
-        return Result.isSuccess(decoded) ? decoded.success : undefined
-      },
-      // The default queue is better than no submission: the publish itself will say what is wrong.
-      () => undefined,
-    )
-    this.#known.set(name, { until: now + Directory.#REMEMBER_MS, actor })
+    const actor = this.#store.get(`actor/${name}`).then((entry) => {
+      if (entry === undefined) return undefined
+      const decoded = decodeActor(decoder.decode(entry.value))
+      return Result.isSuccess(decoded) ? decoded.success : undefined
+    })
+    const remembered = { until: now + Directory.#REMEMBER_MS, actor }
+    this.#known.set(name, remembered)
+    // Remembered, a failure would send the tasks of the next seconds to the wrong queue.
+    actor.catch(() => {
+      if (this.#known.get(name) === remembered) this.#known.delete(name)
+    })
     return actor
   }
 }

@@ -2,10 +2,10 @@
 import { hostname } from "node:os"
 import { Result } from "effect"
 import type { ActorDefinition, DurationInput } from "./actor.ts"
-import { type Board, boardOf } from "./board.ts"
+import type { Board } from "./board.ts"
 import { Client } from "./client.ts"
 import { DEFAULTS } from "./config.ts"
-import { type ConnectSettings, connectTransport, displayUrl, leaseOf } from "./connect.ts"
+import { type ConnectSettings, connectBoard, displayUrl, leaseOf } from "./connect.ts"
 import { DEFAULT_QUEUE, describeActor } from "./directory.ts"
 import { CallboardError } from "./errors.ts"
 import type { HttpOptions, HttpServer } from "./http/server.ts"
@@ -130,7 +130,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       failureMs: milliseconds("failureTtl", options.failureTtl ?? DEFAULTS.failureTtl),
     },
   }
-  const board = boardOf(await connectTransport(target, { ...options, name }))
+  const board = await connectBoard(target, { ...options, name })
   const client = new Client(board, { ownsTransport: true, actors: descriptions, taskNames })
   let worker: Worker | undefined
   let http: HttpServer | undefined

@@ -7,7 +7,7 @@ import type { Message, Posting } from "./protocol/message.ts"
 import { type JobRecord, step } from "./protocol/record.ts"
 import { isTerminal } from "./protocol/state.ts"
 import { isPlainObject } from "./protocol/value.ts"
-import { EXPIRED_KEEP_MS, findRecord, NO_FENCE } from "./tracking.ts"
+import { findRecord, keepOf, NO_FENCE } from "./tracking.ts"
 import type { Change, Found } from "./transport.ts"
 
 /** Somebody else may decide about the same job at the same time; more often than this in a row is not chance. */
@@ -53,7 +53,7 @@ export const cancelJob = async (board: Board, id: string, options: CancelOptions
       ...(record.state === "started" ? { reason: "stopped" } : {}),
     })
     return {
-      record: { ...cancelled, fence: NO_FENCE, endedAt: now, keepMs: EXPIRED_KEEP_MS },
+      record: { ...cancelled, fence: NO_FENCE, endedAt: now, keepMs: keepOf(record) },
       withdraw: true,
     }
   })

@@ -1,6 +1,9 @@
 /** The reading side: find a job, wait for its end, follow its events. */
+import { Result } from "effect"
 import type { Board } from "./board.ts"
 import { CallboardError, JobCancelled, JobExpired, JobFailed, ResultGone, WaitTimeout } from "./errors.ts"
+import { parseTask } from "./protocol/headers.ts"
+import { isId } from "./protocol/name.ts"
 import { type JobError, type JobRecord, step } from "./protocol/record.ts"
 import { isTerminal } from "./protocol/state.ts"
 import type { Found } from "./transport.ts"
@@ -23,14 +26,25 @@ export type JobEvent =
 /** A watch is best effort: a waiting reader looks for itself this often. */
 const LOOK_AGAIN_MS = 5_000
 
+/**
+ * A run is reported when it has lasted for a moment: until then a job that started just in time looks as if it waited.
+ * Its worker judges expiry to the millisecond; who only looks at the job waits for this much longer.
+ */
+const UNREPORTED_MS = 500
+
+const notFound = (id: string): CallboardError => new CallboardError("not-found", `there is no job ${id}`, { id })
+
 /** The record of a job, expiry judged. Fails with `not-found`. */
 export const findRecord = async (board: Board, id: string): Promise<Found> => {
-  const found = await board.records.find(id)
-  if (found === undefined) throw new CallboardError("not-found", `there is no job ${id}`, { id })
-  const { record } = found
-  const overdue = record.expiresAt !== undefined && record.expiresAt <= Date.now()
-  return overdue && (record.state === "queued" || record.state === "scheduled") ? expire(board, found) : found
+  // No job can have such an id, and a transport need not be able to look for it.
+  const found = isId(id) ? await board.records.find(id) : undefined
+  if (found === undefined) throw notFound(id)
+  return isOverdue(found.record, Date.now()) ? expire(board, found) : found
 }
+
+/** Whether a job waits past its time, as far as somebody can tell who does not hold its task. */
+export const isOverdue = ({ state, expiresAt }: JobRecord, now: number): boolean =>
+  (state === "queued" || state === "scheduled") && expiresAt !== undefined && expiresAt + UNREPORTED_MS <= now
 
 /** Records that a waiting job is past its time. Whoever notices first does it: a worker, a reader or maintenance. */
 export const expire = async (board: Board, found: Found): Promise<Found> => {
@@ -39,7 +53,7 @@ export const expire = async (board: Board, found: Found): Promise<Found> => {
     ...step(found.record, { at: now, state: "expired" }),
     fence: NO_FENCE,
     endedAt: now,
-    keepMs: EXPIRED_KEEP_MS,
+    keepMs: keepOf(found.record),
   }
   const [changed] = await board.records.change([{ id: record.id, expect: found.revision, record, withdraw: true }])
   if (changed?.status === "changed") return { record, revision: found.revision }
@@ -52,8 +66,13 @@ export const expire = async (board: Board, found: Found): Promise<Found> => {
  */
 export const NO_FENCE = ""
 
-/** How long cancelled and expired jobs are kept: as failures are by default. */
-export const EXPIRED_KEEP_MS = 7 * 86_400_000
+const EXPIRED_KEEP_MS = 7 * 86_400_000
+
+/** How long a job that is cancelled or expires while it waits is kept: as its failure would be, else as failures are by default. */
+export const keepOf = ({ message }: JobRecord): number => {
+  const task = message === undefined ? undefined : Result.getOrUndefined(parseTask(message))
+  return task?.own.failureTtlMs ?? EXPIRED_KEEP_MS
+}
 
 export const outcomeOf = (record: JobRecord): Outcome | undefined => {
   if (!isTerminal(record.state)) return undefined
@@ -99,6 +118,7 @@ export const waitForEnd = async (
   timeoutMs: number,
   signal?: AbortSignal,
 ): Promise<JobRecord> => {
+  if (!isId(id)) throw notFound(id)
   const stop = new AbortController()
   const began = Date.now()
   return new Promise<JobRecord>((resolve, reject) => {
@@ -144,6 +164,8 @@ const numberOf = (eventId: string | undefined): number => {
   return Number.isSafeInteger(n) ? n : 0
 }
 
+const newestOf = (record: JobRecord): number => record.timeline.at(-1)?.n ?? 0
+
 /**
  * A job's transitions, replayed from its record after `lastEventId` and then live, with progress in between; ends with
  * the run. Fails with `not-found`.
@@ -153,12 +175,16 @@ export const followJob = async function* (
   id: string,
   options: { readonly lastEventId?: string; readonly signal?: AbortSignal } = {},
 ): AsyncGenerator<JobEvent, void, undefined> {
+  if (!isId(id)) throw notFound(id)
   const stop = new AbortController()
   const signal = options.signal === undefined ? stop.signal : AbortSignal.any([stop.signal, options.signal])
   // Only the latest record matters: a slow reader skips versions, and the timeline holds what it skipped.
   let latest: JobRecord | undefined
+  let refused: CallboardError | undefined
   let wake: (() => void) | undefined
   const seen = (record: JobRecord) => {
+    // A look that was under way for long answers with what was: it must not hide newer news.
+    if (latest !== undefined && newestOf(record) < newestOf(latest) && !record.tombstone) return
     latest = record
     wake?.()
   }
@@ -168,7 +194,12 @@ export const followJob = async function* (
     () =>
       void findRecord(board, id).then(
         (found) => seen(found.record),
-        () => undefined,
+        (cause: unknown) => {
+          // A transport that is down now may be back at the next look; a job that is gone for good will not.
+          if (!(cause instanceof CallboardError)) return
+          refused = cause
+          wake?.()
+        },
       ),
     LOOK_AGAIN_MS,
   )
@@ -178,7 +209,7 @@ export const followJob = async function* (
     await board.records.watch({ id }, seen, signal)
     const found = await findRecord(board, id)
     latest ??= found.record
-    if (last > 0 && (latest.timeline.at(-1)?.n ?? 0) < last) last = 0
+    if (last > 0 && newestOf(latest) < last) last = 0
     while (!signal.aborted) {
       const record: JobRecord | undefined = latest
       latest = undefined
@@ -195,6 +226,7 @@ export const followJob = async function* (
         }
         if (isTerminal(record.state)) return
       }
+      if (latest === undefined && refused !== undefined) throw refused
       if (latest === undefined && !signal.aborted) {
         await new Promise<void>((resolve) => {
           wake = resolve
@@ -209,7 +241,10 @@ export const followJob = async function* (
   }
 }
 
-/** What happens on the whole board, from now on: each change of a job as one event. Bounded: a slow reader misses some. */
+/**
+ * What happens on the whole board, from now on: each change of a job as one event, until the signal fires or the reader
+ * leaves. Bounded: a slow reader misses some.
+ */
 export const followBoard = async function* (
   board: Board,
   signal: AbortSignal,
@@ -218,30 +253,43 @@ export const followBoard = async function* (
   const buffer: Array<JobRecord> = []
   let wake: (() => void) | undefined
   const ring = () => wake?.()
-  await board.records.watch(
-    {},
-    (record) => {
-      if (buffer.length >= BUFFER) buffer.shift()
-      buffer.push(record)
-      ring()
-    },
-    signal,
-  )
-  signal.addEventListener("abort", ring)
-  while (!signal.aborted) {
-    const record = buffer.shift()
-    if (record === undefined) {
-      await new Promise<void>((resolve) => {
-        wake = resolve
-      })
-      continue
+  // Of its own: a reader that leaves ends the watch, and not the signal, which may be anybody's.
+  const stop = new AbortController()
+  const end = () => {
+    stop.abort()
+    ring()
+  }
+  if (signal.aborted) return
+  signal.addEventListener("abort", end)
+  try {
+    await board.records.watch(
+      {},
+      (record) => {
+        if (buffer.length >= BUFFER) buffer.shift()
+        buffer.push(record)
+        ring()
+      },
+      stop.signal,
+    )
+    while (!stop.signal.aborted) {
+      const record = buffer.shift()
+      if (record === undefined) {
+        await new Promise<void>((resolve) => {
+          wake = resolve
+        })
+        continue
+      }
+      const transition = record.timeline.at(-1)
+      const progress = record.progress
+      if (record.state === "started" && progress !== undefined && progress.at > (transition?.at ?? 0)) {
+        const event: JobEvent = { type: "progress", ...progress, at: new Date(progress.at).toISOString() }
+        yield { job: jobView(record), event }
+      } else if (transition !== undefined) {
+        yield { job: jobView(record), event: { type: "transition", ...transitionView(transition) } }
+      }
     }
-    const transition = record.timeline.at(-1)
-    const progress = record.progress
-    if (record.state === "started" && progress !== undefined && progress.at > (transition?.at ?? 0)) {
-      yield { job: jobView(record), event: { type: "progress", ...progress, at: new Date(progress.at).toISOString() } }
-    } else if (transition !== undefined) {
-      yield { job: jobView(record), event: { type: "transition", ...transitionView(transition) } }
-    }
+  } finally {
+    signal.removeEventListener("abort", end)
+    stop.abort()
   }
 }

@@ -13,9 +13,19 @@ import type { Message, Posting, Undecodable } from "./protocol/message.ts"
 import type { JobRecord } from "./protocol/record.ts"
 import type { State } from "./protocol/state.ts"
 
-export type { Message, Posting, Undecodable } from "./protocol/message.ts"
-export type { JobRecord } from "./protocol/record.ts"
+// What a plugin outside of this package needs of the protocol.
+export { decodeEnvelope, ENVELOPE_OVERHEAD, encodeEnvelope } from "./protocol/envelope.ts"
+export { isUndecodable, type Message, type Posting, publishKey, type Undecodable } from "./protocol/message.ts"
+export {
+  claimed,
+  decodeRecord,
+  encodeRecord,
+  isOfTask,
+  type JobRecord,
+  recordOfPosting,
+} from "./protocol/record.ts"
 export type { State } from "./protocol/state.ts"
+export { isTerminal } from "./protocol/state.ts"
 
 // ── Plugin ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -326,6 +336,7 @@ export type Changed =
 
 export interface RecordQuery {
   readonly states?: ReadonlyArray<State>
+  /** The task header, or task and method joined by a dot: `isOfTask` of the protocol says. */
   readonly task?: string
   readonly queue?: string
   readonly rootId?: string

@@ -50,7 +50,10 @@ export interface TransitionView {
   readonly due?: string
 }
 
-const iso = (ms: number): string => new Date(ms).toISOString()
+/** The longest time that JavaScript can tell, in milliseconds: a sender on the wire may claim any. */
+const LONGEST_MS = 8.64e15
+
+const iso = (ms: number): string => new Date(Math.min(Math.max(ms, -LONGEST_MS), LONGEST_MS)).toISOString()
 
 export const transitionView = (transition: Transition): TransitionView => ({
   id: `${transition.run}.${transition.n}`,

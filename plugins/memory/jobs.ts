@@ -1,7 +1,7 @@
 /** All jobs of a board: their records, wherever they are, and those who watch them. */
 import { decodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { isUndecodable } from "../../runtime/protocol/message.ts"
-import { recordOfPosting } from "../../runtime/protocol/record.ts"
+import { isOfTask, recordOfPosting } from "../../runtime/protocol/record.ts"
 import {
   type Found,
   type JobRecord,
@@ -149,12 +149,13 @@ export class Jobs {
 const stateOf = ({ place, alarm }: Task, now: number): "scheduled" | "queued" =>
   place === "scheduled" && alarm !== undefined && alarm.at > now ? "scheduled" : "queued"
 
-const matches = (record: JobRecord, { states, dead, ...query }: RecordQuery): boolean =>
+const matches = (record: JobRecord, { states, dead, task, ...query }: RecordQuery): boolean =>
+  (task === undefined || isOfTask(record, task)) &&
   (states === undefined || states.includes(record.state)) &&
   (!dead || record.dead !== undefined) &&
   FIELDS.every((field) => query[field] === undefined || query[field] === record[field])
 
-const FIELDS = ["task", "queue", "rootId", "parentId", "group"] as const
+const FIELDS = ["queue", "rootId", "parentId", "group"] as const
 
 const cursorOf = (text: string): number => {
   if (/^\d{1,15}$/.test(text)) return Number(text)

@@ -22,38 +22,44 @@ export const IN_PROGRESS = encoder.encode("+WPI")
 export const nak = (delay: number): Uint8Array =>
   delay > 0 ? encoder.encode(`-NAK {"delay":${Math.ceil(delay) * 1_000_000}}`) : NAK
 
-/**
- * Sends all and resolves once the server has handled them, with why it may not have for each consumer that did not
- * answer. Rejects when nothing was sent.
- */
-export const sendAcks = async (link: Link, acks: ReadonlyArray<Ack>): Promise<ReadonlyMap<string, TransportError>> => {
-  const unanswered = new Map<string, TransportError>()
-  if (acks.length === 0) return unanswered
-  await link.ready()
-  const last = new Map<string, Ack>()
-  for (const ack of acks) last.set(ack.consumer, ack)
-  const answers: Array<Promise<void>> = []
-  for (const ack of acks) {
-    if (last.get(ack.consumer) === ack) answers.push(confirm(link, ack, unanswered))
-    else link.send(ack.ack, ack.payload)
-  }
-  await Promise.all(answers)
-  return unanswered
-}
+/** Acknowledgements of one batch, sent as they come. */
+export class Acks {
+  readonly #link: Link
+  /** The last one to each consumer is held back, to be the one that asks. */
+  readonly #last = new Map<string, Ack>()
 
-const confirm = (link: Link, { ack, consumer, payload }: Ack, unanswered: Map<string, TransportError>): Promise<void> =>
-  new Promise((resolve) => {
-    const token = link.inbox.ask({
-      subjectOf: () => ack,
-      timeout: ANSWER_MS,
-      answered: () => {
-        resolve()
-        return true
-      },
-      failed: (_, error) => {
-        unanswered.set(consumer, error)
-        resolve()
-      },
+  constructor(link: Link) {
+    this.#link = link
+  }
+
+  add(ack: Ack): void {
+    const before = this.#last.get(ack.consumer)
+    if (before !== undefined) this.#link.send(before.ack, before.payload)
+    this.#last.set(ack.consumer, ack)
+  }
+
+  /** Resolves once the server has handled all, with why it may not have for each consumer that did not answer. */
+  async finish(): Promise<ReadonlyMap<string, TransportError>> {
+    const unanswered = new Map<string, TransportError>()
+    await Promise.all([...this.#last.values()].map((ack) => this.#confirm(ack, unanswered)))
+    return unanswered
+  }
+
+  #confirm({ ack, consumer, payload }: Ack, unanswered: Map<string, TransportError>): Promise<void> {
+    return new Promise((resolve) => {
+      const token = this.#link.inbox.ask({
+        subjectOf: () => ack,
+        timeout: ANSWER_MS,
+        answered: () => {
+          resolve()
+          return true
+        },
+        failed: (_, error) => {
+          unanswered.set(consumer, error)
+          resolve()
+        },
+      })
+      this.#link.send(ack, payload, this.#link.inbox.reply(token))
     })
-    link.send(ack, payload, link.inbox.reply(token))
-  })
+  }
+}

@@ -3,7 +3,7 @@
  * that a lease which may have lapsed is not asked for.
  */
 import { TransportError } from "../../runtime/transport.ts"
-import { type Ack, IN_PROGRESS, sendAcks } from "./acks.ts"
+import { Acks, IN_PROGRESS } from "./acks.ts"
 import type { Token } from "./delivery.ts"
 import type { Ledger } from "./ledger.ts"
 import type { Link } from "./link.ts"
@@ -33,8 +33,10 @@ export class Leases {
       tokens.map(async (token) => token !== undefined && (await this.#isOurs(token, start))),
     )
     const extended = tokens.filter((token, at): token is Token => token !== undefined && ours[at] === true)
-    const acks = extended.map(({ ack, consumer }): Ack => ({ ack, consumer, payload: IN_PROGRESS }))
-    const unanswered = await sendAcks(this.#link, acks)
+    await this.#link.ready()
+    const acks = new Acks(this.#link)
+    for (const { ack, consumer } of extended) acks.add({ ack, consumer, payload: IN_PROGRESS })
+    const unanswered = await acks.finish()
     for (const { consumer } of extended) {
       const error = unanswered.get(consumer)
       // Without its consumer a task is delivered anew: nothing of it is ours.

@@ -4,7 +4,7 @@
  */
 import type { Msg } from "nats"
 import { TransportError } from "../../runtime/transport.ts"
-import { apiError, CODE, closed, ofApi } from "./errors.ts"
+import { apiError, CODE, ofApi } from "./errors.ts"
 import { at } from "./json.ts"
 import { ANSWER_MS, type Link } from "./link.ts"
 
@@ -22,8 +22,10 @@ export type Published =
   | { readonly status: "conflict" }
   | { readonly status: "failed"; readonly error: TransportError }
 
-/** The answers to one batch. */
-interface Batch {
+/** The answers to one part of a batch. */
+interface Part {
+  /** Place of the first in the whole batch. */
+  readonly start: number
   readonly results: Array<Published>
   left: number
   readonly done: () => void
@@ -37,11 +39,21 @@ interface Batch {
 const WINDOW = 1_024
 const WINDOW_BYTES = 32 * 1024 * 1024
 
+/** Longer batches go in parts, so that the window is never empty. */
+const TOGETHER = 256
+
 const CONFLICT: Published = { status: "conflict" }
+
+/** Who waits for room in the window. */
+interface Waiting {
+  readonly count: number
+  readonly bytes: number
+  readonly go: () => void
+}
 
 export class Publisher {
   readonly #link: Link
-  readonly #queue: Array<() => void> = []
+  readonly #waiting: Array<Waiting> = []
   #messages = 0
   #bytes = 0
 
@@ -59,41 +71,51 @@ export class Publisher {
   ): Promise<ReadonlyArray<Published>> {
     if (batch.length === 0) return []
     await this.#link.ready()
-    const results: Array<Published> = []
+    const parts: Array<Promise<ReadonlyArray<Published>>> = []
     for (let start = 0; start < batch.length; ) {
       const { count, bytes } = sizeOf(batch, start)
-      // Larger batches than the window go in parts.
-      while (this.#messages > 0 && (this.#messages + count > WINDOW || this.#bytes + bytes > WINDOW_BYTES)) {
-        await new Promise<void>((resolve) => this.#queue.push(resolve))
-      }
-      if (start > 0 && this.#link.closing.aborted) {
-        const failed: Published = { status: "failed", error: closed() }
-        while (results.length < batch.length) results.push(failed)
-        return results
-      }
-      this.#messages += count
-      this.#bytes += bytes
-      const from = start
-      const part = await this.#send(batch, start, count, each && ((index, result) => each(from + index, result)))
-      this.#messages -= count
-      this.#bytes -= bytes
-      for (const wake of this.#queue.splice(0)) wake()
-      if (start === 0 && count === batch.length) return part
-      results.push(...part)
+      await this.#room(count, bytes)
+      parts.push(this.#send(batch, start, count, each).finally(() => this.#leave(count, bytes)))
       start += count
     }
-    return results
+    const results = await Promise.all(parts)
+    return results.length === 1 ? (results[0] ?? []) : results.flat()
+  }
+
+  /** Resolves when so much more fits into the window, first come, first served. */
+  async #room(count: number, bytes: number): Promise<void> {
+    if (this.#waiting.length > 0 || !this.#fits(count, bytes)) {
+      await new Promise<void>((go) => this.#waiting.push({ count, bytes, go }))
+    } else {
+      this.#messages += count
+      this.#bytes += bytes
+    }
+  }
+
+  #fits(count: number, bytes: number): boolean {
+    return this.#messages === 0 || (this.#messages + count <= WINDOW && this.#bytes + bytes <= WINDOW_BYTES)
+  }
+
+  #leave(count: number, bytes: number): void {
+    this.#messages -= count
+    this.#bytes -= bytes
+    for (let next = this.#waiting[0]; next && this.#fits(next.count, next.bytes); next = this.#waiting[0]) {
+      this.#waiting.shift()
+      this.#messages += next.count
+      this.#bytes += next.bytes
+      next.go()
+    }
   }
 
   #send(
     batch: ReadonlyArray<Outgoing>,
     start: number,
     count: number,
-    each: Batch["each"],
+    each: Part["each"],
   ): Promise<ReadonlyArray<Published>> {
     return new Promise((resolve) => {
       const results: Array<Published> = new Array(count)
-      const state: Batch = { results, left: count, done: () => resolve(results), each }
+      const state: Part = { start, results, left: count, done: () => resolve(results), each }
       const first = this.#link.inbox.ask(
         {
           subjectOf: (index) => batch[start + index]?.subject ?? "",
@@ -122,17 +144,17 @@ export class Publisher {
   }
 }
 
-const settle = (batch: Batch, index: number, result: Published): void => {
-  batch.results[index] = result
-  batch.each?.(index, result)
-  if (--batch.left === 0) batch.done()
+const settle = (part: Part, index: number, result: Published): void => {
+  part.results[index] = result
+  part.each?.(part.start + index, result)
+  if (--part.left === 0) part.done()
 }
 
-/** How many messages from `start` on fit into the window together; at least one. */
+/** How many messages from `start` on go together; at least one. */
 const sizeOf = (batch: ReadonlyArray<Outgoing>, start: number): { count: number; bytes: number } => {
   let count = 0
   let bytes = 0
-  for (let index = start; index < batch.length && count < WINDOW; index++) {
+  for (let index = start; index < batch.length && count < TOGETHER; index++) {
     const size = batch[index]?.payload.length ?? 0
     if (count > 0 && bytes + size > WINDOW_BYTES) break
     count++

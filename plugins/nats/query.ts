@@ -2,7 +2,7 @@
  * Lists jobs, newest change first, over the three places where they are: records, runs, tasks that wait. A job is listed
  * where its latest trace is: its record, else what its run said, else its task.
  */
-import type { JobRecord } from "../../runtime/protocol/record.ts"
+import { isOfTask, type JobRecord } from "../../runtime/protocol/record.ts"
 import { isTerminal, type State } from "../../runtime/protocol/state.ts"
 import { type RecordPage, type RecordQuery, TransportError } from "../../runtime/transport.ts"
 import type { Finder } from "./finder.ts"
@@ -157,7 +157,7 @@ const keptOf = (message: StoredMessage) => ({ record: readRecord(message), seq: 
 const matches = (record: JobRecord, query: RecordQuery): boolean =>
   record.tombstone !== true &&
   (query.states === undefined || query.states.includes(record.state)) &&
-  (query.task === undefined || query.task === record.task) &&
+  (query.task === undefined || isOfTask(record, query.task)) &&
   (query.queue === undefined || query.queue === record.queue) &&
   (query.rootId === undefined || query.rootId === record.rootId) &&
   (query.parentId === undefined || query.parentId === record.parentId) &&

@@ -6,7 +6,7 @@ import { decodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { postingOf } from "../../runtime/protocol/headers.ts"
 import { isUndecodable, type Posting, publishKey } from "../../runtime/protocol/message.ts"
 import { type Settled, type Settlement, TransportError } from "../../runtime/transport.ts"
-import { ACK, type Ack, nak, sendAcks } from "./acks.ts"
+import { ACK, Acks, nak } from "./acks.ts"
 import type { Token } from "./delivery.ts"
 import { asTransportError } from "./errors.ts"
 import { judgeRecord } from "./fencing.ts"
@@ -39,6 +39,7 @@ interface Item {
   /** The record that ours replaces under another subject. */
   replaces: Pick<Kept, "seq"> | undefined
   recorded: boolean
+  acknowledged: boolean
   answer: Settled | undefined
 }
 
@@ -61,6 +62,8 @@ export class Settler {
   }
 
   async settle(settlements: ReadonlyArray<Settlement>): Promise<ReadonlyArray<Settled>> {
+    await this.#parts.link.ready()
+    const acks = new Acks(this.#parts.link)
     const answers: Array<Settled> = []
     const items: Array<Item> = []
     const places: Array<number> = []
@@ -72,11 +75,14 @@ export class Settler {
         places.push(index)
       }
     }
-    await this.#record(items.filter(({ prepared }) => prepared !== undefined))
+    await this.#record(
+      items.filter(({ prepared }) => prepared !== undefined),
+      acks,
+    )
     await this.#check(items.filter(({ prepared, answer }) => prepared === undefined && answer === undefined))
     await this.#follow(items.filter(({ answer, posts }) => answer === undefined && posts.length > 0))
     await this.#tidy(items)
-    await this.#acknowledge(items.filter(({ answer }) => answer === undefined))
+    await this.#acknowledge(items, acks)
     for (const [at, item] of items.entries()) {
       const answer = item.answer ?? { status: "settled" }
       if (answer.status === "superseded") this.#parts.ledger.settle(item.token)
@@ -109,6 +115,7 @@ export class Settler {
         expect: claim?.seq ?? (token.fresh ? 0 : undefined),
         replaces,
         recorded: false,
+        acknowledged: false,
         answer: undefined,
       }
     } catch (error) {
@@ -116,11 +123,11 @@ export class Settler {
     }
   }
 
-  async #record(items: ReadonlyArray<Item>): Promise<void> {
+  async #record(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
     await this.#judge(items.filter(({ expect }) => expect === undefined))
     const isOpen = ({ answer, recorded }: Item): boolean => answer === undefined && !recorded
-    for (let round = 0, open = items.filter(isOpen); open.length > 0; open = open.filter(isOpen), round++) {
-      if (round === ROUNDS) {
+    for (let tries = 0, open = items.filter(isOpen); open.length > 0; open = open.filter(isOpen), tries++) {
+      if (tries === ROUNDS) {
         const error = new TransportError("unavailable", "too many write about a job at the same time")
         for (const item of open) item.answer = { status: "failed", error }
         return
@@ -129,14 +136,19 @@ export class Settler {
       const messages = open.flatMap(({ prepared, expect }) =>
         prepared === undefined ? [] : journal.message(prepared, expect ?? 0),
       )
-      const results = await journal.write(messages)
       const lost: Array<Item> = []
-      for (const [at, item] of open.entries()) {
-        const result = results[at]
-        if (result?.status === "stored") item.recorded = true
-        else if (result?.status === "failed") item.answer = { status: "failed", error: result.error }
-        else lost.push(item)
-      }
+      const round = open
+      await journal.write(messages, (at, result) => {
+        const item = round[at]
+        if (item === undefined) return
+        if (result.status === "failed") item.answer = { status: "failed", error: result.error }
+        else if (result.status === "conflict") lost.push(item)
+        else {
+          item.recorded = true
+          // Nothing else is to be done first: the server goes on while the other records are on their way.
+          if (item.posts.length === 0 && item.replaces === undefined) this.#add(item, acks)
+        }
+      })
       await this.#judge(lost)
     }
   }
@@ -229,31 +241,34 @@ export class Settler {
     if (replaced.length > 0) await this.#parts.journal.forget(replaced)
   }
 
-  async #acknowledge(items: ReadonlyArray<Item>): Promise<void> {
-    const { ledger, link, tasks } = this.#parts
-    const gone = items.filter(({ token }) => ledger.wasSettled(token))
-    for (const item of gone) item.answer = { status: "gone" }
-    const open = items.filter(({ answer }) => answer === undefined)
-    const acks = open.map(({ token, settlement: { then } }): Ack => {
-      const payload = then.kind === "ack" ? ACK : nak(then.delay)
-      return { ack: token.ack, consumer: token.consumer, payload }
-    })
-    let unanswered: ReadonlyMap<string, TransportError>
-    try {
-      unanswered = await sendAcks(link, acks)
-    } catch (error) {
-      for (const item of open) item.answer = { status: "failed", error: asTransportError(error) }
+  #add(item: Item, acks: Acks): void {
+    const { token, settlement } = item
+    const { ledger } = this.#parts
+    if (ledger.wasSettled(token)) {
+      item.answer = { status: "gone" }
       return
     }
-    const orphans: Array<number> = []
-    for (const { token, settlement } of open) {
-      const error = unanswered.get(token.consumer)
-      // The consumer was deleted: the next one would deliver what is over once more.
-      if (error?.outcome === "none" && settlement.then.kind === "ack") orphans.push(token.seq)
-      ledger.settle(token)
+    const { then } = settlement
+    try {
+      acks.add({ ack: token.ack, consumer: token.consumer, payload: then.kind === "ack" ? ACK : nak(then.delay) })
+    } catch (error) {
+      item.answer = { status: "failed", error: asTransportError(error) }
+      return
     }
+    item.acknowledged = true
+    ledger.settle(token)
+  }
+
+  async #acknowledge(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
+    for (const item of items) if (item.answer === undefined && !item.acknowledged) this.#add(item, acks)
+    const unanswered = await acks.finish()
+    if (unanswered.size === 0) return
     // A lost acknowledgement is no failure: the task comes again, its record is found, and it is acknowledged then.
-    if (orphans.length > 0) await tasks.remove(orphans).catch(() => undefined)
+    // Where the consumer was deleted nobody took it, and the next consumer would deliver what is over.
+    const orphans = items.flatMap(({ acknowledged, token, settlement: { then } }) =>
+      acknowledged && then.kind === "ack" && unanswered.get(token.consumer)?.outcome === "none" ? token.seq : [],
+    )
+    await this.#parts.tasks.remove(orphans).catch(() => undefined)
   }
 }
 

@@ -23,6 +23,7 @@ export const locate = (url: URL): Location => {
       `sqlite://${url.host}… names a host: write sqlite:${url.host}${url.pathname} for a relative path, sqlite:/path for an absolute one`,
     )
   }
+  if (url.hash !== "") throw invalid(`${url.hash} is no part of the path: a # must be written as %23`)
   const path = decodePath(url.pathname)
   if (path === "") throw invalid("the URL names no file: write sqlite:jobs.db")
   if (path === ":memory:")

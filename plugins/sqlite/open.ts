@@ -23,6 +23,9 @@ const CACHE_KIB = 16_384
 /** Write-ahead log, in pages, after which a commit also writes the pages back into the file. */
 const CHECKPOINT_PAGES = 1_000
 
+/** What is left of a write-ahead log that had grown larger, because somebody read for a long time. */
+const LARGEST_LOG_BYTES = 64 * 1024 * 1024
+
 export interface Opened {
   readonly database: Database
   readonly durability: Capabilities["durability"]
@@ -128,6 +131,7 @@ const configure = (database: Database, sync: Location["sync"]): void => {
   // macOS: only this makes the disk itself write. Elsewhere without effect.
   if (sync === "full") database.exec("PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1")
   database.exec(`PRAGMA cache_size = -${CACHE_KIB}; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`)
+  database.exec(`PRAGMA journal_size_limit = ${LARGEST_LOG_BYTES}`)
 }
 
 /** Sees to it that tables and namespace are there; returns the number of the namespace. */

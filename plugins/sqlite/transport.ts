@@ -22,9 +22,10 @@ import { Changer, type PreparedChange } from "./change.ts"
 import { Claimer, type PreparedClaim, type PreparedReport } from "./claim.ts"
 import { MAX_RECORD, MAX_TASK, type PostingColumns } from "./column.ts"
 import { Doorbell } from "./doorbell.ts"
-import { faultOf } from "./fault.ts"
+import { faultOf, isBusy } from "./fault.ts"
 import { JobTable } from "./job-table.ts"
 import { Leases } from "./lease.ts"
+import { Listening } from "./listening.ts"
 import { Maintenance } from "./maintenance.ts"
 import { QueueNames } from "./name.ts"
 import { News } from "./news.ts"
@@ -44,6 +45,10 @@ import { Writer } from "./writer.ts"
 
 /** A ring that is lost costs one slow look, every half second. */
 const RESOLUTION_MS = 600
+
+/** How often, and after which pause, reading is tried while the file is locked. */
+const READ_ATTEMPTS = 100
+const READ_PAUSE_MS = 10
 
 const TOPIC = /^[a-z0-9.-]{1,128}$/
 
@@ -90,72 +95,35 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
 
   const doorbell = new Doorbell(database, () => {
     pulls.look()
-    readNews()
+    listening.read()
     alarm.set()
   })
-  const pulls = new Pulls(taker, { wake: () => writer.wake(), onWait: () => void listenFor(PULLS).catch(ignore) })
+  const pulls = new Pulls(taker, { wake: () => writer.wake(), onWait: () => void listening.start(PULLS).catch(ignore) })
   const news = new News(database, ns, { presence, subscriptions, changer, store: table, taker, doorbell })
   const writer = new Writer(database, {
     participants: [pulls, news, { ...bystander, rolledBack: () => names.forget(), committed: () => alarm.set() }],
     tells: () => news.tells(),
     onStatus,
   })
+  const { signal: closed } = closing
+  const listening = new Listening({ presence, news, doorbell, writer, closing: closed, look: () => pulls.look() })
   const alarm = new StoreAlarm(table, writer, () => subscriptions.watchesStore)
   const sweeper = new Sweeper(database, jobs)
   const maintenance = new Maintenance(database, { writer, presence, news, store: table, sweeper })
 
-  const readNews = (): void => {
-    try {
-      if (!closing.signal.aborted && news.read()) setImmediate(readNews)
-    } catch {
-      // Locked for a moment: the next look reads it.
-    }
-  }
-
-  /** Sees to it that others tell this transport of such things. */
-  const listenFor = async (kind: number): Promise<void> => {
-    if (presence.has(kind)) return
-    try {
-      await writer.do((transaction) => {
-        presence.announce(transaction, kind)
-        news.listenFrom(transaction)
-      })
-    } catch (error) {
-      presence.retract(kind)
-      throw error
-    }
-    if (closing.signal.aborted) return
-    doorbell.start()
-    // What came before this was known rang no bell.
-    if (kind === PULLS) pulls.look()
-  }
-
-  /** Runs `run` unless this transport was closed. */
+  /** Runs `run` unless this transport was closed. Reading may be locked out for a moment, after another process died. */
   const open = async <T>(run: () => T | Promise<T>): Promise<T> => {
-    if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
-    if (writer.broken !== undefined) throw writer.broken
-    try {
-      return await run()
-    } catch (error) {
-      throw faultOf(error, database.label)
+    for (let attempt = 0; ; attempt++) {
+      if (closed.aborted) throw new TransportError("closed", "this transport was closed")
+      if (writer.broken !== undefined) throw writer.broken
+      try {
+        return await run()
+      } catch (error) {
+        if (!isBusy(error) || attempt >= READ_ATTEMPTS) throw faultOf(error, database.label)
+      }
+      await new Promise((wake) => setTimeout(wake, READ_PAUSE_MS))
     }
   }
-
-  /** Keeps a subscription until its signal or the transport ends it. */
-  const subscribe = (kind: number, signal: AbortSignal, begin: () => () => void): Promise<void> =>
-    open(async () => {
-      if (signal.aborted) return
-      const stop = begin()
-      const end = (): void => {
-        stop()
-        signal.removeEventListener("abort", end)
-        closing.signal.removeEventListener("abort", end)
-      }
-      signal.addEventListener("abort", end)
-      closing.signal.addEventListener("abort", end)
-      await listenFor(kind)
-      if (kind === STORE) alarm.set()
-    })
 
   const publishing: Handling<Posting, PostingColumns, Receipt> = {
     prepare: (posting) => publisher.prepare(posting),
@@ -212,7 +180,8 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
     find: (id) => open(() => changer.find(id)),
     change: (changes) => open(() => inPortions(writer, changes, changing)),
     query: (query) => open(() => lister.query(query)),
-    watch: ({ id }, listener, signal) => subscribe(RECORDS, signal, () => subscriptions.onRecord(id, listener)),
+    watch: ({ id }, listener, signal) =>
+      open(() => listening.subscribe(RECORDS, signal, () => subscriptions.onRecord(id, listener))),
   }
 
   const store: Store = {
@@ -224,7 +193,11 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
       }),
     list: (options) => open(() => table.list(options)),
     count: (prefix) => open(() => table.count(prefix)),
-    watch: (prefix, listener, signal) => subscribe(STORE, signal, () => subscriptions.onStore(prefix, listener)),
+    watch: (prefix, listener, signal) =>
+      open(async () => {
+        await listening.subscribe(STORE, signal, () => subscriptions.onStore(prefix, listener))
+        alarm.set()
+      }),
     now: () => open(() => Date.now()),
   }
 
@@ -236,9 +209,9 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
         return writer.do((transaction) => void transaction.announced.push({ topic, payload: copy }))
       }),
     listen: (topic, listener, signal) =>
-      subscribe(BROADCAST, signal, () => {
+      open(() => {
         checkTopic(topic)
-        return subscriptions.onTopic(topic, listener)
+        return listening.subscribe(BROADCAST, signal, () => subscriptions.onTopic(topic, listener))
       }),
   }
 
@@ -252,7 +225,7 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
     doorbell.close()
     database.close()
   }
-  let closed: Promise<void> | undefined
+  let ended: Promise<void> | undefined
 
   return {
     name: "sqlite",
@@ -265,7 +238,10 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
       statusListeners.add(listener)
       return () => void statusListeners.delete(listener)
     },
-    close: () => (closed ??= close()),
+    close: () => {
+      ended ??= close()
+      return ended
+    },
   }
 }
 

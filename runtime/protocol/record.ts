@@ -30,6 +30,10 @@ export interface Transition {
 /** How many transitions a record keeps, newest last. */
 export const TIMELINE_LENGTH = 50
 
+/** Whether a job is one of a task: `text` is every method of that actor, `text.count` one, however it was submitted. */
+export const isOfTask = (record: Pick<JobRecord, "task" | "meth">, task: string): boolean =>
+  record.task === task || (record.meth !== null && `${record.task}.${record.meth}` === task)
+
 /** Why a job failed, in a form that survives the wire. */
 export interface JobError {
   /** Error tag or class name: what `retry.on` matches. */

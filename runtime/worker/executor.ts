@@ -3,7 +3,7 @@
  * or ends with the settlement that says how; the settlement is then stored by the settler, late, once.
  */
 import { Cause, Effect, Exit, Result } from "effect"
-import type { ErasedMethod, TimeLimit } from "../actor.ts"
+import type { ErasedMethod } from "../actor.ts"
 import type { Client } from "../client.ts"
 import { Ignore, Reject, Retry } from "../control.ts"
 import { generateId } from "../id.ts"
@@ -308,7 +308,7 @@ export class Executor {
       task: run.task,
       record: run.progress === undefined ? run.record : { ...run.record, progress: run.progress },
       now: Date.now(),
-      keep: this.#options.keep,
+      keep: this.#plan(run.method).keep,
     }
   }
 
@@ -356,7 +356,7 @@ export class Executor {
   #plan(method: ErasedMethod): MethodPlan {
     let plan = this.#plans.get(method)
     if (plan === undefined) {
-      plan = planOf(method.timeLimit)
+      plan = planOf(method, this.#options.keep)
       this.#plans.set(method, plan)
     }
     return plan
@@ -378,18 +378,26 @@ class Ready {
   }
 }
 
+/** What a method's options come to. */
 interface MethodPlan {
   readonly hardMs: number
   readonly softMs: number | undefined
+  readonly keep: verdict.Keep
 }
 
-const planOf = (limit: TimeLimit | undefined): MethodPlan => {
+const planOf = (method: ErasedMethod, keep: verdict.Keep): MethodPlan => {
+  const { timeLimit, resultTtl, failureTtl } = method
   const given: { readonly soft?: number | string; readonly hard?: number | string } =
-    typeof limit === "object" ? limit : limit === undefined ? {} : { hard: limit }
+    typeof timeLimit === "object" ? timeLimit : timeLimit === undefined ? {} : { hard: timeLimit }
   // Checked when the actor was defined.
   const ms = (value: number | string | undefined) =>
     value === undefined ? undefined : Result.getOrUndefined(parseDuration(value))
-  return { hardMs: ms(given.hard) ?? DEFAULT_HARD_MS, softMs: ms(given.soft) }
+  const ttl = (value: number | string | undefined) => (typeof value === "number" && value < 0 ? -1 : ms(value))
+  return {
+    hardMs: ms(given.hard) ?? DEFAULT_HARD_MS,
+    softMs: ms(given.soft),
+    keep: { resultMs: ttl(resultTtl) ?? keep.resultMs, failureMs: ttl(failureTtl) ?? keep.failureMs },
+  }
 }
 
 const errorOf = (thrown: unknown): JobError => (thrown instanceof IsolatedFailure ? thrown.error : jobError(thrown))

@@ -14,7 +14,7 @@ const HIDDEN = "***"
 export const failureFields = (record: JobRecord, message: Message, redact: MethodOptions["redact"]): Fields => ({
   job: record.id,
   task: record.task,
-  method: record.meth ?? undefined,
+  ...(record.meth === null ? {} : { method: record.meth }),
   queue: record.queue,
   attempt: record.attempt,
   worker: record.worker,

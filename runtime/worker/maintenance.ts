@@ -1,7 +1,7 @@
 /** Records as expired what waits past its time on a queue that nobody pulls: in slices, now and then. */
 import type { Board } from "../board.ts"
 import type { Log } from "../log.ts"
-import { expire } from "../tracking.ts"
+import { expire, isOverdue } from "../tracking.ts"
 
 const EVERY_MS = 10_000
 const SLICE = 100
@@ -18,9 +18,7 @@ export const maintain = (board: Board, log: Log): (() => void) => {
       const now = Date.now()
       for (const id of (await queue.overdue?.(now, SLICE)) ?? []) {
         const found = await records.find(id)
-        const waits = found?.record.state === "queued" || found?.record.state === "scheduled"
-        if (found !== undefined && waits && (found.record.expiresAt ?? Number.POSITIVE_INFINITY) <= now)
-          await expire(board, found)
+        if (found !== undefined && isOverdue(found.record, now)) await expire(board, found)
       }
     } catch (cause) {
       log.debug("expired tasks could not be swept", { cause: cause instanceof Error ? cause.message : String(cause) })

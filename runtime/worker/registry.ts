@@ -10,6 +10,8 @@ import {
 import type { Log } from "../log.ts"
 import type { Store } from "../transport.ts"
 
+const END_PATIENCE_MS = 2_000
+
 export interface RegistryOptions {
   readonly store: Store
   readonly log: Log
@@ -44,7 +46,11 @@ export const register = (
     end: async () => {
       ended = true
       clearInterval(timer)
-      await store.write([{ key: workerEntry(options.describe()).key }]).catch(() => undefined)
+      // A transport that does not answer must not keep the worker from ending: the entry lapses by itself.
+      await Promise.race([
+        store.write([{ key: workerEntry(options.describe()).key }]).catch(() => undefined),
+        new Promise((resolve) => setTimeout(resolve, END_PATIENCE_MS).unref()),
+      ])
     },
   }
 }

@@ -69,14 +69,16 @@ const run = (handle: DatabaseSync, jobs: number, batch: number, payload: number)
      VALUES (?, 1, ?, ${FIRST_KEY}, 1, 'noop', ?, 0, NULL, NULL, NULL, ?) ON CONFLICT DO NOTHING`,
   )
   const insertLoad = handle.prepare("INSERT INTO callboard_load (seq, envelope, record) VALUES (?, ?, NULL)")
-  const candidates = handle.prepare(
-    `SELECT place, bytes FROM callboard_job INDEXED BY callboard_job_ready
-     WHERE queue = 1 AND at = 0 ORDER BY place LIMIT ?`,
+  const choose = handle.prepare(
+    `SELECT max(place) AS place, sum(bytes) AS bytes, count(*) AS count FROM (
+       SELECT place, bytes FROM callboard_job INDEXED BY callboard_job_ready
+       WHERE queue = 1 AND at = 0 ORDER BY place LIMIT ?)`,
   )
   const take = handle.prepare(
     `UPDATE callboard_job INDEXED BY callboard_job_ready SET at = ?, fence = ?, deliveries = deliveries + 1
      WHERE queue = 1 AND at = 0 AND place <= ?
-     RETURNING seq, of, nth, place, deliveries, touched, state, id,
+     RETURNING seq, place, deliveries, of, id,
+       deliveries = 1 AND touched = 0 AND state IS NULL AND of IS NULL AS fresh,
        (SELECT envelope FROM callboard_load WHERE callboard_load.seq = callboard_job.seq) AS envelope`,
   )
   const endJob = handle.prepare(
@@ -110,7 +112,7 @@ const run = (handle: DatabaseSync, jobs: number, batch: number, payload: number)
     let fence = 0
     transaction(() => {
       fence = ++last
-      const end = candidates.all(batch).at(-1)?.["place"] ?? 0
+      const end = choose.get(batch)?.["place"] ?? 0
       rows = take.all(Date.now() + 30_000, fence, end)
     })
     transaction(() => {

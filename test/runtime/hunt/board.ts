@@ -1,0 +1,27 @@
+/** The memory transport with parts replaced: faults that a real broker shows now and then, on command. */
+import { plugin as memory } from "callboard/plugins/memory"
+import type { Plugin, Queue, Transport } from "callboard/transport"
+
+/** Settings for `connect` and `serve` whose transport `change` may alter; `faulty://name` is the board `memory://name`. */
+export const faulty = (change: (transport: Transport) => Transport) => {
+  const plugin: Plugin = {
+    schemes: ["faulty"],
+    connect: async (url, options) =>
+      change(await memory.connect(new URL(url.href.replace(/^faulty:/, "memory:")), options)),
+  }
+  return { faulty: plugin }
+}
+
+export const withQueue = (change: (queue: Queue) => Partial<Queue>) =>
+  faulty((transport) => ({ ...transport, queue: { ...transport.queue, ...change(transport.queue) } }))
+
+/** A promise that is resolved from outside. */
+export const gate = () => {
+  let open: () => void = () => undefined
+  const opened = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  return { open, opened }
+}
+
+export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

@@ -1,0 +1,373 @@
+/** Races and faults of the worker: nothing is lost, doubled, leaked or waited for without an end. */
+import { type ActorDefinition, actor, type ServeOptions, type Service, serve } from "callboard"
+import { TransportError } from "callboard/transport"
+import { afterEach, describe, expect, test } from "vitest"
+import { CANCEL_TOPIC } from "../../../runtime/board.ts"
+import { generateId } from "../../../runtime/id.ts"
+import { makeLog } from "../../../runtime/log.ts"
+import { eventually } from "../../servers/process.ts"
+import { faulty, gate, sleep, withQueue } from "./board.ts"
+
+const services: Array<Service> = []
+afterEach(async () => {
+  await Promise.all(services.splice(0).map((service) => service.stop({ now: true })))
+})
+
+const start = async (actors: ReadonlyArray<ActorDefinition>, options: ServeOptions = {}): Promise<Service> => {
+  const service = await serve({
+    transport: `faulty://${generateId()}`,
+    transports: faulty((same) => same),
+    actors,
+    signals: false,
+    logLevel: "none",
+    ...options,
+  })
+  services.push(service)
+  await service.ready()
+  return service
+}
+
+const WAIT = { timeout: "5 seconds" } as const
+const quick = actor("quick", { methods: { run: () => "done" } })
+
+/** A log that only remembers. */
+const remembering = () => {
+  const lines: Array<string> = []
+  const silent = makeLog({ level: "none" })
+  const log = {
+    ...silent,
+    enabled: () => true,
+    warn: (message: string) => void lines.push(`warn ${message}`),
+    error: (message: string) => void lines.push(`error ${message}`),
+    with: () => log,
+  }
+  return { lines, log }
+}
+
+describe("slots", () => {
+  test("come back when onSettled throws", async () => {
+    const service = await start([quick], {
+      concurrency: 1,
+      prefetch: 1,
+      onSettled: () => {
+        throw new Error("from the application")
+      },
+    })
+    for (let n = 0; n < 3; n++) expect(await (await service.client.submit("quick")).result(WAIT)).toBe("done")
+    await eventually(() => service.worker?.describe().inFlight === 0, { deadline: 1_000, message: "nothing is held" })
+    const began = performance.now()
+    await service.stop()
+    expect(performance.now() - began).toBeLessThan(2_000)
+  })
+
+  test("go on after the process stood still, though nothing new comes", async () => {
+    const slow = gate()
+    const block = actor("block", {
+      methods: {
+        run: () => {
+          const end = performance.now() + 700
+          while (performance.now() < end);
+        },
+      },
+    })
+    // The question which leases are left takes longer than settling what ran.
+    const transports = withQueue((queue) => ({
+      extend: async (tokens) => {
+        await slow.opened
+        return queue.extend(tokens)
+      },
+    }))
+    const service = await start([block, quick], { transports, leaseMs: 1_000, concurrency: 1, prefetch: 4 })
+    const jobs = await Promise.all([service.client.submit("block"), service.client.submit("quick")])
+    await sleep(1_000)
+    slow.open()
+    expect(await jobs[1]?.outcome(WAIT)).toMatchObject({ state: "succeeded" })
+  })
+})
+
+describe("stopping", () => {
+  test("hands back what a pull brought in the very moment of the stop", async () => {
+    const transport = `faulty://${generateId()}`
+    let service: Service | undefined
+    let stopped: Promise<unknown> | undefined
+    const transports = withQueue((queue) => ({
+      pull: async (request, signal) => {
+        const deliveries = await queue.pull(request, signal)
+        // Taken, and the worker is told to stop before it hears of it.
+        if (deliveries.length > 0) stopped ??= service?.stop()
+        return deliveries
+      },
+    }))
+    service = await start([quick], { transport, transports })
+    const other = await start([quick], { transport, queues: ["other"] })
+    const { id } = await other.client.submit("quick")
+    await eventually(() => stopped, { message: "the pull has brought the task" })
+    await stopped
+    const stats = await other.client.queues()
+    expect(stats).toMatchObject([{ queue: "default", ready: 1, inFlight: 0 }])
+    expect((await other.client.job(id).find()).attempts).toBe(0)
+  })
+
+  test("does not start a handler that was still being prepared", async () => {
+    const transport = `faulty://${generateId()}`
+    const claiming = gate()
+    let claims = 0
+    let ran = 0
+    const counting = actor("counting", { methods: { run: () => void ran++ } })
+    const transports = withQueue((queue) => ({
+      // As a delivery after the first: it must be claimed, and the answer is late.
+      pull: async (request, signal) =>
+        (await queue.pull(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
+      claim: async (all) => {
+        claims++
+        const answers = await queue.claim(all)
+        await claiming.opened
+        return answers
+      },
+    }))
+    const service = await start([counting], { transport, transports })
+    const other = await start([quick], { transport, queues: ["other"] })
+    const { id } = await other.client.submit("counting")
+    await eventually(() => claims === 1, { message: "the claim is under way" })
+    const stopping = service.stop({ now: true })
+    setTimeout(claiming.open, 50)
+    await stopping
+    await sleep(50)
+    expect(ran).toBe(0)
+    const found = await other.client.board.records.find(id)
+    expect(found?.record).toMatchObject({ state: "queued", attempt: 0, claims: 0 })
+  })
+
+  test("does not run a job whose lease was lost while it was being prepared", async () => {
+    const claiming = gate()
+    let lost = false
+    let ran = 0
+    const counting = actor("counting", { methods: { run: () => void ran++ } })
+    const transports = withQueue((queue) => ({
+      pull: async (request, signal) =>
+        (await queue.pull(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
+      claim: async (all) => {
+        const answers = await queue.claim(all)
+        await claiming.opened
+        return answers
+      },
+      extend: async (tokens) => {
+        lost = true
+        return tokens.map(() => false)
+      },
+    }))
+    const service = await start([counting], { transports, leaseMs: 1_000 })
+    await service.client.submit("counting")
+    await eventually(() => lost, { message: "the lease was lost" })
+    claiming.open()
+    await sleep(50)
+    expect(ran).toBe(0)
+    expect(service.worker?.describe().inFlight).toBe(0)
+  })
+
+  test("does not wait for an actor that never starts again", async () => {
+    let starts = 0
+    let fail: (cause: unknown) => void = () => undefined
+    const fragile = actor("fragile", {
+      restart: { backoff: { base: "10 ms" } },
+      start: (scope) => {
+        fail = scope.fail
+        return ++starts === 1 ? "first" : new Promise<string>(() => undefined)
+      },
+      methods: { run: () => null },
+    })
+    const service = await start([fragile])
+    fail(new Error("lost"))
+    await eventually(() => starts === 2, { message: "it is started again" })
+    expect(await Promise.race([service.stop(), sleep(4_000)])).toMatchObject({ stuck: 0 })
+  })
+
+  test("a grace of years is a grace, and no hurry", async () => {
+    const finish = gate()
+    const waits = actor("waits", { methods: { run: () => finish.opened } })
+    const service = await start([waits], { grace: "2 years" })
+    await service.client.submit("waits")
+    await eventually(() => service.worker?.describe().running.length === 1)
+    const stopping = service.stop()
+    await sleep(100)
+    finish.open()
+    expect(await stopping).toMatchObject({ finished: 1, handedBack: 0 })
+  })
+})
+
+describe("news of a cancellation", () => {
+  const tellCancelled = (service: Service, news: object) =>
+    service.client.board.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(JSON.stringify(news)))
+
+  test("of an earlier run, that comes late, ends nothing of the next", async () => {
+    const finish = gate()
+    const waits = actor("waits", { methods: { run: () => finish.opened } })
+    const service = await start([waits], { concurrency: 1 })
+    const running = await service.client.submit("waits", { id: "running", delay: 60 })
+    const waiting = await service.client.submit("waits", { id: "waiting", delay: 60 })
+    for (const job of [running, waiting]) {
+      await job.cancel()
+      await job.retry()
+    }
+    await eventually(() => service.worker?.describe().inFlight === 2, { message: "both are held" })
+    await eventually(() => service.worker?.describe().running.length === 1, { message: "one runs" })
+    for (const id of ["running", "waiting"]) await tellCancelled(service, { id, run: 1, terminate: true })
+    await sleep(50)
+    finish.open()
+    expect(await running.outcome(WAIT)).toMatchObject({ state: "succeeded" })
+    expect(await waiting.outcome(WAIT)).toMatchObject({ state: "succeeded" })
+  })
+
+  test("names the run, so that it can be told from the next", async () => {
+    const service = await start([quick])
+    const heard: Array<unknown> = []
+    await service.client.board.broadcast.listen(
+      CANCEL_TOPIC,
+      (payload) => heard.push(JSON.parse(new TextDecoder().decode(payload))),
+      new AbortController().signal,
+    )
+    const job = await service.client.submit("quick", { delay: 60 })
+    await job.cancel()
+    await eventually(() => heard.length === 1)
+    expect(heard).toEqual([{ id: job.id, run: 1, terminate: false }])
+  })
+})
+
+describe("a transport that misbehaves", () => {
+  test("one that rejects a claim is waited for: the job runs, and nothing is called a fault", async () => {
+    const { lines, log } = remembering()
+    let claims = 0
+    const transports = withQueue((queue) => ({
+      pull: async (request, signal) =>
+        (await queue.pull(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
+      claim: async (all) => {
+        if (++claims === 1) throw new TransportError("unavailable", "away for a moment")
+        return queue.claim(all)
+      },
+    }))
+    const service = await start([quick], { transports, log })
+    expect(await (await service.client.submit("quick")).result(WAIT)).toBe("done")
+    expect(lines).toEqual(["warn a job could not be claimed"])
+  })
+
+  test("one that throws instead of rejecting does not end the process", async () => {
+    let settles = 0
+    const transports = withQueue((queue) => ({
+      settle: (all) => {
+        if (++settles === 1) throw new TransportError("unavailable", "thrown, not rejected")
+        return queue.settle(all)
+      },
+    }))
+    const service = await start([quick], { transports })
+    expect(await (await service.client.submit("quick")).result(WAIT)).toBe("done")
+  })
+
+  test("one internal fault of a pull does not end the worker", async () => {
+    let pulls = 0
+    const transports = withQueue((queue) => ({
+      pull: (request, signal) =>
+        ++pulls === 2 ? Promise.reject(new TransportError("internal", "hiccup")) : queue.pull(request, signal),
+    }))
+    const service = await start([quick], { transports })
+    for (let n = 0; n < 3; n++) expect(await (await service.client.submit("quick")).result(WAIT)).toBe("done")
+  })
+
+  test("one that can never work ends the worker, which says so", async () => {
+    const { lines, log } = remembering()
+    let isRevoked = false
+    const revoked = gate()
+    const transports = withQueue((queue) => ({
+      pull: async (request, signal) => {
+        if (!isRevoked) await Promise.race([queue.pull({ ...request, wait: 50 }, signal)])
+        if (isRevoked) throw new TransportError("unauthorized", "these credentials were revoked")
+        return []
+      },
+    }))
+    const service = await start([quick], { transports, log })
+    // Ready already: what comes of it later is nobody's unhandled rejection.
+    await service.ready()
+    isRevoked = true
+    revoked.open()
+    expect(await service.failed).toMatchObject({ reason: "unauthorized" })
+    expect(lines.join()).toContain("these credentials were revoked")
+    await expect(service.ready()).rejects.toMatchObject({ reason: "unauthorized" })
+  })
+
+  test("waiting for a transport that is down leaves no listener behind", async () => {
+    let isDown = true
+    const listeners = new Set<unknown>()
+    const add = EventTarget.prototype.addEventListener
+    const remove = EventTarget.prototype.removeEventListener
+    const transports = withQueue((queue) => ({
+      settle: async (all) => {
+        if (isDown) throw new TransportError("unavailable", "down")
+        return queue.settle(all)
+      },
+    }))
+    const service = await start([quick], { transports })
+    EventTarget.prototype.addEventListener = function (this: EventTarget, ...args: Parameters<typeof add>) {
+      if (args[0] === "abort") listeners.add(args[1])
+      return add.apply(this, args)
+    }
+    EventTarget.prototype.removeEventListener = function (this: EventTarget, ...args: Parameters<typeof remove>) {
+      listeners.delete(args[1])
+      return remove.apply(this, args)
+    }
+    try {
+      const job = await service.client.submit("quick")
+      await sleep(900)
+      isDown = false
+      await job.result(WAIT)
+      await eventually(() => service.worker?.describe().inFlight === 0)
+      // The pull that waits, and nothing of the tries in between.
+      expect(listeners.size).toBeLessThanOrEqual(2)
+    } finally {
+      EventTarget.prototype.addEventListener = add
+      EventTarget.prototype.removeEventListener = remove
+    }
+  })
+})
+
+describe("a task that nobody here serves", () => {
+  test("has its grace anew with each retry: elsewhere it was served in between", async () => {
+    const transport = `faulty://${generateId()}`
+    const missing = actor("missing", {
+      methods: {
+        run: (_input, job) => {
+          if (job.retries < 2) throw job.retry({ after: "1500 ms" })
+          return "in the end"
+        },
+      },
+    })
+    const stranger = await start([quick], { transport, unknownGrace: "1.2 seconds" })
+    const job = await stranger.client.submit("missing", { retry: { max: 5 } })
+    await sleep(50)
+    await start([missing], { transport })
+    expect(await job.outcome({ timeout: 10 })).toEqual({ state: "succeeded", result: "in the end" })
+  })
+})
+
+describe("what comes over the wire", () => {
+  test("a time that no calendar has does not poison lists and failure handlers", async () => {
+    const failures: Array<string> = []
+    const failing = actor("failing", {
+      methods: {
+        run: () => {
+          throw new Error("no")
+        },
+      },
+    })
+    const service = await start([failing], { onFailure: [({ job }) => void failures.push(job.id)] })
+    const { client } = service
+    const { id } = await client.submit("failing", { id: "odd", delay: 60 })
+    const message = (await client.board.records.find(id))?.record.message
+    if (message === undefined) throw new Error("there is no message")
+    const headers = { ...message.headers, id: "hostile", eta: null, callboard: { submittedAt: 1e300 } }
+    await client.board.queue.publish([
+      { id: "hostile", run: 1, retries: 0, queue: "default", level: 4, message: { ...message, headers } },
+    ])
+    await client.job("hostile").outcome(WAIT)
+    expect((await client.jobs()).jobs.map((job) => job.id).sort()).toEqual(["hostile", "odd"])
+    await eventually(() => failures.includes("hostile"))
+  })
+})
