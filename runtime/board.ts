@@ -27,5 +27,5 @@ export const boardOf = (transport: Transport): Board => {
   return { transport, queue, records, store, broadcast }
 }
 
-/** Topic on which a cancelled job is announced to the workers that may run it: JSON `{id, terminate}`. */
+/** Topic on which a cancelled job is announced to the workers that may run it: JSON `{id, run, terminate}`. */
 export const CANCEL_TOPIC = "cancel"

@@ -12,7 +12,7 @@ import {
   listWorkers,
   type WorkerDescription,
 } from "./directory.ts"
-import { CallboardError } from "./errors.ts"
+import { asTransportError, CallboardError } from "./errors.ts"
 import { generateId } from "./id.ts"
 import type { Posting } from "./protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "./protocol/name.ts"
@@ -182,7 +182,7 @@ export class Client implements AsyncDisposable {
       actor = asked instanceof Promise ? await asked : asked
     } catch (cause) {
       // In the default queue nobody may ever look for it: better not accepted than accepted there.
-      if (context.strict || submission.queue === undefined) return Result.fail(publishFailed(id, transportError(cause)))
+      if (context.strict || submission.queue === undefined) return Result.fail(publishFailed(id, asTransportError(cause)))
     }
     const method = actor?.methods.find((candidate) => candidate.name === (address.meth ?? DEFAULT_METHOD))
     if (context.strict && (actor === undefined || method === undefined)) {
@@ -223,7 +223,7 @@ export class Client implements AsyncDisposable {
       else answers.set(posting, earlier)
     }
     const receipts = await this.board.queue.publish(fresh).catch((cause: unknown) => {
-      const error = transportError(cause)
+      const error = asTransportError(cause)
       return fresh.map(() => ({ status: "failed" as const, error }))
     })
     for (const [at, posting] of fresh.entries()) {
@@ -381,9 +381,6 @@ const timeoutOf = (options: WaitOptions): number => {
   if (Result.isFailure(parsed)) throw new CallboardError("invalid-input", parsed.failure.message, { field: "timeout" })
   return parsed.success
 }
-
-const transportError = (cause: unknown): TransportError =>
-  cause instanceof TransportError ? cause : new TransportError("internal", String(cause), { cause })
 
 const at = (error: CallboardError, length: number, index: number): CallboardError =>
   length === 1 ? error : new CallboardError(error.code, `[${index}] ${error.message}`, { ...error.details, index })

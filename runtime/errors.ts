@@ -1,5 +1,10 @@
 /** Errors that an application or an HTTP client can act on. Each says in its message what to do. */
 import type { JobError } from "./protocol/record.ts"
+import { TransportError } from "./transport.ts"
+
+/** What a call to a transport was rejected with. Anything else than a `TransportError` is a fault of its plugin. */
+export const asTransportError = (cause: unknown): TransportError =>
+  cause instanceof TransportError ? cause : new TransportError("internal", String(cause), { cause })
 
 /** What can be wrong with a request; the `code` of an HTTP problem, and of {@link CallboardError}. */
 export type ErrorCode =

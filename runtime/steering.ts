@@ -58,7 +58,7 @@ export const cancelJob = async (board: Board, id: string, options: CancelOptions
     }
   })
   // The record decides; the news only spares a worker the rest of the run.
-  const news = JSON.stringify({ id, terminate: options.terminate ?? false })
+  const news = JSON.stringify({ id, run: cancelled.run, terminate: options.terminate ?? false })
   await board.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(news)).catch(() => undefined)
   return cancelled
 }

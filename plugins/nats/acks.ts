@@ -3,6 +3,7 @@
  * for an answer: when it comes, the others have been handled too.
  */
 import type { TransportError } from "../../runtime/transport.ts"
+import { ofClient } from "./errors.ts"
 import { ANSWER_MS, type Link } from "./link.ts"
 
 export interface Ack {
@@ -59,7 +60,13 @@ export class Acks {
           resolve()
         },
       })
-      this.#link.send(ack, payload, this.#link.inbox.reply(token))
+      try {
+        this.#link.send(ack, payload, this.#link.inbox.reply(token))
+      } catch (error) {
+        this.#link.inbox.forget(token)
+        unanswered.set(consumer, ofClient(error, ack))
+        resolve()
+      }
     })
   }
 }

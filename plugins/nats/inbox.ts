@@ -1,6 +1,6 @@
 /**
- * Questions and answers over one wildcard subscription: a map from token to who asked, no subscription, timer or
- * promise per message. One timer sweeps those who waited too long.
+ * Questions and answers over one wildcard subscription: no subscription, timer or promise per message. One timer sweeps
+ * those who waited too long.
  *
  * The client's own `request` and `js.publish` take a promise, a timer and a map entry per message; this is two to three
  * times as fast (nats 2.29.3).
@@ -20,11 +20,17 @@ export interface Asker {
   failed(index: number, error: TransportError): void
 }
 
+/** The questions of one asker. Their tokens are neighbours in one block. */
 interface Waiting {
   readonly asker: Asker
-  readonly first: number
   readonly until: number
+  /** Which questions have had their last answer. */
+  readonly done: Uint8Array
+  left: number
 }
+
+/** Questions that one asker may have at a time. */
+export const MAX_QUESTIONS = 256
 
 /** How often late answers are looked for: a timeout may be this much late. */
 const SWEEP_MS = 250
@@ -35,8 +41,9 @@ const isNoResponders = (message: Msg): boolean => message.data.length === 0 && m
 export class Inbox {
   readonly #prefix: string
   readonly #subscription: Subscription
+  /** By block: the token of a question is its block and its number in there. */
   readonly #waiting = new Map<number, Waiting>()
-  #next = 1
+  #blocks = 0
   #timer: ReturnType<typeof setInterval> | undefined
 
   constructor(connection: NatsConnection) {
@@ -48,14 +55,12 @@ export class Inbox {
     })
   }
 
-  /** Registers `count` questions and returns the token of the first; the others follow it. */
+  /** Registers up to {@link MAX_QUESTIONS} questions and returns the token of the first; the others follow it. */
   ask(asker: Asker, count = 1): number {
-    const first = this.#next
-    this.#next += count
-    const waiting: Waiting = { asker, first, until: Date.now() + asker.timeout }
-    for (let index = 0; index < count; index++) this.#waiting.set(first + index, waiting)
+    const block = ++this.#blocks
+    this.#waiting.set(block, { asker, until: Date.now() + asker.timeout, done: new Uint8Array(count), left: count })
     this.#watch()
-    return first
+    return block * MAX_QUESTIONS
   }
 
   /** Where the answer to a token goes. */
@@ -65,23 +70,21 @@ export class Inbox {
 
   /** Takes a question back: its answer will be ignored. */
   forget(token: number): void {
-    this.#waiting.delete(token)
+    const block = Math.floor(token / MAX_QUESTIONS)
+    const waiting = this.#waiting.get(block)
+    if (waiting !== undefined) this.#finish(block, waiting, token % MAX_QUESTIONS)
   }
 
   /** Fails all who wait, with one and the same error: thousands of stack traces are worth nothing. */
   failAll(error: TransportError): void {
-    const waiting = [...this.#waiting]
-    this.#waiting.clear()
-    for (const [token, { asker, first }] of waiting) asker.failed(token - first, error)
+    for (const [block, waiting] of [...this.#waiting]) this.#fail(block, waiting, () => error)
   }
 
   /** Fails those whose questions to this subject the server does not allow. */
   refuse(subject: string): void {
     const error = notAllowed(subject)
-    for (const [token, { asker, first }] of [...this.#waiting]) {
-      if (asker.subjectOf(token - first) !== subject) continue
-      this.#waiting.delete(token)
-      asker.failed(token - first, error)
+    for (const [block, waiting] of [...this.#waiting]) {
+      this.#fail(block, waiting, (index) => (waiting.asker.subjectOf(index) === subject ? error : undefined))
     }
   }
 
@@ -97,26 +100,43 @@ export class Inbox {
 
   #arrived(message: Msg): void {
     const token = Number.parseInt(message.subject.slice(this.#prefix.length), 36)
-    const waiting = this.#waiting.get(token)
-    if (waiting === undefined) return
-    const { asker, first } = waiting
+    const block = Math.floor(token / MAX_QUESTIONS)
+    const index = token - block * MAX_QUESTIONS
+    const waiting = this.#waiting.get(block)
+    if (waiting === undefined || waiting.done[index] !== 0) return
     if (isNoResponders(message)) {
-      this.#waiting.delete(token)
-      asker.failed(token - first, noResponders(asker.subjectOf(token - first)))
-    } else if (asker.answered(token - first, message)) {
-      this.#waiting.delete(token)
+      this.#finish(block, waiting, index)
+      waiting.asker.failed(index, noResponders(waiting.asker.subjectOf(index)))
+    } else if (waiting.asker.answered(index, message)) this.#finish(block, waiting, index)
+  }
+
+  #finish(block: number, waiting: Waiting, index: number): void {
+    if (waiting.done[index] !== 0) return
+    waiting.done[index] = 1
+    if (--waiting.left === 0) this.#waiting.delete(block)
+  }
+
+  /** Fails those of an asker's questions for which there is an error. */
+  #fail(block: number, waiting: Waiting, errorOf: (index: number) => TransportError | undefined): void {
+    for (let index = 0; index < waiting.done.length; index++) {
+      if (waiting.done[index] !== 0) continue
+      const error = errorOf(index)
+      if (error === undefined) continue
+      this.#finish(block, waiting, index)
+      waiting.asker.failed(index, error)
     }
   }
 
   #watch(): void {
     this.#timer ??= setInterval(() => {
       const now = Date.now()
-      let error: TransportError | undefined
-      for (const [token, { asker, first, until }] of this.#waiting) {
-        if (until > now) continue
-        this.#waiting.delete(token)
-        error ??= timedOut(asker.subjectOf(token - first), asker.timeout)
-        asker.failed(token - first, error)
+      for (const [block, waiting] of [...this.#waiting]) {
+        if (waiting.until > now) continue
+        let error: TransportError | undefined
+        this.#fail(block, waiting, (index) => {
+          error ??= timedOut(waiting.asker.subjectOf(index), waiting.asker.timeout)
+          return error
+        })
       }
       if (this.#waiting.size > 0) return
       clearInterval(this.#timer)

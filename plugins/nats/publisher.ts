@@ -4,8 +4,9 @@
  */
 import type { Msg } from "nats"
 import { TransportError } from "../../runtime/transport.ts"
-import { apiError, CODE, ofApi } from "./errors.ts"
-import { at } from "./json.ts"
+import { CODE, ofApi } from "./errors.ts"
+import { MAX_QUESTIONS } from "./inbox.ts"
+import { at, errorIn, numberAt } from "./json.ts"
 import { ANSWER_MS, type Link } from "./link.ts"
 
 export interface Outgoing {
@@ -40,7 +41,7 @@ const WINDOW = 1_024
 const WINDOW_BYTES = 32 * 1024 * 1024
 
 /** Longer batches go in parts, so that the window is never empty. */
-const TOGETHER = 256
+const TOGETHER = MAX_QUESTIONS
 
 const CONFLICT: Published = { status: "conflict" }
 
@@ -163,31 +164,41 @@ const sizeOf = (batch: ReadonlyArray<Outgoing>, start: number): { count: number;
   return { count, bytes }
 }
 
-const decoder = new TextDecoder()
-const SEQ = '"seq":'
-
 /**
- * An acknowledgement: `{"stream":"…","seq":7}`, with `"duplicate": true` or instead `"error":{…}`. Read without parsing
- * as long as it has that shape; stream names hold no quotes.
+ * An acknowledgement: `{"stream":"…","seq":7}`, with `"duplicate": true` or instead `"error":{…}`. Most end in the
+ * sequence and need no parsing.
  */
 const readAck = (message: Msg, subject: string): Published => {
-  const text = decoder.decode(message.data)
-  const seqAt = text.indexOf(SEQ)
-  if (seqAt > 0 && !text.startsWith('{"error"')) {
-    const seq = Number.parseInt(text.slice(seqAt + SEQ.length), 10)
-    if (seq > 0) return { status: "stored", seq, duplicate: text.includes('"duplicate"', seqAt) }
+  const { data } = message
+  if (data[2] === LETTER_S && data[data.length - 1] === BRACE) {
+    let seq = 0
+    let scale = 1
+    for (let at = data.length - 2; at > 0; at--, scale *= 10) {
+      const digit = (data[at] ?? 0) - ZERO
+      if (digit < 0 || digit > 9) break
+      seq += digit * scale
+    }
+    if (seq > 0) return { status: "stored", seq, duplicate: false }
   }
-  return readRefusal(text, subject)
+  return readSlowly(decoder.decode(data), subject)
 }
 
-const readRefusal = (text: string, subject: string): Published => {
+const LETTER_S = 115
+const BRACE = 125
+const ZERO = 48
+
+const decoder = new TextDecoder()
+
+const readSlowly = (text: string, subject: string): Published => {
   let answer: unknown
   try {
     answer = JSON.parse(text)
   } catch {
     // Answered below: nothing in it can be read.
   }
-  const error = apiError(at(answer, "error"))
+  const error = errorIn(answer)
+  const seq = numberAt(answer, "seq")
+  if (error === undefined && seq > 0) return { status: "stored", seq, duplicate: at(answer, "duplicate") === true }
   if (error?.err_code === CODE.wrongLastSequence) return CONFLICT
   const failure =
     error === undefined

@@ -261,10 +261,17 @@ export class Settler {
 
   async #acknowledge(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
     for (const item of items) if (item.answer === undefined && !item.acknowledged) this.#add(item, acks)
-    const unanswered = await acks.finish()
+    const handled = acks.finish().then((unanswered) => this.#adopt(items, unanswered))
+    // What has a record is over, acknowledged or not: who settles need not wait for the server to have handled that.
+    if (items.some(({ prepared, acknowledged }) => acknowledged && prepared === undefined)) await handled
+  }
+
+  /**
+   * A lost acknowledgement is no failure: the task comes again, its record is found, and it is acknowledged then. But
+   * where the consumer was deleted nobody took it, and the next consumer would deliver what is over.
+   */
+  async #adopt(items: ReadonlyArray<Item>, unanswered: ReadonlyMap<string, TransportError>): Promise<void> {
     if (unanswered.size === 0) return
-    // A lost acknowledgement is no failure: the task comes again, its record is found, and it is acknowledged then.
-    // Where the consumer was deleted nobody took it, and the next consumer would deliver what is over.
     const orphans = items.flatMap(({ acknowledged, token, settlement: { then } }) =>
       acknowledged && then.kind === "ack" && unanswered.get(token.consumer)?.outcome === "none" ? token.seq : [],
     )

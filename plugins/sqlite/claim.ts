@@ -7,7 +7,7 @@ import { type RecordColumns, recordColumns } from "./column.ts"
 import { idToColumn } from "./id.ts"
 import type { JobRow, JobTable } from "./job-table.ts"
 import { judge, wentOn } from "./judge.ts"
-import { fenceText, nthOf, type Token } from "./number.ts"
+import { nthOf, type Token } from "./number.ts"
 import { tokenOf } from "./settle.ts"
 import type { Transaction } from "./transaction.ts"
 import { isHeld } from "./view.ts"
@@ -43,7 +43,7 @@ export class Claimer {
 
   claim(transaction: Transaction, { token, nth, claim }: PreparedClaim): Claimed {
     const { id, run, worker, at } = claim
-    const fence = fenceText(token.fence)
+    const { fenceText: fence } = token
     const job = this.#jobs.current(idToColumn(id), transaction.now)
     const before = job && this.#jobs.record(job)
     if (before !== undefined) {
@@ -74,7 +74,7 @@ export class Claimer {
     if (task === undefined || !isHeld(task, transaction.now)) return
     const job = this.#jobOf(task)
     if (job === undefined || this.#jobs.idOf(job) !== columns.record.id) return
-    if (judge(this.#jobs.record(job), columns.record, fenceText(token.fence), task.nth) !== "write") return
+    if (judge(this.#jobs.record(job), columns.record, token.fenceText, task.nth) !== "write") return
     this.#jobs.putReport(job, columns)
     if (transaction.tells) transaction.records.push(columns.record)
   }

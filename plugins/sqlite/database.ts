@@ -5,6 +5,8 @@ import { int } from "./row.ts"
 export class Database {
   readonly #handle: DatabaseSync
   readonly #patience: { readonly none: StatementSync; readonly usual: StatementSync } | undefined
+  readonly #durable: boolean
+  #waits = true
   /** Whether this transport opened it and may close it. */
   readonly owned: boolean
   /** Path of the file; `undefined` for a database in memory. */
@@ -12,8 +14,10 @@ export class Database {
   /** Names the database in messages. */
   readonly label: string
 
-  constructor(handle: DatabaseSync, owned: boolean, path: string | undefined) {
+  /** `durable`: commits wait for the disk, unless told otherwise. */
+  constructor(handle: DatabaseSync, owned: boolean, path: string | undefined, durable = false) {
     this.#handle = handle
+    this.#durable = durable
     this.owned = owned
     this.path = path
     this.label = path ?? "the database in memory"
@@ -25,6 +29,13 @@ export class Database {
         usual: this.prepare(`PRAGMA busy_timeout = ${timeout}`),
       }
     }
+  }
+
+  /** Whether the next commits wait until they are on the disk. Not inside a transaction; an application's setting stays. */
+  waitForDisk(wait: boolean): void {
+    if (!this.#durable || wait === this.#waits) return
+    this.#handle.exec(wait ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL")
+    this.#waits = wait
   }
 
   /** Runs a statement that must fail at once when another connection holds the lock. */

@@ -33,7 +33,7 @@ export class Listening {
   async start(kind: number): Promise<void> {
     if (this.#presence.has(kind)) return
     try {
-      await this.#writer.do((transaction) => {
+      await this.#writer.doLightly((transaction) => {
         this.#presence.announce(transaction, kind)
         this.#news.listenFrom(transaction)
       })

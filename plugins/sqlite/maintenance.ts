@@ -85,13 +85,13 @@ export class Maintenance {
     const now = Date.now()
     if (!this.#presence.listens || now - this.#beatAt < BEAT_MS) return
     this.#beatAt = now
-    await this.#writer.do((transaction) => this.#presence.announce(transaction))
+    await this.#writer.doLightly((transaction) => this.#presence.announce(transaction))
   }
 
   async #inSlices(slice: (transaction: Transaction) => boolean): Promise<void> {
     for (;;) {
       const start = performance.now()
-      const more = await this.#writer.do(slice)
+      const more = await this.#writer.doLightly(slice)
       if (!more || this.#closed) return
       const pause = PAUSE * (performance.now() - start)
       await new Promise<void>((resolve) => setTimeout(resolve, pause).unref())

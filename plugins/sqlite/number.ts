@@ -65,15 +65,19 @@ export const fenceText = (fence: number): string => fence.toString(36).padStart(
 export interface Token {
   readonly seq: number
   readonly fence: number
+  /** The fence as others see it. */
+  readonly fenceText: string
 }
 
-const TOKEN = /^(\d{1,16})\.([0-9a-z]{11})$/
+const FENCE = /^[0-9a-z]{11}$/
 
-export const tokenText = (seq: number, fence: number): string => `${seq}.${fenceText(fence)}`
+/** `fence` is a fence as text. */
+export const tokenText = (seq: number, fence: string): string => `${seq}.${fence}`
 
 export const readToken = (token: string): Token | undefined => {
-  const parts = TOKEN.exec(token)
-  if (parts === null) return undefined
-  const [, seq = "", fence = ""] = parts
-  return { seq: Number(seq), fence: Number.parseInt(fence, 36) }
+  const dot = token.length - FENCE_LENGTH - 1
+  const fence = token.slice(dot + 1)
+  const seq = Number(token.slice(0, dot))
+  if (dot < 1 || token[dot] !== "." || !Number.isSafeInteger(seq) || seq < 1 || !FENCE.test(fence)) return undefined
+  return { seq, fence: Number.parseInt(fence, 36), fenceText: fence }
 }

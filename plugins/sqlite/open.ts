@@ -38,7 +38,7 @@ export const openFile = async (location: Location, namespace: string, timeout: n
   const path = resolve(location.path)
   prepareFolder(path)
   const handle = attempt(path, () => new DatabaseSync(path, { timeout: 0, allowExtension: false }))
-  const database = new Database(handle, true, path)
+  const database = new Database(handle, true, path, location.sync === "full")
   try {
     const ns = await patiently(database, timeout, () => {
       refuseForeign(database)

@@ -9,7 +9,7 @@ import type { Database } from "./database.ts"
 import type { JobRow, JobTable } from "./job-table.ts"
 import { judge } from "./judge.ts"
 import type { QueueNames } from "./name.ts"
-import { fenceText, nthOf, readToken, type Token } from "./number.ts"
+import { nthOf, readToken, type Token } from "./number.ts"
 import type { Publisher } from "./publish.ts"
 import type { Transaction } from "./transaction.ts"
 
@@ -49,7 +49,7 @@ export class Settler {
   /** What can fail, before the lock is taken. Fails with `invalid`, `unsupported` or `too-large`. */
   prepare({ token, record, followUps, then }: Settlement): PreparedSettlement {
     const read = tokenOf(token)
-    const fence = fenceText(read.fence)
+    const { fenceText: fence } = read
     return {
       token: read,
       record: record && recordColumns(record.fence === fence ? record : { ...record, fence }, Date.now()),
@@ -93,7 +93,7 @@ export class Settler {
       // What cannot be decoded is stored under an id of its own.
       const target = own ? job : this.#jobs.current(record.id, transaction.now)
       const before = target && this.#jobs.record(target)
-      const verdict = judge(before, record.record, fenceText(token.fence), own ? task?.nth : undefined)
+      const verdict = judge(before, record.record, token.fenceText, own ? task?.nth : undefined)
       if (verdict === "superseded") return { status: "superseded" }
       if (verdict === "write") this.#store(transaction, target, record)
       stored = own

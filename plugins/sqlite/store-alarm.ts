@@ -38,7 +38,7 @@ export class StoreAlarm {
   #fire(): void {
     this.close()
     this.#writer
-      .do((transaction) => this.#store.expire(transaction))
+      .doLightly((transaction) => this.#store.expire(transaction))
       .then(
         () => this.set(),
         () => undefined,

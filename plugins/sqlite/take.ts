@@ -13,7 +13,8 @@ export interface Taken {
   readonly seq: number
   readonly queue: string
   readonly place: number
-  readonly fence: number
+  /** As text. */
+  readonly fence: string
   readonly fresh: boolean
   readonly deliveries: number
   readonly envelope: Uint8Array | null
@@ -97,6 +98,7 @@ export class Taker {
 
   #takeUpTo(transaction: Transaction, queue: number, name: string, place: number): ReadonlyArray<Taken> {
     const fence = transaction.next()
+    const shown = fenceText(fence)
     const until = transaction.now + this.#lease
     const rows = this.#statements.take.all(until, fence, queue, place)
     if (until < transaction.later) transaction.later = until
@@ -104,7 +106,7 @@ export class Taker {
       seq: int(row, "seq"),
       queue: name,
       place: int(row, "place"),
-      fence,
+      fence: shown,
       fresh: int(row, "fresh") === 1,
       deliveries: int(row, "deliveries"),
       envelope: bytesOrNull(row, "envelope"),
@@ -114,18 +116,19 @@ export class Taker {
   }
 
   /** Two postings of one job in one pull: the later one must have the higher fence. */
-  #fenceApart(transaction: Transaction, taken: ReadonlyArray<{ readonly seq: number; fence: number }>): void {
+  #fenceApart(transaction: Transaction, taken: ReadonlyArray<{ readonly seq: number; fence: string }>): void {
     const nthOf = new Map(taken.map((each) => [each, int(this.#statements.nth.get(each.seq) ?? {}, "nth")]))
     for (const each of taken.toSorted((a, b) => (nthOf.get(a) ?? 0) - (nthOf.get(b) ?? 0))) {
-      each.fence = transaction.next()
-      this.#statements.fence.run(each.fence, each.seq)
+      const fence = transaction.next()
+      this.#statements.fence.run(fence, each.seq)
+      each.fence = fenceText(fence)
     }
   }
 }
 
 export const deliveryOf = (taken: Taken): Delivery => ({
   token: tokenText(taken.seq, taken.fence),
-  fence: fenceText(taken.fence),
+  fence: taken.fence,
   queue: taken.queue,
   level: levelAt(taken.place),
   sequence: orderAt(taken.place),

@@ -157,7 +157,7 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
         refused.push(error)
       }
     }
-    await writer.do((transaction) => {
+    await writer.doLightly((transaction) => {
       for (const each of last.values()) claimer.report(transaction, each)
     })
     if (refused.length > 0) throw refused[0]
@@ -170,7 +170,7 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
     report: (reports) => open(() => report(reports)),
     settle: (settlements) => open(() => inPortions(writer, settlements, settling)),
     extend: (tokens) =>
-      open(() => writer.do((transaction) => tokens.map((token) => leases.extend(transaction, token)))),
+      open(() => writer.doLightly((transaction) => tokens.map((token) => leases.extend(transaction, token)))),
     stats: () => open(() => census.stats()),
     overdue: (now, max) => open(() => census.overdue(now, max)),
     waiting: (name, max) => open(() => census.waiting(name, max)),
@@ -206,7 +206,7 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
       open(() => {
         checkTopic(topic)
         const copy = payload.slice()
-        return writer.do((transaction) => void transaction.announced.push({ topic, payload: copy }))
+        return writer.doLightly((transaction) => void transaction.announced.push({ topic, payload: copy }))
       }),
     listen: (topic, listener, signal) =>
       open(() => {
@@ -220,7 +220,7 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
     maintenance.close()
     alarm.close()
     pulls.close()
-    if (presence.listens) await writer.do((transaction) => presence.leave(transaction)).catch(ignore)
+    if (presence.listens) await writer.doLightly((transaction) => presence.leave(transaction)).catch(ignore)
     await writer.drained()
     doorbell.close()
     database.close()

@@ -13,6 +13,8 @@ import { Counter, Transaction } from "./transaction.ts"
 /** One thing to do inside a transaction. It may run more than once; only the last time counts. */
 interface Work {
   readonly since: number
+  /** Whether it must be on the disk before it counts as done. */
+  readonly durable: boolean
   run(transaction: Transaction): void
   committed(): void
   failed(error: TransportError): void
@@ -81,13 +83,26 @@ export class Writer {
     this.#rollback = database.prepare("ROLLBACK")
   }
 
-  /** Runs `run` inside the next transaction; resolves with what it returned once that is committed. */
+  /** Runs `run` inside the next transaction; resolves with what it returned once that is as durable as declared. */
   do<T>(run: (transaction: Transaction) => T): Promise<T> {
+    return this.#add(run, true)
+  }
+
+  /**
+   * The same for what may be forgotten when the machine loses power, because then it means nothing any more: leases,
+   * who listens, news. Committed in order with everything else, but the disk is not waited for.
+   */
+  doLightly<T>(run: (transaction: Transaction) => T): Promise<T> {
+    return this.#add(run, false)
+  }
+
+  #add<T>(run: (transaction: Transaction) => T, durable: boolean): Promise<T> {
     if (this.#broken !== undefined) return Promise.reject(this.#broken)
     return new Promise<T>((resolve, reject) => {
       let result: T
       this.#queue.push({
         since: performance.now(),
+        durable,
         run: (transaction) => {
           result = run(transaction)
         },
@@ -151,6 +166,7 @@ export class Writer {
         this.#later()
         return false
       }
+      this.#database.waitForDisk(this.#queue.some((work) => work.durable))
       this.#database.impatiently(this.#begin)
     } catch (error) {
       this.#refuse(error)
@@ -234,8 +250,7 @@ export class Writer {
 
   /** Takes everything back. `culprit` is what the error came from: work, a participant, or the commit itself. */
   #undo(error: unknown, culprit?: Work | Participant, joined = false): void {
-    if (this.#database.inTransaction) this.#rollback.run()
-    for (const each of this.#participants) each.rolledBack()
+    this.#rollBack()
     if (isBusy(error)) {
       this.#later()
       return
@@ -251,6 +266,16 @@ export class Writer {
       culprit.failed(fault)
     }
     this.wake()
+  }
+
+  #rollBack(): void {
+    try {
+      // After some errors SQLite has done so already.
+      if (this.#database.inTransaction) this.#rollback.run()
+    } catch {
+      // Still inside: the next attempt to begin finds that, and waits.
+    }
+    for (const each of this.#participants) each.rolledBack()
   }
 
   #failAll(error: TransportError): void {

@@ -24,11 +24,16 @@ export class Batcher<In, Out> {
     })
   }
 
+  /** A transport that throws instead of rejecting must not end the process. */
+  async #ask(items: ReadonlyArray<In>): Promise<ReadonlyArray<Out>> {
+    return this.#send(items)
+  }
+
   #flush(): void {
     const batch = this.#waiting
     if (batch.length === 0) return
     this.#waiting = []
-    this.#send(batch.map((entry) => entry.item)).then(
+    this.#ask(batch.map((entry) => entry.item)).then(
       (answers) => {
         for (const [at, entry] of batch.entries()) {
           const answer = answers[at]

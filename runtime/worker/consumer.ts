@@ -3,8 +3,9 @@
  * tasks that run go on meanwhile.
  */
 import { Effect } from "effect"
+import { asTransportError } from "../errors.ts"
 import type { Log } from "../log.ts"
-import { type Delivery, type PullRequest, type Queue, TransportError } from "../transport.ts"
+import type { Delivery, PullRequest, Queue, TransportError } from "../transport.ts"
 import type { Hands } from "./hands.ts"
 
 export interface ConsumerOptions {
@@ -42,17 +43,19 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       }
       // With a queue left out the wait is short: its actor may be back any moment.
       const wait = queues.length === options.queues.length ? PULL_WAIT_MS : IDLE_WAIT_MS
-      const pulled = yield* Effect.result(pull(options, { queues, max: hands.free, wait, rotate: options.rotate }))
+      const max = hands.free
+      // A handler got stuck since: there is no room after all.
+      if (max < 1) continue
+      const pulled = yield* Effect.result(pull(options, { queues, max, wait, rotate: options.rotate }))
       if (pulled._tag === "Success") {
         if (failures > 0) log.info("connected again")
         failures = 0
-        options.accept(pulled.success)
         continue
       }
       const error = pulled.failure
       options.onListening(false)
       failures++
-      const givesUp = !error.retryable || (options.maxTries > 0 && failures > options.maxTries)
+      const givesUp = !mayPass(error) || (options.maxTries > 0 && failures > options.maxTries)
       if (givesUp) return yield* Effect.fail(error)
       const pause = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (failures - 1)) * (0.5 + Math.random() / 2)
       const tries = options.maxTries > 0 ? `${failures}/${options.maxTries}` : `${failures}`
@@ -61,24 +64,25 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
     }
   })
 
+/** Whether trying again may help: also after a fault of the plugin or the broker, which need not come again. */
+const mayPass = (error: TransportError): boolean => error.retryable || error.reason === "internal"
+
 /**
- * One pull. It counts as listening once it has been under way for a moment, or has answered: a pull that fails does so
+ * One pull, and what it brings handed over: in here, since a worker that is stopped in that very moment would leave it
+ * lying until its lease is over. It counts as listening once it has been under way for a moment, or has answered: a pull that fails does so
  * at once.
  */
-const pull = (options: ConsumerOptions, request: PullRequest): Effect.Effect<ReadonlyArray<Delivery>, TransportError> =>
+const pull = (options: ConsumerOptions, request: PullRequest): Effect.Effect<void, TransportError> =>
   Effect.tryPromise({
     try: async (signal) => {
       const listening = setTimeout(() => options.onListening(true), 20)
       try {
         const deliveries = await options.queue.pull(request, signal)
         options.onListening(true)
-        return deliveries
+        options.accept(deliveries)
       } finally {
         clearTimeout(listening)
       }
     },
-    catch: (cause) =>
-      cause instanceof TransportError
-        ? cause
-        : new TransportError("internal", `pulling failed: ${String(cause)}`, { cause }),
+    catch: asTransportError,
   })

@@ -1,7 +1,7 @@
 /** One delivery while this worker holds it: from pull to settled. */
 import type { ErasedMethod } from "../actor.ts"
 import type { Embed } from "../protocol/body.ts"
-import type { Task } from "../protocol/headers.ts"
+import { OWN_HEADER, type Task } from "../protocol/headers.ts"
 import { isUndecodable, type Posting } from "../protocol/message.ts"
 import { isId } from "../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
@@ -18,7 +18,7 @@ export class Held {
   phase: "buffered" | "running" | "settling" = "buffered"
   /** Set while its handler runs. */
   run: Running | undefined
-  /** Set when it was decided from outside before the handler ran. */
+  /** Set when it was decided from outside, also before the handler ran. */
   stop: Stop | undefined
   /** Says that its handler has really ended and needs its actor's resources no more. */
   leave: (() => void) | undefined
@@ -28,6 +28,20 @@ export class Held {
   constructor(delivery: Delivery, rank: number) {
     this.delivery = delivery
     this.rank = rank
+  }
+
+  /** Ends it from outside: its run, or, while it is only being prepared, what would become one. The first reason counts. */
+  end(reason: Stop): void {
+    this.stop ??= reason
+    this.run?.end(reason)
+  }
+
+  /** Number of its job's run, where the headers tell. */
+  get jobRun(): number {
+    const { message } = this.delivery
+    const own = isUndecodable(message) ? undefined : message.headers[OWN_HEADER]
+    const run = typeof own === "object" && own !== null && "run" in own ? own.run : undefined
+    return typeof run === "number" ? run : 1
   }
 
   /** Id of its job where the headers tell one. */

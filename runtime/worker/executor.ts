@@ -6,12 +6,13 @@ import { Cause, Effect, Exit, Result } from "effect"
 import type { ErasedMethod } from "../actor.ts"
 import type { Client } from "../client.ts"
 import { Ignore, Reject, Retry } from "../control.ts"
+import { asTransportError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import type { Log } from "../log.ts"
 import { decodeBody, type Embed, NO_EMBED } from "../protocol/body.ts"
 import { LANG, type Task } from "../protocol/headers.ts"
 import { selectInput } from "../protocol/input.ts"
-import type { Posting } from "../protocol/message.ts"
+import { type Posting, publishKey } from "../protocol/message.ts"
 import { claimed, type JobError, type JobRecord, started } from "../protocol/record.ts"
 import { parseDuration } from "../protocol/time.ts"
 import type { Claim, Claimed, Settlement } from "../transport.ts"
@@ -84,8 +85,11 @@ export class Executor {
     return Effect.gen({ self: this }, function* () {
       const ready = yield* this.#prepare(held)
       if (!(ready instanceof Ready)) return ready.settlement
-      // Decided from outside while it was being prepared.
-      if (held.stop === "cancelled") return { token: held.delivery.token, then: { kind: "ack" } } satisfies Settlement
+      // Decided from outside while it was being prepared: its handler must not begin.
+      if (held.stop !== undefined) {
+        ready.run.end(held.stop)
+        return this.#stopped(this.#attempt(held, ready.run), ready.run)
+      }
       held.run = ready.run
       held.leave = ready.actor.enter()
       this.#options.onRun(held)
@@ -115,15 +119,18 @@ export class Executor {
     let isClaimed = false
     if (!delivery.fresh) {
       const answer = yield* Effect.promise(() =>
-        options.claims.add({
-          token: delivery.token,
-          id: posting.id,
-          run: posting.run,
-          retries: posting.retries,
-          worker: options.worker,
-          at: now,
-          posting,
-        }),
+        options.claims
+          .add({
+            token: delivery.token,
+            id: posting.id,
+            run: posting.run,
+            retries: posting.retries,
+            worker: options.worker,
+            at: now,
+            posting,
+          })
+          // A transport that is out of reach is no fault of ours, nor of the job.
+          .catch((cause: unknown): Claimed => ({ status: "failed", error: asTransportError(cause) })),
       )
       switch (answer.status) {
         case "superseded":
@@ -332,7 +339,8 @@ export class Executor {
     if (foreign && queue === undefined && task.lang !== "py") {
       return giveUp(`${problem}, and no queue is configured for language ${JSON.stringify(task.lang)}`)
     }
-    const wait = this.#unknown.waitFor(posting.id, waiting.now)
+    // Each retry has a grace of its own: the attempt before it was served somewhere.
+    const wait = this.#unknown.waitFor(publishKey(posting), waiting.now)
     return wait === undefined
       ? giveUp(`${problem}, and no worker that serves it came within ${this.#options.unknownGraceMs / 1000} s`)
       : verdict.handedBack(begun, isClaimed, wait)

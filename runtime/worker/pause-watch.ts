@@ -8,14 +8,19 @@ const TURN_MS = 250
 export class PauseWatch {
   readonly #limitMs: number
   readonly #clearUp: () => Promise<void>
+  readonly #cleared: () => void
   readonly #timer: ReturnType<typeof setInterval>
   #lastTurn = Date.now()
   #clearing = false
 
-  /** `clearUp` is called after a pause, and ends the doubt when it resolves. `leaseMs` is the length of a lease. */
-  constructor(leaseMs: number, clearUp: () => Promise<void>) {
+  /**
+   * `clearUp` is called after a pause, and ends the doubt when it resolves; then `cleared` is called, since whoever
+   * asked meanwhile was turned away. `leaseMs` is the length of a lease.
+   */
+  constructor(leaseMs: number, clearUp: () => Promise<void>, cleared: () => void) {
     this.#limitMs = Math.max(2 * TURN_MS, leaseMs * 0.6)
     this.#clearUp = clearUp
+    this.#cleared = cleared
     this.#timer = setInterval(() => this.inDoubt(Date.now()), TURN_MS)
   }
 
@@ -27,6 +32,7 @@ export class PauseWatch {
       this.#clearing = true
       void this.#clearUp().finally(() => {
         this.#clearing = false
+        this.#cleared()
       })
     }
     return this.#clearing

@@ -2,9 +2,10 @@
  * Stores how deliveries end, in batches, and does not give up while that makes sense: an unreachable transport is tried
  * again, a record that the transport can never take is replaced by one that says so.
  */
+import { asTransportError } from "../errors.ts"
 import type { Log } from "../log.ts"
 import type { JobError } from "../protocol/record.ts"
-import { type Queue, type Settled, type Settlement, TransportError } from "../transport.ts"
+import type { Queue, Settled, Settlement, TransportError } from "../transport.ts"
 import { Batcher } from "./batcher.ts"
 
 /** How a settlement ended: `lost` when another delivery, or nobody, has the job now. */
@@ -74,22 +75,18 @@ export class Settler {
   }
 }
 
-const failedOf = (cause: unknown): Settled => ({
-  status: "failed",
-  error: cause instanceof TransportError ? cause : new TransportError("internal", String(cause), { cause }),
-})
+const failedOf = (cause: unknown): Settled => ({ status: "failed", error: asTransportError(cause) })
 
 const pause = (ms: number, signal: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms)
-    signal.addEventListener(
-      "abort",
-      () => {
-        clearTimeout(timer)
-        resolve()
-      },
-      { once: true },
-    )
+    // The signal is the worker's: during a long outage a listener left behind by each try would never go.
+    const done = () => {
+      clearTimeout(timer)
+      signal.removeEventListener("abort", done)
+      resolve()
+    }
+    const timer = setTimeout(done, ms)
+    signal.addEventListener("abort", done)
   })
 
 /** Why a job fails whose result the transport refuses. */

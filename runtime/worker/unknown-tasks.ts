@@ -13,21 +13,21 @@ export class UnknownTasks {
     this.#graceMs = graceMs
   }
 
-  /** Milliseconds after which to deliver the task again; `undefined` when its grace is over. */
-  waitFor(id: string, now: number): number | undefined {
-    const seen = this.#seen.get(id) ?? { since: now, times: 0 }
+  /** Milliseconds after which to deliver the task with this publish key again; `undefined` when its grace is over. */
+  waitFor(key: string, now: number): number | undefined {
+    const seen = this.#seen.get(key) ?? { since: now, times: 0 }
     const left = seen.since + this.#graceMs - now
     if (left <= 0) {
-      this.#seen.delete(id)
+      this.#seen.delete(key)
       return undefined
     }
-    if (this.#seen.size >= CAPACITY && !this.#seen.has(id)) {
+    if (this.#seen.size >= CAPACITY && !this.#seen.has(key)) {
       const oldest = this.#seen.keys().next()
       if (!oldest.done) this.#seen.delete(oldest.value)
     }
     const delay = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** seen.times)
     seen.times++
-    this.#seen.set(id, seen)
+    this.#seen.set(key, seen)
     return Math.min(delay, left)
   }
 }

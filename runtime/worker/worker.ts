@@ -3,7 +3,7 @@
  * and stops in the reverse order: pull no more, hand back what waits, let run what runs, then let go of the actors.
  */
 import { hostname } from "node:os"
-import { Effect, Exit, Fiber, Scope } from "effect"
+import { Cause, Effect, Exit, Fiber, Scope } from "effect"
 import type { ActorDefinition } from "../actor.ts"
 import { type Board, CANCEL_TOPIC } from "../board.ts"
 import type { Client } from "../client.ts"
@@ -11,7 +11,7 @@ import { describeActor, type WorkerDescription } from "../directory.ts"
 import type { Log } from "../log.ts"
 import { isUndecodable } from "../protocol/message.ts"
 import type { JobRecord } from "../protocol/record.ts"
-import type { Claim, Claimed, Delivery, Settlement, TransportError } from "../transport.ts"
+import { type Claim, type Claimed, type Delivery, type Settlement, TransportError } from "../transport.ts"
 import { VERSION } from "../version.ts"
 import { type ActorPool, makeActorPool } from "./actor-pool.ts"
 import { Batcher } from "./batcher.ts"
@@ -141,7 +141,11 @@ class RunningWorker implements Worker {
     this.#settler = new Settler(queue, log)
     this.#watch = new RunWatch(queue, log, (at) => this.#leases.deadline(at))
     this.#processes = new ProcessPool({ client: options.client, log, concurrency: options.concurrency })
-    this.#pauses = new PauseWatch(options.leaseMs, () => this.#resume().finally(() => this.#pump()))
+    this.#pauses = new PauseWatch(
+      options.leaseMs,
+      () => this.#resume(),
+      () => this.#pump(),
+    )
     this.#executor = new Executor({
       pool,
       processes: this.#processes,
@@ -199,10 +203,10 @@ class RunningWorker implements Worker {
     this.failed = new Promise((resolve) => {
       this.#consumer.addObserver((exit) => {
         this.#listening = false
-        if (Exit.isFailure(exit)) {
-          const error = exit.cause.reasons.find((reason) => reason._tag === "Fail")
-          if (error?._tag === "Fail") resolve(error.error)
-        }
+        const error = Exit.isFailure(exit) ? gaveUp(exit.cause) : undefined
+        if (error === undefined) return
+        log.error(`the worker gives up: ${error.message}`, { reason: error.reason })
+        resolve(error)
       })
     })
   }
@@ -249,7 +253,7 @@ class RunningWorker implements Worker {
     if (waiting.length > 0) log.info(`Restoring ${waiting.length} unacknowledged message(s)`)
     for (const held of waiting) this.#release(held)
     await waitFor(this.#hands.whenIdle(), graceMs, this.#hurry.signal)
-    for (const held of this.#hands.held.values()) held.run?.end("hand-back")
+    for (const held of this.#hands.held.values()) held.end("hand-back")
     await waitFor(this.#hands.whenIdle(), HAND_BACK_MS)
     await this.#processes.close()
     const report: StopReport = {
@@ -259,7 +263,8 @@ class RunningWorker implements Worker {
     }
     this.#end.abort()
     await this.#registry.end()
-    await this.#closeActors()
+    // An actor whose start does not end cannot be stopped either.
+    await waitFor(this.#closeActors(), CLOSE_MS)
     return report
   }
 
@@ -316,7 +321,12 @@ class RunningWorker implements Worker {
     }
     this.#processed++
     if (record?.error !== undefined && record.state !== "succeeded") this.#tellFailure(held, record)
-    this.#options.onSettled?.(settlement)
+    try {
+      this.#options.onSettled?.(settlement)
+    } catch (cause) {
+      // The application's own affair: the job is settled, and its slot must come back.
+      this.#options.log.error("onSettled failed", { job: held.id, cause: String(cause) })
+    }
   }
 
   /** A handler is about to be called. */
@@ -366,26 +376,26 @@ class RunningWorker implements Worker {
   /** Its lease lapsed, or somebody else decided: it is not ours to settle. */
   #lost(held: Held): void {
     if (this.#hands.unbuffer(held)) this.#hands.drop(held)
-    else held.run?.end("superseded")
+    else held.end("superseded")
   }
 
   #cancelled(payload: Uint8Array): void {
     const news = cancellationOf(payload)
     if (news === undefined) return
-    const { id, terminate } = news
+    const { id, run, terminate } = news
+    // Late news of an earlier run must not take the task of this one off the queue.
+    const meant = [...this.#hands.held.values()].filter(
+      (held) => held.id === id && (run === undefined || held.jobRun === run),
+    )
     // First, so that the run is not waited for as one that may still heed its signal.
-    if (terminate) this.#processes.kill(id)
-    for (const held of this.#hands.held.values()) {
-      if (held.id !== id) continue
+    if (terminate && meant.length > 0) this.#processes.kill(id)
+    for (const held of meant) {
       if (this.#hands.unbuffer(held)) {
         // Its record says cancelled already: only the task is left to take off the queue.
         void this.#settler
           .settle({ token: held.delivery.token, then: { kind: "ack" } }, this.#end.signal)
           .finally(() => this.#hands.drop(held))
-      } else {
-        held.stop = "cancelled"
-        held.run?.end("cancelled")
-      }
+      } else held.end("cancelled")
     }
   }
 }
@@ -393,12 +403,36 @@ class RunningWorker implements Worker {
 /** Longest wait for hand-backs to be written. */
 const HAND_BACK_MS = 5_000
 
-const cancellationOf = (payload: Uint8Array): { readonly id: string; readonly terminate: boolean } | undefined => {
+/** Longest wait for actors to let go of their resources: that of one whose start does not end never comes. */
+const CLOSE_MS = 30_000
+
+/** Timers cannot wait for longer. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
+/** Why the consumer ended by itself; nothing when it was stopped. */
+const gaveUp = (cause: Cause.Cause<TransportError>): TransportError | undefined => {
+  const failed = cause.reasons.find((reason) => reason._tag === "Fail")
+  if (failed?._tag === "Fail") return failed.error
+  const died = cause.reasons.find((reason) => reason._tag === "Die")
+  return died === undefined ? undefined : new TransportError("internal", Cause.pretty(cause))
+}
+
+/** A cancellation; without `run` (from an older version) it is of whichever run is held. */
+interface CancelNews {
+  readonly id: string
+  readonly run: number | undefined
+  readonly terminate: boolean
+}
+
+const cancellationOf = (payload: Uint8Array): CancelNews | undefined => {
   try {
     const news: unknown = JSON.parse(decoder.decode(payload))
-    return typeof news === "object" && news !== null && "id" in news && typeof news.id === "string"
-      ? { id: news.id, terminate: "terminate" in news && news.terminate === true }
-      : undefined
+    if (typeof news !== "object" || news === null || !("id" in news) || typeof news.id !== "string") return undefined
+    return {
+      id: news.id,
+      run: "run" in news && typeof news.run === "number" ? news.run : undefined,
+      terminate: "terminate" in news && news.terminate === true,
+    }
   } catch {
     return undefined
   }
@@ -407,12 +441,13 @@ const cancellationOf = (payload: Uint8Array): { readonly id: string; readonly te
 /** Waits for a promise, but no longer than `ms`, nor past the signal. */
 const waitFor = (promise: Promise<void>, ms: number, signal?: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms)
+    const timer = setTimeout(() => done(), Math.min(ms, LONGEST_TIMER_MS))
     const done = () => {
       clearTimeout(timer)
+      signal?.removeEventListener("abort", done)
       resolve()
     }
     if (signal?.aborted) return done()
     signal?.addEventListener("abort", done, { once: true })
-    void promise.then(done)
+    promise.then(done, done)
   })

@@ -84,11 +84,11 @@ test("tokens come back as they were, and fences rise as text", () => {
   const number = fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER })
   fc.assert(
     fc.property(number, number, (seq, fence) => {
-      expect(readToken(tokenText(seq, fence))).toEqual({ seq, fence })
+      expect(readToken(tokenText(seq, fenceText(fence)))).toEqual({ seq, fence, fenceText: fenceText(fence) })
       return fenceText(seq) < fenceText(fence) === seq < fence
     }),
   )
-  for (const token of ["", "1", "1.2", "x.00000000001", "1.0000000000A", "-1.00000000001"]) {
+  for (const token of ["", "1", "1.2", "x.00000000001", "1.0000000000A", "-1.00000000001", "1x00000000001"]) {
     expect(readToken(token)).toBeUndefined()
   }
 })

@@ -15,7 +15,7 @@ import { findRuntime } from "../../runtime/cli/runtimes.js"
 import { findDeno, withDeno } from "./deno.js"
 
 /** What runs on Deno as well: what reads or writes the wire, a store or a socket. Each is a part of a file's path. */
-const denoTests = ["test/runtime/protocol/", "test/plugins/", "test/runtime/http/", "test/servers/"]
+const denoTests = ["test/runtime/protocol/", "test/plugins/", "test/runtime/http/", "test/e2e/http", "test/servers/"]
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
 /** A stage that hangs is ended; its tests have deadlines of their own that are far shorter. */

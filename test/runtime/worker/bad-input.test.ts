@@ -1,22 +1,11 @@
 /** What comes over the wire and is no good: it ends among the dead letters with its reason, and the worker lives on. */
-import { type ActorDefinition, actor, type Service, serve } from "callboard"
-import { afterEach, describe, expect, test } from "vitest"
+import { actor, type Service } from "callboard"
+import { describe, expect, test } from "vitest"
 import { generateId } from "../../../runtime/id.ts"
 import { encodeBody, NO_EMBED } from "../../../runtime/protocol/body.ts"
 import type { Headers, Message } from "../../../runtime/protocol/message.ts"
 import { eventually } from "../../servers/process.ts"
-
-const services: Array<Service> = []
-afterEach(async () => {
-  await Promise.all(services.splice(0).map((service) => service.stop({ now: true })))
-})
-
-const start = async (actors: ReadonlyArray<ActorDefinition>): Promise<Service> => {
-  const service = await serve({ transport: `memory://${generateId()}`, actors, signals: false, logLevel: "none" })
-  services.push(service)
-  await service.ready()
-  return service
-}
+import { start } from "./services.ts"
 
 const seen: Array<unknown> = []
 const echo = actor("echo", {

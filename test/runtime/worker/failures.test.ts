@@ -1,26 +1,8 @@
 /** What an application hears of failures: handlers in a chain, and one line of log. */
-import { type ActorDefinition, actor, type Log, type ServeOptions, type Service, serve } from "callboard"
-import { afterEach, describe, expect, test } from "vitest"
-import { generateId } from "../../../runtime/id.ts"
+import { actor, type Log } from "callboard"
+import { describe, expect, test } from "vitest"
 import { eventually } from "../../servers/process.ts"
-
-const services: Array<Service> = []
-afterEach(async () => {
-  await Promise.all(services.splice(0).map((service) => service.stop({ now: true })))
-})
-
-const start = async (actors: ReadonlyArray<ActorDefinition>, options: ServeOptions = {}): Promise<Service> => {
-  const service = await serve({
-    transport: `memory://${generateId()}`,
-    actors,
-    signals: false,
-    logLevel: "none",
-    ...options,
-  })
-  services.push(service)
-  await service.ready()
-  return service
-}
+import { start } from "./services.ts"
 
 const failing = actor("failing", {
   methods: {

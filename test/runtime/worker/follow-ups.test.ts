@@ -1,26 +1,9 @@
 /** Callbacks, errbacks and chains, on the memory transport. */
-import { type ActorDefinition, actor, type ServeOptions, type Service, serve } from "callboard"
-import { afterEach, describe, expect, test } from "vitest"
+import { actor } from "callboard"
+import { describe, expect, test } from "vitest"
 import { generateId } from "../../../runtime/id.ts"
 import { eventually } from "../../servers/process.ts"
-
-const services: Array<Service> = []
-afterEach(async () => {
-  await Promise.all(services.splice(0).map((service) => service.stop({ now: true })))
-})
-
-const start = async (actors: ReadonlyArray<ActorDefinition>, options: ServeOptions = {}): Promise<Service> => {
-  const service = await serve({
-    transport: `memory://${generateId()}`,
-    actors,
-    signals: false,
-    logLevel: "none",
-    ...options,
-  })
-  services.push(service)
-  await service.ready()
-  return service
-}
+import { start } from "./services.ts"
 
 const WAIT = { timeout: "10 seconds" } as const
 

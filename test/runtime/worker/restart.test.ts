@@ -1,26 +1,8 @@
 /** Actors that fail to start or break while they run: started anew, handed back meanwhile, and no concern of others. */
-import { type ActorDefinition, actor, type ServeOptions, type Service, serve } from "callboard"
-import { afterEach, describe, expect, test } from "vitest"
-import { generateId } from "../../../runtime/id.ts"
+import { actor } from "callboard"
+import { describe, expect, test } from "vitest"
 import { eventually } from "../../servers/process.ts"
-
-const services: Array<Service> = []
-afterEach(async () => {
-  await Promise.all(services.splice(0).map((service) => service.stop({ now: true })))
-})
-
-const start = async (actors: ReadonlyArray<ActorDefinition>, options: ServeOptions = {}): Promise<Service> => {
-  const service = await serve({
-    transport: `memory://${generateId()}`,
-    actors,
-    signals: false,
-    logLevel: "none",
-    ...options,
-  })
-  services.push(service)
-  await service.ready()
-  return service
-}
+import { start } from "./services.ts"
 
 const healthy = actor("healthy", { methods: { run: () => "fine" } })
 const FAST = { backoff: { base: 0.02, max: 0.05 } } as const

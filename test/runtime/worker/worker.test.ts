@@ -1,27 +1,10 @@
 /** What a worker promises, on the memory transport: the reference that every other transport is held to. */
-import { type ActorDefinition, actor, Ignore, Reject, type ServeOptions, type Service, serve } from "callboard"
+import { actor, Ignore, Reject } from "callboard"
 import { Effect, Schema } from "effect"
-import { afterEach, describe, expect, test } from "vitest"
+import { describe, expect, test } from "vitest"
 import { generateId } from "../../../runtime/id.ts"
 import { eventually } from "../../servers/process.ts"
-
-const services: Array<Service> = []
-afterEach(async () => {
-  await Promise.all(services.splice(0).map((service) => service.stop({ now: true })))
-})
-
-const start = async (actors: ReadonlyArray<ActorDefinition>, options: ServeOptions = {}): Promise<Service> => {
-  const service = await serve({
-    transport: `memory://${generateId()}`,
-    actors,
-    signals: false,
-    logLevel: "none",
-    ...options,
-  })
-  services.push(service)
-  await service.ready()
-  return service
-}
+import { start } from "./services.ts"
 
 const WAIT = { timeout: "5 seconds" } as const
 
