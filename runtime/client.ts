@@ -182,7 +182,8 @@ export class Client implements AsyncDisposable {
       actor = asked instanceof Promise ? await asked : asked
     } catch (cause) {
       // In the default queue nobody may ever look for it: better not accepted than accepted there.
-      if (context.strict || submission.queue === undefined) return Result.fail(publishFailed(id, asTransportError(cause)))
+      if (context.strict || submission.queue === undefined)
+        return Result.fail(publishFailed(id, asTransportError(cause)))
     }
     const method = actor?.methods.find((candidate) => candidate.name === (address.meth ?? DEFAULT_METHOD))
     if (context.strict && (actor === undefined || method === undefined)) {
@@ -217,8 +218,10 @@ export class Client implements AsyncDisposable {
     const { capabilities } = this.board.transport
     const fresh: Array<Posting> = []
     const answers = new Map<Posting, Receipt | CallboardError>()
-    for (const posting of postings) {
-      const earlier = known.has(posting.id) ? await this.#earlier(posting) : undefined
+    // Together: a thousand round trips one after the other would outlast the deadline of a request.
+    const before = await Promise.all(postings.map((each) => (known.has(each.id) ? this.#earlier(each) : undefined)))
+    for (const [at, posting] of postings.entries()) {
+      const earlier = before[at]
       if (earlier === undefined) fresh.push(posting)
       else answers.set(posting, earlier)
     }

@@ -14,7 +14,11 @@ const hasJsonSchema = (
 /** `undefined` where the schema's library offers no JSON Schema, or cannot express this one. */
 export const jsonSchemaOf = (schema: StandardSchemaV1, side: "input" | "output"): unknown => {
   try {
-    if (Schema.isSchema(schema)) return Schema.toJsonSchemaDocument(schema).schema
+    if (Schema.isSchema(schema)) {
+      const { schema: root, definitions } = Schema.toJsonSchemaDocument(schema)
+      // Named parts are referred to, and must come along.
+      return Object.keys(definitions).length === 0 ? root : { ...root, $defs: definitions }
+    }
     // Standard JSON Schema: what Zod 4.2+, ArkType and others add beside Standard Schema.
     const standard: unknown = schema["~standard"]
     return hasJsonSchema(standard) ? standard.jsonSchema[side]({ target: "draft-2020-12" }) : undefined

@@ -12,7 +12,7 @@ import type { HttpOptions, HttpServer } from "./http/server.ts"
 import { type Log, type LogFormat, type LogLevel, makeLog } from "./log.ts"
 import { parseDuration } from "./protocol/time.ts"
 import { onSignals } from "./signals.ts"
-import type { Settlement, TransportError } from "./transport.ts"
+import { type Settlement, TransportError } from "./transport.ts"
 import type { FailureHandler } from "./worker/failure-handlers.ts"
 import { isInside } from "./worker/isolation/inside.ts"
 import { type StopReport, startWorker, type Worker, type WorkerOptions } from "./worker/worker.ts"
@@ -30,7 +30,7 @@ export interface ServeOptions extends ConnectSettings {
   readonly prefetch?: number
   /** `strict`: earlier queues first; `rotate`: queues take turns. Defaults to `strict`. */
   readonly order?: "strict" | "rotate"
-  /** Name of the worker; unique among live ones. Defaults to `<host>-<pid>`. */
+  /** Name of the worker; unique among live ones. Defaults to `<host>-<pid>`, and `<host>-<pid>-2` for the second of a process. */
   readonly name?: string
   /** How long a soft stop lets handlers run before it hands them back. Defaults to 25 seconds. */
   readonly grace?: DurationInput
@@ -68,7 +68,7 @@ export interface Service extends AsyncDisposable {
   readonly worker: Worker | undefined
   /** Where it answers HTTP. */
   readonly url: string | undefined
-  /** Resolves once it consumes (and listens). */
+  /** Resolves once it consumes (and listens). Fails with the worker's error, and with `closed` when it is stopped before. */
   ready(): Promise<void>
   /** Resolves, with the error, if the worker gives up by itself. */
   readonly failed: Promise<TransportError>
@@ -114,7 +114,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     })
   const actors = options.actors ?? []
   const target = options.transport ?? DEFAULTS.transport
-  const name = options.name ?? `${hostname()}-${process.pid}`
+  const name = options.name ?? nextName()
   const descriptions = actors.map(describeActor)
   const taskNames = new Map(Object.entries(options.taskNames ?? {}))
   const settings = {
@@ -171,6 +171,14 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   return new RunningService(client, worker, http, log, options.signals ?? true)
 }
 
+let named = 0
+
+/** Two workers of one name would overwrite each other's entry in the list of workers, and delete it. */
+const nextName = (): string => {
+  named++
+  return `${hostname()}-${process.pid}${named === 1 ? "" : `-${named}`}`
+}
+
 /** A thread can open the transport again if it has a URL, is not of this process alone, and its plugin comes by name. */
 const leaseThreadOf = (
   target: string | object,
@@ -193,6 +201,8 @@ const queuesOf = (actors: ReadonlyArray<ActorDefinition>): ReadonlyArray<string>
 }
 
 const READY_POLL_MS = 5
+
+const NOTHING_STOPPED: StopReport = { finished: 0, handedBack: 0, stuck: 0 }
 
 class RunningService implements Service {
   readonly client: Client
@@ -228,10 +238,18 @@ class RunningService implements Service {
   async ready(): Promise<void> {
     const { worker } = this
     if (worker === undefined) return
+    let error: TransportError | undefined
+    void this.failed.then((failure) => {
+      error = failure
+    })
+    // In a turn of its own: a failure that is known already comes first.
+    await Promise.resolve()
     // The worker says so by itself; it fails, or listens, within a moment.
-    const failed = this.failed.then((error) => Promise.reject(error))
     while (!worker.listening) {
-      await Promise.race([failed, new Promise((resolve) => setTimeout(resolve, READY_POLL_MS))])
+      if (error !== undefined) throw error
+      if (this.#stopping !== undefined)
+        throw new TransportError("closed", "the service was stopped before it was ready")
+      await new Promise((resolve) => setTimeout(resolve, READY_POLL_MS))
     }
   }
 
@@ -239,7 +257,7 @@ class RunningService implements Service {
     if (this.#stopping === undefined) {
       this.#stopping = this.#stop(options)
       // Also when closing fails: whoever waits for the end must not wait for ever.
-      this.#stopping.then(this.#resolveStopped, () => this.#resolveStopped({ finished: 0, handedBack: 0, stuck: 0 }))
+      this.#stopping.then(this.#resolveStopped, () => this.#resolveStopped(NOTHING_STOPPED))
     } else if (options.now) void this.worker?.stop(options)
     return this.#stopping
   }
@@ -247,12 +265,15 @@ class RunningService implements Service {
   async #stop(options: { readonly now?: boolean }): Promise<StopReport> {
     // New submissions are refused first; what is accepted already is kept by the transport.
     const http = this.#http?.stop()
-    const report = (await this.worker?.stop(options)) ?? { finished: 0, handedBack: 0, stuck: 0 }
-    await http
-    await this.client.close()
-    this.#offSignals()
-    this.#log.debug("service stopped", { ...report })
-    return report
+    try {
+      const [report = NOTHING_STOPPED] = await Promise.all([this.worker?.stop(options), http])
+      this.#log.debug("service stopped", { ...report })
+      return report
+    } finally {
+      // Whatever of it failed: what is left open would keep the process alive.
+      this.#offSignals()
+      await this.client.close()
+    }
   }
 
   [Symbol.asyncDispose](): Promise<void> {

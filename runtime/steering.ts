@@ -145,6 +145,7 @@ export const deleteJob = async (board: Board, id: string): Promise<void> => {
       message: _message,
       raw: _raw,
       meta: _meta,
+      description: _description,
       progress: _progress,
       followUps: _followUps,
       ...kept
@@ -162,7 +163,8 @@ const mergePatch = (
   target: Readonly<Record<string, unknown>>,
   patch: Readonly<Record<string, unknown>>,
 ): Record<string, unknown> => {
-  const merged: Record<string, unknown> = { ...target }
+  // Without a prototype, `__proto__` and `constructor` are keys like any other.
+  const merged: Record<string, unknown> = Object.assign(Object.create(null), target)
   for (const [name, value] of Object.entries(patch)) {
     if (value === null) delete merged[name]
     else if (isMap(value)) {

@@ -37,7 +37,7 @@ interface Part {
  * Messages that may await their acknowledgement at a time: more are not faster, but wait longer. The client's buffer has
  * no bound of its own, and streams refuse what they cannot take in (nats-server 2.15 holds 10,000 messages).
  */
-const WINDOW = 1_024
+const WINDOW = 1024
 const WINDOW_BYTES = 32 * 1024 * 1024
 
 /** Longer batches go in parts, so that the window is never empty. */

@@ -43,7 +43,7 @@ const PATIENCE_MS = 1_500
 const MOST_STUMBLES = 3
 
 /** Between two attempts at the lock, in milliseconds: other processes hold it for about as long. */
-const shortPause = (): number => 0.5 + Math.random() * 3
+const shortPause = (): number => 0.1 + Math.random() * 1.2
 const longPause = (): number => 20 + Math.random() * 30
 
 export class Writer {

@@ -69,11 +69,13 @@ export class SharedClock {
 
   /** The handler that is about to be called. */
   note(run: RunNote): void {
-    const { read, written } = this.#encoder.encodeInto(
-      `${run.hardAt}\n${run.hardSeconds}\n${run.fence}\n${run.token}\n${run.id}`,
-      this.#draft,
-    )
-    if (read === 0) return
+    const text = `${run.hardAt}\n${run.hardSeconds}\n${run.fence}\n${run.token}\n${run.id}`
+    const { read, written } = this.#encoder.encodeInto(text, this.#draft)
+    if (read < text.length) {
+      // Half an id would be another job's, and the note of the run before is not this one's.
+      this.#length[0] = 0
+      return
+    }
     this.#note.set(this.#draft.subarray(0, written))
     this.#length[0] = written
   }

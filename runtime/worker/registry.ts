@@ -25,16 +25,18 @@ export const register = (
   options: RegistryOptions,
 ): { readonly beat: () => Promise<void>; readonly end: () => Promise<void> } => {
   const { store, log } = options
-  let actorsAt = 0
+  // By a clock that nobody sets back: entries that are not told again are forgotten.
+  let actorsAt = Number.NEGATIVE_INFINITY
   let ended = false
   const beat = async () => {
     if (ended) return
-    const now = Date.now()
+    const now = performance.now()
     try {
       await store.write([workerEntry(options.describe())])
       if (now - actorsAt >= ACTOR_REFRESH_MS) {
-        actorsAt = now
         for (const entry of actorEntries(options.actors)) await store.write([entry])
+        // Only now: until all are known, the next beat tells them again.
+        actorsAt = now
       }
     } catch (cause) {
       log.debug("the heartbeat could not be written", { cause: cause instanceof Error ? cause.message : String(cause) })

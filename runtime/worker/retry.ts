@@ -44,7 +44,8 @@ export const resolveRetry = (task: RetryHeader | undefined, method: RetryPolicy 
 
 /** Milliseconds until the retry after `retries` earlier ones; `random` from 0 to 1. */
 export const backoff = (policy: ResolvedRetry, retries: number, random: number): number => {
-  const wait = Math.min(policy.capMs, policy.baseMs * policy.factor ** retries)
+  // After very many retries the factor is infinite, and nothing times that is no number.
+  const wait = policy.baseMs === 0 ? 0 : Math.min(policy.capMs, policy.baseMs * policy.factor ** retries)
   return Math.round(policy.jitter ? wait * random : wait)
 }
 

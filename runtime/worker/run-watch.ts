@@ -3,6 +3,7 @@
  * while nothing runs.
  */
 import type { Log } from "../log.ts"
+import type { Progress } from "../protocol/record.ts"
 import type { Queue, Report } from "../transport.ts"
 import type { Held, Running } from "./delivery.ts"
 
@@ -19,7 +20,7 @@ export class RunWatch {
   readonly #log: Log
   #timer: ReturnType<typeof setInterval> | undefined
   #reporting = false
-  readonly #reportedAt = new WeakMap<Running, number>()
+  readonly #reported = new WeakMap<Running, { readonly at: number; readonly progress: Progress | undefined }>()
 
   readonly #onDeadline: (at: number) => void
   #deadline = Number.POSITIVE_INFINITY
@@ -80,11 +81,12 @@ export class RunWatch {
 
   #reportOf(held: Held, run: Running, now: number): Report | undefined {
     if (run.stop !== undefined) return undefined
-    const last = this.#reportedAt.get(run)
+    const last = this.#reported.get(run)
     const first = last === undefined && now - run.startedAt >= MOMENT_MS
-    const moved = run.progress !== undefined && run.progress.at > (last ?? 0) && now - (last ?? 0) >= PROGRESS_MS
+    // By identity: two of them may be of one millisecond, and the clock may be set back.
+    const moved = run.progress !== last?.progress && Math.abs(now - (last?.at ?? 0)) >= PROGRESS_MS
     if (!first && !moved) return undefined
-    this.#reportedAt.set(run, now)
+    this.#reported.set(run, { at: now, progress: run.progress })
     run.reported = true
     const record = run.progress === undefined ? run.record : { ...run.record, progress: run.progress }
     return { token: held.delivery.token, record }

@@ -139,16 +139,28 @@ export class ServedActor {
   #acquire(onBroken: (cause: unknown) => void): Effect.Effect<Started, ActorStartFailed, Scope.Scope> {
     const { definition } = this
     const start = Effect.tryPromise({
-      try: async () => {
+      try: async (signal) => {
         const releases: Array<() => unknown> = []
         const abort = new AbortController()
-        const use = await definition.start?.({
-          actor: definition.name,
-          signal: abort.signal,
-          onStop: (release) => releases.push(release),
-          fail: onBroken,
-        })
-        return { use, releases, abort }
+        signal.addEventListener("abort", () => abort.abort())
+        let use: unknown
+        try {
+          use = await definition.start?.({
+            actor: definition.name,
+            signal: abort.signal,
+            onStop: (release) => releases.push(release),
+            fail: onBroken,
+          })
+        } catch (cause) {
+          // What it took until then would be taken again by each restart.
+          abort.abort()
+          await this.#runAll([...releases].reverse())
+          throw cause
+        }
+        const started: Started = { use, releases, abort }
+        // Stopped in the meantime: nobody else would let go of it.
+        if (signal.aborted) await this.#release(started, 0)
+        return started
       },
       catch: (cause) =>
         new ActorStartFailed(
@@ -156,8 +168,12 @@ export class ServedActor {
           { cause },
         ),
     })
-    return Effect.acquireRelease(start, (started, exit) =>
-      Effect.promise(() => this.#release(started, Exit.hasInterrupts(exit) ? STOP_PATIENCE_MS : RESTART_PATIENCE_MS)),
+    return Effect.acquireRelease(
+      start,
+      (started, exit) =>
+        Effect.promise(() => this.#release(started, Exit.hasInterrupts(exit) ? STOP_PATIENCE_MS : RESTART_PATIENCE_MS)),
+      // A stop does not wait for a start that may never end: its signal fires.
+      { interruptible: true },
     )
   }
 
@@ -174,7 +190,10 @@ export class ServedActor {
       })
     }
     const { stop } = this.definition
-    const steps = [...(stop === undefined ? [] : [() => stop(started.use)]), ...[...started.releases].reverse()]
+    await this.#runAll([...(stop === undefined ? [] : [() => stop(started.use)]), ...[...started.releases].reverse()])
+  }
+
+  async #runAll(steps: ReadonlyArray<() => unknown>): Promise<void> {
     for (const step of steps) {
       // One resource that cannot be released must not keep the others.
       try {

@@ -280,12 +280,18 @@ class RunningWorker implements Worker {
   #pump(): void {
     if (this.#stopping !== undefined || this.#pauses.inDoubt(Date.now())) return
     for (let held = this.#hands.next(); held !== undefined; held = this.#hands.next()) {
-      Effect.runFork(this.#process(held))
+      this.#process(held)
     }
   }
 
-  readonly #process = Effect.fnUntraced(function* (this: RunningWorker, held: Held) {
-    const settlement = yield* this.#executor.execute(held)
+  /** Runs a delivery in a fiber of its own; settling needs none. */
+  #process(held: Held): void {
+    const fiber = Effect.runFork(this.#executor.execute(held))
+    // `execute` never fails: what went wrong is in its settlement.
+    fiber.addObserver((exit) => this.#executed(held, Exit.isSuccess(exit) ? exit.value : undefined))
+  }
+
+  #executed(held: Held, settlement: Settlement | undefined): void {
     this.#watch.remove(held)
     this.#hands.handlerEnded(held)
     const { leave } = held
@@ -302,9 +308,9 @@ class RunningWorker implements Worker {
       )
     }
     this.#pump()
-    if (settlement !== undefined) yield* Effect.promise(() => this.#settle(held, settlement))
-    this.#hands.drop(held)
-  })
+    if (settlement === undefined) this.#hands.drop(held)
+    else void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
+  }
 
   async #settle(held: Held, settlement: Settlement): Promise<void> {
     const settling = await this.#settler.settle(settlement, this.#end.signal, held.refused)
@@ -320,8 +326,8 @@ class RunningWorker implements Worker {
       return
     }
     this.#processed++
-    if (record?.error !== undefined && record.state !== "succeeded") this.#tellFailure(held, record)
     try {
+      if (record?.error !== undefined && record.state !== "succeeded") this.#tellFailure(held, record)
       this.#options.onSettled?.(settlement)
     } catch (cause) {
       // The application's own affair: the job is settled, and its slot must come back.

@@ -1,7 +1,7 @@
 /**
  * The ceiling of this machine for a job over SQLite: the statements of the sqlite transport through the same library
  * (`node:sqlite`), without our runtime and without the transport. Per job: one insert with its payload, one taking over,
- * one ending with its record; a batch of each is one transaction, and each commit is on the disk.
+ * one ending with its record; a batch of each is one transaction, and what was accepted or ended is on the disk.
  *
  * `bun run test/bench/raw-sqlite.ts [jobs] [batch]`
  */
@@ -52,7 +52,7 @@ export const rawSqlite = (options: RawSqliteOptions = {}): RawSqliteResult => {
     ensureSchema(new Database(handle, true, path))
     handle.exec("INSERT INTO callboard_namespace (name) VALUES ('raw')")
     handle.exec("INSERT INTO callboard_queue (ns, name) VALUES (1, 'default')")
-    const seconds = run(handle, jobs, batch, payload)
+    const seconds = run(handle, { jobs, batch, payload, sync })
     return { jobs, seconds, jobsPerSecond: jobs / seconds }
   } finally {
     handle.close()
@@ -60,7 +60,7 @@ export const rawSqlite = (options: RawSqliteOptions = {}): RawSqliteResult => {
   }
 }
 
-const run = (handle: DatabaseSync, jobs: number, batch: number, payload: number): number => {
+const run = (handle: DatabaseSync, { jobs, batch, payload, sync }: Required<RawSqliteOptions>): number => {
   const begin = handle.prepare("BEGIN IMMEDIATE")
   const commit = handle.prepare("COMMIT")
   const count = handle.prepare("UPDATE callboard_counter SET last = ? WHERE one = 1")
@@ -92,6 +92,10 @@ const run = (handle: DatabaseSync, jobs: number, batch: number, payload: number)
   const envelope = new Uint8Array(payload + 400)
   const record = JSON.stringify({ id: randomUUID(), timeline: "x".repeat(420) })
   let last = 0
+  /** Handing over need not be on the disk: after power loss nobody holds a task any more. */
+  const waitForDisk = (wait: boolean): void => {
+    if (sync === "full") handle.exec(`PRAGMA synchronous = ${wait ? "FULL" : "NORMAL"}`)
+  }
   const transaction = (work: () => void): void => {
     begin.run()
     work()
@@ -110,11 +114,13 @@ const run = (handle: DatabaseSync, jobs: number, batch: number, payload: number)
     })
     let rows: ReturnType<typeof take.all> = []
     let fence = 0
+    waitForDisk(false)
     transaction(() => {
       fence = ++last
       const end = choose.get(batch)?.["place"] ?? 0
       rows = take.all(Date.now() + 30_000, fence, end)
     })
+    waitForDisk(true)
     transaction(() => {
       for (const row of rows) {
         const { seq = null, id = null } = row

@@ -71,14 +71,19 @@ describe("options", () => {
     ])
   })
 
-  test.each(["spy:?lease=0.5", "spy:?lease=soon", "spy:?lease=", "spy:?lease=-1", "spy:?lease=90000", "spy:?ns=a.b", "spy:?ns="])(
-    "%s is refused",
-    async (url) => {
-      const { transports, asked } = spy()
-      await expect(connectTransport(url, { transports })).rejects.toMatchObject({ reason: "invalid" })
-      expect(asked).toEqual([])
-    },
-  )
+  test.each([
+    "spy:?lease=0.5",
+    "spy:?lease=soon",
+    "spy:?lease=",
+    "spy:?lease=-1",
+    "spy:?lease=90000",
+    "spy:?ns=a.b",
+    "spy:?ns=",
+  ])("%s is refused", async (url) => {
+    const { transports, asked } = spy()
+    await expect(connectTransport(url, { transports })).rejects.toMatchObject({ reason: "invalid" })
+    expect(asked).toEqual([])
+  })
 
   test("a lease that is no number is refused", async () => {
     const { transports } = spy()

@@ -142,7 +142,10 @@ test("a chain travels with its next link last, and its links inherit the errback
   const { message } = posting({ chain: [{ task: "a" }, { task: "b" }], errbacks: [{ task: "sorry" }] })
   const { embed } = Result.getOrThrow(decodeBody(message))
   expect(embed.chain?.map((link) => link.task)).toEqual(["b", "a"])
-  expect(embed.chain?.map((link) => link.options["link_error"])).toMatchObject([[{ task: "sorry" }], [{ task: "sorry" }]])
+  expect(embed.chain?.map((link) => link.options["link_error"])).toMatchObject([
+    [{ task: "sorry" }],
+    [{ task: "sorry" }],
+  ])
 })
 
 test("every submission that is accepted is a task that can be read", () => {

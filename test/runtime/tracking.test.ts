@@ -62,14 +62,17 @@ const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 const down = () => Promise.reject(new TransportError("unavailable", "down"))
 
 describe("finding", () => {
-  test.each(["", "x".repeat(256), "é".repeat(128), "\ud800"])("%j is no id: not found, and nobody is asked", async (id) => {
-    const client = await start()
-    const board = withRecords(client.board, { find: down, watch: down })
-    const notFound = { code: "not-found" }
-    await expect(findRecord(board, id)).rejects.toMatchObject(notFound)
-    await expect(waitForEnd(board, id, 1_000)).rejects.toMatchObject(notFound)
-    await expect(followJob(board, id).next()).rejects.toMatchObject(notFound)
-  })
+  test.each(["", "x".repeat(256), "é".repeat(128), "\ud800"])(
+    "%j is no id: not found, and nobody is asked",
+    async (id) => {
+      const client = await start()
+      const board = withRecords(client.board, { find: down, watch: down })
+      const notFound = { code: "not-found" }
+      await expect(findRecord(board, id)).rejects.toMatchObject(notFound)
+      await expect(waitForEnd(board, id, 1_000)).rejects.toMatchObject(notFound)
+      await expect(followJob(board, id).next()).rejects.toMatchObject(notFound)
+    },
+  )
 
   test("a job that waits past its time is recorded as expired, once, and its task is gone", async () => {
     const client = await start()
@@ -111,9 +114,7 @@ describe("finding", () => {
         return client.board.records.change(changes)
       },
     })
-    await expect
-      .poll(async () => (await findRecord(board, id)).record.state, { timeout: 3_000 })
-      .toBe("succeeded")
+    await expect.poll(async () => (await findRecord(board, id)).record.state, { timeout: 3_000 }).toBe("succeeded")
   })
 })
 

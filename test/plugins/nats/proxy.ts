@@ -25,14 +25,14 @@ export const startProxy = async (target: () => number): Promise<Proxy> => {
       client.destroy()
       upstream.destroy()
     }
-    if (!whole) return end()
-    pairs.add(pair)
     for (const socket of pair) {
       socket.setNoDelay(true)
       socket.on("error", end)
       socket.on("close", end)
       if (frozen) socket.pause()
     }
+    if (!whole) return end()
+    pairs.add(pair)
     client.on("data", (chunk) => upstream.write(chunk))
     upstream.on("data", (chunk) => client.write(chunk))
   })

@@ -20,6 +20,13 @@ describe("retry", () => {
     expect([0, 1, 2, 3, 4].map((retries) => backoff(policy, retries, 0))).toEqual([1_000, 2_000, 4_000, 5_000, 5_000])
   })
 
+  test("a wait is a number after however many retries", () => {
+    const hot = resolveRetry(undefined, { max: 10_000, backoff: { base: 0, max: "1 minute" } })
+    expect(backoff(hot, 9_999, 0.5)).toBe(0)
+    const steep = resolveRetry({ max: 10_000, factor: 100, jitter: false }, { backoff: { max: "1 minute" } })
+    expect(backoff(steep, 9_999, 0)).toBe(60_000)
+  })
+
   test("jitter waits between nothing and the computed wait", () => {
     const policy = resolveRetry(undefined, { max: 1 })
     expect(backoff(policy, 3, 0)).toBe(0)

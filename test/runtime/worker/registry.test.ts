@@ -1,0 +1,92 @@
+import { connect } from "callboard"
+import { afterEach, expect, test, vi } from "vitest"
+import { ACTOR_REFRESH_MS, HEARTBEAT_MS, listActors, listWorkers } from "../../../runtime/directory.ts"
+import { generateId } from "../../../runtime/id.ts"
+import { makeLog } from "../../../runtime/log.ts"
+import { type Store, TransportError } from "../../../runtime/transport.ts"
+import { register } from "../../../runtime/worker/registry.ts"
+
+const worker = {
+  name: "w1",
+  pid: 1,
+  host: "here",
+  version: "0",
+  queues: ["default"],
+  actors: ["a", "b"],
+  concurrency: 1,
+  state: "idle" as const,
+  running: [],
+  inFlight: 0,
+  processed: 0,
+  failed: 0,
+  startedAt: "2031-06-07T08:09:10Z",
+  heartbeatAt: "2031-06-07T08:09:10Z",
+}
+const actors = ["a", "b"].map((name) => ({ name, queue: "default", methods: [] }))
+
+const open: Array<() => unknown> = []
+afterEach(async () => {
+  vi.useRealTimers()
+  for (const close of open.splice(0).reverse()) await close()
+})
+
+const start = async (change: (store: Store) => Partial<Store> = () => ({})) => {
+  const client = await connect(`memory://${generateId()}`)
+  const { store } = client.board
+  const log = makeLog({ level: "none" })
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] })
+  const registry = register({ store: { ...store, ...change(store) }, log, actors, describe: () => worker })
+  open.push(() => client.close(), registry.end)
+  return { store, registry }
+}
+
+const names = async (store: Store) => (await listActors(store)).map(({ name }) => name)
+
+test("a worker and its actors are known from the first beat; the worker goes when it ends", async () => {
+  const { store, registry } = await start()
+  await registry.beat()
+  expect(await listWorkers(store)).toEqual([worker])
+  expect(await names(store)).toEqual(["a", "b"])
+  await registry.end()
+  expect(await listWorkers(store)).toEqual([])
+  await registry.beat()
+  expect(await listWorkers(store)).toEqual([])
+})
+
+test("actors that could not all be told are told again with the next beat", async () => {
+  let writes = 0
+  const { store, registry } = await start((store) => ({
+    write: (operations) =>
+      ++writes === 3 ? Promise.reject(new TransportError("unavailable", "down")) : store.write(operations),
+  }))
+  await registry.beat()
+  expect(await names(store)).toEqual(["a"])
+  await vi.advanceTimersByTimeAsync(HEARTBEAT_MS)
+  expect(await names(store)).toEqual(["a", "b"])
+})
+
+test("actors are told again in time, and not with each beat, whatever happens to the clock", async () => {
+  let writes = 0
+  await start((store) => ({
+    write: (operations) => {
+      if (operations[0]?.key.startsWith("actor/")) writes++
+      return store.write(operations)
+    },
+  }))
+  await vi.advanceTimersByTimeAsync(HEARTBEAT_MS)
+  expect(writes).toBe(2)
+  const clock = vi.spyOn(Date, "now").mockReturnValue(0)
+  await vi.advanceTimersByTimeAsync(HEARTBEAT_MS)
+  expect(writes).toBe(2)
+  await vi.advanceTimersByTimeAsync(ACTOR_REFRESH_MS)
+  expect(writes).toBe(4)
+  clock.mockRestore()
+})
+
+test("a store that does not answer keeps nobody from ending", async () => {
+  const { registry } = await start(() => ({ write: () => new Promise(() => undefined) }))
+  void registry.beat()
+  const ended = registry.end().then(() => true)
+  const late = new Promise((resolve) => setTimeout(resolve, 4_000))
+  expect(await Promise.race([ended, late])).toBe(true)
+})
