@@ -24,8 +24,22 @@ export interface ConnectSettings {
 /** Length of a lease of this connection, in milliseconds: the setting, else the URL's `lease` in seconds, else 30 s. */
 export const leaseOf = (target: string | object, settings: Pick<ConnectSettings, "leaseMs">): number => {
   if (settings.leaseMs !== undefined) return settings.leaseMs
-  const given = typeof target === "string" && URL.canParse(target) ? new URL(target).searchParams.get("lease") : null
-  return given === null ? DEFAULT_LEASE_MS : Number(given) * 1000
+  const given = typeof target === "string" ? parseUrl(target)?.searchParams.get("lease") : undefined
+  return given === null || given === undefined ? DEFAULT_LEASE_MS : Number(given) * 1000
+}
+
+/**
+ * A transport URL. Brokers' URLs may name several hosts (`nats://a,b:4223`), which a `URL` cannot hold: those after the
+ * first become the option `servers`.
+ */
+export const parseUrl = (text: string): URL | undefined => {
+  const [, before, first, rest, behind] =
+    /^([a-z][a-z0-9+.-]*:\/\/(?:[^/?#@]*@)?)([^/?#@,]+),([^/?#@]+)(.*)$/is.exec(text) ?? []
+  const single = rest === undefined ? text : `${before}${first}${behind}`
+  if (!URL.canParse(single)) return undefined
+  const url = new URL(single)
+  if (rest !== undefined) url.searchParams.append("servers", rest)
+  return url
 }
 
 const invalid = (message: string): TransportError => new TransportError("invalid", message)
@@ -33,7 +47,7 @@ const invalid = (message: string): TransportError => new TransportError("invalid
 /** A transport URL without user, password and options: safe to print. */
 export const displayUrl = (text: string): string => {
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(text)?.[1]
-  if (scheme === undefined) return "(not a URL)"
+  if (scheme === undefined) return text.includes("@") ? "(not a URL)" : text.slice(0, 80)
   const plain = text.replace(/[?#].*$/s, "")
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url?.host === "") return plain
@@ -73,10 +87,8 @@ export const connectTransport = async (target: string | object, settings: Connec
     }
     return adopted
   }
-  let url: URL
-  try {
-    url = new URL(target)
-  } catch {
+  const url = parseUrl(target)
+  if (url === undefined) {
     throw invalid(
       `${JSON.stringify(displayUrl(target))} is not a transport URL; try "sqlite:jobs.db" or "nats://localhost"`,
     )

@@ -4,7 +4,7 @@ import type { Board } from "./board.ts"
 import { CallboardError, JobCancelled, JobExpired, JobFailed, ResultGone, WaitTimeout } from "./errors.ts"
 import { parseTask } from "./protocol/headers.ts"
 import { isId } from "./protocol/name.ts"
-import { type JobError, type JobRecord, step } from "./protocol/record.ts"
+import { type JobError, type JobRecord, type Progress, step } from "./protocol/record.ts"
 import { isTerminal } from "./protocol/state.ts"
 import type { Found } from "./transport.ts"
 import { type JobView, jobView, type TransitionView, transitionView } from "./view.ts"
@@ -158,6 +158,12 @@ export const waitForEnd = async (
   })
 }
 
+const progressEvent = (progress: Progress): JobEvent => ({
+  type: "progress",
+  ...progress,
+  at: new Date(progress.at).toISOString(),
+})
+
 /** Compares event ids `<run>.<n>`; `n` rises over all runs, so that it decides alone. */
 const numberOf = (eventId: string | undefined): number => {
   const n = Number(/^\d+\.(\d+)$/.exec(eventId ?? "")?.[1] ?? 0)
@@ -214,15 +220,20 @@ export const followJob = async function* (
       const record: JobRecord | undefined = latest
       latest = undefined
       if (record !== undefined) {
+        const { progress } = record
         for (const transition of record.timeline) {
           if (transition.n <= last) continue
+          // The last progress belongs before the end of the run, which ends the stream.
+          if (isTerminal(transition.state) && progress !== undefined && progress.at > lastProgress) {
+            lastProgress = progress.at
+            yield progressEvent(progress)
+          }
           last = transition.n
           yield { type: "transition", ...transitionView(transition) }
         }
-        const { progress } = record
-        if (progress !== undefined && progress.at > lastProgress) {
+        if (progress !== undefined && progress.at > lastProgress && !isTerminal(record.state)) {
           lastProgress = progress.at
-          yield { type: "progress", ...progress, at: new Date(progress.at).toISOString() }
+          yield progressEvent(progress)
         }
         if (isTerminal(record.state)) return
       }

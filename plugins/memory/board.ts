@@ -4,7 +4,7 @@
  */
 import { decodeEnvelope, encodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { FRONT_LEVEL, publishKey } from "../../runtime/protocol/message.ts"
-import { recordOfPosting, step } from "../../runtime/protocol/record.ts"
+import { claimed, recordOfPosting } from "../../runtime/protocol/record.ts"
 import {
   type Capabilities,
   type Change,
@@ -113,8 +113,7 @@ export class Board {
     try {
       const before = stored && read(stored)
       const base = before ?? derive(posting, at)
-      const claims = (base.claims ?? 0) + 1
-      this.#jobs.keep({ ...step(base, { at, state: "started", worker }), fence, worker, claims })
+      this.#jobs.keep(claimed(base, { fence, worker, at }))
       return { status: "claimed", ...(before ? { record: before } : {}) }
     } catch (error) {
       return { status: "failed", error: asTransportError(error) }

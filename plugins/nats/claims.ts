@@ -2,7 +2,7 @@
  * Claims and reports: what is written while a delivery runs. A claim is one compare-and-set against what is stored; it
  * stays current until its outcome replaces it.
  */
-import { type JobRecord, recordOfPosting, step } from "../../runtime/protocol/record.ts"
+import { claimed, type JobRecord, recordOfPosting } from "../../runtime/protocol/record.ts"
 import { type Claim, type Claimed, type Report, TransportError } from "../../runtime/transport.ts"
 import type { Token } from "./delivery.ts"
 import { asTransportError } from "./errors.ts"
@@ -107,8 +107,7 @@ const begun = (claim: Claim, { fence }: Token, before: JobRecord | undefined): J
   const base = before === undefined ? derived(claim) : unclaimed(before, fence)
   // The lost acknowledgement of this very claim: nothing new happens.
   if (before?.fence === fence && before.state === "started") return before
-  const started = step(base, { at: claim.at, state: "started", worker: claim.worker })
-  return { ...started, fence, worker: claim.worker, claims: (base.claims ?? 0) + 1 }
+  return claimed(base, { fence, worker: claim.worker, at: claim.at })
 }
 
 const derived = ({ posting, at, id }: Claim): JobRecord => {
@@ -119,7 +118,9 @@ const derived = ({ posting, at, id }: Claim): JobRecord => {
 
 /** The record as it was before this delivery claimed it. */
 const unclaimed = (record: JobRecord, fence: string): JobRecord =>
-  record.fence === fence && record.state === "started" ? { ...record, claims: (record.claims ?? 1) - 1 } : record
+  record.fence === fence && record.state === "started"
+    ? { ...record, claims: (record.claims ?? 1) - 1, attempt: Math.max(0, record.attempt - 1) }
+    : record
 
 const contended = (id: string): Claimed => ({
   status: "failed",

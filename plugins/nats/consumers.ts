@@ -39,6 +39,12 @@ export interface LaneInfo {
 /** Waiting pulls that one consumer keeps; every worker parks one. The server's default is 512. */
 const MAX_WAITING = 16_384
 
+/**
+ * How long a consumer that vanished is left alone. Made anew at once, it may take over what the deleted one had in hand,
+ * and deliver that only after a lease (nats-server 2.15.1).
+ */
+const REST_MS = 250
+
 const nanos = (ms: number): number => ms * 1_000_000
 
 export class Consumers {
@@ -48,6 +54,7 @@ export class Consumers {
   readonly #lease: number
   readonly #lanes = new Map<string, ReadonlyArray<Lane>>()
   readonly #making = new Map<Lane, Promise<void>>()
+  #lostAt = 0
 
   constructor(link: Link, names: Names, bands: Bands, lease: number) {
     this.#link = link
@@ -88,6 +95,7 @@ export class Consumers {
   /** To be called when the server does not know a lane's consumer any more. */
   lost(lane: Lane): void {
     lane.made = false
+    this.#lostAt = Date.now()
   }
 
   /** Lanes of all queues, or of one, as the server knows them. */
@@ -133,6 +141,8 @@ export class Consumers {
   }
 
   async #makeNow(lane: Lane): Promise<void> {
+    const rest = this.#lostAt + REST_MS - Date.now()
+    if (rest > 0) await new Promise((resolve) => setTimeout(resolve, rest))
     // Making what is there already, with the same configuration, succeeds.
     const error = await this.#put(lane, "create")
     if (error?.err_code === CODE.consumerExists) await this.#adjustLease(lane)

@@ -1,6 +1,6 @@
 /** What a run writes while it goes on: the claim before the handler starts, and reports. */
 import { publishKey } from "../../runtime/protocol/message.ts"
-import { recordOfPosting, step } from "../../runtime/protocol/record.ts"
+import { claimed, recordOfPosting } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
 import { type Claim, type Claimed, type JobRecord, type Report, TransportError } from "../../runtime/transport.ts"
 import { type RecordColumns, recordColumns } from "./column.ts"
@@ -57,8 +57,7 @@ export class Claimer {
     // Its lease lapsed and nobody took the task over: so it is this delivery's again.
     if (!isHeld(task, transaction.now)) this.#jobs.hold(task, transaction.now + this.#lease)
     const base = before ?? derive(claim)
-    const { keepMs: _keepMs, ...started } = step(base, { at, state: "started", worker })
-    const record: JobRecord = { ...started, fence, worker, claims: (base.claims ?? 0) + 1 }
+    const { keepMs: _keepMs, ...record } = claimed(base, { fence, worker, at })
     this.#jobs.putRecord(job, recordColumns(record, transaction.now), transaction.next())
     if (transaction.tells) transaction.records.push(record)
     return { status: "claimed", ...(before === undefined ? {} : { record: before }) }

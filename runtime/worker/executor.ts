@@ -58,6 +58,9 @@ export const DEFAULT_HARD_MS = 30 * 60_000
 /** How long a task whose actor is down waits before it is delivered again. */
 const ACTOR_DOWN_DELAY_MS = 2_000
 
+/** Workers that forward a task to each other's queues would never end: after so many moves it is unknown. */
+const MAX_HOPS = 10
+
 /** Nothing to settle: the delivery is not ours any more. */
 const NOTHING = undefined
 
@@ -163,7 +166,7 @@ export class Executor {
     if (isClaimed && claims >= options.lostCap) {
       const error: JobError = {
         name: "WorkerLost",
-        message: `its worker died ${claims} times while it ran`,
+        message: `its worker died at least ${claims} times while it ran`,
         reason: "worker-lost",
       }
       return new Decided(this.#givenUp(attempt(before), this.#embedOf(posting), error, "worker-lost"))
@@ -330,7 +333,8 @@ export class Executor {
   ): Settlement {
     const foreign = task.lang !== null && task.lang !== LANG
     const queue = foreign ? this.#options.languages.get(task.lang) : undefined
-    if (queue !== undefined && queue !== posting.queue) return verdict.forwarded(waiting, queue)
+    const mayMove = (posting.hops ?? 0) < MAX_HOPS
+    if (queue !== undefined && queue !== posting.queue && mayMove) return verdict.forwarded(waiting, queue)
     const giveUp = (message: string) => {
       const error = { name: "NotRegistered", message, reason: "unknown-actor" }
       return this.#givenUp(waiting, this.#embedOf(posting), error, "unknown-actor")

@@ -124,6 +124,7 @@ class RunningWorker implements Worker {
   readonly #hurry = new AbortController()
   readonly #startedAt = new Date().toISOString()
   #listening = false
+  #pumping = false
   #stopping: Promise<StopReport> | undefined
   #processed = 0
   #failedCount = 0
@@ -278,9 +279,18 @@ class RunningWorker implements Worker {
 
   /** Starts handlers while there are slots and tasks. */
   #pump(): void {
-    if (this.#stopping !== undefined || this.#pauses.inDoubt(Date.now())) return
-    for (let held = this.#hands.next(); held !== undefined; held = this.#hands.next()) {
-      this.#process(held)
+    // A handler that ends at once leads back here: the loop goes on with its slot, instead of one deeper for each task.
+    if (this.#pumping) return
+    this.#pumping = true
+    try {
+      // In doubt again before each: the handler that was called last may have blocked for longer than a lease.
+      while (this.#stopping === undefined && !this.#pauses.inDoubt(Date.now())) {
+        const held = this.#hands.next()
+        if (held === undefined) return
+        this.#process(held)
+      }
+    } finally {
+      this.#pumping = false
     }
   }
 
@@ -299,13 +309,15 @@ class RunningWorker implements Worker {
     if (pending === undefined) leave?.()
     else {
       if (leave !== undefined) void pending.then(leave, leave)
-      this.#options.log.warn(
-        "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",
-        {
-          job: held.id,
-          task: held.run?.record.name,
-        },
-      )
+      // At a hand-back the handler was told to stop this very moment.
+      if (held.run?.stop !== "hand-back")
+        this.#options.log.warn(
+          "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",
+          {
+            job: held.id,
+            task: held.run?.record.name,
+          },
+        )
     }
     this.#pump()
     if (settlement === undefined) this.#hands.drop(held)

@@ -184,6 +184,7 @@ describe("a server that dies", () => {
     await stored(bench, task({ queue: "other" }))
     const posting = task({ queue: "other" })
     server.pause()
+    await sleep(50)
     const start = performance.now()
     const [receipt] = await bench.transport.queue.publish([posting])
     const took = performance.now() - start

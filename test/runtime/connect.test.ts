@@ -4,7 +4,7 @@ import { plugin as memory } from "callboard/plugins/memory"
 import type { ConnectOptions, Plugin, Transport } from "callboard/transport"
 import { describe, expect, test } from "vitest"
 import { Client } from "../../runtime/client.ts"
-import { connectTransport, displayUrl, leaseOf } from "../../runtime/connect.ts"
+import { connectTransport, displayUrl, leaseOf, parseUrl } from "../../runtime/connect.ts"
 import { generateId } from "../../runtime/id.ts"
 
 /** A plugin that tells what it was asked for, and how often what it made was closed. */
@@ -135,5 +135,22 @@ describe("what was connected is closed", () => {
       await using _other = new Client(client.board)
     }
     expect(closed()).toBe(1)
+  })
+})
+
+describe("a URL with several hosts", () => {
+  test.each([
+    ["nats://a:1,b:2", "a:1", "b:2"],
+    ["nats://u:p@a,b,c:3?ns=x", "a", "b,c:3"],
+  ])("%s keeps its first host, and names the others as servers", (text, first, servers) => {
+    const url = parseUrl(text)
+    expect(url?.searchParams.get("servers")).toBe(servers)
+    expect(url?.host).toBe(first)
+  })
+
+  test("is told from one with a single host, and from what is no URL", () => {
+    expect(parseUrl("sqlite:a,b.db")?.href).toBe("sqlite:a,b.db")
+    expect(parseUrl("nats://a?x=1,2")?.searchParams.get("x")).toBe("1,2")
+    expect(parseUrl("just text")).toBeUndefined()
   })
 })

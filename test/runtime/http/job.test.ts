@@ -214,7 +214,7 @@ describe("cancel", () => {
     expect((await running.ask("POST", `/v1/jobs/${id}/cancel${query}`)).body.state).toBe("cancelled")
     await eventually(() => news.length > 0, { message: "the workers are told" })
     heard.abort()
-    expect(news).toEqual([{ id, terminate }])
+    expect(news).toEqual([{ id, run: 1, terminate }])
   })
 })
 

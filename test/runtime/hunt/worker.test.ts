@@ -88,6 +88,22 @@ describe("slots", () => {
   })
 })
 
+describe("a great many tasks at once", () => {
+  test("that end at once need no stack for each of them", async () => {
+    const transport = `faulty://${generateId()}`
+    const MANY = 12_000
+    const faults: Array<string> = []
+    const { log } = remembering()
+    const noted = { ...log, error: (message: string) => void faults.push(message), with: () => noted }
+    const sender = await start([], { transport })
+    await sender.client.submitMany(Array.from({ length: MANY }, () => ({ task: "quick" })))
+    const service = await start([quick], { transport, concurrency: 10_000, log: noted })
+    const worker = service.worker
+    await eventually(() => worker?.describe().processed === MANY, { deadline: 20_000, message: "all are done" })
+    expect(faults).toEqual([])
+  }, 30_000)
+})
+
 describe("stopping", () => {
   test("hands back what a pull brought in the very moment of the stop", async () => {
     const transport = `faulty://${generateId()}`
@@ -351,6 +367,22 @@ describe("a task that nobody here serves", () => {
 })
 
 describe("what comes over the wire", () => {
+  test("a task that two workers forward to each other comes to an end", async () => {
+    const transport = `faulty://${generateId()}`
+    const here = await start([quick], { transport, queues: ["here"], languages: { py: "there" }, unknownGrace: 0.1 })
+    await start([quick], { transport, queues: ["there"], languages: { py: "here" }, unknownGrace: 0.1 })
+    const { board } = here.client
+    const { id } = await here.client.submit("nobody", { queue: "nowhere" })
+    const message = (await board.records.find(id))?.record.message
+    if (message === undefined) throw new Error("there is no message")
+    const headers = { ...message.headers, id: "lost", root_id: "lost", lang: "py" }
+    await board.queue.publish([
+      { id: "lost", run: 1, retries: 0, queue: "here", level: 4, message: { ...message, headers } },
+    ])
+    expect(await here.client.job("lost").outcome(WAIT)).toMatchObject({ error: { reason: "unknown-actor" } })
+    expect((await here.client.job("lost").find()).dead).toBe("unknown-actor")
+  })
+
   test("a time that no calendar has does not poison lists and failure handlers", async () => {
     const failures: Array<string> = []
     const failing = actor("failing", {
