@@ -228,11 +228,25 @@ class RunningService implements Service {
     this.failed = worker?.failed ?? new Promise(() => undefined)
     this.#offSignals = signals
       ? onSignals({
-          soft: () => void this.stop(),
+          soft: () =>
+            void this.stop().then(
+              (report) => this.#leave(report),
+              () => undefined,
+            ),
           hurry: () => void this.stop({ now: true }),
           log,
         })
       : () => undefined
+  }
+
+  /** After a stop that a signal asked for: a handler that ignores its own signal must not keep the process alive. */
+  #leave(report: StopReport): void {
+    if (report.stuck === 0) return
+    this.#log.warn(
+      `${report.stuck} handler(s) go on after the stop and are ended with the process: let them heed job.signal`,
+    )
+    // Whoever waits for `stopped` has its turn first.
+    setTimeout(() => process.exit(0), 0)
   }
 
   async ready(): Promise<void> {

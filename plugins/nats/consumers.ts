@@ -43,7 +43,7 @@ const MAX_WAITING = 16_384
  * How long a consumer that vanished is left alone. Made anew at once, it may take over what the deleted one had in hand,
  * and deliver that only after a lease (nats-server 2.15.1).
  */
-const REST_MS = 250
+const REST_MS = 150
 
 const nanos = (ms: number): number => ms * 1_000_000
 

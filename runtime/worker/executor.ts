@@ -115,7 +115,9 @@ export class Executor {
     const read = readTask(delivery)
     if (Result.isFailure(read)) {
       const { token, fence, queue } = delivery
-      return new Decided(verdict.unreadable({ token, fence, queue, id: held.id }, read.failure, now))
+      // Under its own id only where nothing else can be known under that id: it may name a job that is not its own.
+      const id = delivery.fresh ? held.id : undefined
+      return new Decided(verdict.unreadable({ token, fence, queue, id }, read.failure, now))
     }
     const { task, posting } = read.success
     let before = verdict.waiting(posting, task, now)

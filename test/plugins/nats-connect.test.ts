@@ -1,4 +1,5 @@
 /** Connecting to nats: what is refused and how, and what an application's own connection is used for. */
+import { spawnSync } from "node:child_process"
 import { createServer } from "node:net"
 import { connect as dial } from "nats"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
@@ -31,6 +32,28 @@ const refusal = async (url: string, fields: Partial<ConnectOptions> = {}): Promi
   throw new Error("it connected")
 }
 
+/**
+ * What an error looks like in a process of its own. On Deno 2.9 a socket that the client has destroyed may fail once
+ * more, with nobody left to hear it, when the server has refused the credentials: the process ends then, now and again.
+ */
+const refusedElsewhere = (url: string): Record<string, string> => {
+  const script = `
+    const { plugin } = await import(${JSON.stringify(new URL("../../plugins/nats/mod.ts", import.meta.url).href)})
+    const options = { namespace: "refused", lease: 30_000, name: "test", timeout: 2_000 }
+    await plugin.connect(new URL(${JSON.stringify(url)}), options).catch((error) => {
+      const { reason, message, stack, cause } = error
+      console.log(JSON.stringify({ reason, message, stack, cause: String(cause), json: JSON.stringify(error) }))
+    })
+  `
+  for (let attempt = 0; attempt < 5; attempt++) {
+    const args = "bun" in process.versions ? ["--eval", script] : ["eval", script]
+    const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 15_000 })
+    if (stdout.trim() !== "") return JSON.parse(stdout)
+    if (!stderr.includes("ECONNRESET")) throw new Error(stderr)
+  }
+  throw new Error("the process was never told why it was refused")
+}
+
 describe("a server with users", () => {
   let server: NatsServer
   beforeAll(async () => {
@@ -58,12 +81,10 @@ describe("a server with users", () => {
     await transport.close()
   })
 
-  test("wrong credentials are unauthorized, and shown nowhere", async () => {
-    const error = await refusal(url("zoe", "wr0ng"))
-    expect(error.reason).toBe("unauthorized")
-    for (const each of [error.message, String(error.stack), JSON.stringify(error), String(error.cause)]) {
-      expect(each).not.toMatch(/wr0ng|zoe/)
-    }
+  test("wrong credentials are unauthorized, and shown nowhere", () => {
+    const shown = refusedElsewhere(url("zoe", "wr0ng"))
+    expect(shown.reason).toBe("unauthorized")
+    for (const each of Object.values(shown)) expect(each).not.toMatch(/wr0ng|zoe/)
   })
 
   test("an account without JetStream is unsupported, with what to do", async () => {
