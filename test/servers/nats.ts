@@ -1,6 +1,6 @@
 /** Real nats-servers for tests, each on a port and with a store of its own. */
 
-import { writeFileSync } from "node:fs"
+import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { connect } from "node:net"
 import { join } from "node:path"
 import { type NatsRelease, natsProgram } from "./nats-program.ts"
@@ -96,11 +96,22 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
       await endInOrder(server)
       ;({ server, port } = await launch(port))
     },
-    pause: () => server.kill("SIGSTOP"),
+    pause: () => {
+      server.kill("SIGSTOP")
+      waitUntilStopped(server.pid)
+    },
     resume: () => server.kill("SIGCONT"),
     stop,
     [Symbol.asyncDispose]: stop,
   }
+}
+
+/** The signal is on its way when `kill` returns; a busy server may answer one more message before it takes effect. */
+function waitUntilStopped(pid: number): void {
+  const end = performance.now() + 1_000
+  const stat = `/proc/${pid}/stat`
+  if (!existsSync(stat)) return
+  while (!/\) T /.test(readFileSync(stat, "utf8")) && performance.now() < end);
 }
 
 /** Waits for the line that a nats-server greets its clients with. */
