@@ -7,7 +7,14 @@ import { Worker as Thread } from "node:worker_threads"
 import type { Log } from "../log.ts"
 import type { Queue } from "../transport.ts"
 import type { Held } from "./delivery.ts"
-import { type LeaseNews, type LeaseOrders, type LeaseThreadData, type RunNote, SharedClock } from "./lease-protocol.ts"
+import {
+  type LeaseNews,
+  type LeaseOrders,
+  type LeaseThreadData,
+  packTokens,
+  type RunNote,
+  SharedClock,
+} from "./lease-protocol.ts"
 
 export interface LeaseKeeperOptions {
   readonly queue: Queue
@@ -94,9 +101,9 @@ const keepInThread = (options: LeaseKeeperOptions, target: Pick<LeaseThreadData,
   thread.unref()
   clock.beat()
   const beats = setInterval(() => clock.beat(), BEAT_MS)
-  const syncs = setInterval(() => order({ kind: "held", tokens: [...options.held.keys()] }), SYNC_MS)
+  const syncs = setInterval(() => order({ kind: "held", tokens: packTokens(options.held.keys()) }), SYNC_MS)
   return {
-    added: (tokens) => order({ kind: "added", tokens }),
+    added: (tokens) => order({ kind: "added", tokens: packTokens(tokens) }),
     deadline: (at) => clock.deadline(at),
     calling: (run) => clock.note(run),
     stop: () => {

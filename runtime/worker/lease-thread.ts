@@ -6,7 +6,7 @@ import { parentPort, workerData } from "node:worker_threads"
 import { connectTransport } from "../connect.ts"
 import type { Transport } from "../transport.ts"
 import { endBlocked } from "./blocked.ts"
-import { type LeaseNews, type LeaseOrders, type LeaseThreadData, SharedClock } from "./lease-protocol.ts"
+import { type LeaseNews, type LeaseOrders, type LeaseThreadData, SharedClock, unpackTokens } from "./lease-protocol.ts"
 
 const data: LeaseThreadData = workerData
 const clock = new SharedClock(data.clock)
@@ -48,11 +48,11 @@ parentPort?.on("message", (orders: LeaseOrders) => {
   switch (orders.kind) {
     case "added": {
       const now = Date.now()
-      for (const token of orders.tokens) held.set(token, now)
+      for (const token of unpackTokens(orders.tokens)) held.set(token, now)
       break
     }
     case "held": {
-      const still = new Set(orders.tokens)
+      const still = new Set(unpackTokens(orders.tokens))
       for (const token of held.keys()) if (!still.has(token)) held.delete(token)
       break
     }

@@ -205,6 +205,7 @@ const cycle = async (connection: NatsConnection, given: Cycle): Promise<RawNatsR
 
 if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) {
   const [url = "nats://127.0.0.1:4222", jobs = "50000", concurrency = "200"] = process.argv.slice(2)
-  const { jobsPerSecond, events } = await rawNats({ url, jobs: Number(jobs), concurrency: Number(concurrency) })
-  console.log(`raw nats: ${jobsPerSecond} jobs/s, ${events} events`)
+  console.log(JSON.stringify(await rawNats({ url, jobs: Number(jobs), concurrency: Number(concurrency) })))
+  // The client keeps its connection, and the process with it.
+  process.exit(0)
 }
