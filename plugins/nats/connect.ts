@@ -6,28 +6,24 @@ import { JETSTREAM_ADVICE, ofClient, textOf } from "./errors.ts"
 import { Link } from "./link.ts"
 import { checkVersion } from "./version.ts"
 
-/** Opens a connection of our own. Fails within `timeout`, and leaves nothing open then. */
+/** Opens a connection of our own, to a server that will do. */
 export const openLink = async (config: Config, { name, timeout }: ConnectOptions): Promise<Link> => {
-  const end = Date.now() + timeout
-  const where = config.servers.join(", ")
-  const dialling = dialOnce(config, name, timeout)
-  const connection = await bounded(dialling, timeout, where, (late) => void late.close())
-  const link = new Link({ connection, owned: true, ...(config.domain === undefined ? {} : { domain: config.domain }) })
-  try {
-    await bounded(checkServer(link, config.allowOldServer), Math.max(end - Date.now(), 1), where)
-    return link
-  } catch (error) {
-    await link.close()
-    throw error
-  }
+  const connection = await dialOnce(config, name, timeout)
+  return checked(
+    new Link({ connection, owned: true, ...(config.domain === undefined ? {} : { domain: config.domain }) }),
+    config.allowOldServer,
+  )
 }
 
 /** Uses a connection that the application holds, and never closes it. */
-export const adoptLink = async (connection: NatsConnection, { timeout }: ConnectOptions): Promise<Link> => {
+export const adoptLink = async (connection: NatsConnection): Promise<Link> => {
   if (connection.isClosed()) throw new TransportError("closed", "the connection that was given is closed")
-  const link = new Link({ connection, owned: false })
+  return checked(new Link({ connection, owned: false }), false)
+}
+
+const checked = async (link: Link, allowOldServer: boolean): Promise<Link> => {
   try {
-    await bounded(checkServer(link, false), timeout, connection.getServer())
+    await checkServer(link, allowOldServer)
     return link
   } catch (error) {
     await link.close()
@@ -36,27 +32,33 @@ export const adoptLink = async (connection: NatsConnection, { timeout }: Connect
 }
 
 const dialOnce = async (config: Config, name: string, timeout: number): Promise<NatsConnection> => {
+  const what = `cannot connect to ${config.servers.join(", ")}`
   try {
     return await dial(connectionOptions(config, name, timeout))
   } catch (error) {
-    const classified = ofClient(error, `cannot connect to ${config.servers.join(", ")}`)
+    if (isDistrust(error)) throw new TransportError("unauthorized", `${what}: ${textOf(error)}`)
+    const classified = ofClient(error, what)
     // Whatever else keeps a first connection from being made (names, routes, protocols) may pass.
     if (classified.reason !== "internal") throw classified
-    throw new TransportError("unavailable", `cannot connect to ${config.servers.join(", ")}: ${textOf(error)}`)
+    throw new TransportError("unavailable", `${what}: ${textOf(error)}`)
   }
 }
 
-const bounded = async <T>(work: Promise<T>, ms: number, where: string, late?: (result: T) => void): Promise<T> => {
+/** One side does not accept the other's certificate: the errors of TLS come through the client as they are. */
+const isDistrust = (error: unknown): boolean =>
+  error instanceof Error && "code" in error && /CERT|VERIFY|_TLS_|_SSL_/.test(String(error.code))
+
+/** The outcome of opening something, or `unavailable` when that takes longer; what comes too late is closed. */
+export const bounded = async <T extends { close(): Promise<void> }>(opening: Promise<T>, ms: number): Promise<T> => {
   let timer: ReturnType<typeof setTimeout> | undefined
   const timeout = new Promise<never>((_, reject) => {
     timer = setTimeout(() => {
-      reject(new TransportError("unavailable", `no connection to ${where} within ${ms} ms`))
-      // What comes after all must not stay open.
-      work.then(late, () => undefined)
+      reject(new TransportError("unavailable", `not connected within ${ms} ms`))
+      opening.then((late) => late.close()).catch(() => undefined)
     }, ms)
   })
   try {
-    return await Promise.race([work, timeout])
+    return await Promise.race([opening, timeout])
   } finally {
     clearTimeout(timer)
   }

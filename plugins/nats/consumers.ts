@@ -4,7 +4,7 @@
  */
 import { type ApiError, CODE, ofApi } from "./errors.ts"
 import { listAt, numberAt, textAt } from "./json.ts"
-import type { Link } from "./link.ts"
+import { ANSWER_MS, type Link } from "./link.ts"
 import type { Bands, Names } from "./subject.ts"
 
 /** One band of one queue. */
@@ -173,8 +173,8 @@ export class Consumers {
       max_ack_pending: -1,
       max_waiting: MAX_WAITING,
     }
-    return (await this.#link.tryApi(`CONSUMER.CREATE.${stream}.${consumer}`, { stream_name: stream, config, action }))
-      .error
+    const request = { stream_name: stream, config, action }
+    return (await this.#link.tryApi(`CONSUMER.CREATE.${stream}.${consumer}`, request, ANSWER_MS)).error
   }
 
   /**

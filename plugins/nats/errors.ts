@@ -24,15 +24,21 @@ export const CODE = {
   consumerExists: 10148,
 } as const
 
+/** In a cluster: the same is being written at this moment; what becomes of it decides. Nothing was stored. */
+export const BUSY: ReadonlySet<number> = new Set([
+  10158, // a message with the same id is in process
+  10164, // a write that expects a sequence of the same subject is in process
+])
+
 /** Refused now, accepted later: nothing was stored. */
 const LATER: ReadonlySet<number> = new Set([
+  ...BUSY,
   10002, // resource limits exceeded for the account
   10008, // JetStream temporarily unavailable
   10009, // no leader
   10023, // insufficient resources
   10028, // memory resources exceeded
   10047, // storage resources exceeded
-  10164, // another write of the same subject is in flight in the cluster
   10167, // too many requests
 ])
 

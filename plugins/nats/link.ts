@@ -163,8 +163,12 @@ export class Link {
   }
 
   /** Like `api`, for callers to whom an error of the API is an answer. */
-  async tryApi(name: string, body: unknown = {}): Promise<{ readonly answer: unknown; readonly error?: ApiError }> {
-    const message = await this.ask(this.apiSubject(name), encoder.encode(JSON.stringify(body)), API_MS)
+  async tryApi(
+    name: string,
+    body: unknown = {},
+    timeout = API_MS,
+  ): Promise<{ readonly answer: unknown; readonly error?: ApiError }> {
+    const message = await this.ask(this.apiSubject(name), encoder.encode(JSON.stringify(body)), timeout)
     let answer: unknown
     try {
       answer = JSON.parse(message.string())

@@ -4,9 +4,10 @@
  * `nats://[user:password@]host[:port][?option=…]`, or `tls://…`; the options are described in config.ts.
  */
 import type { NatsConnection } from "nats"
-import { type ConnectOptions, type Plugin, TransportError } from "../../runtime/transport.ts"
-import { readConfig } from "./config.ts"
-import { adoptLink, openLink } from "./connect.ts"
+import { type ConnectOptions, type Plugin, type Transport, TransportError } from "../../runtime/transport.ts"
+import { type BoardOptions, readConfig } from "./config.ts"
+import { adoptLink, bounded, openLink } from "./connect.ts"
+import type { Link } from "./link.ts"
 import { openTransport } from "./transport.ts"
 
 export { Names } from "./subject.ts"
@@ -18,6 +19,13 @@ const check = ({ namespace, lease }: ConnectOptions): void => {
   if (!NAMESPACE.test(namespace)) throw new TransportError("invalid", "a namespace is 1 to 64 of A-Z a-z 0-9 _ -")
   if (!(lease >= 1_000)) throw new TransportError("invalid", `a lease is at least 1,000 milliseconds, not ${lease}`)
 }
+
+/** A transport over a link, both within the timeout. */
+const open = (opening: Promise<Link>, board: BoardOptions, options: ConnectOptions): Promise<Transport> =>
+  bounded(
+    opening.then((link) => openTransport(link, board, options)),
+    options.timeout,
+  )
 
 /** By its shape: the application may hold a connection of another copy of the client. */
 const isConnection = (client: unknown): client is NatsConnection =>
@@ -32,13 +40,13 @@ export const plugin: Plugin = {
   connect: async (url, options) => {
     check(options)
     const config = readConfig(url)
-    return openTransport(await openLink(config, options), config, options)
+    return open(openLink(config, options), config, options)
   },
   adopt: (client, options) => {
     if (!isConnection(client)) return undefined
     return (async () => {
       check(options)
-      return openTransport(await adoptLink(client, options), { allowOldServer: false }, options)
+      return open(adoptLink(client), { allowOldServer: false }, options)
     })()
   },
 }

@@ -4,7 +4,7 @@
  */
 import type { Msg } from "nats"
 import { TransportError } from "../../runtime/transport.ts"
-import { CODE, ofApi } from "./errors.ts"
+import { asTransportError, BUSY, CODE, ofApi } from "./errors.ts"
 import { MAX_QUESTIONS } from "./inbox.ts"
 import { at, errorIn, numberAt } from "./json.ts"
 import { ANSWER_MS, type Link } from "./link.ts"
@@ -23,15 +23,8 @@ export type Published =
   | { readonly status: "conflict" }
   | { readonly status: "failed"; readonly error: TransportError }
 
-/** The answers to one part of a batch. */
-interface Part {
-  /** Place of the first in the whole batch. */
-  readonly start: number
-  readonly results: Array<Published>
-  left: number
-  readonly done: () => void
-  readonly each: ((index: number, result: Published) => void) | undefined
-}
+/** Somebody else is writing the same: the server decides on the one after the other. */
+type Answer = Published | { readonly status: "busy"; readonly error: TransportError }
 
 /**
  * Messages that may await their acknowledgement at a time: more are not faster, but wait longer. The client's buffer has
@@ -42,6 +35,10 @@ const WINDOW_BYTES = 32 * 1024 * 1024
 
 /** Longer batches go in parts, so that the window is never empty. */
 const TOGETHER = MAX_QUESTIONS
+
+/** How long to leave alone what somebody else is writing: at first, and at most. */
+const BUSY_MS = 4
+const BUSY_AT_MOST_MS = 500
 
 const CONFLICT: Published = { status: "conflict" }
 
@@ -72,15 +69,22 @@ export class Publisher {
   ): Promise<ReadonlyArray<Published>> {
     if (batch.length === 0) return []
     await this.#link.ready()
-    const parts: Array<Promise<ReadonlyArray<Published>>> = []
+    const results: Array<Published> = new Array(batch.length)
+    const parts: Array<Promise<void>> = []
     for (let start = 0; start < batch.length; ) {
-      const { count, bytes } = sizeOf(batch, start)
-      await this.#room(count, bytes)
-      parts.push(this.#send(batch, start, count, each).finally(() => this.#leave(count, bytes)))
-      start += count
+      const from = start
+      const part = partOf(batch, start)
+      const bytes = part.reduce((sum, { payload }) => sum + payload.length, 0)
+      await this.#room(part.length, bytes)
+      const note = (at: number, result: Published): void => {
+        results[from + at] = result
+        each?.(from + at, result)
+      }
+      parts.push(this.#persist(part, note).finally(() => this.#leave(part.length, bytes)))
+      start += part.length
     }
-    const results = await Promise.all(parts)
-    return results.length === 1 ? (results[0] ?? []) : results.flat()
+    await Promise.all(parts)
+    return results
   }
 
   /** Resolves when so much more fits into the window, first come, first served. */
@@ -108,67 +112,76 @@ export class Publisher {
     }
   }
 
-  #send(
-    batch: ReadonlyArray<Outgoing>,
-    start: number,
-    count: number,
-    each: Part["each"],
-  ): Promise<ReadonlyArray<Published>> {
+  /** Sends, and sends again what the server will only decide on when somebody else's write is done. */
+  async #persist(part: ReadonlyArray<Outgoing>, note: (at: number, result: Published) => void): Promise<void> {
+    let left = part
+    let places: ReadonlyArray<number> | undefined
+    for (let pause = BUSY_MS; ; pause *= 2) {
+      const again: Array<number> = []
+      const last = pause > BUSY_AT_MOST_MS
+      const before = places
+      await this.#send(left, (at, answer) => {
+        const place = before === undefined ? at : (before[at] ?? at)
+        if (answer.status !== "busy") note(place, answer)
+        else if (last) note(place, { status: "failed", error: answer.error })
+        else again.push(place)
+      })
+      if (again.length === 0) return
+      await new Promise((resolve) => setTimeout(resolve, pause))
+      places = again
+      left = again.flatMap((place) => part[place] ?? [])
+    }
+  }
+
+  #send(part: ReadonlyArray<Outgoing>, note: (at: number, answer: Answer) => void): Promise<void> {
     return new Promise((resolve) => {
-      const results: Array<Published> = new Array(count)
-      const state: Part = { start, results, left: count, done: () => resolve(results), each }
-      const first = this.#link.inbox.ask(
+      let left = part.length
+      const answered = (at: number, answer: Answer): void => {
+        note(at, answer)
+        if (--left === 0) resolve()
+      }
+      const { inbox } = this.#link
+      const subjectOf = (at: number): string => part[at]?.subject ?? ""
+      const first = inbox.ask(
         {
-          subjectOf: (index) => batch[start + index]?.subject ?? "",
+          subjectOf,
           timeout: ANSWER_MS,
-          answered: (index, message) => {
-            settle(state, index, readAck(message, batch[start + index]?.subject ?? ""))
+          answered: (at, message) => {
+            answered(at, readAck(message, subjectOf(at)))
             return true
           },
-          failed: (index, error) => settle(state, index, { status: "failed", error }),
+          failed: (at, error) => answered(at, { status: "failed", error }),
         },
-        count,
+        part.length,
       )
-      for (let index = 0; index < count; index++) {
-        const outgoing = batch[start + index]
-        if (outgoing === undefined) continue
-        const token = first + index
+      for (const [at, { subject, payload, headers }] of part.entries()) {
         try {
-          this.#link.send(outgoing.subject, outgoing.payload, this.#link.inbox.reply(token), outgoing.headers)
+          this.#link.send(subject, payload, inbox.reply(first + at), headers)
         } catch (error) {
-          this.#link.inbox.forget(token)
-          const failure = error instanceof TransportError ? error : new TransportError("internal", String(error))
-          settle(state, index, { status: "failed", error: failure })
+          inbox.forget(first + at)
+          answered(at, { status: "failed", error: asTransportError(error) })
         }
       }
     })
   }
 }
 
-const settle = (part: Part, index: number, result: Published): void => {
-  part.results[index] = result
-  part.each?.(part.start + index, result)
-  if (--part.left === 0) part.done()
-}
-
-/** How many messages from `start` on go together; at least one. */
-const sizeOf = (batch: ReadonlyArray<Outgoing>, start: number): { count: number; bytes: number } => {
-  let count = 0
+/** The messages from `start` on that go together; at least one. */
+const partOf = (batch: ReadonlyArray<Outgoing>, start: number): ReadonlyArray<Outgoing> => {
   let bytes = 0
-  for (let index = start; index < batch.length && count < TOGETHER; index++) {
-    const size = batch[index]?.payload.length ?? 0
-    if (count > 0 && bytes + size > WINDOW_BYTES) break
-    count++
-    bytes += size
+  let end = start
+  for (; end < batch.length && end - start < TOGETHER; end++) {
+    bytes += batch[end]?.payload.length ?? 0
+    if (end > start && bytes > WINDOW_BYTES) break
   }
-  return { count, bytes }
+  return start === 0 && end === batch.length ? batch : batch.slice(start, end)
 }
 
 /**
  * An acknowledgement: `{"stream":"…","seq":7}`, with `"duplicate": true` or instead `"error":{…}`. Most end in the
  * sequence and need no parsing.
  */
-const readAck = (message: Msg, subject: string): Published => {
+const readAck = (message: Msg, subject: string): Answer => {
   const { data } = message
   if (data[2] === LETTER_S && data[data.length - 1] === BRACE) {
     let seq = 0
@@ -189,7 +202,7 @@ const ZERO = 48
 
 const decoder = new TextDecoder()
 
-const readSlowly = (text: string, subject: string): Published => {
+const readSlowly = (text: string, subject: string): Answer => {
   let answer: unknown
   try {
     answer = JSON.parse(text)
@@ -200,6 +213,7 @@ const readSlowly = (text: string, subject: string): Published => {
   const seq = numberAt(answer, "seq")
   if (error === undefined && seq > 0) return { status: "stored", seq, duplicate: at(answer, "duplicate") === true }
   if (error?.err_code === CODE.wrongLastSequence) return CONFLICT
+  if (error !== undefined && BUSY.has(error.err_code)) return { status: "busy", error: ofApi(error, subject) }
   const failure =
     error === undefined
       ? new TransportError("internal", `${subject}: not an acknowledgement`, { outcome: "unknown" })

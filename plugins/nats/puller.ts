@@ -17,6 +17,9 @@ import { type Lanes, Session } from "./session.ts"
 /** How long the lanes of a pull stay parked for the next one. Longer, and tasks would wait for a worker that is busy. */
 const LINGER_MS = 5
 
+/** How long a consumer that does not answer is left alone. */
+const AWAY_MS = 100
+
 interface Idle {
   readonly session: Session
   readonly timer: ReturnType<typeof setTimeout>
@@ -99,12 +102,19 @@ export class Puller {
     for (;;) {
       while (!link.connected && !session.interrupted && Date.now() < end) await session.event(end)
       if (!session.interrupted && link.connected) {
-        await session.ensure()
-        if (turns) await this.#sweepTurns(session, key, queues.length, max)
-        else await session.sweep(all, max)
+        try {
+          await session.ensure()
+          if (turns) await this.#sweepTurns(session, key, queues.length, max)
+          else await session.sweep(all, max)
+        } catch (error) {
+          // A consumer without a leader comes back: whoever waits anyway sees it by himself.
+          if (!(error instanceof TransportError && error.retryable) || Date.now() + AWAY_MS >= end) throw error
+          await session.pause(AWAY_MS)
+          continue
+        }
       }
       if (session.isEmpty && !session.interrupted && link.connected && Date.now() < end) {
-        session.park(end - Date.now())
+        session.park()
         await session.event(end)
       }
       // Late: who gave up must not be told of what came all the same.

@@ -6,7 +6,7 @@ import { isOfTask, type JobRecord } from "../../runtime/protocol/record.ts"
 import { isTerminal, type State } from "../../runtime/protocol/state.ts"
 import { type RecordPage, type RecordQuery, TransportError } from "../../runtime/transport.ts"
 import type { Finder } from "./finder.ts"
-import { readRecord } from "./journal.ts"
+import { aged, readRecord } from "./journal.ts"
 import type { Reader, StoredMessage } from "./reader.ts"
 import { ReverseScan } from "./scan.ts"
 import { classesOf, type Names } from "./subject.ts"
@@ -29,7 +29,7 @@ export interface QueryParts {
 
 /** Messages that one page reads once it holds something; a page without a job goes on up to the second number. */
 const BUDGET = 20_000
-const PATIENCE = 2_000_000
+const PATIENCE = 1_000_000
 
 /** Candidates that are looked at together. */
 const CHUNK = 128
@@ -48,14 +48,15 @@ export class Queries {
     const sources = this.#sources(query)
     const records: Array<JobRecord> = []
     let spent = 0
-    const spend = (messages: number): void => {
+    /** Counts what was read; whether more may be. */
+    const spend = (messages: number): boolean => {
       spent += messages
+      return spent < (records.length > 0 ? BUDGET : PATIENCE)
     }
-    while (records.length < query.limit) {
-      if (spent > (records.length > 0 ? BUDGET : PATIENCE)) return { records, next: cursorOf(sources) }
-      const candidates = await this.#next(sources, Math.min(query.limit - records.length, CHUNK), spend)
-      if (candidates.length === 0) return { records }
+    while (records.length < query.limit && spend(0)) {
+      const candidates = await this.#next(sources, query, Math.min(query.limit - records.length, CHUNK), spend)
       for (const record of await this.#records(candidates)) if (matches(record, query)) records.push(record)
+      if (candidates.length === 0) break
     }
     return (await newest(sources, spend)) === undefined ? { records } : { records, next: cursorOf(sources) }
   }
@@ -82,51 +83,51 @@ export class Queries {
     return sources
   }
 
-  /** The newest messages of all sources together. */
+  /**
+   * The newest messages of all sources together that may be of jobs that the query asks for. What never changes about a
+   * job is looked at right here, so that most of what does not match costs nothing but its reading.
+   */
   async #next(
     sources: ReadonlyArray<Source>,
+    query: RecordQuery,
     count: number,
-    spend: (messages: number) => void,
+    spend: (messages: number) => boolean,
   ): Promise<ReadonlyArray<Candidate>> {
     const found: Array<Candidate> = []
-    while (found.length < count) {
+    while (found.length < count && spend(0)) {
       const next = await newest(sources, spend)
       if (next === undefined) break
       next.source.scan.take()
-      const id = this.#idOf(next)
-      if (id !== undefined) found.push({ ...next, id })
+      const record = this.#recordIn(next)
+      if (record !== undefined && isOf(record, query)) found.push({ ...next, record })
     }
     return found
   }
 
-  #idOf({ source: { place }, message }: Newest): string | undefined {
-    return place === "tasks" ? readWaiting(message, this.#parts.names)?.posting.id : readRecord(message).id
+  #recordIn({ source: { place }, message }: Newest): JobRecord | undefined {
+    if (place !== "tasks") return readRecord(message)
+    const waiting = readWaiting(message, this.#parts.names)
+    return view({ waiting, said: undefined, kept: undefined }, Date.now())
   }
 
-  /** The jobs of these messages, without those that are listed elsewhere. */
+  /** The jobs of these candidates, without those that are listed elsewhere. */
   async #records(candidates: ReadonlyArray<Candidate>): Promise<ReadonlyArray<JobRecord>> {
-    const { finder } = this.#parts
-    const isOver = ({ source, message }: Candidate): boolean =>
-      source.place === "records" && isTerminal(readRecord(message).state)
-    const open = candidates.filter((candidate) => !isOver(candidate)).map(({ id }) => id)
-    const traces = await finder.traces(open)
+    const isOver = ({ source, record }: Candidate): boolean => source.place === "records" && isTerminal(record.state)
+    const open = candidates.filter((candidate) => !isOver(candidate)).map(({ record }) => record.id)
+    const traces = await this.#parts.finder.traces(open)
     const now = Date.now()
     return candidates.flatMap((candidate) => {
-      const { id, source, message } = candidate
-      const found = traces.get(id)
-      if (found === undefined) {
-        const over = view({ waiting: undefined, said: undefined, kept: keptOf(message) }, now)
-        return over === undefined ? [] : [over]
-      }
+      const { record, source, message } = candidate
+      const found = traces.get(record.id)
+      if (found === undefined) return [aged(record, now)]
       const { waiting, said, kept } = found
       const latest = kept?.seq ?? (said === undefined ? waiting?.seq : undefined)
-      const isHere =
-        kept !== undefined ? source.place === "records" : source.place === (said === undefined ? "tasks" : "runs")
-      if (!isHere || (latest !== undefined && latest !== message.seq)) return []
-      const record = view(found, now)
-      if (record === undefined) return []
-      const { message: task, ...listed } = record
-      return [kept?.record.message === undefined ? listed : record]
+      const place: Place = kept !== undefined ? "records" : said === undefined ? "tasks" : "runs"
+      if (source.place !== place || (latest !== undefined && latest !== message.seq)) return []
+      const seen = view(found, now)
+      if (seen === undefined) return []
+      const { message: task, ...listed } = seen
+      return [kept?.record.message === undefined ? listed : seen]
     })
   }
 }
@@ -137,12 +138,13 @@ interface Newest {
 }
 
 interface Candidate extends Newest {
-  readonly id: string
+  /** What the message itself says. */
+  readonly record: JobRecord
 }
 
 const newest = async (
   sources: ReadonlyArray<Source>,
-  spend: (messages: number) => void,
+  spend: (messages: number) => unknown,
 ): Promise<Newest | undefined> => {
   let found: Newest | undefined
   for (const source of sources) {
@@ -152,16 +154,17 @@ const newest = async (
   return found
 }
 
-const keptOf = (message: StoredMessage) => ({ record: readRecord(message), seq: message.seq, subject: message.subject })
+/** What never changes about a job. */
+const isOf = (record: JobRecord, query: RecordQuery): boolean =>
+  (query.task === undefined || isOfTask(record, query.task)) &&
+  (query.rootId === undefined || query.rootId === record.rootId) &&
+  (query.parentId === undefined || query.parentId === record.parentId) &&
+  (query.group === undefined || query.group === record.group)
 
 const matches = (record: JobRecord, query: RecordQuery): boolean =>
   record.tombstone !== true &&
   (query.states === undefined || query.states.includes(record.state)) &&
-  (query.task === undefined || isOfTask(record, query.task)) &&
   (query.queue === undefined || query.queue === record.queue) &&
-  (query.rootId === undefined || query.rootId === record.rootId) &&
-  (query.parentId === undefined || query.parentId === record.parentId) &&
-  (query.group === undefined || query.group === record.group) &&
   (!query.dead || record.dead !== undefined)
 
 /** Where each source goes on. */

@@ -36,7 +36,7 @@ export class ReverseScan {
   }
 
   /** The next message without taking it; `undefined` at the end. `spend` is told of each message that is read. */
-  async peek(spend: (messages: number) => void): Promise<StoredMessage | undefined> {
+  async peek(spend: (messages: number) => unknown): Promise<StoredMessage | undefined> {
     if (!this.#bounded && this.#below > 0) {
       const { first, last } = await this.#reader.bounds()
       this.#first = Math.max(first, 1)
@@ -51,7 +51,7 @@ export class ReverseScan {
     this.#ready.pop()
   }
 
-  async #read(spend: (messages: number) => void): Promise<void> {
+  async #read(spend: (messages: number) => unknown): Promise<void> {
     const low = Math.max(this.#first, this.#below - this.#width)
     const { messages, more } = await this.#reader.from(low, this.#filter, BATCH)
     spend(Math.max(messages.length, 1))

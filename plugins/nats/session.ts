@@ -26,8 +26,6 @@ interface Request {
   got: number
   /** When the server ends it by itself. */
   readonly until: number
-  /** Whether the server says now and then that it still knows of it. */
-  readonly beats: boolean
   heardAt: number
 }
 
@@ -35,10 +33,9 @@ interface Arrival extends Arrived {
   readonly lane: number
 }
 
+/** How often a parked request says that it lives; less often where there are many. */
 const BEAT_MS = 1_000
-
-/** A parked request without a sign of life for so long is given up: its consumer's leader may have died. */
-const SILENCE_MS = 2.5 * BEAT_MS
+const BEAT_PER_LANE_MS = 50
 
 /** How long a consumer may take to say what it has. */
 const FETCH_MS = 2_000
@@ -46,8 +43,8 @@ const FETCH_MS = 2_000
 /** How long to leave a consumer alone that refused a request. */
 const REFUSED_MS = 50
 
-/** Parked requests that the server keeps; longer waits ask again. */
-const PARK_MS = 30_000
+/** How long the server keeps a parked request: longer than most pulls wait, so that the next one finds it parked. */
+const PARK_MS = 20_000
 
 const encoder = new TextEncoder()
 const NAK = nak(0)
@@ -62,6 +59,9 @@ export class Session {
   /** Lanes whose consumer refused, until when. */
   readonly #refused: Array<number>
   readonly #stopStatus: () => void
+  readonly #beat: number
+  /** A parked request without a sign of life for so long is given up: its consumer's leader may have died. */
+  readonly #silence: number
   #arrivals: Array<Arrival> = []
   #lastLane = 0
   #numbers = 0
@@ -73,6 +73,8 @@ export class Session {
     this.#parts = parts
     this.lanes = lanes
     this.#prefix = prefix
+    this.#beat = Math.min(Math.max(BEAT_MS, lanes.length * BEAT_PER_LANE_MS), PARK_MS / 4)
+    this.#silence = 2.5 * this.#beat
     this.#requests = lanes.map(() => undefined)
     this.#refused = lanes.map(() => 0)
     this.#byConsumer = new Map(lanes.map(({ consumer }, index) => [consumer, index]))
@@ -115,19 +117,23 @@ export class Session {
   }
 
   /** Asks each lane for one task that may come later. */
-  park(wait: number): void {
+  park(): void {
     const now = Date.now()
     for (let index = 0; index < this.lanes.length; index++) {
-      if (!this.#isParked(index) && (this.#refused[index] ?? 0) <= now) this.#ask(index, 1, Math.min(wait, PARK_MS))
+      if (!this.#isParked(index) && (this.#refused[index] ?? 0) <= now) this.#ask(index, 1, PARK_MS)
     }
   }
 
-  /** Resolves when something has happened, or at `until`. One waits at a time. */
-  async event(until: number): Promise<void> {
+  /** Resolves when something has happened, or may have, or at `until`. One waits at a time. */
+  event(until: number): Promise<void> {
+    return this.pause(Math.min(until, this.#nextCheck()) - Date.now())
+  }
+
+  /** Resolves when something has happened, or after so many milliseconds. */
+  async pause(ms: number): Promise<void> {
     if (this.#interrupted) return
-    const ms = Math.max(Math.min(until, this.#nextCheck()) - Date.now(), 1)
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(() => this.#wake?.(), ms)
+      const timer = setTimeout(() => this.#wake?.(), Math.max(ms, 1))
       this.#wake = () => {
         clearTimeout(timer)
         this.#wake = undefined
@@ -173,7 +179,7 @@ export class Session {
     const request = this.#requests[index]
     if (request === undefined) return false
     const now = Date.now()
-    const alive = now < request.until && (!request.beats || now - request.heardAt < SILENCE_MS)
+    const alive = now < request.until && (!request.parked || now - request.heardAt < this.#silence)
     if (!alive) this.#requests[index] = undefined
     return alive && request.parked
   }
@@ -183,7 +189,7 @@ export class Session {
     let next = Infinity
     for (const [index, request] of this.#requests.entries()) {
       if (request === undefined) next = Math.min(next, this.#refused[index] || Infinity)
-      else next = Math.min(next, request.until, request.beats ? request.heardAt + SILENCE_MS : Infinity)
+      else next = Math.min(next, request.until, request.parked ? request.heardAt + this.#silence : Infinity)
     }
     return next
   }
@@ -203,21 +209,13 @@ export class Session {
   /** `wait` 0: what there is now. */
   #ask(index: number, wanted: number, wait: number): Request {
     const now = Date.now()
-    const beats = wait > 2 * BEAT_MS + 200
     const number = ++this.#numbers
-    const request: Request = {
-      number,
-      parked: wait > 0,
-      wanted,
-      got: 0,
-      until: now + (wait > 0 ? wait : FETCH_MS),
-      beats,
-      heardAt: now,
-    }
+    const until = now + (wait > 0 ? wait : FETCH_MS)
+    const request: Request = { number, parked: wait > 0, wanted, got: 0, until, heardAt: now }
     this.#requests[index] = request
     const body =
       wait > 0
-        ? `{"batch":${wanted},"expires":${Math.ceil(wait)}000000${beats ? `,"idle_heartbeat":${BEAT_MS}000000` : ""}}`
+        ? `{"batch":${wanted},"expires":${wait}000000,"idle_heartbeat":${this.#beat}000000}`
         : `{"batch":${wanted},"no_wait":true}`
     const reply = `${this.#prefix}.${index}.${number}`
     this.#parts.link.send(this.lanes[index]?.next ?? "", encoder.encode(body), reply)

@@ -75,13 +75,17 @@ export class Settler {
         places.push(index)
       }
     }
-    await this.#record(
-      items.filter(({ prepared }) => prepared !== undefined),
-      acks,
-    )
-    await this.#check(items.filter(({ prepared, answer }) => prepared === undefined && answer === undefined))
-    await this.#follow(items.filter(({ answer, posts }) => answer === undefined && posts.length > 0))
-    await this.#tidy(items)
+    const [withRecord, without] = [items.filter(({ prepared }) => prepared), items.filter(({ prepared }) => !prepared)]
+    try {
+      await this.#record(withRecord, acks)
+      await this.#check(without)
+      await this.#follow(items.filter(({ answer, posts }) => answer === undefined && posts.length > 0))
+      await this.#tidy(items)
+    } catch (error) {
+      // Those that were done before are over whatever becomes of the others.
+      void acks.finish()
+      throw error
+    }
     await this.#acknowledge(items, acks)
     for (const [at, item] of items.entries()) {
       const answer = item.answer ?? { status: "settled" }
@@ -237,7 +241,8 @@ export class Settler {
 
   /** Before acknowledging: what is left behind now would outlive the record that replaced it. */
   async #tidy(items: ReadonlyArray<Item>): Promise<void> {
-    const replaced = items.flatMap(({ recorded, replaces }) => (recorded && replaces ? replaces : []))
+    const replaced: Array<Pick<Kept, "seq">> = []
+    for (const { recorded, replaces } of items) if (recorded && replaces !== undefined) replaced.push(replaces)
     if (replaced.length > 0) await this.#parts.journal.forget(replaced)
   }
 

@@ -4,7 +4,7 @@
  */
 import { createInbox } from "nats"
 import { type Entry, type Store, type StoreOperation, TransportError } from "../../runtime/transport.ts"
-import { apiError, CODE, ofApi, timedOut } from "./errors.ts"
+import { apiError, BUSY, CODE, ofApi, timedOut } from "./errors.ts"
 import { at, objectAt, textAt } from "./json.ts"
 import { ANSWER_MS, type Link } from "./link.ts"
 import type { Reader, StoredMessage } from "./reader.ts"
@@ -19,7 +19,9 @@ const UNTIL_HEADER = "Callboard-Until"
 const MAX_KEY_BYTES = 512
 /** What one atomic batch may hold (nats-server 2.12). */
 const MAX_OPERATIONS = 1_000
-const ROUNDS = 8
+const ROUNDS = 20
+/** How long to leave alone what somebody else is writing. */
+const BUSY_MS = 10
 /** How long the difference between the clocks is believed. */
 const CLOCK_MS = 30_000
 /** Subjects per page of the server's list. */
@@ -243,6 +245,10 @@ export class NatsStore implements Store {
     })
     const error = apiError(at(answer, "error"))
     if (error?.err_code === CODE.wrongLastSequence) return false
+    if (error !== undefined && BUSY.has(error.err_code)) {
+      await new Promise((resolve) => setTimeout(resolve, BUSY_MS))
+      return false
+    }
     if (error !== undefined) throw ofApi(error, names.storeStream)
     if (at(answer, "seq") === undefined) throw timedOut(names.storeStream, ANSWER_MS)
     const first = Number(at(answer, "seq")) - last

@@ -1,7 +1,10 @@
 /** Connecting to nats: what is refused and how, and what an application's own connection is used for. */
 import { spawnSync } from "node:child_process"
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { createServer } from "node:net"
-import { connect as dial } from "nats"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { connect as dial, nkeys } from "nats"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { plugin } from "../../plugins/nats/mod.ts"
 import type { ConnectOptions, Transport, TransportError } from "../../runtime/transport.ts"
@@ -102,6 +105,24 @@ describe("a server with users", () => {
   })
 })
 
+test("a seed or a token in a file lets in", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "callboard-nats-"))
+  const user = nkeys.createUser()
+  writeFileSync(join(folder, "seed"), user.getSeed())
+  writeFileSync(join(folder, "token"), "t0ken\n")
+  const configs = [
+    { config: `authorization { users: [{ nkey: ${user.getPublicKey()} }] }`, query: `nkey=${folder}/seed` },
+    { config: "authorization { token: t0ken }", query: `tokenFile=${folder}/token` },
+  ]
+  for (const { config, query } of configs) {
+    await using server = await startNats({ config })
+    const transport = await plugin.connect(new URL(`${server.url}?${query}`), options())
+    expect(await transport.queue.publish([taskOf({ id: "a", queue: "q" })])).toEqual([{ status: "stored" }])
+    await transport.close()
+  }
+  rmSync(folder, { recursive: true })
+})
+
 describe("what is not there", () => {
   test("a server without JetStream is unsupported, with what to do", async () => {
     await using server = await startNats({ jetstream: false })
@@ -115,6 +136,12 @@ describe("what is not there", () => {
       const error = await refusal(server.url + query)
       expect([error.reason, error.message]).toEqual(["unsupported", expect.stringMatching(/is 2\.\d+\.\d+.*2\.15/)])
     }
+  })
+
+  test("TLS where there is none is unsupported", async () => {
+    await using server = await startNats()
+    const error = await refusal(server.url.replace("nats:", "tls:"))
+    expect([error.reason, error.message]).toEqual(["unsupported", expect.stringContaining("tls")])
   })
 
   test("no server is unavailable", async () => {
