@@ -34,6 +34,24 @@ const linesOf = (file: string): ReadonlyArray<string> =>
         .filter((line) => line !== "")
     : []
 
+/** Two workers and one job: the first is frozen in the middle of it, and the second has started it. */
+const frozenFirst = async (board: SharedBoard) => {
+  const client = await clientOf(board, 1)
+  const started = `${board.folder}/started`
+  const ownGate = `${board.folder}/gate-`
+  const ledger = `${board.folder}/ledger`
+  const first = await startService(board, 1)
+  const job = await client.submit("e2e.step", { input: { started, ownGate, ledger } })
+  await eventually(() => linesOf(started).length === 1, { deadline: DEADLINE, message: "the job starts" })
+  first.kill("SIGSTOP")
+  const second = await startService(board, 1)
+  await eventually(() => linesOf(started).length === 2, {
+    deadline: DEADLINE,
+    message: "another worker starts the job",
+  })
+  return { job, first, second, ownGate, ledger }
+}
+
 describe.each(sharedBoards)("on $name", (kind) => {
   test("a job that was accepted outlives the process that submitted it, and runs", async () => {
     const board = keep(await kind.open())
@@ -67,20 +85,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
   })
 
   test("a worker frozen in mid-job that wakes when another has the job, and finishes first, is refused", async () => {
-    const board = keep(await kind.open())
-    const client = await clientOf(board, 1)
-    const started = `${board.folder}/started`
-    const ownGate = `${board.folder}/gate-`
-    const ledger = `${board.folder}/ledger`
-    const first = await startService(board, 1)
-    const job = await client.submit("e2e.step", { input: { started, ownGate, ledger } })
-    await eventually(() => linesOf(started).length === 1, { deadline: DEADLINE, message: "the job starts" })
-    first.kill("SIGSTOP")
-    const second = await startService(board, 1)
-    await eventually(() => linesOf(started).length === 2, {
-      deadline: DEADLINE,
-      message: "another worker starts the job",
-    })
+    const { job, first, second, ownGate, ledger } = await frozenFirst(keep(await kind.open()))
     writeFileSync(`${ownGate}${first.pid}`, "")
     first.kill("SIGCONT")
     await eventually(() => linesOf(ledger).length === 1, { deadline: DEADLINE, message: "the frozen worker finishes" })
@@ -94,20 +99,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
   })
 
   test("a worker frozen in mid-job that wakes when another has finished it is refused", async () => {
-    const board = keep(await kind.open())
-    const client = await clientOf(board, 1)
-    const started = `${board.folder}/started`
-    const ownGate = `${board.folder}/gate-`
-    const ledger = `${board.folder}/ledger`
-    const first = await startService(board, 1)
-    const job = await client.submit("e2e.step", { input: { started, ownGate, ledger } })
-    await eventually(() => linesOf(started).length === 1, { deadline: DEADLINE, message: "the job starts" })
-    first.kill("SIGSTOP")
-    const second = await startService(board, 1)
-    await eventually(() => linesOf(started).length === 2, {
-      deadline: DEADLINE,
-      message: "another worker starts the job",
-    })
+    const { job, first, second, ownGate, ledger } = await frozenFirst(keep(await kind.open()))
     writeFileSync(`${ownGate}${second.pid}`, "")
     const result = await job.result({ timeout: 10 })
     expect(result).toMatchObject({ pid: second.pid })
