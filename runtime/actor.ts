@@ -9,6 +9,7 @@ import { type Effect, Result } from "effect"
 import type { InputOf, MethodSchema, MethodsOf, Problems, ResultOf, Verdict } from "./inference.ts"
 import type { Job } from "./job.ts"
 import { eraseMethod, InvalidActor } from "./method.ts"
+import type { RetryHeader } from "./protocol/headers.ts"
 import { checkActorName, checkQueueName } from "./protocol/name.ts"
 
 export { InvalidActor } from "./method.ts"
@@ -28,7 +29,7 @@ export type TimeLimit =
 
 /** Whether and when a failed attempt is followed by another. */
 export interface RetryPolicy {
-  /** Retries after the first attempt, 0–10,000. Defaults to 0. */
+  /** Retries after the first attempt, 1–10,000. Without it: none, unless the handler asks for one itself, then 3. */
   readonly max?: number
   readonly backoff?: {
     /** Wait before the first retry. Defaults to 1 second. */
@@ -40,6 +41,12 @@ export interface RetryPolicy {
     /** Waits a random time between nothing and the computed wait (as Celery's `retry_jitter`). Defaults to true. */
     readonly jitter?: boolean
   }
+  /**
+   * Exact wait before each retry, instead of the back-off: one for all, or a list whose last one is used from there on.
+   */
+  readonly interval?: DurationInput | readonly [DurationInput, ...ReadonlyArray<DurationInput>]
+  /** Retries go before every priority. Defaults to false. */
+  readonly front?: boolean
   /** Retry only errors with one of these tags or names. Defaults to every error. */
   readonly on?: ReadonlyArray<string>
   /** Never retry errors with one of these tags or names. */
@@ -61,7 +68,14 @@ export interface MethodOptions {
   readonly timeLimit?: TimeLimit
   /** Where its handler runs. `process` needs the actor's `module`. Defaults to the actor's. */
   readonly isolation?: Isolation
-  readonly retry?: RetryPolicy
+  /** `false`: never, not even where the handler asks for it. Defaults to no retries. */
+  readonly retry?: RetryPolicy | false
+  /**
+   * What becomes of a job whose worker died while it ran. `redeliver`: it runs again, until as many workers have died of
+   * it as the worker's `lostCap` says. `fail`: the attempt has failed with `WorkerLost`, and the retry policy says what
+   * follows. That costs a write before each first attempt. Defaults to `redeliver`.
+   */
+  readonly onLost?: "redeliver" | "fail"
   /** Queue of tasks that name none. Defaults to the actor's queue. */
   readonly queue?: string
   /** Priority of tasks that name none, 0–9, 9 first. Defaults to 4. */
@@ -160,8 +174,9 @@ export interface ActorDefinition {
 }
 
 /** A method as the runtime sees it. */
-export interface ErasedMethod extends MethodOptions {
+export interface ErasedMethod extends Omit<MethodOptions, "retry"> {
   readonly name: string
+  readonly retry?: RetryHeader
   readonly input: StandardSchemaV1 | undefined
   readonly output: StandardSchemaV1 | undefined
   readonly isolation: Isolation

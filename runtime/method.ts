@@ -1,9 +1,11 @@
 /** A method as it was written becomes a method as the runtime sees it, or is refused, naming what is wrong with it. */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
-import { Result, Schema } from "effect"
+import { Result, Schema, SchemaIssue } from "effect"
 import type { DurationInput, ErasedMethod, Isolation, MethodDefinition, MethodOptions } from "./actor.ts"
+import type { RetryHeader } from "./protocol/headers.ts"
 import { checkMethodName, checkQueueName } from "./protocol/name.ts"
 import { parseDuration } from "./protocol/time.ts"
+import { RetryField, retryHeader } from "./retry-policy.ts"
 
 /** An actor definition that cannot be used. Thrown by `actor()`, when the module that defines it is loaded. */
 export class InvalidActor extends Error {
@@ -45,6 +47,7 @@ const OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
   failureTtl: true,
   input: true,
   isolation: true,
+  onLost: true,
   output: true,
   params: true,
   priority: true,
@@ -56,6 +59,7 @@ const OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
   timeLimit: true,
 }
 
+const ON_LOST: ReadonlySet<unknown> = new Set<MethodOptions["onLost"]>(["redeliver", "fail"])
 const ISOLATIONS: ReadonlySet<unknown> = new Set<Isolation>(["inline", "process"])
 
 /** Checks a method and fills in what it does not say. Throws {@link InvalidActor}. */
@@ -77,14 +81,34 @@ export const eraseMethod = (
   const unknown = Object.keys(method).find((key) => !Object.hasOwn(OPTIONS, key))
   if (unknown !== undefined) throw new InvalidActor(`method ${where}: ${unknown} is not an option of a method`)
   checkOptions(where, method)
+  const { retry, ...others } = method
   return {
-    ...method,
+    ...others,
+    ...(retry === undefined ? {} : { retry: retryOf(where, retry) }),
     name,
     input: standardSchema(where, "input", method.input),
     output: standardSchema(where, "output", method.output),
     isolation,
     run: (input, job) => method.run(input, job),
   }
+}
+
+const decodeRetry = Schema.decodeUnknownResult(RetryField, { onExcessProperty: "error" })
+const format = SchemaIssue.makeFormatterStandardSchemaV1()
+
+/** A retry policy in the form that tasks carry too, so that one can be laid over the other. */
+const retryOf = (where: string, policy: unknown): RetryHeader => {
+  const refuse = (field: string, why: string): never => {
+    throw new InvalidActor(`method ${where}: ${field}: ${why}`)
+  }
+  const decoded = decodeRetry(policy)
+  if (Result.isFailure(decoded)) {
+    const issue = format(decoded.failure.issue).issues[0]
+    const path = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key))
+    return refuse(["retry", ...path].join("."), (issue?.message ?? "is not valid").replace(/^Expected /, "must be "))
+  }
+  const header = retryHeader(decoded.success)
+  return Result.isSuccess(header) ? header.success : refuse(header.failure.field, header.failure.message)
 }
 
 const checkOptions = (where: string, options: MethodOptions): void => {
@@ -97,7 +121,7 @@ const checkOptions = (where: string, options: MethodOptions): void => {
     const parsed = parseDuration(value)
     return Result.isFailure(parsed) ? refuse(field, parsed.failure.message) : parsed.success
   }
-  const { timeLimit, retry, priority, queue } = options
+  const { timeLimit, onLost, priority, queue } = options
   if (queue !== undefined) {
     const checked = checkQueueName(queue)
     if (Result.isFailure(checked)) refuse("queue", checked.failure.message)
@@ -111,16 +135,7 @@ const checkOptions = (where: string, options: MethodOptions): void => {
     if (hard !== undefined && soft !== undefined && soft >= hard)
       refuse("timeLimit.soft", "must be shorter than timeLimit.hard")
   }
-  if (retry !== undefined) {
-    const { max, backoff } = retry
-    if (max !== undefined && !(Number.isInteger(max) && max >= 0 && max <= 10_000)) {
-      refuse("retry.max", "must be a whole number from 0 to 10,000")
-    }
-    duration("retry.backoff.base", backoff?.base)
-    duration("retry.backoff.max", backoff?.max)
-    const factor = backoff?.factor
-    if (factor !== undefined && !(factor >= 1 && factor <= 100)) refuse("retry.backoff.factor", "must be from 1 to 100")
-  }
+  if (onLost !== undefined && !ON_LOST.has(onLost)) refuse("onLost", 'must be "redeliver" or "fail"')
   if (priority !== undefined && !(Number.isInteger(priority) && priority >= 0 && priority <= 9)) {
     refuse("priority", "must be a whole number from 0 to 9")
   }

@@ -11,7 +11,6 @@ import {
   newTask,
   type OwnHeaders,
   postingOfTask,
-  type RetryHeader,
   renderCompact,
   type Task,
 } from "./protocol/headers.ts"
@@ -20,6 +19,7 @@ import { DEFAULT_PRIORITY, type Message, type Posting } from "./protocol/message
 import { checkQueueName, isId, MAX_ID_BYTES } from "./protocol/name.ts"
 import type { Signature } from "./protocol/signature.ts"
 import { parseDuration, parseMoment, parseTime } from "./protocol/time.ts"
+import { type PolicyProblem, RepeatField, RetryField, repeatHeader, retryHeader } from "./retry-policy.ts"
 
 /** Our own ids. Ids from a foreign wire may be any text up to 255 bytes. */
 export const JobId = Schema.String.check(
@@ -39,24 +39,6 @@ const TimeLimitField = Schema.Union([
   Schema.String,
   Schema.Struct({ soft: Schema.optionalKey(Duration), hard: Schema.optionalKey(Duration) }),
 ]).annotate({ description: "Longest an attempt may take; a number or text is the hard limit" })
-
-const RetryField = Schema.Struct({
-  max: Schema.optionalKey(
-    Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 10_000 })).annotate({
-      description: "Retries after the first attempt",
-    }),
-  ),
-  backoff: Schema.optionalKey(
-    Schema.Struct({
-      base: Schema.optionalKey(Duration),
-      factor: Schema.optionalKey(Schema.Finite.check(Schema.isBetween({ minimum: 1, maximum: 100 }))),
-      max: Schema.optionalKey(Duration),
-      jitter: Schema.optionalKey(Schema.Boolean),
-    }),
-  ),
-  on: Schema.optionalKey(Schema.Array(Name)),
-  except: Schema.optionalKey(Schema.Array(Name)),
-})
 
 /** A task that follows another: a callback, an errback or a link of a chain. */
 const FollowUpSchema = Schema.Struct({
@@ -100,6 +82,9 @@ export const SubmissionFieldsSchema = Schema.Struct({
   ),
   timeLimit: Schema.optionalKey(TimeLimitField),
   retry: Schema.optionalKey(RetryField),
+  repeat: Schema.optionalKey(
+    RepeatField.annotate({ description: "Runs it again after each success, as the next run of the same job" }),
+  ),
   callbacks: Schema.optionalKey(
     FollowUps.annotate({ description: "Submitted when it succeeds; each gets the result before its own arguments" }),
   ),
@@ -133,7 +118,7 @@ export type Submission = typeof SubmissionSchema.Type
 export type SubmissionFields = typeof SubmissionFieldsSchema.Type
 
 /** Fields of the task body that are understood but whose feature does not exist: refused by name, never ignored. */
-export const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["chord", "after", "key", "unique", "repeat", "ttl"])
+export const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["chord", "after", "key", "unique", "ttl"])
 
 const decode = Schema.decodeUnknownResult(SubmissionSchema, { onExcessProperty: "error", errors: "all" })
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
@@ -209,18 +194,9 @@ const limits = (timeLimit: NonNullable<Submission["timeLimit"]>): Task["timelimi
   return { hard, soft }
 }
 
-const retryHeader = (retry: NonNullable<Submission["retry"]>): RetryHeader => {
-  const { backoff } = retry
-  return {
-    ...(retry.max === undefined ? {} : { max: retry.max }),
-    ...(backoff?.base === undefined ? {} : { baseMs: milliseconds("retry.backoff.base", backoff.base) }),
-    ...(backoff?.factor === undefined ? {} : { factor: backoff.factor }),
-    ...(backoff?.max === undefined ? {} : { maxMs: milliseconds("retry.backoff.max", backoff.max) }),
-    ...(backoff?.jitter === undefined ? {} : { jitter: backoff.jitter }),
-    ...(retry.on === undefined ? {} : { on: retry.on }),
-    ...(retry.except === undefined ? {} : { except: retry.except }),
-  }
-}
+/** What a policy comes to; a problem with it is refused by its field. */
+const policy = <A>(made: Result.Result<A, PolicyProblem>): A =>
+  Result.isSuccess(made) ? made.success : refuse(made.failure.field, made.failure.message)
 
 /** Headers travel as plain JSON: refused here, by name, instead of by the transport for the whole message. */
 const checkJson = (field: string, value: unknown): void => {
@@ -284,7 +260,8 @@ const planOrThrow = (submission: Submission, context: PlanContext): Posting => {
     ...(submission.front ? { front: true } : {}),
     ...(submission.resultTtl === undefined ? {} : { resultTtlMs: timeToLive("resultTtl", submission.resultTtl) }),
     ...(submission.failureTtl === undefined ? {} : { failureTtlMs: timeToLive("failureTtl", submission.failureTtl) }),
-    ...(submission.retry === undefined ? {} : { retry: retryHeader(submission.retry) }),
+    ...(submission.retry === undefined ? {} : { retry: policy(retryHeader(submission.retry)) }),
+    ...(submission.repeat === undefined ? {} : { repeat: policy(repeatHeader(submission.repeat)) }),
     ...(submission.meta === undefined ? {} : { meta: submission.meta }),
     ...(submission.description === undefined ? {} : { description: submission.description }),
   }

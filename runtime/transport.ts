@@ -250,7 +250,7 @@ export interface Settlement {
   readonly token: string
   /**
    * Stored by compare-and-set before anything else: refused as `superseded` when a higher fence, a terminal record of
-   * this run or a later run is stored; a stored record with this very fence that is terminal, or names the same
+   * this run or a later run is stored, also of the run before one that the record begins; a stored record with this very fence that is terminal, or names the same
    * successor, is a lost acknowledgement: as if it had just been stored. Its `fence` is this delivery's. Absent:
    * nothing to store.
    */

@@ -88,8 +88,10 @@ export const judge = (
 ): "write" | "done" | "superseded" => {
   // A newer delivery of the same task may have begun already, although it has not claimed yet.
   if (task !== undefined && task.fence !== fence) return "superseded"
-  if (stored === undefined || stored.run < record.run) return "write"
+  if (stored === undefined) return "write"
   if (stored.run > record.run || stored.fence > fence || stored.tombstone) return "superseded"
+  // The record ends a run by beginning the next one: only a run that nobody has ended can be.
+  if (stored.run < record.run) return isTerminal(stored.state) ? "superseded" : "write"
   if (stored.fence !== fence) {
     const over = isTerminal(stored.state) || (task !== undefined && isOver(stored, task.posting))
     return over ? "superseded" : "write"

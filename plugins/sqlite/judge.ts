@@ -15,8 +15,10 @@ export const judge = (
   fence: string,
   nth: number | undefined,
 ): "write" | "done" | "superseded" => {
-  if (stored === undefined || stored.run < record.run) return "write"
+  if (stored === undefined) return "write"
   if (stored.run > record.run || stored.fence > fence || stored.tombstone) return "superseded"
+  // The record ends a run by beginning the next one: only a run that nobody has ended can be.
+  if (stored.run < record.run) return isTerminal(stored.state) ? "superseded" : "write"
   if (stored.fence === fence) {
     if (!isTerminal(stored.state)) return "write"
     return stored.state === record.state ? "done" : "superseded"

@@ -13,9 +13,26 @@ export interface RetryHeader {
   readonly factor?: number
   readonly maxMs?: number
   readonly jitter?: boolean
+  /** Waits before the first retry, the second …; the last one from there on. Takes the place of the back-off. */
+  readonly intervalsMs?: ReadonlyArray<number>
+  /** Retries go before every priority. */
+  readonly front?: boolean
   readonly on?: ReadonlyArray<string>
   readonly except?: ReadonlyArray<string>
 }
+
+/** How often a job runs again after it has succeeded, as it travels. */
+export interface RepeatHeader {
+  /** Runs after the first. */
+  readonly times: number
+  /** How many of them there were. */
+  readonly done: number
+  /** Waits in milliseconds before the first of them, the second …; the last one from there on. */
+  readonly intervalsMs: ReadonlyArray<number>
+}
+
+/** Retries, or runs, that one policy may ask for: a job that never ends is no job. */
+const MOST_TIMES = 10_000
 
 /** The `callboard` header. */
 export interface OwnHeaders {
@@ -31,12 +48,19 @@ export interface OwnHeaders {
   /** How long to keep the record of a failure, in milliseconds. */
   readonly failureTtlMs?: number
   readonly retry?: RetryHeader
+  readonly repeat?: RepeatHeader
   readonly meta?: Readonly<Record<string, unknown>>
   readonly description?: string
 }
 
 /** Says nothing. */
 const NOTHING: OwnHeaders = Object.freeze({})
+
+const isCount = (value: unknown, least: number): value is number =>
+  typeof value === "number" && Number.isSafeInteger(value) && value >= least && value <= MOST_TIMES
+
+const isIntervals = (value: unknown): value is ReadonlyArray<number> =>
+  Array.isArray(value) && value.length > 0 && value.every(isFromZero)
 
 const isFromZero = (value: unknown): value is number => isFiniteNumber(value) && value >= 0
 
@@ -50,7 +74,7 @@ export const ownOf = (value: unknown): OwnHeaders | Wrong => {
   if (value === undefined || value === null) return NOTHING
   if (!isMap(value)) return new Wrong(OWN_HEADER, `must be a map, not ${describe(value)}`)
   const own: { -readonly [Field in keyof OwnHeaders]: OwnHeaders[Field] } = {}
-  const { run, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, meta, description } = value
+  const { run, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, repeat, meta, description } = value
   if (run !== undefined && run !== null) {
     if (typeof run !== "number" || !Number.isSafeInteger(run) || run < 1) {
       return wrongOwn("run", "must be a whole number from 1 on")
@@ -90,6 +114,11 @@ export const ownOf = (value: unknown): OwnHeaders | Wrong => {
     if (policy instanceof Wrong) return policy
     own.retry = policy
   }
+  if (repeat !== undefined && repeat !== null) {
+    const policy = repeatOf(repeat)
+    if (policy instanceof Wrong) return policy
+    own.repeat = policy
+  }
   if (meta !== undefined && meta !== null) {
     if (!isMap(meta)) return wrongOwn("meta", "must be a map")
     own.meta = meta
@@ -103,12 +132,10 @@ export const ownOf = (value: unknown): OwnHeaders | Wrong => {
 
 const retryOf = (value: unknown): RetryHeader | Wrong => {
   if (!isMap(value)) return wrongOwn("retry", "must be a map")
-  const { max, baseMs, factor, maxMs, jitter, on, except } = value
+  const { max, baseMs, factor, maxMs, jitter, intervalsMs, front, on, except } = value
   const policy: { -readonly [Field in keyof RetryHeader]: RetryHeader[Field] } = {}
   if (max !== undefined && max !== null) {
-    if (typeof max !== "number" || !Number.isSafeInteger(max) || max < 0) {
-      return wrongOwn("retry.max", "must be a whole number from 0 on")
-    }
+    if (!isCount(max, 0)) return wrongOwn("retry.max", "must be a whole number from 0 to 10,000")
     policy.max = max
   }
   if (baseMs !== undefined && baseMs !== null) {
@@ -127,6 +154,14 @@ const retryOf = (value: unknown): RetryHeader | Wrong => {
     if (typeof jitter !== "boolean") return wrongOwn("retry.jitter", "must be true or false")
     policy.jitter = jitter
   }
+  if (intervalsMs !== undefined && intervalsMs !== null) {
+    if (!isIntervals(intervalsMs)) return wrongOwn("retry.intervalsMs", "must be a list of milliseconds")
+    policy.intervalsMs = intervalsMs
+  }
+  if (front !== undefined && front !== null) {
+    if (typeof front !== "boolean") return wrongOwn("retry.front", "must be true or false")
+    policy.front = front
+  }
   if (on !== undefined && on !== null) {
     if (!isTexts(on)) return wrongOwn("retry.on", "must be a list of error names")
     policy.on = on
@@ -136,4 +171,13 @@ const retryOf = (value: unknown): RetryHeader | Wrong => {
     policy.except = except
   }
   return policy
+}
+
+const repeatOf = (value: unknown): RepeatHeader | Wrong => {
+  if (!isMap(value)) return wrongOwn("repeat", "must be a map")
+  const { times, done, intervalsMs } = value
+  if (!isCount(times, 1)) return wrongOwn("repeat.times", "must be a whole number from 1 to 10,000")
+  if (!isCount(done, 0)) return wrongOwn("repeat.done", "must be a whole number from 0 to 10,000")
+  if (!isIntervals(intervalsMs)) return wrongOwn("repeat.intervalsMs", "must be a list of milliseconds")
+  return { times, done, intervalsMs }
 }

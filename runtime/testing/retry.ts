@@ -11,7 +11,7 @@ export const retryAtOnce = (actor: ActorDefinition): ActorDefinition => ({
 
 const withoutWait = (method: ErasedMethod): ErasedMethod => ({
   ...method,
-  retry: { ...method.retry, backoff: { ...method.retry?.backoff, base: 0, jitter: false } },
+  retry: { ...method.retry, intervalsMs: [0] },
   run: (input, job) => {
     let answer: unknown
     try {

@@ -27,7 +27,7 @@ import { IsolatedFailure } from "./isolation/failure.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import { JobContext } from "./job-context.ts"
 import { jobError } from "./job-error.ts"
-import { askedRetryAfter, resolveRetry, retryAfter } from "./retry.ts"
+import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "./retry.ts"
 import type { ServedActor } from "./served-actor.ts"
 import { UnknownTasks } from "./unknown-tasks.ts"
 import * as verdict from "./verdict.ts"
@@ -122,7 +122,10 @@ export class Executor {
     const { task, posting } = read.success
     let before = verdict.waiting(posting, task, now)
     let isClaimed = false
-    if (!delivery.fresh) {
+    const target = options.pool.resolve(task.task, task.meth)
+    const endsOnLoss = target.found && target.method.onLost === "fail"
+    // Of a first delivery nothing would be known after its worker has died: that is the hot path, and only where it may be.
+    if (!delivery.fresh || endsOnLoss) {
       const answer = yield* Effect.promise(() =>
         options.claims
           .add({
@@ -165,17 +168,17 @@ export class Executor {
       now,
       keep: options.keep,
     })
-    if (isClaimed && claims >= options.lostCap) {
-      const error: JobError = {
-        name: "WorkerLost",
-        message: `its worker died at least ${claims} times while it ran`,
-        reason: "worker-lost",
-      }
-      return new Decided(this.#givenUp(attempt(before), this.#embedOf(posting), error, "worker-lost"))
+    if (isClaimed && claims >= (endsOnLoss ? 1 : options.lostCap)) {
+      const often = claims === 1 ? "its worker died" : `its worker died at least ${claims} times`
+      const error: JobError = { name: "WorkerLost", message: `${often} while it ran`, reason: "worker-lost" }
+      const lost = attempt(before)
+      return new Decided(
+        (endsOnLoss ? this.#retried(lost, target.method, error) : undefined) ??
+          this.#givenUp(lost, this.#embedOf(posting), error, "worker-lost"),
+      )
     }
     if (task.expires !== null && task.expires <= now) return new Decided(verdict.expired(attempt(before)))
 
-    const target = options.pool.resolve(task.task, task.meth)
     const begins = { fence: delivery.fence, worker: options.worker, at: now }
     const record = isClaimed ? claimed(before, begins) : started(before, begins)
     if (!target.found)
@@ -259,6 +262,9 @@ export class Executor {
     }
     // Should the transport refuse the result for good, the job fails for that, once, with its errbacks.
     held.refused = (error) => this.#givenUp(attempt, run.embed, error)
+    const { repeat } = run.task.own
+    if (repeat !== undefined && repeat.done < repeat.times)
+      return verdict.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done))
     return verdict.succeeded(attempt, result.success, afterSuccess(run.embed, result.success, this.#ended(attempt)))
   })
 
@@ -287,13 +293,22 @@ export class Executor {
     if (!(thrown instanceof Retry)) return this.#givenUpOrRetried(attempt, run, errorOf(thrown))
     const error = errorOf(thrown.cause ?? thrown)
     const after = thrown.after === undefined ? undefined : Result.getOrElse(parseDuration(thrown.after), () => 0)
-    const wait = askedRetryAfter(this.#retry(run), after, run.posting.retries, Math.random())
-    return wait === undefined ? this.#givenUp(attempt, run.embed, error) : verdict.retried(attempt, error, wait)
+    const policy = resolveRetry(run.task.own.retry, run.method.retry)
+    const wait = askedRetryAfter(policy, after, run.posting.retries, Math.random())
+    return wait === undefined
+      ? this.#givenUp(attempt, run.embed, error)
+      : verdict.retried(attempt, error, wait, policy.front)
   }
 
   #givenUpOrRetried(attempt: verdict.Attempt, run: Running, error: JobError): Settlement {
-    const wait = retryAfter(this.#retry(run), error, run.posting.retries, Math.random())
-    return wait === undefined ? this.#givenUp(attempt, run.embed, error) : verdict.retried(attempt, error, wait)
+    return this.#retried(attempt, run.method, error) ?? this.#givenUp(attempt, run.embed, error)
+  }
+
+  /** The next attempt, if the policies of task and method want one. */
+  #retried(attempt: verdict.Attempt, method: ErasedMethod, error: JobError): Settlement | undefined {
+    const policy = resolveRetry(attempt.task.own.retry, method.retry)
+    const wait = retryAfter(policy, error, attempt.posting.retries, Math.random())
+    return wait === undefined ? undefined : verdict.retried(attempt, error, wait, policy.front)
   }
 
   /** A failure for good: its errbacks are fixed in the record that says so. */
@@ -306,10 +321,6 @@ export class Executor {
     const { pool } = this.#options
     const queueFor = (name: string, meth: string | null) => pool.queueOf(name, meth) ?? posting.queue
     return { task, now, newId: () => generateId(now), queueFor }
-  }
-
-  #retry(run: Running): ReturnType<typeof resolveRetry> {
-    return resolveRetry(run.task.own.retry, run.method.retry)
   }
 
   #attempt(held: Held, run: Running): verdict.Attempt {

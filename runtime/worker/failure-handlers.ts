@@ -17,6 +17,9 @@ export interface Failure {
 /** `false` keeps later handlers from running; anything else lets them. What it throws is logged, and changes nothing. */
 export type FailureHandler = (failure: Failure) => unknown
 
+/** Whether a failed attempt is followed by another: its record then names a successor. */
+export const goesOn = (record: JobRecord): boolean => record.successor !== undefined
+
 export const runFailureHandlers = async (
   handlers: ReadonlyArray<FailureHandler>,
   record: JobRecord,
@@ -24,7 +27,7 @@ export const runFailureHandlers = async (
 ): Promise<void> => {
   const { error } = record
   if (error === undefined || handlers.length === 0) return
-  const failure: Failure = { job: jobView(record), error, willRetry: record.state === "scheduled" }
+  const failure: Failure = { job: jobView(record), error, willRetry: goesOn(record) }
   for (const handler of handlers) {
     try {
       if ((await handler(failure)) === false) return

@@ -1,9 +1,6 @@
 /** Whether a failed attempt is followed by another, and when. Pure: the random number comes from outside. */
-import { Result } from "effect"
-import type { RetryPolicy } from "../actor.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import type { JobError } from "../protocol/record.ts"
-import { parseDuration } from "../protocol/time.ts"
 
 /** A policy with every default filled in; durations in milliseconds. */
 export interface ResolvedRetry {
@@ -14,6 +11,9 @@ export interface ResolvedRetry {
   readonly factor: number
   readonly capMs: number
   readonly jitter: boolean
+  /** Takes the place of the back-off. */
+  readonly intervalsMs: ReadonlyArray<number> | undefined
+  readonly front: boolean
   readonly on: ReadonlyArray<string> | undefined
   readonly except: ReadonlyArray<string>
 }
@@ -21,29 +21,32 @@ export interface ResolvedRetry {
 /** Celery's `max_retries` for a task that calls `retry()` itself. */
 const ASKED_RETRIES = 3
 
-const milliseconds = (value: number | string | undefined): number | undefined => {
-  if (value === undefined) return undefined
-  const parsed = parseDuration(value)
-  return Result.isSuccess(parsed) ? parsed.success : undefined
-}
-
-/** What the task says wins over what its method says, field by field. */
-export const resolveRetry = (task: RetryHeader | undefined, method: RetryPolicy | undefined): ResolvedRetry => {
+/** What the task says wins over what its method says, field by field; its back-off over the method's intervals too. */
+export const resolveRetry = (task: RetryHeader | undefined, method: RetryHeader | undefined): ResolvedRetry => {
   const max = task?.max ?? method?.max
+  const backsOff =
+    task !== undefined && [task.baseMs, task.factor, task.maxMs, task.jitter].some((each) => each !== undefined)
   return {
     max: max ?? 0,
     maxGiven: max !== undefined,
-    baseMs: task?.baseMs ?? milliseconds(method?.backoff?.base) ?? 1_000,
-    factor: task?.factor ?? method?.backoff?.factor ?? 2,
-    capMs: task?.maxMs ?? milliseconds(method?.backoff?.max) ?? 600_000,
-    jitter: task?.jitter ?? method?.backoff?.jitter ?? true,
+    baseMs: task?.baseMs ?? method?.baseMs ?? 1_000,
+    factor: task?.factor ?? method?.factor ?? 2,
+    capMs: task?.maxMs ?? method?.maxMs ?? 600_000,
+    jitter: task?.jitter ?? method?.jitter ?? true,
+    intervalsMs: task?.intervalsMs ?? (backsOff ? undefined : method?.intervalsMs),
+    front: task?.front ?? method?.front ?? false,
     on: task?.on ?? method?.on,
     except: task?.except ?? method?.except ?? [],
   }
 }
 
+/** The wait before the `nth` of several, counted from 0: a list that is too short goes on with its last one. */
+export const intervalAt = (intervalsMs: ReadonlyArray<number>, nth: number): number =>
+  intervalsMs[Math.min(nth, intervalsMs.length - 1)] ?? 0
+
 /** Milliseconds until the retry after `retries` earlier ones; `random` from 0 to 1. */
 export const backoff = (policy: ResolvedRetry, retries: number, random: number): number => {
+  if (policy.intervalsMs !== undefined) return intervalAt(policy.intervalsMs, retries)
   // After very many retries the factor is infinite, and nothing times that is no number.
   const wait = policy.baseMs === 0 ? 0 : Math.min(policy.capMs, policy.baseMs * policy.factor ** retries)
   return Math.round(policy.jitter ? wait * random : wait)

@@ -4,7 +4,7 @@
  * Everything that follows from the outcome is fixed here, in the one record that decides it.
  */
 import { Result } from "effect"
-import { OWN_HEADER, type OwnHeaders, postingOf, type Task } from "../protocol/headers.ts"
+import { OWN_HEADER, type OwnHeaders, postingOf, type RepeatHeader, type Task } from "../protocol/headers.ts"
 import type { Message, Posting } from "../protocol/message.ts"
 import { publishKey } from "../protocol/message.ts"
 import { extended, type JobError, type JobRecord, levelOf, recordOfTask, step } from "../protocol/record.ts"
@@ -106,36 +106,82 @@ export const expired = (attempt: Attempt): Settlement => ({
   then: ack,
 })
 
-/** The message of a job's next attempt: one retry more, due later. `expires` stays as it was, as Celery keeps it. */
-const nextMessage = (message: Message, task: Task, due: number): Message => ({
+/** The message of a job's next attempt: one retry more. `expires` stays as it was, as Celery keeps it. */
+const nextAttempt = ({ posting: { message }, task }: Attempt, due: number | undefined, front: boolean): Message => ({
   ...message,
   headers: {
     ...message.headers,
     retries: task.retries + 1,
-    eta: formatTime(due),
+    eta: etaOf(due),
     // Celery 5.6 sets a retry's parent to the job itself when it had none.
     parent_id: task.parentId ?? task.id,
+    ...(front && !task.own.front ? { [OWN_HEADER]: { ...task.own, front } } : {}),
   },
 })
 
-/** Another attempt after `afterMs`: the record names its successor before the successor is published. */
-export const retried = (attempt: Attempt, error: JobError, afterMs: number): Settlement => {
-  const due = attempt.now + afterMs
-  const posting = repost(nextMessage(attempt.posting.message, attempt.task, due), attempt.posting)
-  const record = step(attempt.record, { at: attempt.now, state: "scheduled", reason: "retry", due })
+/** The message of a job's next run: no retries used; `expires` was about the first one. */
+const nextRun = (
+  { posting: { message }, task }: Attempt,
+  repeat: RepeatHeader,
+  run: number,
+  due: number | undefined,
+): Message => {
+  const own: OwnHeaders = { ...task.own, run, repeat: { ...repeat, done: repeat.done + 1 } }
+  return { ...message, headers: { ...message.headers, retries: 0, eta: etaOf(due), expires: null, [OWN_HEADER]: own } }
+}
+
+const etaOf = (due: number | undefined): string | null => (due === undefined ? null : formatTime(due))
+
+/** The job goes on as `message`, after `waitMs`: the record names its successor before the successor is published. */
+const goneOn = (
+  attempt: Attempt,
+  record: JobRecord,
+  message: (due: number | undefined) => Message,
+  next: { readonly reason: string; readonly run: number; readonly waitMs: number; readonly front: boolean },
+): Settlement => {
+  // One that waits for nothing is queued, and was never scheduled.
+  const due = next.waitMs === 0 ? undefined : attempt.now + next.waitMs
+  const posting = repost(message(due), attempt.posting, next.front)
+  const { dueAt: _due, ...before } = unended(attempt, record)
   return {
     token: attempt.token,
     record: {
-      ...unended(attempt, record),
+      ...step(before, {
+        at: attempt.now,
+        reason: next.reason,
+        run: next.run,
+        ...(due === undefined ? { state: "queued" } : { state: "scheduled", due }),
+      }),
       retries: posting.retries,
-      dueAt: due,
-      error,
+      ...(posting.level > 9 ? { front: true } : {}),
+      ...(due === undefined ? {} : { dueAt: due }),
       successor: publishKey(posting),
       followUps: [posting],
     },
     followUps: [posting],
     then: ack,
   }
+}
+
+/** Another attempt after `waitMs`. */
+export const retried = (attempt: Attempt, error: JobError, waitMs: number, front = false): Settlement =>
+  goneOn(attempt, { ...attempt.record, error }, (due) => nextAttempt(attempt, due, front), {
+    reason: "retry",
+    run: attempt.posting.run,
+    waitMs,
+    front,
+  })
+
+/** Another run after a success, `waitMs` from now. What follows from the job follows from its last run. */
+export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number): Settlement => {
+  const { record, posting, now } = attempt
+  const run = posting.run + 1
+  return goneOn(attempt, step(record, { at: now, state: "succeeded" }), (due) => nextRun(attempt, repeat, run, due), {
+    reason: "repeat",
+    run,
+    waitMs,
+    front: false,
+  })
 }
 
 /** Moves a task to the queue of another language's workers. */
@@ -155,11 +201,11 @@ export const forwarded = (attempt: Attempt, queue: string): Settlement => {
   }
 }
 
-const repost = (message: Message, before: Posting): Posting => {
+const repost = (message: Message, before: Posting, front = false): Posting => {
   const posting = postingOf(message, before.queue)
   // The headers were parsed once already, and only fields that we wrote ourselves have changed.
   if (Result.isFailure(posting)) throw new Error(posting.failure.message)
-  return { ...posting.success, level: levelOf(before.message.properties.priority ?? 0, before.level > 9) }
+  return { ...posting.success, level: levelOf(before.message.properties.priority ?? 0, front || before.level > 9) }
 }
 
 /**

@@ -18,7 +18,7 @@ import { Batcher } from "./batcher.ts"
 import { consume } from "./consumer.ts"
 import type { Held } from "./delivery.ts"
 import { Executor } from "./executor.ts"
-import { type FailureHandler, runFailureHandlers } from "./failure-handlers.ts"
+import { type FailureHandler, goesOn, runFailureHandlers } from "./failure-handlers.ts"
 import { failureFields } from "./failure-line.ts"
 import { Hands } from "./hands.ts"
 import { checkIsolation, inWorker } from "./isolation/admission.ts"
@@ -365,14 +365,15 @@ class RunningWorker implements Worker {
 
   #tellFailure(held: Held, record: JobRecord): void {
     const { log, onFailure } = this.#options
-    const willRetry = record.state === "scheduled"
+    const willRetry = goesOn(record)
     if (!willRetry) this.#failedCount++
     if (log.enabled("warn")) {
       const { message } = held.delivery
       const fields = isUndecodable(message)
         ? { job: record.id, queue: record.queue, reason: record.dead }
         : failureFields(record, held.run?.posting.message ?? message, held.run?.method.redact ?? false)
-      const next = willRetry ? `; it is tried again at ${new Date(record.dueAt ?? 0).toISOString()}` : ""
+      const due = record.dueAt === undefined ? "now" : `at ${new Date(record.dueAt).toISOString()}`
+      const next = willRetry ? `; it is tried again ${due}` : ""
       log.warn(`${record.name} failed: ${record.error?.name}: ${record.error?.message}${next}`, fields)
     }
     void runFailureHandlers(onFailure, record, log)

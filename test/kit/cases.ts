@@ -9,6 +9,7 @@ import { fenceCases } from "./cases/fence.ts"
 import { hostileCases } from "./cases/hostile.ts"
 import { leaseCases } from "./cases/lease.ts"
 import { maintenanceCases } from "./cases/maintenance.ts"
+import { nextRunCases } from "./cases/next-run.ts"
 import { orderCases } from "./cases/order.ts"
 import { publishCases } from "./cases/publish.ts"
 import { pullCases } from "./cases/pull.ts"
@@ -28,6 +29,7 @@ export const cases: ReadonlyArray<Case> = [
   ...settleCases,
   ...fenceCases,
   ...claimCases,
+  ...nextRunCases,
   ...recordCases,
   ...queryCases,
   ...maintenanceCases,

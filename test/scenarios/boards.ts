@@ -19,7 +19,7 @@ export const onEveryBoard = (define: (newBoard: NewBoard, transport: "memory" | 
       folder = temporaryFolder()
     })
     afterAll(() => folder.remove())
-    define(({ lease = 30 } = {}) => `sqlite:${folder.path}/${generateId()}/board.db?lease=${lease}`, "sqlite")
+    define(({ lease = 30 } = {}) => `sqlite:${folder.path}/${generateId()}.db?lease=${lease}`, "sqlite")
   })
 
   describe("on nats", () => {

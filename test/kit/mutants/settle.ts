@@ -230,6 +230,12 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     breaker: fenceless,
   },
   {
+    breaks: "next run: a job may end one run and begin the next in one settlement",
+    breaker: followUps(() => []),
+  },
+  { breaks: "next run: a worker that was overtaken cannot begin the next run", breaker: fenceless },
+  { breaks: "next run: a job that was cancelled while it ran does not begin its next run", breaker: fenceless },
+  {
     breaks: "fence: a worker whose lease lapsed may still finish while nobody else has begun",
     breaker: queueBroken(() => (queue) => ({
       settle: async (each) => {

@@ -16,15 +16,22 @@ describe("retry", () => {
   })
 
   test("waits grow from base by factor up to the cap", () => {
-    const policy = resolveRetry(undefined, { max: 9, backoff: { base: 1, factor: 2, max: "5 seconds", jitter: false } })
+    const policy = resolveRetry(undefined, { max: 9, baseMs: 1_000, factor: 2, maxMs: 5_000, jitter: false })
     expect([0, 1, 2, 3, 4].map((retries) => backoff(policy, retries, 0))).toEqual([1_000, 2_000, 4_000, 5_000, 5_000])
   })
 
   test("a wait is a number after however many retries", () => {
-    const hot = resolveRetry(undefined, { max: 10_000, backoff: { base: 0, max: "1 minute" } })
+    const hot = resolveRetry(undefined, { max: 10_000, baseMs: 0, maxMs: 60_000 })
     expect(backoff(hot, 9_999, 0.5)).toBe(0)
-    const steep = resolveRetry({ max: 10_000, factor: 100, jitter: false }, { backoff: { max: "1 minute" } })
+    const steep = resolveRetry({ max: 10_000, factor: 100, jitter: false }, { maxMs: 60_000 })
     expect(backoff(steep, 9_999, 0)).toBe(60_000)
+  })
+
+  test("intervals take the place of the back-off, the last one from there on; a task's own back-off wins over them", () => {
+    const listed = resolveRetry(undefined, { max: 9, intervalsMs: [10_000, 30_000] })
+    expect([0, 1, 2, 3].map((retries) => backoff(listed, retries, 0.5))).toEqual([10_000, 30_000, 30_000, 30_000])
+    const own = resolveRetry({ baseMs: 1_000, jitter: false }, { intervalsMs: [10_000] })
+    expect(backoff(own, 1, 0.5)).toBe(2_000)
   })
 
   test("jitter waits between nothing and the computed wait", () => {
@@ -42,7 +49,7 @@ describe("retry", () => {
   })
 
   test("what the task says wins over what its method says, field by field", () => {
-    const policy = resolveRetry({ max: 7, jitter: false }, { max: 1, backoff: { base: 3, max: 20 } })
+    const policy = resolveRetry({ max: 7, jitter: false }, { max: 1, baseMs: 3_000, maxMs: 20_000 })
     expect(policy).toMatchObject({ max: 7, baseMs: 3_000, capMs: 20_000, jitter: false })
   })
 

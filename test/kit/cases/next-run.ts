@@ -1,0 +1,74 @@
+/** A job that goes on as its next run: the record that ends one run begins the next. */
+import type { Delivery, Posting } from "../../../runtime/transport.ts"
+import { type Case, records } from "../case.ts"
+import { equal } from "../check.ts"
+import { cancelled, recordOf, taskOf } from "../task.ts"
+
+const group = "next run"
+const needs = [records]
+
+/** What a worker settles when a job that repeats has succeeded: its next run waits, and the record names it. */
+const goesOn = (posting: Posting, { fence }: Pick<Delivery, "fence">) => {
+  const next = taskOf({ id: posting.id, queue: posting.queue, run: posting.run + 1 })
+  const record = recordOf(posting, "queued", {
+    fence,
+    run: next.run,
+    successor: `${next.id}/${next.run}/0`,
+    followUps: [next],
+  })
+  return { next, ending: { record, followUps: [next] } }
+}
+
+export const nextRunCases: ReadonlyArray<Case> = [
+  {
+    group,
+    name: "a job may end one run and begin the next in one settlement",
+    needs,
+    async run({ peer, fresh, task }) {
+      const posting = task({ queue: fresh("queue") })
+      await peer.publish(posting)
+      const first = await peer.one(posting.queue)
+      await peer.end(first, goesOn(posting, first).ending)
+      const second = await peer.one(posting.queue)
+      const { next } = goesOn(posting, second)
+      const before = await peer.claimed(second, next)
+      equal({ run: before?.run, state: before?.state }, { run: 2, state: "queued" }, "record before the next run")
+      await peer.end(second, { record: recordOf(next, "succeeded", { fence: second.fence, result: "twice" }) })
+      const { run, state, result } = await peer.find(posting.id)
+      equal({ run, state, result }, { run: 2, state: "succeeded", result: "twice" }, "record at the end")
+      await peer.none(posting.queue, "both runs are over")
+    },
+  },
+  {
+    group,
+    name: "a worker that was overtaken cannot begin the next run",
+    needs,
+    lease: 1_000,
+    async run({ peer, fresh, task }) {
+      const posting = task({ queue: fresh("queue") })
+      await peer.publish(posting)
+      const first = await peer.one(posting.queue)
+      const second = await peer.one(posting.queue, 8_000)
+      await peer.claimed(second, posting, "second")
+      equal((await peer.ack(first, goesOn(posting, first).ending)).status, "superseded", "answer to the first worker")
+      const { run, state, worker } = await peer.find(posting.id)
+      equal({ run, state, worker }, { run: 1, state: "started", worker: "second" }, "record")
+      await peer.none(posting.queue, "the next run of an outcome that was refused", 200)
+      await peer.end(second, { record: recordOf(posting, "succeeded", { fence: second.fence }) })
+    },
+  },
+  {
+    group,
+    name: "a job that was cancelled while it ran does not begin its next run",
+    needs,
+    async run({ peer, fresh, task }) {
+      const posting = task({ queue: fresh("queue") })
+      await peer.publish(posting)
+      const delivery = await peer.one(posting.queue)
+      const found = await peer.found(posting.id)
+      await peer.changed({ id: posting.id, expect: found.revision, record: cancelled(found.record) })
+      equal((await peer.ack(delivery, goesOn(posting, delivery).ending)).status, "superseded", "answer to the worker")
+      equal((await peer.find(posting.id)).state, "cancelled", "state")
+    },
+  },
+]

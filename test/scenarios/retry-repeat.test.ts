@@ -1,0 +1,168 @@
+/** Acceptance scenarios of retrying and repeating, on every transport. Each test names its number. */
+import { actor, type Client, type JobView } from "callboard"
+import { describe, expect, test } from "vitest"
+import { start } from "../runtime/worker/services.ts"
+import { eventually } from "../servers/process.ts"
+import { onEveryBoard } from "./boards.ts"
+
+const WAIT = { timeout: 15 } as const
+
+/** What happened, in order: `ran` is the id of each run. */
+const makeActor = (ran: Array<string>) =>
+  actor("scene", {
+    methods: {
+      fails: (_input: unknown, job) => {
+        ran.push(job.id)
+        throw new Error(`run ${ran.length} fails`)
+      },
+      failsOnce: (_input: unknown, job) => {
+        ran.push(job.id)
+        if (job.retries === 0) throw new Error("not the first time")
+      },
+      works: (_input: unknown, job) => {
+        ran.push(job.id)
+        return job.run
+      },
+    },
+  })
+
+/** State and retries after each attempt, from the job's own story. */
+const story = (job: JobView): ReadonlyArray<string> =>
+  job.transitions.filter(({ state }) => state !== "started").map(({ state }) => state)
+
+const waits = (job: JobView): ReadonlyArray<number> =>
+  job.transitions.flatMap(({ at, due }) =>
+    due === undefined ? [] : [Math.round((Date.parse(due) - Date.parse(at)) / 100) / 10],
+  )
+
+const failed = (client: Client) => client.jobs({ states: ["failed"] })
+
+onEveryBoard((newBoard) => {
+  test("S131 Retry(max 2): three runs, queued between, failed at the end only", async () => {
+    const ran: Array<string> = []
+    const failures: Array<readonly [boolean, number]> = []
+    const { client } = await start([makeActor(ran)], {
+      transport: newBoard(),
+      onFailure: [async ({ willRetry }) => void failures.push([willRetry, (await failed(client)).jobs.length])],
+    })
+    const job = await client.submit("scene.fails", { retry: { max: 2, interval: 0 } })
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error: { message: "run 3 fails" } })
+    const view = await job.find()
+    expect(view).toMatchObject({ attempts: 3, retries: 2 })
+    expect(story(view)).toEqual(["queued", "queued", "queued", "failed"])
+    await eventually(() => failures.length === 3, { message: "each failure is told" })
+    expect(failures.map(([willRetry]) => willRetry)).toEqual([true, true, false])
+    expect(failures[2]?.[1]).toBe(1)
+    expect((await failed(client)).jobs.map(({ id }) => id)).toEqual([job.id])
+    expect(ran).toHaveLength(3)
+  })
+
+  // Decided against RQ: the last interval, not the first, is used from there on.
+  test("S132 retry intervals [10, 30]: due after 10, 30, 30 seconds, scheduled between, then failed", async () => {
+    const ran: Array<string> = []
+    const { client } = await start([makeActor(ran)], { transport: newBoard() })
+    // The proportion is what is asked: a tenth of a second for each ten.
+    const job = await client.submit("scene.fails", { retry: { max: 3, interval: [0.1, "0.3 seconds"] } })
+    await job.outcome(WAIT)
+    const view = await job.find()
+    expect(story(view)).toEqual(["queued", "scheduled", "scheduled", "scheduled", "failed"])
+    expect(waits(view)).toEqual([0.1, 0.3, 0.3])
+    expect(view).toMatchObject({ attempts: 4, retries: 3 })
+    const far = await client.submit("scene.fails", { retry: { max: 1, interval: [10, 30] } })
+    await eventually(async () => (await far.find()).state === "scheduled", { message: "it waits for its time" })
+    expect(waits(await far.find())).toEqual([10])
+  })
+
+  test("S134 retry at the front: before what was submitted earlier", async () => {
+    const ran: Array<string> = []
+    const options = { transport: newBoard(), concurrency: 1, prefetch: 1 }
+    const { client } = await start([], options)
+    const first = await client.submit("scene.failsOnce", { retry: { max: 1, interval: 0, front: true } })
+    const second = await client.submit("scene.works")
+    await start([makeActor(ran)], options)
+    await second.outcome(WAIT)
+    expect(ran).toEqual([first.id, first.id, second.id])
+    expect(await first.find()).toMatchObject({ state: "succeeded", attempts: 2 })
+  })
+
+  describe("S136 repeat", () => {
+    test("a job that succeeds runs twice, then stays succeeded", async () => {
+      const ran: Array<string> = []
+      const { client } = await start([makeActor(ran)], { transport: newBoard() })
+      const job = await client.submit("scene.works", {
+        repeat: { times: 1 },
+        callbacks: [{ task: "scene.works", immutable: true }],
+      })
+      expect(await job.outcome(WAIT)).toMatchObject({ state: "succeeded", result: 2 })
+      const view = await job.find()
+      expect(story(view)).toEqual(["queued", "succeeded", "queued", "succeeded"])
+      expect(view).toMatchObject({ run: 2, attempts: 2, retries: 0 })
+      // What follows from the job follows once: from its last run.
+      await eventually(() => ran.length === 3, { message: "the callback runs" })
+      expect(ran.slice(0, 2)).toEqual([job.id, job.id])
+      expect((await client.jobs({ parentId: job.id })).jobs).toHaveLength(1)
+    })
+
+    test("one that fails runs once", async () => {
+      const ran: Array<string> = []
+      const { client } = await start([makeActor(ran)], { transport: newBoard() })
+      const job = await client.submit("scene.fails", { repeat: { times: 1 } })
+      expect(await job.outcome(WAIT)).toMatchObject({ state: "failed" })
+      expect(await job.find()).toMatchObject({ run: 1, attempts: 1 })
+      expect(ran).toHaveLength(1)
+    })
+
+    test("intervals are waited for in their order, the last one from there on", async () => {
+      const ran: Array<string> = []
+      const { client } = await start([makeActor(ran)], { transport: newBoard() })
+      const job = await client.submit("scene.works", { repeat: { times: 3, interval: [0.1, 0.3] } })
+      expect(await job.outcome(WAIT)).toMatchObject({ state: "succeeded", result: 4 })
+      expect(waits(await job.find())).toEqual([0.1, 0.3, 0.3])
+    })
+
+    test("one that is cancelled between two runs does not run again", async () => {
+      const ran: Array<string> = []
+      const { client } = await start([makeActor(ran)], { transport: newBoard() })
+      const job = await client.submit("scene.works", { repeat: { times: 1, interval: 1 } })
+      await eventually(async () => (await job.find()).state === "scheduled", { message: "its first run is over" })
+      await job.cancel()
+      // Another job of the same wait comes after it.
+      await (await client.submit("scene.works", { delay: 1.2 })).outcome(WAIT)
+      expect(ran.filter((id) => id === job.id)).toHaveLength(1)
+      expect(await job.find()).toMatchObject({ state: "cancelled" })
+    })
+  })
+
+  test.each([
+    [{ retry: { max: 0 } }, "retry.max"],
+    [{ retry: { max: 1, interval: -5 } }, "retry.interval"],
+    [{ retry: { max: 1, interval: [1, -5] } }, "retry.interval[1]"],
+    [{ repeat: { times: 0 } }, "repeat.times"],
+    [{ repeat: { times: 1, interval: -5 } }, "repeat.interval"],
+    [{ repeat: { times: 1, interval: "x" } }, "repeat.interval"],
+  ])("S138 arguments: %j is refused, naming %s", async (fields, field) => {
+    const { client } = await start([makeActor([])], { transport: newBoard() })
+    // As hurried users send it: over HTTP nothing is typed.
+    const sent: object = { task: "scene.works", ...fields }
+    await expect(client.submitMany([sent])).rejects.toMatchObject({ code: "invalid-input", details: { field } })
+    expect((await client.jobs()).jobs).toEqual([])
+  })
+
+  test("`retry: false` is no retry, whatever the method says", async () => {
+    const ran: Array<string> = []
+    const stubborn = actor("stubborn", {
+      methods: {
+        run: {
+          retry: { max: 5, interval: 0 },
+          run: (_input: unknown, job) => {
+            ran.push(job.id)
+            throw new Error("always")
+          },
+        },
+      },
+    })
+    const { client } = await start([stubborn], { transport: newBoard() })
+    await (await client.submit("stubborn", { retry: false })).outcome(WAIT)
+    expect(ran).toHaveLength(1)
+  })
+})
