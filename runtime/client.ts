@@ -13,10 +13,12 @@ import {
   type WorkerDescription,
 } from "./directory.ts"
 import { asTransportError, CallboardError } from "./errors.ts"
+import { listenToEvents, type ReceivedEvent } from "./events.ts"
 import { generateId } from "./id.ts"
 import type { Posting } from "./protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "./protocol/name.ts"
 import { parseDuration } from "./protocol/time.ts"
+import { lift, listRevocations, type Revocation, type RevokeOptions, revoke } from "./revocation.ts"
 import { type CancelOptions, cancelJob, deleteJob, rerunJob } from "./steering.ts"
 import { type PlanContext, parseSubmission, plan, type Submission, type SubmissionFields } from "./submission.ts"
 import {
@@ -331,6 +333,29 @@ export class Client implements AsyncDisposable {
   /** Every job's changes, from now on, until the signal fires. */
   events(signal: AbortSignal): ReturnType<typeof followBoard> {
     return followBoard(this.board, signal)
+  }
+
+  /**
+   * Cancels every task that carries a header with one of some values, now and until the revocation lapses. Waiting ones
+   * end when their turn comes, running ones at once. Fails with `invalid-input`.
+   */
+  revoke(options: RevokeOptions): Promise<Revocation> {
+    return revoke(this.board.store, options)
+  }
+
+  /** Revocations that hold now, oldest first. */
+  revocations(): Promise<ReadonlyArray<Revocation>> {
+    return listRevocations(this.board.store)
+  }
+
+  /** Ends a revocation; what it has cancelled stays cancelled. Fails with `not-found`. */
+  lift(id: string): Promise<void> {
+    return lift(this.board.store, id)
+  }
+
+  /** What workers tell (`task-superseded` …), from now on, until the signal fires. Resolves once it listens. */
+  listen(listener: (event: ReceivedEvent) => void, signal: AbortSignal): Promise<void> {
+    return listenToEvents(this.board, listener, signal)
   }
 
   async queues(): Promise<ReadonlyArray<QueueStats>> {

@@ -42,6 +42,8 @@ export const WorkerDescription = Schema.Struct({
   inFlight: Schema.Int,
   processed: Schema.Int,
   failed: Schema.Int,
+  /** Outcomes that were refused, because another worker or a cancellation had the job. */
+  superseded: Schema.optionalKey(Schema.Int),
   startedAt: Schema.String,
   heartbeatAt: Schema.String,
 })

@@ -37,11 +37,13 @@ export {
   ResultGone,
   WaitTimeout,
 } from "./errors.ts"
+export type { ReceivedEvent } from "./events.ts"
 export { type HttpAppOptions, type HttpOptions, http, type Scope, type Token } from "./http/mod.ts"
 export type { Job, JobLog } from "./job.ts"
 export type { Log, LogFormat, LogLevel } from "./log.ts"
 export type { JobError } from "./protocol/record.ts"
 export type { State } from "./protocol/state.ts"
+export type { Revocation, RevokeOptions } from "./revocation.ts"
 export { type ServeOptions, type Service, serve } from "./service.ts"
 export type { Submission, SubmissionFields } from "./submission.ts"
 export type { JobEvent, Outcome } from "./tracking.ts"

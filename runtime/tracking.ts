@@ -2,6 +2,7 @@
 import { Result } from "effect"
 import type { Board } from "./board.ts"
 import { CallboardError, JobCancelled, JobExpired, JobFailed, ResultGone, WaitTimeout } from "./errors.ts"
+import { latest } from "./latest.ts"
 import { parseTask } from "./protocol/headers.ts"
 import { isId } from "./protocol/name.ts"
 import { type JobError, type JobRecord, type Progress, step } from "./protocol/record.ts"
@@ -252,6 +253,24 @@ export const followJob = async function* (
   }
 }
 
+/** A change of a job, as it is told to those who follow the whole board. */
+export interface BoardEvent {
+  readonly job: JobView
+  readonly event: JobEvent
+}
+
+/** The newest of what a record tells; nothing where it tells nothing. */
+export const boardEventOf = (record: JobRecord): BoardEvent | undefined => {
+  const { state, timeline, progress } = record
+  const transition = timeline.at(-1)
+  if (state === "started" && progress !== undefined && progress.at > (transition?.at ?? 0)) {
+    const at = new Date(progress.at).toISOString()
+    return { job: jobView(record), event: { type: "progress", ...progress, at } }
+  }
+  if (transition === undefined) return undefined
+  return { job: jobView(record), event: { type: "transition", ...transitionView(transition) } }
+}
+
 /**
  * What happens on the whole board, from now on: each change of a job as one event, until the signal fires or the reader
  * leaves. Bounded: a slow reader misses some.
@@ -259,48 +278,10 @@ export const followJob = async function* (
 export const followBoard = async function* (
   board: Board,
   signal: AbortSignal,
-): AsyncGenerator<{ readonly job: JobView; readonly event: JobEvent }, void, undefined> {
-  const BUFFER = 1_000
-  const buffer: Array<JobRecord> = []
-  let wake: (() => void) | undefined
-  const ring = () => wake?.()
-  // Of its own: a reader that leaves ends the watch, and not the signal, which may be anybody's.
-  const stop = new AbortController()
-  const end = () => {
-    stop.abort()
-    ring()
-  }
-  if (signal.aborted) return
-  signal.addEventListener("abort", end)
-  try {
-    await board.records.watch(
-      {},
-      (record) => {
-        if (buffer.length >= BUFFER) buffer.shift()
-        buffer.push(record)
-        ring()
-      },
-      stop.signal,
-    )
-    while (!stop.signal.aborted) {
-      const record = buffer.shift()
-      if (record === undefined) {
-        await new Promise<void>((resolve) => {
-          wake = resolve
-        })
-        continue
-      }
-      const transition = record.timeline.at(-1)
-      const progress = record.progress
-      if (record.state === "started" && progress !== undefined && progress.at > (transition?.at ?? 0)) {
-        const event: JobEvent = { type: "progress", ...progress, at: new Date(progress.at).toISOString() }
-        yield { job: jobView(record), event }
-      } else if (transition !== undefined) {
-        yield { job: jobView(record), event: { type: "transition", ...transitionView(transition) } }
-      }
-    }
-  } finally {
-    signal.removeEventListener("abort", end)
-    stop.abort()
+): AsyncGenerator<BoardEvent, void, undefined> {
+  const records = latest<JobRecord>((push, listening) => board.records.watch({}, push, listening), signal)
+  for await (const record of records) {
+    const event = boardEventOf(record)
+    if (event !== undefined) yield event
   }
 }

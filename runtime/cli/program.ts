@@ -11,6 +11,7 @@ import { addJob } from "./commands/job.ts"
 import { addJobs } from "./commands/jobs.ts"
 import { addQueues } from "./commands/queues.ts"
 import { addRetry } from "./commands/retry.ts"
+import { addRevoke } from "./commands/revoke.ts"
 import { addServe } from "./commands/serve.ts"
 import { addSubmit } from "./commands/submit.ts"
 import { addWorker } from "./commands/worker.ts"
@@ -30,6 +31,7 @@ const commands = [
   addCancel,
   addRetry,
   addDelete,
+  addRevoke,
   addDead,
   addQueues,
   addWorkers,

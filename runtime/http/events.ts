@@ -5,13 +5,16 @@ import { Schema } from "effect"
 import type { Context } from "hono"
 import { streamSSE } from "hono/streaming"
 import { CallboardError } from "../errors.ts"
+import { listenToEvents, type ReceivedEvent } from "../events.ts"
+import { latest } from "../latest.ts"
+import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
-import { followJob, type JobEvent } from "../tracking.ts"
+import { boardEventOf, followJob, type JobEvent } from "../tracking.ts"
 import { TransportError } from "../transport.ts"
 import type { Desk } from "./desk.ts"
 import { text } from "./parameter.ts"
 import { type Route, route } from "./route.ts"
-import { BoardEvent, JobEventSchema } from "./schema.ts"
+import { BoardEvent, JobEventSchema, WorkerEvent } from "./schema.ts"
 import { summaryOf } from "./summary.ts"
 import { recordOf } from "./waiting.ts"
 
@@ -79,6 +82,21 @@ const messageOf = (event: JobEvent): Message => {
   }
 }
 
+const boardMessage = (record: JobRecord): Message | undefined => {
+  const change = boardEventOf(record)
+  if (change === undefined) return undefined
+  const data: typeof BoardEvent.Type = { job: summaryOf(change.job), event: change.event }
+  return { event: change.event.type, data: JSON.stringify(data) }
+}
+
+const EVENT_TYPE = /^[A-Za-z0-9_-]{1,100}$/
+
+/** By its own type, so that a reader can choose; a type that no line of a stream can carry is only in the data. */
+const workerMessage = (event: ReceivedEvent): Message => ({
+  event: EVENT_TYPE.test(event.type) ? event.type : "event",
+  data: JSON.stringify(event),
+})
+
 const EVENT_ID = /^\d{1,15}\.\d{1,15}$/
 
 /** Where a client left off, by header or, for the first request of an EventSource, by query. */
@@ -133,22 +151,32 @@ export const eventRoutes: ReadonlyArray<Route> = [
     group: "Events",
     summary: "What happens to all jobs, from now on",
     description:
-      "Server-sent events, `transition` and `progress`, each with the job it is about. Best effort: nothing is replayed, and a slow reader misses some.",
+      "Server-sent events, `transition` and `progress`, each with the job it is about; beside them what workers tell, each by its type (`task-superseded`: the outcome of a worker that had been overtaken was refused). Best effort: nothing is replayed, and a slow reader misses some.",
     scope: "read",
     answers: [
       {
         status: 200,
-        description: "A stream; the data of each event is a BoardEvent as JSON",
-        schema: BoardEvent,
+        description: "A stream; the data of each event is a BoardEvent or a WorkerEvent as JSON",
+        schema: Schema.Union([BoardEvent, WorkerEvent]),
         contentType: "text/event-stream",
       },
     ],
     handle: ({ c, desk }) => {
       if (!desk.connected()) throw new TransportError("unavailable", "the transport is not connected")
       return stream(c, desk, async function* (signal) {
-        for await (const { job, event } of desk.client.events(signal)) {
-          const data: typeof BoardEvent.Type = { job: summaryOf(job), event }
-          yield { event: event.type, data: JSON.stringify(data) }
+        const { board } = desk.client
+        // Made into messages when they are read: what is dropped costs nothing.
+        const messages = latest<() => Message | undefined>(
+          (push, listening) =>
+            Promise.all([
+              board.records.watch({}, (record) => push(() => boardMessage(record)), listening),
+              listenToEvents(board, (event) => push(() => workerMessage(event)), listening),
+            ]),
+          signal,
+        )
+        for await (const make of messages) {
+          const message = make()
+          if (message !== undefined) yield message
         }
       })
     },

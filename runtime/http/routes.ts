@@ -4,6 +4,7 @@ import { descriptionRoutes } from "./description-routes.ts"
 import { eventRoutes } from "./events.ts"
 import { jobRoutes } from "./job.ts"
 import { jobsRoutes } from "./jobs.ts"
+import { revocationRoutes } from "./revocations.ts"
 import type { Route } from "./route.ts"
 import { serviceRoutes } from "./service-routes.ts"
 import { submitRoutes } from "./submit.ts"
@@ -14,6 +15,7 @@ export const routes: ReadonlyArray<Route> = [
   ...jobsRoutes,
   ...eventRoutes,
   ...deadRoutes,
+  ...revocationRoutes,
   ...serviceRoutes,
   ...descriptionRoutes,
 ]

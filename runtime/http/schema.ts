@@ -140,6 +140,16 @@ export const BoardEvent = Schema.Struct({ job: JobSummary, event: JobEventSchema
   identifier: "BoardEvent",
 })
 
+/** In Celery's form: what every event says, and what its type says beside it. */
+export const WorkerEvent = Schema.StructWithRest(
+  Schema.Struct({
+    type: Schema.String,
+    hostname: Schema.String.annotate({ description: "Who tells it: worker@host" }),
+    timestamp: Schema.Finite.annotate({ description: "Seconds since the epoch" }),
+  }),
+  [Schema.Record(Schema.String, Schema.Unknown)],
+).annotate({ identifier: "WorkerEvent" })
+
 export const QueueList = Schema.Struct({
   queues: Schema.Array(
     Schema.Struct({

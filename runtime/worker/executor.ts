@@ -48,6 +48,8 @@ export interface ExecutorOptions {
   readonly maxBody: number
   /** Queue of the workers of another language, by the `lang` header. */
   readonly languages: ReadonlyMap<string, string>
+  /** Whether a task falls under a revocation by header. */
+  readonly isRevoked: (task: Task) => boolean
   /** Called when the handler of a task is about to run. */
   readonly onRun: (held: Held) => void
 }
@@ -178,6 +180,7 @@ export class Executor {
       )
     }
     if (task.expires !== null && task.expires <= now) return new Decided(verdict.expired(attempt(before)))
+    if (options.isRevoked(task)) return new Decided(verdict.revoked(attempt(before)))
 
     const begins = { fence: delivery.fence, worker: options.worker, at: now }
     const record = isClaimed ? claimed(before, begins) : started(before, begins)

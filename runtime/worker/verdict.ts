@@ -8,6 +8,7 @@ import { OWN_HEADER, type OwnHeaders, postingOf, type RepeatHeader, type Task } 
 import type { Message, Posting } from "../protocol/message.ts"
 import { publishKey } from "../protocol/message.ts"
 import { extended, type JobError, type JobRecord, levelOf, recordOfTask, step } from "../protocol/record.ts"
+import type { State } from "../protocol/state.ts"
 import { formatTime } from "../protocol/time.ts"
 import type { Delivery, Settlement } from "../transport.ts"
 import type { Unreadable } from "./intake.ts"
@@ -96,10 +97,16 @@ export const failed = (
 const following = (followUps: ReadonlyArray<Posting>): { readonly followUps?: ReadonlyArray<Posting> } =>
   followUps.length === 0 ? {} : { followUps }
 
-export const expired = (attempt: Attempt): Settlement => ({
+/** Its time to start has passed. */
+export const expired = (attempt: Attempt): Settlement => unrun(attempt, { state: "expired" })
+
+/** It falls under a revocation. */
+export const revoked = (attempt: Attempt): Settlement => unrun(attempt, { state: "cancelled", reason: "revoked" })
+
+const unrun = (attempt: Attempt, end: { readonly state: State; readonly reason?: string }): Settlement => ({
   token: attempt.token,
   record: {
-    ...ended(attempt, step(attempt.record, { at: attempt.now, state: "expired" })),
+    ...ended(attempt, step(attempt.record, { at: attempt.now, ...end })),
     message: attempt.posting.message,
     keepMs: attempt.task.own.failureTtlMs ?? attempt.keep.failureMs,
   },

@@ -8,18 +8,18 @@ import type { ActorDefinition } from "../actor.ts"
 import { type Board, CANCEL_TOPIC } from "../board.ts"
 import type { Client } from "../client.ts"
 import { describeActor, type WorkerDescription } from "../directory.ts"
+import { EventSender } from "../events.ts"
 import type { Log } from "../log.ts"
-import { isUndecodable } from "../protocol/message.ts"
-import type { JobRecord } from "../protocol/record.ts"
 import { type Claim, type Claimed, type Delivery, type Settlement, TransportError } from "../transport.ts"
 import { VERSION } from "../version.ts"
 import { type ActorPool, makeActorPool } from "./actor-pool.ts"
+import { Aftermath } from "./aftermath.ts"
 import { Batcher } from "./batcher.ts"
+import { cancellationOf } from "./cancellation.ts"
 import { consume } from "./consumer.ts"
 import type { Held } from "./delivery.ts"
 import { Executor } from "./executor.ts"
-import { type FailureHandler, goesOn, runFailureHandlers } from "./failure-handlers.ts"
-import { failureFields } from "./failure-line.ts"
+import type { FailureHandler } from "./failure-handlers.ts"
 import { Hands } from "./hands.ts"
 import { checkIsolation, inWorker } from "./isolation/admission.ts"
 import { ProcessPool } from "./isolation/process-pool.ts"
@@ -28,6 +28,7 @@ import type { LeaseThreadData } from "./lease-protocol.ts"
 import { maintain } from "./maintenance.ts"
 import { PauseWatch } from "./pause-watch.ts"
 import { register } from "./registry.ts"
+import { Revoker } from "./revoker.ts"
 import { RunWatch } from "./run-watch.ts"
 import { Settler } from "./settler.ts"
 import type { Keep } from "./verdict.ts"
@@ -87,8 +88,6 @@ export interface Worker {
   stop(options?: { readonly now?: boolean }): Promise<StopReport>
 }
 
-const decoder = new TextDecoder()
-
 /** Starts a worker. Fails with `ActorStartFailed`; an unreachable transport is tried again. */
 export const startWorker = async (options: WorkerOptions): Promise<Worker> => {
   const { board, log } = options
@@ -115,6 +114,8 @@ class RunningWorker implements Worker {
   readonly #executor: Executor
   readonly #processes: ProcessPool
   readonly #settler: Settler
+  readonly #aftermath: Aftermath
+  readonly #revoker: Revoker
   readonly #leases: LeaseKeeper
   readonly #pauses: PauseWatch
   readonly #registry: ReturnType<typeof register>
@@ -126,9 +127,7 @@ class RunningWorker implements Worker {
   #listening = false
   #pumping = false
   #stopping: Promise<StopReport> | undefined
-  #processed = 0
-  #failedCount = 0
-  #handedBack = 0
+  #mayStart = false
 
   constructor(options: WorkerOptions, pool: ActorPool, board: Board, closeActors: () => Promise<void>) {
     const { queue, store, broadcast } = board
@@ -140,6 +139,17 @@ class RunningWorker implements Worker {
     this.#hands = new Hands(options)
     this.#hands.onFree = () => this.#pump()
     this.#settler = new Settler(queue, log)
+    this.#aftermath = new Aftermath({
+      log,
+      events: new EventSender(board, log, options.name),
+      onFailure: options.onFailure,
+      onSettled: options.onSettled,
+    })
+    this.#revoker = new Revoker({ board, held: this.#hands.held, log, signal: this.#end.signal })
+    void this.#revoker.ready.then(() => {
+      this.#mayStart = true
+      this.#pump()
+    })
     this.#watch = new RunWatch(queue, log, (at) => this.#leases.deadline(at))
     this.#processes = new ProcessPool({ client: options.client, log, concurrency: options.concurrency })
     this.#pauses = new PauseWatch(
@@ -159,6 +169,7 @@ class RunningWorker implements Worker {
       unknownGraceMs: options.unknownGraceMs,
       maxBody: options.maxBody,
       languages: options.languages,
+      isRevoked: (task) => this.#revoker.isRevoked(task),
       onRun: (held) => this.#started(held),
     })
     this.#leases = keepLeases({
@@ -232,8 +243,9 @@ class RunningWorker implements Worker {
         this.#stopping !== undefined ? "stopping" : running.length > 0 ? "busy" : this.#listening ? "idle" : "starting",
       running: running.slice(0, 100),
       inFlight: this.#hands.held.size,
-      processed: this.#processed,
-      failed: this.#failedCount,
+      processed: this.#aftermath.processed,
+      failed: this.#aftermath.failed,
+      superseded: this.#aftermath.superseded,
       startedAt: this.#startedAt,
       heartbeatAt: new Date().toISOString(),
     }
@@ -247,7 +259,7 @@ class RunningWorker implements Worker {
 
   async #stop(): Promise<StopReport> {
     const { log, graceMs } = this.#options
-    const before = { processed: this.#processed, handedBack: this.#handedBack }
+    const { processed, handedBack } = this.#aftermath
     this.#listening = false
     await Effect.runPromise(Fiber.interrupt(this.#consumer))
     const waiting = this.#hands.takeBuffered()
@@ -258,8 +270,8 @@ class RunningWorker implements Worker {
     await waitFor(this.#hands.whenIdle(), HAND_BACK_MS)
     await this.#processes.close()
     const report: StopReport = {
-      finished: this.#processed - before.processed,
-      handedBack: this.#handedBack - before.handedBack,
+      finished: this.#aftermath.processed - processed,
+      handedBack: this.#aftermath.handedBack - handedBack,
       stuck: this.#hands.stuck,
     }
     this.#end.abort()
@@ -280,7 +292,7 @@ class RunningWorker implements Worker {
   /** Starts handlers while there are slots and tasks. */
   #pump(): void {
     // A handler that ends at once leads back here: the loop goes on with its slot, instead of one deeper for each task.
-    if (this.#pumping) return
+    if (this.#pumping || !this.#mayStart) return
     this.#pumping = true
     try {
       // In doubt again before each: the handler that was called last may have blocked for longer than a lease.
@@ -320,31 +332,17 @@ class RunningWorker implements Worker {
         )
     }
     this.#pump()
-    if (settlement === undefined) this.#hands.drop(held)
-    else void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
+    if (settlement === undefined) {
+      if (held.run?.stop === "superseded") this.#aftermath.refused(held, undefined)
+      this.#hands.drop(held)
+    } else void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
   }
 
   async #settle(held: Held, settlement: Settlement): Promise<void> {
     const settling = await this.#settler.settle(settlement, this.#end.signal, held.refused)
-    const { record } = settlement
-    if (settling !== "settled") {
-      this.#options.log.debug("an outcome was refused: another delivery, or a cancellation, has the job", {
-        job: held.id,
-      })
-      return
-    }
-    if (settlement.then.kind === "release") {
-      this.#handedBack++
-      return
-    }
-    this.#processed++
-    try {
-      if (record?.error !== undefined && record.state !== "succeeded") this.#tellFailure(held, record)
-      this.#options.onSettled?.(settlement)
-    } catch (cause) {
-      // The application's own affair: the job is settled, and its slot must come back.
-      this.#options.log.error("onSettled failed", { job: held.id, cause: String(cause) })
-    }
+    if (settling === "settled") this.#aftermath.settled(held, settlement)
+    else if (settling === "superseded" && settlement.record !== undefined)
+      this.#aftermath.refused(held, settlement.record)
   }
 
   /** A handler is about to be called. */
@@ -361,22 +359,6 @@ class RunningWorker implements Worker {
       hardAt: run.hardAt,
       hardSeconds: (run.hardAt - run.startedAt) / 1000,
     })
-  }
-
-  #tellFailure(held: Held, record: JobRecord): void {
-    const { log, onFailure } = this.#options
-    const willRetry = goesOn(record)
-    if (!willRetry) this.#failedCount++
-    if (log.enabled("warn")) {
-      const { message } = held.delivery
-      const fields = isUndecodable(message)
-        ? { job: record.id, queue: record.queue, reason: record.dead }
-        : failureFields(record, held.run?.posting.message ?? message, held.run?.method.redact ?? false)
-      const due = record.dueAt === undefined ? "now" : `at ${new Date(record.dueAt).toISOString()}`
-      const next = willRetry ? `; it is tried again ${due}` : ""
-      log.warn(`${record.name} failed: ${record.error?.name}: ${record.error?.message}${next}`, fields)
-    }
-    void runFailureHandlers(onFailure, record, log)
   }
 
   #release(held: Held): void {
@@ -434,27 +416,6 @@ const gaveUp = (cause: Cause.Cause<TransportError>): TransportError | undefined 
   if (failed?._tag === "Fail") return failed.error
   const died = cause.reasons.find((reason) => reason._tag === "Die")
   return died === undefined ? undefined : new TransportError("internal", Cause.pretty(cause))
-}
-
-/** A cancellation; without `run` (from an older version) it is of whichever run is held. */
-interface CancelNews {
-  readonly id: string
-  readonly run: number | undefined
-  readonly terminate: boolean
-}
-
-const cancellationOf = (payload: Uint8Array): CancelNews | undefined => {
-  try {
-    const news: unknown = JSON.parse(decoder.decode(payload))
-    if (typeof news !== "object" || news === null || !("id" in news) || typeof news.id !== "string") return undefined
-    return {
-      id: news.id,
-      run: "run" in news && typeof news.run === "number" ? news.run : undefined,
-      terminate: "terminate" in news && news.terminate === true,
-    }
-  } catch {
-    return undefined
-  }
 }
 
 /** Waits for a promise, but no longer than `ms`, nor past the signal. */

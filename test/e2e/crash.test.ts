@@ -1,7 +1,7 @@
 /** What is promised through the death of processes: with real processes, on every transport that several can share. */
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
-import { type Client, connect } from "callboard"
+import { type Client, connect, type ReceivedEvent } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"
 import { eventually, type Spawned, spawnScript } from "../servers/process.ts"
 import { type SharedBoard, sharedBoards } from "./boards.ts"
@@ -34,9 +34,21 @@ const linesOf = (file: string): ReadonlyArray<string> =>
         .filter((line) => line !== "")
     : []
 
+/** The outcomes that were refused, as workers tell them. */
+const refusalsOf = async (client: Client): Promise<ReadonlyArray<ReceivedEvent>> => {
+  const events: Array<ReceivedEvent> = []
+  const stop = new AbortController()
+  keep({ [Symbol.asyncDispose]: async () => stop.abort() })
+  await client.listen((event) => {
+    if (event.type === "task-superseded") events.push(event)
+  }, stop.signal)
+  return events
+}
+
 /** Two workers and one job: the first is frozen in the middle of it, and the second has started it. */
 const frozenFirst = async (board: SharedBoard) => {
   const client = await clientOf(board, 1)
+  const refusals = await refusalsOf(client)
   const started = `${board.folder}/started`
   const ownGate = `${board.folder}/gate-`
   const ledger = `${board.folder}/ledger`
@@ -49,7 +61,7 @@ const frozenFirst = async (board: SharedBoard) => {
     deadline: DEADLINE,
     message: "another worker starts the job",
   })
-  return { job, first, second, ownGate, ledger }
+  return { job, first, second, ownGate, ledger, refusals }
 }
 
 describe.each(sharedBoards)("on $name", (kind) => {
@@ -85,7 +97,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
   })
 
   test("a worker frozen in mid-job that wakes when another has the job, and finishes first, is refused", async () => {
-    const { job, first, second, ownGate, ledger } = await frozenFirst(keep(await kind.open()))
+    const { job, first, second, ownGate, ledger, refusals } = await frozenFirst(keep(await kind.open()))
     writeFileSync(`${ownGate}${first.pid}`, "")
     first.kill("SIGCONT")
     await eventually(() => linesOf(ledger).length === 1, { deadline: DEADLINE, message: "the frozen worker finishes" })
@@ -96,19 +108,49 @@ describe.each(sharedBoards)("on $name", (kind) => {
     expect(await job.result({ timeout: 10 })).toMatchObject({ pid: second.pid })
     const view = await job.find()
     expect(view.transitions.filter((transition) => transition.state === "succeeded")).toHaveLength(1)
+    expect(refusals).toMatchObject([{ uuid: job.id, name: "e2e.step", pid: first.pid }])
   })
 
   test("a worker frozen in mid-job that wakes when another has finished it is refused", async () => {
-    const { job, first, second, ownGate, ledger } = await frozenFirst(keep(await kind.open()))
+    const { job, first, second, ownGate, ledger, refusals } = await frozenFirst(keep(await kind.open()))
     writeFileSync(`${ownGate}${second.pid}`, "")
     const result = await job.result({ timeout: 10 })
     expect(result).toMatchObject({ pid: second.pid })
     writeFileSync(`${ownGate}${first.pid}`, "")
     first.kill("SIGCONT")
     await eventually(() => linesOf(ledger).length === 2, { deadline: DEADLINE, message: "the frozen worker finishes" })
+    await eventually(() => refusals.length === 1, { deadline: DEADLINE, message: "the refusal is told" })
+    expect(refusals).toMatchObject([{ uuid: job.id, name: "e2e.step", pid: first.pid }])
     first.kill("SIGTERM")
     await first.exited
     expect((await job.find()).result).toEqual(result)
+  })
+
+  test("S175 worker and job process die: with onLost fail the job has failed for it, once, unless a retry is left", async () => {
+    const board = keep(await kind.open())
+    const client = await clientOf(board, 1)
+    const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }
+    const ledger = `${board.folder}/ledger`
+    const first = await startService(board, 1)
+    const errbacks = [{ task: "e2e.heard", immutable: true, input: { ledger } }]
+    const job = await client.submit("e2e.once", { input: files, errbacks })
+    const retried = await client.submit("e2e.once", { input: files, retry: { max: 1, interval: 0 } })
+    await eventually(() => linesOf(files.started).length === 2, { deadline: DEADLINE, message: "both jobs start" })
+    first.kill("SIGKILL")
+    await first.exited
+    writeFileSync(files.gate, "")
+    const second = await startService(board, 1)
+    expect(await job.outcome({ timeout: 10 })).toMatchObject({
+      state: "failed",
+      error: { name: "WorkerLost", reason: "worker-lost", message: "its worker died while it ran" },
+    })
+    expect(await job.find()).toMatchObject({ dead: "worker-lost", attempts: 1 })
+    expect(await retried.result({ timeout: 10 })).toBe(second.pid)
+    expect(await retried.find()).toMatchObject({ attempts: 2, retries: 1 })
+    await eventually(() => linesOf(ledger).length === 1, { deadline: DEADLINE, message: "the errback runs" })
+    await second.waitForLine(new RegExp(`^failure ${job.id} WorkerLost`), DEADLINE)
+    await second.waitForLine(new RegExp(`^failure ${retried.id} WorkerLost`), DEADLINE)
+    expect(linesOf(files.started)).toHaveLength(3)
   })
 
   test("a job that kills its worker again and again ends among the dead letters, and its neighbours run", async () => {

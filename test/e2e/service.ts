@@ -39,6 +39,17 @@ const e2e = actor("e2e", {
       if (ledger !== undefined) appendFileSync(ledger, `${job.id} ${job.attempt} ${process.pid}\n`)
       return { pid: process.pid, attempt: job.attempt }
     },
+    /** The same, for a job that must not run again when its worker died. */
+    once: {
+      onLost: "fail",
+      run: async ({ started, gate }: Step) => {
+        if (started !== undefined) appendFileSync(started, `${process.pid}\n`)
+        if (gate !== undefined) await exists(gate)
+        return process.pid
+      },
+    },
+    /** An errback: notes whose. */
+    heard: ({ ledger }: { ledger: string }, job) => appendFileSync(ledger, `${job.id}\n`),
     /** Kills its own worker, as a handler with a fault in native code does. */
     kill: ({ ledger }: Step) => {
       if (ledger !== undefined) appendFileSync(ledger, `${process.pid}\n`)
@@ -56,7 +67,13 @@ const e2e = actor("e2e", {
 
 const [transport = "", text = "{}"] = process.argv.slice(2)
 const options: ServeOptions & { readonly readyFile?: string } = JSON.parse(text)
-const service = await serve({ transport, actors: [e2e], logFormat: "logfmt", ...options })
+const service = await serve({
+  transport,
+  actors: [e2e],
+  logFormat: "logfmt",
+  onFailure: [({ job, error }) => console.log(`failure ${job.id} ${error.name}`)],
+  ...options,
+})
 await service.ready()
 if (options.readyFile !== undefined) writeFileSync(options.readyFile, "")
 console.log(`ready ${service.url ?? ""}`)

@@ -5,7 +5,11 @@ import { decideAll } from "./decide.ts"
 
 export const addCancel = (program: Command): void => {
   const command = program.command("cancel").description("cancel jobs").argument("<id...>", "jobs")
-  runs(command, ({ output, withClient }) =>
-    withClient((client) => decideAll(client, output, command.args, (job) => job.cancel(), "cancelled")),
-  )
+  command.option("--terminate", "end the handlers of isolated methods at once")
+  runs(command, ({ output, withClient }) => {
+    const { terminate = false } = command.opts<{ readonly terminate?: true }>()
+    return withClient((client) =>
+      decideAll(client, output, command.args, (job) => job.cancel({ terminate }), "cancelled"),
+    )
+  })
 }
