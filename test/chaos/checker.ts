@@ -53,7 +53,7 @@ export const check = (history: History): Report => {
     else if (view.state !== expected(plan))
       problems.wrong.push(`${plan.id} (${plan.kind}) ${view.state}: ${view.error?.message ?? ""}`)
     else if (view.state === "succeeded") succeeded++
-    checkChildren(plan, history, problems)
+    checkFollowUps(plan, history, problems)
   }
   checkOutcomes(history, problems)
   const repeated = repetitions(history)
@@ -72,14 +72,15 @@ export const check = (history: History): Report => {
 
 const expected = (plan: Plan): string => (plan.kind === "errback" ? "failed" : "succeeded")
 
-const checkChildren = (plan: Plan, history: History, problems: Record<Problem, Array<string>>): void => {
-  const children = history.children.get(plan.id) ?? []
-  if (children.length < plan.children)
-    problems.missing.push(`${plan.id} (${plan.kind}) has ${children.length} of ${plan.children} follow-ups`)
-  if (children.length > plan.children)
-    problems.doubled.push(`${plan.id} (${plan.kind}) has ${children.length} instead of ${plan.children} follow-ups`)
-  for (const child of children) {
-    if (child.state !== "succeeded") problems.stuck.push(`${child.id}, which follows ${plan.id}, is ${child.state}`)
+const checkFollowUps = (plan: Plan, history: History, problems: Record<Problem, Array<string>>): void => {
+  const followUps = history.followUps.get(plan.id) ?? []
+  if (followUps.length < plan.followUps)
+    problems.missing.push(`${plan.id} (${plan.kind}) has ${followUps.length} of ${plan.followUps} follow-ups`)
+  if (followUps.length > plan.followUps)
+    problems.doubled.push(`${plan.id} (${plan.kind}) has ${followUps.length} instead of ${plan.followUps} follow-ups`)
+  for (const followUp of followUps) {
+    if (followUp.state !== "succeeded")
+      problems.stuck.push(`${followUp.id}, which follows ${plan.id}, is ${followUp.state}`)
   }
 }
 

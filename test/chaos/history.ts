@@ -7,8 +7,8 @@ export interface Plan {
   readonly kind: "plain" | "retry" | "errback" | "chain"
   /** Attempts that fail before one succeeds; with `errback` all of them fail. */
   readonly failures: number
-  /** Tasks that must be children of the job when it has ended. */
-  readonly children: number
+  /** Tasks that must have come of the job when all is over: its errbacks, the further links of its chain. */
+  readonly followUps: number
 }
 
 /** One run of a handler, noted by the process that ran it. */
@@ -33,8 +33,8 @@ export interface History {
   }>
   /** Records at the end; absent: not found. */
   readonly final: ReadonlyMap<string, JobView>
-  /** Children of each planned job at the end, and theirs. */
-  readonly children: ReadonlyMap<string, ReadonlyArray<JobView>>
+  /** What came of each planned job, at the end: its children and theirs. */
+  readonly followUps: ReadonlyMap<string, ReadonlyArray<JobView>>
   readonly kills: number
   /** Deliveries that one kill or freeze can interrupt: all that a worker holds. */
   readonly inFlight: number

@@ -38,13 +38,13 @@ const plansFor = (jobs: number): ReadonlyArray<Plan> =>
     const id = generateId()
     switch (at % 4) {
       case 0:
-        return { id, kind: "plain", failures: 0, children: 0 }
+        return { id, kind: "plain", failures: 0, followUps: 0 }
       case 1:
-        return { id, kind: "retry", failures: 1 + (at % 3), children: 0 }
+        return { id, kind: "retry", failures: 1 + (at % 3), followUps: 0 }
       case 2:
-        return { id, kind: "errback", failures: 1, children: 1 }
+        return { id, kind: "errback", failures: 1, followUps: 1 }
       default:
-        return { id, kind: "chain", failures: 0, children: 1 }
+        return { id, kind: "chain", failures: 0, followUps: 2 }
     }
   })
 
@@ -179,9 +179,9 @@ const restOf = async (client: Client, plans: ReadonlyArray<Plan>, deadline: numb
 
 const TERMINAL = new Set(["succeeded", "failed", "cancelled", "expired"])
 
-const recordsOf = async (client: Client, plans: ReadonlyArray<Plan>): Promise<Pick<History, "final" | "children">> => {
+const recordsOf = async (client: Client, plans: ReadonlyArray<Plan>): Promise<Pick<History, "final" | "followUps">> => {
   const final = new Map<string, JobView>()
-  const children = new Map<string, Array<JobView>>()
+  const followUps = new Map<string, Array<JobView>>()
   for (const { id } of plans) {
     const view = await client
       .job(id)
@@ -193,13 +193,13 @@ const recordsOf = async (client: Client, plans: ReadonlyArray<Plan>): Promise<Pi
   do {
     const page = await client.jobs({ limit: 1_000, ...(cursor === undefined ? {} : { after: cursor }) })
     for (const job of page.jobs) {
-      if (job.parentId === undefined || job.parentId === job.id) continue
-      const list = children.get(job.parentId) ?? []
+      if (job.rootId === undefined || job.rootId === job.id) continue
+      const list = followUps.get(job.rootId) ?? []
       // A listing over a board that moves may show a job twice.
       if (!list.some((other) => other.id === job.id)) list.push(job)
-      children.set(job.parentId, list)
+      followUps.set(job.rootId, list)
     }
     cursor = page.next
   } while (cursor !== undefined)
-  return { final, children }
+  return { final, followUps }
 }

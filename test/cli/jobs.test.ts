@@ -227,3 +227,27 @@ test("doctor shows each value, its origin, and what the transport can do", async
   expect(stdout).toMatch(/^ {2}(bun|deno) +\d/m)
   expect(stdout).not.toMatch(/hush|sesame/)
 })
+
+describe("revoke", () => {
+  test("cancels what carries the header until it is lifted", async () => {
+    const [revocation] = await project.json<
+      ReadonlyArray<{ id: string; header: string; values: ReadonlyArray<string> }>
+    >("revoke", "tenant=acme", "tenant=other", "--ttl", "1 hour")
+    expect(revocation).toMatchObject({ header: "tenant", values: ["acme", "other"] })
+    expect((await project.run("revoke", "--list")).stdout).toContain("acme, other")
+    expect((await project.run("revoke", "--lift", revocation?.id ?? "")).code).toBe(0)
+    expect(await project.json("revoke", "--list")).toEqual([])
+  })
+
+  test.each([
+    [[], "revoke: give header=value, or --list, or --lift ID"],
+    [["tenant"], "revoke: write header=value, all of one header, not tenant"],
+    [["a=1", "b=2"], "revoke: write header=value, all of one header, not b=2"],
+    [["a=1", "--list"], "revoke: give header=value, or --list, or --lift ID"],
+    [["a=1", "--ttl", "never"], "ttl: "],
+  ])("%j is wrong usage", async (args, message) => {
+    const { code, stderr } = await project.run("revoke", ...args)
+    expect(code).toBe(2)
+    expect(stderr).toContain(message)
+  })
+})

@@ -33,7 +33,7 @@ export const otherDefaultsTable = (): string => {
   const rows = [
     ["`queue`, `priority` of a task", `\`${DEFAULT_QUEUE}\`, ${DEFAULT_PRIORITY}`],
     ["`timeLimit`: hard, soft", `${spanText(DEFAULT_HARD_MS)}, none`],
-    ["`retry.max`", `${max}`],
+    ["`retry.max`", max === 0 ? "none" : `${max}`],
     ["`retry.backoff`", `${spanText(baseMs)} × ${factor}, at most ${spanText(capMs)}${jitter ? ", with jitter" : ""}`],
     ["heartbeat of a worker", `${spanText(HEARTBEAT_MS)}; gone after ${WORKER_TTL_MS / HEARTBEAT_MS} missed`],
     ["tasks in one request", `${MAX_BATCH.toLocaleString("en")}`],

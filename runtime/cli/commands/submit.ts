@@ -33,6 +33,9 @@ interface Options {
   readonly meta?: string
 }
 
+/** 0 is how a command line says that there shall be none. */
+const retries = (max: number): NonNullable<SubmissionFields["retry"]> => (max === 0 ? false : { max })
+
 /** The fields of the task body, as they are given. Their values are checked where every other submission is checked. */
 const fieldsOf = async (input: string | undefined, options: Options): Promise<SubmissionFields> => {
   const number = (text: string, flag: string): number => {
@@ -49,7 +52,7 @@ const fieldsOf = async (input: string | undefined, options: Options): Promise<Su
     ...(options.eta === undefined ? {} : { eta: options.eta }),
     ...(options.expires === undefined ? {} : { expires: numberOrText(options.expires) }),
     ...(options.id === undefined ? {} : { id: options.id }),
-    ...(options.retryMax === undefined ? {} : { retry: { max: number(options.retryMax, "--retry-max") } }),
+    ...(options.retryMax === undefined ? {} : { retry: retries(number(options.retryMax, "--retry-max")) }),
     ...(options.timeLimit === undefined ? {} : { timeLimit: numberOrText(options.timeLimit) }),
     ...(options.resultTtl === undefined ? {} : { resultTtl: numberOrText(options.resultTtl) }),
     ...(options.failureTtl === undefined ? {} : { failureTtl: numberOrText(options.failureTtl) }),

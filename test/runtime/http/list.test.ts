@@ -233,3 +233,23 @@ describe("the service", () => {
     })
   })
 })
+
+describe("revocations", () => {
+  test("are made, listed and lifted; what they mean is cancelled", async () => {
+    const { ask, submit } = await start()
+    const made = await ask("POST", "/v1/revocations", { body: { header: "tenant", values: ["acme"], ttl: "1 hour" } })
+    expect(made).toMatchObject({ status: 201, body: { header: "tenant", values: ["acme"], terminate: false } })
+    expect((await ask("GET", "/v1/revocations")).body).toEqual({ revocations: [made.body] })
+    await eventually(
+      async () => {
+        const { id } = (await submit({ task: "work.echo", headers: { tenant: "acme" } })).body
+        return (await ask("GET", `/v1/jobs/${id}/result?wait=5s`)).body.state === "cancelled"
+      },
+      { message: "the worker has heard of it" },
+    )
+    expect((await ask("DELETE", `/v1/revocations/${made.body.id}`)).status).toBe(204)
+    expect(await ask("DELETE", `/v1/revocations/${made.body.id}`)).toMatchObject({ status: 404 })
+    const wrong = await ask("POST", "/v1/revocations", { body: { header: "tenant", values: [] } })
+    expect(wrong).toMatchObject({ status: 400, body: { code: "invalid-input", field: "values.0" } })
+  })
+})
