@@ -90,11 +90,41 @@ export interface MethodOptions {
   readonly description?: string
 }
 
+/**
+ * What a method does when one of its attempts has ended, before that is stored, in the process that runs the handler. What
+ * the hooks answer with is awaited (a value, a promise or an Effect) within the attempt's time limits; what they throw
+ * counts as if the handler had thrown it. They run for each attempt, and are no promise: a worker may die before them, and
+ * the outcome may be refused after them. What must not be lost is a callback or an errback of the task.
+ *
+ * None runs for an attempt that was ended from outside (cancelled, hard time limit, handed back), nor where the handler was
+ * never called (its input was refused) or its process died.
+ */
+export interface MethodHooks<Use = unknown> {
+  /**
+   * The handler succeeded, and its result is what the `output` schema made of it and can be stored. When it throws, the
+   * attempt failed with that error, and `onFailure` runs. Not after `Ignore`.
+   */
+  readonly onSuccess?: Bivariant<[result: unknown, job: Job<Use>]>
+  /**
+   * The attempt failed with this error, whether or not another follows. When it throws, what it throws is the error on
+   * record. Not after `Retry` and `Ignore`.
+   */
+  readonly onFailure?: Bivariant<[error: unknown, job: Job<Use>]>
+  /**
+   * The job was cancelled while its handler ran: at most once, in the worker's own process, also when the handler had one
+   * of its own (where all methods are isolated, `job.use` is undefined). What it throws is logged. It has 10 seconds.
+   */
+  readonly onStopped?: Bivariant<[job: Job<Use>]>
+}
+
+/** A function that may say itself what its parameters are. */
+type Bivariant<A extends ReadonlyArray<unknown>> = { hook(...args: A): unknown }["hook"]
+
 /** A handler's answer: a value, a promise of one, or an Effect that needs nothing from outside. */
 export type Answer<A> = A | PromiseLike<A> | Effect.Effect<A, unknown>
 
 /** A method with options. `Input` is what the handler gets. */
-export interface MethodDefinition<Input = unknown, Use = unknown> extends MethodOptions {
+export interface MethodDefinition<Input = unknown, Use = unknown> extends MethodOptions, MethodHooks<Use> {
   /**
    * Checks and converts the input: any Standard Schema (Zod, Valibot, ArkType …), or an Effect Schema as it is. Without
    * one nothing is checked: the handler's own annotation of its first parameter is what callers may send.
@@ -174,7 +204,7 @@ export interface ActorDefinition {
 }
 
 /** A method as the runtime sees it. */
-export interface ErasedMethod extends Omit<MethodOptions, "retry"> {
+export interface ErasedMethod extends Omit<MethodOptions, "retry">, MethodHooks {
   readonly name: string
   readonly retry?: RetryHeader
   readonly input: StandardSchemaV1 | undefined

@@ -68,7 +68,10 @@ export type Problems<M, Use> = { [K in keyof M]: ProblemsOf<M[K], Use, K extends
 // The compiler asks twice. The first time handlers that wait for their parameter types are missing: no problem yet.
 type ProblemsOf<Method, Use, Name extends string> = Method extends Callable
   ? HandlerProblem<Method, unknown, Use, Name>
-  : HandlerProblem<Part<Method, "run">, Method, Use, Name> | OptionProblem<Method, Name>
+  :
+      | HandlerProblem<Part<Method, "run">, Method, Use, Name>
+      | HooksProblem<Method, Use, Name>
+      | OptionProblem<Method, Name>
 
 type OptionProblem<Method, Name extends string> =
   Exclude<keyof Method, keyof MethodDefinition> extends infer Key extends string
@@ -77,6 +80,28 @@ type OptionProblem<Method, Name extends string> =
 
 type HandlerProblem<F, Method, Use, Name extends string> = F extends (...args: infer A) => infer R
   ? InputProblem<A, Method, Name> | JobProblem<A, Use, Name> | EffectProblem<R, Name> | OutputProblem<R, Method, Name>
+  : never
+
+// Their parameters are known only after the handler's result, so that a hook says itself what result it takes.
+type HooksProblem<Method, Use, Name extends string> =
+  | ResultProblem<Part<Method, "onSuccess">, Method, Name>
+  | HookProblem<Part<Method, "onSuccess" | "onFailure">, Use, Name>
+  | StopProblem<Part<Method, "onStopped">, Use, Name>
+
+type ResultProblem<F, Method, Name extends string> = F extends (...args: infer A) => unknown
+  ? A extends readonly [infer Given, ...ReadonlyArray<unknown>]
+    ? [ResultOf<Method>] extends [Given]
+      ? never
+      : `${Name}: its onSuccess takes another result than the method gives`
+    : never
+  : never
+
+type HookProblem<F, Use, Name extends string> = F extends (...args: infer A) => infer R
+  ? JobProblem<A, Use, Name> | EffectProblem<R, Name>
+  : never
+
+type StopProblem<F, Use, Name extends string> = F extends (...args: infer A) => infer R
+  ? JobProblem<readonly [unknown, ...A], Use, Name> | EffectProblem<R, Name>
   : never
 
 type InputProblem<A, Method, Name extends string> = "input" extends keyof Method

@@ -4,6 +4,7 @@ import type { DurationInput } from "./actor.ts"
 import type { JobHandle } from "./client.ts"
 import type { Headers } from "./protocol/message.ts"
 import type { SubmissionFields } from "./submission.ts"
+import type { JobView } from "./view.ts"
 
 /** One attempt of one job, as its handler sees it. `Use` is what the actor's `start` returned. */
 export interface Job<Use = unknown> {
@@ -17,6 +18,12 @@ export interface Job<Use = unknown> {
   readonly actor: string
   readonly method: string
   readonly queue: string
+  /** How it stands: `started` in the handler; in its hooks, what the attempt has come to. */
+  readonly state: JobState
+  /** Id of the job that it follows, or that submitted it; `undefined` when nobody did. */
+  readonly parentId: string | undefined
+  /** Id of the job that it all began with, its own included. A sender of another kind may not say it: `undefined`. */
+  readonly rootId: string | undefined
   /** Fires at the soft time limit, at the hard one, when the job is cancelled, and when the worker must stop now. */
   readonly signal: AbortSignal
   /** When the hard time limit ends this attempt, in milliseconds since the epoch. */
@@ -33,9 +40,14 @@ export interface Job<Use = unknown> {
   progress(fraction: number, detail?: unknown): void
   /** Submits another task, as a child of this one: sets `parentId` and `rootId`. */
   submit(task: string, fields?: SubmissionFields): Promise<JobHandle>
+  /** The record of the job that `parentId` names; `undefined` when there is none, or when it is not kept (any more). */
+  parent(): Promise<JobView | undefined>
   /** Ends this attempt and asks for another: `throw job.retry({ after: "10s" })`. Counts as a retry. */
   retry(options?: { readonly after?: DurationInput; readonly cause?: unknown }): Error
 }
+
+/** The states of a job that is in the hands of a worker. */
+export type JobState = "started" | "succeeded" | "failed" | "cancelled"
 
 /** Log lines that carry the job's id, task, queue and attempt. */
 export interface JobLog {

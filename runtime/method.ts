@@ -1,7 +1,7 @@
 /** A method as it was written becomes a method as the runtime sees it, or is refused, naming what is wrong with it. */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Result, Schema, SchemaIssue } from "effect"
-import type { DurationInput, ErasedMethod, Isolation, MethodDefinition, MethodOptions } from "./actor.ts"
+import type { DurationInput, ErasedMethod, Isolation, MethodDefinition, MethodHooks, MethodOptions } from "./actor.ts"
 import type { RetryHeader } from "./protocol/headers.ts"
 import { checkMethodName, checkQueueName } from "./protocol/name.ts"
 import { parseDuration } from "./protocol/time.ts"
@@ -17,7 +17,7 @@ const isHandler = (value: unknown): value is ErasedMethod["run"] => typeof value
 
 const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
 
-interface Definition extends MethodOptions {
+interface Definition extends MethodOptions, MethodHooks {
   readonly input?: unknown
   readonly output?: unknown
   readonly run: ErasedMethod["run"]
@@ -47,7 +47,10 @@ const OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
   failureTtl: true,
   input: true,
   isolation: true,
+  onFailure: true,
   onLost: true,
+  onStopped: true,
+  onSuccess: true,
   output: true,
   params: true,
   priority: true,
@@ -59,7 +62,10 @@ const OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
   timeLimit: true,
 }
 
+const HOOKS = ["onSuccess", "onFailure", "onStopped"] as const satisfies ReadonlyArray<keyof MethodHooks>
+
 const ON_LOST: ReadonlySet<unknown> = new Set<MethodOptions["onLost"]>(["redeliver", "fail"])
+
 const ISOLATIONS: ReadonlySet<unknown> = new Set<Isolation>(["inline", "process"])
 
 /** Checks a method and fills in what it does not say. Throws {@link InvalidActor}. */
@@ -80,6 +86,11 @@ export const eraseMethod = (
   }
   const unknown = Object.keys(method).find((key) => !Object.hasOwn(OPTIONS, key))
   if (unknown !== undefined) throw new InvalidActor(`method ${where}: ${unknown} is not an option of a method`)
+  for (const hook of HOOKS) {
+    if (method[hook] !== undefined && typeof method[hook] !== "function") {
+      throw new InvalidActor(`method ${where}: ${hook}: must be a function`)
+    }
+  }
   checkOptions(where, method)
   const { retry, ...others } = method
   return {

@@ -9,6 +9,7 @@ export {
   InvalidActor,
   type Isolation,
   type MethodDefinition,
+  type MethodHooks,
   type MethodOptions,
   type RetryPolicy,
   type TimeLimit,
@@ -39,7 +40,7 @@ export {
 } from "./errors.ts"
 export type { ReceivedEvent } from "./events.ts"
 export { type HttpAppOptions, type HttpOptions, http, type Scope, type Token } from "./http/mod.ts"
-export type { Job, JobLog } from "./job.ts"
+export type { Job, JobLog, JobState } from "./job.ts"
 export type { Log, LogFormat, LogLevel } from "./log.ts"
 export type { JobError } from "./protocol/record.ts"
 export type { State } from "./protocol/state.ts"

@@ -102,6 +102,11 @@ export class Running {
     this.softAt = fields.softAt
   }
 
+  /** Ended from outside: what comes of its handler counts for nothing. */
+  get isOver(): boolean {
+    return this.stop !== undefined
+  }
+
   /** Made when it is first asked for: most handlers never look at it. */
   get signal(): AbortSignal {
     this.#abort ??= new AbortController()

@@ -17,18 +17,19 @@ import { claimed, type JobError, type JobRecord, started } from "../protocol/rec
 import { parseDuration } from "../protocol/time.ts"
 import type { Claim, Claimed, Settlement } from "../transport.ts"
 import type { ActorPool } from "./actor-pool.ts"
+import { attempt } from "./attempt.ts"
 import type { Batcher } from "./batcher.ts"
-import { type InvalidValue, jsonForm, validate } from "./check.ts"
+import { type InvalidValue, validate } from "./check.ts"
 import { type Held, Running } from "./delivery.ts"
 import { afterFailure, afterSuccess, type Ended, embedProblem } from "./follow-ups.ts"
 import { readTask } from "./intake.ts"
-import { invoke } from "./invocation.ts"
-import { IsolatedFailure } from "./isolation/failure.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import { JobContext } from "./job-context.ts"
 import { jobError } from "./job-error.ts"
+import { KnownFailure } from "./known-failure.ts"
 import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "./retry.ts"
 import type { ServedActor } from "./served-actor.ts"
+import { tellStopped } from "./stopped.ts"
 import { UnknownTasks } from "./unknown-tasks.ts"
 import * as verdict from "./verdict.ts"
 
@@ -99,13 +100,14 @@ export class Executor {
       held.leave = ready.actor.enter()
       this.#options.onRun(held)
       const exit = yield* this.#call(ready)
-      return yield* this.#judge(held, ready.run, exit)
+      if (ready.run.stop === "cancelled") yield* tellStopped(ready.run.method, ready.job)
+      return this.#judge(held, ready.run, exit)
     }).pipe(Effect.catchCause((cause) => Effect.succeed(this.#fault(held, cause))))
   }
 
   #call({ run, input, job, actor }: Ready): Effect.Effect<Exit.Exit<unknown, unknown>> {
     return run.method.isolation === "inline"
-      ? invoke(run, input, job)
+      ? attempt(run, input, job)
       : this.#options.processes.run(actor.definition, run, input, job)
   }
 
@@ -240,36 +242,18 @@ export class Executor {
     )
   })
 
-  /** The settlement for what came of the handler. */
-  readonly #judge = Effect.fnUntraced(function* (
-    this: Executor,
-    held: Held,
-    run: Running,
-    exit: Exit.Exit<unknown, unknown>,
-  ) {
+  /** The settlement for what came of the attempt. */
+  #judge(held: Held, run: Running, exit: Exit.Exit<unknown, unknown>): Settlement | undefined {
     const attempt = this.#attempt(held, run)
     if (run.stop !== undefined) return this.#stopped(attempt, run)
     if (Exit.isFailure(exit)) return this.#failure(attempt, run, Cause.squash(exit.cause))
-    const { output, isolation } = run.method
-    const checked =
-      output === undefined || isolation === "process" ? Result.succeed(exit.value) : yield* validate(output, exit.value)
-    if (Result.isFailure(checked)) {
-      const { message, field } = checked.failure
-      const error = { name: "InvalidResult", message, reason: "invalid-result", ...(field === "" ? {} : { field }) }
-      return this.#givenUp(attempt, run.embed, error)
-    }
-    const result = jsonForm(checked.success)
-    if (Result.isFailure(result)) {
-      const error = { name: "UnserialisableResult", message: result.failure, reason: "result-unserialisable" }
-      return this.#givenUp(attempt, run.embed, error)
-    }
     // Should the transport refuse the result for good, the job fails for that, once, with its errbacks.
     held.refused = (error) => this.#givenUp(attempt, run.embed, error)
     const { repeat } = run.task.own
     if (repeat !== undefined && repeat.done < repeat.times)
       return verdict.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done))
-    return verdict.succeeded(attempt, result.success, afterSuccess(run.embed, result.success, this.#ended(attempt)))
-  })
+    return verdict.succeeded(attempt, exit.value, afterSuccess(run.embed, exit.value, this.#ended(attempt)))
+  }
 
   /** The settlement of a run that was ended from outside. */
   #stopped(attempt: verdict.Attempt, run: Running): Settlement | undefined {
@@ -292,7 +276,7 @@ export class Executor {
   #failure(attempt: verdict.Attempt, run: Running, thrown: unknown): Settlement {
     if (thrown instanceof Ignore) return verdict.succeeded(attempt, undefined)
     if (thrown instanceof Reject) return this.#givenUp(attempt, run.embed, jobError(thrown, "rejected"), "rejected")
-    if (thrown instanceof IsolatedFailure && thrown.final) return this.#givenUp(attempt, run.embed, thrown.error)
+    if (thrown instanceof KnownFailure && thrown.final) return this.#givenUp(attempt, run.embed, thrown.error)
     if (!(thrown instanceof Retry)) return this.#givenUpOrRetried(attempt, run, errorOf(thrown))
     const error = errorOf(thrown.cause ?? thrown)
     const after = thrown.after === undefined ? undefined : Result.getOrElse(parseDuration(thrown.after), () => 0)
@@ -428,7 +412,7 @@ const planOf = (method: ErasedMethod, keep: verdict.Keep): MethodPlan => {
   }
 }
 
-const errorOf = (thrown: unknown): JobError => (thrown instanceof IsolatedFailure ? thrown.error : jobError(thrown))
+const errorOf = (thrown: unknown): JobError => (thrown instanceof KnownFailure ? thrown.error : jobError(thrown))
 
 const invalidInput = ({ message, field }: InvalidValue): JobError => ({
   name: "InvalidInput",

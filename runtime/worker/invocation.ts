@@ -1,19 +1,22 @@
-/** Runs a handler, whatever it answers with: a value, a promise or an Effect. */
+/** Calls a handler or a hook, whatever it answers with: a value, a promise or an Effect. */
 import { Effect, Exit, Fiber } from "effect"
-import type { Job } from "../job.ts"
-import type { Running } from "./delivery.ts"
 
-/** What a run must have for its handler to be called, and to be ended from outside. */
-export type Invoked = Pick<Running, "method" | "interrupt" | "pending">
+/** What a call needs to be ended from outside. */
+export interface Invoked {
+  /** Ends the wait for its answer: interrupts an Effect, lets go of a promise. */
+  interrupt: (() => void) | undefined
+  /** A promise that was answered and has not settled, whether or not anybody still waits for it. */
+  pending: Promise<unknown> | undefined
+}
 
 export const isPromiseLike = (value: unknown): value is PromiseLike<unknown> =>
   typeof value === "object" && value !== null && "then" in value && typeof value.then === "function"
 
-/** Runs the handler. Its exit is what came of it; when it was ended from outside, `run.stop` says why. */
-export const invoke = (run: Invoked, input: unknown, job: Job): Effect.Effect<Exit.Exit<unknown, unknown>> => {
+/** Calls now; the exit is what came of it. */
+export const invoke = (run: Invoked, call: () => unknown): Effect.Effect<Exit.Exit<unknown, unknown>> => {
   let answer: unknown
   try {
-    answer = run.method.run(input, job)
+    answer = call()
   } catch (thrown) {
     return Effect.succeed(Exit.fail(thrown))
   }
@@ -25,7 +28,7 @@ export const invoke = (run: Invoked, input: unknown, job: Job): Effect.Effect<Ex
   return isPromiseLike(answer) ? settled(run, Promise.resolve(answer)) : Effect.succeed(Exit.succeed(answer))
 }
 
-/** A handler's Effect needs nothing from outside; its failures and defects are the attempt's own. */
+/** The Effect of a handler or a hook needs nothing from outside; its failures and defects are the attempt's own. */
 const isEffect = (answer: unknown): answer is Effect.Effect<unknown, unknown> => Effect.isEffect(answer)
 
 const settled = (run: Invoked, promise: Promise<unknown>): Effect.Effect<Exit.Exit<unknown, unknown>> => {

@@ -4,16 +4,19 @@ import type { DurationInput } from "../actor.ts"
 import type { Client, JobHandle } from "../client.ts"
 import { Retry } from "../control.ts"
 import { CallboardError } from "../errors.ts"
-import type { Job, JobLog } from "../job.ts"
+import type { Job, JobLog, JobState } from "../job.ts"
 import type { Log } from "../log.ts"
 import type { Headers } from "../protocol/message.ts"
 import { parseDuration } from "../protocol/time.ts"
 import type { SubmissionFields } from "../submission.ts"
+import { findRecord } from "../tracking.ts"
+import { type JobView, jobView } from "../view.ts"
 import type { Running } from "./delivery.ts"
 
 export class JobContext implements Job<unknown> {
   readonly actor: string
   readonly use: unknown
+  state: JobState = "started"
   readonly #run: Running
   readonly #client: Client
   readonly #log: Log
@@ -44,6 +47,12 @@ export class JobContext implements Job<unknown> {
   }
   get queue(): string {
     return this.#run.posting.queue
+  }
+  get parentId(): string | undefined {
+    return this.#run.task.parentId ?? undefined
+  }
+  get rootId(): string | undefined {
+    return this.#run.task.rootId ?? undefined
   }
   get signal(): AbortSignal {
     return this.#run.signal
@@ -82,6 +91,18 @@ export class JobContext implements Job<unknown> {
       parent: { id: this.id, rootId: parent.rootId ?? this.id },
       ...(parent.traceparent === null ? {} : { traceparent: parent.traceparent }),
     })
+  }
+
+  readonly parent = async (): Promise<JobView | undefined> => {
+    const { parentId } = this
+    if (parentId === undefined) return undefined
+    try {
+      const { record } = await findRecord(this.#client.board, parentId)
+      return record.tombstone ? undefined : jobView(record)
+    } catch (cause) {
+      if (cause instanceof CallboardError && cause.code === "not-found") return undefined
+      throw cause
+    }
   }
 
   readonly retry = (options: { readonly after?: DurationInput; readonly cause?: unknown } = {}): Error =>

@@ -95,6 +95,7 @@ describe("a definition that cannot work", () => {
     ["x", { run, retry: { interval: [] } }, /^method x\.run: retry\.interval\.0: /],
     ["x", { run, retry: { interval: 1, backoff: {} } }, "method x.run: retry.interval: give `interval` or `backoff`"],
     ["x", { run, onLost: "maybe" }, 'method x.run: onLost: must be "redeliver" or "fail"'],
+    ["x", { run, onFailure: "log" }, "method x.run: onFailure: must be a function"],
     ["x", { run, priority: 10 }, "method x.run: priority: must be a whole number from 0 to 9"],
     ["x", { run, queue: "a b" }, /^method x\.run: queue: /],
     ["x", { run, params: ["a", "a"] }, "method x.run: params: a is named twice"],

@@ -136,6 +136,61 @@ same<TypesOf<typeof ordered>["result"]["checked"], string>(true)
 // Without `start` there is nothing to use.
 actor("bare", { methods: { run: (_input, job) => same<typeof job.use, undefined>(true) } })
 
+// Hooks know their job; of the result a hook says itself what it takes, which is checked.
+const hooked = actor("hooked", {
+  start: () => ({ rows: 1 }),
+  methods: {
+    typed: {
+      input: z.object({ a: z.string() }),
+      run: async (input, job) => {
+        same<typeof job.use, { rows: number }>(true)
+        return { length: input.a.length }
+      },
+      onSuccess: async (result: { length: number }, job) => {
+        same<typeof job.use, { rows: number }>(true)
+        return result.length + job.use.rows
+      },
+      onFailure: (error: Error, job) => Effect.sync(() => job.log.warn(error.message)),
+      onStopped: (job) => {
+        same<typeof job.use, { rows: number }>(true)
+      },
+    },
+    output: {
+      output: z.object({ x: z.number().transform(String) }),
+      run: (input: string) => ({ x: input.length }),
+      onSuccess: ({ x }: { x: string }) => x.length,
+    },
+    untyped: {
+      onSuccess: (result, job) => {
+        same<typeof result, unknown>(true)
+        return job.state
+      },
+      onFailure: (error) => same<typeof error, unknown>(true),
+      run: (_input, job) => job.use.rows,
+    },
+  },
+})
+same<
+  TypesOf<typeof hooked>["result"],
+  { readonly typed: { length: number }; readonly output: { x: string }; readonly untyped: number }
+>(true)
+same<
+  TypesOf<typeof hooked>["input"],
+  { readonly typed: { a: string }; readonly output: string; readonly untyped: unknown }
+>(true)
+
+// @ts-expect-error the hook takes another result than the method gives
+actor("wrong", { methods: { run: { run: () => 1, onSuccess: (result: string) => result.length } } })
+
+// @ts-expect-error the hook expects another job.use than `start` gives
+actor("wrong", { methods: { run: { run: () => 1, onStopped: (job: Job<{ b: 1 }>) => job.use.b } } })
+
+// @ts-expect-error nobody provides the database to the hook
+actor("wrong", { methods: { run: { run: () => 1, onFailure: () => Effect.map(Database, ({ rows }) => rows) } } })
+
+// @ts-expect-error no function
+actor("wrong", { methods: { run: { run: () => 1, onSuccess: 1 } } })
+
 actor("wrong", {
   methods: {
     input: {

@@ -1,20 +1,10 @@
-/** What came of an isolated handler that failed, as its process told it: the error is complete, nothing is read off it. */
+/** Why an isolated handler failed, or was never called, that its process could not tell. */
 import { constants } from "node:os"
 import type { JobError } from "../../protocol/record.ts"
+import { KnownFailure } from "../known-failure.ts"
 
-export class IsolatedFailure {
-  readonly error: JobError
-  /** Not tried again, whatever the method's policy says: input or result is wrong, and would be so again. */
-  readonly final: boolean
-
-  constructor(error: JobError, final = false) {
-    this.error = error
-    this.final = final
-  }
-}
-
-const died = (message: string, cause?: JobError): IsolatedFailure =>
-  new IsolatedFailure({
+const died = (message: string, cause?: JobError): KnownFailure =>
+  new KnownFailure({
     name: "ProcessDied",
     message,
     reason: "process-died",
@@ -28,11 +18,11 @@ export const processDied = (
   code: number | null,
   signal: NodeJS.Signals | null,
   cause: JobError | undefined,
-): IsolatedFailure => {
+): KnownFailure => {
   const how = signal === null ? `exit code ${code ?? "unknown"}` : `signal ${constants.signals[signal]} (${signal})`
   return died(`unexpected termination of the handler's process${pid === undefined ? "" : ` ${pid}`}: ${how}`, cause)
 }
 
 /** The process could not be started at all. */
-export const processNotStarted = (why: string): IsolatedFailure =>
+export const processNotStarted = (why: string): KnownFailure =>
   died(`the handler's process could not be started: ${why}`)

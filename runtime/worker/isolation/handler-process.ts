@@ -11,8 +11,9 @@ import { parseJson, renderJson } from "../../protocol/json.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { Running } from "../delivery.ts"
 import type { JobContext } from "../job-context.ts"
+import { KnownFailure } from "../known-failure.ts"
 import { processCommand } from "./command.ts"
-import { IsolatedFailure, processDied, processNotStarted } from "./failure.ts"
+import { processDied, processNotStarted } from "./failure.ts"
 import { killGroup, killRest } from "./kill.ts"
 import { MAX_PAYLOAD, type News, newsOf, type Order, sendOver } from "./message.ts"
 import { exitOf } from "./outcome.ts"
@@ -37,7 +38,7 @@ interface Work {
 
 export class HandlerProcess {
   readonly actor: ActorDefinition
-  /** Resolves when handlers can run; fails with {@link IsolatedFailure}. */
+  /** Resolves when handlers can run; fails with {@link KnownFailure}. */
   readonly ready: Promise<void>
   /** Resolves when it has ended. */
   readonly exited: Promise<void>
@@ -127,6 +128,8 @@ export class HandlerProcess {
           retries: job.retries,
           queue: job.queue,
           deadline: job.deadline,
+          ...(job.parentId === undefined ? {} : { parentId: job.parentId }),
+          ...(job.rootId === undefined ? {} : { rootId: job.rootId }),
         },
         payload: payload.success,
       })
@@ -180,7 +183,7 @@ export class HandlerProcess {
         this.#begin.resolve()
         return
       case "unfit":
-        this.#begin.reject(new IsolatedFailure(news.error))
+        this.#begin.reject(new KnownFailure(news.error))
         this.kill()
         return
       case "worn":
@@ -255,11 +258,11 @@ export class HandlerProcess {
     }
   }
 
-  #died(code: number | null, signal: NodeJS.Signals | null): IsolatedFailure {
+  #died(code: number | null, signal: NodeJS.Signals | null): KnownFailure {
     return processDied(this.pid, code, signal, this.#fatal)
   }
 
-  #ended(failure: IsolatedFailure): void {
+  #ended(failure: KnownFailure): void {
     if (this.#state === "ended") return
     this.#state = "ended"
     for (const timer of this.#timers) clearTimeout(timer)
@@ -278,8 +281,8 @@ export class HandlerProcess {
   }
 }
 
-const invalidInput = (message: string): IsolatedFailure =>
-  new IsolatedFailure({ name: "InvalidInput", message, reason: "invalid-input" }, true)
+const invalidInput = (message: string): KnownFailure =>
+  new KnownFailure({ name: "InvalidInput", message, reason: "invalid-input" }, true)
 
 const valueOf = (text: string): unknown => Result.getOrUndefined(parseJson(text))
 

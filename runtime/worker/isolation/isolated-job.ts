@@ -3,7 +3,7 @@ import { Result } from "effect"
 import type { DurationInput } from "../../actor.ts"
 import type { JobHandle, WaitOptions } from "../../client.ts"
 import { CallboardError } from "../../errors.ts"
-import type { Job, JobLog } from "../../job.ts"
+import type { Job, JobLog, JobState } from "../../job.ts"
 import { LOG_LEVELS, type LogLevel } from "../../log.ts"
 import { renderJson } from "../../protocol/json.ts"
 import type { Headers } from "../../protocol/message.ts"
@@ -39,6 +39,8 @@ export class IsolatedJob implements Job<unknown> {
   readonly retries: number
   readonly queue: string
   readonly deadline: number
+  readonly parentId: string | undefined
+  readonly rootId: string | undefined
   readonly actor: string
   readonly method: string
   readonly use: unknown
@@ -46,6 +48,7 @@ export class IsolatedJob implements Job<unknown> {
   readonly meta: Readonly<Record<string, unknown>>
   readonly signal: AbortSignal
   readonly log: JobLog
+  state: JobState = "started"
   readonly #line: Line
   readonly #run: number
   readonly #progress: ProgressNews
@@ -58,6 +61,8 @@ export class IsolatedJob implements Job<unknown> {
     this.retries = order.job.retries
     this.queue = order.job.queue
     this.deadline = order.job.deadline
+    this.parentId = order.job.parentId
+    this.rootId = order.job.rootId
     this.actor = fields.actor
     this.method = order.method
     this.use = fields.use
@@ -85,6 +90,12 @@ export class IsolatedJob implements Job<unknown> {
     const id = await this.#line.ask({ run: this.#run, what: "submit", about: task, fields: text.success })
     return handleOf(String(id), this.#line, this.#run)
   }
+
+  readonly parent = async (): Promise<JobView | undefined> =>
+    this.parentId === undefined
+      ? undefined
+      : // The worker's own answer, made by its own client: its shape needs no second check.
+        ((await this.#line.ask({ run: this.#run, what: "parent", about: this.parentId })) as JobView | undefined)
 
   readonly retry = (options: { readonly after?: DurationInput; readonly cause?: unknown } = {}): Error =>
     askForRetry(options)

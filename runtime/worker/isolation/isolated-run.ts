@@ -1,13 +1,14 @@
-/** One run inside the process: reads the input, checks it, calls the handler, and words what came of it. */
+/** One run inside the process: reads the input, checks it, makes the attempt, and words what came of it. */
 import { Cause, Effect, Exit, Result } from "effect"
 import type { ActorDefinition } from "../../actor.ts"
 import { Ignore, Reject, Retry } from "../../control.ts"
 import { parseJson } from "../../protocol/json.ts"
 import type { Headers } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
-import { type InvalidValue, jsonForm, validate } from "../check.ts"
-import { type Invoked, invoke } from "../invocation.ts"
+import { type AttemptedRun, attempt } from "../attempt.ts"
+import { type InvalidValue, validate } from "../check.ts"
 import { jobError } from "../job-error.ts"
+import { KnownFailure } from "../known-failure.ts"
 import { IsolatedJob, type Line } from "./isolated-job.ts"
 import { MAX_PAYLOAD, type News, type Order } from "./message.ts"
 
@@ -16,7 +17,8 @@ type Ended = Extract<News, { readonly kind: "succeeded" | "failed" }>
 export class IsolatedRun {
   readonly #order: Extract<Order, { readonly kind: "run" }>
   readonly #abort = new AbortController()
-  #invoked: Invoked | undefined
+  #isOver = false
+  #attempted: AttemptedRun | undefined
 
   constructor(order: Extract<Order, { readonly kind: "run" }>) {
     this.#order = order
@@ -26,10 +28,12 @@ export class IsolatedRun {
     return this.#order.run
   }
 
-  /** The handler's signal fires; `over` interrupts an Effect as well. */
+  /** The handler's signal fires; `over` interrupts an Effect as well, and keeps hooks from being run. */
   abort(reason: { readonly name: string; readonly message: string }, over: boolean): void {
     this.#abort.abort(new DOMException(reason.message, reason.name))
-    if (over) this.#invoked?.interrupt?.()
+    if (!over) return
+    this.#isOver = true
+    this.#attempted?.interrupt?.()
   }
 
   /** Resolves when the handler has really ended. Never fails. */
@@ -61,28 +65,23 @@ export class IsolatedRun {
 
     const { headers, meta } = given
     const job = new IsolatedJob({ order, actor: actor.name, use, headers, meta, signal: this.#abort.signal, line })
-    const invoked: Invoked = { method, interrupt: undefined, pending: undefined }
-    this.#invoked = invoked
-    const exit = await Effect.runPromise(invoke(invoked, input.success, job))
+    const isOver = () => this.#isOver
+    const attempted: AttemptedRun = {
+      method,
+      interrupt: undefined,
+      pending: undefined,
+      get isOver() {
+        return isOver()
+      },
+    }
+    this.#attempted = attempted
+    const exit = await Effect.runPromise(attempt(attempted, input.success, job))
     // A promise that was left goes on; this process is free when it has settled.
-    await invoked.pending?.then(nothing, nothing)
+    await attempted.pending?.then(nothing, nothing)
     job.finish()
     if (Exit.isFailure(exit)) return this.#thrown(Cause.squash(exit.cause))
-
-    const output =
-      method.output === undefined
-        ? Result.succeed(exit.value)
-        : await Effect.runPromise(validate(method.output, exit.value))
-    if (Result.isFailure(output)) {
-      return this.#failed("final", invalid("InvalidResult", "invalid-result", output.failure))
-    }
-    const form = jsonForm(output.success)
-    if (Result.isFailure(form)) {
-      const error = { name: "UnserialisableResult", message: form.failure, reason: "result-unserialisable" }
-      return this.#failed("final", error)
-    }
-    if (form.success === undefined) return { kind: "succeeded", run: order.run }
-    const value = JSON.stringify(form.success)
+    if (exit.value === undefined) return { kind: "succeeded", run: order.run }
+    const value = JSON.stringify(exit.value)
     if (value.length <= MAX_PAYLOAD) return { kind: "succeeded", run: order.run, value }
     const message = `the result has ${value.length} characters, and ${MAX_PAYLOAD} can leave an isolated process; store large results elsewhere and return where they are`
     return this.#failed("final", { name: "ResultTooLarge", message, reason: "result-too-large" })
@@ -91,6 +90,7 @@ export class IsolatedRun {
   #thrown(thrown: unknown): Ended {
     if (thrown instanceof Ignore) return this.#failed("ignore", jobError(thrown))
     if (thrown instanceof Reject) return this.#failed("reject", jobError(thrown, "rejected"))
+    if (thrown instanceof KnownFailure) return this.#failed(thrown.final ? "final" : "failed", thrown.error)
     if (!(thrown instanceof Retry)) return this.#failed("failed", jobError(thrown))
     const error = this.#failed("retry", jobError(thrown.cause ?? thrown))
     return thrown.after === undefined ? error : { ...error, after: thrown.after }

@@ -32,7 +32,7 @@ const Failure = Schema.Struct({
 const Level = Schema.Literals(["debug", "info", "warn", "error"])
 
 /** What a handler can have done by the worker, which has the transport. */
-export const ASKED = ["submit", "find", "outcome", "cancel", "retry", "delete"] as const
+export const ASKED = ["submit", "parent", "find", "outcome", "cancel", "retry", "delete"] as const
 
 /** From the worker to the process. */
 const OrderSchema = Schema.Union([
@@ -55,6 +55,8 @@ const OrderSchema = Schema.Union([
       queue: Schema.String,
       /** Milliseconds since the epoch. */
       deadline: Schema.Finite,
+      parentId: Schema.optionalKey(Schema.String),
+      rootId: Schema.optionalKey(Schema.String),
     }),
     /** `{input, headers, meta}`. */
     payload: Payload,

@@ -2,7 +2,7 @@
 import { Exit } from "effect"
 import { Ignore, Reject, Retry } from "../../control.ts"
 import type { JobError } from "../../protocol/record.ts"
-import { IsolatedFailure } from "./failure.ts"
+import { KnownFailure } from "../known-failure.ts"
 import type { News } from "./message.ts"
 
 export const exitOf = (news: Extract<News, { readonly kind: "succeeded" | "failed" }>): Exit.Exit<unknown, unknown> => {
@@ -17,11 +17,11 @@ export const exitOf = (news: Extract<News, { readonly kind: "succeeded" | "faile
     case "reject":
       return Exit.fail(rejectOf(error))
     case "retry":
-      return Exit.fail(new Retry({ cause: new IsolatedFailure(error), ...(after === undefined ? {} : { after }) }))
+      return Exit.fail(new Retry({ cause: new KnownFailure(error), ...(after === undefined ? {} : { after }) }))
     case "final":
-      return Exit.fail(new IsolatedFailure(error, true))
+      return Exit.fail(new KnownFailure(error, true))
     case "failed":
-      return Exit.fail(new IsolatedFailure(error))
+      return Exit.fail(new KnownFailure(error))
   }
 }
 

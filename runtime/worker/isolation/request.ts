@@ -24,6 +24,8 @@ export const carryOut = async (
     case "submit":
       // Checked by the submission's own schema.
       return (await job.submit(about, fields as SubmissionFields)).id
+    case "parent":
+      return job.parent()
     case "outcome": {
       const { timeout } = fields
       const timed = typeof timeout === "number" || typeof timeout === "string" ? { timeout } : {}

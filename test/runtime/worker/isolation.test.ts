@@ -264,6 +264,7 @@ describe("ending it from outside", () => {
     const { client } = await start({ concurrency: 1 })
     const job = await client.submit("isolated.spin", { input: { ledger } })
     const pid = Number(await firstLine(ledger))
+    await eventually(async () => (await job.find()).state === "started", { message: "it is told to run" })
     await job.cancel({ terminate: true })
     await eventually(() => !isRunning(pid), { message: "the process ends", deadline: 1_000 })
     expect(await job.outcome(WAIT)).toEqual({ state: "cancelled" })
@@ -276,30 +277,6 @@ describe.each([
   ["memory", () => `memory://${generateId()}`],
   ["sqlite", () => `sqlite:${folder()}/board.db`],
 ])("scenarios on %s", (_name, transport) => {
-  test("S170 stop one job", async () => {
-    const ledger = newLedger()
-    const failures: Array<string> = []
-    const service = await start({
-      transport: transport(),
-      onFailure: [({ job }) => failures.push(job.id)],
-    })
-    const { client } = service
-    const errbacks = [{ task: "isolated.echo", id: `errback-${generateId()}` }]
-    const job = await client.submit("isolated.spin", { input: { ledger }, retry: { max: 3 }, errbacks })
-    await firstLine(ledger)
-    await eventually(async () => (await job.find()).state === "started", { message: "it is told to run" })
-    const stopped = performance.now()
-    await job.cancel({ terminate: true })
-    await eventually(() => service.worker?.describe().running.length === 0, { message: "the worker is idle" })
-    expect(performance.now() - stopped).toBeLessThan(3_000)
-    const view = await job.find()
-    expect(view).toMatchObject({ state: "cancelled", retries: 0 })
-    expect(view.transitions.at(-1)).toMatchObject({ state: "cancelled", reason: "stopped" })
-    expect(failures).toEqual([])
-    await expect(client.job(errbacks[0]?.id ?? "").find()).rejects.toMatchObject({ code: "not-found" })
-    expect(await result(client, "isolated.echo", { input: { still: "usable" } })).toEqual({ still: "usable" })
-  })
-
   test("S172 kill the job's process", async () => {
     const ledger = newLedger()
     const service = await start({ transport: transport(), concurrency: 1 })
@@ -334,16 +311,6 @@ describe.each([
     expect(await again.outcome(WAIT)).toMatchObject({ state: "failed", error: { reason: "process-died" } })
     expect(await again.find()).toMatchObject({ attempts: 2, retries: 1 })
     expect(linesOf(ledger)).toHaveLength(3)
-  })
-
-  // Here a failure callback is a job of its own, and the error that it records is its own.
-  test("S164 a failure callback that fails", async () => {
-    const { client } = await start({ transport: transport() })
-    const errback = `errback-${generateId()}`
-    const job = await client.submit("isolated.tagged", { errbacks: [{ task: "isolated.fail", id: errback }] })
-    expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error: { name: "Tagged" } })
-    expect(await client.job(errback).outcome(WAIT)).toMatchObject({ state: "failed", error: { name: "TypeError" } })
-    expect(await result(client, "isolated.echo", { input: { goes: "on" } })).toEqual({ goes: "on" })
   })
 })
 
