@@ -7,9 +7,21 @@
  *   -d '{"task": "webhook.send", "input": {"url": "https://example.com/hooks", "type": "invoice.paid", "data": {"id": 7}}}'
  * ```
  *
+ * `webhook.notify` tells an endpoint how a job ended; `GET` has no body, `POST` the JSON of RQ's webhooks (`job_id`,
+ * `func_name`, `status`, `enqueued_at`, `ended_at` and, of a failure, `exc_info`). It is a callback and an errback:
+ *
+ * ```ts
+ * await client.submit("orders.total", {
+ *   callbacks: [{ task: "webhook.notify", immutable: true, input: { url, method: "GET" } }],
+ *   errbacks: [{ task: "webhook.notify", immutable: true, input: { url, method: "POST" } }],
+ * })
+ * ```
+ *
+ * What becomes of a notification changes nothing about the job that it tells of, which must be kept until it is sent.
+ *
  * Needs `npm install standardwebhooks ipaddr.js valibot`. Secrets never travel in a task, which is stored and shown: they
  * are `webhookActor({ secrets })`, else the environment's `WEBHOOK_SECRET`. Several, separated by spaces, sign side by side
- * while one replaces the other.
+ * while one replaces the other. A notification is signed where there is a secret.
  *
  * The message id is the job's own and stays the same over all attempts, so that the other side can drop what it has. A
  * busy or failing endpoint (408, 425, 429, 5xx), a network error and a timeout are tried again, after `Retry-After` where
@@ -17,13 +29,14 @@
  * `webhookActor({ allow })`, else `WEBHOOK_ALLOW` (networks, separated by commas: `127.0.0.0/8,10.1.0.0/16`).
  *
  * Fails with `EndpointBusy`, `EndpointUnreachable`, `EndpointTimeout` (all retried), `EndpointRefused`,
- * `EndpointRedirected`, `AddressRefused`, `NoSecret`.
+ * `EndpointRedirected`, `AddressRefused`, `NoSecret`, `NoEndedJob` (the job to tell of is not kept).
  */
-import { actor } from "callboard"
+import { actor, type Job } from "callboard"
 import { Webhook } from "standardwebhooks"
 import * as v from "valibot"
-import { addressGuard } from "./webhook/address.ts"
-import { post } from "./webhook/post.ts"
+import { type AddressGuard, addressGuard } from "./webhook/address.ts"
+import { endedParent } from "./webhook/ended-job.ts"
+import { request } from "./webhook/request.ts"
 import { EndpointBusy, retryAfter, throwForStatus } from "./webhook/verdict.ts"
 
 export interface WebhookOptions {
@@ -45,13 +58,15 @@ const isHttp = (text: string): boolean => {
   return (protocol === "https:" || protocol === "http:") && username === "" && password === ""
 }
 
+const Url = v.pipe(
+  v.string(),
+  v.maxLength(2_048),
+  v.url(),
+  v.check(isHttp, "must be an http or https URL without user and password"),
+)
+
 const SendInput = v.strictObject({
-  url: v.pipe(
-    v.string(),
-    v.maxLength(2_048),
-    v.url(),
-    v.check(isHttp, "must be an http or https URL without user and password"),
-  ),
+  url: Url,
   type: v.pipe(v.string(), v.regex(/^[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*$/, "must be words joined by dots: invoice.paid")),
   data: v.record(v.string(), v.unknown()),
   /** When it happened. Defaults to the time of the attempt. */
@@ -60,12 +75,34 @@ const SendInput = v.strictObject({
   secret: v.optional(v.string(), "default"),
 })
 
+const NotifyInput = v.strictObject({
+  url: Url,
+  method: v.optional(v.picklist(["GET", "POST"]), "POST"),
+  /** Name of the secret to sign with. Defaults to `default`, and to no signature where that is not configured. */
+  secret: v.optional(v.string()),
+})
+
 const Sent = v.object({ id: v.string(), status: v.number(), milliseconds: v.number() })
+
+const DELIVERY = {
+  timeLimit: { soft: "20 seconds", hard: "30 seconds" },
+  // Ten attempts within two days.
+  retry: {
+    max: 9,
+    backoff: { base: "10 seconds", factor: 4, max: "12 hours" },
+    on: ["EndpointBusy", "EndpointUnreachable", "EndpointTimeout"],
+  },
+} as const
+
+interface Use {
+  readonly signers: ReadonlyMap<string, ReadonlyArray<Webhook>>
+  readonly guard: AddressGuard
+}
 
 export const webhookActor = (options: WebhookOptions = {}) =>
   actor("webhook", {
     description: "Outgoing webhooks, signed and delivered again until they arrive",
-    start: () => ({
+    start: (): Use => ({
       signers: signersOf(options.secrets ?? { default: words(process.env["WEBHOOK_SECRET"], /\s+/) }),
       guard: addressGuard(options.allow ?? words(process.env["WEBHOOK_ALLOW"], /[\s,]+/)),
     }),
@@ -74,44 +111,76 @@ export const webhookActor = (options: WebhookOptions = {}) =>
         description: "Sends one event to one endpoint",
         input: SendInput,
         output: Sent,
-        timeLimit: { soft: "20 seconds", hard: "30 seconds" },
-        // Ten attempts within two days.
-        retry: {
-          max: 9,
-          backoff: { base: "10 seconds", factor: 4, max: "12 hours" },
-          on: ["EndpointBusy", "EndpointUnreachable", "EndpointTimeout"],
-        },
+        ...DELIVERY,
         redact: ["data"],
         run: async ({ url, type, data, timestamp, secret }, job) => {
-          const signers = job.use.signers.get(secret)
-          if (signers === undefined) throw new NoSecret(`no secret ${secret} is configured; set WEBHOOK_SECRET`)
-          const now = new Date()
-          const body = JSON.stringify({ type, timestamp: timestamp ?? now.toISOString(), data })
-          const { status, headers } = await post(new URL(url), {
-            headers: {
-              "content-type": "application/json",
-              "user-agent": "callboard-webhook",
-              "webhook-id": job.id,
-              "webhook-timestamp": String(Math.floor(now.getTime() / 1000)),
-              "webhook-signature": signers.map((signer) => signer.sign(job.id, now, body)).join(" "),
-            },
-            body,
-            guard: job.use.guard,
-            signal: job.signal,
-          })
-          try {
-            throwForStatus(status, headers)
-          } catch (cause) {
-            const after = cause instanceof EndpointBusy ? retryAfter(headers["retry-after"], Date.now()) : undefined
-            throw after === undefined ? cause : job.retry({ after, cause })
-          }
-          return { id: job.id, status, milliseconds: Date.now() - now.getTime() }
+          const signers = signersFor(secret, job.use)
+          const at = new Date()
+          const body = JSON.stringify({ type, timestamp: timestamp ?? at.toISOString(), data })
+          return deliver({ url, method: "POST", body, at, signers }, job)
+        },
+      },
+      notify: {
+        description: "Tells an endpoint how the job ended that it is a callback or an errback of",
+        input: NotifyInput,
+        output: Sent,
+        ...DELIVERY,
+        // It asks the transport for the record of the job.
+        retry: { ...DELIVERY.retry, on: [...DELIVERY.retry.on, "TransportError"] },
+        run: async ({ url, method, secret }, job) => {
+          const signers = secret === undefined ? (job.use.signers.get("default") ?? []) : signersFor(secret, job.use)
+          const body = method === "GET" ? "" : JSON.stringify(await endedParent(job))
+          return deliver({ url, method, body, at: new Date(), signers }, job)
         },
       },
     },
   })
 
 export default webhookActor()
+
+const signersFor = (secret: string, { signers }: Use): ReadonlyArray<Webhook> => {
+  const found = signers.get(secret)
+  if (found === undefined) throw new NoSecret(`no secret ${secret} is configured; set WEBHOOK_SECRET`)
+  return found
+}
+
+interface Delivery {
+  readonly url: string
+  readonly method: "GET" | "POST"
+  /** JSON, or nothing. */
+  readonly body: string
+  readonly at: Date
+  /** None: it is not signed. */
+  readonly signers: ReadonlyArray<Webhook>
+}
+
+const deliver = async (
+  { url, method, body, at, signers }: Delivery,
+  job: Job<Use>,
+): Promise<v.InferOutput<typeof Sent>> => {
+  const { status, headers } = await request(new URL(url), {
+    method,
+    headers: {
+      ...(body === "" ? {} : { "content-type": "application/json" }),
+      "user-agent": "callboard-webhook",
+      "webhook-id": job.id,
+      "webhook-timestamp": String(Math.floor(at.getTime() / 1000)),
+      ...(signers.length === 0
+        ? {}
+        : { "webhook-signature": signers.map((signer) => signer.sign(job.id, at, body)).join(" ") }),
+    },
+    body,
+    guard: job.use.guard,
+    signal: job.signal,
+  })
+  try {
+    throwForStatus(status, headers)
+  } catch (cause) {
+    const after = cause instanceof EndpointBusy ? retryAfter(headers["retry-after"], Date.now()) : undefined
+    throw after === undefined ? cause : job.retry({ after, cause })
+  }
+  return { id: job.id, status, milliseconds: Date.now() - at.getTime() }
+}
 
 const words = (text: string | undefined, separator: RegExp): ReadonlyArray<string> =>
   (text ?? "").split(separator).filter((word) => word !== "")

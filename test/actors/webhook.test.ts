@@ -1,6 +1,7 @@
 import { createHmac, randomBytes } from "node:crypto"
 import { once } from "node:events"
 import { createServer } from "node:net"
+import { actor } from "callboard"
 import { runActor } from "callboard/testing"
 import { Webhook } from "standardwebhooks"
 import { describe, expect, test } from "vitest"
@@ -173,6 +174,119 @@ describe("webhook.send", () => {
       error: { name: "EndpointUnreachable" },
     })
     expect((await lost.find()).attempts).toBe(2)
+  })
+})
+
+/** Jobs to tell of. */
+const shop = actor("shop", {
+  methods: {
+    sell: () => "tea",
+    fail: () => {
+      throw new RangeError("sold out")
+    },
+    wait: () => new Promise(() => undefined),
+  },
+})
+
+describe("webhook.notify", () => {
+  const runShop = (options: WebhookOptions = {}) =>
+    runActor(webhookActor({ secrets: { default: secret }, allow: ["127.0.0.0/8"], ...options }), { actors: [shop] })
+
+  test("tells how the job ended that it follows, signed where there is a secret", async () => {
+    await using hook = await endpoint(statuses(200))
+    await using worker = await runShop()
+    const sold = await worker.client.submit("shop.sell")
+    await sold.result()
+    const notify = await worker.submit.notify({ url: hook.url }, { parentId: sold.id })
+    expect(await notify.result()).toMatchObject({ id: notify.id, status: 200 })
+    const [{ method, headers, body } = never()] = hook.received
+    const { times } = await sold.find()
+    expect([method, headers["content-type"], JSON.parse(body)]).toEqual([
+      "POST",
+      "application/json",
+      {
+        job_id: sold.id,
+        func_name: "shop.sell",
+        status: "finished",
+        enqueued_at: times.submitted,
+        ended_at: times.ended,
+      },
+    ])
+    expect(new Webhook(secret).verify(body, textHeaders(headers))).toMatchObject({ job_id: sold.id })
+  })
+
+  test("GET has no body, needs no record, and is signed all the same", async () => {
+    await using hook = await endpoint(statuses(200))
+    await using worker = await runShop()
+    await worker.call.notify({ url: hook.url, method: "GET" })
+    const [{ method, headers, body } = never()] = hook.received
+    expect([method, body, headers["content-type"]]).toEqual(["GET", "", undefined])
+    const signed = createHmac("sha256", key)
+      .update(`${headers["webhook-id"]}.${headers["webhook-timestamp"]}.`)
+      .digest("base64")
+    expect(headers["webhook-signature"]).toBe(`v1,${signed}`)
+  })
+
+  test("is not signed where no secret is configured; one that it names must be", async () => {
+    await using hook = await endpoint(statuses(200))
+    await using worker = await runShop({ secrets: {} })
+    expect(await worker.call.notify({ url: hook.url, method: "GET" })).toMatchObject({ status: 200 })
+    expect(hook.received[0]?.headers["webhook-signature"]).toBeUndefined()
+    await expect(worker.call.notify({ url: hook.url, method: "GET", secret: "shop" })).rejects.toMatchObject({
+      error: { name: "NoSecret" },
+    })
+  })
+
+  test("tries again while the endpoint is busy", async () => {
+    await using hook = await endpoint(statuses(503, 200))
+    await using worker = await runShop()
+    const failed = await worker.client.submit("shop.fail")
+    await failed.outcome()
+    const job = await worker.submit.notify({ url: hook.url }, { parentId: failed.id })
+    expect(await job.result({ timeout: 5 })).toMatchObject({ status: 200 })
+    expect(hook.received.map(({ body }) => JSON.parse(body))).toEqual([
+      expect.objectContaining({ status: "failed", exc_info: expect.stringContaining("sold out") }),
+      expect.objectContaining({ job_id: failed.id }),
+    ])
+  })
+
+  test("fails at once when there is nothing to tell", async () => {
+    await using hook = await endpoint(statuses(200))
+    await using worker = await runShop()
+    const outcomeAfter = async (parentId?: string) => {
+      const job = await worker.submit.notify({ url: hook.url }, parentId === undefined ? {} : { parentId })
+      return { ...(await job.outcome({ timeout: 5 })), attempts: (await job.find()).attempts }
+    }
+    const nothing = (message: string) => ({
+      attempts: 1,
+      error: { name: "NoEndedJob", message: expect.stringContaining(message) },
+    })
+    expect(await outcomeAfter()).toMatchObject(nothing("it follows no job"))
+    expect(await outcomeAfter("unheard-of")).toMatchObject(nothing("job unheard-of is not kept any more"))
+    const forgotten = await worker.client.submit("shop.sell")
+    await forgotten.result()
+    await forgotten.delete()
+    expect(await outcomeAfter(forgotten.id)).toMatchObject(nothing("is not kept any more"))
+    const waiting = await worker.client.submit("shop.wait", { delay: 60 })
+    expect(await outcomeAfter(waiting.id)).toMatchObject(nothing(`job ${waiting.id} is scheduled`))
+    expect(hook.received).toEqual([])
+  })
+
+  test("speaks to public addresses only, too", async () => {
+    await using worker = await runShop({ allow: [] })
+    await expect(worker.call.notify({ url: "http://127.0.0.1:9/", method: "GET" })).rejects.toMatchObject({
+      error: { name: "AddressRefused" },
+    })
+  })
+
+  test.each([
+    [{ url: "nonsense" }, "url"],
+    [{ url: "https://example.com", method: "PUT" }, "method"],
+    [{ url: "https://example.com", data: {} }, "data"],
+  ])("%j is refused, naming %s", async (input, field) => {
+    await using worker = await runShop()
+    const job = await worker.client.submit("webhook.notify", { input })
+    expect(await job.outcome()).toMatchObject({ state: "failed", error: { name: "InvalidInput", field } })
   })
 })
 

@@ -1,4 +1,4 @@
-/** One POST to an address that was checked. Redirects are not followed, and what is answered is not kept. */
+/** One request to an address that was checked. Redirects are not followed, and what is answered is not kept. */
 import { type IncomingHttpHeaders, type IncomingMessage, request as requestHttp } from "node:http"
 import { request as requestHttps } from "node:https"
 import type { AddressGuard } from "./address.ts"
@@ -16,8 +16,10 @@ export class EndpointTimeout extends Error {
   override readonly name = "EndpointTimeout"
 }
 
-export interface PostOptions {
+export interface RequestOptions {
+  readonly method: "GET" | "POST"
   readonly headers: Readonly<Record<string, string>>
+  /** None is sent where it is empty. */
   readonly body: string
   readonly guard: AddressGuard
   /** Ends the request, also while the answer is read. */
@@ -28,12 +30,12 @@ export interface PostOptions {
  * Resolves with the answer's status and headers. Fails with `AddressRefused`, {@link EndpointUnreachable},
  * {@link EndpointTimeout}, or the signal's reason.
  */
-export const post = async (
+export const request = async (
   url: URL,
-  { headers, body, guard, signal }: PostOptions,
+  { method, headers, body, guard, signal }: RequestOptions,
 ): Promise<{ readonly status: number; readonly headers: IncomingHttpHeaders }> => {
   guard.checkHost(url.hostname)
-  const request = url.protocol === "https:" ? requestHttps : requestHttp
+  const start = url.protocol === "https:" ? requestHttps : requestHttp
   let refused: AddressRefused | undefined
   try {
     return await new Promise((resolve, reject) => {
@@ -42,9 +44,9 @@ export const post = async (
         response.destroy()
         resolve({ status: response.statusCode ?? 0, headers: response.headers })
       }
-      const sent = request(url, {
-        method: "POST",
-        headers: { ...headers, "content-length": String(Buffer.byteLength(body)) },
+      const sent = start(url, {
+        method,
+        headers: body === "" ? headers : { ...headers, "content-length": String(Buffer.byteLength(body)) },
         // A connection of its own: one that is kept alive was checked for another task, under another configuration.
         agent: false,
         signal,
