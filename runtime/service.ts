@@ -150,6 +150,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         taskNames,
         log: log.with({ logger: "callboard.worker" }),
         onFailure: options.onFailure ?? [],
+        observers: [],
         ...(options.onSettled === undefined ? {} : { onSettled: options.onSettled }),
       })
     }

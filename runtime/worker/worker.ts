@@ -10,22 +10,26 @@ import type { Client } from "../client.ts"
 import { describeActor, type WorkerDescription } from "../directory.ts"
 import { EventSender } from "../events.ts"
 import type { Log } from "../log.ts"
+import type { JobRecord } from "../protocol/record.ts"
 import { type Claim, type Claimed, type Delivery, type Settlement, TransportError } from "../transport.ts"
 import { VERSION } from "../version.ts"
 import { type ActorPool, makeActorPool } from "./actor-pool.ts"
-import { Aftermath } from "./aftermath.ts"
 import { Batcher } from "./batcher.ts"
 import { cancellationOf } from "./cancellation.ts"
 import { consume } from "./consumer.ts"
+import { Counts } from "./counts.ts"
 import type { Held } from "./delivery.ts"
+import { EventTeller } from "./event-teller.ts"
 import { Executor } from "./executor.ts"
 import type { FailureHandler } from "./failure-handlers.ts"
+import { FailureTeller } from "./failure-teller.ts"
 import { Hands } from "./hands.ts"
 import { checkIsolation, inWorker } from "./isolation/admission.ts"
 import { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper } from "./lease-keeper.ts"
 import type { LeaseThreadData } from "./lease-protocol.ts"
 import { maintain } from "./maintenance.ts"
+import { Observers, type WorkerObserver } from "./observer.ts"
 import { PauseWatch } from "./pause-watch.ts"
 import { register } from "./registry.ts"
 import { Revoker } from "./revoker.ts"
@@ -64,6 +68,8 @@ export interface WorkerOptions {
   readonly onFailure: ReadonlyArray<FailureHandler>
   /** Called once per settled job. */
   readonly onSettled?: (settlement: Settlement) => void
+  /** Told what happens to deliveries. */
+  readonly observers: ReadonlyArray<WorkerObserver>
 }
 
 /** What a stop came to. */
@@ -114,7 +120,8 @@ class RunningWorker implements Worker {
   readonly #executor: Executor
   readonly #processes: ProcessPool
   readonly #settler: Settler
-  readonly #aftermath: Aftermath
+  readonly #counts = new Counts()
+  readonly #observers: Observers
   readonly #revoker: Revoker
   readonly #leases: LeaseKeeper
   readonly #pauses: PauseWatch
@@ -139,12 +146,19 @@ class RunningWorker implements Worker {
     this.#hands = new Hands(options)
     this.#hands.onFree = () => this.#pump()
     this.#settler = new Settler(queue, log)
-    this.#aftermath = new Aftermath({
+    const { onSettled } = options
+    this.#observers = new Observers(
+      [
+        this.#counts,
+        new FailureTeller(log, options.onFailure),
+        new EventTeller(new EventSender(board, log, options.name)),
+        ...(onSettled === undefined
+          ? []
+          : [{ settled: (_held: Held, settlement: Settlement) => onSettled(settlement) }]),
+        ...options.observers,
+      ],
       log,
-      events: new EventSender(board, log, options.name),
-      onFailure: options.onFailure,
-      onSettled: options.onSettled,
-    })
+    )
     this.#revoker = new Revoker({ board, held: this.#hands.held, log, signal: this.#end.signal })
     void this.#revoker.ready.then(() => {
       this.#mayStart = true
@@ -208,13 +222,13 @@ class RunningWorker implements Worker {
         maxTries: options.maxTries,
         accept: (deliveries) => this.#accept(deliveries),
         onListening: (listening) => {
-          this.#listening = listening && this.#stopping === undefined
+          this.#setListening(listening && this.#stopping === undefined)
         },
       }),
     )
     this.failed = new Promise((resolve) => {
       this.#consumer.addObserver((exit) => {
-        this.#listening = false
+        this.#setListening(false)
         const error = Exit.isFailure(exit) ? gaveUp(exit.cause) : undefined
         if (error === undefined) return
         log.error(`the worker gives up: ${error.message}`, { reason: error.reason })
@@ -243,12 +257,18 @@ class RunningWorker implements Worker {
         this.#stopping !== undefined ? "stopping" : running.length > 0 ? "busy" : this.#listening ? "idle" : "starting",
       running: running.slice(0, 100),
       inFlight: this.#hands.held.size,
-      processed: this.#aftermath.processed,
-      failed: this.#aftermath.failed,
-      superseded: this.#aftermath.superseded,
+      processed: this.#counts.processed,
+      failed: this.#counts.failed,
+      superseded: this.#counts.superseded,
       startedAt: this.#startedAt,
       heartbeatAt: new Date().toISOString(),
     }
+  }
+
+  #setListening(listening: boolean): void {
+    if (listening === this.#listening) return
+    this.#listening = listening
+    this.#observers.listening(listening)
   }
 
   stop(options: { readonly now?: boolean } = {}): Promise<StopReport> {
@@ -259,8 +279,8 @@ class RunningWorker implements Worker {
 
   async #stop(): Promise<StopReport> {
     const { log, graceMs } = this.#options
-    const { processed, handedBack } = this.#aftermath
-    this.#listening = false
+    const { processed, handedBackTasks } = this.#counts
+    this.#setListening(false)
     await Effect.runPromise(Fiber.interrupt(this.#consumer))
     const waiting = this.#hands.takeBuffered()
     if (waiting.length > 0) log.info(`Restoring ${waiting.length} unacknowledged message(s)`)
@@ -270,8 +290,8 @@ class RunningWorker implements Worker {
     await waitFor(this.#hands.whenIdle(), HAND_BACK_MS)
     await this.#processes.close()
     const report: StopReport = {
-      finished: this.#aftermath.processed - processed,
-      handedBack: this.#aftermath.handedBack - handedBack,
+      finished: this.#counts.processed - processed,
+      handedBack: this.#counts.handedBackTasks - handedBackTasks,
       stuck: this.#hands.stuck,
     }
     this.#end.abort()
@@ -283,6 +303,7 @@ class RunningWorker implements Worker {
 
   #accept(deliveries: ReadonlyArray<Delivery>): void {
     if (deliveries.length === 0) return
+    this.#observers.received(deliveries)
     this.#hands.add(deliveries)
     this.#leases.added(deliveries.map((delivery) => delivery.token))
     if (this.#stopping !== undefined) for (const held of this.#hands.takeBuffered()) this.#release(held)
@@ -333,24 +354,35 @@ class RunningWorker implements Worker {
     }
     this.#pump()
     if (settlement === undefined) {
-      if (held.run?.stop === "superseded") this.#aftermath.refused(held, undefined)
+      if (held.run?.stop === "superseded") this.#refused(held, undefined)
       this.#hands.drop(held)
     } else void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
   }
 
   async #settle(held: Held, settlement: Settlement): Promise<void> {
     const settling = await this.#settler.settle(settlement, this.#end.signal, held.refused)
-    if (settling === "settled") this.#aftermath.settled(held, settlement)
-    else if (settling === "superseded" && settlement.record !== undefined)
-      this.#aftermath.refused(held, settlement.record)
+    if (settling === "superseded" && settlement.record !== undefined) this.#refused(held, settlement.record)
+    if (settling !== "settled") return
+    if (settlement.then.kind === "release") this.#observers.handedBack(held)
+    else this.#observers.settled(held, settlement)
+  }
+
+  /** What it has done came too late: another delivery, or a cancellation, has the job. */
+  #refused(held: Held, record: JobRecord | undefined): void {
+    this.#options.log.debug("an outcome was refused: another delivery, or a cancellation, has the job", {
+      job: held.id,
+    })
+    this.#observers.refused(held, record)
   }
 
   /** A handler is about to be called. */
   #started(held: Held): void {
     this.#watch.add(held)
     const { run, delivery } = held
+    if (run === undefined) return
+    this.#observers.started(held, run)
     // A handler in a process of its own does not block this one.
-    if (run === undefined || run.method.isolation === "process") return
+    if (run.method.isolation === "process") return
     const { token, fence } = delivery
     this.#leases.calling({
       token,

@@ -1,0 +1,28 @@
+/** What a worker counts of itself, for the list of workers and for the report of a stop. */
+import type { Settlement } from "../transport.ts"
+import type { Held } from "./delivery.ts"
+import { goesOn } from "./failure-handlers.ts"
+import type { WorkerObserver } from "./observer.ts"
+
+export class Counts implements WorkerObserver {
+  /** Settled, whatever came of it. */
+  processed = 0
+  /** Failed for good. */
+  failed = 0
+  handedBackTasks = 0
+  /** Outcomes that were refused, because another delivery or a cancellation has the job. */
+  superseded = 0
+
+  settled(_held: Held, { record }: Settlement): void {
+    this.processed++
+    if (record?.error !== undefined && record.state !== "succeeded" && !goesOn(record)) this.failed++
+  }
+
+  handedBack(): void {
+    this.handedBackTasks++
+  }
+
+  refused(): void {
+    this.superseded++
+  }
+}
