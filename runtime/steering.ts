@@ -4,7 +4,7 @@ import { type Board, CANCEL_TOPIC } from "./board.ts"
 import { CallboardError } from "./errors.ts"
 import { parseTask, postingOfTask, renderCompact } from "./protocol/headers.ts"
 import type { Message, Posting } from "./protocol/message.ts"
-import { type JobRecord, step } from "./protocol/record.ts"
+import { type JobRecord, step, tombstoneOf } from "./protocol/record.ts"
 import { isTerminal } from "./protocol/state.ts"
 import { isPlainObject } from "./protocol/value.ts"
 import { findRecord, keepOf, NO_FENCE } from "./tracking.ts"
@@ -139,21 +139,19 @@ export const deleteJob = async (board: Board, id: string): Promise<void> => {
       throw new CallboardError("job-exists", `job ${id} runs: cancel it, then delete it`, { id })
     }
     const now = Date.now()
-    const {
-      result: _result,
-      error: _error,
-      message: _message,
-      raw: _raw,
-      meta: _meta,
-      description: _description,
-      progress: _progress,
-      followUps: _followUps,
-      ...kept
-    } = record
-    const ended = isTerminal(record.state) ? kept : step(kept, { at: now, state: "cancelled", reason: "deleted" })
+    const ended = isTerminal(record.state) ? record : step(record, { at: now, state: "cancelled", reason: "deleted" })
+    const grave = tombstoneOf(ended)
     return {
-      record: { ...ended, fence: NO_FENCE, endedAt: ended.endedAt ?? now, keepMs: 0, tombstone: true },
-      withdraw: true,
+      record: {
+        ...grave,
+        // Who watches the job hears why it ended.
+        timeline: ended.timeline,
+        fence: NO_FENCE,
+        endedAt: ended.endedAt ?? now,
+        keepMs: 0,
+      },
+      // Where a worker died with the outcome stored, its task comes again for the sake of what follows.
+      withdraw: grave.followUps === undefined,
     }
   })
 }

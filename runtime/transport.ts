@@ -20,9 +20,12 @@ export {
   claimed,
   decodeRecord,
   encodeRecord,
+  isClaimOf,
   isOfTask,
   type JobRecord,
   recordOfPosting,
+  tombstoneOf,
+  unclaimed,
 } from "./protocol/record.ts"
 export type { State } from "./protocol/state.ts"
 export { isTerminal } from "./protocol/state.ts"
@@ -157,9 +160,17 @@ export interface Queue {
   pull(request: PullRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>>
 
   /**
-   * Writes, before the handler starts, that this delivery runs the job: needed for every delivery that is not `fresh`.
-   * By compare-and-set against the record; a lower fence is refused. The stored record then has state `started`, this
-   * fence, this worker and one more in `claims`, and no time to live.
+   * Writes, before the handler starts, that this delivery runs the job: needed for every delivery that is not `fresh`,
+   * allowed for those that are, whose record is made of the posting. By compare-and-set against the record, which is
+   * looked at in this order:
+   *
+   * 1. The run is over, went on to a successor of this posting, or a later run is stored: `finished`, whatever the
+   *    fences. The record is enough to publish the follow-ups, also once it is a tombstone.
+   * 2. The fence is lower than the stored one, or somebody else has the task: `superseded`.
+   * 3. This very delivery has claimed already (`isClaimOf`), and the answer was lost: `claimed`, and nothing is written.
+   *    A claim that is sent again never counts twice, neither in `claims` nor in `attempt` nor in the timeline.
+   * 4. Else `claimed`: the stored record then has state `started`, this fence, this worker and one more in `claims`, and
+   *    no time to live.
    */
   claim(claims: ReadonlyArray<Claim>): Promise<ReadonlyArray<Claimed>>
 
@@ -233,7 +244,10 @@ export interface Claim {
 }
 
 export type Claimed =
-  /** Ours. `record` is as stored before this claim (its `claims` do not count this one); absent if there was none. */
+  /**
+   * Ours. `record` is as stored before this claim (its `claims` do not count this one); absent if there was none. Of a
+   * claim that was sent again it is what is stored with that claim taken back (`unclaimed`).
+   */
   | { readonly status: "claimed"; readonly record?: JobRecord }
   /** The job's run is over, or went on to a successor of this posting: publish its follow-ups again, then ack. */
   | { readonly status: "finished"; readonly record: JobRecord }
@@ -298,8 +312,10 @@ export interface Records {
   /**
    * The record of a job wherever it is: waiting, scheduled, running, ended, tombstone. Looks where a job was before
    * where it goes and confirms a miss once, so that a job in motion is never missed. While its task is in the queue,
-   * the record carries that task as `message`. A record past its `keepMs` comes as a tombstone (`tombstone: true`,
-   * without result, error and message) for at least {@link TOMBSTONE_MS} more, then not at all.
+   * the record carries that task as `message`, unless it is over. A record past its `keepMs` comes as a tombstone
+   * (`tombstoneOf`: without result, error and message, but with the follow-ups, which may still have to be published)
+   * for at least {@link TOMBSTONE_MS} more, then not at all; it should stay while a task of the job is in a
+   * queue.
    */
   find(id: string): Promise<Found | undefined>
 

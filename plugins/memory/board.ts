@@ -4,7 +4,7 @@
  */
 import { decodeEnvelope, encodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { FRONT_LEVEL, publishKey } from "../../runtime/protocol/message.ts"
-import { claimed, recordOfPosting } from "../../runtime/protocol/record.ts"
+import { claimed, isClaimOf, recordOfPosting, unclaimed } from "../../runtime/protocol/record.ts"
 import {
   type Capabilities,
   type Change,
@@ -112,6 +112,7 @@ export class Board {
     }
     try {
       const before = stored && read(stored)
+      if (before !== undefined && isClaimOf(before, fence)) return { status: "claimed", record: unclaimed(before) }
       const base = before ?? derive(posting, at)
       this.#jobs.keep(claimed(base, { fence, worker, at }))
       return { status: "claimed", ...(before ? { record: before } : {}) }

@@ -1,6 +1,6 @@
 /** What is stored about one job, and who may still write about it. */
 import { Buffer } from "node:buffer"
-import { recordFromJson, recordToJson } from "../../runtime/protocol/record.ts"
+import { recordFromJson, recordToJson, tombstoneOf } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
 import { type JobRecord, type Posting, type Revision, TOMBSTONE_MS, TransportError } from "../../runtime/transport.ts"
 import type { Task } from "./lane.ts"
@@ -57,11 +57,9 @@ export const read = ({ text }: Stored): JobRecord => {
   throw new TransportError("internal", record.failure.message)
 }
 
-/** What is left of a record that was kept long enough. */
-export const tombstoneOf = (stored: Stored): JobRecord => {
-  const { result, error, message, raw, followUps, meta, progress, ...rest } = read(stored)
-  return { ...rest, timeline: [], tombstone: true }
-}
+/** A record, or its tombstone once it was kept long enough. */
+export const aged = (stored: Stored, now: number): JobRecord =>
+  stored.until <= now ? tombstoneOf(read(stored)) : read(stored)
 
 /** Whether `key` carries the job on from `posting`: deliveries of `posting` are over then. */
 const isAhead = (key: string, posting: Omit<Posting, "message">): boolean => {
@@ -89,7 +87,7 @@ export const judge = (
   // A newer delivery of the same task may have begun already, although it has not claimed yet.
   if (task !== undefined && task.fence !== fence) return "superseded"
   if (stored === undefined) return "write"
-  if (stored.run > record.run || stored.fence > fence || stored.tombstone) return "superseded"
+  if (stored.run > record.run || stored.fence > fence) return "superseded"
   // The record ends a run by beginning the next one: only a run that nobody has ended can be.
   if (stored.run < record.run) return isTerminal(stored.state) ? "superseded" : "write"
   if (stored.fence !== fence) {

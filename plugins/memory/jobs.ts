@@ -1,7 +1,7 @@
 /** All jobs of a board: their records, wherever they are, and those who watch them. */
 import { decodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { isUndecodable } from "../../runtime/protocol/message.ts"
-import { isOfTask, recordOfPosting } from "../../runtime/protocol/record.ts"
+import { isOfTask, recordOfPosting, tombstoneOf } from "../../runtime/protocol/record.ts"
 import {
   type Found,
   type JobRecord,
@@ -10,7 +10,7 @@ import {
   TransportError,
 } from "../../runtime/transport.ts"
 import { Heap } from "./heap.ts"
-import { type Job, read, type Stored, tombstoneOf, write } from "./job.ts"
+import { aged, type Job, read, type Stored, write } from "./job.ts"
 import { isHeld, type Task } from "./lane.ts"
 
 /** So many per call, since a hundred thousand records may end at the same moment. */
@@ -74,8 +74,9 @@ export class Jobs {
       this.#ends.pop()
       const { job, stored } = end
       job.stored = undefined
-      if (stored.tombstone) this.forget(job)
-      else this.#set(job, write(tombstoneOf(stored), stored.revision, this.#maxRecord))
+      // A task that is still out must find that the job is over.
+      if (stored.tombstone && job.tasks.length === 0) this.forget(job)
+      else this.#set(job, write(tombstoneOf(read(stored)), stored.revision, this.#maxRecord))
     }
   }
 
@@ -131,9 +132,9 @@ export class Jobs {
     const { stored, reported } = job
     const task = job.tasks.at(-1)
     const message = task && decodeEnvelope(task.frame.slice())
-    if (task === undefined || message === undefined || isUndecodable(message)) {
-      return stored && (stored.until <= now ? tombstoneOf(stored) : read(stored))
-    }
+    const over = stored !== undefined && (stored.tombstone || stored.until <= now)
+    if (over || task === undefined || message === undefined || isUndecodable(message))
+      return stored && aged(stored, now)
     const held = isHeld(task, now)
     const known = held ? (reported ?? stored) : stored
     if (known === undefined) {

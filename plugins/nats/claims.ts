@@ -2,7 +2,7 @@
  * Claims and reports: what is written while a delivery runs. A claim is one compare-and-set against what is stored; it
  * stays current until its outcome replaces it.
  */
-import { claimed, type JobRecord, recordOfPosting } from "../../runtime/protocol/record.ts"
+import { claimed, isClaimOf, type JobRecord, recordOfPosting, unclaimed } from "../../runtime/protocol/record.ts"
 import { type Claim, type Claimed, type Report, TransportError } from "../../runtime/transport.ts"
 import type { Token } from "./delivery.ts"
 import { asTransportError } from "./errors.ts"
@@ -70,11 +70,15 @@ export class Claims {
       const { claim, token } = item
       const before = stored.get(claim.id)
       const verdict = judgeClaim(before?.record, claim.posting, token.fence)
-      if (verdict === "superseded") {
+      // What was handed back is not this delivery's any more, whatever the record says.
+      if (verdict === "superseded" || (verdict === "claim" && this.#ledger.wasSettled(token))) {
         item.answer = { status: "superseded" }
         this.#ledger.settle(token)
       } else if (verdict === "finished" && before !== undefined) {
         item.answer = { status: "finished", record: aged(before.record, Date.now()) }
+      } else if (before !== undefined && isClaimOf(before.record, token.fence)) {
+        this.#note(token, before)
+        item.answer = { status: "claimed", record: unclaimed(before.record) }
       } else {
         try {
           const record = begun(claim, token, before?.record)
@@ -92,35 +96,28 @@ export class Claims {
       if (result?.status === "failed") item.answer = { status: "failed", error: result.error }
       if (result?.status !== "stored") continue
       const subject = messages[at]?.subject ?? ""
-      const { token } = item
-      if (!this.#ledger.wasSettled(token)) this.#ledger.note(token).claim = { seq: result.seq, subject }
+      this.#note(item.token, { seq: result.seq, subject })
       if (before !== undefined && before.subject !== subject) replaced.push(before)
-      const record = before === undefined ? undefined : unclaimed(before.record, token.fence)
-      item.answer = { status: "claimed", ...(record === undefined ? {} : { record }) }
+      item.answer = { status: "claimed", ...(before === undefined ? {} : { record: before.record }) }
     }
     await this.#journal.forget(replaced)
+  }
+
+  /** Remembers which record this delivery settles against. */
+  #note(token: Token, { seq, subject }: Pick<Kept, "seq" | "subject">): void {
+    if (!this.#ledger.wasSettled(token)) this.#ledger.note(token).claim = { seq, subject }
   }
 }
 
 /** The record of a job that a delivery begins. */
-const begun = (claim: Claim, { fence }: Token, before: JobRecord | undefined): JobRecord => {
-  const base = before === undefined ? derived(claim) : unclaimed(before, fence)
-  // The lost acknowledgement of this very claim: nothing new happens.
-  if (before?.fence === fence && before.state === "started") return before
-  return claimed(base, { fence, worker: claim.worker, at: claim.at })
-}
+const begun = (claim: Claim, { fence }: Token, before: JobRecord | undefined): JobRecord =>
+  claimed(before ?? derived(claim), { fence, worker: claim.worker, at: claim.at })
 
 const derived = ({ posting, at, id }: Claim): JobRecord => {
   const record = recordOfPosting(posting, at)
   if (record._tag === "Success") return record.success
   throw new TransportError("invalid", `${id}: ${record.failure.message}`)
 }
-
-/** The record as it was before this delivery claimed it. */
-const unclaimed = (record: JobRecord, fence: string): JobRecord =>
-  record.fence === fence && record.state === "started"
-    ? { ...record, claims: (record.claims ?? 1) - 1, attempt: Math.max(0, record.attempt - 1) }
-    : record
 
 const contended = (id: string): Claimed => ({
   status: "failed",

@@ -24,7 +24,7 @@ export const isAhead = (key: string, { id, run, retries, hops = 0 }: Position): 
 /** Whether the delivery with this fence may store a record. */
 export const judgeRecord = (stored: JobRecord | undefined, record: JobRecord, fence: string): Verdict => {
   if (stored === undefined) return "write"
-  if (stored.run > record.run || stored.fence > fence || stored.tombstone) return "superseded"
+  if (stored.run > record.run || stored.fence > fence) return "superseded"
   // The record ends a run by beginning the next one: only a run that nobody has ended can be.
   if (stored.run < record.run) return isTerminal(stored.state) ? "superseded" : "write"
   if (stored.fence === fence) {

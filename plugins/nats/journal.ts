@@ -3,7 +3,7 @@
  * under its id. The class of a record is part of its subject, so that those that failed can be listed without reading
  * those that did not; when a record changes its class, the one before is removed after it.
  */
-import { decodeRecord, encodeRecord, type JobRecord } from "../../runtime/protocol/record.ts"
+import { decodeRecord, encodeRecord, type JobRecord, tombstoneOf } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
 import { TOMBSTONE_MS, TransportError } from "../../runtime/transport.ts"
 import { textOf } from "./errors.ts"
@@ -138,7 +138,5 @@ const ttlOf = ({ state, keepMs, endedAt, tombstone }: JobRecord): number | undef
 export const aged = (record: JobRecord, now: number): JobRecord => {
   const { state, keepMs, endedAt, tombstone } = record
   if (tombstone || !isTerminal(state) || !isKeptFor(keepMs) || endedAt === undefined) return record
-  if (endedAt + keepMs > now) return record
-  const { result, error, message, raw, followUps, meta, progress, ...head } = record
-  return { ...head, timeline: [], tombstone: true }
+  return endedAt + keepMs > now ? record : tombstoneOf(record)
 }

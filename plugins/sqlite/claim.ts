@@ -1,6 +1,6 @@
 /** What a run writes while it goes on: the claim before the handler starts, and reports. */
 import { publishKey } from "../../runtime/protocol/message.ts"
-import { claimed, recordOfPosting } from "../../runtime/protocol/record.ts"
+import { claimed, isClaimOf, recordOfPosting, unclaimed } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
 import { type Claim, type Claimed, type JobRecord, type Report, TransportError } from "../../runtime/transport.ts"
 import { type RecordColumns, recordColumns } from "./column.ts"
@@ -48,14 +48,14 @@ export class Claimer {
     const before = job && this.#jobs.record(job)
     if (before !== undefined) {
       const over = before.run > run || (before.run === run && (isTerminal(before.state) || before.tombstone === true))
-      const finished = over || (before.run === run && wentOn(before, nth))
-      if (finished && before.fence <= fence) return { status: "finished", record: before }
+      if (over || (before.run === run && wentOn(before, nth))) return { status: "finished", record: before }
       if (before.fence > fence) return { status: "superseded" }
     }
     const task = this.#jobs.held(token)
     if (job === undefined || task === undefined) return { status: "superseded" }
     // Its lease lapsed and nobody took the task over: so it is this delivery's again.
     if (!isHeld(task, transaction.now)) this.#jobs.hold(task, transaction.now + this.#lease)
+    if (before !== undefined && isClaimOf(before, fence)) return { status: "claimed", record: unclaimed(before) }
     const base = before ?? derive(claim)
     const { keepMs: _keepMs, ...record } = claimed(base, { fence, worker, at })
     this.#jobs.putRecord(job, recordColumns(record, transaction.now), transaction.next())

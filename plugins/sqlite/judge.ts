@@ -16,7 +16,7 @@ export const judge = (
   nth: number | undefined,
 ): "write" | "done" | "superseded" => {
   if (stored === undefined) return "write"
-  if (stored.run > record.run || stored.fence > fence || stored.tombstone) return "superseded"
+  if (stored.run > record.run || stored.fence > fence) return "superseded"
   // The record ends a run by beginning the next one: only a run that nobody has ended can be.
   if (stored.run < record.run) return isTerminal(stored.state) ? "superseded" : "write"
   if (stored.fence === fence) {

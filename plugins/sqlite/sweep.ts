@@ -1,10 +1,10 @@
 /** What goes away with time: records become tombstones, tombstones go. A task that waits never does. In slices. */
+import { tombstoneOf } from "../../runtime/protocol/record.ts"
 import { TOMBSTONE_MS } from "../../runtime/transport.ts"
 import { recordColumns } from "./column.ts"
 import type { Database } from "./database.ts"
 import { isGone, type JobRow, type JobTable } from "./job-table.ts"
 import type { Transaction } from "./transaction.ts"
-import { tombstoneOf } from "./view.ts"
 
 /** Jobs in one slice: about two milliseconds. */
 const SLICE = 200

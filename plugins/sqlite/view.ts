@@ -1,7 +1,7 @@
 /** A job as it is to be seen: what is stored about it, or what follows from the task that waits. */
 import { decodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { isUndecodable, type Message } from "../../runtime/protocol/message.ts"
-import { recordOfPosting } from "../../runtime/protocol/record.ts"
+import { recordOfPosting, tombstoneOf } from "../../runtime/protocol/record.ts"
 import type { JobRecord, Revision } from "../../runtime/transport.ts"
 import { isGone, type JobRow, type Load, readRecord } from "./job-table.ts"
 import { keyOf } from "./number.ts"
@@ -12,15 +12,10 @@ export const isHeld = (row: Pick<JobRow, "at" | "fence">, now: number): boolean 
 
 export const revisionOf = (row: JobRow | undefined): Revision => (row?.rev == null ? "" : String(row.rev))
 
-/** What is left of a record that was kept long enough. */
-export const tombstoneOf = (record: JobRecord): JobRecord => {
-  const { result, error, message, raw, followUps, meta, progress, timeline, ...head } = record
-  return { ...head, timeline: [], tombstone: true }
-}
-
 /** `undefined`: there is nothing to be seen (any more), or the task that waits cannot be read. */
 export const viewOf = (row: JobRow, id: string, queue: string, load: Load, now: number): JobRecord | undefined => {
-  if (row.at === null) return ended(row, load, now)
+  // Over is over, also while a task of the job is still out.
+  if (row.at === null || (row.over !== null && row.over <= now) || row.grave === 1) return ended(row, load, now)
   const message = messageIn(load)
   const held = isHeld(row, now)
   // What a run reported is void once its lease has lapsed, unless it had claimed the job.

@@ -96,7 +96,7 @@ export interface JobRecord {
   readonly timeline: ReadonlyArray<Transition>
   /** How long to keep the record once terminal, in milliseconds from `endedAt`; negative is for ever. */
   readonly keepMs?: number
-  /** Set when the record itself was deleted: only id, state, run and fence still mean something. */
+  /** Set when the record itself was deleted: only id, state, run, fence, successor and follow-ups still mean something. */
   readonly tombstone?: boolean
   /** Set while the queue and the record are stored apart and publishing has not been confirmed. */
   readonly accepting?: boolean
@@ -135,7 +135,7 @@ export const started = (
   const number = before.attempt + 1
   return {
     // A first attempt, which is the rule, has nothing to leave behind: one copy is enough.
-    ...(before.attempt === 0 && before.error === undefined ? before : forgotten(before)),
+    ...(isUntouched(before) ? before : forgotten(before)),
     state: "started",
     timeline: extended(before.timeline, before.run, {
       at: attempt.at,
@@ -149,6 +149,10 @@ export const started = (
     startedAt: attempt.at,
   }
 }
+
+/** Whether nobody has left anything in the record that {@link forgotten} would take out. */
+const isUntouched = ({ attempt, error, followUps }: JobRecord): boolean =>
+  attempt === 0 && error === undefined && followUps === undefined
 
 /** What an earlier attempt left in the record and a new one takes back. */
 const forgotten = (before: JobRecord): JobRecord => {
@@ -168,6 +172,49 @@ export const claimed = (before: JobRecord, attempt: Parameters<typeof started>[1
   ...started(before, attempt),
   claims: (before.claims ?? 0) + 1,
 })
+
+/** Whether the delivery with this fence has claimed the job already, as far as its record tells. */
+export const isClaimOf = ({ state, fence, claims = 0 }: JobRecord, by: string): boolean =>
+  state === "started" && fence === by && claims > 0
+
+/**
+ * {@link claimed}, taken back: attempt, claims, state and timeline as they were, so that claiming the result once more
+ * makes the same record. What the claim took out (error, successor, follow-ups) and whose fence it replaced is not known
+ * any more: nobody who claims a job needs it.
+ */
+export const unclaimed = (record: JobRecord): JobRecord => {
+  const { worker: _worker, startedAt: _started, progress: _progress, ...kept } = record
+  const timeline = record.timeline.slice(0, -1)
+  return {
+    ...kept,
+    state: timeline.at(-1)?.state ?? "queued",
+    attempt: Math.max(0, record.attempt - 1),
+    fence: "",
+    claims: Math.max(0, (record.claims ?? 0) - 1),
+    timeline,
+  }
+}
+
+/**
+ * What is left of an ended record that is not kept any more. What follows from its outcome stays: a worker may have died
+ * before that was published, and the delivery that comes after finds it only here. Postings of the job itself are over
+ * with it.
+ */
+export const tombstoneOf = (record: JobRecord): JobRecord => {
+  const {
+    result: _result,
+    error: _error,
+    message: _message,
+    raw: _raw,
+    meta: _meta,
+    description: _description,
+    progress: _progress,
+    followUps = [],
+    ...kept
+  } = record
+  const others = followUps.filter(({ id }) => id !== record.id)
+  return { ...kept, timeline: [], tombstone: true, ...(others.length === 0 ? {} : { followUps: others }) }
+}
 
 /**
  * The record of a job that waits in a queue and about which nothing else is stored yet.

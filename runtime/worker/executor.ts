@@ -6,7 +6,6 @@ import { Cause, Effect, Exit, Result } from "effect"
 import type { ErasedMethod } from "../actor.ts"
 import type { Client } from "../client.ts"
 import { Ignore, Reject, Retry } from "../control.ts"
-import { asTransportError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import type { Log } from "../log.ts"
 import { decodeBody, type Embed, NO_EMBED } from "../protocol/body.ts"
@@ -20,6 +19,7 @@ import type { ActorPool } from "./actor-pool.ts"
 import { attempt } from "./attempt.ts"
 import type { Batcher } from "./batcher.ts"
 import { type InvalidValue, validate } from "./check.ts"
+import { insist } from "./claiming.ts"
 import { type Held, Running } from "./delivery.ts"
 import { afterFailure, afterSuccess, type Ended, embedProblem } from "./follow-ups.ts"
 import { readTask } from "./intake.ts"
@@ -130,20 +130,16 @@ export class Executor {
     const endsOnLoss = target.found && target.method.onLost === "fail"
     // Of a first delivery nothing would be known after its worker has died: that is the hot path, and only where it may be.
     if (!delivery.fresh || endsOnLoss) {
-      const answer = yield* Effect.promise(() =>
-        options.claims
-          .add({
-            token: delivery.token,
-            id: posting.id,
-            run: posting.run,
-            retries: posting.retries,
-            worker: options.worker,
-            at: now,
-            posting,
-          })
-          // A transport that is out of reach is no fault of ours, nor of the job.
-          .catch((cause: unknown): Claimed => ({ status: "failed", error: asTransportError(cause) })),
-      )
+      const claim = {
+        token: delivery.token,
+        id: posting.id,
+        run: posting.run,
+        retries: posting.retries,
+        worker: options.worker,
+        at: now,
+        posting,
+      }
+      const answer = yield* Effect.promise(() => insist(options.claims, claim, () => held.stop !== undefined))
       switch (answer.status) {
         case "superseded":
           return new Decided(NOTHING)

@@ -4,9 +4,10 @@ import { afterEach, describe, expect, test } from "vitest"
 import type { Board } from "../../runtime/board.ts"
 import type { Client } from "../../runtime/client.ts"
 import { generateId } from "../../runtime/id.ts"
-import type { JobRecord } from "../../runtime/protocol/record.ts"
+import { type JobRecord, step } from "../../runtime/protocol/record.ts"
 import { cancelJob, deleteJob, patchMeta, rerunJob } from "../../runtime/steering.ts"
 import { type Delivery, type Records, TransportError } from "../../runtime/transport.ts"
+import { taskOf } from "../kit/task.ts"
 import { eventually } from "../servers/process.ts"
 import { gate } from "./hunt/board.ts"
 
@@ -180,6 +181,23 @@ describe("forget", () => {
       await expect(decide(client.board, id)).rejects.toMatchObject({ code: "gone" })
     }
     await expect(patchMeta(client.board, id, {})).rejects.toMatchObject({ code: "gone" })
+  })
+
+  test("leaves what follows an outcome to the delivery that finds it, where a worker died before publishing that", async () => {
+    const client = await start()
+    const { id } = await client.submit("echo", { input: { secret: 1 } })
+    const first = await take(client)
+    const callback = taskOf({ id: generateId(), queue: "default", task: "echo" })
+    const { message, ...record } = await stored(client, id)
+    const ended = step(record, { at: Date.now(), state: "succeeded" })
+    const outcome = { ...ended, result: "secret", fence: first.fence, endedAt: Date.now(), followUps: [callback] }
+    // As if it had died between the record and the rest.
+    await client.board.queue.settle([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
+    await deleteJob(client.board, id)
+    expect(JSON.stringify(await stored(client, id))).not.toContain("secret")
+    await work(client.transport, () => "followed")
+    await eventually(async () => (await client.board.records.find(callback.id))?.record.state === "succeeded")
+    expect(await client.queues()).toEqual([])
   })
 
   test("is refused while it runs", async () => {

@@ -1,6 +1,9 @@
 /** Claims and reports: who runs a job, how often one was begun without an outcome, and how far it is. */
+import { claimed } from "../../../runtime/protocol/record.ts"
+import type { JobRecord } from "../../../runtime/transport.ts"
 import { type Case, records } from "../case.ts"
 import { check, equal } from "../check.ts"
+import { describe } from "../peer.ts"
 import { idOf, recordOf } from "../task.ts"
 
 const group = "claim"
@@ -140,6 +143,79 @@ export const claimCases: ReadonlyArray<Case> = [
       check(delivery.fresh, "the first delivery of a job without a record must be fresh")
       const record = await peer.succeed(delivery, posting)
       equal(await peer.find(posting.id), record, "record")
+    },
+  },
+  {
+    group,
+    name: "a first delivery may be claimed all the same",
+    needs,
+    lease: 1_000,
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const [posting, lost] = [task({ queue }), task({ queue })]
+      await peer.publish(posting, lost)
+      const [delivery, abandoned] = await peer.all(queue, 2)
+      check(delivery?.fresh === true && abandoned?.fresh === true, "first deliveries must be fresh")
+      equal(await peer.claimed(delivery, posting, "worker 1"), undefined, "record before the claim")
+      equal(await peer.claimed(abandoned, lost, "worker 1"), undefined, "record before the claim")
+      const { state, fence, worker, claims, attempt, timeline } = await peer.find(posting.id)
+      equal(
+        { state, fence, worker, claims, attempt, steps: timeline.map((each) => each.state) },
+        {
+          state: "started",
+          fence: delivery.fence,
+          worker: "worker 1",
+          claims: 1,
+          attempt: 1,
+          steps: ["queued", "started"],
+        },
+        "record",
+      )
+      const record = await peer.succeed(delivery, posting)
+      equal(await peer.find(posting.id), record, "record of the outcome")
+      const next = await peer.one(queue, 8_000)
+      equal(idOf(next), lost.id, "what comes again")
+      equal((await peer.claimed(next, lost))?.claims, 1, "claims before the second delivery")
+    },
+  },
+  {
+    group,
+    name: "a claim that is sent again counts once, and tells what was before the first one",
+    needs,
+    async run(context) {
+      const { peer, fresh, task } = context
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      const { id, run, retries } = posting
+      await peer.publish(posting)
+      for (let before = 0; before < 2; before++) {
+        const delivery = await peer.one(queue)
+        const { token, fence } = delivery
+        const at = Date.now()
+        const claim = { token, id, run, retries, worker: "w", at, posting }
+        const ask = async (): Promise<JobRecord | undefined> => {
+          const [answer] = await context.within("a claim", peer.transport.queue.claim([claim]))
+          check(answer?.status === "claimed", `a claim that is sent again must succeed, it was ${describe(answer)}`)
+          return answer.record
+        }
+        const first = await ask()
+        equal([first?.claims ?? 0, first?.attempt ?? 0], [before, before], "claims and attempt before the first claim")
+        const { message, ...stored } = await peer.find(id)
+        equal([stored.claims, stored.attempt], [before + 1, before + 1], "claims and attempt in the record")
+        for (let again = 0; again < 2; again++) {
+          const record = await ask()
+          check(record !== undefined, "a claim that is sent again must tell of the record")
+          equal([record.claims ?? 0, record.attempt], [before, before], "claims and attempt, told once more")
+          // What a worker goes on with is what is stored.
+          const { message: _message, ...begun } = claimed(record, { fence, worker: "w", at })
+          equal(begun, stored, "the record that the answer leads to")
+          const { message: task, ...now } = await peer.find(id)
+          equal(now, stored, "record, after the same claim once more")
+        }
+        await peer.release(delivery)
+        const late = await peer.claim(delivery, posting)
+        equal(late.status, "superseded", "answer to a claim that comes after the task was handed back")
+      }
     },
   },
   {

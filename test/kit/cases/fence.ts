@@ -1,4 +1,5 @@
 /** One outcome: of several deliveries, and of those who decide from outside, the newest decision stands. */
+import { publishKey } from "../../../runtime/protocol/message.ts"
 import type { Delivery, JobRecord, Posting } from "../../../runtime/transport.ts"
 import { type Case, records } from "../case.ts"
 import { check, equal } from "../check.ts"
@@ -117,6 +118,23 @@ export const fenceCases: ReadonlyArray<Case> = [
       equal((await peer.claim(first, posting, "first")).status, "superseded", "answer to the first worker")
       const { fence, worker, claims } = await peer.find(posting.id)
       equal({ fence, worker, claims }, { fence: second.fence, worker: "second", claims: 1 }, "record")
+    },
+  },
+  {
+    group,
+    name: "a claim by a worker that wakes after another has finished is told so, and what follows",
+    needs,
+    lease,
+    async run(context) {
+      const { peer, fresh, task } = context
+      const { posting, first, second, outcome } = await overtaken(context)
+      const callback = task({ queue: fresh("other") })
+      await peer.end(second, { record: { ...outcome(second, "from the second"), followUps: [callback] } })
+      const claimed = await peer.claim(first, posting, "first")
+      // Its fence is the lower one, and yet there may be nobody else left to publish them.
+      check(claimed.status === "finished", `the claim must say finished, it said ${describe(claimed)}`)
+      equal(claimed.record.followUps?.map(publishKey), [publishKey(callback)], "follow-ups in the record")
+      equal((await peer.find(posting.id)).result, "from the second", "result")
     },
   },
   {

@@ -1,7 +1,7 @@
 /** The record of a job, wherever the job is, and those who change it from outside. */
 
 import { publishKey } from "../../../runtime/protocol/message.ts"
-import { step } from "../../../runtime/protocol/record.ts"
+import { step, tombstoneOf } from "../../../runtime/protocol/record.ts"
 import { type Case, delay, records } from "../case.ts"
 import { between, check, equal, sameSet } from "../check.ts"
 import { sleep } from "../context.ts"
@@ -388,6 +388,32 @@ export const recordCases: ReadonlyArray<Case> = [
       const late = await peer.ack(first, { record: recordOf(posting, "succeeded", { fence: first.fence }) })
       equal(late.status, "superseded", "answer to a late worker")
       equal((await peer.find(id)).tombstone, true, "tombstone, after a late worker tried to write")
+    },
+  },
+  {
+    group,
+    name: "a record that was deleted still tells what follows, to the delivery that comes later",
+    needs,
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const [posting, callback] = [task({ queue }), task({ queue: fresh("other") })]
+      const { id } = posting
+      await peer.publish(posting)
+      const first = await peer.one(queue)
+      // As if the worker had died between storing the outcome and publishing what follows.
+      const outcome = recordOf(posting, "succeeded", { fence: first.fence, followUps: [callback] })
+      await peer.release(first, 0, { record: outcome })
+      const { record, revision } = await peer.found(id)
+      await peer.changed({ id, expect: revision, record: { ...tombstoneOf(record), fence: "", keepMs: 0 } })
+      equal((await peer.find(id)).tombstone, true, "tombstone")
+      const second = await peer.one(queue)
+      const claimed = await peer.claim(second, posting)
+      check(claimed.status === "finished", `the claim must say finished, it said ${describe(claimed)}`)
+      const { followUps = [] } = claimed.record
+      equal(followUps.map(publishKey), [publishKey(callback)], "follow-ups in the tombstone")
+      await peer.end(second, { followUps })
+      equal(idOf(await peer.one(callback.queue)), callback.id, "the follow-up, published by the later delivery")
+      await peer.none([queue, callback.queue], "it was acked")
     },
   },
   {

@@ -5,7 +5,7 @@ import { type Case, delay, records } from "../case.ts"
 import { between, check, equal, sameSet } from "../check.ts"
 import { size } from "../context.ts"
 import { describe } from "../peer.ts"
-import { idOf, recordOf, retryOf } from "../task.ts"
+import { idOf, messageOf, recordOf, retryOf } from "../task.ts"
 
 const group = "settle"
 
@@ -306,6 +306,36 @@ export const settleCases: ReadonlyArray<Case> = [
       await peer.end(second, { followUps: [callback] })
       equal((await peer.find(posting.id)).result, 7, "result, still")
       equal(idOf(await peer.one(callback.queue)), callback.id, "the follow-up, published by the later delivery")
+      await peer.none([queue, callback.queue], "it was acked")
+    },
+  },
+  {
+    group,
+    name: "what follows a job is not lost with its record, as long as its task may come again",
+    needs: [records],
+    async run({ peer, fresh, task, until }) {
+      const queue = fresh("queue")
+      const [posting, callback] = [task({ queue }), task({ queue: fresh("other") })]
+      await peer.publish(posting)
+      const first = await peer.one(queue)
+      // As if the worker had died between storing the outcome and publishing what follows. Results are not kept.
+      const fields = { fence: first.fence, result: 7, followUps: [callback], keepMs: 0 }
+      const record = recordOf(posting, "succeeded", fields)
+      await peer.release(first, 0, { record })
+      await until("a tombstone", async () => {
+        const { tombstone, result, message } = await peer.find(posting.id)
+        if (tombstone) equal([result, message], [undefined, undefined], "result and message in the tombstone")
+        return tombstone
+      })
+      const second = await peer.one(queue)
+      const claimed = await peer.claim(second, posting)
+      check(claimed.status === "finished", `the claim must say finished, it said ${describe(claimed)}`)
+      const { followUps = [] } = claimed.record
+      equal(followUps.map(publishKey), [publishKey(callback)], "follow-ups in the record")
+      await peer.end(second, { followUps })
+      const next = await peer.one(callback.queue)
+      equal(idOf(next), callback.id, "the follow-up, published by the later delivery")
+      equal(messageOf(next).body, callback.message.body, "its body")
       await peer.none([queue, callback.queue], "it was acked")
     },
   },

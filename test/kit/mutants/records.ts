@@ -124,6 +124,10 @@ export const recordMutants: ReadonlyArray<Mutant> = [
     breaker: finding((found) => (found?.record.tombstone ? undefined : found)),
   },
   {
+    breaks: "records: a record that was deleted still tells what follows, to the delivery that comes later",
+    breaker: changing(({ record: { followUps, ...record }, ...one }) => ({ ...one, record })),
+  },
+  {
     breaks: "records: a record becomes a tombstone when it was kept long enough, and not before",
     breaker: queueBroken(() => (queue) => ({
       settle: (each) =>

@@ -1,6 +1,7 @@
 /** Mutants of how deliveries end: settling, fences, claims and reports. */
 import { Buffer } from "node:buffer"
 import { postingOf } from "../../../runtime/protocol/headers.ts"
+import { claimed } from "../../../runtime/protocol/record.ts"
 import type { JobRecord, Posting, Settled, Settlement, Transport } from "../../../runtime/transport.ts"
 import { encodedSize } from "../task.ts"
 import { type Mutant, queueBroken, transportBroken } from "./mutant.ts"
@@ -47,6 +48,16 @@ const fenceless = queueBroken(() => (queue, transport) => ({
     }
     return answers
   },
+}))
+
+/** Nothing that ended tells what follows it. */
+const forgetful = queueBroken(() => (queue) => ({
+  claim: async (each) =>
+    (await queue.claim(each)).map((answer) => {
+      if (answer.status !== "finished") return answer
+      const { followUps, ...record } = answer.record
+      return record.keepMs === 0 ? { status: "finished", record } : answer
+    }),
 }))
 
 const claims = (change: (status: string, id: string) => "claimed" | "finished" | undefined): Mutant["breaker"] =>
@@ -192,6 +203,10 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     breaker: claims((status) => (status === "finished" ? "claimed" : undefined)),
   },
   {
+    breaks: "settle: what follows a job is not lost with its record, as long as its task may come again",
+    breaker: forgetful,
+  },
+  {
     breaks: "settle: a record that names a successor ends older postings, not the successor",
     breaker: recorded(() => ({ successor: "" })),
   },
@@ -219,6 +234,18 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "fence: a claim by a worker that was overtaken is refused",
     breaker: claims((status) => (status === "superseded" ? "claimed" : undefined)),
+  },
+  {
+    breaks: "fence: a claim by a worker that wakes after another has finished is told so, and what follows",
+    // The fence is looked at first.
+    breaker: queueBroken(() => (queue) => ({
+      claim: async (each) =>
+        (await queue.claim(each)).map((answer, at) =>
+          answer.status === "finished" && !each[at]?.token.includes(answer.record.fence)
+            ? { status: "superseded" }
+            : answer,
+        ),
+    })),
   },
   {
     breaks: "fence: a report by a worker that was overtaken changes nothing and fails nothing",
@@ -288,6 +315,38 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     breaker: queueBroken(() => (queue) => ({
       pull: async (request, signal) =>
         (await queue.pull(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
+    })),
+  },
+  {
+    breaks: "claim: a first delivery may be claimed all the same",
+    breaker: queueBroken(() => {
+      const first = new Set<string>()
+      return (queue) => ({
+        pull: async (request, signal) => {
+          const found = await queue.pull(request, signal)
+          for (const { fresh, token } of found) if (fresh) first.add(token)
+          return found
+        },
+        claim: async (each) =>
+          (await queue.claim(each.filter(({ token }) => !first.has(token)))).concat(
+            each.filter(({ token }) => first.has(token)).map(() => ({ status: "claimed" })),
+          ),
+      })
+    }),
+  },
+  {
+    breaks: "claim: a claim that is sent again counts once, and tells what was before the first one",
+    breaker: queueBroken(() => (queue, transport) => ({
+      claim: async (each) => {
+        const before = await Promise.all(each.map(({ id }) => transport.records?.find(id)))
+        const answers = await queue.claim(each)
+        for (const [at, { token, worker, at: time }] of each.entries()) {
+          const record = before[at]?.record
+          if (record?.state !== "started" || !token.includes(record.fence)) continue
+          await overwrite(transport, claimed(record, { fence: record.fence, worker, at: time }))
+        }
+        return answers
+      },
     })),
   },
   { breaks: "report: a report is seen by others, and the last one wins", breaker: reportsLost },

@@ -1,6 +1,6 @@
 /** Races and faults of the worker: nothing is lost, doubled, leaked or waited for without an end. */
 import { type ActorDefinition, actor, type ServeOptions, type Service, serve } from "callboard"
-import { TransportError } from "callboard/transport"
+import { type Queue, TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test } from "vitest"
 import { CANCEL_TOPIC } from "../../../runtime/board.ts"
 import { generateId } from "../../../runtime/id.ts"
@@ -253,17 +253,51 @@ describe("news of a cancellation", () => {
 })
 
 describe("a transport that misbehaves", () => {
-  test("one that rejects a claim is waited for: the job runs, and nothing is called a fault", async () => {
-    const { lines, log } = remembering()
-    let claims = 0
-    const transports = withQueue((queue) => ({
+  /** No delivery is fresh; `claim` gets the number of the call, and what really claims. */
+  const claiming = (claim: (count: number, ask: () => ReturnType<Queue["claim"]>) => ReturnType<Queue["claim"]>) => {
+    let count = 0
+    return withQueue((queue) => ({
       pull: async (request, signal) =>
         (await queue.pull(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
-      claim: async (all) => {
-        if (++claims === 1) throw new TransportError("unavailable", "away for a moment")
-        return queue.claim(all)
-      },
+      claim: (all) => claim(++count, () => queue.claim(all)),
     }))
+  }
+
+  test("one that rejects a claim is asked again: the job runs in the same delivery", async () => {
+    const { lines, log } = remembering()
+    const transports = claiming(async (count, ask) => {
+      if (count === 1) throw new TransportError("unavailable", "away for a moment")
+      return ask()
+    })
+    const service = await start([quick], { transports, log })
+    expect(await (await service.client.submit("quick")).result(WAIT)).toBe("done")
+    expect(lines).toEqual([])
+  })
+
+  test("one that loses the answer to a claim is asked again: the attempt counts once", async () => {
+    const transports = claiming(async (count, ask) => {
+      const answers = await ask()
+      if (count <= 2) throw new TransportError("unavailable", "the answer was lost", { outcome: "unknown" })
+      return answers
+    })
+    const service = await start([quick], { transports })
+    const job = await service.client.submit("quick")
+    expect(await job.result(WAIT)).toBe("done")
+    const found = await service.client.board.records.find(job.id)
+    expect(found?.record.attempt).toBe(1)
+    expect(found?.record.timeline.map(({ n, state }) => `${n} ${state}`)).toEqual([
+      "1 queued",
+      "2 started",
+      "3 succeeded",
+    ])
+  })
+
+  test("one that rejects claims for longer is waited for: the job runs later, and nothing is called a fault", async () => {
+    const { lines, log } = remembering()
+    const transports = claiming(async (count, ask) => {
+      if (count <= 3) throw new TransportError("unavailable", "away for a while")
+      return ask()
+    })
     const service = await start([quick], { transports, log })
     expect(await (await service.client.submit("quick")).result(WAIT)).toBe("done")
     expect(lines).toEqual(["warn a job could not be claimed"])

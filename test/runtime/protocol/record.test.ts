@@ -4,8 +4,10 @@ import { describe, expect, test } from "vitest"
 import { postingOf } from "../../../runtime/protocol/headers.ts"
 import { type Headers, type Message, publishKey } from "../../../runtime/protocol/message.ts"
 import {
+  claimed,
   decodeRecord,
   encodeRecord,
+  isClaimOf,
   type JobRecord,
   levelOf,
   recordFromJson,
@@ -14,6 +16,8 @@ import {
   started,
   step,
   TIMELINE_LENGTH,
+  tombstoneOf,
+  unclaimed,
 } from "../../../runtime/protocol/record.ts"
 
 const now = Date.UTC(2026, 10, 20)
@@ -116,6 +120,42 @@ describe("timeline", () => {
         { n: 2, run: 2, reason: "rerun" },
       ],
     })
+  })
+
+  test("a task that was passed on before any attempt forgets how it came here", () => {
+    const before: JobRecord = { ...record(), successor: "1/1/0/1", followUps: [] }
+    const begun = started(before, { fence: "f", worker: "w", at: now + 1 })
+    for (const gone of ["successor", "followUps"]) expect(begun).not.toHaveProperty(gone)
+  })
+
+  test("a claim that is taken back and made again is the same, however long the timeline", () => {
+    let before = record()
+    for (let count = 1; count <= TIMELINE_LENGTH + 2; count++) {
+      const claim = { fence: `f${count}`, worker: "w", at: now + count }
+      const stored = claimed(before, claim)
+      expect(isClaimOf(stored, claim.fence)).toBe(true)
+      const back = unclaimed(stored)
+      expect(back).toMatchObject({ attempt: count - 1, claims: count - 1, state: before.state })
+      expect(isClaimOf(back, claim.fence)).toBe(false)
+      expect(claimed(back, claim)).toEqual(stored)
+      before = stored
+    }
+  })
+
+  test("what a run only reported, or handed back, is no claim", () => {
+    const begun = started(record(), { fence: "f", worker: "w", at: now })
+    expect(isClaimOf(begun, "f")).toBe(false)
+    expect(isClaimOf({ ...begun, state: "queued", claims: 1 }, "f")).toBe(false)
+    expect(isClaimOf({ ...begun, claims: 1 }, "g")).toBe(false)
+  })
+
+  test("a tombstone keeps what follows for others, and nothing else of the job", () => {
+    const own = Result.getOrThrow(postingOf(message(), "q"))
+    const other = Result.getOrThrow(postingOf(message({ id: "2" }), "q"))
+    const ended: JobRecord = { ...record(), state: "succeeded", result: 1, meta: { a: 1 }, message: own.message }
+    expect(tombstoneOf({ ...ended, followUps: [other, own] })).toMatchObject({ tombstone: true, followUps: [other] })
+    const bare = tombstoneOf({ ...ended, followUps: [own] })
+    for (const gone of ["result", "meta", "message", "followUps"]) expect(bare).not.toHaveProperty(gone)
   })
 
   test("an attempt that begins forgets what the last one left", () => {
