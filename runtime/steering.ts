@@ -115,9 +115,9 @@ export const rerunJob = (board: Board, id: string): Promise<JobRecord> =>
       dueAt: _due,
       claims: _claims,
       successor: _successor,
-      followUps: _followUps,
       message: _message,
       keepMs: _keep,
+      // With the follow-ups of the run before, until this one starts: its worker may have died before they were published.
       ...kept
     } = record
     return {

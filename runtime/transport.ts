@@ -322,9 +322,17 @@ export interface Records {
   /**
    * Compare-and-set from outside a delivery: cancel, rerun, delete. Such a record has an empty fence, so that no
    * delivery takes it for its own. In this order, or as one transaction: the record,
-   * then `withdraw` (takes the waiting task out of the queue), then `post`.
+   * then `withdraw` (takes the waiting task out of the queue), then `post`. Where that is not one transaction, a posting
+   * may be lost with whoever posts it: {@link stranded} finds such jobs, so that the same change can be made again.
    */
   change(changes: ReadonlyArray<Change>): Promise<ReadonlyArray<Changed>>
+
+  /**
+   * Ids of jobs, oldest first, that wait in vain: their record says `queued`, holds its own `message`, was stored at
+   * `before` or earlier, and no task of theirs is in any queue. May name a job that is just in motion: whoever posts its
+   * task again does so by compare-and-set. For maintenance; absent where record and posting are one transaction.
+   */
+  stranded?(before: number, max: number): Promise<ReadonlyArray<string>>
 
   /** Newest first: by last change where the transport orders so, by submission otherwise. Tombstones are left out. */
   query(query: RecordQuery): Promise<RecordPage>

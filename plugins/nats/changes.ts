@@ -100,7 +100,7 @@ export class Changer {
     for (const [at, result] of results.entries()) {
       const owner = owners[at]
       if (result.status !== "failed" || owner === undefined) continue
-      // The record is stored: only asking again can tell.
+      // The record is stored: maintenance posts what is missing, if nobody does so before.
       const { reason, message } = result.error
       owner.answer = { status: "failed", error: new TransportError(reason, message, { outcome: "unknown" }) }
     }

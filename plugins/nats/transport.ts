@@ -93,7 +93,7 @@ const assemble = (link: Link, names: Names, board: Board, { lease }: ConnectOpti
   const claims = new Claims({ journal, runs, ledger })
   const settler = new Settler({ link, names, journal, posts, ledger, runs, tasks })
   const leases = new Leases({ link, ledger, tasks, runs, lease })
-  const upkeep = new Upkeep({ names, consumers, journal, tasks })
+  const upkeep = new Upkeep({ names, consumers, journal, tasks, states })
   const finder = new Finder({ names, tasks, runs, journal })
   const changer = new Changer({ names, journal, posts, tasks })
   const queries = new Queries({ names, finder, readers: { tasks, runs: running, records: states } })
@@ -135,6 +135,7 @@ const assemble = (link: Link, names: Names, board: Board, { lease }: ConnectOpti
     records: {
       find: (id) => open(() => finder.find(id)),
       change: (batch) => open(() => changer.change(batch)),
+      stranded: (before, max) => open(() => upkeep.stranded(before, max)),
       query: (query) => open(() => queries.query(query)),
       watch: ({ id }, listener, signal) => open(() => watches.watch(id, listener, signal)),
     },

@@ -1,10 +1,10 @@
 /** What maintenance asks: how full the queues are, what waits in them, and what waits in vain. */
 import type { QueueStats } from "../../runtime/transport.ts"
 import type { Consumers, LaneInfo } from "./consumers.ts"
-import type { Journal } from "./journal.ts"
+import { type Journal, readRecord } from "./journal.ts"
 import { EXPIRES_HEADER } from "./posts.ts"
 import type { Reader, StoredMessage } from "./reader.ts"
-import { type Names, unescapeToken } from "./subject.ts"
+import { escapeToken, type Names, unescapeToken } from "./subject.ts"
 import { readWaiting } from "./views.ts"
 
 export interface UpkeepParts {
@@ -13,17 +13,23 @@ export interface UpkeepParts {
   readonly journal: Journal
   /** Of the queue stream. */
   readonly tasks: Reader
+  /** Of the state stream. */
+  readonly states: Reader
 }
 
 const BATCH = 256
 
-/** Tasks that one look for overdue ones reads; the next look goes on where this one ended. */
+/** Tasks or records that one look reads; the next look goes on where this one ended. */
 const SLICE = 4_000
 
 export class Upkeep {
   readonly #parts: UpkeepParts
   /** Where the next look for overdue tasks begins. */
   #overdueFrom = 1
+  /** Records before this one have been found to have their task, or not to need one. */
+  #strandedFrom = 1
+  /** The first one since that did not: where the look begins anew, in case nobody has posted it. */
+  #strandedAgain: number | undefined
 
   constructor(parts: UpkeepParts) {
     this.#parts = parts
@@ -46,7 +52,7 @@ export class Upkeep {
     const ids = new Set<string>()
     for (const kind of ["j", "s"] as const) {
       const filter = names.tasksIn(kind, queue)
-      for await (const messages of this.#batches(filter, 1)) {
+      for await (const messages of this.#batches(this.#parts.tasks, filter, 1)) {
         for (const { id } of await this.#waitingOf(messages, delivered)) {
           if (ids.size < max) ids.add(id)
         }
@@ -66,7 +72,7 @@ export class Upkeep {
     const found: Array<{ id: string; expires: number }> = []
     let read = 0
     let next = 1
-    for await (const messages of this.#batches(`${names.namespace}.>`, this.#overdueFrom)) {
+    for await (const messages of this.#batches(this.#parts.tasks, `${names.namespace}.>`, this.#overdueFrom)) {
       const late = messages.filter((message) => (expiresOf(message) ?? Infinity) <= now)
       for (const { id, message } of await this.#waitingOf(late, delivered)) {
         found.push({ id, expires: expiresOf(message) ?? 0 })
@@ -80,6 +86,47 @@ export class Upkeep {
     this.#overdueFrom = found.length > max ? this.#overdueFrom : next
     found.sort((a, b) => a.expires - b.expires)
     return found.slice(0, max).map(({ id }) => id)
+  }
+
+  /**
+   * Ids of jobs whose record waits with its own task, stored at `before` or earlier, while none is in a queue. A record
+   * that has its task is looked at once: what changes is written anew, further up.
+   */
+  async stranded(before: number, max: number): Promise<ReadonlyArray<string>> {
+    const { names, states } = this.#parts
+    const found: Array<string> = []
+    let read = 0
+    for await (const messages of this.#batches(states, names.recordsIn("live", undefined), this.#strandedFrom)) {
+      const old = messages.filter(({ time }) => time <= before)
+      for (const { id, seq } of await this.#alone(old)) {
+        found.push(id)
+        this.#strandedAgain ??= seq
+      }
+      this.#strandedFrom = (old[old.length - 1]?.seq ?? this.#strandedFrom - 1) + 1
+      read += messages.length
+      if (read >= SLICE || found.length >= max) return found.slice(0, max)
+      if (old.length < messages.length) break
+    }
+    this.#strandedFrom = this.#strandedAgain ?? this.#strandedFrom
+    this.#strandedAgain = undefined
+    return found
+  }
+
+  /** Those of these records that wait with a task of their own, which is in no queue. */
+  async #alone(
+    messages: ReadonlyArray<StoredMessage>,
+  ): Promise<ReadonlyArray<{ readonly id: string; readonly seq: number }>> {
+    const { names, tasks } = this.#parts
+    const waiting = messages.flatMap((message) => {
+      const { id, state, message: task } = readRecord(message)
+      return state === "queued" && task !== undefined ? [{ id, seq: message.seq }] : []
+    })
+    const found = await tasks.last(
+      waiting.map(({ id }) => names.tasksOf(escapeToken(id))),
+      true,
+    )
+    const there = new Set(found.map(({ subject }) => names.parseTask(subject)?.idToken))
+    return waiting.filter(({ id }) => !there.has(escapeToken(id)))
   }
 
   async #statsOf(queue: string, lanes: ReadonlyArray<LaneInfo>): Promise<QueueStats> {
@@ -107,9 +154,9 @@ export class Upkeep {
     return typeof at === "number" ? at : message.time
   }
 
-  async *#batches(filter: string, from: number): AsyncGenerator<ReadonlyArray<StoredMessage>> {
+  async *#batches(reader: Reader, filter: string, from: number): AsyncGenerator<ReadonlyArray<StoredMessage>> {
     for (let seq = from; ; ) {
-      const { messages, more } = await this.#parts.tasks.from(seq, filter, BATCH)
+      const { messages, more } = await reader.from(seq, filter, BATCH)
       if (messages.length > 0) yield messages
       if (more === 0 || messages.length === 0) return
       seq = (messages[messages.length - 1]?.seq ?? seq) + 1

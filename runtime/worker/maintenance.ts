@@ -1,31 +1,38 @@
-/** Records as expired what waits past its time on a queue that nobody pulls: in slices, now and then. */
+/** What workers do beside their work, in slices, now and then. Several may do it at once: whoever is first records it. */
 import type { Board } from "../board.ts"
 import type { Log } from "../log.ts"
 import { expire, isOverdue } from "../tracking.ts"
+import { mend } from "./mending.ts"
 
 const EVERY_MS = 10_000
 const SLICE = 100
 
-/** Starts maintaining; returns how to stop. Several workers may do it at once: whoever is first records it. */
-export const maintain = (board: Board, log: Log): (() => void) => {
+/** Nobody takes longer from a record to its task who is still alive. */
+const STRANDED_MS = 15_000
+
+/** Records as expired what waits past its time on a queue that nobody pulls. */
+const sweep = async (board: Board, now: number): Promise<void> => {
   const { queue, records } = board
-  if (queue.overdue === undefined) return () => undefined
+  for (const id of (await queue.overdue?.(now, SLICE)) ?? []) {
+    const found = await records.find(id)
+    if (found !== undefined && isOverdue(found.record, now)) await expire(board, found)
+  }
+}
+
+/** Starts maintaining; returns how to stop. */
+export const maintain = (board: Board, log: Log): (() => void) => {
+  if (board.queue.overdue === undefined && board.records.stranded === undefined) return () => undefined
   let busy = false
-  const sweep = async () => {
+  const trying = (what: string, task: Promise<void>): Promise<void> =>
+    task.catch((cause: unknown) => log.debug(what, { cause: cause instanceof Error ? cause.message : String(cause) }))
+  const round = async () => {
     if (busy) return
     busy = true
-    try {
-      const now = Date.now()
-      for (const id of (await queue.overdue?.(now, SLICE)) ?? []) {
-        const found = await records.find(id)
-        if (found !== undefined && isOverdue(found.record, now)) await expire(board, found)
-      }
-    } catch (cause) {
-      log.debug("expired tasks could not be swept", { cause: cause instanceof Error ? cause.message : String(cause) })
-    } finally {
-      busy = false
-    }
+    const now = Date.now()
+    await trying("expired tasks could not be swept", sweep(board, now))
+    await trying("lost tasks could not be posted again", mend(board, now - STRANDED_MS))
+    busy = false
   }
-  const timer = setInterval(() => void sweep(), EVERY_MS)
+  const timer = setInterval(() => void round(), EVERY_MS)
   return () => clearInterval(timer)
 }

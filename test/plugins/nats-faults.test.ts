@@ -2,8 +2,11 @@
 import { connect as dial, type NatsConnection } from "nats"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { Names, plugin } from "../../plugins/nats/mod.ts"
+import { boardOf } from "../../runtime/board.ts"
 import { publishKey } from "../../runtime/protocol/message.ts"
+import { rerunJob } from "../../runtime/steering.ts"
 import type { ConnectOptions, Delivery, JobRecord, Posting, Transport } from "../../runtime/transport.ts"
+import { mend } from "../../runtime/worker/mending.ts"
 import { idOf, recordOf, retryOf, taskOf } from "../kit/task.ts"
 import { type NatsServer, startNats } from "../servers/nats.ts"
 
@@ -378,6 +381,75 @@ describe("a server that lives", () => {
         .map(({ id }) => id)
         .sort(),
     )
+  })
+
+  test("a job that is run again while no task can be stored is posted later, once, by maintenance", async () => {
+    await using bench = await setup(server)
+    const { transport, names } = bench
+    const board = boardOf(transport)
+    const posting = task()
+    await stored(bench, posting)
+    const first = await bench.one()
+    const failed = recordOf(posting, "failed", { fence: first.fence, message: posting.message })
+    await transport.queue.settle([{ token: first.token, record: failed, then: { kind: "ack" } }])
+
+    const info = await bench.api(`STREAM.INFO.${names.queueStream}`)
+    const config = Object(info["config"])
+    await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config, max_msg_size: 16 })
+    await expect(rerunJob(board, posting.id)).rejects.toMatchObject({ outcome: "unknown" })
+    await mend(board, Date.now() + 1_000).catch(() => undefined)
+    await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config })
+
+    // The record decides: nobody can run it again meanwhile, and nothing is posted before it is old.
+    await expect(rerunJob(board, posting.id)).rejects.toMatchObject({ code: "job-exists" })
+    await mend(board, Date.now() - 60_000)
+    expect(await transport.queue.waiting?.("q", 10)).toEqual([])
+    await mend(board, Date.now() + 1_000)
+    await mend(board, Date.now() + 1_000)
+    expect(await transport.queue.waiting?.("q", 10)).toEqual([posting.id])
+
+    const second = await bench.one()
+    expect(second.fresh).toBe(false)
+    const { id, message } = (await board.records.find(posting.id))?.record ?? {}
+    if (id === undefined || message === undefined) throw new Error("the record holds its task")
+    const claim = { token: second.token, id, run: 2, retries: 0, worker: "w", at: Date.now() }
+    const [claimed] = await transport.queue.claim([{ ...claim, posting: { ...posting, run: 2, message } }])
+    expect(claimed).toMatchObject({ status: "claimed", record: { run: 2, state: "queued" } })
+    expect(await board.records.stranded?.(Date.now() + 1_000, 10)).toEqual([])
+    expect(await transport.queue.pull({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
+  })
+
+  test("a job whose record holds its task and that runs, waits or is due later is not taken for stranded", async () => {
+    await using bench = await setup(server)
+    const { transport } = bench
+    const board = boardOf(transport)
+    const ids: Array<string> = []
+    for (const at of [0, 1, 2]) {
+      const posting = task({ queue: `q${at}` })
+      ids.push(posting.id)
+      await stored(bench, posting)
+      const { token, fence } = await bench.one(posting.queue)
+      const record = recordOf(posting, "failed", { fence, message: posting.message })
+      await transport.queue.settle([{ token, record, then: { kind: "ack" } }])
+      await rerunJob(board, posting.id)
+    }
+    await bench.one("q0")
+    const { token } = await bench.one("q1")
+    await transport.queue.settle([{ token, then: { kind: "release", delay: 60_000 } }])
+    expect(await board.records.stranded?.(Date.now() + 1_000, 10)).toEqual([])
+    // Those that are found and not posted are found again, also where only some of them fit into the answer.
+    const { client, names } = bench
+    await client.request(`$JS.API.STREAM.PURGE.${names.queueStream}`)
+    const fresh = await plugin.connect(new URL(server.url), {
+      namespace: names.namespace,
+      lease: 30_000,
+      name: "test",
+      timeout: 5_000,
+    })
+    expect(await fresh.records?.stranded?.(Date.now() + 1_000, 2)).toEqual(ids.slice(0, 2))
+    await fresh.records?.stranded?.(Date.now() + 1_000, 10)
+    expect(await fresh.records?.stranded?.(Date.now() + 1_000, 10)).toEqual(ids)
+    await fresh.close()
   })
 
   test("a lease that another connection extends is known to the one that settles", async () => {

@@ -142,6 +142,24 @@ describe("run again", () => {
     await expect(rerunJob(client.board, "nobody")).rejects.toMatchObject({ code: "not-found" })
   })
 
+  test("leaves what follows the run before to the delivery that finds it, and takes nothing of it along", async () => {
+    const client = await start()
+    const { id } = await client.submit("echo")
+    const first = await take(client)
+    const errback = taskOf({ id: generateId(), queue: "default", task: "echo" })
+    const waiting = await stored(client, id)
+    const ended = step(waiting, { at: Date.now(), state: "failed" })
+    const outcome = { ...ended, fence: first.fence, endedAt: Date.now(), followUps: [errback] }
+    // As if its worker had died between the record and the rest.
+    await client.board.queue.settle([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
+    await rerunJob(client.board, id)
+    await work(client.transport, () => "done")
+    await eventually(async () => (await client.board.records.find(errback.id))?.record.state === "succeeded")
+    await eventually(async () => (await stored(client, id)).state === "succeeded")
+    expect(await stored(client, id)).not.toHaveProperty("followUps")
+    expect(await client.queues()).toEqual([])
+  })
+
   test("by two at once is one run", async () => {
     const client = await start()
     let ran = 0

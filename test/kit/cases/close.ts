@@ -55,6 +55,7 @@ export const closeCases: ReadonlyArray<Case> = [
         ["waiting", queue.waiting && (() => Promise.resolve(queue.waiting?.(posting.queue, 1)))],
         ["find", records && (() => records.find(id))],
         ["change", records && (() => records.change([{ id, expect: "", record }]))],
+        ["stranded", records?.stranded && (async () => records.stranded?.(0, 1))],
         ["query", records && (() => records.query({ limit: 1 }))],
         ["watch", records && (() => records.watch({}, () => undefined, signal))],
         ["get", store && (() => store.get("a"))],
