@@ -61,6 +61,9 @@ export const DEFAULT_HARD_MS = 30 * 60_000
 /** How long a task whose actor is down waits before it is delivered again. */
 const ACTOR_DOWN_DELAY_MS = 2_000
 
+/** How long a task that could not be claimed waits before it is delivered again. */
+const UNCLAIMED_DELAY_MS = 1_000
+
 /** Workers that forward a task to each other's queues would never end: after so many moves it is unknown. */
 const MAX_HOPS = 10
 
@@ -125,6 +128,16 @@ export class Executor {
     }
     const { task, posting } = read.success
     let before = verdict.waiting(posting, task, now)
+    const attempt = (record: JobRecord): verdict.Attempt => ({
+      token: delivery.token,
+      fence: delivery.fence,
+      posting,
+      task,
+      record,
+      now,
+      keep: options.keep,
+    })
+    const begins = { fence: delivery.fence, worker: options.worker, at: now }
     let isClaimed = false
     const target = options.pool.resolve(task.task, task.meth)
     const endsOnLoss = target.found && target.method.onLost === "fail"
@@ -143,9 +156,13 @@ export class Executor {
       switch (answer.status) {
         case "superseded":
           return new Decided(NOTHING)
-        case "failed":
-          options.log.warn("a job could not be claimed", { job: posting.id, cause: answer.error.message })
-          return new Decided({ token: delivery.token, then: { kind: "release", delay: 1_000 } })
+        case "failed": {
+          const { message: cause, outcome } = answer.error
+          options.log.warn("a job could not be claimed", { job: posting.id, cause })
+          // It never ran: a claim that may be stored all the same is closed, where it is known what it would have replaced.
+          const doubtful = delivery.fresh && outcome === "unknown"
+          return new Decided(verdict.handedBack(attempt(claimed(before, begins)), doubtful, UNCLAIMED_DELAY_MS))
+        }
         case "finished":
           // Somebody decided it and may have died before its follow-ups were out: publishing is idempotent.
           return new Decided({
@@ -159,15 +176,6 @@ export class Executor {
       }
     }
     const claims = before.claims ?? 0
-    const attempt = (record: JobRecord): verdict.Attempt => ({
-      token: delivery.token,
-      fence: delivery.fence,
-      posting,
-      task,
-      record,
-      now,
-      keep: options.keep,
-    })
     if (isClaimed && claims >= (endsOnLoss ? 1 : options.lostCap)) {
       const often = claims === 1 ? "its worker died" : `its worker died at least ${claims} times`
       const error: JobError = { name: "WorkerLost", message: `${often} while it ran`, reason: "worker-lost" }
@@ -180,7 +188,6 @@ export class Executor {
     if (task.expires !== null && task.expires <= now) return new Decided(verdict.expired(attempt(before)))
     if (options.isRevoked(task)) return new Decided(verdict.revoked(attempt(before)))
 
-    const begins = { fence: delivery.fence, worker: options.worker, at: now }
     const record = isClaimed ? claimed(before, begins) : started(before, begins)
     if (!target.found)
       return new Decided(this.#unknownTask(posting, task, attempt(record), attempt(before), isClaimed, target.message))

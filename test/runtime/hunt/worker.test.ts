@@ -303,6 +303,22 @@ describe("a transport that misbehaves", () => {
     expect(lines).toEqual(["warn a job could not be claimed"])
   })
 
+  test("one that loses all answers to a first claim has lost no worker by it", async () => {
+    let claims = 0
+    const transports = withQueue((queue) => ({
+      claim: async (all) => {
+        const answers = await queue.claim(all)
+        if (++claims <= 3) throw new TransportError("unavailable", "the answer was lost", { outcome: "unknown" })
+        return answers
+      },
+    }))
+    const careful = actor("careful", { methods: { run: { onLost: "fail", run: () => "done" } } })
+    const service = await start([careful], { transports })
+    const job = await service.client.submit("careful")
+    expect(await job.result(WAIT)).toBe("done")
+    expect((await service.client.board.records.find(job.id))?.record.attempt).toBe(1)
+  })
+
   test("one that throws instead of rejecting does not end the process", async () => {
     let settles = 0
     const transports = withQueue((queue) => ({
