@@ -85,6 +85,11 @@ const checkVariables = (env: Readonly<Record<string, string | undefined>>): void
   }
 }
 
+const SWITCHES: ReadonlyMap<string, boolean> = new Map([
+  ...["true", "yes", "on", "1"].map((text) => [text, true] as const),
+  ...["false", "no", "off", "0"].map((text) => [text, false] as const),
+])
+
 /** Reads a value from text. What it may be is checked by the schema; this only gives it its form. */
 const read = (how: Setting["read"], text: string): unknown => {
   switch (how) {
@@ -92,6 +97,8 @@ const read = (how: Setting["read"], text: string): unknown => {
     case "duration":
       // A duration may have a unit, and is then left as text.
       return /^\s*[+-]?(\d+\.?\d*|\.\d+)(e\d+)?\s*$/i.test(text) ? Number(text) : text
+    case "switch":
+      return SWITCHES.get(text.trim().toLowerCase()) ?? text
     case "list":
       return text
         .split(",")

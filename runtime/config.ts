@@ -26,7 +26,7 @@ export interface About {
   /** The default in words. */
   readonly default: string
   /** How text, from a flag or a variable, becomes a value. `none`: it can be given in the file alone. */
-  readonly read: "text" | "number" | "duration" | "list" | "pairs" | "tokens" | "none"
+  readonly read: "text" | "number" | "switch" | "duration" | "list" | "pairs" | "tokens" | "none"
   /** Flag of the commands that start something, as commander writes it. */
   readonly flag?: string
   /** Never printed. */
@@ -183,10 +183,19 @@ export const ConfigSchema = Schema.Struct({
       }),
     ),
   ),
+  autoscale: Schema.optionalKey(
+    Text.annotate(
+      about("Lets the number of handlers follow what is held, between two bounds: `2..16`; instead of `concurrency`", {
+        default: "none",
+        read: "text",
+        flag: "--autoscale <min..max>",
+      }),
+    ),
+  ),
   prefetch: Schema.optionalKey(
     whole(1, 1_000).annotate(
-      about("Tasks held per running handler, 1–1,000; 1 keeps priorities strict", {
-        default: `${DEFAULTS.prefetch}`,
+      about("Tasks held per handler, 1–1,000; 1 keeps the order of queues and priorities strict", {
+        default: `${DEFAULTS.prefetch}; 1 where several queues are given in strict order`,
         read: "number",
         flag: "--prefetch <count>",
       }),
@@ -198,6 +207,26 @@ export const ConfigSchema = Schema.Struct({
         default: `\`${DEFAULTS.order}\``,
         read: "text",
         flag: "--order <order>",
+      }),
+    ),
+  ),
+  burst: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("Stop when the queues are empty", { default: "no", read: "switch", flag: "--burst" }),
+    ),
+  ),
+  maxJobs: Schema.optionalKey(
+    whole(1, Number.MAX_SAFE_INTEGER).annotate(
+      about("Stop after so many jobs", { default: "no bound", read: "number", flag: "--max-jobs <count>" }),
+    ),
+  ),
+  maxIdle: Schema.optionalKey(
+    duration().annotate(
+      about("Stop after this long without a job", {
+        unit: "duration",
+        default: "never",
+        read: "duration",
+        flag: "--max-idle <duration>",
       }),
     ),
   ),

@@ -35,17 +35,33 @@ export const WorkerDescription = Schema.Struct({
   queues: Schema.Array(Schema.String),
   actors: Schema.Array(Schema.String),
   concurrency: Schema.Int,
-  state: Schema.Literals(["starting", "idle", "busy", "stopping"]),
-  /** Jobs whose handlers run now. */
+  state: Schema.Literals(["starting", "idle", "busy", "suspended", "stopping"]),
+  /** Jobs whose handlers run now, 100 at most. */
   running: Schema.Array(Schema.String),
+  /** More about them. */
+  jobs: Schema.optionalKey(
+    Schema.Array(
+      Schema.Struct({
+        id: Schema.String,
+        name: Schema.String,
+        queue: Schema.String,
+        attempt: Schema.Int,
+        startedAt: Schema.String,
+      }),
+    ),
+  ),
   /** Deliveries held, running ones included. */
   inFlight: Schema.Int,
   processed: Schema.Int,
   failed: Schema.Int,
   /** Outcomes that were refused, because another worker or a cancellation had the job. */
   superseded: Schema.optionalKey(Schema.Int),
+  /** Time that its handlers ran, all together. */
+  workingSeconds: Schema.optionalKey(Schema.Finite),
   startedAt: Schema.String,
   heartbeatAt: Schema.String,
+  /** When it was told to stop. */
+  stopAskedAt: Schema.optionalKey(Schema.String),
 })
 export type WorkerDescription = typeof WorkerDescription.Type
 
@@ -97,15 +113,16 @@ export const workerEntry = (worker: WorkerDescription): StoreOperation => ({
   ttl: WORKER_TTL_MS,
 })
 
+/** The entry of a worker; `undefined` for one of a newer version that this one cannot read. */
+export const readWorker = (value: Uint8Array): WorkerDescription | undefined =>
+  Result.getOrUndefined(decodeWorker(decoder.decode(value)))
+
 const LIST_LIMIT = 1_000
 
 export const listWorkers = async (store: Store): Promise<ReadonlyArray<WorkerDescription>> => {
   const entries = await store.list({ prefix: "worker/", limit: LIST_LIMIT })
-  // An entry of a newer version that this one cannot read is left out rather than failing the list.
-  return entries.flatMap((entry) => {
-    const decoded = decodeWorker(decoder.decode(entry.value))
-    return Result.isSuccess(decoded) ? [decoded.success] : []
-  })
+  // What cannot be read is left out rather than failing the list.
+  return entries.flatMap((entry) => readWorker(entry.value) ?? [])
 }
 
 export const listActors = async (store: Store): Promise<ReadonlyArray<ActorDescription>> => {

@@ -13,6 +13,7 @@ import { type Log, type LogFormat, type LogLevel, makeLog } from "./log.ts"
 import { parseDuration } from "./protocol/time.ts"
 import { onSignals } from "./signals.ts"
 import { type Settlement, TransportError } from "./transport.ts"
+import { type Autoscale, parseAutoscale } from "./worker/autoscale.ts"
 import type { FailureHandler } from "./worker/failure-handlers.ts"
 import { isInside } from "./worker/isolation/inside.ts"
 import { type StopReport, startWorker, type Worker, type WorkerOptions } from "./worker/worker.ts"
@@ -26,10 +27,24 @@ export interface ServeOptions extends ConnectSettings {
   readonly queues?: ReadonlyArray<string>
   /** Handlers that run at a time, 1–10,000. Defaults to the number of cores, at least 4. */
   readonly concurrency?: number
-  /** Deliveries held per handler, 1–1,000; 1 keeps priorities strict. Defaults to 4. */
+  /**
+   * Lets the number of handlers follow what is held, between two bounds: `"2..16"`. Takes the place of `concurrency`.
+   * Defaults to no.
+   */
+  readonly autoscale?: string | Autoscale
+  /**
+   * Deliveries held per handler, 1–1,000; 1 keeps the order of queues and priorities strict. Defaults to 1 where several
+   * queues are given in strict order, else to 4.
+   */
   readonly prefetch?: number
   /** `strict`: earlier queues first; `rotate`: queues take turns. Defaults to `strict`. */
   readonly order?: "strict" | "rotate"
+  /** Stops when the queues are empty. Defaults to false. */
+  readonly burst?: boolean
+  /** Stops after so many jobs, 1 at least. Defaults to no bound. */
+  readonly maxJobs?: number
+  /** Stops after this long without a job. Defaults to never. */
+  readonly maxIdle?: DurationInput
   /** Name of the worker; unique among live ones. Defaults to `<host>-<pid>`, and `<host>-<pid>-2` for the second of a process. */
   readonly name?: string
   /** How long a soft stop lets handlers run before it hands them back. Defaults to 25 seconds. */
@@ -94,6 +109,16 @@ const whole = (field: string, value: number | undefined, otherwise: number, leas
   return value
 }
 
+const bounds = (autoscale: string | Autoscale): Autoscale => {
+  const parsed = parseAutoscale(autoscale)
+  if (Result.isSuccess(parsed)) return parsed.success
+  throw new CallboardError("invalid-input", `autoscale: ${parsed.failure}`, { field: "autoscale" })
+}
+
+/** What is held beyond what runs was pulled before anything that came later to a queue that is before its own. */
+const prefetchOf = ({ queues = [], order = DEFAULTS.order }: ServeOptions): number =>
+  order === "strict" && queues.length > 1 ? 1 : DEFAULTS.prefetch
+
 /**
  * Starts a service. Fails with `CallboardError` `invalid-input` naming an option, with `TransportError` when the
  * transport refuses, and with `ActorStartFailed`.
@@ -119,7 +144,13 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   const taskNames = new Map(Object.entries(options.taskNames ?? {}))
   const settings = {
     concurrency: whole("concurrency", options.concurrency, DEFAULTS.concurrency, 1, 10_000),
-    prefetch: whole("prefetch", options.prefetch, DEFAULTS.prefetch, 1, 1_000),
+    prefetch: whole("prefetch", options.prefetch, prefetchOf(options), 1, 1_000),
+    burst: options.burst ?? false,
+    ...(options.autoscale === undefined ? {} : { autoscale: bounds(options.autoscale) }),
+    ...(options.maxJobs === undefined
+      ? {}
+      : { maxJobs: whole("maxJobs", options.maxJobs, 0, 1, Number.MAX_SAFE_INTEGER) }),
+    ...(options.maxIdle === undefined ? {} : { maxIdleMs: milliseconds("maxIdle", options.maxIdle) }),
     graceMs: milliseconds("grace", options.grace ?? DEFAULTS.grace),
     lostCap: whole("lostCap", options.lostCap, DEFAULTS.lostCap, 1, 1_000),
     unknownGraceMs: milliseconds("unknownGrace", options.unknownGrace ?? DEFAULTS.unknownGrace),
@@ -227,6 +258,10 @@ class RunningService implements Service {
       this.#resolveStopped = resolve
     })
     this.failed = worker?.failed ?? new Promise(() => undefined)
+    void worker?.done.then((reason) => {
+      log.info(`${worker.name} has nothing more to do (${reason})`)
+      return this.stop()
+    })
     this.#offSignals = signals
       ? onSignals({
           soft: () =>

@@ -3,6 +3,7 @@
  * was away. What many look at for every task (revocations, pauses) costs no round trip then.
  */
 import type { Board } from "./board.ts"
+import { pause } from "./listening.ts"
 import type { Log } from "./log.ts"
 
 export interface StoreMirrorOptions<A> {
@@ -13,6 +14,8 @@ export interface StoreMirrorOptions<A> {
   readonly log: Log
   /** Called for each entry that is new or has changed, also at the first reading. */
   readonly onEntry?: (key: string, entry: A) => void
+  /** Called after anything may have changed. */
+  readonly onChange?: () => void
   readonly signal: AbortSignal
 }
 
@@ -64,6 +67,7 @@ export class StoreMirror<A> {
         if (!this.#watches) await board.store.watch(prefix, ({ key, value }) => this.#changed(key, value), signal)
         this.#watches = true
         await this.#read()
+        this.#options.onChange?.()
         this.#ready.resolve()
       } catch (cause) {
         this.#stale = true
@@ -100,6 +104,7 @@ export class StoreMirror<A> {
     this.#touched?.add(key)
     if (value === undefined) this.#entries.delete(key)
     else this.#keep(key, value)
+    this.#options.onChange?.()
   }
 
   #keep(key: string, value: Uint8Array): void {
@@ -112,14 +117,3 @@ export class StoreMirror<A> {
     this.#options.onEntry?.(key, entry)
   }
 }
-
-const pause = (ms: number, signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer)
-      signal.removeEventListener("abort", done)
-      resolve()
-    }
-    const timer = setTimeout(done, ms)
-    signal.addEventListener("abort", done)
-  })

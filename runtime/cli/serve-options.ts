@@ -26,7 +26,11 @@ export const serveOptions = ({ config, transport, output }: Invocation): ServeOp
 
 const numbersAndTimes = (config: Config): ServeOptions => ({
   ...(config.concurrency === undefined ? {} : { concurrency: config.concurrency }),
+  ...(config.autoscale === undefined ? {} : { autoscale: config.autoscale }),
   ...(config.prefetch === undefined ? {} : { prefetch: config.prefetch }),
+  ...(config.burst === undefined ? {} : { burst: config.burst }),
+  ...(config.maxJobs === undefined ? {} : { maxJobs: config.maxJobs }),
+  ...(config.maxIdle === undefined ? {} : { maxIdle: config.maxIdle }),
   ...(config.grace === undefined ? {} : { grace: config.grace }),
   ...(config.resultTtl === undefined ? {} : { resultTtl: config.resultTtl }),
   ...(config.failureTtl === undefined ? {} : { failureTtl: config.failureTtl }),

@@ -13,8 +13,12 @@ export class Counts implements WorkerObserver {
   /** Outcomes that were refused, because another delivery or a cancellation has the job. */
   superseded = 0
 
-  settled(_held: Held, { record }: Settlement): void {
+  /** Time that handlers ran, in milliseconds. */
+  workingMs = 0
+
+  settled({ run }: Held, { record }: Settlement): void {
     this.processed++
+    if (run !== undefined) this.workingMs += Date.now() - run.startedAt
     if (record?.error !== undefined && record.state !== "succeeded" && !goesOn(record)) this.failed++
   }
 

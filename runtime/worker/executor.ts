@@ -67,6 +67,12 @@ const UNCLAIMED_DELAY_MS = 1_000
 /** Workers that forward a task to each other's queues would never end: after so many moves it is unknown. */
 const MAX_HOPS = 10
 
+/** Time limits of a method, in milliseconds; null: none beyond the hard one. */
+export interface TimeLimits {
+  readonly hardMs?: number
+  readonly softMs?: number | null
+}
+
 /** Nothing to settle: the delivery is not ours any more. */
 const NOTHING = undefined
 
@@ -366,6 +372,19 @@ export class Executor {
       cause: Cause.pretty(cause),
     })
     return { token: held.delivery.token, then: { kind: "release", delay: 5_000 } }
+  }
+
+  /** Changes a method's limits for runs that begin from now on. False if nobody here serves it. */
+  limitTime(name: string, { hardMs, softMs }: TimeLimits): boolean {
+    const target = this.#options.pool.resolve(name, null)
+    if (!target.found) return false
+    const plan = this.#plan(target.method)
+    this.#plans.set(target.method, {
+      ...plan,
+      ...(hardMs === undefined ? {} : { hardMs }),
+      ...(softMs === undefined ? {} : { softMs: softMs ?? undefined }),
+    })
+    return true
   }
 
   #plan(method: ErasedMethod): MethodPlan {

@@ -8,10 +8,13 @@ import { Held } from "./delivery.ts"
 export class Hands {
   readonly held = new Map<string, Held>()
   readonly #buffer: Array<Held> = []
-  readonly #queues: ReadonlyMap<string, number>
-  readonly #concurrency: number
-  readonly #capacity: number
-  readonly #threshold: number
+  readonly #ranks = new Map<string, number>()
+  readonly #rotate: boolean
+  #concurrency = 0
+  #capacity = 0
+  #threshold = 1
+  /** How many deliveries may still come at all. */
+  #left = Number.POSITIVE_INFINITY
   #running = 0
   /** Handlers that go on after their delivery was decided: they keep their slot until they really stop. */
   #stuck = 0
@@ -23,14 +26,46 @@ export class Hands {
     readonly concurrency: number
     readonly prefetch: number
     readonly rotate: boolean
+    /** The largest concurrency there will be, where it changes by itself: the capacity is made for that. */
+    readonly maxConcurrency?: number
+    /** Deliveries that may come in all, hand-backs not counted. Defaults to no bound. */
+    readonly maxJobs?: number
   }) {
-    // With `rotate` all queues are of one rank: the transport has taken turns already.
-    this.#queues = new Map(options.queues.map((queue, at) => [queue, options.rotate ? 0 : at]))
-    this.#concurrency = options.concurrency
-    this.#capacity = options.concurrency * options.prefetch
+    this.#rotate = options.rotate
+    for (const queue of options.queues) this.#rankOf(queue)
+    this.#left = options.maxJobs ?? Number.POSITIVE_INFINITY
+    this.resize(options)
+  }
+
+  /** Changes how many handlers run at a time, and how much is held for them. What runs goes on. */
+  resize(size: { readonly concurrency: number; readonly prefetch: number; readonly maxConcurrency?: number }): void {
+    const { concurrency, prefetch, maxConcurrency = concurrency } = size
+    this.#concurrency = concurrency
+    this.#capacity = Math.max(maxConcurrency, 1) * prefetch
     // A pull costs a round trip: under load it waits for a quarter of the slots. What is buffered still feeds every
     // handler meanwhile, because three quarters of the capacity are at least the concurrency.
-    this.#threshold = options.prefetch > 1 ? Math.max(1, Math.floor(this.#capacity / 4)) : 1
+    this.#threshold = prefetch > 1 ? Math.max(1, Math.floor(this.#capacity / 4)) : 1
+    this.#changed()
+  }
+
+  /** Position of a queue in the worker's list; one that came later is behind. */
+  #rankOf(queue: string): number {
+    // With `rotate` all queues are of one rank: the transport has taken turns already.
+    if (this.#rotate) return 0
+    const known = this.#ranks.get(queue)
+    if (known !== undefined) return known
+    const rank = this.#ranks.size
+    this.#ranks.set(queue, rank)
+    return rank
+  }
+
+  get concurrency(): number {
+    return this.#concurrency
+  }
+
+  /** Whether as many deliveries came as may come. */
+  get isSpent(): boolean {
+    return this.#left <= 0
   }
 
   get capacity(): number {
@@ -52,16 +87,20 @@ export class Hands {
 
   /** How many more deliveries may come. */
   get free(): number {
-    return this.#capacity - this.held.size - this.#stuck
+    return Math.min(this.#left, this.#capacity - this.held.size - this.#stuck)
   }
 
   /** Resolves when it is worth pulling. */
   waitForRoom(signal: AbortSignal): Promise<void> {
-    if (this.free >= this.#threshold || signal.aborted) return Promise.resolve()
+    if (this.#hasRoom || signal.aborted) return Promise.resolve()
     return new Promise((resolve) => {
       this.#room = resolve
       signal.addEventListener("abort", () => resolve(), { once: true })
     })
+  }
+
+  get #hasRoom(): boolean {
+    return this.free >= Math.max(1, Math.min(this.#threshold, this.#left))
   }
 
   /** Resolves when no handler runs and nothing settles. */
@@ -71,11 +110,13 @@ export class Hands {
   }
 
   add(deliveries: ReadonlyArray<Delivery>): void {
+    this.#left -= deliveries.length
     for (const delivery of deliveries) {
-      const held = new Held(delivery, this.#queues.get(delivery.queue) ?? this.#queues.size)
+      const held = new Held(delivery, this.#rankOf(delivery.queue))
       this.held.set(delivery.token, held)
       this.#insert(held)
     }
+    this.onChange()
   }
 
   /** Keeps the order: queue, level, sequence. New arrivals mostly belong at the end. */
@@ -99,10 +140,19 @@ export class Hands {
     return held
   }
 
-  /** Takes everything out of the buffer, to hand it back. */
-  takeBuffered(): ReadonlyArray<Held> {
-    for (const held of this.#buffer) held.phase = "settling"
-    return this.#buffer.splice(0)
+  /** Takes what is meant out of the buffer, to hand it back: everything, unless said otherwise. */
+  takeBuffered(meant: (held: Held) => boolean = () => true): ReadonlyArray<Held> {
+    const taken = this.#buffer.filter(meant)
+    if (taken.length === 0) return taken
+    for (const held of taken) held.phase = "settling"
+    const kept = this.#buffer.filter((held) => held.phase === "buffered")
+    this.#buffer.splice(0, this.#buffer.length, ...kept)
+    return taken
+  }
+
+  /** A delivery was given back, uncounted: another may come in its place. */
+  handedBack(): void {
+    this.#left++
   }
 
   /** Takes one delivery out of the buffer; false if it is not there. */
@@ -134,17 +184,20 @@ export class Hands {
     this.#changed()
   }
 
-  /** Called when a slot may have become free; replaced by the worker. */
+  /** Called when a slot may have become free; replaced by who starts handlers. */
   onFree: () => void = () => undefined
+  /** Called after anything has come or gone; replaced by the worker. */
+  onChange: () => void = () => undefined
 
   #changed(): void {
-    if (this.#room !== undefined && this.free >= this.#threshold) {
+    if (this.#room !== undefined && this.#hasRoom) {
       const room = this.#room
       this.#room = undefined
       room()
     }
     if (this.held.size === 0) for (const idle of this.#idle.splice(0)) idle()
     this.onFree()
+    this.onChange()
   }
 }
 

@@ -9,32 +9,31 @@ import { type Board, CANCEL_TOPIC } from "../board.ts"
 import type { Client } from "../client.ts"
 import { describeActor, type WorkerDescription } from "../directory.ts"
 import { EventSender } from "../events.ts"
+import { keepListening } from "../listening.ts"
 import type { Log } from "../log.ts"
-import type { JobRecord } from "../protocol/record.ts"
-import { type Claim, type Claimed, type Delivery, type Settlement, TransportError } from "../transport.ts"
+import { type Settlement, TransportError } from "../transport.ts"
 import { VERSION } from "../version.ts"
 import { type ActorPool, makeActorPool } from "./actor-pool.ts"
-import { Batcher } from "./batcher.ts"
+import { Appetite } from "./appetite.ts"
+import { type Autoscale, Autoscaler, KEEPALIVE_MS } from "./autoscale.ts"
 import { cancellationOf } from "./cancellation.ts"
 import { consume } from "./consumer.ts"
 import { Counts } from "./counts.ts"
 import type { Held } from "./delivery.ts"
+import { Ending, type EndReason } from "./ending.ts"
 import { EventTeller } from "./event-teller.ts"
-import { Executor } from "./executor.ts"
+import type { TimeLimits } from "./executor.ts"
 import type { FailureHandler } from "./failure-handlers.ts"
 import { FailureTeller } from "./failure-teller.ts"
+import { Flow } from "./flow.ts"
 import { Hands } from "./hands.ts"
 import { checkIsolation, inWorker } from "./isolation/admission.ts"
-import { ProcessPool } from "./isolation/process-pool.ts"
-import { keepLeases, type LeaseKeeper } from "./lease-keeper.ts"
 import type { LeaseThreadData } from "./lease-protocol.ts"
 import { maintain } from "./maintenance.ts"
 import { Observers, type WorkerObserver } from "./observer.ts"
-import { PauseWatch } from "./pause-watch.ts"
-import { register } from "./registry.ts"
+import { keepPauses } from "./pause-keeper.ts"
+import { Registry } from "./registry.ts"
 import { Revoker } from "./revoker.ts"
-import { RunWatch } from "./run-watch.ts"
-import { Settler } from "./settler.ts"
 import type { Keep } from "./verdict.ts"
 
 export interface WorkerOptions {
@@ -45,6 +44,8 @@ export interface WorkerOptions {
   readonly queues: ReadonlyArray<string>
   /** Handlers that run at a time, 1 at least. */
   readonly concurrency: number
+  /** Between which bounds the concurrency follows what is held. Absent: it does not. */
+  readonly autoscale?: Autoscale
   /** Deliveries held per handler, 1 at least; 1 keeps priorities strict. */
   readonly prefetch: number
   /** Queues take turns instead of strict order. */
@@ -68,6 +69,12 @@ export interface WorkerOptions {
   readonly onFailure: ReadonlyArray<FailureHandler>
   /** Called once per settled job. */
   readonly onSettled?: (settlement: Settlement) => void
+  /** Ends when the queues are empty. */
+  readonly burst: boolean
+  /** Ends after so many jobs. Absent: never. */
+  readonly maxJobs?: number
+  /** Ends after so many milliseconds without a job. Absent: never. */
+  readonly maxIdleMs?: number
   /** Told what happens to deliveries. */
   readonly observers: ReadonlyArray<WorkerObserver>
 }
@@ -82,28 +89,61 @@ export interface StopReport {
   readonly stuck: number
 }
 
+/** A job whose handler runs. */
+export type ActiveJob = NonNullable<WorkerDescription["jobs"]>[number]
+
+/** A task that waits in a worker for a handler. */
+export interface ReservedTask {
+  /** Empty where it cannot be read. */
+  readonly id: string
+  readonly queue: string
+}
+
+/** What a worker has in its hands. */
+export interface WorkerHands {
+  readonly active: ReadonlyArray<ActiveJob>
+  readonly reserved: ReadonlyArray<ReservedTask>
+}
+
 export interface Worker {
   readonly name: string
+  /** The queues that it listens to, in order of preference. */
   readonly queues: ReadonlyArray<string>
   /** Whether it consumes now. */
   readonly listening: boolean
   /** Resolves, with the error, if it gives up by itself. */
   readonly failed: Promise<TransportError>
+  /** Resolves, with the reason, when it has nothing more to do and wants to be stopped. */
+  readonly done: Promise<EndReason>
   describe(): WorkerDescription
+  /** What is in its hands. */
+  inspect(): WorkerHands
+  /** Changes how many handlers run at a time; what runs goes on. */
+  resize(concurrency: number): void
+  /** Changes the bounds between which the concurrency follows what is held; null: it stays as it is. */
+  autoscale(bounds: Autoscale | null): void
+  /** Listens to one queue more. False if it does already. */
+  addQueue(queue: string): boolean
+  /** Does not listen to a queue any more; what waits here of it is handed back. False if it did not. */
+  removeQueue(queue: string): boolean
+  /** Changes the time limits of a method for runs that begin from now on. False if nobody here serves it. */
+  limitTime(task: string, limits: TimeLimits): boolean
   /** Soft stop; `now` hands back at once instead of waiting for handlers. Called again with `now`, it hurries. */
   stop(options?: { readonly now?: boolean }): Promise<StopReport>
 }
 
-/** Starts a worker. Fails with `ActorStartFailed`; an unreachable transport is tried again. */
+/** Starts a worker. Fails with `ActorStartFailed`, and when a live worker has its name; an unreachable transport is tried again. */
 export const startWorker = async (options: WorkerOptions): Promise<Worker> => {
-  const { board, log } = options
+  const { log } = options
   checkIsolation(options.actors)
   const scope = await Effect.runPromise(Scope.make())
   const close = () => Effect.runPromise(Scope.close(scope, Exit.void))
   try {
     const served = makeActorPool(options.actors.map(inWorker), options.taskNames, log)
     const pool = await Effect.runPromise(Scope.provide(served, scope))
-    return new RunningWorker(options, pool, board, close)
+    const worker = new RunningWorker(options, pool, close)
+    await worker.begin()
+    return worker
   } catch (cause) {
     await close()
     throw cause
@@ -112,41 +152,46 @@ export const startWorker = async (options: WorkerOptions): Promise<Worker> => {
 
 class RunningWorker implements Worker {
   readonly name: string
-  readonly queues: ReadonlyArray<string>
   readonly failed: Promise<TransportError>
+  readonly done: Promise<EndReason>
   readonly #options: WorkerOptions
+  readonly #appetite: Appetite
   readonly #hands: Hands
-  readonly #watch: RunWatch
-  readonly #executor: Executor
-  readonly #processes: ProcessPool
-  readonly #settler: Settler
   readonly #counts = new Counts()
   readonly #observers: Observers
-  readonly #revoker: Revoker
-  readonly #leases: LeaseKeeper
-  readonly #pauses: PauseWatch
-  readonly #registry: ReturnType<typeof register>
-  readonly #consumer: Fiber.Fiber<never, TransportError>
+  readonly #flow: Flow
+  readonly #registry: Registry
+  readonly #ending: Ending
+  readonly #known: Promise<unknown>
   readonly #closeActors: () => Promise<void>
   readonly #end = new AbortController()
   readonly #hurry = new AbortController()
   readonly #startedAt = new Date().toISOString()
+  readonly #gaveUp = Promise.withResolvers<TransportError>()
+  readonly #finished = Promise.withResolvers<EndReason>()
+  #consumer: Fiber.Fiber<never, TransportError> | undefined
+  #autoscaler: Autoscaler | undefined
+  #stopMaintenance = () => undefined as void
+  #keepalive: ReturnType<typeof setInterval> | undefined
   #listening = false
-  #pumping = false
+  #stopAskedAt: string | undefined
   #stopping: Promise<StopReport> | undefined
-  #mayStart = false
 
-  constructor(options: WorkerOptions, pool: ActorPool, board: Board, closeActors: () => Promise<void>) {
-    const { queue, store, broadcast } = board
-    const { log } = options
+  constructor(options: WorkerOptions, pool: ActorPool, closeActors: () => Promise<void>) {
+    const { board, log, onSettled } = options
+    const { signal } = this.#end
     this.name = options.name
-    this.queues = options.queues
+    this.failed = this.#gaveUp.promise
+    this.done = this.#finished.promise
     this.#options = options
     this.#closeActors = closeActors
-    this.#hands = new Hands(options)
-    this.#hands.onFree = () => this.#pump()
-    this.#settler = new Settler(queue, log)
-    const { onSettled } = options
+    this.#appetite = new Appetite({ queues: options.queues, isIdle: (queue) => pool.isIdle(queue) })
+    const { autoscale } = options
+    if (autoscale !== undefined) this.#autoscaler = new Autoscaler(autoscale, Date.now())
+    this.#hands = new Hands({
+      ...options,
+      ...(autoscale === undefined ? {} : { concurrency: autoscale.min, maxConcurrency: autoscale.max }),
+    })
     this.#observers = new Observers(
       [
         this.#counts,
@@ -159,82 +204,82 @@ class RunningWorker implements Worker {
       ],
       log,
     )
-    this.#revoker = new Revoker({ board, held: this.#hands.held, log, signal: this.#end.signal })
-    void this.#revoker.ready.then(() => {
-      this.#mayStart = true
-      this.#pump()
-    })
-    this.#watch = new RunWatch(queue, log, (at) => this.#leases.deadline(at))
-    this.#processes = new ProcessPool({ client: options.client, log, concurrency: options.concurrency })
-    this.#pauses = new PauseWatch(
-      options.leaseMs,
-      () => this.#resume(),
-      () => this.#pump(),
-    )
-    this.#executor = new Executor({
+    const revoker = new Revoker({ board, held: this.#hands.held, log, signal })
+    this.#flow = new Flow({
+      worker: options,
       pool,
-      processes: this.#processes,
-      claims: new Batcher<Claim, Claimed>((claims) => queue.claim(claims)),
-      client: options.client,
-      log,
-      worker: options.name,
-      keep: options.keep,
-      lostCap: options.lostCap,
-      unknownGraceMs: options.unknownGraceMs,
-      maxBody: options.maxBody,
-      languages: options.languages,
-      isRevoked: (task) => this.#revoker.isRevoked(task),
-      onRun: (held) => this.#started(held),
+      hands: this.#hands,
+      observers: this.#observers,
+      isRevoked: (task) => revoker.isRevoked(task),
+      allows: (queue) => this.#appetite.allows(queue),
     })
-    this.#leases = keepLeases({
-      queue,
-      held: this.#hands.held,
-      lease: options.leaseMs,
-      log,
-      onLost: (held) => this.#lost(held),
-      ...(options.leaseThread === undefined ? {} : { thread: options.leaseThread }),
+    this.#hands.onChange = () => this.#ending.look()
+    this.#ending = new Ending({
+      burst: options.burst,
+      ...(options.maxIdleMs === undefined ? {} : { maxIdleMs: options.maxIdleMs }),
+      held: () => this.#hands.held.size + this.#hands.stuck,
+      isSpent: () => this.#hands.isSpent,
+      onEnd: (reason) => this.#finished.resolve(reason),
     })
-    const stopMaintenance = maintain(board, log)
-    this.#registry = register({
-      store,
+    this.#registry = new Registry({
+      store: board.store,
       log,
       actors: options.actors.map(describeActor),
       describe: () => this.describe(),
     })
-    this.#end.signal.addEventListener("abort", () => {
-      this.#leases.stop()
-      this.#pauses.stop()
-      stopMaintenance()
-      this.#watch.stop()
-    })
-    void this.#registry.beat()
-    broadcast
-      .listen(CANCEL_TOPIC, (payload) => this.#cancelled(payload), this.#end.signal)
-      .catch((cause: unknown) => log.warn("cancellations are not heard of; they still hold", { cause: String(cause) }))
+    const onChange = () => void this.#flow.handBack((held) => !this.#appetite.allows(held.delivery.queue))
+    this.#known = Promise.all([
+      revoker.ready,
+      keepPauses({ board, name: options.name, appetite: this.#appetite, onChange, log, signal }),
+    ])
+  }
+
+  /** Registers, and starts to consume. */
+  async begin(): Promise<void> {
+    const { board, log } = this.#options
+    const { signal } = this.#end
+    await this.#registry.begin()
+    this.#stopMaintenance = maintain(board, log)
+    this.#keepalive = setInterval(() => this.#scale(), KEEPALIVE_MS)
+    void keepListening(
+      board.broadcast,
+      CANCEL_TOPIC,
+      (payload) => {
+        const news = cancellationOf(payload)
+        if (news !== undefined) this.#flow.cancelled(news)
+      },
+      { log, signal },
+    )
+    // Nothing starts before it is known what must not.
+    void this.#known.then(() => this.#flow.open())
     this.#consumer = Effect.runFork(
       consume({
-        queue,
-        queues: options.queues,
-        isIdle: (name) => pool.isIdle(name),
-        rotate: options.rotate,
+        queue: board.queue,
+        appetite: this.#appetite,
+        burst: this.#options.burst,
+        rotate: this.#options.rotate,
         hands: this.#hands,
         log,
-        maxTries: options.maxTries,
-        accept: (deliveries) => this.#accept(deliveries),
-        onListening: (listening) => {
-          this.#setListening(listening && this.#stopping === undefined)
+        maxTries: this.#options.maxTries,
+        accept: (deliveries) => {
+          this.#flow.accept(deliveries)
+          this.#scale()
         },
+        onListening: (listening) => this.#setListening(listening && this.#stopping === undefined),
+        onEmpty: () => void this.#known.then(() => this.#ending.foundNothing()),
       }),
     )
-    this.failed = new Promise((resolve) => {
-      this.#consumer.addObserver((exit) => {
-        this.#setListening(false)
-        const error = Exit.isFailure(exit) ? gaveUp(exit.cause) : undefined
-        if (error === undefined) return
-        log.error(`the worker gives up: ${error.message}`, { reason: error.reason })
-        resolve(error)
-      })
+    this.#consumer.addObserver((exit) => {
+      this.#setListening(false)
+      const error = Exit.isFailure(exit) ? gaveUp(exit.cause) : undefined
+      if (error === undefined) return
+      log.error(`the worker gives up: ${error.message}`, { reason: error.reason })
+      this.#gaveUp.resolve(error)
     })
+  }
+
+  get queues(): ReadonlyArray<string> {
+    return this.#appetite.listed
   }
 
   get listening(): boolean {
@@ -242,9 +287,7 @@ class RunningWorker implements Worker {
   }
 
   describe(): WorkerDescription {
-    const running = [...this.#hands.held.values()].flatMap((held) =>
-      held.run === undefined ? [] : [held.run.posting.id],
-    )
+    const jobs = this.inspect().active
     return {
       name: this.name,
       pid: process.pid,
@@ -252,17 +295,84 @@ class RunningWorker implements Worker {
       version: VERSION,
       queues: [...this.queues],
       actors: this.#options.actors.map((actor) => actor.name),
-      concurrency: this.#options.concurrency,
-      state:
-        this.#stopping !== undefined ? "stopping" : running.length > 0 ? "busy" : this.#listening ? "idle" : "starting",
-      running: running.slice(0, 100),
+      concurrency: this.#hands.concurrency,
+      state: this.#state(jobs.length > 0),
+      running: jobs.map(({ id }) => id).slice(0, MOST_JOBS),
+      jobs: jobs.slice(0, MOST_JOBS),
       inFlight: this.#hands.held.size,
       processed: this.#counts.processed,
       failed: this.#counts.failed,
       superseded: this.#counts.superseded,
+      workingSeconds: this.#counts.workingMs / 1000,
       startedAt: this.#startedAt,
       heartbeatAt: new Date().toISOString(),
+      ...(this.#stopAskedAt === undefined ? {} : { stopAskedAt: this.#stopAskedAt }),
     }
+  }
+
+  #state(isBusy: boolean): WorkerDescription["state"] {
+    if (this.#stopping !== undefined) return "stopping"
+    if (isBusy) return "busy"
+    if (this.#appetite.isSuspended) return "suspended"
+    return this.#listening ? "idle" : "starting"
+  }
+
+  inspect(): WorkerHands {
+    const active: Array<ActiveJob> = []
+    const reserved: Array<ReservedTask> = []
+    for (const { run, id, delivery } of this.#hands.held.values()) {
+      if (run === undefined) {
+        reserved.push({ id: id ?? "", queue: delivery.queue })
+        continue
+      }
+      active.push({
+        id: run.posting.id,
+        name: run.record.name,
+        queue: run.posting.queue,
+        attempt: run.record.attempt,
+        startedAt: new Date(run.startedAt).toISOString(),
+      })
+    }
+    return { active, reserved }
+  }
+
+  resize(concurrency: number): void {
+    this.#hands.resize({ concurrency, prefetch: this.#options.prefetch, ...this.#largest() })
+  }
+
+  autoscale(bounds: Autoscale | null): void {
+    if (bounds === null) this.#autoscaler = undefined
+    else if (this.#autoscaler === undefined) this.#autoscaler = new Autoscaler(bounds, Date.now())
+    else this.#autoscaler.bounds = bounds
+    this.resize(this.#hands.concurrency)
+    this.#scale()
+  }
+
+  #largest(): { readonly maxConcurrency?: number } {
+    return this.#autoscaler === undefined ? {} : { maxConcurrency: this.#autoscaler.bounds.max }
+  }
+
+  /** Lets the concurrency follow what is held: asked at each arrival of tasks, and now and then. */
+  #scale(): void {
+    const { concurrency, held } = this.#hands
+    const wanted = this.#autoscaler?.scale(held.size, concurrency, Date.now()) ?? concurrency
+    if (wanted === concurrency) return
+    this.#options.log.info(`${wanted > concurrency ? "Scaling up" : "Scaling down"} to ${wanted} handlers`)
+    this.resize(wanted)
+  }
+
+  addQueue(queue: string): boolean {
+    return this.#appetite.add(queue)
+  }
+
+  removeQueue(queue: string): boolean {
+    const removed = this.#appetite.remove(queue)
+    if (removed) this.#flow.handBack((held) => held.delivery.queue === queue)
+    return removed
+  }
+
+  limitTime(task: string, limits: TimeLimits): boolean {
+    return this.#flow.limitTime(task, limits)
   }
 
   #setListening(listening: boolean): void {
@@ -278,22 +388,27 @@ class RunningWorker implements Worker {
   }
 
   async #stop(): Promise<StopReport> {
-    const { log, graceMs } = this.#options
+    const { graceMs } = this.#options
     const { processed, handedBackTasks } = this.#counts
+    this.#stopAskedAt = new Date().toISOString()
     this.#setListening(false)
-    await Effect.runPromise(Fiber.interrupt(this.#consumer))
-    const waiting = this.#hands.takeBuffered()
-    if (waiting.length > 0) log.info(`Restoring ${waiting.length} unacknowledged message(s)`)
-    for (const held of waiting) this.#release(held)
+    this.#ending.stop()
+    this.#flow.close()
+    // Whoever looks must see that it stops, and not wait for the next beat.
+    void this.#registry.beat()
+    if (this.#consumer !== undefined) await Effect.runPromise(Fiber.interrupt(this.#consumer))
+    this.#restored(this.#flow.handBack())
     await waitFor(this.#hands.whenIdle(), graceMs, this.#hurry.signal)
-    for (const held of this.#hands.held.values()) held.end("hand-back")
+    this.#restored(this.#flow.interrupt())
     await waitFor(this.#hands.whenIdle(), HAND_BACK_MS)
-    await this.#processes.close()
+    await this.#flow.end()
     const report: StopReport = {
       finished: this.#counts.processed - processed,
       handedBack: this.#counts.handedBackTasks - handedBackTasks,
       stuck: this.#hands.stuck,
     }
+    clearInterval(this.#keepalive)
+    this.#stopMaintenance()
     this.#end.abort()
     await this.#registry.end()
     // An actor whose start does not end cannot be stopped either.
@@ -301,137 +416,13 @@ class RunningWorker implements Worker {
     return report
   }
 
-  #accept(deliveries: ReadonlyArray<Delivery>): void {
-    if (deliveries.length === 0) return
-    this.#observers.received(deliveries)
-    this.#hands.add(deliveries)
-    this.#leases.added(deliveries.map((delivery) => delivery.token))
-    if (this.#stopping !== undefined) for (const held of this.#hands.takeBuffered()) this.#release(held)
-    this.#pump()
-  }
-
-  /** Starts handlers while there are slots and tasks. */
-  #pump(): void {
-    // A handler that ends at once leads back here: the loop goes on with its slot, instead of one deeper for each task.
-    if (this.#pumping || !this.#mayStart) return
-    this.#pumping = true
-    try {
-      // In doubt again before each: the handler that was called last may have blocked for longer than a lease.
-      while (this.#stopping === undefined && !this.#pauses.inDoubt(Date.now())) {
-        const held = this.#hands.next()
-        if (held === undefined) return
-        this.#process(held)
-      }
-    } finally {
-      this.#pumping = false
-    }
-  }
-
-  /** Runs a delivery in a fiber of its own; settling needs none. */
-  #process(held: Held): void {
-    const fiber = Effect.runFork(this.#executor.execute(held))
-    // `execute` never fails: what went wrong is in its settlement.
-    fiber.addObserver((exit) => this.#executed(held, Exit.isSuccess(exit) ? exit.value : undefined))
-  }
-
-  #executed(held: Held, settlement: Settlement | undefined): void {
-    this.#watch.remove(held)
-    this.#hands.handlerEnded(held)
-    const { leave } = held
-    const pending = held.run?.pending
-    if (pending === undefined) leave?.()
-    else {
-      if (leave !== undefined) void pending.then(leave, leave)
-      // At a hand-back the handler was told to stop this very moment.
-      if (held.run?.stop !== "hand-back")
-        this.#options.log.warn(
-          "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",
-          {
-            job: held.id,
-            task: held.run?.record.name,
-          },
-        )
-    }
-    this.#pump()
-    if (settlement === undefined) {
-      if (held.run?.stop === "superseded") this.#refused(held, undefined)
-      this.#hands.drop(held)
-    } else void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
-  }
-
-  async #settle(held: Held, settlement: Settlement): Promise<void> {
-    const settling = await this.#settler.settle(settlement, this.#end.signal, held.refused)
-    if (settling === "superseded" && settlement.record !== undefined) this.#refused(held, settlement.record)
-    if (settling !== "settled") return
-    if (settlement.then.kind === "release") this.#observers.handedBack(held)
-    else this.#observers.settled(held, settlement)
-  }
-
-  /** What it has done came too late: another delivery, or a cancellation, has the job. */
-  #refused(held: Held, record: JobRecord | undefined): void {
-    this.#options.log.debug("an outcome was refused: another delivery, or a cancellation, has the job", {
-      job: held.id,
-    })
-    this.#observers.refused(held, record)
-  }
-
-  /** A handler is about to be called. */
-  #started(held: Held): void {
-    this.#watch.add(held)
-    const { run, delivery } = held
-    if (run === undefined) return
-    this.#observers.started(held, run)
-    // A handler in a process of its own does not block this one.
-    if (run.method.isolation === "process") return
-    const { token, fence } = delivery
-    this.#leases.calling({
-      token,
-      fence,
-      id: run.posting.id,
-      hardAt: run.hardAt,
-      hardSeconds: (run.hardAt - run.startedAt) / 1000,
-    })
-  }
-
-  #release(held: Held): void {
-    const settlement: Settlement = { token: held.delivery.token, then: { kind: "release", delay: 0 } }
-    void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
-  }
-
-  /** After a pause as long as a lease (the process was frozen): asks which waiting deliveries are still ours. */
-  async #resume(): Promise<void> {
-    const waiting = this.#hands.waiting
-    const kept = await this.#options.board.queue.extend(waiting.map((held) => held.delivery.token)).catch(() => [])
-    // Where the transport cannot tell, running them is the lesser evil: the fence refuses what is not ours.
-    for (const [at, held] of waiting.entries()) if (kept[at] === false) this.#lost(held)
-  }
-
-  /** Its lease lapsed, or somebody else decided: it is not ours to settle. */
-  #lost(held: Held): void {
-    if (this.#hands.unbuffer(held)) this.#hands.drop(held)
-    else held.end("superseded")
-  }
-
-  #cancelled(payload: Uint8Array): void {
-    const news = cancellationOf(payload)
-    if (news === undefined) return
-    const { id, run, terminate } = news
-    // Late news of an earlier run must not take the task of this one off the queue.
-    const meant = [...this.#hands.held.values()].filter(
-      (held) => held.id === id && (run === undefined || held.jobRun === run),
-    )
-    // First, so that the run is not waited for as one that may still heed its signal.
-    if (terminate && meant.length > 0) this.#processes.kill(id)
-    for (const held of meant) {
-      if (this.#hands.unbuffer(held)) {
-        // Its record says cancelled already: only the task is left to take off the queue.
-        void this.#settler
-          .settle({ token: held.delivery.token, then: { kind: "ack" } }, this.#end.signal)
-          .finally(() => this.#hands.drop(held))
-      } else held.end("cancelled")
-    }
+  #restored(count: number): void {
+    if (count > 0) this.#options.log.info(`Restoring ${count} unacknowledged message(s)`)
   }
 }
+
+/** Jobs that the description of a worker names at most. */
+const MOST_JOBS = 100
 
 /** Longest wait for hand-backs to be written. */
 const HAND_BACK_MS = 5_000

@@ -1,10 +1,11 @@
+import { hostname } from "node:os"
 import { connect } from "callboard"
-import { afterEach, expect, test, vi } from "vitest"
+import { afterEach, describe, expect, test, vi } from "vitest"
 import { ACTOR_REFRESH_MS, HEARTBEAT_MS, listActors, listWorkers } from "../../../runtime/directory.ts"
 import { generateId } from "../../../runtime/id.ts"
 import { makeLog } from "../../../runtime/log.ts"
 import { type Store, TransportError } from "../../../runtime/transport.ts"
-import { register } from "../../../runtime/worker/registry.ts"
+import { Registry } from "../../../runtime/worker/registry.ts"
 
 const worker = {
   name: "w1",
@@ -35,8 +36,11 @@ const start = async (change: (store: Store) => Partial<Store> = () => ({})) => {
   const { store } = client.board
   const log = makeLog({ level: "none" })
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] })
-  const registry = register({ store: { ...store, ...change(store) }, log, actors, describe: () => worker })
-  open.push(() => client.close(), registry.end)
+  const registry = new Registry({ store: { ...store, ...change(store) }, log, actors, describe: () => worker })
+  open.push(
+    () => client.close(),
+    () => registry.end(),
+  )
   return { store, registry }
 }
 
@@ -54,25 +58,29 @@ test("a worker and its actors are known from the first beat; the worker goes whe
 })
 
 test("actors that could not all be told are told again with the next beat", async () => {
-  let writes = 0
+  let fails = true
   const { store, registry } = await start((store) => ({
     write: (operations) =>
-      ++writes === 3 ? Promise.reject(new TransportError("unavailable", "down")) : store.write(operations),
+      operations[0]?.key === "actor/b" && fails
+        ? Promise.reject(new TransportError("unavailable", "down"))
+        : store.write(operations),
   }))
-  await registry.beat()
+  await registry.begin()
   expect(await names(store)).toEqual(["a"])
+  fails = false
   await vi.advanceTimersByTimeAsync(HEARTBEAT_MS)
   expect(await names(store)).toEqual(["a", "b"])
 })
 
 test("actors are told again in time, and not with each beat, whatever happens to the clock", async () => {
   let writes = 0
-  await start((store) => ({
+  const { registry } = await start((store) => ({
     write: (operations) => {
       if (operations[0]?.key.startsWith("actor/")) writes++
       return store.write(operations)
     },
   }))
+  await registry.begin()
   await vi.advanceTimersByTimeAsync(HEARTBEAT_MS)
   expect(writes).toBe(2)
   const clock = vi.spyOn(Date, "now").mockReturnValue(0)
@@ -89,4 +97,46 @@ test("a store that does not answer keeps nobody from ending", async () => {
   const ended = registry.end().then(() => true)
   const late = new Promise((resolve) => setTimeout(resolve, 4_000))
   expect(await Promise.race([ended, late])).toBe(true)
+})
+
+describe("a name", () => {
+  const entry = (changes: object) => ({
+    key: "worker/w1",
+    value: new TextEncoder().encode(JSON.stringify({ ...worker, ...changes })),
+  })
+
+  test("that a live worker of another machine has is refused", async () => {
+    const { store, registry } = await start()
+    vi.useRealTimers()
+    await store.write([entry({ host: "elsewhere" })])
+    const beats = setInterval(() => void store.write([entry({ host: "elsewhere", heartbeatAt: `${Date.now()}` })]), 200)
+    open.push(() => clearInterval(beats))
+    await expect(registry.begin()).rejects.toMatchObject({
+      code: "invalid-input",
+      details: { field: "name" },
+      message: expect.stringContaining("process 1 on elsewhere"),
+    })
+  })
+
+  test("that another worker of this process has is refused at once", async () => {
+    const { store, registry } = await start()
+    await store.write([entry({ host: hostname(), pid: process.pid })])
+    await expect(registry.begin()).rejects.toMatchObject({ code: "invalid-input" })
+  })
+
+  test("of a worker that died on this machine is taken over at once", async () => {
+    const { store, registry } = await start()
+    // No process can have this number.
+    await store.write([entry({ host: hostname(), pid: 2 ** 30 })])
+    await registry.begin()
+    expect(await listWorkers(store)).toEqual([worker])
+  })
+
+  test("of a worker that died elsewhere is free when its entry has lapsed", async () => {
+    const { store, registry } = await start()
+    vi.useRealTimers()
+    await store.write([{ ...entry({ host: "elsewhere" }), ttl: 1_000 }])
+    await registry.begin()
+    expect(await listWorkers(store)).toEqual([worker])
+  })
 })

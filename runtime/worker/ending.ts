@@ -1,0 +1,51 @@
+/** When a worker ends by itself: nothing is left to do (burst), it has done enough, or has done nothing for too long. */
+
+export type EndReason = "burst" | "max-jobs" | "max-idle"
+
+export interface EndingOptions {
+  readonly burst: boolean
+  /** Milliseconds without a task after which it ends; absent: never. */
+  readonly maxIdleMs?: number
+  /** Deliveries in its hands, stuck handlers included. */
+  readonly held: () => number
+  /** Whether it has taken as many jobs as it may. */
+  readonly isSpent: () => boolean
+  readonly onEnd: (reason: EndReason) => void
+}
+
+export class Ending {
+  readonly #options: EndingOptions
+  #idle: ReturnType<typeof setTimeout> | undefined
+  #ended = false
+
+  constructor(options: EndingOptions) {
+    this.#options = options
+    this.look()
+  }
+
+  /** Something changed in its hands. */
+  look(): void {
+    const { held, isSpent, maxIdleMs } = this.#options
+    if (held() > 0) {
+      clearTimeout(this.#idle)
+      this.#idle = undefined
+    } else if (isSpent()) this.#end("max-jobs")
+    else if (maxIdleMs !== undefined) this.#idle ??= setTimeout(() => this.#end("max-idle"), maxIdleMs)
+  }
+
+  /** A look into the queues found nothing, and its hands were empty before and after it. */
+  foundNothing(): void {
+    if (this.#options.burst && this.#options.held() === 0) this.#end("burst")
+  }
+
+  stop(): void {
+    this.#ended = true
+    clearTimeout(this.#idle)
+  }
+
+  #end(reason: EndReason): void {
+    if (this.#ended) return
+    this.stop()
+    this.#options.onEnd(reason)
+  }
+}

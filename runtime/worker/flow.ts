@@ -1,0 +1,261 @@
+/**
+ * What happens to deliveries in a worker, from the pull to the settlement: they wait in its hands, run in fibers of their
+ * own, and are settled. Nothing starts before it is opened, or after it is closed.
+ */
+import { Effect, Exit } from "effect"
+import type { JobRecord } from "../protocol/record.ts"
+import type { Claim, Claimed, Delivery, Settlement } from "../transport.ts"
+import type { ActorPool } from "./actor-pool.ts"
+import { Batcher } from "./batcher.ts"
+import type { Cancellation } from "./cancellation.ts"
+import type { Held } from "./delivery.ts"
+import { Executor, type ExecutorOptions, type TimeLimits } from "./executor.ts"
+import type { Hands } from "./hands.ts"
+import { ProcessPool } from "./isolation/process-pool.ts"
+import { keepLeases, type LeaseKeeper } from "./lease-keeper.ts"
+import type { Observers } from "./observer.ts"
+import { PauseWatch } from "./pause-watch.ts"
+import { RunWatch } from "./run-watch.ts"
+import { Settler } from "./settler.ts"
+import type { WorkerOptions } from "./worker.ts"
+
+export interface FlowOptions {
+  readonly worker: WorkerOptions
+  readonly pool: ActorPool
+  readonly hands: Hands
+  readonly observers: Observers
+  /** Whether a task falls under a revocation. */
+  readonly isRevoked: ExecutorOptions["isRevoked"]
+  /** Whether tasks of a queue may start now. */
+  readonly allows: (queue: string) => boolean
+}
+
+export class Flow {
+  readonly #options: FlowOptions
+  readonly #hands: Hands
+  readonly #observers: Observers
+  readonly #watch: RunWatch
+  readonly #executor: Executor
+  readonly #processes: ProcessPool
+  readonly #settler: Settler
+  readonly #leases: LeaseKeeper
+  readonly #pauses: PauseWatch
+  readonly #end = new AbortController()
+  #pumping = false
+  #opened = false
+  #closed = false
+
+  constructor(options: FlowOptions) {
+    const { worker, pool, hands, observers } = options
+    const { board, client, log, leaseMs } = worker
+    const { queue } = board
+    this.#options = options
+    this.#hands = hands
+    this.#observers = observers
+    hands.onFree = () => this.#pump()
+    this.#settler = new Settler(queue, log)
+    this.#watch = new RunWatch(queue, log, (at) => this.#leases.deadline(at))
+    this.#processes = new ProcessPool({ client, log, concurrency: worker.concurrency })
+    this.#pauses = new PauseWatch(
+      leaseMs,
+      () => this.#resume(),
+      () => this.#pump(),
+    )
+    this.#executor = new Executor({
+      pool,
+      processes: this.#processes,
+      claims: new Batcher<Claim, Claimed>((claims) => queue.claim(claims)),
+      client,
+      log,
+      worker: worker.name,
+      keep: worker.keep,
+      lostCap: worker.lostCap,
+      unknownGraceMs: worker.unknownGraceMs,
+      maxBody: worker.maxBody,
+      languages: worker.languages,
+      isRevoked: options.isRevoked,
+      onRun: (held) => this.#started(held),
+    })
+    this.#leases = keepLeases({
+      queue,
+      held: hands.held,
+      lease: leaseMs,
+      log,
+      onLost: (held) => this.#lost(held),
+      ...(worker.leaseThread === undefined ? {} : { thread: worker.leaseThread }),
+    })
+  }
+
+  /** Takes what was pulled. */
+  accept(deliveries: ReadonlyArray<Delivery>): void {
+    if (deliveries.length === 0) return
+    this.#observers.received(deliveries)
+    this.#hands.add(deliveries)
+    this.#leases.added(deliveries.map((delivery) => delivery.token))
+    // Pulled before somebody said that they must not start.
+    this.handBack((held) => this.#closed || !this.#options.allows(held.delivery.queue))
+    this.#pump()
+  }
+
+  /** From now on handlers may start. */
+  open(): void {
+    this.#opened = true
+    this.#pump()
+  }
+
+  /** From now on none does. */
+  close(): void {
+    this.#closed = true
+  }
+
+  /** Gives back, uncounted, what waits here; returns how many. */
+  handBack(meant?: (held: Held) => boolean): number {
+    const waiting = this.#hands.takeBuffered(meant)
+    for (const held of waiting) this.#release(held)
+    return waiting.length
+  }
+
+  /** Tells the handlers that run to stop now, and gives their tasks back, uncounted; returns how many. */
+  interrupt(): number {
+    for (const held of this.#hands.held.values()) held.end("hand-back")
+    return this.#hands.running
+  }
+
+  /** The end: nothing is settled, extended or watched any more. */
+  async end(): Promise<void> {
+    await this.#processes.close()
+    this.#end.abort()
+    this.#leases.stop()
+    this.#pauses.stop()
+    this.#watch.stop()
+  }
+
+  /** Changes the time limits of a method on this worker, for runs that begin from now on. False if nobody here serves it. */
+  limitTime(task: string, limits: TimeLimits): boolean {
+    return this.#executor.limitTime(task, limits)
+  }
+
+  /** Starts handlers while there are slots and tasks. */
+  #pump(): void {
+    // A handler that ends at once leads back here: the loop goes on with its slot, instead of one deeper for each task.
+    if (this.#pumping || !this.#opened) return
+    this.#pumping = true
+    try {
+      // In doubt again before each: the handler that was called last may have blocked for longer than a lease.
+      while (!this.#closed && !this.#pauses.inDoubt(Date.now())) {
+        const held = this.#hands.next()
+        if (held === undefined) return
+        this.#process(held)
+      }
+    } finally {
+      this.#pumping = false
+    }
+  }
+
+  /** Runs a delivery in a fiber of its own; settling needs none. */
+  #process(held: Held): void {
+    const fiber = Effect.runFork(this.#executor.execute(held))
+    // `execute` never fails: what went wrong is in its settlement.
+    fiber.addObserver((exit) => this.#executed(held, Exit.isSuccess(exit) ? exit.value : undefined))
+  }
+
+  #executed(held: Held, settlement: Settlement | undefined): void {
+    this.#watch.remove(held)
+    this.#hands.handlerEnded(held)
+    const { leave } = held
+    const pending = held.run?.pending
+    if (pending === undefined) leave?.()
+    else {
+      if (leave !== undefined) void pending.then(leave, leave)
+      // At a hand-back the handler was told to stop this very moment.
+      if (held.run?.stop !== "hand-back")
+        this.#options.worker.log.warn(
+          "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",
+          {
+            job: held.id,
+            task: held.run?.record.name,
+          },
+        )
+    }
+    this.#pump()
+    if (settlement === undefined) {
+      if (held.run?.stop === "superseded") this.#refused(held, undefined)
+      this.#hands.drop(held)
+    } else void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
+  }
+
+  async #settle(held: Held, settlement: Settlement): Promise<void> {
+    const settling = await this.#settler.settle(settlement, this.#end.signal, held.refused)
+    if (settling === "superseded" && settlement.record !== undefined) this.#refused(held, settlement.record)
+    if (settling !== "settled") return
+    if (settlement.then.kind === "release") {
+      this.#hands.handedBack()
+      this.#observers.handedBack(held)
+    } else this.#observers.settled(held, settlement)
+  }
+
+  /** What it has done came too late: another delivery, or a cancellation, has the job. */
+  #refused(held: Held, record: JobRecord | undefined): void {
+    this.#options.worker.log.debug("an outcome was refused: another delivery, or a cancellation, has the job", {
+      job: held.id,
+    })
+    this.#observers.refused(held, record)
+  }
+
+  /** A handler is about to be called. */
+  #started(held: Held): void {
+    this.#watch.add(held)
+    const { run, delivery } = held
+    if (run === undefined) return
+    this.#observers.started(held, run)
+    // A handler in a process of its own does not block this one.
+    if (run.method.isolation === "process") return
+    const { token, fence } = delivery
+    this.#leases.calling({
+      token,
+      fence,
+      id: run.posting.id,
+      hardAt: run.hardAt,
+      hardSeconds: (run.hardAt - run.startedAt) / 1000,
+    })
+  }
+
+  #release(held: Held): void {
+    const settlement: Settlement = { token: held.delivery.token, then: { kind: "release", delay: 0 } }
+    void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
+  }
+
+  /** After a pause as long as a lease (the process was frozen): asks which waiting deliveries are still ours. */
+  async #resume(): Promise<void> {
+    const waiting = this.#hands.waiting
+    const kept = await this.#options.worker.board.queue
+      .extend(waiting.map((held) => held.delivery.token))
+      .catch(() => [])
+    // Where the transport cannot tell, running them is the lesser evil: the fence refuses what is not ours.
+    for (const [at, held] of waiting.entries()) if (kept[at] === false) this.#lost(held)
+  }
+
+  /** Its lease lapsed, or somebody else decided: it is not ours to settle. */
+  #lost(held: Held): void {
+    if (this.#hands.unbuffer(held)) this.#hands.drop(held)
+    else held.end("superseded")
+  }
+
+  /** Somebody cancelled a job. */
+  cancelled({ id, run, terminate }: Cancellation): void {
+    // Late news of an earlier run must not take the task of this one off the queue.
+    const meant = [...this.#hands.held.values()].filter(
+      (held) => held.id === id && (run === undefined || held.jobRun === run),
+    )
+    // First, so that the run is not waited for as one that may still heed its signal.
+    if (terminate && meant.length > 0) this.#processes.kill(id)
+    for (const held of meant) {
+      if (this.#hands.unbuffer(held)) {
+        // Its record says cancelled already: only the task is left to take off the queue.
+        void this.#settler
+          .settle({ token: held.delivery.token, then: { kind: "ack" } }, this.#end.signal)
+          .finally(() => this.#hands.drop(held))
+      } else held.end("cancelled")
+    }
+  }
+}
