@@ -8,7 +8,7 @@ import { Ignore, Reject, Retry } from "../control.ts"
 import type { Job, JobState } from "../job.ts"
 import { type InvalidValue, jsonForm, validate } from "./check.ts"
 import { type Invoked, invoke } from "./invocation.ts"
-import { jobError } from "./job-error.ts"
+import { jobError, readable } from "./job-error.ts"
 import { KnownFailure } from "./known-failure.ts"
 
 /** A run as an attempt needs it. */
@@ -48,13 +48,13 @@ export const attempt = Effect.fnUntraced(function* (run: AttemptedRun, input: un
 
 const failed = Effect.fnUntraced(function* (run: AttemptedRun, cause: Cause.Cause<unknown>, job: AttemptedJob) {
   const { onFailure } = run.method
-  const thrown = Cause.squash(cause)
+  const thrown = readable(Cause.squash(cause))
   if (onFailure === undefined || run.isOver || isRequest(thrown)) return Exit.failCause(cause)
   job.state = "failed"
   const hooked = yield* invoke(run, () => onFailure(thrown, job))
   if (Exit.isSuccess(hooked)) return Exit.failCause(cause)
   // What was not to be tried again is not tried again because its hook failed, too.
-  const raised = Cause.squash(hooked.cause)
+  const raised = readable(Cause.squash(hooked.cause))
   const final = (thrown instanceof KnownFailure && thrown.final) || thrown instanceof Reject
   const speaks = isRequest(raised) || raised instanceof Reject
   return final && !speaks ? Exit.fail(new KnownFailure(jobError(raised), true)) : hooked

@@ -6,6 +6,7 @@ import { isUndecodable, type Posting } from "../protocol/message.ts"
 import { isId } from "../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import type { Delivery, Settlement } from "../transport.ts"
+import { softLimit } from "./soft-limit.ts"
 
 /** Why a run is ended from outside. */
 export type Stop = "timeout" | "cancelled" | "superseded" | "hand-back"
@@ -16,6 +17,8 @@ export class Held {
   /** Position of its queue in the worker's list. */
   readonly rank: number
   phase: "buffered" | "running" | "settling" = "buffered"
+  /** What it is for, where this worker serves that. */
+  method: ErasedMethod | undefined
   /** Set while its handler runs. */
   run: Running | undefined
   /** Set when it was decided from outside, also before the handler ran. */
@@ -71,7 +74,8 @@ export class Running {
   /** Whether anybody was told that it runs: a hand-back then says that it does not any more. */
   reported = false
   stop: Stop | undefined
-  softFired = false
+  /** What the handler's signal fired with at the soft limit. */
+  softReason: DOMException | undefined
   /** Ends the wait for the handler: interrupts an Effect, lets go of a promise. */
   interrupt: (() => void) | undefined
   /** A promise of the handler that has not settled, whatever became of its fiber. */
@@ -110,7 +114,8 @@ export class Running {
   /** Made when it is first asked for: most handlers never look at it. */
   get signal(): AbortSignal {
     this.#abort ??= new AbortController()
-    if (this.stop !== undefined || this.softFired) this.#abort.abort(stopReason(this.stop))
+    const reason = this.softReason ?? stopReason(this.stop)
+    if (reason !== undefined) this.#abort.abort(reason)
     return this.#abort.signal
   }
 
@@ -133,9 +138,9 @@ export class Running {
 
   /** The soft limit: tells the handler to stop; whether it does is its own affair. */
   warn(): void {
-    if (this.softFired) return
-    this.softFired = true
-    this.#abort?.abort(stopReason(undefined))
+    if (this.softReason !== undefined) return
+    this.softReason = softLimit((this.softAt - this.startedAt) / 1000)
+    this.#abort?.abort(this.softReason)
   }
 
   /** Ends the run from outside. The first reason counts. */
@@ -147,14 +152,12 @@ export class Running {
   }
 }
 
-const stopReason = (stop: Stop | undefined): DOMException =>
-  new DOMException(
-    stop === "cancelled"
-      ? "the job was cancelled"
-      : stop === "superseded"
-        ? "another worker has the job"
-        : stop === "hand-back"
-          ? "the worker stops"
-          : "the time limit was reached",
-    stop === "timeout" || stop === undefined ? "TimeoutError" : "AbortError",
-  )
+const STOPPED: Readonly<Record<Stop, readonly [message: string, name: string]>> = {
+  timeout: ["the hard time limit was reached", "TimeoutError"],
+  cancelled: ["the job was cancelled", "AbortError"],
+  superseded: ["another worker has the job", "AbortError"],
+  "hand-back": ["the worker stops", "AbortError"],
+}
+
+const stopReason = (stop: Stop | undefined): DOMException | undefined =>
+  stop === undefined ? undefined : new DOMException(...STOPPED[stop])

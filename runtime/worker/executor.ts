@@ -25,10 +25,11 @@ import { afterFailure, afterSuccess, type Ended, embedProblem } from "./follow-u
 import { readTask } from "./intake.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import { JobContext } from "./job-context.ts"
-import { jobError } from "./job-error.ts"
+import { jobError, readable } from "./job-error.ts"
 import { KnownFailure } from "./known-failure.ts"
 import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "./retry.ts"
 import type { ServedActor } from "./served-actor.ts"
+import { softLimitError } from "./soft-limit.ts"
 import { tellStopped } from "./stopped.ts"
 import { UnknownTasks } from "./unknown-tasks.ts"
 import * as verdict from "./verdict.ts"
@@ -133,6 +134,8 @@ export class Executor {
       return new Decided(verdict.unreadable({ token, fence, queue, id }, read.failure, now))
     }
     const { task, posting } = read.success
+    const target = options.pool.resolve(task.task, task.meth)
+    if (target.found) held.method = target.method
     let before = verdict.waiting(posting, task, now)
     const attempt = (record: JobRecord): verdict.Attempt => ({
       token: delivery.token,
@@ -145,7 +148,6 @@ export class Executor {
     })
     const begins = { fence: delivery.fence, worker: options.worker, at: now }
     let isClaimed = false
-    const target = options.pool.resolve(task.task, task.meth)
     const endsOnLoss = target.found && target.method.onLost === "fail"
     // Of a first delivery nothing would be known after its worker has died: that is the hot path, and only where it may be.
     if (!delivery.fresh || endsOnLoss) {
@@ -255,7 +257,7 @@ export class Executor {
   #judge(held: Held, run: Running, exit: Exit.Exit<unknown, unknown>): Settlement | undefined {
     const attempt = this.#attempt(held, run)
     if (run.stop !== undefined) return this.#stopped(attempt, run)
-    if (Exit.isFailure(exit)) return this.#failure(attempt, run, Cause.squash(exit.cause))
+    if (Exit.isFailure(exit)) return this.#failure(attempt, run, readable(Cause.squash(exit.cause)))
     // Should the transport refuse the result for good, the job fails for that, once, with its errbacks.
     held.refused = (error) => this.#givenUp(attempt, run.embed, error)
     const { repeat } = run.task.own
@@ -286,8 +288,8 @@ export class Executor {
     if (thrown instanceof Ignore) return verdict.succeeded(attempt, undefined)
     if (thrown instanceof Reject) return this.#givenUp(attempt, run.embed, jobError(thrown, "rejected"), "rejected")
     if (thrown instanceof KnownFailure && thrown.final) return this.#givenUp(attempt, run.embed, thrown.error)
-    if (!(thrown instanceof Retry)) return this.#givenUpOrRetried(attempt, run, errorOf(thrown))
-    const error = errorOf(thrown.cause ?? thrown)
+    if (!(thrown instanceof Retry)) return this.#givenUpOrRetried(attempt, run, errorOf(run, thrown))
+    const error = errorOf(run, thrown.cause ?? thrown)
     const after = thrown.after === undefined ? undefined : Result.getOrElse(parseDuration(thrown.after), () => 0)
     const policy = resolveRetry(run.task.own.retry, run.method.retry)
     const wait = askedRetryAfter(policy, after, run.posting.retries, Math.random())
@@ -434,7 +436,8 @@ const planOf = (method: ErasedMethod, keep: verdict.Keep): MethodPlan => {
   }
 }
 
-const errorOf = (thrown: unknown): JobError => (thrown instanceof KnownFailure ? thrown.error : jobError(thrown))
+const errorOf = (run: Running, thrown: unknown): JobError =>
+  thrown instanceof KnownFailure ? thrown.error : (softLimitError(thrown, run.softReason) ?? jobError(thrown))
 
 const invalidInput = ({ message, field }: InvalidValue): JobError => ({
   name: "InvalidInput",

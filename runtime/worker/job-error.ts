@@ -1,18 +1,20 @@
 /** Turns whatever a handler throws, or an Effect fails with, into what the record keeps. */
+import { cut } from "../log-value.ts"
 import type { JobError } from "../protocol/record.ts"
+import { ownFrames } from "./traceback.ts"
 
 /** Longest traceback that is kept, in characters: the record must fit the transport. */
 const MAX_TRACEBACK = 16_384
 const MAX_MESSAGE = 4_096
-
-const cut = (text: string, max: number): string => (text.length <= max ? text : `${text.slice(0, max - 1)}…`)
+const MAX_NAME = 255
 
 const text = (value: unknown): string => {
   if (typeof value === "string") return value
   try {
     return JSON.stringify(value) ?? String(value)
   } catch {
-    return Object.prototype.toString.call(value)
+    // Cycles, BigInt, or a getter that throws.
+    return "(not JSON)"
   }
 }
 
@@ -25,15 +27,26 @@ const property = (value: object, key: string): unknown => {
   }
 }
 
-const nameOf = (thrown: object): string => {
+const nameOf = (thrown: object): string => cut(wholeNameOf(thrown), MAX_NAME)
+
+const wholeNameOf = (thrown: object): string => {
   const tag = property(thrown, "_tag")
   if (typeof tag === "string" && tag !== "") return tag
   const name = property(thrown, "name")
   if (typeof name === "string" && name !== "" && name !== "Error") return name
   const constructor = property(thrown, "constructor")
-  return typeof constructor === "function" && constructor.name !== "Object" && constructor.name !== ""
-    ? constructor.name
-    : "Error"
+  const own = typeof constructor === "function" ? property(constructor, "name") : undefined
+  return typeof own === "string" && own !== "Object" && own !== "" ? own : "Error"
+}
+
+/** What a handler threw, or an error in its place where even a look at it throws: a revoked proxy. */
+export const readable = (thrown: unknown): unknown => {
+  try {
+    void (thrown instanceof Error)
+    return thrown
+  } catch {
+    return new Error("what the handler threw cannot be read")
+  }
 }
 
 /** Name is the error's tag, else its name, else its class. Never throws, whatever was thrown. */
@@ -47,7 +60,7 @@ export const jobError = (thrown: unknown, reason = "handler"): JobError => {
     name: nameOf(thrown),
     message: cut(typeof message === "string" ? message : text(thrown), MAX_MESSAGE),
     reason,
-    ...(typeof stack === "string" ? { traceback: cut(stack, MAX_TRACEBACK) } : {}),
+    ...(typeof stack === "string" ? { traceback: cut(ownFrames(stack), MAX_TRACEBACK) } : {}),
     ...(cause === undefined || cause === null
       ? {}
       : typeof cause === "object"

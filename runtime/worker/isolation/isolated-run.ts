@@ -7,8 +7,9 @@ import type { Headers } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { type AttemptedRun, attempt } from "../attempt.ts"
 import { type InvalidValue, validate } from "../check.ts"
-import { jobError } from "../job-error.ts"
+import { jobError, readable } from "../job-error.ts"
 import { KnownFailure } from "../known-failure.ts"
+import { softLimitError } from "../soft-limit.ts"
 import { IsolatedJob, type Line } from "./isolated-job.ts"
 import { MAX_PAYLOAD, type News, type Order } from "./message.ts"
 
@@ -19,6 +20,7 @@ export class IsolatedRun {
   readonly #abort = new AbortController()
   #isOver = false
   #attempted: AttemptedRun | undefined
+  #softReason: DOMException | undefined
 
   constructor(order: Extract<Order, { readonly kind: "run" }>) {
     this.#order = order
@@ -30,7 +32,10 @@ export class IsolatedRun {
 
   /** The handler's signal fires; `over` interrupts an Effect as well, and keeps hooks from being run. */
   abort(reason: { readonly name: string; readonly message: string }, over: boolean): void {
-    this.#abort.abort(new DOMException(reason.message, reason.name))
+    const exception = new DOMException(reason.message, reason.name)
+    // The soft limit is the one that fires while the outcome still counts.
+    if (!over && reason.name === "TimeoutError") this.#softReason ??= exception
+    this.#abort.abort(exception)
     if (!over) return
     this.#isOver = true
     this.#attempted?.interrupt?.()
@@ -79,7 +84,7 @@ export class IsolatedRun {
     // A promise that was left goes on; this process is free when it has settled.
     await attempted.pending?.then(nothing, nothing)
     job.finish()
-    if (Exit.isFailure(exit)) return this.#thrown(Cause.squash(exit.cause))
+    if (Exit.isFailure(exit)) return this.#thrown(readable(Cause.squash(exit.cause)))
     if (exit.value === undefined) return { kind: "succeeded", run: order.run }
     const value = JSON.stringify(exit.value)
     if (value.length <= MAX_PAYLOAD) return { kind: "succeeded", run: order.run, value }
@@ -91,9 +96,13 @@ export class IsolatedRun {
     if (thrown instanceof Ignore) return this.#failed("ignore", jobError(thrown))
     if (thrown instanceof Reject) return this.#failed("reject", jobError(thrown, "rejected"))
     if (thrown instanceof KnownFailure) return this.#failed(thrown.final ? "final" : "failed", thrown.error)
-    if (!(thrown instanceof Retry)) return this.#failed("failed", jobError(thrown))
-    const error = this.#failed("retry", jobError(thrown.cause ?? thrown))
+    if (!(thrown instanceof Retry)) return this.#failed("failed", this.#errorOf(thrown))
+    const error = this.#failed("retry", this.#errorOf(thrown.cause ?? thrown))
     return thrown.after === undefined ? error : { ...error, after: thrown.after }
+  }
+
+  #errorOf(thrown: unknown): JobError {
+    return softLimitError(thrown, this.#softReason) ?? jobError(thrown)
   }
 
   #failed(how: Extract<Ended, { kind: "failed" }>["how"], error: JobError): Extract<Ended, { kind: "failed" }> {
