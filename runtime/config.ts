@@ -3,11 +3,12 @@
  * `CALLBOARD_*` variable, which wins over `callboard.config.ts`, which wins over the default; whatever is not known
  * here is an error, in the file as in the environment.
  */
-import { availableParallelism } from "node:os"
+import { availableParallelism, hostname } from "node:os"
 import { Result, Schema, SchemaIssue } from "effect"
+import { COLOUR_CHOICES } from "./colour.ts"
 import { DEFAULT_LEASE_MS, DEFAULT_TRANSPORT } from "./connect.ts"
 import { SCOPES } from "./http/access.ts"
-import { LOG_FORMATS, LOG_LEVELS } from "./log.ts"
+import { defaultFormat, LOG_FORMATS, LOG_LEVELS } from "./log.ts"
 import { parseDuration } from "./protocol/time.ts"
 import { didYouMean } from "./suggest.ts"
 import type { Plugin } from "./transport.ts"
@@ -25,6 +26,8 @@ export interface About {
   readonly unit?: string
   /** The default in words. */
   readonly default: string
+  /** What the default comes to on this machine, where the words do not say it. */
+  readonly here?: () => string
   /** How text, from a flag or a variable, becomes a value. `none`: it can be given in the file alone. */
   readonly read: "text" | "number" | "switch" | "duration" | "list" | "pairs" | "tokens" | "none"
   /** Flag of the commands that start something, as commander writes it. */
@@ -136,9 +139,24 @@ const LogConfig = Schema.Struct({
     Schema.Literals(LOG_FORMATS).annotate(
       about("Form of a log line: pretty, logfmt or json", {
         default: "`pretty` on a terminal, else `logfmt`",
+        here: defaultFormat,
         read: "text",
         flag: "--log-format <format>",
       }),
+    ),
+  ),
+  color: Schema.optionalKey(
+    Schema.Literals(COLOUR_CHOICES).annotate(
+      about("Colours: auto (on a terminal, unless `NO_COLOR` or `FORCE_COLOR` say otherwise), always or never", {
+        default: "`auto`",
+        read: "text",
+        flag: "--color <when>",
+      }),
+    ),
+  ),
+  levels: Schema.optionalKey(
+    Schema.Record(Schema.String, Schema.Literals(LOG_LEVELS)).annotate(
+      about("Levels of loggers by name: `callboard.http=warn`", { default: "none", read: "pairs" }),
     ),
   ),
 })
@@ -178,6 +196,7 @@ export const ConfigSchema = Schema.Struct({
     whole(1, 10_000).annotate(
       about("Handlers that run at a time, 1–10,000", {
         default: "number of cores, at least 4",
+        here: () => `${DEFAULTS.concurrency}`,
         read: "number",
         flag: "-c, --concurrency <count>",
       }),
@@ -234,6 +253,7 @@ export const ConfigSchema = Schema.Struct({
     Text.annotate(
       about("Name of the worker, unique among those that are alive", {
         default: "`<host>-<pid>`",
+        here: () => `${hostname()}-<pid>`,
         read: "text",
         flag: "-n, --name <name>",
       }),

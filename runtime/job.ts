@@ -49,7 +49,7 @@ export interface Job<Use = unknown> {
 /** The states of a job that is in the hands of a worker. */
 export type JobState = "started" | "succeeded" | "failed" | "cancelled"
 
-/** Log lines that carry the job's id, task, queue and attempt. */
+/** Log lines of the logger `callboard.job`, which carry the job's id, task, method, queue and attempt. */
 export interface JobLog {
   debug(message: string, fields?: Readonly<Record<string, unknown>>): void
   info(message: string, fields?: Readonly<Record<string, unknown>>): void

@@ -41,7 +41,7 @@ export {
 export type { ReceivedEvent } from "./events.ts"
 export { type HttpAppOptions, type HttpOptions, http, type Scope, type Token } from "./http/mod.ts"
 export type { Job, JobLog, JobState } from "./job.ts"
-export type { Log, LogFormat, LogLevel } from "./log.ts"
+export { hostLog, type Log, type LogFormat, type LogLevel, type LogSink } from "./log.ts"
 export type { JobError } from "./protocol/record.ts"
 export type { State } from "./protocol/state.ts"
 export type { Revocation, RevokeOptions } from "./revocation.ts"

@@ -4,12 +4,13 @@ import { Result } from "effect"
 import type { ActorDefinition, DurationInput } from "./actor.ts"
 import type { Board } from "./board.ts"
 import { Client } from "./client.ts"
+import type { ColourChoice } from "./colour.ts"
 import { DEFAULTS } from "./config.ts"
 import { type ConnectSettings, connectBoard, displayUrl, leaseOf } from "./connect.ts"
 import { DEFAULT_QUEUE, describeActor } from "./directory.ts"
 import { CallboardError } from "./errors.ts"
 import type { HttpOptions, HttpServer } from "./http/server.ts"
-import { type Log, type LogFormat, type LogLevel, makeLog } from "./log.ts"
+import { hostLog, type Log, type LogFormat, type LogLevel, type LogSink, makeLog } from "./log.ts"
 import { parseDuration } from "./protocol/time.ts"
 import { onSignals } from "./signals.ts"
 import { type Settlement, TransportError } from "./transport.ts"
@@ -69,9 +70,16 @@ export interface ServeOptions extends ConnectSettings {
   readonly http?: HttpOptions | false
   /** Stop on SIGINT, SIGTERM and SIGQUIT. Defaults to true. */
   readonly signals?: boolean
+  /** Least level that is logged. Defaults to `info`, or to what `log` wants. */
   readonly logLevel?: LogLevel
+  /** Levels of loggers by name: `{"callboard.http": "warn"}`. Defaults to none. */
+  readonly logLevels?: Readonly<Record<string, LogLevel>>
+  /** Form of a line. Defaults to `pretty` on a terminal, else `logfmt`. */
   readonly logFormat?: LogFormat
-  readonly log?: Log
+  /** Colours of `pretty`. Defaults to `auto`: on a terminal, unless NO_COLOR or FORCE_COLOR say otherwise. */
+  readonly logColor?: ColourChoice
+  /** The application's own log, or an adapter to it; nothing is written anywhere else then. Defaults to standard output. */
+  readonly log?: Log | LogSink
   /** Run in order after each failed attempt is stored; one that returns false ends the chain. */
   readonly onFailure?: ReadonlyArray<FailureHandler>
   /** Called once per settled job, after it is stored. */
@@ -131,12 +139,11 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       "a file that defines isolated actors must not call serve() when it is loaded: move the actors to a file of their own",
     )
   }
+  const levels = { level: options.logLevel, levels: options.logLevels }
   const log =
-    options.log ??
-    makeLog({
-      ...(options.logLevel === undefined ? {} : { level: options.logLevel }),
-      ...(options.logFormat === undefined ? {} : { format: options.logFormat }),
-    })
+    options.log === undefined
+      ? makeLog({ ...levels, format: options.logFormat, color: options.logColor })
+      : hostLog(options.log, levels)
   const actors = options.actors ?? []
   const target = options.transport ?? DEFAULTS.transport
   const name = options.name ?? nextName()
@@ -196,11 +203,26 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     await client.close()
     throw cause
   }
-  log.debug("service started", {
-    transport: typeof target === "string" ? displayUrl(target) : "client object",
-    worker: name,
-  })
-  return new RunningService(client, worker, http, log, options.signals ?? true)
+  const own = log.with({ logger: "callboard.service" })
+  const service = new RunningService(client, worker, http, own, options.signals ?? true)
+  const ready = () => {
+    const transport = typeof target === "string" ? displayUrl(target) : "client object"
+    const { durability } = board.transport.capabilities
+    own.info("ready", {
+      ...(worker === undefined
+        ? {}
+        : {
+            worker: worker.name,
+            queues: worker.queues.join(","),
+            actors: actors.map((actor) => actor.name).join(","),
+          }),
+      transport: `${transport} (durable: ${durability})`,
+      ...(http === undefined ? {} : { url: http.listens }),
+    })
+  }
+  // A worker that gives up says so by itself.
+  void service.ready().then(ready, () => undefined)
+  return service
 }
 
 let named = 0

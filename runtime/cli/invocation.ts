@@ -29,7 +29,7 @@ export const invocationOf = async (command: Command): Promise<Invocation> => {
     resolved,
     config,
     transport,
-    output: outputFor(command.optsWithGlobals()["json"] === true),
+    output: outputFor(command.optsWithGlobals()["json"] === true, config.log?.color),
     withClient: async (use) => {
       await using client = await connect(transport, { ...connectSettings(config), ...taskNamesOf(config) })
       return await use(client)

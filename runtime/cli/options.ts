@@ -4,7 +4,7 @@ import { SETTINGS } from "../config.ts"
 import type { FlagValue } from "../config-sources.ts"
 
 /** Settings that every command takes. */
-export const COMMON_SETTINGS = ["transport", "actors", "log.level"]
+export const COMMON_SETTINGS = ["transport", "actors", "log.level", "log.color"]
 
 /** Settings of what works on tasks. */
 export const WORKER_SETTINGS = SETTINGS.map((setting) => setting.path).filter(

@@ -1,11 +1,8 @@
-/** What commands print: aligned columns for people, JSON for programs. Colours only on a terminal, and not with NO_COLOR. */
+/** What commands print: aligned columns for people, JSON for programs. */
+import { type ColourChoice, takesColour } from "../colour.ts"
 
 const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, blue: 34, cyan: 36 } as const
 export type Colour = keyof typeof CODES
-
-/** Whether a stream takes colours: https://no-color.org, and FORCE_COLOR for a stream that somebody else shows. */
-export const takesColour = (stream: { readonly isTTY?: boolean }, env: NodeJS.ProcessEnv = process.env): boolean =>
-  !env["NO_COLOR"] && (stream.isTTY === true || (env["FORCE_COLOR"] !== undefined && env["FORCE_COLOR"] !== "0"))
 
 export type Paint = (text: string, colour: Colour | undefined) => string
 
@@ -51,8 +48,8 @@ export interface Output {
   table(heading: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>, empty: string): void
 }
 
-export const outputFor = (json: boolean): Output => {
-  const paint = painter(takesColour(process.stdout))
+export const outputFor = (json: boolean, colour: ColourChoice = "auto"): Output => {
+  const paint = painter(takesColour(colour, process.stdout))
   const line = (text = "") => void process.stdout.write(`${text}\n`)
   const note = (text: string) => void process.stderr.write(`${text}\n`)
   return {

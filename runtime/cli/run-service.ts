@@ -6,7 +6,7 @@ import { CommandFailed, EXIT, lineOf } from "./failure.ts"
 
 /** Ends when the service has stopped, and says what that came to. Fails, exit code 1, when the worker gave up by itself. */
 export const untilStopped = async (service: Service, log: Log): Promise<void> => {
-  log.info(stopText(await stopOf(service)))
+  log.with({ logger: "callboard.cli" }).info(stopText(await stopOf(service)))
 }
 
 export const stopText = ({ finished, handedBack, stuck }: StopReport): string =>

@@ -3,14 +3,17 @@
 import { type Config, DEFAULTS } from "../config.ts"
 import { displayUrl } from "../connect.ts"
 import type { HttpOptions } from "../http/server.ts"
+import { type Log, makeLog } from "../log.ts"
 import type { ServeOptions, Service } from "../service.ts"
 import { connectSettings, type Invocation } from "./invocation.ts"
 
-/** Everything but actors and HTTP. */
-export const serveOptions = ({ config, transport, output }: Invocation): ServeOptions => {
-  const { log, queues, order, languages, taskNames } = config
-  // `--json` asks for lines that a program can read.
-  const format = log?.format ?? (output.json ? "json" : undefined)
+/** The log of a command that goes on. `--json` asks for lines that a program can read. */
+export const logOf = ({ config, output }: Invocation): Log =>
+  makeLog({ ...(output.json ? { format: "json" } : {}), ...config.log })
+
+/** Everything but actors, HTTP and log. */
+export const serveOptions = ({ config, transport }: Invocation): ServeOptions => {
+  const { queues, order, languages, taskNames } = config
   return {
     ...connectSettings(config),
     ...numbersAndTimes(config),
@@ -19,8 +22,6 @@ export const serveOptions = ({ config, transport, output }: Invocation): ServeOp
     ...(order === undefined ? {} : { order }),
     ...(languages === undefined ? {} : { languages }),
     ...(taskNames === undefined ? {} : { taskNames }),
-    ...(log?.level === undefined ? {} : { logLevel: log.level }),
-    ...(format === undefined ? {} : { logFormat: format }),
   }
 }
 

@@ -6,7 +6,7 @@ import { Hono } from "hono"
 import type { Client } from "../client.ts"
 import { DEFAULTS } from "../config.ts"
 import { CallboardError } from "../errors.ts"
-import { type Log, makeLog } from "../log.ts"
+import { hostLog, type Log, type LogSink, makeLog } from "../log.ts"
 import { TransportError } from "../transport.ts"
 import { ANYONE, gateOf, type Token } from "./access.ts"
 import type { Desk } from "./desk.ts"
@@ -30,7 +30,8 @@ export interface HttpAppOptions {
   readonly closing?: AbortSignal
   /** How often a stream on which nothing happens shows that it lives, in milliseconds. Defaults to 15 seconds. */
   readonly keepAliveMs?: number
-  readonly log?: Log
+  /** Where faults are logged. Defaults to standard output. */
+  readonly log?: Log | LogSink
 }
 
 const honoPath = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ":$1")
@@ -59,7 +60,7 @@ export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
   const documents = new Map<string, OpenApi>()
   const desk: Desk = {
     client,
-    log: options.log ?? makeLog(),
+    log: (options.log === undefined ? makeLog() : hostLog(options.log)).with({ logger: "callboard.http" }),
     maxBody: Math.min(options.maxBody ?? DEFAULTS.maxBody, transport.capabilities.maxTask),
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
     ready: () => isConnected && ready(),

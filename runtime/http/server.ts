@@ -21,7 +21,10 @@ export interface HttpOptions {
 }
 
 export interface HttpServer {
+  /** Under which this machine reaches it. */
   readonly url: string
+  /** Where it listens, which may be every address of the machine. */
+  readonly listens: string
   /** Ends listening; resolves when nothing is served any more. Idempotent. */
   stop(): Promise<void>
 }
@@ -82,6 +85,7 @@ export const startHttp = async (client: Client, options: HttpOptions, context: H
   }
   return {
     url: `http://${shownHost(address.host)}:${listener.port}`,
+    listens: `http://${hostText(address.host)}:${listener.port}`,
     stop: () => {
       stopped ??= stop()
       return stopped

@@ -4,6 +4,7 @@
  */
 import { Result } from "effect"
 import { generateId } from "../id.ts"
+import type { Log } from "../log.ts"
 import { decodeBody, NO_EMBED } from "../protocol/body.ts"
 import { parseTask } from "../protocol/headers.ts"
 import { type JobError, type JobRecord, started } from "../protocol/record.ts"
@@ -20,10 +21,11 @@ export const endBlocked = async (
   transport: Transport,
   run: RunNote | undefined,
   held: ReadonlyArray<string>,
+  log: Log,
 ): Promise<void> => {
-  console.error(
-    `a handler blocks this worker past its hard limit (job ${run?.id ?? "unknown"}): the process ends, and its other jobs run elsewhere`,
-  )
+  log.error("a handler blocks this worker past its hard limit: the process ends, and its other jobs run elsewhere", {
+    job: run?.id ?? "unknown",
+  })
   const work = (async () => {
     const verdict = run === undefined ? undefined : await timedOut(transport, run)
     const others = held.filter((token) => token !== run?.token)
@@ -31,7 +33,7 @@ export const endBlocked = async (
     await transport.queue.settle([...(verdict === undefined ? [] : [verdict]), ...back])
   })()
   await Promise.race([
-    work.catch((cause: unknown) => console.error(String(cause))),
+    work.catch((cause: unknown) => log.error("the last settlement failed", { cause: String(cause) })),
     new Promise((resolve) => setTimeout(resolve, PATIENCE_MS)),
   ])
 }

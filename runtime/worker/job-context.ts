@@ -12,6 +12,7 @@ import type { SubmissionFields } from "../submission.ts"
 import { findRecord } from "../tracking.ts"
 import { type JobView, jobView } from "../view.ts"
 import type { Running } from "./delivery.ts"
+import { JOB_LOGGER, jobFields } from "./job-fields.ts"
 
 export class JobContext implements Job<unknown> {
   readonly actor: string
@@ -68,12 +69,7 @@ export class JobContext implements Job<unknown> {
   }
 
   get log(): JobLog {
-    this.#jobLog ??= this.#log.with({
-      job: this.id,
-      task: this.#run.record.name,
-      queue: this.queue,
-      attempt: this.attempt,
-    })
+    this.#jobLog ??= this.#log.with({ logger: JOB_LOGGER, ...jobFields(this.#run.record, this.method) })
     return this.#jobLog
   }
 

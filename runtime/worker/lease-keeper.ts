@@ -79,7 +79,12 @@ const BEAT_MS = 250
 
 const keepInThread = (options: LeaseKeeperOptions, target: Pick<LeaseThreadData, "url" | "namespace">): LeaseKeeper => {
   const clock = new SharedClock()
-  const data: LeaseThreadData = { ...target, lease: options.lease, clock: clock.buffer }
+  const data: LeaseThreadData = {
+    ...target,
+    lease: options.lease,
+    clock: clock.buffer,
+    log: options.log.settings,
+  }
   // In the repository this is TypeScript, in the package JavaScript: the thread's file is of the same kind.
   const file = new URL(import.meta.url.endsWith(".ts") ? "./lease-thread.ts" : "./lease-thread.js", import.meta.url)
   const thread = new Thread(file, { workerData: data })

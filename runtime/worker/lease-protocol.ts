@@ -1,4 +1,5 @@
 /** What the worker and its lease-keeping thread say to each other. */
+import type { LogSettings } from "../log.ts"
 
 export interface LeaseThreadData {
   /** Of the transport; the thread opens a connection of its own. */
@@ -7,6 +8,8 @@ export interface LeaseThreadData {
   /** In milliseconds. */
   readonly lease: number
   readonly clock: SharedArrayBuffer
+  /** How a last word is written; absent: it is not, since only the host application has a log. */
+  readonly log: LogSettings | undefined
 }
 
 /** Tokens, a line each: one text crosses between threads at a fraction of the price of a list of them. */

@@ -2,8 +2,10 @@
  * The thread that extends leases while the main thread may be blocked. It knows tokens only: what came, and, once a
  * second while the main thread turns, what is still held.
  */
+import { writeSync } from "node:fs"
 import { parentPort, workerData } from "node:worker_threads"
 import { connectTransport } from "../connect.ts"
+import { makeLog } from "../log.ts"
 import type { Transport } from "../transport.ts"
 import { endBlocked } from "./blocked.ts"
 import { type LeaseNews, type LeaseOrders, type LeaseThreadData, SharedClock, unpackTokens } from "./lease-protocol.ts"
@@ -12,6 +14,12 @@ const data: LeaseThreadData = workerData
 const clock = new SharedClock(data.clock)
 /** Token → when it was last extended, or came. */
 const held = new Map<string, number>()
+/** Bun hands what a thread writes to the main thread, which is blocked: written past that. */
+const lastWords = () =>
+  makeLog(data.log ?? { level: "none" }, (...parts) => writeSync(1, `${parts.join(" ")}\n`)).with({
+    logger: "callboard.worker",
+  })
+
 let transport: Transport | undefined
 let busy = false
 
@@ -21,7 +29,7 @@ const extend = async (connected: Transport) => {
   const now = Date.now()
   if (clock.isBlocked(now)) {
     clearInterval(timer)
-    await endBlocked(connected, clock.lastRun(), [...held.keys()])
+    await endBlocked(connected, clock.lastRun(), [...held.keys()], lastWords())
     // `process.exit` would end this thread only.
     process.kill(process.pid, "SIGKILL")
   }

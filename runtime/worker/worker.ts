@@ -195,7 +195,7 @@ class RunningWorker implements Worker {
     this.#observers = new Observers(
       [
         this.#counts,
-        new FailureTeller(log, options.onFailure),
+        new FailureTeller(log, options.onFailure, options.maxBody),
         new EventTeller(new EventSender(board, log, options.name)),
         ...(onSettled === undefined
           ? []

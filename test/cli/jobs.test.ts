@@ -22,7 +22,7 @@ let worker: Spawned
 beforeAll(async () => {
   project = makeProject()
   worker = project.start("worker", "-Q", "default", "-c", "2", "-n", "w1")
-  await worker.waitForLine(/w1 is ready/)
+  await worker.waitForLine(/message=ready.*worker=w1/)
 })
 afterAll(async () => {
   await worker?.end()
@@ -179,7 +179,7 @@ test("cancel, retry and delete decide about each job on its own", async () => {
 test("dead lists what was given up, and redrives it", async () => {
   using dead = makeProject()
   await using strict = dead.start("worker", "--unknown-grace", "0", "-n", "strict")
-  await strict.waitForLine(/strict is ready/)
+  await strict.waitForLine(/message=ready.*worker=strict/)
   await dead.json("submit", "nobody.home", "--id", "lost1")
   await dead.json("submit", "works.nothing", "--id", "lost2")
   const list = await eventually(async () => {

@@ -6,7 +6,8 @@ import { actor } from "../../runtime/actor.ts"
 import { curlOf, exampleOf } from "../../runtime/cli/dev/curl.ts"
 import { sampleOf } from "../../runtime/cli/dev/sample.ts"
 import { oneLine, shortId, spanText } from "../../runtime/cli/format.ts"
-import { columns, painter, takesColour } from "../../runtime/cli/output.ts"
+import { columns, painter } from "../../runtime/cli/output.ts"
+import { takesColour } from "../../runtime/colour.ts"
 import { jsonSchemaOf } from "../../runtime/json-schema.ts"
 import { suggest } from "../../runtime/suggest.ts"
 
@@ -21,12 +22,15 @@ test("columns are as wide as what is seen in them", () => {
   ).toBe(`a     b\n${paint("long", "red")}  c\nx`)
 })
 
-test("colours on a terminal only, and never with NO_COLOR", () => {
-  expect(takesColour({ isTTY: true }, {})).toBe(true)
-  expect(takesColour({ isTTY: false }, {})).toBe(false)
-  expect(takesColour({ isTTY: true }, { NO_COLOR: "1" })).toBe(false)
-  expect(takesColour({}, { FORCE_COLOR: "1" })).toBe(true)
-  expect(takesColour({}, { FORCE_COLOR: "1", NO_COLOR: "1" })).toBe(false)
+test("colours by option, else on a terminal only, and never with NO_COLOR", () => {
+  expect(takesColour("auto", { isTTY: true }, {})).toBe(true)
+  expect(takesColour("auto", { isTTY: false }, {})).toBe(false)
+  expect(takesColour("auto", { isTTY: true }, { NO_COLOR: "1" })).toBe(false)
+  expect(takesColour("auto", {}, { FORCE_COLOR: "1" })).toBe(true)
+  expect(takesColour("auto", { isTTY: true }, { FORCE_COLOR: "0" })).toBe(false)
+  expect(takesColour("auto", {}, { FORCE_COLOR: "1", NO_COLOR: "1" })).toBe(false)
+  expect(takesColour("always", {}, { NO_COLOR: "1" })).toBe(true)
+  expect(takesColour("never", { isTTY: true }, { FORCE_COLOR: "1" })).toBe(false)
   expect(painter(false)("text", "red")).toBe("text")
 })
 

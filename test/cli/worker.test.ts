@@ -14,7 +14,7 @@ const find = (project: Project, id: string) => project.json<Job>("job", id)
 
 const startWorker = async (project: Project, ...args: readonly string[]): Promise<Spawned> => {
   const worker = project.start("worker", "-c", "1", ...args)
-  await worker.waitForLine(/is ready/)
+  await worker.waitForLine(/message=ready/)
   return worker
 }
 
@@ -156,7 +156,7 @@ test("flags, variables and file reach the worker", async () => {
   project.write("callboard.config.ts", `export default { name: "by-file", queues: ["filed"], concurrency: 3 }`)
   project.env["CALLBOARD_QUEUES"] = "high,low"
   await using worker = project.start("worker", "-n", "by-flag")
-  await worker.waitForLine(/by-flag is ready.*queues=high,low/)
+  await worker.waitForLine(/message=ready.*worker=by-flag.*queues=high,low/)
   const { workers } = await project.json<{ workers: unknown[] }>("workers")
   expect(workers).toMatchObject([{ name: "by-flag", queues: ["high", "low"], concurrency: 3 }])
 })
@@ -164,7 +164,7 @@ test("flags, variables and file reach the worker", async () => {
 test("--json logs JSON, a line each", async () => {
   using project = makeProject()
   await using worker = project.start("worker", "--json", "--port", "0")
-  await worker.waitForLine(/is ready/)
+  await worker.waitForLine(/"message":"ready"/)
   worker.kill("SIGTERM")
   await worker.closed
   const lines = worker.stdout
@@ -178,7 +178,7 @@ test("--json logs JSON, a line each", async () => {
 test("serve answers HTTP and works on nothing", async () => {
   using project = makeProject()
   await using server = project.start("serve", "--port", "0")
-  const [, url = ""] = await server.waitForLine(/listening on (http:\/\/127\.0\.0\.1:\d+)/)
+  const [, url = ""] = await server.waitForLine(/message=ready.*(http:\/\/127\.0\.0\.1:\d+)/)
   const posted = await fetch(`${url}/v1/jobs`, {
     method: "POST",
     headers: { "content-type": "application/json" },

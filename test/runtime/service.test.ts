@@ -3,6 +3,7 @@ import { actor, connect, type ServeOptions, type Service, serve } from "callboar
 import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
+import { collectLog } from "../../runtime/testing/log.ts"
 import { eventually } from "../servers/process.ts"
 import { faulty, gate, sleep, withQueue } from "./hunt/board.ts"
 
@@ -77,6 +78,30 @@ describe("ready", () => {
     const service = await start()
     await service.ready()
     expect(service.worker?.listening).toBe(true)
+  })
+
+  test("is one line of log, which tells no password", async () => {
+    const { log, lines } = collectLog()
+    const service = await start({
+      log,
+      transport: `faulty://ada:secret@${generateId()}`,
+      queues: ["high", "low"],
+      name: "w1",
+      http: { port: 0 },
+    })
+    const line = await eventually(() => lines.find(({ message }) => message === "ready"), { message: "the line" })
+    expect(line).toMatchObject({
+      level: "info",
+      fields: {
+        logger: "callboard.service",
+        worker: "w1",
+        queues: "high,low",
+        actors: "quick",
+        transport: expect.stringMatching(/^faulty:.*\(durable: none\)$/),
+        url: service.url,
+      },
+    })
+    expect(JSON.stringify(lines)).not.toContain("secret")
   })
 
   test("fails when the worker gives up", async () => {

@@ -137,7 +137,7 @@ describe("runActor", () => {
     expect(run.logs).toContainEqual({
       level: "info",
       message: "priced",
-      fields: expect.objectContaining({ job: id, task: "shop.price", amount: 3 }),
+      fields: expect.objectContaining({ job: id, task: "shop", method: "price", amount: 3 }),
     })
   })
 

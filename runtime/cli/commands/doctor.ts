@@ -26,7 +26,7 @@ const versions = (): ReadonlyArray<readonly [string, string]> => {
 
 /** A value as it may be shown: neither a token nor a password. */
 const shown = ({ setting, value }: Entry): string => {
-  if (value === undefined) return setting.default.replaceAll("`", "")
+  if (value === undefined) return setting.here?.() ?? setting.default.replaceAll("`", "")
   if (setting.secret) return Array.isArray(value) ? `${value.length} set` : "set"
   if (setting.path === "transport") return displayUrl(String(value))
   if (setting.path === "transports" && typeof value === "object" && value !== null) return Object.keys(value).join(", ")

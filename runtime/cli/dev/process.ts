@@ -3,6 +3,7 @@
  * starts when it is told to, when the process before it has let go of the port.
  */
 import type { ActorDefinition } from "../../actor.ts"
+import { takesColour } from "../../colour.ts"
 import { DEFAULTS } from "../../config.ts"
 import { displayUrl } from "../../connect.ts"
 import { discoverActors } from "../../discover.ts"
@@ -10,7 +11,7 @@ import { type Service, serve } from "../../service.ts"
 import { VERSION } from "../../version.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
 import type { Invocation } from "../invocation.ts"
-import { columns, painter, takesColour } from "../output.ts"
+import { columns, painter } from "../output.ts"
 import { stopOf, stopText } from "../run-service.ts"
 import { httpOptions, serveOptions, transportText } from "../serve-options.ts"
 import { onOrphaned } from "../work-process.ts"
@@ -66,7 +67,7 @@ export const runDevProcess = async (invocation: Invocation): Promise<void> => {
     throw new CommandFailed(EXIT.failed, `port ${port} of ${host} is in use: choose another with --port`)
   }
   const lines = new JobLines(output)
-  const log = devLog(config.log?.level ?? DEFAULTS.log.level, painter(takesColour(process.stderr)))
+  const log = devLog(config.log ?? {}, painter(takesColour(config.log?.color ?? "auto", process.stderr)))
   const options = serveOptions(invocation)
   const service = await serve({ ...options, actors, log, http: { ...http, port }, onSettled: lines.settled })
   const following = new AbortController()
@@ -83,7 +84,8 @@ export const runDevProcess = async (invocation: Invocation): Promise<void> => {
   const { finished, handedBack, stuck } = await stopOf(service)
   following.abort()
   // Being replaced is worth a word only if a job noticed.
-  if (!replaced || finished + handedBack + stuck > 0) log.info(stopText({ finished, handedBack, stuck }))
+  if (!replaced || finished + handedBack + stuck > 0)
+    log.with({ logger: "callboard.cli" }).info(stopText({ finished, handedBack, stuck }))
 }
 
 /** One line after a reload; on the first start, what is there and where. */

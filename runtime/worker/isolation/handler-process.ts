@@ -6,11 +6,12 @@ import { type ChildProcess, spawn } from "node:child_process"
 import { Exit, Result } from "effect"
 import type { ActorDefinition } from "../../actor.ts"
 import type { Client } from "../../client.ts"
-import type { Log } from "../../log.ts"
+import { LOG_LEVELS, type Log, type LogLevel } from "../../log.ts"
 import { parseJson, renderJson } from "../../protocol/json.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { Running } from "../delivery.ts"
 import type { JobContext } from "../job-context.ts"
+import { JOB_LOGGER } from "../job-fields.ts"
 import { KnownFailure } from "../known-failure.ts"
 import { processCommand } from "./command.ts"
 import { processDied, processNotStarted } from "./failure.ts"
@@ -80,7 +81,12 @@ export class HandlerProcess {
       this.#begin.reject(processNotStarted(`actor ${actor.name} was not ready within ${START_LIMIT_MS / 1000} s`))
       this.kill()
     })
-    this.#tell({ kind: "start", module: actor.module ?? "", actor: actor.name, level: log.level })
+    this.#tell({
+      kind: "start",
+      module: actor.module ?? "",
+      actor: actor.name,
+      level: lower(log.level, log.with({ logger: JOB_LOGGER }).level),
+    })
   }
 
   get pid(): number | undefined {
@@ -195,6 +201,10 @@ export class HandlerProcess {
         return
       case "fatal":
         this.#fatal = news.error
+        // The run, if there is one, fails for it, and says no more than its name.
+        this.#log.error("an error that nothing caught ends a process of isolated handlers", {
+          cause: news.error.traceback ?? `${news.error.name}: ${news.error.message}`,
+        })
         return
       default:
         this.#heardOfRun(news)
@@ -280,6 +290,10 @@ export class HandlerProcess {
     this.#timers.add(timer)
   }
 }
+
+/** Of two levels the one that lets more through. */
+const lower = (one: LogLevel, other: LogLevel): LogLevel =>
+  LOG_LEVELS.indexOf(one) < LOG_LEVELS.indexOf(other) ? one : other
 
 const invalidInput = (message: string): KnownFailure =>
   new KnownFailure({ name: "InvalidInput", message, reason: "invalid-input" }, true)

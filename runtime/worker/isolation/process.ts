@@ -38,7 +38,8 @@ function watchWorker(): Promise<void> {
     thread.unref()
     thread.once("message", () => resolve())
     thread.once("error", (cause) => {
-      console.error(`nothing watches for the end of the worker while a handler blocks: ${String(cause)}`)
+      const message = "nothing watches for the end of the worker while a handler blocks"
+      tell({ kind: "log", run: 0, level: "warn", message, fields: JSON.stringify({ cause: String(cause) }) })
       resolve()
     })
   })
@@ -99,7 +100,6 @@ process.on("message", (message) => {
 process.on("disconnect", () => killGroup(process.pid))
 for (const event of ["uncaughtException", "unhandledRejection"] as const) {
   process.on(event, (cause: unknown) => {
-    console.error(cause)
     endWith({ kind: "fatal", error: jobError(cause) })
   })
 }
