@@ -5,6 +5,7 @@ import { stripVTControlCharacters } from "node:util"
 import { ConfigError } from "../config.ts"
 import { DiscoveryFailed } from "../discover.ts"
 import { CallboardError, type ErrorCode } from "../errors.ts"
+import { AddressTaken } from "../http/listener.ts"
 import { TransportError, type TransportReason } from "../transport.ts"
 
 /** What a script can tell apart. */
@@ -48,6 +49,8 @@ export const exitCodeOf = (error: unknown): number => {
   if (error instanceof CommandFailed) return error.exitCode
   if (error instanceof ConfigError) return EXIT.usage
   if (error instanceof TransportError) return TRANSPORT[error.reason] ?? EXIT.failed
+  // No misuse: it would have been right a moment before.
+  if (error instanceof AddressTaken) return EXIT.failed
   if (error instanceof CallboardError) return REQUEST[error.code] ?? EXIT.failed
   return hasTag(error, "WaitTimeout") ? EXIT.timeout : EXIT.failed
 }

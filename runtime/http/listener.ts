@@ -86,19 +86,19 @@ export const listen = (address: Address, handler: Handler): Listener => {
   throw new CallboardError("unsupported", "HTTP is served on Bun or Deno; mount `http(client)` in a server of your own")
 }
 
+/** Another program has the port. What the runtime says about that is nothing more: there is no cause. */
+export class AddressTaken extends CallboardError {
+  constructor(message: string) {
+    super("invalid-input", message, { field: "http.port" })
+  }
+}
+
 const cannotListen = ({ host, port }: Address, cause: unknown): CallboardError => {
   const text =
     cause instanceof Error ? `${Reflect.get(cause, "code") ?? ""} ${cause.name} ${cause.message}` : String(cause)
   const address = `${hostText(host)}:${port}`
   if (/EADDRINUSE|AddrInUse|in use/i.test(text)) {
-    return new CallboardError(
-      "invalid-input",
-      `http.port: ${address} is taken; choose another port, or 0 for a free one`,
-      {
-        field: "http.port",
-        cause,
-      },
-    )
+    return new AddressTaken(`http.port: ${address} is taken; choose another port, or 0 for a free one`)
   }
   if (/EACCES|PermissionDenied|permission/i.test(text)) {
     return new CallboardError(

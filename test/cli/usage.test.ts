@@ -1,4 +1,7 @@
 /** How the command line is called: help, advice on mistakes, exit codes, and never a stack trace unless asked for. */
+import { once } from "node:events"
+import { createServer } from "node:net"
+import { hostname } from "node:os"
 import { describe, expect, test } from "vitest"
 import { makeProject } from "./project.ts"
 
@@ -108,4 +111,63 @@ test("no folder of actors, no actors in it", async () => {
   const dev = await project.run("dev", "--actors", "none")
   expect(dev.code).toBe(1)
   expect(dev.stderr).toMatch(/callboard init/)
+})
+
+test("a port that is taken is one line, with what to do, and exit code 1", async () => {
+  using project = makeProject()
+  const other = createServer().listen(0, "127.0.0.1")
+  await once(other, "listening")
+  const address = other.address()
+  const port = String(typeof address === "object" && address !== null ? address.port : 0)
+  try {
+    for (const command of ["serve", "worker", "dev"]) {
+      const { code, stdout, stderr } = await project.run(command, "--port", port)
+      expect({ code, stdout }).toEqual({ code: 1, stdout: "" })
+      expect(stderr).toMatch(new RegExp(`^callboard: .*\\b${port}\\b.*choose another.*\n$`))
+    }
+  } finally {
+    other.close()
+  }
+})
+
+test("serve logs the address that it listens on", async () => {
+  using project = makeProject()
+  project.env["CALLBOARD_HTTP_TOKENS"] = `admin:${"t".repeat(32)}`
+  await using server = project.start("serve", "--host", "0.0.0.0", "--port", "0")
+  await server.waitForLine(/message=ready.*url=http:\/\/0\.0\.0\.0:\d+/)
+})
+
+test("nothing is submitted to a board that ends with the command", async () => {
+  using project = makeProject()
+  const { code, stdout, stderr } = await project.run("submit", "works.echo", "--transport", "memory:")
+  expect({ code, stdout }).toEqual({ code: 2, stdout: "" })
+  expect(stderr).toMatch(
+    /^callboard: what is submitted to memory: ends with this process: name .* with --transport, .*\n$/,
+  )
+})
+
+test("doctor shows what a default comes to", async () => {
+  using project = makeProject()
+  const { settings } = await project.json<{ settings: { setting: string; value: string }[] }>("doctor")
+  const valueOf = (name: string) => settings.find(({ setting }) => setting === name)?.value
+  expect(Number(valueOf("concurrency"))).toBeGreaterThanOrEqual(4)
+  expect(valueOf("log.format")).toBe("logfmt")
+  expect(valueOf("name")).toBe(`${hostname()}-<pid>`)
+})
+
+test("colours by flag, variable and file, of tables and of pretty log lines, and never of logfmt", async () => {
+  using project = makeProject()
+  const colours = async (...args: readonly string[]) =>
+    (await project.run("doctor", ...args)).stdout.includes("\u001b[")
+  expect(await colours()).toBe(false)
+  expect(await colours("--color", "always")).toBe(true)
+  project.env["CALLBOARD_LOG_COLOR"] = "always"
+  expect(await colours()).toBe(true)
+  expect(await colours("--color", "never")).toBe(false)
+  expect(await project.run("doctor", "--color", "sometimes")).toMatchObject({ code: 2 })
+  for (const format of ["pretty", "logfmt", "json"]) {
+    await using server = project.start("serve", "--port", "0", "--log-format", format)
+    await server.waitForLine(/ready/)
+    expect(server.output.includes("\u001b["), format).toBe(format === "pretty")
+  }
 })

@@ -2,7 +2,8 @@
 import type { Command } from "commander"
 import { Result } from "effect"
 import type { Client, SubmittedJob } from "../../client.ts"
-import type { Config } from "../../config.ts"
+import { type Config, DEFAULTS } from "../../config.ts"
+import { displayUrl } from "../../connect.ts"
 import { resolveName } from "../../protocol/name.ts"
 import { parseDuration } from "../../protocol/time.ts"
 import type { Submission, SubmissionFields } from "../../submission.ts"
@@ -138,12 +139,18 @@ export const addSubmit = (program: Command): void => {
     .option("--parent <id>", "job that this one belongs to")
     .option("--root <id>", "job that this one descends from")
     .option("--meta <json>", "your own data, shown with the job")
-  runs(command, async ({ config, output, withClient }) => {
+  runs(command, async ({ config, output, transport, withClient }) => {
     const [task = "", input] = command.args
     const options = command.opts<Options>()
     const timeout = timeoutOf(options.wait)
     const fields: Omit<Submission, "task"> = await fieldsOf(input, options)
     await withClient(async (client) => {
+      // Nobody could ever run it.
+      if (client.board.transport.capabilities.reach === "process") {
+        wrongUsage(
+          `what is submitted to ${displayUrl(transport)} ends with this process: name a transport that a worker shares with --transport, such as ${DEFAULTS.transport}`,
+        )
+      }
       const job = await client.submit(task, fields)
       if (!output.json) await noteUnknown(client, task, fields, config.taskNames, output)
       if (options.wait === undefined) return printReceipt(output, job)
