@@ -15,9 +15,14 @@ import {
 import { asTransportError, CallboardError } from "./errors.ts"
 import { listenToEvents, type ReceivedEvent } from "./events.ts"
 import { generateId } from "./id.ts"
+import { pausedQueues, pauseQueue, resumeQueue, resumeWorkers, type SuspendOptions, suspendWorkers } from "./pausing.ts"
 import type { Posting } from "./protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "./protocol/name.ts"
 import { parseDuration } from "./protocol/time.ts"
+import { type PurgeOptions, purgeQueue } from "./purging.ts"
+import { type AskOptions, ask } from "./remote/ask.ts"
+import type { CommandName } from "./remote/call.ts"
+import type { Answer } from "./remote/message.ts"
 import { lift, listRevocations, type Revocation, type RevokeOptions, revoke } from "./revocation.ts"
 import { type CancelOptions, cancelJob, deleteJob, rerunJob } from "./steering.ts"
 import { type PlanContext, parseSubmission, plan, type Submission, type SubmissionFields } from "./submission.ts"
@@ -356,6 +361,43 @@ export class Client implements AsyncDisposable {
   /** What workers tell (`task-superseded` …), from now on, until the signal fires. Resolves once it listens. */
   listen(listener: (event: ReceivedEvent) => void, signal: AbortSignal): Promise<void> {
     return listenToEvents(this.board, listener, signal)
+  }
+
+  /** Lets a queue take tasks and give none out, until it is resumed. Fails with `invalid-input`. */
+  pause(queue: string): Promise<void> {
+    return pauseQueue(this.board.store, queue)
+  }
+
+  resume(queue: string): Promise<void> {
+    return resumeQueue(this.board.store, queue)
+  }
+
+  /** Names of the queues that are paused. */
+  paused(): Promise<ReadonlyArray<string>> {
+    return pausedQueues(this.board.store)
+  }
+
+  /** Cancels what waits in a queue; resolves with how many tasks that were. Fails with `invalid-input`, `unsupported`. */
+  purge(queue: string, options: PurgeOptions = {}): Promise<number> {
+    return purgeQueue(this.board, queue, options)
+  }
+
+  /** Lets a worker, or all there are and will be, pull nothing; what runs goes on. Fails with `invalid-input`. */
+  suspend(worker?: string, options: SuspendOptions = {}): Promise<void> {
+    return suspendWorkers(this.board.store, worker, options)
+  }
+
+  /** Ends the suspension of a worker, or every suspension there is. */
+  unsuspend(worker?: string): Promise<void> {
+    return resumeWorkers(this.board.store, worker)
+  }
+
+  /**
+   * Sends a command to workers (`active`, `pool-grow` …) and collects their answers, one per worker. Fails with
+   * `invalid-input`, naming the argument, and with `not-found` for workers that do not live.
+   */
+  control(command: CommandName, given: object = {}, options: AskOptions = {}): Promise<ReadonlyArray<Answer>> {
+    return ask(this.board, command, given, options)
   }
 
   async queues(): Promise<ReadonlyArray<QueueStats>> {

@@ -314,11 +314,17 @@ class RunningService implements Service {
     void this.failed.then((failure) => {
       error = failure
     })
-    // In a turn of its own: a failure that is known already comes first.
+    let isDone = false
+    void worker.done.then(() => {
+      isDone = true
+    })
+    // In a turn of its own: what is known already comes first.
     await Promise.resolve()
     // The worker says so by itself; it fails, or listens, within a moment.
     while (!worker.listening) {
       if (error !== undefined) throw error
+      // It was ready, and has nothing more to do.
+      if (isDone) return
       if (this.#stopping !== undefined)
         throw new TransportError("closed", "the service was stopped before it was ready")
       await new Promise((resolve) => setTimeout(resolve, READY_POLL_MS))

@@ -63,6 +63,27 @@ export const cancelJob = async (board: Board, id: string, options: CancelOptions
   return cancelled
 }
 
+/**
+ * Takes a waiting job off its queue: cancelled, with the reason `purged`. Resolves with whether it was still waiting;
+ * what runs, or has ended, is left as it is.
+ */
+export const purgeJob = async (board: Board, id: string): Promise<boolean> => {
+  try {
+    await decide(board, id, ({ record }) => {
+      if (record.tombstone || isTerminal(record.state) || record.state === "started") throw NOT_WAITING
+      const now = Date.now()
+      const cancelled = step(record, { at: now, state: "cancelled", reason: "purged" })
+      return { record: { ...cancelled, fence: NO_FENCE, endedAt: now, keepMs: keepOf(record) }, withdraw: true }
+    })
+    return true
+  } catch (thrown) {
+    if (thrown === NOT_WAITING || (thrown instanceof CallboardError && thrown.code === "not-found")) return false
+    throw thrown
+  }
+}
+
+const NOT_WAITING = new CallboardError("already-terminal", "the job does not wait any more")
+
 /** The message of a job's next run: new run, no retries used, due now. */
 const nextRun = (record: JobRecord, message: Message, run: number, now: number): Posting => {
   const parsed = parseTask(message)

@@ -179,7 +179,7 @@ test("the routes that it names are those of the OpenAPI document", async () => {
       .filter((method) => /^(get|post|patch|delete|put)$/.test(method))
       .map((method) => `${method.toUpperCase()} ${path}`),
   )
-  const named = new Set([...readme.matchAll(/\b(GET|POST|PATCH|DELETE) (\/[\w/{}.]*)/g)].map(([route]) => route))
+  const named = new Set([...readme.matchAll(/\b(GET|POST|PATCH|DELETE) (\/[\w/{}.-]*)/g)].map(([route]) => route))
   expect([...named].sort()).toEqual(served.sort())
 })
 

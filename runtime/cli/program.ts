@@ -9,7 +9,9 @@ import { addDoctor } from "./commands/doctor.ts"
 import { addInit } from "./commands/init.ts"
 import { addJob } from "./commands/job.ts"
 import { addJobs } from "./commands/jobs.ts"
+import { addPausing } from "./commands/pausing.ts"
 import { addQueues } from "./commands/queues.ts"
+import { addRemote } from "./commands/remote.ts"
 import { addRetry } from "./commands/retry.ts"
 import { addRevoke } from "./commands/revoke.ts"
 import { addServe } from "./commands/serve.ts"
@@ -35,6 +37,8 @@ const commands = [
   addDead,
   addQueues,
   addWorkers,
+  addPausing,
+  addRemote,
   addDoctor,
 ]
 

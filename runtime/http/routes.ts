@@ -1,4 +1,5 @@
 /** All routes, in the order of the reference. */
+import { controlRoutes } from "./control.ts"
 import { deadRoutes } from "./dead.ts"
 import { descriptionRoutes } from "./description-routes.ts"
 import { eventRoutes } from "./events.ts"
@@ -17,5 +18,6 @@ export const routes: ReadonlyArray<Route> = [
   ...deadRoutes,
   ...revocationRoutes,
   ...serviceRoutes,
+  ...controlRoutes,
   ...descriptionRoutes,
 ]

@@ -154,6 +154,7 @@ export const QueueList = Schema.Struct({
   queues: Schema.Array(
     Schema.Struct({
       name: Schema.String,
+      paused: Schema.Boolean,
       depth: Count.annotate({ description: "Tasks that are due and wait" }),
       scheduled: Count.annotate({ description: "Tasks that are not due yet" }),
       inFlight: Count.annotate({ description: "Tasks in the hands of workers" }),

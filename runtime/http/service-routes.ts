@@ -25,8 +25,10 @@ export const serviceRoutes: ReadonlyArray<Route> = [
         throw new CallboardError("unsupported", `transport ${transport.name} cannot tell what waits in its queues`)
       }
       const now = Date.now()
-      const queues = (await reading(client.queues())).map(({ queue: name, ready, scheduled, inFlight, oldest }) => ({
+      const [stats, paused] = await reading(Promise.all([client.queues(), client.paused()]))
+      const queues = stats.map(({ queue: name, ready, scheduled, inFlight, oldest }) => ({
         name,
+        paused: paused.includes(name),
         depth: ready,
         scheduled,
         inFlight,

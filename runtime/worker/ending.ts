@@ -1,6 +1,6 @@
 /** When a worker ends by itself: nothing is left to do (burst), it has done enough, or has done nothing for too long. */
 
-export type EndReason = "burst" | "max-jobs" | "max-idle"
+export type EndReason = "burst" | "max-jobs" | "max-idle" | "shutdown"
 
 export interface EndingOptions {
   readonly burst: boolean

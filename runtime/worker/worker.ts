@@ -33,6 +33,7 @@ import { maintain } from "./maintenance.ts"
 import { Observers, type WorkerObserver } from "./observer.ts"
 import { keepPauses } from "./pause-keeper.ts"
 import { Registry } from "./registry.ts"
+import { obeyRemoteControl } from "./remote-control.ts"
 import { Revoker } from "./revoker.ts"
 import type { Keep } from "./verdict.ts"
 
@@ -250,6 +251,14 @@ class RunningWorker implements Worker {
       },
       { log, signal },
     )
+    obeyRemoteControl({
+      board,
+      worker: this,
+      actors: this.#options.actors.map(describeActor),
+      shutdown: () => this.#finished.resolve("shutdown"),
+      log,
+      signal,
+    })
     // Nothing starts before it is known what must not.
     void this.#known.then(() => this.#flow.open())
     this.#consumer = Effect.runFork(
@@ -311,7 +320,7 @@ class RunningWorker implements Worker {
   }
 
   #state(isBusy: boolean): WorkerDescription["state"] {
-    if (this.#stopping !== undefined) return "stopping"
+    if (this.#stopAskedAt !== undefined) return "stopping"
     if (isBusy) return "busy"
     if (this.#appetite.isSuspended) return "suspended"
     return this.#listening ? "idle" : "starting"
@@ -379,6 +388,7 @@ class RunningWorker implements Worker {
     if (listening === this.#listening) return
     this.#listening = listening
     this.#observers.listening(listening)
+    void this.#registry.beat()
   }
 
   stop(options: { readonly now?: boolean } = {}): Promise<StopReport> {
@@ -394,8 +404,6 @@ class RunningWorker implements Worker {
     this.#setListening(false)
     this.#ending.stop()
     this.#flow.close()
-    // Whoever looks must see that it stops, and not wait for the next beat.
-    void this.#registry.beat()
     if (this.#consumer !== undefined) await Effect.runPromise(Fiber.interrupt(this.#consumer))
     this.#restored(this.#flow.handBack())
     await waitFor(this.#hands.whenIdle(), graceMs, this.#hurry.signal)

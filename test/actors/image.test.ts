@@ -73,7 +73,10 @@ describe("image.thumbnails", () => {
     await using run = await runActor(imageActor({ root: folder.path }))
     const sizes = Array.from({ length: 20 }, (_, at) => 1_000 + at)
     const job = await run.submit.thumbnails({ file: "big.png", sizes }, { timeLimit: { soft: 0.3, hard: 10 } })
-    expect(await job.outcome({ timeout: 5 })).toMatchObject({ state: "failed", error: { name: "TimeoutError" } })
+    expect(await job.outcome({ timeout: 5 })).toMatchObject({
+      state: "failed",
+      error: { name: "SoftTimeLimitExceeded", reason: "timeout" },
+    })
   })
 
   test("a picture of too many pixels is refused before it is decoded", async () => {

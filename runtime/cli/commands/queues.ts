@@ -6,8 +6,9 @@ import { runs } from "./command.ts"
 export const addQueues = (program: Command): void => {
   const command = program.command("queues").description("list queues: what waits, is scheduled and is in flight")
   runs(command, async ({ output, withClient }) => {
-    const queues = await withClient((client) => client.queues())
-    if (output.json) return output.document({ queues })
+    const [queues, paused] = await withClient((client) => Promise.all([client.queues(), client.paused()]))
+    if (output.json)
+      return output.document({ queues: queues.map((each) => ({ ...each, paused: paused.includes(each.queue) })) })
     const now = Date.now()
     const rows = [...queues]
       .sort((a, b) => a.queue.localeCompare(b.queue))
@@ -17,7 +18,8 @@ export const addQueues = (program: Command): void => {
         String(scheduled),
         String(inFlight),
         oldest === undefined ? "" : spanText(now - oldest),
+        paused.includes(queue) ? output.paint("paused", "yellow") : "",
       ])
-    output.table(["QUEUE", "READY", "SCHEDULED", "IN FLIGHT", "OLDEST"], rows, "no queues")
+    output.table(["QUEUE", "READY", "SCHEDULED", "IN FLIGHT", "OLDEST", ""], rows, "no queues")
   })
 }

@@ -11,7 +11,10 @@ export const addWorkers = (program: Command): void => {
     const now = Date.now()
     const rows = workers.map((worker) => [
       worker.name,
-      output.paint(worker.state, worker.state === "busy" ? "cyan" : worker.state === "stopping" ? "yellow" : "green"),
+      output.paint(
+        worker.state,
+        worker.state === "busy" ? "cyan" : ["stopping", "suspended"].includes(worker.state) ? "yellow" : "green",
+      ),
       `${worker.running.length}/${worker.concurrency}`,
       String(worker.processed),
       String(worker.failed),

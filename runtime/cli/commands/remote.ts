@@ -1,0 +1,121 @@
+/** `callboard inspect COMMAND` and `callboard control COMMAND ARGUMENTS`: what workers answer, a line each. */
+import type { Command } from "commander"
+import type { CommandName } from "../../remote/call.ts"
+import { COMMANDS, isCommand } from "../../remote/call.ts"
+import type { Answer } from "../../remote/message.ts"
+import { didYouMean } from "../../suggest.ts"
+import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
+import { oneLine } from "../format.ts"
+import { numberOrText } from "../input.ts"
+import type { Output } from "../output.ts"
+import { runs } from "./command.ts"
+import { decideAll } from "./decide.ts"
+
+interface Options {
+  readonly workers?: string
+  readonly timeout?: string
+}
+
+const namesOf = (kind: "inspect" | "control"): ReadonlyArray<CommandName> =>
+  Object.keys(COMMANDS).filter((name): name is CommandName => isCommand(name) && COMMANDS[name].kind === kind)
+
+const helpOf = (kind: "inspect" | "control"): string =>
+  namesOf(kind)
+    .map((name) => `  ${[name, ...COMMANDS[name].takes].join(" ").padEnd(28)} ${COMMANDS[name].summary.toLowerCase()}`)
+    .join("\n")
+
+const known = (kind: "inspect" | "control", name: string, others: ReadonlyArray<string>): CommandName => {
+  if (isCommand(name) && COMMANDS[name].kind === kind) return name
+  const all = [...namesOf(kind), ...others]
+  return wrongUsage(`${kind} ${name}: is not a command${didYouMean(name, all)}; there are ${all.join(", ")}`)
+}
+
+/** Arguments by the names of the command, in their order; numbers where they are written as such. */
+const argumentsOf = (name: CommandName, given: ReadonlyArray<string>): Record<string, string | number> => {
+  const { takes } = COMMANDS[name]
+  if (given.length > takes.length) {
+    wrongUsage(`control ${name}: takes ${takes.length === 0 ? "no arguments" : takes.join(" and ")}`)
+  }
+  return Object.fromEntries(given.map((text, at) => [takes[at] ?? "", numberOrText(text)]))
+}
+
+const valueText = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value))
+
+const show = (output: Output, answers: ReadonlyArray<Answer>): void => {
+  if (output.json) output.document(answers)
+  else {
+    const rows = answers.flatMap(({ worker, value, error }) => {
+      if (error !== undefined) return [[worker, output.paint(error, "red")]]
+      const list: ReadonlyArray<unknown> = Array.isArray(value) ? value : [value]
+      return list.length === 0 ? [[worker, "-"]] : list.map((each) => [worker, oneLine(valueText(each), 500)])
+    })
+    output.table(["WORKER", "ANSWER"], rows, "no workers are alive")
+  }
+  if (answers.length === 0 || answers.some(({ error }) => error !== undefined)) throw new CommandFailed(EXIT.failed)
+}
+
+const addOptions = (command: Command): Command =>
+  command
+    .option("--workers <names>", "only these workers, with commas between their names")
+    .option("--timeout <duration>", "longest wait for answers (default: 1 second)")
+
+const askOptions = ({ workers, timeout }: Options) => ({
+  ...(workers === undefined ? {} : { workers: workers.split(",").map((name) => name.trim()) }),
+  ...(timeout === undefined ? {} : { timeout: numberOrText(timeout) }),
+})
+
+/** Jobs wait for their time at the transport, and not in any worker: so that is asked. */
+const SCHEDULED = "scheduled"
+
+const addInspect = (program: Command): void => {
+  const command = addOptions(
+    program.command("inspect").description("ask workers how they are").argument("<command>", "what to ask for"),
+  ).addHelpText("after", `\nCommands:\n${helpOf("inspect")}\n  ${SCHEDULED.padEnd(28)} jobs whose time has not come`)
+  runs(command, ({ output, withClient }) => {
+    const [name = ""] = command.args
+    const options = askOptions(command.opts<Options>())
+    if (name === SCHEDULED) {
+      return withClient(async (client) => {
+        const { jobs } = await client.jobs({ states: ["scheduled"], limit: 1_000 })
+        if (output.json) return output.document(jobs)
+        const rows = jobs.map((job) => [job.id, job.name, job.queue, job.times.due ?? ""])
+        output.table(["ID", "NAME", "QUEUE", "DUE"], rows, "nothing is scheduled")
+      })
+    }
+    const wanted = known("inspect", name, [SCHEDULED])
+    return withClient(async (client) => show(output, await client.control(wanted, {}, options)))
+  })
+}
+
+/** Decided by the record of a job, which every worker keeps to: no worker needs to be asked. */
+const DECISIONS = ["revoke", "terminate"]
+
+const addControl = (program: Command): void => {
+  const command = addOptions(
+    program
+      .command("control")
+      .description("tell workers what to do")
+      .argument("<command>", "what to do")
+      .argument("[arguments...]", "what the command takes"),
+  ).addHelpText(
+    "after",
+    `\nCommands:\n${helpOf("control")}\n  ${"revoke id...".padEnd(28)} cancel jobs\n  ${"terminate id...".padEnd(28)} cancel jobs, and end isolated handlers at once`,
+  )
+  runs(command, ({ output, withClient }) => {
+    const [name = "", ...given] = command.args
+    const options = askOptions(command.opts<Options>())
+    if (DECISIONS.includes(name)) {
+      if (given.length === 0) wrongUsage(`control ${name}: name the jobs`)
+      const terminate = name === "terminate"
+      return withClient((client) => decideAll(client, output, given, (job) => job.cancel({ terminate }), "cancelled"))
+    }
+    const wanted = known("control", name, DECISIONS)
+    const taken = argumentsOf(wanted, given)
+    return withClient(async (client) => show(output, await client.control(wanted, taken, options)))
+  })
+}
+
+export const addRemote = (program: Command): void => {
+  addInspect(program)
+  addControl(program)
+}

@@ -1,0 +1,158 @@
+/** Routes that steer: queues are paused and purged, workers suspended, inspected and told what to do. */
+import { Schema } from "effect"
+import { COMMANDS, isCommand } from "../remote/call.ts"
+import { answer } from "./answer.ts"
+import { boolean, list, text } from "./parameter.ts"
+import { readBody } from "./request-body.ts"
+import { type Route, route } from "./route.ts"
+
+const Text = Schema.String
+const Names = Schema.Array(Text).annotate({ description: "Only these workers, by name; all that live otherwise" })
+const Timeout = Text.annotate({ description: "Longest wait for answers, 1 second if nothing is said: `500ms`" })
+
+const AnswerList = Schema.Struct({
+  answers: Schema.Array(
+    Schema.Struct({
+      worker: Text,
+      value: Schema.optionalKey(Schema.Unknown.annotate({ description: "What it answered" })),
+      error: Schema.optionalKey(
+        Text.annotate({ description: "Why there is no value; also for a worker that is silent" }),
+      ),
+    }).annotate({ identifier: "WorkerAnswer" }),
+  ),
+}).annotate({ identifier: "AnswerList" })
+
+const ASKED = { workers: list(Names), timeout: text(Timeout) } as const
+
+const askOptions = ({ workers, timeout }: { readonly workers?: ReadonlyArray<string>; readonly timeout?: string }) => ({
+  ...(workers === undefined ? {} : { workers }),
+  ...(timeout === undefined ? {} : { timeout }),
+})
+
+const camel = (name: string): string => name.replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())
+
+const inspectRoute = (name: string, summary: string): Route =>
+  route({
+    method: "GET",
+    path: `/v1/inspect/${name}`,
+    operation: `inspect${camel(`-${name}`)}`,
+    group: "Workers",
+    summary,
+    scope: "read",
+    query: ASKED,
+    answers: [{ status: 200, description: "What each worker answered", schema: AnswerList }],
+    problems: ["not-found"],
+    handle: async ({ desk, query }) =>
+      answer<typeof AnswerList.Type>({
+        answers: isCommand(name) ? await desk.client.control(name, {}, askOptions(query)) : [],
+      }),
+  })
+
+const controlRoute = (name: string, summary: string, takes: ReadonlyArray<string>): Route =>
+  route({
+    method: "POST",
+    path: `/v1/control/${name}`,
+    operation: `control${camel(`-${name}`)}`,
+    group: "Workers",
+    summary,
+    ...(takes.length === 0 ? {} : { description: `The body is an object with ${takes.join(", ")}.` }),
+    scope: "admin",
+    query: ASKED,
+    ...(takes.length === 0 ? {} : { body: { "application/json": Schema.Record(Text, Schema.Unknown) } }),
+    answers: [{ status: 200, description: "What each worker answered", schema: AnswerList }],
+    problems: ["invalid-json", "unsupported-content-type", "too-large", "not-found"],
+    handle: async ({ c, desk, query }) => {
+      const given =
+        takes.length === 0 ? {} : (await readBody(c.req.raw, { one: desk.maxBody, many: desk.maxBody })).value
+      const answers = isCommand(name)
+        ? await desk.client.control(name, typeof given === "object" && given !== null ? given : {}, askOptions(query))
+        : []
+      return answer<typeof AnswerList.Type>({ answers })
+    },
+  })
+
+const remoteRoutes: ReadonlyArray<Route> = Object.entries(COMMANDS).map(([name, { kind, summary, takes }]) =>
+  kind === "inspect" ? inspectRoute(name, summary) : controlRoute(name, summary, takes),
+)
+
+const Purged = Schema.Struct({
+  purged: Schema.Int.annotate({ description: "How many tasks were taken off the queue" }),
+}).annotate({ identifier: "Purged" })
+
+const Worker = text(Text.annotate({ description: "Its name; all workers otherwise" }))
+
+export const controlRoutes: ReadonlyArray<Route> = [
+  route({
+    method: "POST",
+    path: "/v1/queues/{id}/pause",
+    operation: "pauseQueue",
+    group: "Service",
+    summary: "Let a queue take tasks and give none out",
+    scope: "admin",
+    answers: [{ status: 204, description: "It is paused" }],
+    handle: async ({ desk, id }) => {
+      await desk.client.pause(id)
+      return new Response(null, { status: 204 })
+    },
+  }),
+  route({
+    method: "POST",
+    path: "/v1/queues/{id}/resume",
+    operation: "resumeQueue",
+    group: "Service",
+    summary: "Let a paused queue give out tasks again",
+    scope: "admin",
+    answers: [{ status: 204, description: "It is not paused any more" }],
+    handle: async ({ desk, id }) => {
+      await desk.client.resume(id)
+      return new Response(null, { status: 204 })
+    },
+  }),
+  route({
+    method: "POST",
+    path: "/v1/queues/{id}/purge",
+    operation: "purgeQueue",
+    group: "Service",
+    summary: "Cancel everything that waits in a queue",
+    description: "The jobs end as cancelled, with the reason `purged`; what runs goes on.",
+    scope: "admin",
+    query: { forget: boolean(Schema.Boolean.annotate({ description: "Forget the jobs as well" })) },
+    answers: [{ status: 200, description: "How many that were", schema: Purged }],
+    problems: ["unsupported"],
+    handle: async ({ desk, id, query }) =>
+      answer<typeof Purged.Type>({ purged: await desk.client.purge(id, { forget: query.forget ?? false }) }),
+  }),
+  route({
+    method: "POST",
+    path: "/v1/workers/suspend",
+    operation: "suspendWorkers",
+    group: "Workers",
+    summary: "Let a worker, or all of them, take no more tasks",
+    description: "What runs goes on. Holds for workers that start later, too.",
+    scope: "admin",
+    query: {
+      worker: Worker,
+      ttl: text(Text.annotate({ description: "Ends by itself after this long: `10 minutes`" })),
+    },
+    answers: [{ status: 204, description: "They are suspended" }],
+    handle: async ({ desk, query }) => {
+      await desk.client.suspend(query.worker, query.ttl === undefined ? {} : { ttl: query.ttl })
+      return new Response(null, { status: 204 })
+    },
+  }),
+  route({
+    method: "POST",
+    path: "/v1/workers/resume",
+    operation: "resumeWorkers",
+    group: "Workers",
+    summary: "Let a worker, or all of them, take tasks again",
+    scope: "admin",
+    query: { worker: Worker },
+    answers: [{ status: 204, description: "They are not suspended any more" }],
+    handle: async ({ desk, query }) => {
+      await desk.client.unsuspend(query.worker)
+      return new Response(null, { status: 204 })
+    },
+  }),
+  ...remoteRoutes,
+]

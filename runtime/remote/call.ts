@@ -1,0 +1,89 @@
+/** What workers answer to, as data: what a caller may send, and what the command line and HTTP show, is this one list. */
+import { Result, Schema, SchemaIssue } from "effect"
+import { CallboardError } from "../errors.ts"
+import { didYouMean } from "../suggest.ts"
+
+const Count = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 10_000 }))
+const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
+const Duration = Schema.Union([Schema.Finite, Schema.String]).annotate({
+  description: "Seconds as a number, or text: 10s, 5 minutes",
+})
+
+const call = <const Command extends string, const Fields extends Schema.Struct.Fields>(
+  command: Command,
+  fields: Fields,
+) => Schema.Struct({ command: Schema.Literal(command), arguments: Schema.Struct(fields) })
+
+const CallSchema = Schema.Union([
+  call("ping", {}),
+  call("active", {}),
+  call("reserved", {}),
+  call("stats", {}),
+  call("registered", {}),
+  call("queues", {}),
+  call("pool-grow", { count: Count }),
+  call("pool-shrink", { count: Count }),
+  call("autoscale", { min: Count, max: Count }),
+  call("add-consumer", { queue: Name }),
+  call("cancel-consumer", { queue: Name }),
+  call("time-limit", { task: Name, hard: Duration, soft: Schema.optionalKey(Duration) }),
+  call("shutdown", {}),
+])
+
+/** A command with its arguments. */
+export type Call = typeof CallSchema.Type
+export type CommandName = Call["command"]
+
+interface About {
+  /** Whether it only looks. */
+  readonly kind: "inspect" | "control"
+  readonly summary: string
+  /** Its arguments, in the order in which a command line takes them. */
+  readonly takes: ReadonlyArray<string>
+}
+
+export const COMMANDS: Readonly<Record<CommandName, About>> = {
+  ping: { kind: "inspect", summary: "Which workers answer", takes: [] },
+  active: { kind: "inspect", summary: "Jobs whose handlers run", takes: [] },
+  reserved: { kind: "inspect", summary: "Tasks that wait in workers for a handler", takes: [] },
+  stats: { kind: "inspect", summary: "What workers have done, and what they take of their machine", takes: [] },
+  registered: { kind: "inspect", summary: "Actors and methods that workers serve", takes: [] },
+  queues: { kind: "inspect", summary: "Queues that workers listen to", takes: [] },
+  "pool-grow": { kind: "control", summary: "More handlers at a time", takes: ["count"] },
+  "pool-shrink": { kind: "control", summary: "Fewer handlers at a time; what runs goes on", takes: ["count"] },
+  autoscale: { kind: "control", summary: "Let the number of handlers follow the work", takes: ["min", "max"] },
+  "add-consumer": { kind: "control", summary: "Listen to one queue more", takes: ["queue"] },
+  "cancel-consumer": { kind: "control", summary: "Listen to a queue no more", takes: ["queue"] },
+  "time-limit": {
+    kind: "control",
+    summary: "Time limits of a method, for runs that begin from now on",
+    takes: ["task", "hard", "soft"],
+  },
+  shutdown: { kind: "control", summary: "Stop softly", takes: [] },
+}
+
+export const isCommand = (name: string): name is CommandName => Object.hasOwn(COMMANDS, name)
+
+const decode = Schema.decodeUnknownResult(CallSchema, { onExcessProperty: "error" })
+const format = SchemaIssue.makeFormatterStandardSchemaV1()
+
+/** Checks a command and its arguments. Fails with `invalid-input`, naming `command` or the argument. */
+export const parseCall = (name: string, given: unknown): Result.Result<Call, CallboardError> => {
+  if (!isCommand(name)) {
+    const message = `${JSON.stringify(name)} is not a command${didYouMean(name, Object.keys(COMMANDS))}`
+    return Result.fail(new CallboardError("invalid-input", message, { field: "command" }))
+  }
+  // An empty struct takes any object.
+  const unknown = Object.keys(given ?? {}).find((key) => !COMMANDS[name].takes.includes(key))
+  if (unknown !== undefined) {
+    const message = `${unknown}: is not an argument of ${name}${didYouMean(unknown, COMMANDS[name].takes)}`
+    return Result.fail(new CallboardError("invalid-input", message, { field: unknown }))
+  }
+  const decoded = decode({ command: name, arguments: given })
+  if (Result.isSuccess(decoded)) return Result.succeed(decoded.success)
+  const issue = format(decoded.failure.issue).issues[0]
+  const path = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key))
+  const field = path.slice(path[0] === "arguments" ? 1 : 0).join(".") || "arguments"
+  const why = (issue?.message ?? "is not valid").replace(/^Expected /, "must be ")
+  return Result.fail(new CallboardError("invalid-input", `${field}: ${why}`, { field }))
+}
