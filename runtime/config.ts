@@ -77,6 +77,7 @@ export const DEFAULTS = {
   actors: "actors",
   concurrency: Math.max(4, availableParallelism()),
   prefetch: 4,
+  processes: 1,
   order: "strict",
   grace: "25 seconds",
   resultTtl: "24 hours",
@@ -226,6 +227,15 @@ export const ConfigSchema = Schema.Struct({
         default: `\`${DEFAULTS.order}\``,
         read: "text",
         flag: "--order <order>",
+      }),
+    ),
+  ),
+  processes: Schema.optionalKey(
+    whole(1, 256).annotate(
+      about("Worker processes of `callboard worker`, each with so many handlers; one that dies is started again", {
+        default: `${DEFAULTS.processes}`,
+        read: "number",
+        flag: "--processes <count>",
       }),
     ),
   ),

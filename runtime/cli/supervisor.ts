@@ -1,5 +1,5 @@
 /**
- * Watches over a worker: starts it again when it was killed. A handler that blocks its thread beyond its time limit can
+ * Watches over workers: starts one again when it was killed. A handler that blocks its thread beyond its time limit can
  * be ended in no other way, and neither can one that takes all the memory.
  */
 import type { ChildProcess } from "node:child_process"
@@ -13,40 +13,82 @@ const LONGEST_WAIT_MS = 30_000
 /** Who has lived this long did not die of how it starts. */
 const STABLE_MS = 60_000
 
-/** Runs the worker until it ends by itself or a signal stops it; resolves with its exit code. */
-export const superviseWorker = (note: (text: string) => void): Promise<number> =>
-  new Promise((resolve) => {
-    let child: ChildProcess | undefined
-    let timer: ReturnType<typeof setTimeout> | undefined
-    let stopping = false
-    let waitMs = FIRST_WAIT_MS
-    // Each signal goes on to the worker, which counts them, and says what it does.
-    const pass = () => {
-      stopping = true
-      clearTimeout(timer)
-      if (child === undefined) resolve(0)
-      else passSignal(child, "SIGTERM")
-    }
-    onSignals({ soft: pass, hurry: pass, log: makeLog({ level: "none" }) })
-    // A third signal ends this process at once, and nothing may outlive it.
-    process.once("exit", () => {
-      if (child !== undefined) passSignal(child, "SIGKILL")
-    })
-    const start = () => {
-      const startedAt = performance.now()
-      child = startWorkProcess()
-      child.on("error", (error) => {
-        note(`the worker cannot be started: ${error.message}`)
-        resolve(1)
-      })
-      child.on("exit", (code, signal) => {
-        child = undefined
-        if (code !== null || stopping) return resolve(code ?? 0)
-        if (performance.now() - startedAt > STABLE_MS) waitMs = FIRST_WAIT_MS
-        note(`the worker was ended by ${signal}; starting it again in ${waitMs / 1_000} s`)
-        timer = setTimeout(start, waitMs)
-        waitMs = Math.min(LONGEST_WAIT_MS, waitMs * 2)
-      })
-    }
-    start()
+export interface Supervision {
+  /** How many workers, each in a process of its own. */
+  readonly count: number
+  /** What a seat's process is told beside this command line. Seats are counted from 1. */
+  readonly argumentsOf: (seat: number) => ReadonlyArray<string>
+  /** Says something to people. */
+  readonly note: (text: string) => void
+}
+
+/** Runs workers until each has ended by itself or a signal stops them; resolves with the highest of their exit codes. */
+export const superviseWorkers = async ({ count, argumentsOf, note }: Supervision): Promise<number> => {
+  const seats = Array.from(
+    { length: count },
+    (_, at) => new Seat(argumentsOf(at + 1), count === 1 ? "the worker" : `worker ${at + 1}`, note),
+  )
+  // Each signal goes on to the workers, which count them, and say what they do.
+  const pass = () => {
+    for (const seat of seats) seat.stop()
+  }
+  onSignals({ soft: pass, hurry: pass, log: makeLog({ level: "none" }) })
+  // A third signal ends this process at once, and nothing may outlive it.
+  process.once("exit", () => {
+    for (const seat of seats) seat.kill()
   })
+  return Math.max(...(await Promise.all(seats.map((seat) => seat.done))))
+}
+
+/** One worker, again and again. */
+class Seat {
+  readonly #arguments: ReadonlyArray<string>
+  readonly #name: string
+  readonly #note: (text: string) => void
+  readonly #done = Promise.withResolvers<number>()
+  #child: ChildProcess | undefined
+  #timer: ReturnType<typeof setTimeout> | undefined
+  #stopping = false
+  #waitMs = FIRST_WAIT_MS
+
+  constructor(args: ReadonlyArray<string>, name: string, note: (text: string) => void) {
+    this.#arguments = args
+    this.#name = name
+    this.#note = note
+    this.#start()
+  }
+
+  /** Resolves with the exit code of the worker that ended by itself, or was stopped. */
+  get done(): Promise<number> {
+    return this.#done.promise
+  }
+
+  stop(): void {
+    this.#stopping = true
+    clearTimeout(this.#timer)
+    if (this.#child === undefined) this.#done.resolve(0)
+    else passSignal(this.#child, "SIGTERM")
+  }
+
+  kill(): void {
+    if (this.#child !== undefined) passSignal(this.#child, "SIGKILL")
+  }
+
+  #start(): void {
+    const startedAt = performance.now()
+    const child = startWorkProcess(this.#arguments)
+    this.#child = child
+    child.on("error", (error) => {
+      this.#note(`${this.#name} cannot be started: ${error.message}`)
+      this.#done.resolve(1)
+    })
+    child.on("exit", (code, signal) => {
+      this.#child = undefined
+      if (code !== null || this.#stopping) return this.#done.resolve(code ?? 0)
+      if (performance.now() - startedAt > STABLE_MS) this.#waitMs = FIRST_WAIT_MS
+      this.#note(`${this.#name} was ended by ${signal}; starting it again in ${this.#waitMs / 1_000} s`)
+      this.#timer = setTimeout(() => this.#start(), this.#waitMs)
+      this.#waitMs = Math.min(LONGEST_WAIT_MS, this.#waitMs * 2)
+    })
+  }
+}

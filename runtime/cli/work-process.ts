@@ -13,10 +13,10 @@ const MAIN = fileURLToPath(new URL(`./main${extname(import.meta.url)}`, import.m
 /** Says to a command that it is the process that works. Not for people. */
 export const WORK_FLAG = "--work-process"
 
-/** Starts this command line once more, as the process that works, on the same terminal. */
-export const startWorkProcess = (): ChildProcess => {
+/** Starts this command line once more, with some arguments more, as the process that works, on the same terminal. */
+export const startWorkProcess = (more: ReadonlyArray<string> = []): ChildProcess => {
   const runtime = "bun" in process.versions ? "bun" : "deno"
-  const args = [...runArguments(runtime, MAIN), ...process.argv.slice(2), WORK_FLAG]
+  const args = [...runArguments(runtime, MAIN), ...process.argv.slice(2), ...more, WORK_FLAG]
   return spawn(process.execPath, args, { stdio: ["ignore", "inherit", "inherit", "ipc"] })
 }
 

@@ -126,6 +126,50 @@ test("a worker that was killed starts again, and its job runs to the end", async
   expect(await worker.exited).toEqual({ code: 0, signal: null })
 })
 
+describe("S180 pool", () => {
+  interface Listed {
+    readonly workers: ReadonlyArray<{ readonly name: string; readonly pid: number }>
+  }
+  const listed = async (project: Project) => (await project.json<Listed>("workers")).workers
+
+  test("of two: one that is killed is there again, and a signal ends all of them", async () => {
+    using project = makeProject()
+    await using pool = project.start("worker", "-Q", "default", "--processes", "2", "-n", "pool")
+    const two = await eventually(
+      async () => {
+        const workers = await listed(project)
+        return workers.length === 2 ? workers : undefined
+      },
+      { deadline: 15_000, message: "two workers are there" },
+    )
+    expect(two.map(({ name }) => name)).toEqual(["pool-1", "pool-2"])
+    const [first] = two
+    process.kill(first?.pid ?? 0, "SIGKILL")
+    await eventually(
+      async () => (await listed(project)).some(({ name, pid }) => name === "pool-1" && pid !== first?.pid),
+      { deadline: 10_000, message: "the killed one is there again" },
+    )
+    expect(await listed(project)).toHaveLength(2)
+    pool.kill("SIGTERM")
+    expect(await pool.exited).toEqual({ code: 0, signal: null })
+    expect(await listed(project)).toEqual([])
+  })
+
+  test("that bursts ends when the queues are empty", async () => {
+    using project = makeProject()
+    for (const id of ["a", "b", "c"]) await project.json("submit", "works.nap", '{"ms":100}', "--id", id)
+    await using pool = project.start("worker", "-Q", "default", "--processes", "2", "--burst")
+    expect(await pool.exited).toEqual({ code: 0, signal: null })
+    for (const id of ["a", "b", "c"]) expect(await find(project, id)).toMatchObject({ state: "succeeded" })
+  })
+
+  test("cannot share a port", async () => {
+    using project = makeProject()
+    const { code, stderr } = await project.run("worker", "--processes", "2", "--port", "0")
+    expect([code, stderr]).toEqual([2, expect.stringContaining("cannot share one")])
+  })
+})
+
 test("a worker whose watcher is gone stops softly", async () => {
   using project = makeProject()
   await using worker = await startWorker(project)

@@ -1,13 +1,14 @@
 /** `callboard worker`: runs the actors of a folder until a signal stops it. */
+import { hostname } from "node:os"
 import { type Command, Option } from "commander"
 import { DEFAULTS } from "../../config.ts"
 import { discoverActors } from "../../discover.ts"
 import { serve } from "../../service.ts"
-import { CommandFailed, EXIT } from "../failure.ts"
+import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { addSettings, givenSettings, HTTP_SETTINGS, WORKER_SETTINGS } from "../options.ts"
 import { untilStopped } from "../run-service.ts"
 import { httpOptions, logOf, serveOptions } from "../serve-options.ts"
-import { superviseWorker } from "../supervisor.ts"
+import { superviseWorkers } from "../supervisor.ts"
 import { onOrphaned, WORK_FLAG } from "../work-process.ts"
 import { runs } from "./command.ts"
 
@@ -20,7 +21,16 @@ export const addWorker = (program: Command): void => {
   command.addOption(new Option(WORK_FLAG).hideHelp())
   runs(command, async (invocation) => {
     if (!command.opts<{ readonly workProcess?: boolean }>().workProcess) {
-      const exitCode = await superviseWorker((text) => void process.stderr.write(`callboard: ${text}\n`))
+      const { config } = invocation
+      const { processes = DEFAULTS.processes } = config
+      if (processes > 1 && givenSettings(command).has("http.port"))
+        wrongUsage(`--port: ${processes} processes cannot share one; \`callboard serve\` answers HTTP for all of them`)
+      const name = config.name ?? `${hostname()}-${process.pid}`
+      const exitCode = await superviseWorkers({
+        count: processes,
+        argumentsOf: (seat) => (processes === 1 ? [] : ["--name", `${name}-${seat}`]),
+        note: (text) => void process.stderr.write(`callboard: ${text}\n`),
+      })
       if (exitCode !== EXIT.done) throw new CommandFailed(exitCode)
       return
     }
