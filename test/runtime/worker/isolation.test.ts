@@ -22,6 +22,7 @@ import { plan } from "../../../runtime/submission.ts"
 import { Running } from "../../../runtime/worker/delivery.ts"
 import { ProcessPool } from "../../../runtime/worker/isolation/process-pool.ts"
 import { JobContext } from "../../../runtime/worker/job-context.ts"
+import { onEveryBoard } from "../../scenarios/boards.ts"
 import { eventually, isRunning, spawnScript, temporaryFolder } from "../../servers/process.ts"
 import { broken, isolated, mixed } from "./isolated-actor.ts"
 
@@ -273,13 +274,10 @@ describe("ending it from outside", () => {
   })
 })
 
-describe.each([
-  ["memory", () => `memory://${generateId()}`],
-  ["sqlite", () => `sqlite:${folder()}/board.db`],
-])("scenarios on %s", (_name, transport) => {
+onEveryBoard((newBoard) => {
   test("S172 kill the job's process", async () => {
     const ledger = newLedger()
-    const service = await start({ transport: transport(), concurrency: 1 })
+    const service = await start({ transport: newBoard(), concurrency: 1 })
     const { client } = service
     const job = await client.submit("isolated.stuck", { input: { ledger } })
     const pid = Number(await firstLine(ledger))
@@ -299,7 +297,7 @@ describe.each([
 
   test("S173 the job's process dies", async () => {
     const ledger = newLedger()
-    const { client } = await start({ transport: transport() })
+    const { client } = await start({ transport: newBoard() })
     const exits = { code: 3, ledger }
     const job = await client.submit("isolated.exit", { input: exits })
     expect(await job.outcome(WAIT)).toMatchObject({
