@@ -23,7 +23,10 @@ export const keepListening = async (
   }
 }
 
-/** Resolves after so many milliseconds, or when the signal fires. */
+/**
+ * Resolves after so many milliseconds, or when the signal fires. Leaves no listener behind: the signal may be that of a
+ * worker, which outlives many waits.
+ */
 export const pause = (ms: number, signal: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
     const done = () => {

@@ -3,6 +3,7 @@
  * again, a record that the transport can never take is replaced by one that says so.
  */
 import { asTransportError } from "../errors.ts"
+import { pause } from "../listening.ts"
 import type { Log } from "../log.ts"
 import type { JobError } from "../protocol/record.ts"
 import type { Queue, Settled, Settlement, TransportError } from "../transport.ts"
@@ -76,18 +77,6 @@ export class Settler {
 }
 
 const failedOf = (cause: unknown): Settled => ({ status: "failed", error: asTransportError(cause) })
-
-const pause = (ms: number, signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    // The signal is the worker's: during a long outage a listener left behind by each try would never go.
-    const done = () => {
-      clearTimeout(timer)
-      signal.removeEventListener("abort", done)
-      resolve()
-    }
-    const timer = setTimeout(done, ms)
-    signal.addEventListener("abort", done)
-  })
 
 /** Why a job fails whose result the transport refuses. */
 const refusal = (error: TransportError): JobError =>
