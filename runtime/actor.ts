@@ -11,6 +11,7 @@ import type { Job } from "./job.ts"
 import { eraseMethod, InvalidActor } from "./method.ts"
 import type { RetryHeader } from "./protocol/headers.ts"
 import { checkActorName, checkQueueName } from "./protocol/name.ts"
+import type { Rate, RateInput } from "./rate.ts"
 
 export { InvalidActor } from "./method.ts"
 
@@ -80,6 +81,11 @@ export interface MethodOptions {
   readonly queue?: string
   /** Priority of tasks that name none, 0–9, 9 first. Defaults to 4. */
   readonly priority?: number
+  /**
+   * How often it may start on each worker, evenly spaced: `"100/s"`, `"10/m"`, `"1/h"`, or a number per second (as Celery's
+   * `rate_limit`). What may not start yet goes back to the queue, uncounted. Defaults to no limit.
+   */
+  readonly rate?: RateInput
   /** How long a success is kept. 0: not at all; negative: for ever. Defaults to 24 hours. */
   readonly resultTtl?: DurationInput
   /** How long a failure is kept. Defaults to 7 days. */
@@ -88,6 +94,23 @@ export interface MethodOptions {
   readonly redact?: boolean | ReadonlyArray<string>
   /** One sentence for people; shown in lists and in the OpenAPI document. */
   readonly description?: string
+}
+
+/**
+ * What all workers of a board together keep to: `rate`, `concurrency` or both. What may not run yet goes back to the queue,
+ * uncounted, and others run meanwhile.
+ */
+export interface Limit<Input = unknown> {
+  /** How often it may start, evenly spaced; written like a method's `rate`. */
+  readonly rate?: RateInput
+  /** How many may run at a time, 1–100,000. The slots of a worker that has died come back after a lease. */
+  readonly concurrency?: number
+  /**
+   * Whose limit it is: a tenant, a host. Each text, 1–255 bytes, has a limit of its own. It gets what the handler gets; of an
+   * isolated method, before its schema. A job for which it throws, or gives no such text, fails. Without it there is one
+   * limit for all.
+   */
+  readonly key?: Bivariant<[input: Input]>
 }
 
 /**
@@ -132,6 +155,8 @@ export interface MethodDefinition<Input = unknown, Use = unknown> extends Method
   readonly input?: MethodSchema<unknown, Input>
   /** Checks and converts the result before it is stored. */
   readonly output?: MethodSchema
+  /** Limits across the cluster, per tenant if it says so. Defaults to none. */
+  readonly limit?: Limit<Input>
   readonly run: MethodHandler<Input, Use>
 }
 
@@ -204,9 +229,15 @@ export interface ActorDefinition {
 }
 
 /** A method as the runtime sees it. */
-export interface ErasedMethod extends Omit<MethodOptions, "retry">, MethodHooks {
+export interface ErasedMethod extends Omit<MethodOptions, "retry" | "rate">, MethodHooks {
   readonly name: string
   readonly retry?: RetryHeader
+  readonly rate?: Rate
+  readonly limit?: {
+    readonly rate?: Rate
+    readonly concurrency?: number
+    readonly key?: (input: unknown) => unknown
+  }
   readonly input: StandardSchemaV1 | undefined
   readonly output: StandardSchemaV1 | undefined
   readonly isolation: Isolation

@@ -83,6 +83,7 @@ export const DEFAULTS = {
   resultTtl: "24 hours",
   failureTtl: "7 days",
   lease: `${DEFAULT_LEASE_MS / 1000} seconds`,
+  rateLimits: true,
   lostCap: 3,
   unknownGrace: "60 seconds",
   maxBody: 1024 * 1024,
@@ -306,6 +307,15 @@ export const ConfigSchema = Schema.Struct({
         default: `${DEFAULTS.lease}, or the URL's \`lease\``,
         read: "duration",
         flag: "--lease <duration>",
+      }),
+    ),
+  ),
+  rateLimits: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("False: the worker keeps to no rate or limit of a method, and its jobs count for nobody else's", {
+        default: `${DEFAULTS.rateLimits}`,
+        read: "switch",
+        flag: "--no-rate-limits",
       }),
     ),
   ),

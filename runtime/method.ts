@@ -1,10 +1,19 @@
 /** A method as it was written becomes a method as the runtime sees it, or is refused, naming what is wrong with it. */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Result, Schema, SchemaIssue } from "effect"
-import type { DurationInput, ErasedMethod, Isolation, MethodDefinition, MethodHooks, MethodOptions } from "./actor.ts"
+import type {
+  DurationInput,
+  ErasedMethod,
+  Isolation,
+  Limit,
+  MethodDefinition,
+  MethodHooks,
+  MethodOptions,
+} from "./actor.ts"
 import type { RetryHeader } from "./protocol/headers.ts"
 import { checkMethodName, checkQueueName } from "./protocol/name.ts"
 import { parseDuration } from "./protocol/time.ts"
+import { parseRate, type Rate } from "./rate.ts"
 import { RetryField, retryHeader } from "./retry-policy.ts"
 
 /** An actor definition that cannot be used. Thrown by `actor()`, when the module that defines it is loaded. */
@@ -20,6 +29,7 @@ const isObject = (value: unknown): value is object => typeof value === "object" 
 interface Definition extends MethodOptions, MethodHooks {
   readonly input?: unknown
   readonly output?: unknown
+  readonly limit?: Limit
   readonly run: ErasedMethod["run"]
 }
 
@@ -47,6 +57,7 @@ const OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
   failureTtl: true,
   input: true,
   isolation: true,
+  limit: true,
   onFailure: true,
   onLost: true,
   onStopped: true,
@@ -55,6 +66,7 @@ const OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
   params: true,
   priority: true,
   queue: true,
+  rate: true,
   redact: true,
   resultTtl: true,
   retry: true,
@@ -92,10 +104,12 @@ export const eraseMethod = (
     }
   }
   checkOptions(where, method)
-  const { retry, ...others } = method
+  const { retry, rate, limit, ...others } = method
   return {
     ...others,
     ...(retry === undefined ? {} : { retry: retryOf(where, retry) }),
+    ...(rate === undefined ? {} : { rate: rateOf(where, "rate", rate) }),
+    ...(limit === undefined ? {} : { limit: limitOf(where, limit) }),
     name,
     input: standardSchema(where, "input", method.input),
     output: standardSchema(where, "output", method.output),
@@ -121,6 +135,40 @@ const retryOf = (where: string, policy: unknown): RetryHeader => {
   const header = retryHeader(decoded.success)
   return Result.isSuccess(header) ? header.success : refuse(header.failure.field, header.failure.message)
 }
+
+const rateOf = (where: string, field: string, rate: unknown): Rate => {
+  const parsed = parseRate(rate)
+  if (Result.isFailure(parsed)) throw new InvalidActor(`method ${where}: ${field}: ${parsed.failure}`)
+  return parsed.success
+}
+
+const MOST_CONCURRENT = 100_000
+const LIMIT_OPTIONS = ["rate", "concurrency", "key"] as const satisfies ReadonlyArray<keyof Limit>
+
+const limitOf = (where: string, limit: unknown): NonNullable<ErasedMethod["limit"]> => {
+  const refuse = (field: string, why: string): never => {
+    throw new InvalidActor(`method ${where}: ${field}: ${why}`)
+  }
+  if (!isLimit(limit)) return refuse("limit", "must be an object with rate, concurrency or both, and perhaps key")
+  const unknown = Object.keys(limit).find((key) => !LIMIT_OPTIONS.some((option) => option === key))
+  if (unknown !== undefined) refuse(`limit.${unknown}`, "is not an option of a limit")
+  const { rate, concurrency, key } = limit
+  if (rate === undefined && concurrency === undefined) refuse("limit", "needs rate, concurrency or both")
+  if (
+    concurrency !== undefined &&
+    !(Number.isInteger(concurrency) && concurrency >= 1 && concurrency <= MOST_CONCURRENT)
+  ) {
+    refuse("limit.concurrency", `must be a whole number from 1 to ${MOST_CONCURRENT}`)
+  }
+  if (key !== undefined && typeof key !== "function") refuse("limit.key", "must be a function")
+  return {
+    ...(rate === undefined ? {} : { rate: rateOf(where, "limit.rate", rate) }),
+    ...(concurrency === undefined ? {} : { concurrency }),
+    ...(key === undefined ? {} : { key }),
+  }
+}
+
+const isLimit = (value: unknown): value is Limit => isObject(value) && !Array.isArray(value)
 
 const checkOptions = (where: string, options: MethodOptions): void => {
   const refuse = (field: string, why: string): never => {

@@ -8,6 +8,7 @@ export {
   type DurationInput,
   InvalidActor,
   type Isolation,
+  type Limit,
   type MethodDefinition,
   type MethodHooks,
   type MethodOptions,
@@ -44,6 +45,7 @@ export type { Job, JobLog, JobState } from "./job.ts"
 export { hostLog, type Log, type LogFormat, type LogLevel, type LogSink } from "./log.ts"
 export type { JobError } from "./protocol/record.ts"
 export type { State } from "./protocol/state.ts"
+export type { RateInput } from "./rate.ts"
 export type { Revocation, RevokeOptions } from "./revocation.ts"
 export { type ServeOptions, type Service, serve } from "./service.ts"
 export type { Submission, SubmissionFields } from "./submission.ts"

@@ -54,6 +54,8 @@ export interface ServeOptions extends ConnectSettings {
   readonly resultTtl?: DurationInput
   /** How long failures are kept. Defaults to 7 days. */
   readonly failureTtl?: DurationInput
+  /** Whether the worker keeps to the rates and limits of methods. Defaults to true. */
+  readonly rateLimits?: boolean
   /** Worker deaths in mid-run after which a job is given up, 1–1,000. Defaults to 3. */
   readonly lostCap?: number
   /** How long a task that nobody here serves is handed back before it is given up. Defaults to 60 seconds. */
@@ -181,6 +183,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         actors,
         queues: options.queues ?? queuesOf(actors),
         rotate: options.order === "rotate",
+        rateLimits: options.rateLimits ?? DEFAULTS.rateLimits,
         name,
         leaseMs: leaseOf(target, options),
         ...leaseThreadOf(target, options, board),

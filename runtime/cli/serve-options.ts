@@ -13,13 +13,14 @@ export const logOf = ({ config, output }: Invocation): Log =>
 
 /** Everything but actors, HTTP and log. */
 export const serveOptions = ({ config, transport }: Invocation): ServeOptions => {
-  const { queues, order, languages, taskNames } = config
+  const { queues, order, rateLimits, languages, taskNames } = config
   return {
     ...connectSettings(config),
     ...numbersAndTimes(config),
     transport,
     ...(queues === undefined ? {} : { queues }),
     ...(order === undefined ? {} : { order }),
+    ...(rateLimits === undefined ? {} : { rateLimits }),
     ...(languages === undefined ? {} : { languages }),
     ...(taskNames === undefined ? {} : { taskNames }),
   }

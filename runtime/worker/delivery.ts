@@ -23,7 +23,7 @@ export class Held {
   run: Running | undefined
   /** Set when it was decided from outside, also before the handler ran. */
   stop: Stop | undefined
-  /** Says that its handler has really ended and needs its actor's resources no more. */
+  /** Says that its handler has really ended, or was never called: it needs its actor's resources and limits no more. */
   leave: (() => void) | undefined
   /** What to settle instead of a result that the transport can never take. */
   refused: ((error: JobError) => Settlement) | undefined
@@ -31,6 +31,18 @@ export class Held {
   constructor(delivery: Delivery, rank: number) {
     this.delivery = delivery
     this.rank = rank
+  }
+
+  /** Adds to what happens at the end of its handler. */
+  whenLeft(leave: () => void): void {
+    const { leave: before } = this
+    this.leave =
+      before === undefined
+        ? leave
+        : () => {
+            leave()
+            before()
+          }
   }
 
   /** Ends it from outside: its run, or, while it is only being prepared, what would become one. The first reason counts. */

@@ -27,6 +27,7 @@ import type { ProcessPool } from "./isolation/process-pool.ts"
 import { JobContext } from "./job-context.ts"
 import { jobError, readable } from "./job-error.ts"
 import { KnownFailure } from "./known-failure.ts"
+import type { Limiter } from "./limits/limiter.ts"
 import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "./retry.ts"
 import type { ServedActor } from "./served-actor.ts"
 import { softLimitError } from "./soft-limit.ts"
@@ -39,6 +40,7 @@ export interface ExecutorOptions {
   /** Runs the handlers of isolated methods. */
   readonly processes: ProcessPool
   readonly claims: Batcher<Claim, Claimed>
+  readonly limiter: Limiter
   readonly client: Client
   readonly log: Log
   readonly worker: string
@@ -107,7 +109,7 @@ export class Executor {
         return this.#stopped(this.#attempt(held, ready.run), ready.run)
       }
       held.run = ready.run
-      held.leave = ready.actor.enter()
+      held.whenLeft(ready.actor.enter())
       this.#options.onRun(held)
       const exit = yield* this.#call(ready)
       if (ready.run.stop === "cancelled") yield* tellStopped(ready.run.method, ready.job)
@@ -126,14 +128,14 @@ export class Executor {
     const { delivery } = held
     const options = this.#options
     const now = Date.now()
-    const read = readTask(delivery)
-    if (Result.isFailure(read)) {
+    const intake = readTask(delivery)
+    if (Result.isFailure(intake)) {
       const { token, fence, queue } = delivery
       // Under its own id only where nothing else can be known under that id: it may name a job that is not its own.
       const id = delivery.fresh ? held.id : undefined
-      return new Decided(verdict.unreadable({ token, fence, queue, id }, read.failure, now))
+      return new Decided(verdict.unreadable({ token, fence, queue, id }, intake.failure, now))
     }
-    const { task, posting } = read.success
+    const { task, posting } = intake.success
     const target = options.pool.resolve(task.task, task.meth)
     if (target.found) held.method = target.method
     let before = verdict.waiting(posting, task, now)
@@ -148,6 +150,15 @@ export class Executor {
     })
     const begins = { fence: delivery.fence, worker: options.worker, at: now }
     let isClaimed = false
+    // Before the claim, so that a task that goes back and comes again many times leaves no trace.
+    const mustAsk =
+      target.found &&
+      options.limiter.limits(target.method, () => nameOf(target)) &&
+      (task.expires === null || task.expires > now) &&
+      !options.isRevoked(task)
+    const admission = mustAsk ? yield* this.#admit(held, target, posting) : undefined
+    if (admission?.delayMs !== undefined)
+      return new Decided({ token: delivery.token, then: { kind: "release", delay: admission.delayMs } })
     const endsOnLoss = target.found && target.method.onLost === "fail"
     // Of a first delivery nothing would be known after its worker has died: that is the hot path, and only where it may be.
     if (!delivery.fresh || endsOnLoss) {
@@ -204,32 +215,9 @@ export class Executor {
     // Uncounted: that its actor is down is no failing of the job.
     if (actor.condition !== "ready")
       return new Decided(verdict.handedBack(attempt(record), isClaimed, ACTOR_DOWN_DELAY_MS))
-    const body = decodeBody(posting.message, { accepts: method.accepts ?? [], maxBytes: options.maxBody })
-    if (Result.isFailure(body)) {
-      const { reason, message: detail } = body.failure
-      return new Decided(
-        verdict.failed(attempt(record), { name: "Undecodable", message: detail, reason }, { dead: reason }),
-      )
-    }
-    const { embed } = body.success
-    const problem = embedProblem(embed)
-    if (problem !== undefined) {
-      return new Decided(
-        verdict.failed(
-          attempt(record),
-          { name: "Unsupported", message: problem, reason: "unsupported" },
-          { dead: "unsupported" },
-        ),
-      )
-    }
-    const selected = selectInput(body.success, method.params)
-    if (Result.isFailure(selected))
-      return new Decided(this.#givenUp(attempt(record), embed, invalidInput(selected.failure)))
-    // The process of an isolated method checks by itself: what a schema makes of the input need not be JSON.
-    const inline = method.isolation === "inline"
-    const checked = method.input === undefined || !inline ? selected : yield* validate(method.input, selected.success)
-    if (Result.isFailure(checked))
-      return new Decided(this.#givenUp(attempt(record), embed, invalidInput(checked.failure)))
+    const read = admission?.input ?? (yield* this.#readInput(posting, method))
+    if (Result.isFailure(read)) return new Decided(read.failure(attempt(record)))
+    const { embed, input } = read.success
 
     const plan = this.#plan(method)
     const hard = task.timelimit.hard === null ? plan.hardMs : task.timelimit.hard * 1000
@@ -247,10 +235,68 @@ export class Executor {
     })
     return new Ready(
       running,
-      checked.success,
+      input,
       actor,
       new JobContext(running, actor.definition.name, actor.use, options.client, options.log),
     )
+  })
+
+  /** What the handler gets, checked, and what follows the job. The failure is how a task is settled that has none. */
+  readonly #readInput = Effect.fnUntraced(function* (
+    this: Executor,
+    posting: Posting,
+    method: ErasedMethod,
+  ): Effect.fn.Return<InputRead> {
+    const body = decodeBody(posting.message, { accepts: method.accepts ?? [], maxBytes: this.#options.maxBody })
+    if (Result.isFailure(body)) {
+      const { reason, message } = body.failure
+      return Result.fail((attempt) =>
+        verdict.failed(attempt, { name: "Undecodable", message, reason }, { dead: reason }),
+      )
+    }
+    const { embed } = body.success
+    const problem = embedProblem(embed)
+    if (problem !== undefined) {
+      const error = { name: "Unsupported", message: problem, reason: "unsupported" }
+      return Result.fail((attempt) => verdict.failed(attempt, error, { dead: "unsupported" }))
+    }
+    const invalid = (value: InvalidValue): InputRead =>
+      Result.fail((attempt) => this.#givenUp(attempt, embed, invalidInput(value)))
+    const selected = selectInput(body.success, method.params)
+    if (Result.isFailure(selected)) return invalid(selected.failure)
+    // The process of an isolated method checks by itself: what a schema makes of the input need not be JSON.
+    const inline = method.isolation === "inline"
+    const checked = method.input === undefined || !inline ? selected : yield* validate(method.input, selected.success)
+    return Result.isFailure(checked) ? invalid(checked.failure) : Result.succeed({ embed, input: checked.success })
+  })
+
+  /** Asks the limits of a method, where it has any. `delayMs`: not now. */
+  readonly #admit = Effect.fnUntraced(function* (
+    this: Executor,
+    held: Held,
+    target: Target,
+    posting: Posting,
+  ): Effect.fn.Return<{ readonly input: InputRead; readonly delayMs?: number } | undefined> {
+    const { actor, method } = target
+    if (actor.condition !== "ready") return undefined
+    const read = yield* this.#readInput(posting, method)
+    if (Result.isFailure(read)) return { input: read }
+    const { embed, input } = read.success
+    const returning = held.delivery.deliveries > 1
+    const admission = yield* Effect.promise(() =>
+      this.#options.limiter.admit({ name: nameOf(target), method, input, returning }),
+    )
+    switch (admission.kind) {
+      case "admitted":
+        held.whenLeft(admission.release)
+        return { input: read }
+      case "refused":
+        return { input: read, delayMs: admission.delayMs }
+      case "invalid": {
+        const error = invalidInput({ field: "limit-key", message: admission.message })
+        return { input: Result.fail((attempt) => this.#givenUp(attempt, embed, error)) }
+      }
+    }
   })
 
   /** The settlement for what came of the attempt. */
@@ -413,6 +459,21 @@ class Ready {
     this.job = job
   }
 }
+
+/** What a task means. */
+interface Target {
+  readonly actor: ServedActor
+  readonly method: ErasedMethod
+}
+
+/** Actor and method, joined by a dot. */
+export const nameOf = ({ actor, method }: Target): string => `${actor.definition.name}.${method.name}`
+
+/** Input and follow-ups of a task, or how a task is settled that has none. */
+type InputRead = Result.Result<
+  { readonly embed: Embed; readonly input: unknown },
+  (attempt: verdict.Attempt) => Settlement
+>
 
 /** What a method's options come to. */
 interface MethodPlan {

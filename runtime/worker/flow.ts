@@ -4,15 +4,17 @@
  */
 import { Effect, Exit } from "effect"
 import type { JobRecord } from "../protocol/record.ts"
+import type { Rate } from "../rate.ts"
 import type { Claim, Claimed, Delivery, Settlement } from "../transport.ts"
 import type { ActorPool } from "./actor-pool.ts"
 import { Batcher } from "./batcher.ts"
 import type { Cancellation } from "./cancellation.ts"
 import type { Held } from "./delivery.ts"
-import { Executor, type ExecutorOptions, type TimeLimits } from "./executor.ts"
+import { Executor, type ExecutorOptions, nameOf, type TimeLimits } from "./executor.ts"
 import type { Hands } from "./hands.ts"
 import { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper } from "./lease-keeper.ts"
+import { Limiter } from "./limits/limiter.ts"
 import type { Observers } from "./observer.ts"
 import { PauseWatch } from "./pause-watch.ts"
 import { RunWatch } from "./run-watch.ts"
@@ -40,6 +42,7 @@ export class Flow {
   readonly #settler: Settler
   readonly #leases: LeaseKeeper
   readonly #pauses: PauseWatch
+  readonly #limiter: Limiter
   readonly #end = new AbortController()
   #pumping = false
   #opened = false
@@ -61,8 +64,16 @@ export class Flow {
       () => this.#resume(),
       () => this.#pump(),
     )
+    this.#limiter = new Limiter({
+      store: board.store,
+      log,
+      enabled: worker.rateLimits,
+      leaseMs,
+      onHolding: (key, ttlMs) => this.#leases.keepAlive(key, ttlMs),
+    })
     this.#executor = new Executor({
       pool,
+      limiter: this.#limiter,
       processes: this.#processes,
       claims: new Batcher<Claim, Claimed>((claims) => queue.claim(claims)),
       client,
@@ -124,6 +135,7 @@ export class Flow {
   /** The end: nothing is settled, extended or watched any more. */
   async end(): Promise<void> {
     await this.#processes.close()
+    await this.#limiter.close()
     this.#end.abort()
     this.#leases.stop()
     this.#pauses.stop()
@@ -133,6 +145,13 @@ export class Flow {
   /** Changes the time limits of a method on this worker, for runs that begin from now on. False if nobody here serves it. */
   limitTime(task: string, limits: TimeLimits): boolean {
     return this.#executor.limitTime(task, limits)
+  }
+
+  /** Replaces the rate of a method on this worker; null: none any more. False if nobody here serves it. */
+  limitRate(task: string, rate: Rate | null): boolean {
+    const target = this.#options.pool.resolve(task, null)
+    if (target.found) this.#limiter.setRate(nameOf(target), rate)
+    return target.found
   }
 
   /** Starts handlers while there are slots and tasks. */

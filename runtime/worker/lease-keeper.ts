@@ -34,6 +34,8 @@ export interface LeaseKeeper {
   deadline(at: number): void
   /** The handler that is about to be called: what blocks, if the thread blocks next. */
   calling(run: RunNote): void
+  /** Writes this entry of the store again and again, so that it does not lapse while this thread is blocked. */
+  keepAlive(key: string, ttlMs: number): void
   stop(): void
 }
 
@@ -63,6 +65,8 @@ const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
     added: () => undefined,
     deadline: () => undefined,
     calling: () => undefined,
+    // Whoever asked does so by itself while this thread turns.
+    keepAlive: () => undefined,
     stop: () => clearInterval(timer),
   }
 }
@@ -111,6 +115,7 @@ const keepInThread = (options: LeaseKeeperOptions, target: Pick<LeaseThreadData,
     added: (tokens) => order({ kind: "added", tokens: packTokens(tokens) }),
     deadline: (at) => clock.deadline(at),
     calling: (run) => clock.note(run),
+    keepAlive: (key, ttlMs) => order({ kind: "keep-alive", key, ttlMs }),
     stop: () => {
       stopped = true
       clearInterval(beats)

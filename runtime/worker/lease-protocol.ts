@@ -22,6 +22,8 @@ export type LeaseOrders =
   | { readonly kind: "added"; readonly tokens: Tokens }
   /** Everything that is held now. */
   | { readonly kind: "held"; readonly tokens: Tokens }
+  /** An entry of the store that must not lapse while this process lives. */
+  | { readonly kind: "keep-alive"; readonly key: string; readonly ttlMs: number }
   | { readonly kind: "stop" }
 
 export type LeaseNews =

@@ -22,6 +22,10 @@ const lastWords = () =>
 
 let transport: Transport | undefined
 let busy = false
+/** An entry of the store that says that this process lives. */
+let entry: { readonly key: string; readonly ttlMs: number; beat: ReturnType<typeof setInterval> } | undefined
+
+const ALIVE = new TextEncoder().encode("alive")
 
 const tell = (news: LeaseNews) => parentPort?.postMessage(news)
 
@@ -52,6 +56,15 @@ const extend = async (connected: Transport) => {
   }
 }
 
+const beat = async () => {
+  if (entry === undefined) return
+  try {
+    await transport?.store?.write([{ key: entry.key, value: ALIVE, ttl: entry.ttlMs }])
+  } catch (cause) {
+    tell({ kind: "trouble", message: cause instanceof Error ? cause.message : String(cause) })
+  }
+}
+
 parentPort?.on("message", (orders: LeaseOrders) => {
   switch (orders.kind) {
     case "added": {
@@ -64,8 +77,13 @@ parentPort?.on("message", (orders: LeaseOrders) => {
       for (const token of held.keys()) if (!still.has(token)) held.delete(token)
       break
     }
+    case "keep-alive":
+      clearInterval(entry?.beat)
+      entry = { key: orders.key, ttlMs: orders.ttlMs, beat: setInterval(() => void beat(), orders.ttlMs / 3) }
+      break
     case "stop":
       clearInterval(timer)
+      clearInterval(entry?.beat)
       void (transport?.close() ?? Promise.resolve()).finally(() => process.exit(0))
   }
 })

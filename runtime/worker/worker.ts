@@ -3,14 +3,16 @@
  * and stops in the reverse order: pull no more, hand back what waits, let run what runs, then let go of the actors.
  */
 import { hostname } from "node:os"
-import { Cause, Effect, Exit, Fiber, Scope } from "effect"
+import { Cause, Effect, Exit, Fiber, Result, Scope } from "effect"
 import type { ActorDefinition } from "../actor.ts"
 import { type Board, CANCEL_TOPIC } from "../board.ts"
 import type { Client } from "../client.ts"
 import { describeActor, type WorkerDescription } from "../directory.ts"
+import { CallboardError } from "../errors.ts"
 import { EventSender } from "../events.ts"
 import { keepListening } from "../listening.ts"
 import type { Log } from "../log.ts"
+import { parseRate, type RateInput } from "../rate.ts"
 import { type Settlement, TransportError } from "../transport.ts"
 import { VERSION } from "../version.ts"
 import { type ActorPool, makeActorPool } from "./actor-pool.ts"
@@ -57,6 +59,8 @@ export interface WorkerOptions {
   readonly leaseMs: number
   /** How a thread can open the same transport, to keep leases while a handler blocks. Absent: it cannot. */
   readonly leaseThread?: Pick<LeaseThreadData, "url" | "namespace">
+  /** False: neither rates nor limits of methods hold here. */
+  readonly rateLimits: boolean
   readonly keep: Keep
   readonly lostCap: number
   readonly unknownGraceMs: number
@@ -129,6 +133,11 @@ export interface Worker {
   removeQueue(queue: string): boolean
   /** Changes the time limits of a method for runs that begin from now on. False if nobody here serves it. */
   limitTime(task: string, limits: TimeLimits): boolean
+  /**
+   * Replaces the `rate` of a method on this worker until it stops; null: none. Limits across the cluster stay. False if nobody
+   * here serves it. Fails with `CallboardError` `invalid-input` for what is no rate.
+   */
+  rateLimit(task: string, rate: RateInput | null): boolean
   /** Soft stop; `now` hands back at once instead of waiting for handlers. Called again with `now`, it hurries. */
   stop(options?: { readonly now?: boolean }): Promise<StopReport>
 }
@@ -382,6 +391,13 @@ class RunningWorker implements Worker {
 
   limitTime(task: string, limits: TimeLimits): boolean {
     return this.#flow.limitTime(task, limits)
+  }
+
+  rateLimit(task: string, rate: RateInput | null): boolean {
+    const parsed = rate === null ? Result.succeed(null) : parseRate(rate)
+    if (Result.isFailure(parsed))
+      throw new CallboardError("invalid-input", `rate: ${parsed.failure}`, { field: "rate" })
+    return this.#flow.limitRate(task, parsed.success)
   }
 
   #setListening(listening: boolean): void {

@@ -1,7 +1,7 @@
 /** A service in a process of its own, for tests that kill it: `service.ts <transport> [options as JSON]`. */
 import { appendFileSync, existsSync, watch, writeFileSync } from "node:fs"
 import { dirname } from "node:path"
-import { actor, type ServeOptions, serve } from "callboard"
+import { actor, type Job, type ServeOptions, serve } from "callboard"
 
 interface Step {
   /** Written with the worker's process id when the handler starts. */
@@ -29,15 +29,43 @@ const exists = (file: string): Promise<void> =>
     }
   })
 
+/** Says that it started, waits for its gate, notes that it ran, answers with its process. */
+const step = async ({ started, gate, ownGate, ledger }: Step, job: Job<unknown>) => {
+  if (started !== undefined) appendFileSync(started, `${process.pid}\n`)
+  if (gate !== undefined) await exists(gate)
+  if (ownGate !== undefined) await exists(`${ownGate}${process.pid}`)
+  if (ledger !== undefined) appendFileSync(ledger, `${job.id} ${job.attempt} ${process.pid}\n`)
+  return { pid: process.pid, attempt: job.attempt }
+}
+
+/** Blocks the thread. */
+const block = (ms: number): void => {
+  const until = Date.now() + ms
+  while (Date.now() < until);
+}
+
 const e2e = actor("e2e", {
   methods: {
-    /** Says that it started, waits for its gate, notes that it ran, answers with its process. */
-    step: async ({ started, gate, ownGate, ledger }: Step, job) => {
-      if (started !== undefined) appendFileSync(started, `${process.pid}\n`)
-      if (gate !== undefined) await exists(gate)
-      if (ownGate !== undefined) await exists(`${ownGate}${process.pid}`)
-      if (ledger !== undefined) appendFileSync(ledger, `${job.id} ${job.attempt} ${process.pid}\n`)
-      return { pid: process.pid, attempt: job.attempt }
+    step,
+    /** The same, one at a time in the whole cluster. */
+    single: { limit: { concurrency: 1 }, run: step },
+    /** Blocks the thread for some milliseconds, one at a time in the whole cluster. */
+    singleBlock: {
+      limit: { concurrency: 1 },
+      run: ({ ms, ledger }: { ms: number; ledger: string }) => {
+        appendFileSync(ledger, "begin\n")
+        block(ms)
+        appendFileSync(ledger, "end\n")
+      },
+    },
+    /** Memory of the worker's process in bytes, garbage collected as far as the runtime lets us. */
+    memory: () => {
+      const bun: unknown = Reflect.get(globalThis, "Bun")
+      const gc: unknown =
+        typeof bun === "object" && bun !== null ? Reflect.get(bun, "gc") : Reflect.get(globalThis, "gc")
+      if (typeof gc === "function") gc(true)
+      const { rss, heapUsed } = process.memoryUsage()
+      return { rss, heapUsed }
     },
     /** The same, for a job that must not run again when its worker died. */
     once: {
@@ -58,8 +86,7 @@ const e2e = actor("e2e", {
     /** Blocks the thread for some milliseconds, as a handler that computes does. */
     block: ({ ms, ledger }: { ms: number; ledger: string }) => {
       appendFileSync(ledger, `${process.pid}\n`)
-      const until = Date.now() + ms
-      while (Date.now() < until);
+      block(ms)
       return process.pid
     },
   },

@@ -22,6 +22,26 @@ export const mixed = actor("mixed", {
         return input.at
       },
     },
+    limited: {
+      input: z.object({ tenant: z.string(), at: z.string().transform((text) => new Date(text)) }),
+      rate: "10/m",
+      limit: {
+        rate: 5,
+        concurrency: 2,
+        key: (input) => {
+          same<typeof input, { tenant: string; at: Date }>(true)
+          return input.tenant
+        },
+      },
+      run: (input) => {
+        same<typeof input, { tenant: string; at: Date }>(true)
+        return input.at.getTime()
+      },
+    },
+    limitedWithoutSchema: {
+      limit: { concurrency: 2, key: ({ tenant }: { readonly tenant: string }) => tenant },
+      run: (input: { readonly tenant: string }) => input.tenant.length,
+    },
     valibot: {
       retry: { max: 3, on: ["NetworkError"] },
       timeLimit: { soft: "20 seconds", hard: 30 },
@@ -72,6 +92,8 @@ same<
   TypesOf<typeof mixed>["input"],
   {
     readonly zod: { path: string; at: string; n?: number | undefined }
+    readonly limited: { tenant: string; at: string }
+    readonly limitedWithoutSchema: { readonly tenant: string }
     readonly valibot: { count?: number | undefined }
     readonly effect: { readonly at: string }
     readonly standard: { readonly at: string }
@@ -95,6 +117,8 @@ same<
   TypesOf<typeof mixed>["result"],
   {
     readonly zod: Date
+    readonly limited: number
+    readonly limitedWithoutSchema: number
     readonly valibot: number
     readonly effect: number
     readonly standard: { year: number }

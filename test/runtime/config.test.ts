@@ -2,7 +2,9 @@
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
+import { Command } from "commander"
 import { describe, expect, test } from "vitest"
+import { addSettings, givenSettings } from "../../runtime/cli/options.ts"
 import { SETTINGS } from "../../runtime/config.ts"
 import { loadConfigFile, resolveConfig, type Sources } from "../../runtime/config-sources.ts"
 import { temporaryFolder } from "../servers/process.ts"
@@ -38,6 +40,19 @@ describe("the strongest source wins, and each value knows where it came from", (
     expect(entry("lostCap")).toMatchObject({ value: 10, origin: "callboard.config.ts" })
     expect(entry("grace")).toMatchObject({ origin: "default" })
     expect(entry("grace")).not.toHaveProperty("value")
+  })
+
+  test("a flag that takes something away", () => {
+    const command = addSettings(new Command("worker"), ["rateLimits", "concurrency"])
+    expect(resolveConfig({ flags: givenSettings(command.parse([], { from: "user" })) }).config).toEqual({})
+    const given = givenSettings(command.parse(["--no-rate-limits"], { from: "user" }))
+    expect(resolveConfig({ flags: given, env: { CALLBOARD_RATE_LIMITS: "true" } }).config).toEqual({
+      rateLimits: false,
+    })
+    for (const text of ["false", "0"]) {
+      expect(resolveConfig({ env: { CALLBOARD_RATE_LIMITS: text } }).config).toEqual({ rateLimits: false })
+    }
+    expect(() => resolveConfig({ env: { CALLBOARD_RATE_LIMITS: "maybe" } })).toThrow(/^CALLBOARD_RATE_LIMITS: must be/)
   })
 
   test("every setting is listed once", () => {

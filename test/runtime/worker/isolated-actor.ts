@@ -23,6 +23,15 @@ export const isolated = actor("isolated", {
     pid: () => process.pid,
     inline: { isolation: "inline", run: () => process.pid },
     echo: (input: unknown) => input,
+    /** One at a time for each tenant; its key wants what was sent, not what the schema makes of it. */
+    limited: {
+      input: Schema.Struct({ n: Schema.FiniteFromString }),
+      limit: {
+        concurrency: 1,
+        key: ({ n }: { readonly n: unknown }) => (typeof n === "string" ? n : ""),
+      },
+      run: ({ n }) => n,
+    },
     bytes: {
       accepts: ["application/octet-stream"],
       run: (input: unknown) => input instanceof Uint8Array && [...input],

@@ -78,6 +78,12 @@ const runOf = (name: string): Running => {
 const result = async (client: Client, task: string, fields = {}): Promise<unknown> =>
   (await client.submit(task, fields)).result(WAIT)
 
+test("the key of a limit gets the input as it came, the handler what its schema makes of it", async () => {
+  const { client } = await start()
+  const jobs = await Promise.all(["1", "1", "2"].map((n) => client.submit("isolated.limited", { input: { n } })))
+  expect(await Promise.all(jobs.map((job) => job.result(WAIT)))).toEqual([1, 1, 2])
+})
+
 describe("a handler in a process of its own", () => {
   test("gets its input and its job, and its result comes back; the process is used again", async () => {
     const { client } = await start({ concurrency: 1 })

@@ -1,0 +1,107 @@
+/** Limits across the cluster through the death of workers, and what a worker holds of tasks that are not due: with real processes. */
+import { existsSync, readFileSync, writeFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import { type Client, connect } from "callboard"
+import { afterEach, describe, expect, test } from "vitest"
+import { LIMIT_PREFIX } from "../../runtime/worker/limits/state.ts"
+import { eventually, type Spawned, spawnScript } from "../servers/process.ts"
+import { type SharedBoard, sharedBoards } from "./boards.ts"
+
+const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))
+const DEADLINE = 20_000
+
+const open: Array<AsyncDisposable> = []
+afterEach(async () => {
+  for (const resource of open.splice(0).reverse()) await resource[Symbol.asyncDispose]()
+})
+
+const keep = <R extends AsyncDisposable>(resource: R): R => {
+  open.push(resource)
+  return resource
+}
+
+const startService = async (board: SharedBoard, lease: number, options: object = {}): Promise<Spawned> => {
+  const service = keep(spawnScript(SERVICE, [board.url(lease), JSON.stringify(options)]))
+  await service.waitForLine(/^ready/, DEADLINE)
+  return service
+}
+
+const clientOf = async (board: SharedBoard, lease: number): Promise<Client> => keep(await connect(board.url(lease)))
+
+const linesOf = (file: string): ReadonlyArray<string> =>
+  existsSync(file)
+    ? readFileSync(file, "utf8")
+        .split("\n")
+        .filter((line) => line !== "")
+    : []
+
+const hasSlots = async (client: Client): Promise<boolean> => {
+  const entries = await client.board.store.list({ prefix: LIMIT_PREFIX, limit: 10 })
+  return entries.some(({ value }) => new TextDecoder().decode(value).includes('"held"'))
+}
+
+describe.each(sharedBoards)("on $name", (kind) => {
+  test("the slot of a worker that was killed comes back, and the job that had it is not doubled", async () => {
+    const board = keep(await kind.open())
+    const client = await clientOf(board, 1)
+    const input = { started: `${board.folder}/started`, gate: `${board.folder}/gate`, ledger: `${board.folder}/ledger` }
+    const first = await startService(board, 1)
+    const jobs = [await client.submit("e2e.single", { input }), await client.submit("e2e.single", { input })]
+    await eventually(() => linesOf(input.started).length === 1, { deadline: DEADLINE, message: "one starts" })
+    const second = await startService(board, 1)
+    // Tasks without a limit run meanwhile, so that the second worker works; and it does not take the slot.
+    for (let count = 0; count < 5; count++) await (await client.submit("e2e.step")).result({ timeout: 10 })
+    expect(linesOf(input.started)).toEqual([`${first.pid}`])
+    expect(await hasSlots(client)).toBe(true)
+    first.kill("SIGKILL")
+    await first.exited
+    await eventually(() => linesOf(input.started).length === 2, { deadline: DEADLINE, message: "the slot comes back" })
+    expect(linesOf(input.ledger)).toEqual([])
+    writeFileSync(input.gate, "")
+    for (const job of jobs) expect(await job.result({ timeout: 15 })).toMatchObject({ pid: second.pid })
+    expect(linesOf(input.ledger)).toHaveLength(2)
+    await eventually(async () => !(await hasSlots(client)), { message: "no slot is left over" })
+  }, 60_000)
+
+  test("a worker whose handler blocks its thread keeps its slot", async () => {
+    const board = keep(await kind.open())
+    const client = await clientOf(board, 1)
+    const ledger = `${board.folder}/ledger`
+    await startService(board, 1)
+    const input = { ms: 5_000, ledger }
+    const blocks = await client.submit("e2e.singleBlock", { input })
+    await eventually(() => linesOf(ledger).length === 1, { deadline: DEADLINE, message: "it blocks" })
+    await startService(board, 1)
+    const other = await client.submit("e2e.singleBlock", { input: { ms: 0, ledger } })
+    await other.outcome({ timeout: 20 })
+    await blocks.outcome({ timeout: 10 })
+    expect(linesOf(ledger)).toEqual(["begin", "end", "begin", "end"])
+  }, 60_000)
+
+  test("100,000 tasks that are not due leave a worker's memory as it was", async () => {
+    const board = keep(await kind.open())
+    const client = await clientOf(board, 30)
+    await startService(board, 30)
+    const memory = async (): Promise<{ readonly rss: number; readonly heapUsed: number }> => {
+      // What runs as often before as after: caches are warm, and the worker has had time to pull.
+      await client.submitMany(Array.from({ length: 500 }, () => ({ task: "e2e.step" })))
+      const found: unknown = await (await client.submit("e2e.memory", { delay: 2 })).result({ timeout: 30 })
+      return found as { readonly rss: number; readonly heapUsed: number }
+    }
+    await memory()
+    const before = await memory()
+    for (let sent = 0; sent < 100_000; sent += 1_000) {
+      await client.submitMany(Array.from({ length: 1_000 }, () => ({ task: "e2e.step", delay: 3_600 })))
+    }
+    const after = await memory()
+    await eventually(
+      async () => {
+        const [queue] = await client.queues()
+        return queue?.scheduled === 100_000 && queue.inFlight === 0
+      },
+      { message: "all wait at the transport, and the worker holds nothing" },
+    )
+    expect(after.heapUsed - before.heapUsed).toBeLessThan(10_000_000)
+    expect(after.rss - before.rss).toBeLessThan(60_000_000)
+  }, 120_000)
+})
