@@ -101,7 +101,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
       },
       { message: "all wait at the transport, and the worker holds nothing" },
     )
-    expect(after.heapUsed - before.heapUsed).toBeLessThan(10_000_000)
+    expect(after.heapUsed - before.heapUsed).toBeLessThan(5_000_000)
     expect(after.rss - before.rss).toBeLessThan(60_000_000)
   }, 120_000)
 })
