@@ -27,6 +27,7 @@ const CallSchema = Schema.Union([
   call("add-consumer", { queue: Name }),
   call("cancel-consumer", { queue: Name }),
   call("time-limit", { task: Name, hard: Duration, soft: Schema.optionalKey(Duration) }),
+  call("rate-limit", { task: Name, rate: Schema.Union([Schema.Finite, Name]) }),
   call("shutdown", {}),
 ])
 
@@ -58,6 +59,11 @@ export const COMMANDS: Readonly<Record<CommandName, About>> = {
     kind: "control",
     summary: "Time limits of a method, for runs that begin from now on",
     takes: ["task", "hard", "soft"],
+  },
+  "rate-limit": {
+    kind: "control",
+    summary: "How often a method may start on each worker: `10/m`, or `none`",
+    takes: ["task", "rate"],
   },
   shutdown: { kind: "control", summary: "Stop softly", takes: [] },
 }

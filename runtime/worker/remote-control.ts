@@ -78,6 +78,8 @@ const obey = (call: Call, { worker, actors, shutdown, log }: RemoteControlOption
         : { error: `it does not listen to ${call.arguments.queue}` }
     case "time-limit":
       return limited(worker, call.arguments)
+    case "rate-limit":
+      return rated(worker, call.arguments)
     case "shutdown":
       log.info("told to stop by remote control")
       // The answer goes out first.
@@ -103,6 +105,17 @@ const listening = (worker: Worker, queue: string): Outcome => {
   if (Result.isFailure(checked)) return { error: `queue: ${checked.failure.message}` }
   worker.addQueue(queue)
   return { value: worker.queues }
+}
+
+const rated = (worker: Worker, { task, rate }: { readonly task: string; readonly rate: number | string }): Outcome => {
+  // Celery says 0 for no limit.
+  const isNone = rate === "none" || rate === 0 || rate === "0"
+  try {
+    const known = worker.rateLimit(task, isNone ? null : rate)
+    return known ? { value: { task, rate: isNone ? "none" : rate } } : { error: `nobody here serves ${task}` }
+  } catch (cause) {
+    return { error: cause instanceof Error ? cause.message : String(cause) }
+  }
 }
 
 const limited = (

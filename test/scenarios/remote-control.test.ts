@@ -107,6 +107,21 @@ onEveryBoard((newBoard) => {
     ])
   })
 
+  test("the rate of a method changes, and is taken away again", async () => {
+    const { client } = await start([makeActor(Promise.resolve())], { transport: newBoard() })
+    const answers = (rate: string | number) => client.control("rate-limit", { task: "scene.run", rate })
+    expect(await answers("1/h")).toMatchObject([{ value: { task: "scene.run", rate: "1/h" } }])
+    await (await client.submit("scene")).outcome(WAIT)
+    const second = await client.submit("scene")
+    await expect(second.result({ timeout: 0.5 })).rejects.toMatchObject({ _tag: "WaitTimeout" })
+    expect(await answers("none")).toMatchObject([{ value: { rate: "none" } }])
+    await (await client.submit("scene")).outcome(WAIT)
+    expect(await answers("10/x")).toMatchObject([{ error: expect.stringMatching(/rate/) }])
+    expect(await client.control("rate-limit", { task: "scene.no", rate: 5 })).toMatchObject([
+      { error: "nobody here serves scene.no" },
+    ])
+  })
+
   test("shutdown stops the service that was meant, and no other", async () => {
     const transport = newBoard()
     const scene = makeActor(Promise.resolve())
