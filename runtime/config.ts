@@ -6,10 +6,11 @@
 import { availableParallelism, hostname } from "node:os"
 import { Result, Schema, SchemaIssue } from "effect"
 import { COLOUR_CHOICES } from "./colour.ts"
-import { DEFAULT_LEASE_MS, DEFAULT_TRANSPORT } from "./connect.ts"
+import { DEFAULT_HEARTBEAT_MS, DEFAULT_LEASE_MS, DEFAULT_TRANSPORT } from "./connect.ts"
 import { SCOPES } from "./http/access.ts"
 import { defaultFormat, LOG_FORMATS, LOG_LEVELS } from "./log.ts"
 import { parseDuration } from "./protocol/time.ts"
+import { RECONNECT_DEFAULTS } from "./reconnect.ts"
 import { didYouMean } from "./suggest.ts"
 import type { Plugin } from "./transport.ts"
 
@@ -56,12 +57,13 @@ const whole = (minimum: number, maximum: number) =>
     ),
   )
 
-const duration = (options: { readonly least?: number; readonly forEver?: boolean } = {}) =>
+const duration = (options: { readonly least?: number; readonly orZero?: boolean; readonly forEver?: boolean } = {}) =>
   Schema.Union([Schema.Finite, Schema.String]).check(
     Schema.makeFilter((value: number | string) => {
       if (options.forEver && typeof value === "number" && value < 0) return true
       const parsed = parseDuration(value)
       if (Result.isFailure(parsed)) return parsed.failure.message
+      if (options.orZero && parsed.success === 0) return true
       return parsed.success >= (options.least ?? 0) || `must be at least ${(options.least ?? 0) / 1000} seconds`
     }),
   )
@@ -87,7 +89,10 @@ export const DEFAULTS = {
   lostCap: 3,
   unknownGrace: "60 seconds",
   maxBody: 1024 * 1024,
-  maxTries: 100,
+  reconnect: RECONNECT_DEFAULTS,
+  heartbeat: `${DEFAULT_HEARTBEAT_MS / 1000} seconds`,
+  prefetchReduction: true,
+  cancelOnConnectionLoss: false,
   http: { port: 7420, host: "127.0.0.1" },
   log: { level: "info" },
 } as const
@@ -123,6 +128,64 @@ const HttpConfig = Schema.Struct({
         "Who may do what: `{token, scopes, name?}` with the scopes `read`, `submit`, `admin`; as text `scope+scope:token,…`",
         { default: "none: everyone on this machine may do everything", read: "tokens", secret: true },
       ),
+    ),
+  ),
+})
+
+const yesNo = (value: boolean): string => (value ? "yes" : "no")
+
+const ReconnectConfig = Schema.Struct({
+  enabled: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("Try again when the transport is lost; off: its loss ends the worker, with exit code 1", {
+        default: yesNo(DEFAULTS.reconnect.enabled),
+        read: "switch",
+        flag: "--no-reconnect",
+      }),
+    ),
+  ),
+  atStart: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("Try again when a worker finds no transport at its start; off: it ends at once, with exit code 4", {
+        default: yesNo(DEFAULTS.reconnect.atStart),
+        read: "switch",
+        flag: "--no-reconnect-at-start",
+      }),
+    ),
+  ),
+  maxTries: Schema.optionalKey(
+    whole(0, Number.MAX_SAFE_INTEGER).annotate(
+      about("Tries in a row to reach the transport before a worker gives up; 0: for ever", {
+        default: `${DEFAULTS.reconnect.maxTries}`,
+        read: "number",
+        flag: "--max-tries <count>",
+      }),
+    ),
+  ),
+  base: Schema.optionalKey(
+    duration({ least: 1 }).annotate(
+      about("Wait before the first try; it doubles with each", {
+        unit: "duration",
+        default: DEFAULTS.reconnect.base,
+        read: "duration",
+      }),
+    ),
+  ),
+  cap: Schema.optionalKey(
+    duration({ least: 1 }).annotate(
+      about("Longest wait between two tries", {
+        unit: "duration",
+        default: DEFAULTS.reconnect.cap,
+        read: "duration",
+      }),
+    ),
+  ),
+  jitter: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("Shorten each wait by up to half, so that many workers do not all come back at once", {
+        default: yesNo(DEFAULTS.reconnect.jitter),
+        read: "switch",
+      }),
     ),
   ),
 })
@@ -348,15 +411,33 @@ export const ConfigSchema = Schema.Struct({
       }),
     ),
   ),
-  maxTries: Schema.optionalKey(
-    whole(0, Number.MAX_SAFE_INTEGER).annotate(
-      about("Tries in a row to reach the transport before a worker gives up; 0: for ever", {
-        default: `${DEFAULTS.maxTries}`,
-        read: "number",
-        flag: "--max-tries <count>",
+  heartbeat: Schema.optionalKey(
+    duration({ least: 1_000, orZero: true }).annotate(
+      about(
+        "Keep-alive of the connection: it counts as lost after 1 to 1.5 times this without a sign of life; 0: not watched. Of use with `nats:`; `sqlite:` and `memory:` have no connection",
+        { unit: "duration", default: DEFAULTS.heartbeat, read: "duration", flag: "--heartbeat <duration>" },
+      ),
+    ),
+  ),
+  prefetchReduction: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("After a broken connection, fetch less while the tasks that ran go on, and more with each that ends", {
+        default: yesNo(DEFAULTS.prefetchReduction),
+        read: "switch",
+        flag: "--no-prefetch-reduction",
       }),
     ),
   ),
+  cancelOnConnectionLoss: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("Hand running tasks back, uncounted, when the connection is lost, instead of letting them go on", {
+        default: yesNo(DEFAULTS.cancelOnConnectionLoss),
+        read: "switch",
+        flag: "--cancel-on-connection-loss",
+      }),
+    ),
+  ),
+  reconnect: Schema.optionalKey(ReconnectConfig),
   languages: Schema.optionalKey(
     Schema.Record(Schema.String, Text).annotate(
       about("Queue of the workers of another language, by the `lang` header: `py=celery`", {
@@ -419,6 +500,7 @@ const settingsOf = (
 /** All settings, in the order of the schema. */
 export const SETTINGS: ReadonlyArray<Setting> = [
   ...settingsOf(ConfigSchema.fields, ""),
+  ...settingsOf(ReconnectConfig.fields, "reconnect."),
   ...settingsOf(HttpConfig.fields, "http."),
   ...settingsOf(LogConfig.fields, "log."),
 ]

@@ -8,6 +8,7 @@ import { type ConnectOptions, type Plugin, type Transport, TransportError } from
 export const DEFAULT_TRANSPORT = "sqlite:.callboard/board.db"
 export const DEFAULT_NAMESPACE = "callboard"
 export const DEFAULT_LEASE_MS = 30_000
+export const DEFAULT_HEARTBEAT_MS = 20_000
 
 export interface ConnectSettings {
   /** Plugins of third parties, by scheme: the configuration's `transports`. */
@@ -18,6 +19,10 @@ export interface ConnectSettings {
   readonly leaseMs?: number
   /** Longest wait for a connection, in milliseconds. Defaults to 5 seconds. */
   readonly timeoutMs?: number
+  /** Keep-alive of the connection, in milliseconds: 0 (off), or 1,000 at least. Defaults to 20 seconds. Transports without a connection ignore it. */
+  readonly heartbeatMs?: number
+  /** Milliseconds to wait before a try to connect again, counted from 1. Defaults to what the transport sees fit. */
+  readonly reconnectDelay?: (tries: number) => number
   readonly name?: string
 }
 
@@ -70,9 +75,13 @@ export const connectTransport = async (target: string | object, settings: Connec
     }
     const lease = leaseOf(target, settings)
     if (!(lease >= 1000 && lease <= 86_400_000)) throw invalid("lease: must be from 1 second to 1 day")
+    const heartbeat = settings.heartbeatMs ?? DEFAULT_HEARTBEAT_MS
+    if (heartbeat !== 0 && !(heartbeat >= 1000)) throw invalid("heartbeat: must be 0 (off), or at least 1 second")
     return {
       namespace,
       lease,
+      heartbeat,
+      ...(settings.reconnectDelay === undefined ? {} : { reconnectDelay: settings.reconnectDelay }),
       name: settings.name ?? `callboard@${hostname()}:${process.pid}`,
       timeout: settings.timeoutMs ?? 5_000,
     }

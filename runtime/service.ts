@@ -12,6 +12,7 @@ import { CallboardError } from "./errors.ts"
 import type { HttpOptions, HttpServer } from "./http/server.ts"
 import { hostLog, type Log, type LogFormat, type LogLevel, type LogSink, makeLog } from "./log.ts"
 import { parseDuration } from "./protocol/time.ts"
+import { connectPatiently, type ReconnectOptions, reconnectDelay, resolveReconnect } from "./reconnect.ts"
 import { onSignals } from "./signals.ts"
 import { type Settlement, TransportError } from "./transport.ts"
 import { type Autoscale, parseAutoscale } from "./worker/autoscale.ts"
@@ -62,8 +63,12 @@ export interface ServeOptions extends ConnectSettings {
   readonly unknownGrace?: DurationInput
   /** Largest body of a task, in bytes. Defaults to 1 MiB. */
   readonly maxBody?: number
-  /** Tries to reach the transport in a row before the service gives up; 0 is for ever. Defaults to 100. */
-  readonly maxTries?: number
+  /** What becomes of a lost transport, and of one that is not there at the start. Defaults to trying again 100 times. */
+  readonly reconnect?: ReconnectOptions
+  /** Fetch less after a broken connection, while the tasks that ran go on. Defaults to true. */
+  readonly prefetchReduction?: boolean
+  /** Hand running tasks back, uncounted, when the connection is lost, instead of letting them go on. Defaults to false. */
+  readonly cancelOnConnectionLoss?: boolean
   /** Queue of the workers of another language, by the `lang` header: `{ py: "celery" }`. */
   readonly languages?: Readonly<Record<string, string>>
   /** Task names that stand for an actor's method: `{"app.tasks.add": "math.add"}`. */
@@ -130,8 +135,8 @@ const prefetchOf = ({ queues = [], order = DEFAULTS.order }: ServeOptions): numb
   order === "strict" && queues.length > 1 ? 1 : DEFAULTS.prefetch
 
 /**
- * Starts a service. Fails with `CallboardError` `invalid-input` naming an option, with `TransportError` when the
- * transport refuses, and with `ActorStartFailed`.
+ * Starts a service, once the transport is there. Fails with `CallboardError` `invalid-input` naming an option, with
+ * `TransportError` when the transport refuses or stays away, and with `ActorStartFailed`.
  */
 export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   // A file that serves when it is loaded would start a service in each process of its isolated handlers, and so on.
@@ -164,13 +169,20 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     lostCap: whole("lostCap", options.lostCap, DEFAULTS.lostCap, 1, 1_000),
     unknownGraceMs: milliseconds("unknownGrace", options.unknownGrace ?? DEFAULTS.unknownGrace),
     maxBody: whole("maxBody", options.maxBody, DEFAULTS.maxBody, 1, 1024 * 1024 * 1024),
-    maxTries: whole("maxTries", options.maxTries, DEFAULTS.maxTries, 0, Number.MAX_SAFE_INTEGER),
+    reconnect: resolveReconnect(options.reconnect),
+    prefetchReduction: options.prefetchReduction ?? DEFAULTS.prefetchReduction,
+    cancelOnConnectionLoss: options.cancelOnConnectionLoss ?? DEFAULTS.cancelOnConnectionLoss,
     keep: {
       resultMs: milliseconds("resultTtl", options.resultTtl ?? DEFAULTS.resultTtl),
       failureMs: milliseconds("failureTtl", options.failureTtl ?? DEFAULTS.failureTtl),
     },
   }
-  const board = await connectBoard(target, { ...options, name })
+  const connectSettings: ConnectSettings = {
+    ...options,
+    name,
+    reconnectDelay: options.reconnectDelay ?? ((tries) => reconnectDelay(tries, settings.reconnect)),
+  }
+  const board = await connectPatiently(() => connectBoard(target, connectSettings), settings.reconnect, log)
   const client = new Client(board, { ownsTransport: true, actors: descriptions, taskNames })
   let worker: Worker | undefined
   let http: HttpServer | undefined
@@ -244,7 +256,7 @@ const leaseThreadOf = (
 ): Pick<WorkerOptions, "leaseThread"> => {
   if (typeof target !== "string" || board.transport.capabilities.reach === "process") return {}
   if (Object.keys(options.transports ?? {}).some((scheme) => target.startsWith(`${scheme}:`))) return {}
-  return { leaseThread: { url: target, namespace: options.namespace } }
+  return { leaseThread: { url: target, namespace: options.namespace, heartbeat: options.heartbeatMs } }
 }
 
 const queuesOf = (actors: ReadonlyArray<ActorDefinition>): ReadonlyArray<string> => {

@@ -57,6 +57,14 @@ export interface ConnectOptions {
   readonly name: string
   /** Bound on connecting. */
   readonly timeout: number
+  /**
+   * Keep-alive of the connection, looked at twice as often: it counts as lost after one to one and a half of these
+   * intervals without a sign of life. 0: it is not watched. Absent: as the plugin sees fit. A plugin without a
+   * connection ignores it.
+   */
+  readonly heartbeat?: number
+  /** How long to wait before a try to connect again, counted from 1. Absent: as the plugin sees fit. */
+  readonly reconnectDelay?: (tries: number) => number
 }
 
 // ── Transport ───────────────────────────────────────────────────────────────────────────────────────────────────────

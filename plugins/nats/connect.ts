@@ -4,11 +4,12 @@ import { type ConnectOptions, TransportError } from "../../runtime/transport.ts"
 import { type Config, connectionOptions } from "./config.ts"
 import { JETSTREAM_ADVICE, ofClient, textOf } from "./errors.ts"
 import { Link } from "./link.ts"
+import { Pace } from "./pace.ts"
 import { checkVersion } from "./version.ts"
 
 /** Opens a connection of our own, to a server that will do. */
-export const openLink = async (config: Config, { name, timeout }: ConnectOptions): Promise<Link> => {
-  const connection = await dialOnce(config, name, timeout)
+export const openLink = async (config: Config, options: ConnectOptions): Promise<Link> => {
+  const connection = await dialOnce(config, options)
   return checked(
     new Link({ connection, owned: true, ...(config.domain === undefined ? {} : { domain: config.domain }) }),
     config.allowOldServer,
@@ -31,10 +32,13 @@ const checked = async (link: Link, allowOldServer: boolean): Promise<Link> => {
   }
 }
 
-const dialOnce = async (config: Config, name: string, timeout: number): Promise<NatsConnection> => {
+const dialOnce = async (config: Config, options: ConnectOptions): Promise<NatsConnection> => {
   const what = `cannot connect to ${config.servers.join(", ")}`
   try {
-    return await dial(connectionOptions(config, name, timeout))
+    const pace = new Pace(options.reconnectDelay)
+    const connection = await dial(connectionOptions(config, options, pace))
+    void pace.follow(connection)
+    return connection
   } catch (error) {
     if (isDistrust(error)) throw new TransportError("unauthorized", `${what}: ${textOf(error)}`)
     const classified = ofClient(error, what)

@@ -20,6 +20,9 @@ const LINGER_MS = 5
 /** How long a consumer that does not answer is left alone. */
 const AWAY_MS = 100
 
+/** How long a pull bears with consumers that do not answer: at a change of leader that is a moment. */
+const PATIENCE_MS = 1_000
+
 interface Idle {
   readonly session: Session
   readonly timer: ReturnType<typeof setTimeout>
@@ -47,7 +50,10 @@ export class Puller {
     this.#parts = parts
   }
 
-  /** Fails with `unavailable` when the server is out of reach to the end, `closed` after the transport was closed. */
+  /**
+   * Fails with `unavailable` when the server is out of reach to the end, or a consumer does not answer for a second;
+   * `closed` after the transport was closed.
+   */
   async pull(request: PullRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>> {
     const { link, ledger } = this.#parts
     if (link.closing.aborted) throw closed()
@@ -99,7 +105,10 @@ export class Puller {
     const end = Date.now() + wait
     const turns = rotate && queues.length > 1
     const all: Lanes = { from: 0, to: session.lanes.length }
+    /** Since when a consumer does not answer. */
+    let trouble: number | undefined
     for (;;) {
+      const now = Date.now()
       while (!link.connected && !session.interrupted && Date.now() < end) await session.event(end)
       if (!session.interrupted && link.connected) {
         try {
@@ -109,9 +118,16 @@ export class Puller {
         } catch (error) {
           // A consumer without a leader comes back: whoever waits anyway sees it by himself.
           if (!(error instanceof TransportError && error.retryable) || Date.now() + AWAY_MS >= end) throw error
+          trouble ??= now
+          if (link.connected && Date.now() - trouble >= PATIENCE_MS) throw error
           await session.pause(AWAY_MS)
           continue
         }
+        const { refusing } = session
+        if (refusing === undefined) trouble = undefined
+        else trouble ??= now
+        if (refusing !== undefined && session.isEmpty && (Date.now() >= end || now - (trouble ?? now) >= PATIENCE_MS))
+          throw new TransportError("unavailable", `the consumer ${refusing} does not answer`)
       }
       if (session.isEmpty && !session.interrupted && link.connected && Date.now() < end) {
         session.park()

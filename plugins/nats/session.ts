@@ -98,6 +98,12 @@ export class Session {
     return this.#interrupted
   }
 
+  /** A consumer that refused to say what it has, and has not been asked since. */
+  get refusing(): string | undefined {
+    const index = this.#refused.findIndex((until, at) => until > 0 && this.#requests[at] === undefined)
+    return this.lanes[index]?.consumer
+  }
+
   interrupt(): void {
     this.#interrupted = true
     this.#wake?.()
@@ -213,6 +219,7 @@ export class Session {
     const until = now + (wait > 0 ? wait : FETCH_MS)
     const request: Request = { number, parked: wait > 0, wanted, got: 0, until, heardAt: now }
     this.#requests[index] = request
+    this.#refused[index] = 0
     const body =
       wait > 0
         ? `{"batch":${wanted},"expires":${wait}000000,"idle_heartbeat":${this.#beat}000000}`

@@ -43,9 +43,11 @@ const taskNamesOf = (config: Config): { readonly taskNames?: ReadonlyMap<string,
 /** How to connect, as far as the configuration says. */
 export const connectSettings = (config: Config): ConnectSettings => {
   const lease = config.lease === undefined ? undefined : parseDuration(config.lease)
+  const heartbeat = config.heartbeat === undefined ? undefined : parseDuration(config.heartbeat)
   return {
     ...(config.transports === undefined ? {} : { transports: config.transports }),
     ...(lease === undefined || Result.isFailure(lease) ? {} : { leaseMs: lease.success }),
+    ...(heartbeat === undefined || Result.isFailure(heartbeat) ? {} : { heartbeatMs: heartbeat.success }),
     ...(config.name === undefined ? {} : { name: config.name }),
   }
 }

@@ -1,6 +1,7 @@
 /** Runs a service until a signal stops it, or until its worker gives up. */
 import type { Log } from "../log.ts"
 import type { Service } from "../service.ts"
+import type { TransportError } from "../transport.ts"
 import type { StopReport } from "../worker/worker.ts"
 import { CommandFailed, EXIT, lineOf } from "./failure.ts"
 
@@ -8,6 +9,10 @@ import { CommandFailed, EXIT, lineOf } from "./failure.ts"
 export const untilStopped = async (service: Service, log: Log): Promise<void> => {
   log.with({ logger: "callboard.cli" }).info(stopText(await stopOf(service)))
 }
+
+/** The end of a worker whose transport was tried for long enough. */
+export const gaveUp = (cause: TransportError): CommandFailed =>
+  new CommandFailed(EXIT.failed, `the worker gives up: ${lineOf(cause)}`, { cause })
 
 export const stopText = ({ finished, handedBack, stuck }: StopReport): string =>
   `stopped: ${finished} finished, ${handedBack} handed back${stuck > 0 ? `, ${stuck} ignored their signal` : ""}`
@@ -18,7 +23,7 @@ export const stopOf = async (service: Service): Promise<StopReport> => {
   if (failure !== undefined) {
     // What it holds is handed back as far as the transport can be reached; the rest comes back when its lease is over.
     await service.stop({ now: true })
-    throw new CommandFailed(EXIT.failed, `the worker gives up: ${lineOf(failure)}`, { cause: failure })
+    throw gaveUp(failure)
   }
   return service.stopped
 }

@@ -39,7 +39,9 @@ const numbersAndTimes = (config: Config): ServeOptions => ({
   ...(config.lostCap === undefined ? {} : { lostCap: config.lostCap }),
   ...(config.unknownGrace === undefined ? {} : { unknownGrace: config.unknownGrace }),
   ...(config.maxBody === undefined ? {} : { maxBody: config.maxBody }),
-  ...(config.maxTries === undefined ? {} : { maxTries: config.maxTries }),
+  ...(config.reconnect === undefined ? {} : { reconnect: config.reconnect }),
+  ...(config.prefetchReduction === undefined ? {} : { prefetchReduction: config.prefetchReduction }),
+  ...(config.cancelOnConnectionLoss === undefined ? {} : { cancelOnConnectionLoss: config.cancelOnConnectionLoss }),
 })
 
 export const httpOptions = ({ http }: Config): HttpOptions => ({

@@ -5,9 +5,11 @@
 import { Effect } from "effect"
 import { asTransportError } from "../errors.ts"
 import type { Log } from "../log.ts"
-import type { Delivery, PullRequest, Queue, TransportError } from "../transport.ts"
+import { isExhausted, type ReconnectPolicy, reconnectDelay, tryingAgain } from "../reconnect.ts"
+import { type Delivery, type PullRequest, type Queue, TransportError } from "../transport.ts"
 import type { Appetite } from "./appetite.ts"
 import type { Hands } from "./hands.ts"
+import type { Reach } from "./reach.ts"
 
 export interface ConsumerOptions {
   readonly queue: Queue
@@ -17,9 +19,11 @@ export interface ConsumerOptions {
   readonly rotate: boolean
   readonly hands: Hands
   readonly log: Log
-  /** Tries in a row after which the worker gives up; 0 is for ever. */
-  readonly maxTries: number
+  readonly reach: Reach
+  readonly reconnect: ReconnectPolicy
   readonly accept: (deliveries: ReadonlyArray<Delivery>) => void
+  /** The transport was lost and is back; nothing was pulled since. */
+  readonly onReturned: () => void
   /** Whether it consumes now: what readiness shows. */
   readonly onListening: (listening: boolean) => void
   /** A pull that did not wait has found nothing, or nothing may be pulled. */
@@ -31,36 +35,63 @@ const PULL_WAIT_MS = 20_000
 const IDLE_WAIT_MS = 1_000
 /** Between two looks of a worker that ends when nothing is left, while its last tasks run. */
 const BURST_PAUSE_MS = 50
-const FIRST_WAIT_MS = 250
-const LONGEST_WAIT_MS = 10_000
 
 /** Runs until interrupted; fails with the transport's error when it gives up, or cannot ever work. */
 export const consume = (options: ConsumerOptions): Effect.Effect<never, TransportError> =>
   Effect.gen(function* () {
-    const { appetite, hands, log } = options
+    const { appetite, hands, log, reach, reconnect } = options
+    /** In a row. */
     let failures = 0
+    /** Whether the transport has answered since it was last lost: only then this consumes. */
+    let answers = false
+    let lost = false
+    const answered = () => {
+      if (failures > 0) log.info("connected again")
+      failures = 0
+      answers = true
+      options.onListening(true)
+    }
     while (true) {
-      yield* Effect.promise((signal) => hands.waitForRoom(signal))
+      if (answers)
+        yield* Effect.promise((signal) => reach.whileConnected(signal, (either) => hands.waitForRoom(either)))
+      if (reach.takeLoss()) {
+        lost = true
+        answers = false
+        options.onListening(false)
+      }
+      if (lost && reach.connected) {
+        lost = false
+        options.onReturned()
+      }
       const { version, queues, waitsForActors } = appetite
       // What somebody changes ends the pull that is under way: a queue that was paused must not be pulled from any more.
-      const changed = Effect.promise((signal) => appetite.changedSince(version, signal))
-      if (queues.length === 0) {
-        options.onListening(true)
+      // So does the loss of the transport.
+      const changed = Effect.promise((signal) =>
+        reach.whileConnected(signal, (either) => appetite.changedSince(version, either)),
+      )
+      if (queues.length === 0 && !lost) {
+        answered()
         if (options.burst) options.onEmpty()
         yield* waitsForActors || options.burst ? Effect.raceFirst(changed, Effect.sleep(IDLE_WAIT_MS)) : changed
         continue
       }
-      // With a queue left out the wait is short: its actor may be back any moment.
-      const wait = options.burst ? 0 : waitsForActors ? IDLE_WAIT_MS : PULL_WAIT_MS
       const max = hands.free
       // A handler got stuck since: there is no room after all.
-      if (max < 1) continue
+      if (max < 1 && answers) continue
+      // The first pull waits for nothing, so that it tells soon whether there is an answer. With a queue left out the
+      // wait is short: its actor may be back any moment.
+      const wait = options.burst || !answers ? 0 : waitsForActors ? IDLE_WAIT_MS : PULL_WAIT_MS
       const wasEmpty = hands.held.size === 0
       const request = { queues, max, wait, rotate: options.rotate }
-      const pulled = yield* Effect.result(Effect.raceFirst(pull(options, request), Effect.as(changed, undefined)))
+      const pulled = yield* Effect.result(
+        lost
+          ? Effect.fail(new TransportError("unavailable", LOST))
+          : Effect.raceFirst(pull(options, request), Effect.as(changed, undefined)),
+      )
+      // A pull that the loss has ended is no answer.
+      if (reach.wasLost) continue
       if (pulled._tag === "Success") {
-        if (failures > 0) log.info("connected again")
-        failures = 0
+        answered()
         if (options.burst && pulled.success === 0) {
           if (wasEmpty) options.onEmpty()
           yield* Effect.sleep(BURST_PAUSE_MS)
@@ -68,37 +99,32 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
         continue
       }
       const error = pulled.failure
+      answers = false
       options.onListening(false)
       failures++
-      const givesUp = !mayPass(error) || (options.maxTries > 0 && failures > options.maxTries)
-      if (givesUp) return yield* Effect.fail(error)
-      const pause = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (failures - 1)) * (0.5 + Math.random() / 2)
-      const tries = options.maxTries > 0 ? `${failures}/${options.maxTries}` : `${failures}`
-      log.warn(`${error.message}. Trying again in ${(pause / 1000).toFixed(2)} seconds… (${tries})`)
-      yield* Effect.sleep(pause)
+      if (!reconnect.enabled || !mayPass(error) || isExhausted(failures, reconnect)) return yield* Effect.fail(error)
+      const delay = reconnectDelay(failures, reconnect)
+      log.warn(tryingAgain(error, delay, failures, reconnect))
+      yield* Effect.promise((signal) => reach.returned(delay, signal))
     }
   })
+
+const LOST = "the connection to the transport is lost"
 
 /** Whether trying again may help: also after a fault of the plugin or the broker, which need not come again. */
 const mayPass = (error: TransportError): boolean => error.retryable || error.reason === "internal"
 
 /**
  * One pull, and what it brings handed over: in here, since a worker that is stopped in that very moment would leave it
- * lying until its lease is over. It counts as listening once it has been under way for a moment, or has answered: a pull that fails does so
- * at once.
+ * lying until its lease is over. With full hands there is nothing to ask for, and the transport's word has to do.
  */
-const pull = (options: ConsumerOptions, request: PullRequest): Effect.Effect<number, TransportError> =>
+const pull = ({ queue, accept }: ConsumerOptions, request: PullRequest): Effect.Effect<number, TransportError> =>
   Effect.tryPromise({
     try: async (signal) => {
-      const listening = setTimeout(() => options.onListening(true), 20)
-      try {
-        const deliveries = await options.queue.pull(request, signal)
-        options.onListening(true)
-        options.accept(deliveries)
-        return deliveries.length
-      } finally {
-        clearTimeout(listening)
-      }
+      if (request.max < 1) return 0
+      const deliveries = await queue.pull(request, signal)
+      accept(deliveries)
+      return deliveries.length
     },
     catch: asTransportError,
   })

@@ -17,6 +17,7 @@ import { keepLeases, type LeaseKeeper } from "./lease-keeper.ts"
 import { Limiter } from "./limits/limiter.ts"
 import type { Observers } from "./observer.ts"
 import { PauseWatch } from "./pause-watch.ts"
+import type { Reach } from "./reach.ts"
 import { RunWatch } from "./run-watch.ts"
 import { Settler } from "./settler.ts"
 import type { WorkerOptions } from "./worker.ts"
@@ -26,6 +27,7 @@ export interface FlowOptions {
   readonly pool: ActorPool
   readonly hands: Hands
   readonly observers: Observers
+  readonly reach: Reach
   /** Whether a task falls under a revocation. */
   readonly isRevoked: ExecutorOptions["isRevoked"]
   /** Whether tasks of a queue may start now. */
@@ -56,7 +58,7 @@ export class Flow {
     this.#hands = hands
     this.#observers = observers
     hands.onFree = () => this.#pump()
-    this.#settler = new Settler(queue, log)
+    this.#settler = new Settler(queue, log, options.reach)
     this.#watch = new RunWatch(queue, log, (at) => this.#leases.deadline(at))
     this.#processes = new ProcessPool({ client, log, concurrency: worker.concurrency })
     this.#pauses = new PauseWatch(

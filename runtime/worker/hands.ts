@@ -4,6 +4,7 @@
  */
 import type { Delivery } from "../transport.ts"
 import { Held } from "./delivery.ts"
+import { PrefetchQos } from "./prefetch.ts"
 
 export class Hands {
   readonly held = new Map<string, Held>()
@@ -12,7 +13,10 @@ export class Hands {
   readonly #rotate: boolean
   #concurrency = 0
   #capacity = 0
-  #threshold = 1
+  #prefetch = 1
+  readonly #qos: PrefetchQos
+  /** What ran when the prefetch was reduced: it does not count as fetched ahead. */
+  readonly #carried = new Set<Held>()
   /** How many deliveries may still come at all. */
   #left = Number.POSITIVE_INFINITY
   #running = 0
@@ -34,6 +38,7 @@ export class Hands {
     this.#rotate = options.rotate
     for (const queue of options.queues) this.#rankOf(queue)
     this.#left = options.maxJobs ?? Number.POSITIVE_INFINITY
+    this.#qos = new PrefetchQos(options.prefetch)
     this.resize(options)
   }
 
@@ -42,9 +47,7 @@ export class Hands {
     const { concurrency, prefetch, maxConcurrency = concurrency } = size
     this.#concurrency = concurrency
     this.#capacity = Math.max(maxConcurrency, 1) * prefetch
-    // A pull costs a round trip: under load it waits for a quarter of the slots. What is buffered still feeds every
-    // handler meanwhile, because three quarters of the capacity are at least the concurrency.
-    this.#threshold = prefetch > 1 ? Math.max(1, Math.floor(this.#capacity / 4)) : 1
+    this.#prefetch = prefetch
     this.#changed()
   }
 
@@ -87,7 +90,14 @@ export class Hands {
 
   /** How many more deliveries may come. */
   get free(): number {
-    return Math.min(this.#left, this.#capacity - this.held.size - this.#stuck)
+    const slots = this.#capacity - this.held.size - this.#stuck
+    return Math.min(this.#left, slots, this.#qos.limit(this.#capacity) - this.held.size + this.#carried.size)
+  }
+
+  /** After a broken connection: fetches less while what ran then goes on. Returns what may be fetched ahead now. */
+  reducePrefetch(): number {
+    for (const held of this.held.values()) if (held.phase === "running") this.#carried.add(held)
+    return this.#qos.reduce(this.#capacity, this.#running)
   }
 
   /** Resolves when it is worth pulling. */
@@ -100,7 +110,10 @@ export class Hands {
   }
 
   get #hasRoom(): boolean {
-    return this.free >= Math.max(1, Math.min(this.#threshold, this.#left))
+    // A pull costs a round trip: under load it waits for a quarter of the slots. What is buffered still feeds every
+    // handler meanwhile, because three quarters of the capacity are at least the concurrency.
+    const quarter = this.#prefetch > 1 ? Math.floor(this.#qos.limit(this.#capacity) / 4) : 1
+    return this.free >= Math.max(1, Math.min(quarter, this.#left))
   }
 
   /** Resolves when no handler runs and nothing settles. */
@@ -168,6 +181,7 @@ export class Hands {
   handlerEnded(held: Held): void {
     held.phase = "settling"
     this.#running--
+    if (this.#qos.restore(this.#capacity)) this.onRestored()
     const pending = held.run?.pending
     if (pending === undefined) return
     this.#stuck++
@@ -181,6 +195,7 @@ export class Hands {
   /** The delivery is settled, or not ours any more. */
   drop(held: Held): void {
     this.held.delete(held.delivery.token)
+    this.#carried.delete(held)
     this.#changed()
   }
 
@@ -188,6 +203,8 @@ export class Hands {
   onFree: () => void = () => undefined
   /** Called after anything has come or gone; replaced by the worker. */
   onChange: () => void = () => undefined
+  /** Called when the prefetch is back to what it was; replaced by the worker. */
+  onRestored: () => void = () => undefined
 
   #changed(): void {
     if (this.#room !== undefined && this.#hasRoom) {

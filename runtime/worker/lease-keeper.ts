@@ -11,6 +11,7 @@ import {
   type LeaseNews,
   type LeaseOrders,
   type LeaseThreadData,
+  type LeaseThreadTarget,
   packTokens,
   type RunNote,
   SharedClock,
@@ -24,7 +25,7 @@ export interface LeaseKeeperOptions {
   readonly log: Log
   readonly onLost: (held: Held) => void
   /** How a thread can connect to the same transport. Absent: this thread keeps the leases. */
-  readonly thread?: Pick<LeaseThreadData, "url" | "namespace">
+  readonly thread?: LeaseThreadTarget
 }
 
 export interface LeaseKeeper {
@@ -81,7 +82,7 @@ const lost = (options: LeaseKeeperOptions, token: string): void => {
 const SYNC_MS = 1_000
 const BEAT_MS = 250
 
-const keepInThread = (options: LeaseKeeperOptions, target: Pick<LeaseThreadData, "url" | "namespace">): LeaseKeeper => {
+const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): LeaseKeeper => {
   const clock = new SharedClock()
   const data: LeaseThreadData = {
     ...target,

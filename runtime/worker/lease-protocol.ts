@@ -1,10 +1,15 @@
 /** What the worker and its lease-keeping thread say to each other. */
 import type { LogSettings } from "../log.ts"
 
-export interface LeaseThreadData {
-  /** Of the transport; the thread opens a connection of its own. */
+/** How a thread connects to the transport: it opens a connection of its own. */
+export interface LeaseThreadTarget {
   readonly url: string
   readonly namespace: string | undefined
+  /** In milliseconds; 0: none. */
+  readonly heartbeat: number | undefined
+}
+
+export interface LeaseThreadData extends LeaseThreadTarget {
   /** In milliseconds. */
   readonly lease: number
   readonly clock: SharedArrayBuffer

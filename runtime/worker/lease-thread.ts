@@ -6,7 +6,7 @@ import { writeSync } from "node:fs"
 import { parentPort, workerData } from "node:worker_threads"
 import { connectTransport } from "../connect.ts"
 import { makeLog } from "../log.ts"
-import type { Transport } from "../transport.ts"
+import { type Transport, TransportError } from "../transport.ts"
 import { endBlocked } from "./blocked.ts"
 import { type LeaseNews, type LeaseOrders, type LeaseThreadData, SharedClock, unpackTokens } from "./lease-protocol.ts"
 
@@ -92,12 +92,24 @@ const timer = setInterval(() => {
   if (transport !== undefined) void extend(transport)
 }, data.lease / 12)
 
-connectTransport(data.url, {
-  leaseMs: data.lease,
-  ...(data.namespace === undefined ? {} : { namespace: data.namespace }),
-}).then(
-  (connected) => {
-    transport = connected
-  },
-  (cause: unknown) => tell({ kind: "failed", message: cause instanceof Error ? cause.message : String(cause) }),
-)
+/** Between two tries to connect, in milliseconds: a lease is at least a second. */
+const AGAIN_MS = 250
+
+const connect = (): Promise<void> =>
+  connectTransport(data.url, {
+    leaseMs: data.lease,
+    ...(data.namespace === undefined ? {} : { namespace: data.namespace }),
+    ...(data.heartbeat === undefined ? {} : { heartbeatMs: data.heartbeat }),
+  }).then(
+    (connected) => {
+      transport = connected
+    },
+    (cause: unknown) => {
+      const message = cause instanceof Error ? cause.message : String(cause)
+      // The worker itself was connected a moment ago.
+      if (cause instanceof TransportError && cause.retryable) setTimeout(() => void connect(), AGAIN_MS)
+      else tell({ kind: "failed", message })
+    },
+  )
+
+void connect()

@@ -8,6 +8,7 @@ import type { Log } from "../log.ts"
 import type { JobError } from "../protocol/record.ts"
 import type { Queue, Settled, Settlement, TransportError } from "../transport.ts"
 import { Batcher } from "./batcher.ts"
+import type { Reach } from "./reach.ts"
 
 /** How a settlement ended: `lost` when another delivery, or nobody, has the job now. */
 export type Settling = "settled" | "superseded" | "lost"
@@ -18,10 +19,12 @@ const LONGEST_WAIT_MS = 5_000
 export class Settler {
   readonly #batcher: Batcher<Settlement, Settled>
   readonly #log: Log
+  readonly #reach: Reach
 
-  constructor(queue: Queue, log: Log) {
+  constructor(queue: Queue, log: Log, reach: Reach) {
     this.#batcher = new Batcher((items) => queue.settle(items))
     this.#log = log
+    this.#reach = reach
   }
 
   /**
@@ -69,7 +72,7 @@ export class Settler {
         })
         return "lost"
       }
-      await pause(wait, signal)
+      await this.#reach.returned(wait, signal)
       wait = Math.min(LONGEST_WAIT_MS, wait * 2)
       await again()
     }

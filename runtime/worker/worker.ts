@@ -13,6 +13,7 @@ import { EventSender } from "../events.ts"
 import { keepListening } from "../listening.ts"
 import type { Log } from "../log.ts"
 import { parseRate, type RateInput } from "../rate.ts"
+import type { ReconnectPolicy } from "../reconnect.ts"
 import { type Settlement, TransportError } from "../transport.ts"
 import { VERSION } from "../version.ts"
 import { type ActorPool, makeActorPool } from "./actor-pool.ts"
@@ -30,10 +31,12 @@ import { FailureTeller } from "./failure-teller.ts"
 import { Flow } from "./flow.ts"
 import { Hands } from "./hands.ts"
 import { checkIsolation, inWorker } from "./isolation/admission.ts"
-import type { LeaseThreadData } from "./lease-protocol.ts"
+import type { LeaseThreadTarget } from "./lease-protocol.ts"
 import { maintain } from "./maintenance.ts"
 import { Observers, type WorkerObserver } from "./observer.ts"
 import { keepPauses } from "./pause-keeper.ts"
+import { reductionLines, restoredLine } from "./prefetch.ts"
+import { Reach } from "./reach.ts"
 import { Registry } from "./registry.ts"
 import { obeyRemoteControl } from "./remote-control.ts"
 import { Revoker } from "./revoker.ts"
@@ -58,15 +61,18 @@ export interface WorkerOptions {
   readonly graceMs: number
   readonly leaseMs: number
   /** How a thread can open the same transport, to keep leases while a handler blocks. Absent: it cannot. */
-  readonly leaseThread?: Pick<LeaseThreadData, "url" | "namespace">
+  readonly leaseThread?: LeaseThreadTarget
   /** False: neither rates nor limits of methods hold here. */
   readonly rateLimits: boolean
   readonly keep: Keep
   readonly lostCap: number
   readonly unknownGraceMs: number
   readonly maxBody: number
-  /** Tries to reach the transport in a row; 0 is for ever. */
-  readonly maxTries: number
+  readonly reconnect: ReconnectPolicy
+  /** Fetch less after a broken connection, while what ran goes on. */
+  readonly prefetchReduction: boolean
+  /** Hand everything back when the connection is lost, instead of letting handlers go on. */
+  readonly cancelOnConnectionLoss: boolean
   readonly languages: ReadonlyMap<string, string>
   readonly taskNames: ReadonlyMap<string, string>
   readonly log: Log
@@ -169,6 +175,7 @@ class RunningWorker implements Worker {
   readonly #hands: Hands
   readonly #counts = new Counts()
   readonly #observers: Observers
+  readonly #reach: Reach
   readonly #flow: Flow
   readonly #registry: Registry
   readonly #ending: Ending
@@ -202,6 +209,8 @@ class RunningWorker implements Worker {
       ...options,
       ...(autoscale === undefined ? {} : { concurrency: autoscale.min, maxConcurrency: autoscale.max }),
     })
+    this.#hands.onRestored = () => log.info(restoredLine(this.#hands.capacity))
+    this.#reach = new Reach(board.transport, signal)
     this.#observers = new Observers(
       [
         this.#counts,
@@ -220,6 +229,7 @@ class RunningWorker implements Worker {
       pool,
       hands: this.#hands,
       observers: this.#observers,
+      reach: this.#reach,
       isRevoked: (task) => revoker.isRevoked(task),
       allows: (queue) => this.#appetite.allows(queue),
     })
@@ -268,6 +278,12 @@ class RunningWorker implements Worker {
       log,
       signal,
     })
+    if (this.#options.cancelOnConnectionLoss) {
+      const off = board.transport.onStatus((status) => {
+        if (status === "disconnected") this.#letGo()
+      })
+      signal.addEventListener("abort", off, { once: true })
+    }
     // Nothing starts before it is known what must not.
     void this.#known.then(() => this.#flow.open())
     this.#consumer = Effect.runFork(
@@ -278,7 +294,9 @@ class RunningWorker implements Worker {
         rotate: this.#options.rotate,
         hands: this.#hands,
         log,
-        maxTries: this.#options.maxTries,
+        reach: this.#reach,
+        reconnect: this.#options.reconnect,
+        onReturned: () => this.#returned(),
         accept: (deliveries) => {
           this.#flow.accept(deliveries)
           this.#scale()
@@ -438,6 +456,22 @@ class RunningWorker implements Worker {
     // An actor whose start does not end cannot be stopped either.
     await waitFor(this.#closeActors(), CLOSE_MS)
     return report
+  }
+
+  /** The connection is lost, and nothing shall go on meanwhile: everything is handed back once it can be. */
+  #letGo(): void {
+    this.#flow.handBack()
+    const running = this.#flow.interrupt()
+    if (running > 0) this.#options.log.warn(`the connection is lost: ${running} running task(s) are handed back`)
+  }
+
+  /** The connection is back. */
+  #returned(): void {
+    const { prefetchReduction, cancelOnConnectionLoss, log } = this.#options
+    if (!prefetchReduction || cancelOnConnectionLoss) return
+    const { running, capacity } = this.#hands
+    const limit = this.#hands.reducePrefetch()
+    if (limit < capacity) for (const line of reductionLines(limit, capacity, running)) log.info(line)
   }
 
   #restored(count: number): void {

@@ -42,7 +42,7 @@ const service = await serve({
   actors: [chaos],
   concurrency: Number(concurrency),
   lostCap: 1_000,
-  maxTries: 0,
+  reconnect: { maxTries: 0 },
   logLevel: "error",
   ...(wrapped === undefined ? {} : { transports: { faulty: faulty(wrapped) } }),
 })

@@ -85,7 +85,13 @@ test("the version is that of the package", async () => {
 test("a transport that cannot be reached is exit code 4; its stack is shown with -l debug alone", async () => {
   using project = makeProject()
   project.env["CALLBOARD_TRANSPORT"] = "nats://127.0.0.1:1"
-  for (const command of [["jobs"], ["submit", "works.echo"], ["doctor"], ["worker"]]) {
+  for (const command of [
+    ["jobs"],
+    ["submit", "works.echo"],
+    ["doctor"],
+    ["serve"],
+    ["worker", "--no-reconnect-at-start"],
+  ]) {
     const { code, stderr } = await project.run(...command)
     expect(stderr.trim().split("\n")).toHaveLength(1)
     expect(stderr).toMatch(/--transport, and see: callboard doctor/)

@@ -186,7 +186,7 @@ test("a worker that gives up says why and ends with exit code 1", async () => {
     "actors/works.ts": works,
     "callboard.config.ts": over(
       `pull: async () => { throw new TransportError("unavailable", "the line is dead") }`,
-      "maxTries: 2",
+      "reconnect: { maxTries: 2 }",
     ),
   })
   const { code, stdout, stderr } = await project.run("worker")

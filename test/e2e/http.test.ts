@@ -19,7 +19,7 @@ const keep = <R extends AsyncDisposable>(resource: R): R => {
 }
 
 const startService = async (url: string): Promise<readonly [service: Spawned, url: string]> => {
-  const service = keep(spawnScript(SERVICE, [url, JSON.stringify({ http: { port: 0 }, maxTries: 0 })]))
+  const service = keep(spawnScript(SERVICE, [url, JSON.stringify({ http: { port: 0 }, reconnect: { maxTries: 0 } })]))
   const [, at = ""] = await service.waitForLine(/^ready (http\S+)/, DEADLINE)
   return [service, at]
 }

@@ -43,7 +43,7 @@ describe("options", () => {
     [{ prefetch: 0 }, "prefetch"],
     [{ lostCap: 0 }, "lostCap"],
     [{ maxBody: 0 }, "maxBody"],
-    [{ maxTries: -1 }, "maxTries"],
+    [{ reconnect: { maxTries: -1 } }, "reconnect.maxTries"],
     [{ grace: -1 }, "grace"],
     [{ grace: "soon" }, "grace"],
     [{ unknownGrace: "x" }, "unknownGrace"],
@@ -105,7 +105,7 @@ describe("ready", () => {
   })
 
   test("fails when the worker gives up", async () => {
-    const service = await start({ transports: unreachable(), maxTries: 1 })
+    const service = await start({ transports: unreachable(), reconnect: { maxTries: 1 } })
     await expect(service.ready()).rejects.toMatchObject({ reason: "unavailable" })
     expect(await service.failed).toMatchObject({ reason: "unavailable" })
   })

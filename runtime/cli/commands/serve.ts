@@ -11,7 +11,9 @@ export const addServe = (program: Command): void => {
   addSettings(command, [...HTTP_SETTINGS, "maxBody", "name", "log.format"])
   runs(command, async (invocation) => {
     const log = logOf(invocation)
-    const service = await serve({ ...serveOptions(invocation), log, http: httpOptions(invocation.config) })
+    const options = serveOptions(invocation)
+    const reconnect = { ...options.reconnect, atStart: false }
+    const service = await serve({ ...options, reconnect, log, http: httpOptions(invocation.config) })
     await untilStopped(service, log)
   })
 }

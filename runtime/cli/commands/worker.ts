@@ -4,9 +4,10 @@ import { type Command, Option } from "commander"
 import { DEFAULTS } from "../../config.ts"
 import { discoverActors } from "../../discover.ts"
 import { serve } from "../../service.ts"
+import { TransportError } from "../../transport.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { addSettings, givenSettings, HTTP_SETTINGS, WORKER_SETTINGS } from "../options.ts"
-import { untilStopped } from "../run-service.ts"
+import { gaveUp, untilStopped } from "../run-service.ts"
 import { httpOptions, logOf, serveOptions } from "../serve-options.ts"
 import { superviseWorkers } from "../supervisor.ts"
 import { onOrphaned, WORK_FLAG } from "../work-process.ts"
@@ -39,7 +40,12 @@ export const addWorker = (program: Command): void => {
     const actors = await discoverActors(config.actors ?? DEFAULTS.actors)
     // Two workers on one machine share a configuration, but cannot share its port.
     const http = givenSettings(command).has("http.port") ? httpOptions(config) : false
-    const service = await serve({ ...serveOptions(invocation), log, actors, http })
+    const service = await serve({ ...serveOptions(invocation), log, actors, http }).catch((cause: unknown) => {
+      // It was tried again as often as it may be: the same end as when it is lost later.
+      const triedAgain = config.reconnect?.atStart ?? DEFAULTS.reconnect.atStart
+      if (triedAgain && cause instanceof TransportError && cause.retryable) throw gaveUp(cause)
+      throw cause
+    })
     onOrphaned(() => void service.stop())
     await untilStopped(service, log)
   })

@@ -68,7 +68,8 @@ export const runDevProcess = async (invocation: Invocation): Promise<void> => {
   }
   const lines = new JobLines(output)
   const log = devLog(config.log ?? {}, painter(takesColour(config.log?.color ?? "auto", process.stderr)))
-  const options = serveOptions(invocation)
+  const given = serveOptions(invocation)
+  const options = { ...given, reconnect: { ...given.reconnect, atStart: false } }
   const service = await serve({ ...options, actors, log, http: { ...http, port }, onSettled: lines.settled })
   const following = new AbortController()
   void lines.follow(service.client, following.signal).catch(() => undefined)

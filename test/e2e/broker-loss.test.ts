@@ -1,0 +1,396 @@
+/** What becomes of a worker whose broker goes away, with real servers that are killed, restarted, frozen and locked. */
+import { fileURLToPath } from "node:url"
+import { actor, type Client, connect, type Log, type ServeOptions, type Service, serve } from "callboard"
+import { connect as dial } from "nats"
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
+import { generateId } from "../../runtime/id.ts"
+import { makeProject } from "../cli/project.ts"
+import { type NatsServer, startNats } from "../servers/nats.ts"
+import { startNatsCluster } from "../servers/nats-cluster.ts"
+import { eventually, freePort, isRunning, spawnScript, temporaryFolder } from "../servers/process.ts"
+
+const open: Array<AsyncDisposable> = []
+afterEach(async () => {
+  for (const resource of open.splice(0).reverse()) await resource[Symbol.asyncDispose]()
+})
+
+const keep = <R extends AsyncDisposable>(resource: R): R => {
+  open.push(resource)
+  return resource
+}
+
+/** A log whose lines can be looked at. */
+const listing = () => {
+  const lines: Array<string> = []
+  const add = (line: string) => void lines.push(line)
+  const log: Log = {
+    level: "info",
+    enabled: () => true,
+    debug: () => undefined,
+    info: add,
+    warn: add,
+    error: add,
+    with: () => log,
+  }
+  return { lines, log }
+}
+
+/** A worker with HTTP, which counts how often each job ran to its end. */
+const startService = async (transport: string, options: ServeOptions = {}) => {
+  const { lines, log } = listing()
+  const runs = new Map<string, number>()
+  const gates = new Map<string, () => void>()
+  const steps = actor("steps", {
+    methods: {
+      run: async (_, job) => {
+        await new Promise((resolve) => setTimeout(resolve, 5))
+        runs.set(job.id, (runs.get(job.id) ?? 0) + 1)
+      },
+      wait: (_, job) => new Promise<string>((resolve) => gates.set(job.id, () => resolve("waited"))),
+    },
+  })
+  const service = keep(
+    await serve({
+      transport,
+      actors: [steps],
+      signals: false,
+      http: { port: 0 },
+      log,
+      reconnect: { base: 0.02, cap: 0.2 },
+      ...options,
+    }),
+  )
+  await service.ready()
+  const readiness = async () => (await fetch(`${service.url}/readyz`)).status
+  return {
+    service,
+    lines,
+    runs,
+    gates,
+    red: (deadline = 10_000) => eventually(async () => (await readiness()) === 503, { deadline, every: 2 }),
+    green: (deadline = 10_000) => eventually(async () => (await readiness()) === 200, { deadline, every: 5 }),
+  }
+}
+
+const clientOf = async (url: string): Promise<Client> => keep(await connect(url))
+
+/**
+ * Ends a server in good order; `restart` brings it back. One that is killed forgets what it handed over in the last
+ * moments, and hands it over again.
+ */
+const shutDown = async ({ pid }: NatsServer): Promise<void> => {
+  process.kill(pid, "SIGTERM")
+  await eventually(() => !isRunning(pid))
+}
+
+/** Submits one job under an id of its own, again until it is accepted. */
+const persist = async (client: Client, task: string): Promise<string> => {
+  const id = generateId()
+  await eventually(() => client.submit(task, { id }), { deadline: 10_000, every: 20 })
+  return id
+}
+
+/** Nothing is held by the worker, and nothing by the broker for it. */
+const isEmpty = async ({ client, worker }: Service): Promise<boolean> => {
+  const queues = await client.queues()
+  return worker?.describe().inFlight === 0 && queues.every(({ ready, inFlight }) => ready + inFlight === 0)
+}
+
+const endedOnce = async (client: Client, ids: ReadonlyArray<string>): Promise<void> => {
+  for (const id of ids) {
+    const view = await client.job(id).find()
+    expect(view.transitions.filter(({ state }) => state === "succeeded")).toHaveLength(1)
+  }
+}
+
+describe("on a nats-server", () => {
+  let server: NatsServer
+  beforeAll(async () => {
+    server = await startNats()
+  })
+  afterAll(() => server?.stop())
+  const board = (lease = 30) => `${server.url}?ns=${generateId()}&lease=${lease}`
+
+  test("100 restarts in a row: consumption resumes by itself each time, nothing is lost, no slot leaks", {
+    timeout: 180_000,
+  }, async () => {
+    const url = board(3)
+    const { service, lines, runs, red, green } = await startService(url, { concurrency: 4 })
+    const client = await clientOf(url)
+    const accepted: Array<string> = []
+    const began = performance.now()
+    const back: Array<number> = []
+    for (let restart = 0; restart < 100; restart++) {
+      accepted.push(...(await Promise.all([1, 2, 3].map(() => persist(client, "steps.run")))))
+      if (restart % 2 === 0) {
+        await server.kill()
+        await red()
+        await server.restart()
+      } else await Promise.all([server.restart(), red()])
+      const since = performance.now()
+      await green()
+      const id = await persist(client, "steps.run")
+      accepted.push(id)
+      await eventually(() => runs.has(id), { message: `consumption did not resume after restart ${restart + 1}` })
+      back.push(performance.now() - since)
+    }
+    const took = performance.now() - began
+    await eventually(() => isEmpty(service), { deadline: 20_000, every: 100, message: "something is still held" })
+    expect(accepted.filter((id) => !runs.has(id))).toEqual([])
+    await endedOnce(client, accepted)
+    back.sort((a, b) => a - b)
+    const ms = (part: number) => Math.round(back[Math.floor(part * (back.length - 1))] ?? 0)
+    console.log(
+      `100 restarts in ${Math.round(took)} ms; back and consuming: median ${ms(0.5)} ms, 99 % ${ms(0.99)} ms, worst ${ms(1)} ms`,
+    )
+    expect(lines.filter((line) => line === "connected again").length).toBeGreaterThanOrEqual(100)
+  })
+
+  test("running tasks go on, the prefetch is reduced and restored, and their outcome is stored", async () => {
+    const url = board()
+    const { service, lines, gates, red, green } = await startService(url, { concurrency: 10, prefetch: 2 })
+    const jobs = await Promise.all(Array.from({ length: 5 }, () => service.client.submit("steps.wait")))
+    await eventually(() => gates.size === 5)
+    await shutDown(server)
+    await red()
+    await server.restart()
+    await green()
+    const reduced = lines.indexOf(
+      "Temporarily reducing the prefetch count to 10 to avoid over-fetching since 5 tasks are currently being processed.",
+    )
+    expect(reduced).toBeGreaterThanOrEqual(0)
+    expect(lines[reduced + 1]).toBe(
+      "The prefetch count will be gradually restored to 20 as the tasks complete processing.",
+    )
+    for (const end of gates.values()) end()
+    for (const job of jobs) expect(await job.result({ timeout: 10 })).toBe("waited")
+    expect(lines).toContain(
+      "Resuming normal operations following a restart. Prefetch count has been restored to the maximum of 20",
+    )
+    expect((await jobs[0]?.find())?.attempts).toBe(1)
+  })
+
+  test("a handler that ends during the outage has its outcome stored when the broker is back", async () => {
+    const { service, gates, red } = await startService(board())
+    const job = await service.client.submit("steps.wait")
+    await eventually(() => gates.size === 1)
+    await shutDown(server)
+    await red()
+    for (const end of gates.values()) end()
+    await server.restart()
+    expect(await job.result({ timeout: 10 })).toBe("waited")
+    await eventually(() => isEmpty(service))
+  })
+
+  test("with cancelOnConnectionLoss running tasks are handed back, uncounted, and run again at once", async () => {
+    const { service, lines, gates, red, green } = await startService(board(), { cancelOnConnectionLoss: true })
+    const job = await service.client.submit("steps.wait")
+    await eventually(() => gates.size === 1)
+    await shutDown(server)
+    await red()
+    expect(lines).toContain("the connection is lost: 1 running task(s) are handed back")
+    for (const end of gates.values()) end()
+    gates.clear()
+    await server.restart()
+    await green()
+    await eventually(() => gates.size === 1)
+    for (const end of gates.values()) end()
+    expect(await job.result({ timeout: 10 })).toBe("waited")
+    expect((await job.find()).retries).toBe(0)
+    expect(lines.join("\n")).not.toMatch(/prefetch count/)
+  })
+
+  test("a server that is frozen is noticed by the heartbeat; without one it is not", async () => {
+    const watched = await startService(board(), { heartbeatMs: 1_000 })
+    const unwatched = await startService(board(), { heartbeatMs: 0 })
+    let lost = false
+    unwatched.service.client.board.transport.onStatus(() => {
+      lost = true
+    })
+    const began = performance.now()
+    server.pause()
+    try {
+      await watched.red()
+      const took = performance.now() - began
+      console.log(`a frozen server was noticed after ${Math.round(took)} ms with a heartbeat of 1 s`)
+      expect(took).toBeLessThan(2_500)
+      expect(lost).toBe(false)
+    } finally {
+      server.resume()
+    }
+    await watched.green()
+    await unwatched.green()
+  })
+
+  test("with reconnecting off, the loss of the broker ends the worker", async () => {
+    const { service, lines } = await startService(board(), { reconnect: { enabled: false } })
+    await server.kill()
+    expect(await service.failed).toMatchObject({ reason: "unavailable" })
+    expect(lines.join("\n")).not.toMatch(/Trying again/)
+    await server.restart()
+  })
+})
+
+describe("callboard worker", () => {
+  test("finds no broker at the start, tries again, and works when it comes", async () => {
+    const port = await freePort()
+    using project = makeProject()
+    project.env["CALLBOARD_TRANSPORT"] = `nats://127.0.0.1:${port}`
+    project.env["CALLBOARD_RECONNECT_BASE"] = "0.05"
+    project.env["CALLBOARD_RECONNECT_CAP"] = "0.2"
+    await using worker = project.start("worker", "-n", "patient")
+    await worker.waitForLine(/Trying again in 0\.\d\d seconds… \(3\/100\)/)
+    await using _ = await startNats({ port })
+    await worker.waitForLine(/patient is ready/)
+    const { result } = await project.json<{ result: unknown }>("submit", "works.echo", '{"a":1}', "--wait")
+    expect(result).toEqual({ a: 1 })
+  })
+
+  test("ends with exit code 1 after the last try", async () => {
+    const { code, stdout, stderr } = await runAway("--max-tries", "3")
+    expect([...stdout.matchAll(/Trying again in \d+\.\d\d seconds… \((\d+)\/3\)/g)].map(([, n]) => n)).toEqual([
+      "1",
+      "2",
+      "3",
+    ])
+    expect(stderr).toMatch(/^callboard: the worker gives up: cannot connect to 127\.0\.0\.1:1/m)
+    expect(code).toBe(1)
+  })
+
+  test("ends at once, with exit code 4, when it is not to try again at the start", async () => {
+    const { code, stdout } = await runAway("--no-reconnect-at-start")
+    expect(stdout).not.toMatch(/Trying again/)
+    expect(code).toBe(4)
+  })
+
+  test("whose broker is gone for good ends with exit code 1 after the last try", async () => {
+    await using server = await startNats()
+    using project = makeProject()
+    project.env["CALLBOARD_TRANSPORT"] = server.url
+    project.env["CALLBOARD_RECONNECT_BASE"] = "0.05"
+    await using worker = project.start("worker", "--max-tries", "4")
+    await worker.waitForLine(/is ready/)
+    await server.kill()
+    const { code } = await worker.closed
+    expect(code).toBe(1)
+    expect([...worker.stdout.matchAll(/Trying again in \d+\.\d\d seconds… \((\d+)\/4\)/g)].map(([, n]) => n)).toEqual([
+      "1",
+      "2",
+      "3",
+      "4",
+    ])
+  })
+
+  test("with reconnecting off ends with exit code 1 when its broker is lost", async () => {
+    await using server = await startNats()
+    using project = makeProject()
+    project.env["CALLBOARD_TRANSPORT"] = server.url
+    await using worker = project.start("worker", "--no-reconnect")
+    await worker.waitForLine(/is ready/)
+    await server.kill()
+    const { code } = await worker.closed
+    expect(worker.stdout).not.toMatch(/Trying again/)
+    expect(code).toBe(1)
+  })
+})
+
+/** A worker whose broker is not there. */
+const runAway = async (...args: ReadonlyArray<string>) => {
+  using project = makeProject()
+  project.env["CALLBOARD_TRANSPORT"] = "nats://127.0.0.1:1"
+  project.env["CALLBOARD_RECONNECT_BASE"] = "0.02"
+  return await project.run("worker", ...args)
+}
+
+test("a cluster whose leader steps down and dies: consumption resumes by itself", { timeout: 150_000 }, async () => {
+  const cluster = keep(await startNatsCluster(3))
+  const ns = generateId()
+  const url = `${cluster.url}?ns=${ns}&replicas=3&lease=3`
+  // JetStream is there when the servers have found each other.
+  const first = await eventually(() => connect(url), { deadline: 60_000, every: 250 })
+  keep(first)
+  const { service, runs, lines, green } = await startService(url, { concurrency: 4 })
+  const accepted: Array<string> = []
+  let submitting = true
+  const submit = (async () => {
+    while (submitting) accepted.push(await persistLong(first))
+  })()
+  const admin = await dial({ servers: [...cluster.servers.values()].map((server) => server.url) })
+  keep({ [Symbol.asyncDispose]: () => admin.close() })
+  const ask = async (subject: string): Promise<Record<string, unknown>> => {
+    const answer: unknown = (await admin.request(`$JS.API.${subject}`, "{}", { timeout: 5_000 })).json()
+    return typeof answer === "object" && answer !== null ? { ...answer } : {}
+  }
+  const streams = async (): Promise<ReadonlyArray<string>> => {
+    const { streams: names } = await ask("STREAM.NAMES")
+    return Array.isArray(names) ? names.map(String) : []
+  }
+  const leaderOf = async (stream: string): Promise<string> => {
+    const { cluster: state } = await ask(`STREAM.INFO.${stream}`)
+    const leader = typeof state === "object" && state !== null && "leader" in state ? state.leader : undefined
+    if (typeof leader !== "string" || leader === "") throw new Error(`${stream} has no leader now`)
+    return leader
+  }
+  /** The longest pause in consuming while something is done to the cluster and until jobs run again. */
+  const resumes = async (what: string, disturb: () => Promise<void>): Promise<void> => {
+    const before = runs.size
+    await eventually(() => runs.size > before + 20, { deadline: 30_000, message: `consuming before ${what}` })
+    const began = performance.now()
+    await disturb()
+    const at = runs.size
+    await eventually(() => runs.size > at + 20, { deadline: 40_000, message: `consuming after ${what}` })
+    await green(20_000)
+    console.log(`${what}: consuming again ${Math.round(performance.now() - began)} ms after`)
+  }
+  const names = await streams()
+  for (let times = 0; times < 3; times++) {
+    await resumes(`step-down ${times + 1} of all streams`, async () => {
+      for (const stream of names) await ask(`STREAM.LEADER.STEPDOWN.${stream}`)
+    })
+  }
+  const queue = names.find((name) => /queue|jobs|_q/i.test(name)) ?? names[0] ?? ""
+  const leader = await eventually(() => leaderOf(queue))
+  const victim = cluster.servers.get(leader)
+  if (victim === undefined) throw new Error(`no server is called ${leader}`)
+  await resumes(`the death of ${leader}, which led ${queue}`, () => victim.kill())
+  await resumes(`the return of ${leader}`, () => victim.restart())
+  submitting = false
+  await submit
+  await eventually(() => accepted.every((id) => runs.has(id)), { deadline: 30_000, message: "a job is lost" })
+  await eventually(() => isEmpty(service), { deadline: 30_000, every: 200, message: "something is still held" })
+  console.log(`${accepted.length} jobs; ${lines.filter((line) => line.includes("Trying again")).length} tries`)
+  expect(accepted.filter((id) => !runs.has(id))).toEqual([])
+})
+
+const persistLong = async (client: Client): Promise<string> => {
+  const id = generateId()
+  await eventually(() => client.submit("steps.run", { id }), { deadline: 40_000, every: 20 })
+  return id
+}
+
+describe("on sqlite", () => {
+  test("a database that another program locks makes the worker wait, and go on", { timeout: 30_000 }, async () => {
+    using folder = temporaryFolder()
+    const file = `${folder.path}/board.db`
+    const { service, lines, gates, red, green } = await startService(`sqlite:${file}`)
+    const running = await service.client.submit("steps.wait")
+    await eventually(() => gates.size === 1)
+    const locker = keep(spawnScript(fileURLToPath(new URL("lock.ts", import.meta.url)), [file]))
+    await locker.waitForLine(/^locked$/)
+    const began = performance.now()
+    // Reading goes on in a locked database; whoever wants to write finds out.
+    const refused = expect(service.client.submit("steps.run")).rejects.toMatchObject({ code: "transport-unavailable" })
+    await red()
+    console.log(`a locked database is red after ${Math.round(performance.now() - began)} ms`)
+    await refused
+    for (const end of gates.values()) end()
+    await eventually(() => lines.some((line) => /Trying again in .* \(1\/100\)/.test(line)))
+    locker.write("unlock\n")
+    await green()
+    expect(await running.result({ timeout: 10 })).toBe("waited")
+    expect(await (await service.client.submit("steps.run")).outcome({ timeout: 10 })).toMatchObject({
+      state: "succeeded",
+    })
+    await eventually(() => isEmpty(service))
+  })
+})

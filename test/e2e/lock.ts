@@ -1,0 +1,11 @@
+/** Holds a database locked until it is told to let go, in a process of its own: `lock.ts <file>`. */
+import { DatabaseSync } from "node:sqlite"
+
+const database = new DatabaseSync(process.argv[2] ?? "", { timeout: 5_000 })
+database.exec("BEGIN EXCLUSIVE")
+console.log("locked")
+process.stdin.once("data", () => {
+  database.exec("COMMIT")
+  database.close()
+  process.exit(0)
+})
