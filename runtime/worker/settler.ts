@@ -3,7 +3,6 @@
  * again, a record that the transport can never take is replaced by one that says so.
  */
 import { asTransportError } from "../errors.ts"
-import { pause } from "../listening.ts"
 import type { Log } from "../log.ts"
 import type { JobError } from "../protocol/record.ts"
 import type { Queue, Settled, Settlement, TransportError } from "../transport.ts"
