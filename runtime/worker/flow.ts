@@ -206,13 +206,13 @@ export class Flow {
   }
 
   async #settle(held: Held, settlement: Settlement): Promise<void> {
-    const settling = await this.#settler.settle(settlement, this.#end.signal, held.refused)
-    if (settling === "superseded" && settlement.record !== undefined) this.#refused(held, settlement.record)
-    if (settling !== "settled") return
-    if (settlement.then.kind === "release") {
+    const stored = await this.#settler.settle(settlement, this.#end.signal, held.refused)
+    if (stored === "superseded" && settlement.record !== undefined) this.#refused(held, settlement.record)
+    else if (stored === "superseded" || stored === "lost") this.#observers.unsettled(held)
+    else if (stored.then.kind === "release") {
       this.#hands.handedBack()
       this.#observers.handedBack(held)
-    } else this.#observers.settled(held, settlement)
+    } else this.#observers.settled(held, stored)
   }
 
   /** What it has done came too late: another delivery, or a cancellation, has the job. */

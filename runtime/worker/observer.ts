@@ -16,6 +16,8 @@ export interface WorkerObserver {
   handedBack?(held: Held): void
   /** An outcome came too late and was refused; without a record, where it was known before there was one. */
   refused?(held: Held, record: JobRecord | undefined): void
+  /** How a delivery ended could not be stored, or not any more: what is left of it comes again. */
+  unsettled?(held: Held): void
   /** The worker consumes now, or does not any more. */
   listening?(listening: boolean): void
 }
@@ -48,6 +50,10 @@ export class Observers implements Required<WorkerObserver> {
 
   refused(held: Held, record: JobRecord | undefined): void {
     this.#tell((observer) => observer.refused?.(held, record))
+  }
+
+  unsettled(held: Held): void {
+    this.#tell((observer) => observer.unsettled?.(held))
   }
 
   listening(listening: boolean): void {

@@ -9,8 +9,8 @@ import type { Queue, Settled, Settlement, TransportError } from "../transport.ts
 import { Batcher } from "./batcher.ts"
 import type { Reach } from "./reach.ts"
 
-/** How a settlement ended: `lost` when another delivery, or nobody, has the job now. */
-export type Settling = "settled" | "superseded" | "lost"
+/** How it ended: the settlement that was stored, which need not be the one that was tried first; or why there is none. */
+export type Settling = Settlement | "superseded" | "lost"
 
 const FIRST_WAIT_MS = 100
 const LONGEST_WAIT_MS = 5_000
@@ -32,7 +32,7 @@ export class Settler {
    */
   settle(settlement: Settlement, signal: AbortSignal, refused?: (error: JobError) => Settlement): Promise<Settling> {
     return this.#batcher.add(settlement).then(
-      (settled) => (settled.status === "settled" ? "settled" : this.#insist(settlement, settled, signal, refused)),
+      (settled) => (settled.status === "settled" ? settlement : this.#insist(settlement, settled, signal, refused)),
       (cause: unknown) => this.#insist(settlement, failedOf(cause), signal, refused),
     )
   }
@@ -52,7 +52,7 @@ export class Settler {
       settled = await this.#batcher.add(current).catch(failedOf)
     }
     while (true) {
-      if (settled.status === "settled" || settled.status === "gone") return "settled"
+      if (settled.status === "settled" || settled.status === "gone") return current
       if (settled.status === "superseded") return "superseded"
       const { error } = settled
       if (error.reason === "too-large" || error.reason === "invalid") {

@@ -90,6 +90,15 @@ export interface WorkerOptions {
   readonly observers: ReadonlyArray<WorkerObserver>
 }
 
+/** How much a worker has to do now. */
+export interface WorkerLoad {
+  /** Deliveries in its hands, those that run included. */
+  readonly inFlight: number
+  /** Slots that are taken, also by handlers that go on after their job was decided. */
+  readonly running: number
+  readonly concurrency: number
+}
+
 /** What a stop came to. */
 export interface StopReport {
   /** Handlers that ended within the grace. */
@@ -126,6 +135,7 @@ export interface Worker {
   readonly failed: Promise<TransportError>
   /** Resolves, with the reason, when it has nothing more to do and wants to be stopped. */
   readonly done: Promise<EndReason>
+  readonly load: WorkerLoad
   describe(): WorkerDescription
   /** What is in its hands. */
   inspect(): WorkerHands
@@ -320,6 +330,11 @@ class RunningWorker implements Worker {
 
   get listening(): boolean {
     return this.#listening
+  }
+
+  get load(): WorkerLoad {
+    const { held, running, stuck } = this.#hands
+    return { inFlight: held.size, running: running + stuck, concurrency: this.#hands.concurrency }
   }
 
   describe(): WorkerDescription {
