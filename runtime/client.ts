@@ -26,6 +26,7 @@ import type { Answer } from "./remote/message.ts"
 import { lift, listRevocations, type Revocation, type RevokeOptions, revoke } from "./revocation.ts"
 import { type CancelOptions, cancelJob, deleteJob, rerunJob } from "./steering.ts"
 import { type PlanContext, parseSubmission, plan, type Submission, type SubmissionFields } from "./submission.ts"
+import { openTracing, type Tracing, type TracingSettings } from "./tracing/tracing.ts"
 import {
   findRecord,
   followBoard,
@@ -83,14 +84,21 @@ export interface JobPage {
   readonly next?: string
 }
 
-export interface ClientSettings extends ConnectSettings {
+export interface ClientSettings extends ConnectSettings, TracingSettings {
   /** Task names that stand for an actor's method: `app.tasks.add` → `math.add`. */
   readonly taskNames?: ReadonlyMap<string, string>
 }
 
 /** Connects to a transport and returns a client; `await using` closes it. */
-export const connect = async (target: string | object, settings: ClientSettings = {}): Promise<Client> =>
-  new Client(await connectBoard(target, settings), { ownsTransport: true, ...settings })
+export const connect = async (target: string | object, settings: ClientSettings = {}): Promise<Client> => {
+  const { taskNames } = settings
+  const tracing = await openTracing(settings)
+  return new Client(await connectBoard(target, settings), {
+    ownsTransport: true,
+    ...(taskNames === undefined ? {} : { taskNames }),
+    ...(tracing === undefined ? {} : { tracing }),
+  })
+}
 
 const PUBLISH_CHUNK = 1_000
 
@@ -99,6 +107,7 @@ export class Client implements AsyncDisposable {
   readonly directory: Directory
   readonly #ownsTransport: boolean
   readonly #taskNames: ReadonlyMap<string, string>
+  readonly #tracing: Tracing | undefined
   readonly #origin = `gen${process.pid}@${hostname()}`
 
   constructor(
@@ -107,12 +116,14 @@ export class Client implements AsyncDisposable {
       readonly ownsTransport?: boolean
       readonly actors?: ReadonlyArray<ActorDescription>
       readonly taskNames?: ReadonlyMap<string, string>
+      readonly tracing?: Tracing
     } = {},
   ) {
     this.board = board
     this.directory = new Directory(board.store, options.actors)
     this.#ownsTransport = options.ownsTransport ?? false
     this.#taskNames = options.taskNames ?? new Map()
+    this.#tracing = options.tracing
   }
 
   /** Submits one task; resolves once it is kept. Fails with {@link CallboardError} or `TransportError`. */
@@ -162,11 +173,14 @@ export class Client implements AsyncDisposable {
 
   /** The second half of {@link submitMany}. Each element has its own answer, in order. */
   async post({ postings, known, now }: Prepared): Promise<ReadonlyArray<Receipt | CallboardError>> {
-    const answers: Array<Receipt | CallboardError> = []
-    for (let from = 0; from < postings.length; from += PUBLISH_CHUNK) {
-      answers.push(...(await this.#publish(postings.slice(from, from + PUBLISH_CHUNK), known, now)))
+    const publish = async (all: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt | CallboardError>> => {
+      const answers: Array<Receipt | CallboardError> = []
+      for (let from = 0; from < all.length; from += PUBLISH_CHUNK) {
+        answers.push(...(await this.#publish(all.slice(from, from + PUBLISH_CHUNK), known, now)))
+      }
+      return answers
     }
-    return answers
+    return this.#tracing === undefined ? publish(postings) : this.#tracing.submission(postings, publish)
   }
 
   async #plan(

@@ -14,13 +14,16 @@ import { hostLog, type Log, type LogFormat, type LogLevel, type LogSink, makeLog
 import { parseDuration } from "./protocol/time.ts"
 import { connectPatiently, type ReconnectOptions, reconnectDelay, resolveReconnect } from "./reconnect.ts"
 import { onSignals } from "./signals.ts"
+import { openTracing, type TracingSettings } from "./tracing/tracing.ts"
 import { type Settlement, TransportError } from "./transport.ts"
 import { type Autoscale, parseAutoscale } from "./worker/autoscale.ts"
 import type { FailureHandler } from "./worker/failure-handlers.ts"
 import { isInside } from "./worker/isolation/inside.ts"
+import type { WorkerObserver } from "./worker/observer.ts"
+import { TaskNames } from "./worker/task-names.ts"
 import { type StopReport, startWorker, type Worker, type WorkerOptions } from "./worker/worker.ts"
 
-export interface ServeOptions extends ConnectSettings {
+export interface ServeOptions extends ConnectSettings, TracingSettings {
   /** Where tasks travel: a URL, or a client object that the application holds. Defaults to `sqlite:.callboard/board.db`. */
   readonly transport?: string | object
   /** Actors to run. None: no worker is started (HTTP only). */
@@ -177,16 +180,25 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       failureMs: milliseconds("failureTtl", options.failureTtl ?? DEFAULTS.failureTtl),
     },
   }
+  const tracing = await openTracing(options)
   const connectSettings: ConnectSettings = {
     ...options,
     name,
     reconnectDelay: options.reconnectDelay ?? ((tries) => reconnectDelay(tries, settings.reconnect)),
   }
   const board = await connectPatiently(() => connectBoard(target, connectSettings), settings.reconnect, log)
-  const client = new Client(board, { ownsTransport: true, actors: descriptions, taskNames })
+  const client = new Client(board, {
+    ownsTransport: true,
+    actors: descriptions,
+    taskNames,
+    ...(tracing === undefined ? {} : { tracing }),
+  })
   let worker: Worker | undefined
   let http: HttpServer | undefined
   try {
+    const observers: Array<WorkerObserver> = []
+    const names = new TaskNames(actors, taskNames)
+    if (tracing !== undefined) observers.push(tracing.attempts(names))
     if (actors.length > 0) {
       worker = await startWorker({
         ...settings,
@@ -203,7 +215,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         taskNames,
         log: log.with({ logger: "callboard.worker" }),
         onFailure: options.onFailure ?? [],
-        observers: [],
+        observers,
         ...(options.onSettled === undefined ? {} : { onSettled: options.onSettled }),
       })
     }
@@ -219,7 +231,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     throw cause
   }
   const own = log.with({ logger: "callboard.service" })
-  const service = new RunningService(client, worker, http, own, options.signals ?? true)
+  const service = new RunningService({ client, worker, http }, own, options.signals ?? true)
   const ready = () => {
     const transport = typeof target === "string" ? displayUrl(target) : "client object"
     const { durability } = board.transport.capabilities
@@ -273,6 +285,12 @@ const READY_POLL_MS = 5
 
 const NOTHING_STOPPED: StopReport = { finished: 0, handedBack: 0, stuck: 0 }
 
+interface Parts {
+  readonly client: Client
+  readonly worker: Worker | undefined
+  readonly http: HttpServer | undefined
+}
+
 class RunningService implements Service {
   readonly client: Client
   readonly worker: Worker | undefined
@@ -285,7 +303,7 @@ class RunningService implements Service {
   #stopping: Promise<StopReport> | undefined
   #resolveStopped: (report: StopReport) => void = () => undefined
 
-  constructor(client: Client, worker: Worker | undefined, http: HttpServer | undefined, log: Log, signals: boolean) {
+  constructor({ client, worker, http }: Parts, log: Log, signals: boolean) {
     this.client = client
     this.worker = worker
     this.url = http?.url

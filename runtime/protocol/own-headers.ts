@@ -51,6 +51,8 @@ export interface OwnHeaders {
   readonly repeat?: RepeatHeader
   readonly meta?: Readonly<Record<string, unknown>>
   readonly description?: string
+  /** W3C trace context of the attempt before this one, where that was traced. */
+  readonly attempted?: string
 }
 
 /** Says nothing. */
@@ -74,7 +76,8 @@ export const ownOf = (value: unknown): OwnHeaders | Wrong => {
   if (value === undefined || value === null) return NOTHING
   if (!isMap(value)) return new Wrong(OWN_HEADER, `must be a map, not ${describe(value)}`)
   const own: { -readonly [Field in keyof OwnHeaders]: OwnHeaders[Field] } = {}
-  const { run, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, repeat, meta, description } = value
+  const { run, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, repeat, meta, description, attempted } =
+    value
   if (run !== undefined && run !== null) {
     if (typeof run !== "number" || !Number.isSafeInteger(run) || run < 1) {
       return wrongOwn("run", "must be a whole number from 1 on")
@@ -126,6 +129,10 @@ export const ownOf = (value: unknown): OwnHeaders | Wrong => {
   if (description !== undefined && description !== null) {
     if (typeof description !== "string") return wrongOwn("description", "must be text")
     own.description = description
+  }
+  if (attempted !== undefined && attempted !== null) {
+    if (typeof attempted !== "string") return wrongOwn("attempted", "must be text")
+    own.attempted = attempted
   }
   return own
 }

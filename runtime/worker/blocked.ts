@@ -61,6 +61,7 @@ const timedOut = async (transport: Transport, run: RunNote): Promise<Settlement 
   const followUps = afterFailure(embed, error, {
     task: task.success,
     now,
+    traceparent: task.success.traceparent,
     newId: () => generateId(now),
     queueFor: () => queue,
   })

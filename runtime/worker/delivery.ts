@@ -6,6 +6,7 @@ import { isUndecodable, type Posting } from "../protocol/message.ts"
 import { isId } from "../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import type { Delivery, Settlement } from "../transport.ts"
+import type { Trace } from "./invocation.ts"
 import { softLimit } from "./soft-limit.ts"
 
 /** Why a run is ended from outside. */
@@ -92,6 +93,8 @@ export class Running {
   interrupt: (() => void) | undefined
   /** A promise of the handler that has not settled, whatever became of its fiber. */
   pending: Promise<unknown> | undefined
+  /** Set where attempts are traced. */
+  trace: Trace | undefined
   #abort: AbortController | undefined
   /** Its limits while they are held. */
   #limits: { readonly hardMs: number; readonly softMs: number } | undefined

@@ -361,10 +361,12 @@ export class Executor {
     return verdict.failed(attempt, error, { followUps, ...(dead === undefined ? {} : { dead }) })
   }
 
-  #ended({ task, posting, now }: verdict.Attempt): Ended {
+  #ended(attempt: verdict.Attempt): Ended {
+    const { task, posting, now } = attempt
+    const traceparent = attempt.traceparent ?? task.traceparent
     const { pool } = this.#options
     const queueFor = (name: string, meth: string | null) => pool.queueOf(name, meth) ?? posting.queue
-    return { task, now, newId: () => generateId(now), queueFor }
+    return { task, now, traceparent, newId: () => generateId(now), queueFor }
   }
 
   #attempt(held: Held, run: Running): verdict.Attempt {
@@ -376,6 +378,7 @@ export class Executor {
       record: run.progress === undefined ? run.record : { ...run.record, progress: run.progress },
       now: Date.now(),
       keep: this.#plan(run.method).keep,
+      ...(run.trace === undefined ? {} : { traceparent: run.trace.traceparent }),
     }
   }
 

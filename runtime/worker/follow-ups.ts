@@ -26,6 +26,8 @@ export interface Ended {
   readonly queueFor: (task: string, meth: string | null) => string
   readonly newId: () => string
   readonly now: number
+  /** W3C trace context that the follow-ups carry on. */
+  readonly traceparent: string | null
 }
 
 /** Why an embed cannot be honoured: checked before the handler runs, so that nothing is dropped after it. */
@@ -103,7 +105,14 @@ const postingOf = (
   ended: Ended,
 ): Result.Result<Posting, { readonly message: string }> => {
   const meth = typeof applied.meth === "string" ? applied.meth : null
-  const task: Task = { ...next.task, lang: LANG, meth, origin: ended.task.origin, own: { submittedAt: ended.now } }
+  const task: Task = {
+    ...next.task,
+    lang: LANG,
+    meth,
+    origin: ended.task.origin,
+    traceparent: ended.traceparent,
+    own: { submittedAt: ended.now },
+  }
   const { callbacks, errbacks, chain, chord } = next
   const nothing = callbacks === null && errbacks === null && (chain === null || chain.length === 0) && chord === null
   const embed = nothing ? NO_EMBED : { callbacks, errbacks, chain, chord }

@@ -1,5 +1,15 @@
 /** Calls a handler or a hook, whatever it answers with: a value, a promise or an Effect. */
-import { Effect, Exit, Fiber } from "effect"
+import { Effect, Exit, Fiber, type Tracer } from "effect"
+
+/** The span of an attempt, for what runs in it. */
+export interface Trace {
+  /** The span as W3C trace context: the parent of what the attempt submits, and of what follows from it. */
+  readonly traceparent: string
+  /** The span as the parent of an Effect's own spans. */
+  readonly parent: Tracer.ExternalSpan
+  /** Calls with the span as the active one. */
+  within<A>(call: () => A): A
+}
 
 /** What a call needs to be ended from outside. */
 export interface Invoked {
@@ -7,6 +17,8 @@ export interface Invoked {
   interrupt: (() => void) | undefined
   /** A promise that was answered and has not settled, whether or not anybody still waits for it. */
   pending: Promise<unknown> | undefined
+  /** Absent: not traced. */
+  readonly trace?: Trace | undefined
 }
 
 export const isPromiseLike = (value: unknown): value is PromiseLike<unknown> =>
@@ -14,14 +26,19 @@ export const isPromiseLike = (value: unknown): value is PromiseLike<unknown> =>
 
 /** Calls now; the exit is what came of it. */
 export const invoke = (run: Invoked, call: () => unknown): Effect.Effect<Exit.Exit<unknown, unknown>> => {
+  const { trace } = run
   let answer: unknown
   try {
-    answer = call()
+    answer = trace === undefined ? call() : trace.within(call)
   } catch (thrown) {
     return Effect.succeed(Exit.fail(thrown))
   }
   if (isEffect(answer)) {
-    const fiber = Effect.runFork(answer)
+    const effect = answer
+    const fiber =
+      trace === undefined
+        ? Effect.runFork(effect)
+        : trace.within(() => Effect.runFork(Effect.withParentSpan(effect, trace.parent)))
     run.interrupt = () => fiber.interruptUnsafe()
     return Fiber.await(fiber)
   }

@@ -82,10 +82,11 @@ export class JobContext implements Job<unknown> {
   }
 
   readonly submit = (task: string, fields: SubmissionFields = {}): Promise<JobHandle> => {
-    const { task: parent } = this.#run
+    const { task: parent, trace } = this.#run
+    const traceparent = trace?.traceparent ?? parent.traceparent
     return this.#client.submit(task, fields, {
       parent: { id: this.id, rootId: parent.rootId ?? this.id },
-      ...(parent.traceparent === null ? {} : { traceparent: parent.traceparent }),
+      ...(traceparent === null ? {} : { traceparent }),
     })
   }
 

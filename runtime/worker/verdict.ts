@@ -23,6 +23,8 @@ export interface Attempt {
   readonly record: JobRecord
   readonly now: number
   readonly keep: Keep
+  /** W3C trace context of the attempt itself, where it was traced. */
+  readonly traceparent?: string
 }
 
 /** How long ended jobs are kept, in milliseconds; negative is for ever. */
@@ -114,26 +116,37 @@ const unrun = (attempt: Attempt, end: { readonly state: State; readonly reason?:
 })
 
 /** The message of a job's next attempt: one retry more. `expires` stays as it was, as Celery keeps it. */
-const nextAttempt = ({ posting: { message }, task }: Attempt, due: number | undefined, front: boolean): Message => ({
-  ...message,
-  headers: {
-    ...message.headers,
-    retries: task.retries + 1,
-    eta: etaOf(due),
-    // Celery 5.6 sets a retry's parent to the job itself when it had none.
-    parent_id: task.parentId ?? task.id,
-    ...(front && !task.own.front ? { [OWN_HEADER]: { ...task.own, front } } : {}),
-  },
-})
+const nextAttempt = (attempt: Attempt, due: number | undefined, front: boolean): Message => {
+  const { message } = attempt.posting
+  const { task, traceparent } = attempt
+  const isNew = (front && !task.own.front) || traceparent !== undefined
+  const own: OwnHeaders = { ...task.own, ...(front ? { front } : {}), ...followed(attempt) }
+  return {
+    ...message,
+    headers: {
+      ...message.headers,
+      retries: task.retries + 1,
+      eta: etaOf(due),
+      // Celery 5.6 sets a retry's parent to the job itself when it had none.
+      parent_id: task.parentId ?? task.id,
+      ...(isNew ? { [OWN_HEADER]: own } : {}),
+    },
+  }
+}
+
+/** What the next attempt knows of this one. */
+const followed = ({ traceparent }: Attempt): Pick<OwnHeaders, "attempted"> =>
+  traceparent === undefined ? {} : { attempted: traceparent }
 
 /** The message of a job's next run: no retries used; `expires` was about the first one. */
-const nextRun = (
-  { posting: { message }, task }: Attempt,
-  repeat: RepeatHeader,
-  run: number,
-  due: number | undefined,
-): Message => {
-  const own: OwnHeaders = { ...task.own, run, repeat: { ...repeat, done: repeat.done + 1 } }
+const nextRun = (attempt: Attempt, repeat: RepeatHeader, run: number, due: number | undefined): Message => {
+  const { message } = attempt.posting
+  const own: OwnHeaders = {
+    ...attempt.task.own,
+    run,
+    repeat: { ...repeat, done: repeat.done + 1 },
+    ...followed(attempt),
+  }
   return { ...message, headers: { ...message.headers, retries: 0, eta: etaOf(due), expires: null, [OWN_HEADER]: own } }
 }
 

@@ -1,0 +1,63 @@
+/** The span of one submission, of one task or of many. */
+import type { Attributes, Tracer } from "@opentelemetry/api"
+import { CallboardError } from "../errors.ts"
+import type { Posting } from "../protocol/message.ts"
+import { ofJob, SYSTEM } from "./attributes.ts"
+import { type Api, formatTraceparent, parentOf } from "./context.ts"
+
+/** Publishes; what was refused is among the answers. */
+export type Submitted = <A>(
+  postings: ReadonlyArray<Posting>,
+  publish: (postings: ReadonlyArray<Posting>) => Promise<ReadonlyArray<A | CallboardError>>,
+) => Promise<ReadonlyArray<A | CallboardError>>
+
+export const submissionSpan = async <A>(
+  api: Api,
+  tracer: Tracer,
+  postings: ReadonlyArray<Posting>,
+  publish: (postings: ReadonlyArray<Posting>) => Promise<ReadonlyArray<A | CallboardError>>,
+): Promise<ReadonlyArray<A | CallboardError>> => {
+  const [first] = postings
+  if (first === undefined) return publish(postings)
+  // What the submitter is doing is nearer than what its caller said.
+  const active = api.context.active()
+  const parent = api.trace.getSpan(active) === undefined ? parentOf(api, first.message.headers["traceparent"]) : active
+  const options = { kind: api.SpanKind.PRODUCER, attributes: attributesOf(first, postings.length) }
+  const span = tracer.startSpan(postings.length === 1 ? `submit ${nameOf(first)}` : "submit", options, parent)
+  const fail = (message: string) => span.setStatus({ code: api.SpanStatusCode.ERROR, message })
+  const context = span.spanContext()
+  // A provider that is not set up makes spans of no trace: what came from the caller is carried on.
+  const traceparent = api.isSpanContextValid(context) ? formatTraceparent(context) : undefined
+  try {
+    const answers = await publish(
+      traceparent === undefined ? postings : postings.map((each) => carrying(each, traceparent)),
+    )
+    const refused = answers.find((answer) => answer instanceof CallboardError)
+    if (refused !== undefined) fail(refused.message)
+    return answers
+  } catch (cause) {
+    fail(cause instanceof Error ? cause.message : String(cause))
+    throw cause
+  } finally {
+    span.end()
+  }
+}
+
+const carrying = (posting: Posting, traceparent: string): Posting => ({
+  ...posting,
+  message: { ...posting.message, headers: { ...posting.message.headers, traceparent } },
+})
+
+const nameOf = ({ message: { headers } }: Posting): string => {
+  const { task, meth } = headers
+  return typeof meth === "string" ? `${String(task)}.${meth}` : String(task)
+}
+
+const attributesOf = (first: Posting, count: number): Attributes => ({
+  ...SYSTEM,
+  "messaging.operation.name": "submit",
+  "messaging.operation.type": "send",
+  ...(count === 1
+    ? { ...ofJob(first.id, first.queue), "callboard.task": nameOf(first) }
+    : { "messaging.batch.message_count": count }),
+})

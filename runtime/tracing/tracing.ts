@@ -1,0 +1,41 @@
+/**
+ * OpenTelemetry traces of submissions and attempts. A submission's span travels with the task (`traceparent`) and is the
+ * parent of each of its attempts, wherever they run. Nothing of OpenTelemetry is loaded unless tracing is asked for.
+ */
+import type { Tracer } from "@opentelemetry/api"
+import { VERSION } from "../version.ts"
+import type { WorkerObserver } from "../worker/observer.ts"
+import type { TaskNames } from "../worker/task-names.ts"
+import { AttemptSpans } from "./attempt-spans.ts"
+import type { Api } from "./context.ts"
+import { type Submitted, submissionSpan } from "./submission-span.ts"
+
+export interface TracingSettings {
+  /** Traces submissions and attempts: by this tracer of OpenTelemetry, or, if true, by one of the provider that the application has registered. Defaults to false. */
+  readonly tracing?: Tracer | boolean
+}
+
+export class Tracing {
+  readonly #api: Api
+  readonly #tracer: Tracer
+
+  constructor(api: Api, tracer: Tracer) {
+    this.#api = api
+    this.#tracer = tracer
+  }
+
+  /** Publishes postings in a span of their own, whose context they carry. */
+  readonly submission: Submitted = (postings, publish) => submissionSpan(this.#api, this.#tracer, postings, publish)
+
+  /** Traces the attempts of a worker. */
+  attempts(names: TaskNames): WorkerObserver {
+    return new AttemptSpans(this.#api, this.#tracer, names)
+  }
+}
+
+/** `undefined`: tracing is off. */
+export const openTracing = async ({ tracing = false }: TracingSettings): Promise<Tracing | undefined> => {
+  if (tracing === false) return undefined
+  const api = await import("@opentelemetry/api")
+  return new Tracing(api, tracing === true ? api.trace.getTracer("callboard", VERSION) : tracing)
+}
