@@ -465,6 +465,22 @@ export const ConfigSchema = Schema.Struct({
       }),
     ),
   ),
+  metrics: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("Counts what happens, for Prometheus at `/metrics`", {
+        default: "whether HTTP is answered",
+        read: "switch",
+      }),
+    ),
+  ),
+  tracing: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("Traces submissions and attempts, by the OpenTelemetry provider that is registered", {
+        default: "no",
+        read: "switch",
+      }),
+    ),
+  ),
   http: Schema.optionalKey(HttpConfig),
   log: Schema.optionalKey(LogConfig),
 })

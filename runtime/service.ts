@@ -11,6 +11,7 @@ import { DEFAULT_QUEUE, describeActor } from "./directory.ts"
 import { CallboardError } from "./errors.ts"
 import type { HttpOptions, HttpServer } from "./http/server.ts"
 import { hostLog, type Log, type LogFormat, type LogLevel, type LogSink, makeLog } from "./log.ts"
+import type { Metrics, MetricsText } from "./metrics/metrics.ts"
 import { parseDuration } from "./protocol/time.ts"
 import { connectPatiently, type ReconnectOptions, reconnectDelay, resolveReconnect } from "./reconnect.ts"
 import { onSignals } from "./signals.ts"
@@ -78,6 +79,8 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   readonly taskNames?: Readonly<Record<string, string>>
   /** Serves HTTP; absent or false: not. */
   readonly http?: HttpOptions | false
+  /** Counts what happens, for Prometheus. Defaults to whether it serves HTTP. */
+  readonly metrics?: boolean
   /** Stop on SIGINT, SIGTERM and SIGQUIT. Defaults to true. */
   readonly signals?: boolean
   /** Least level that is logged. Defaults to `info`, or to what `log` wants. */
@@ -101,6 +104,8 @@ export interface Service extends AsyncDisposable {
   readonly worker: Worker | undefined
   /** Where it answers HTTP. */
   readonly url: string | undefined
+  /** What `/metrics` answers with, for an application that serves it by itself; absent where metrics are off. */
+  readonly metrics: MetricsText | undefined
   /** Resolves once it consumes (and listens). Fails with the worker's error, and with `closed` when it is stopped before. */
   ready(): Promise<void>
   /** Resolves, with the error, if the worker gives up by itself. */
@@ -195,10 +200,16 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   })
   let worker: Worker | undefined
   let http: HttpServer | undefined
+  let metrics: Metrics | undefined
   try {
     const observers: Array<WorkerObserver> = []
     const names = new TaskNames(actors, taskNames)
     if (tracing !== undefined) observers.push(tracing.attempts(names))
+    if (options.metrics ?? (options.http !== undefined && options.http !== false)) {
+      // Loaded only where it is wanted: it takes its time.
+      metrics = new (await import("./metrics/metrics.ts")).Metrics(client)
+      if (actors.length > 0) observers.push(metrics.worker(names, () => worker?.load))
+    }
     if (actors.length > 0) {
       worker = await startWorker({
         ...settings,
@@ -224,14 +235,16 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         ready: () => worker?.listening ?? true,
         maxBody: settings.maxBody,
         log,
+        metrics: metrics ?? false,
       })
   } catch (cause) {
     await worker?.stop({ now: true })
+    metrics?.close()
     await client.close()
     throw cause
   }
   const own = log.with({ logger: "callboard.service" })
-  const service = new RunningService({ client, worker, http }, own, options.signals ?? true)
+  const service = new RunningService({ client, worker, http, metrics }, own, options.signals ?? true)
   const ready = () => {
     const transport = typeof target === "string" ? displayUrl(target) : "client object"
     const { durability } = board.transport.capabilities
@@ -289,12 +302,14 @@ interface Parts {
   readonly client: Client
   readonly worker: Worker | undefined
   readonly http: HttpServer | undefined
+  readonly metrics: Metrics | undefined
 }
 
 class RunningService implements Service {
   readonly client: Client
   readonly worker: Worker | undefined
   readonly url: string | undefined
+  readonly metrics: Metrics | undefined
   readonly failed: Promise<TransportError>
   readonly stopped: Promise<StopReport>
   readonly #http: HttpServer | undefined
@@ -303,8 +318,9 @@ class RunningService implements Service {
   #stopping: Promise<StopReport> | undefined
   #resolveStopped: (report: StopReport) => void = () => undefined
 
-  constructor({ client, worker, http }: Parts, log: Log, signals: boolean) {
+  constructor({ client, worker, http, metrics }: Parts, log: Log, signals: boolean) {
     this.client = client
+    this.metrics = metrics
     this.worker = worker
     this.url = http?.url
     this.#http = http
@@ -383,6 +399,7 @@ class RunningService implements Service {
     } finally {
       // Whatever of it failed: what is left open would keep the process alive.
       this.#offSignals()
+      this.metrics?.close()
       await this.client.close()
     }
   }

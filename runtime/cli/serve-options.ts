@@ -13,7 +13,7 @@ export const logOf = ({ config, output }: Invocation): Log =>
 
 /** Everything but actors, HTTP and log. */
 export const serveOptions = ({ config, transport }: Invocation): ServeOptions => {
-  const { queues, order, rateLimits, languages, taskNames } = config
+  const { queues, order, rateLimits, languages, taskNames, metrics, tracing } = config
   return {
     ...connectSettings(config),
     ...numbersAndTimes(config),
@@ -23,6 +23,8 @@ export const serveOptions = ({ config, transport }: Invocation): ServeOptions =>
     ...(rateLimits === undefined ? {} : { rateLimits }),
     ...(languages === undefined ? {} : { languages }),
     ...(taskNames === undefined ? {} : { taskNames }),
+    ...(metrics === undefined ? {} : { metrics }),
+    ...(tracing === undefined ? {} : { tracing }),
   }
 }
 

@@ -7,6 +7,7 @@ import type { Client } from "../client.ts"
 import { DEFAULTS } from "../config.ts"
 import { CallboardError } from "../errors.ts"
 import { hostLog, type Log, type LogSink, makeLog } from "../log.ts"
+import type { MetricsText } from "../metrics/metrics.ts"
 import { TransportError } from "../transport.ts"
 import { ANYONE, gateOf, type Token } from "./access.ts"
 import type { Desk } from "./desk.ts"
@@ -32,6 +33,8 @@ export interface HttpAppOptions {
   readonly keepAliveMs?: number
   /** Where faults are logged. Defaults to standard output. */
   readonly log?: Log | LogSink
+  /** What `/metrics` answers with; false: nothing. Defaults to what can be told of the board: give a service's own `metrics` for the rest. */
+  readonly metrics?: MetricsText | false
 }
 
 const honoPath = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ":$1")
@@ -47,6 +50,13 @@ const allowed: ReadonlyArray<readonly [path: string, methods: string]> = [...new
     const methods = routes.filter((route) => serves(route, path)).map(({ method }) => method)
     return [path, methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])).join(", ")]
   })
+
+/** Loads what it needs only now, and not with the package. */
+const metricsOf = async (client: Client, given: MetricsText | false | undefined): Promise<MetricsText | undefined> => {
+  if (given !== undefined) return given === false ? undefined : given
+  const { Metrics } = await import("../metrics/metrics.ts")
+  return new Metrics(client)
+}
 
 /** An application over a client, which stays the caller's. Fails with `invalid-input` when a token cannot be used. */
 export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
@@ -65,6 +75,7 @@ export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
     ready: () => isConnected && ready(),
     connected: () => isConnected,
+    metrics: metricsOf(client, options.metrics),
     closing: options.closing ?? new AbortController().signal,
     describe: (base) => {
       const known = documents.get(base)

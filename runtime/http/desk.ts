@@ -1,6 +1,7 @@
 /** What every handler of one application shares. */
 import type { Client } from "../client.ts"
 import type { Log } from "../log.ts"
+import type { MetricsText } from "../metrics/metrics.ts"
 import type { OpenApi } from "./openapi.ts"
 
 export interface Desk {
@@ -12,6 +13,8 @@ export interface Desk {
   /** Whether this process does its work: it consumes, and its transport is within reach. */
   readonly ready: () => boolean
   readonly connected: () => boolean
+  /** What `/metrics` answers with; `undefined` where metrics are off. */
+  readonly metrics: Promise<MetricsText | undefined>
   /** Fires when the service stops: waits and streams end. */
   readonly closing: AbortSignal
   /** The description of this application as it is mounted under `base`. */

@@ -5,6 +5,7 @@ import { descriptionRoutes } from "./description-routes.ts"
 import { eventRoutes } from "./events.ts"
 import { jobRoutes } from "./job.ts"
 import { jobsRoutes } from "./jobs.ts"
+import { metricsRoutes } from "./metrics.ts"
 import { revocationRoutes } from "./revocations.ts"
 import type { Route } from "./route.ts"
 import { serviceRoutes } from "./service-routes.ts"
@@ -19,5 +20,6 @@ export const routes: ReadonlyArray<Route> = [
   ...revocationRoutes,
   ...serviceRoutes,
   ...controlRoutes,
+  ...metricsRoutes,
   ...descriptionRoutes,
 ]

@@ -6,6 +6,7 @@ import type { Client } from "../client.ts"
 import { DEFAULTS } from "../config.ts"
 import { CallboardError } from "../errors.ts"
 import type { Log } from "../log.ts"
+import type { MetricsText } from "../metrics/metrics.ts"
 import type { Token } from "./access.ts"
 import { http } from "./app.ts"
 import { listen } from "./listener.ts"
@@ -36,6 +37,7 @@ export interface HttpContext {
   readonly maxBody: number
   readonly log?: Log
   readonly keepAliveMs?: number
+  readonly metrics?: MetricsText | false
 }
 
 /** How long running requests may take to finish when the server stops. */

@@ -72,6 +72,8 @@ test("text becomes what the setting is", () => {
     CALLBOARD_LOG_LEVEL: "debug",
     CALLBOARD_TRANSPORT: "nats://localhost",
     CALLBOARD_ORDER: "",
+    CALLBOARD_METRICS: "false",
+    CALLBOARD_TRACING: "TRUE",
     CALLBOARD_HTTP_TOKENS: "submit+read:abc=, def",
   }
   expect(resolveConfig({ env }).config).toEqual({
@@ -83,6 +85,8 @@ test("text becomes what the setting is", () => {
     taskNames: { "app.tasks.add": "math.add" },
     log: { level: "debug" },
     transport: "nats://localhost",
+    metrics: false,
+    tracing: true,
     http: {
       tokens: [
         { token: "abc=", scopes: ["submit", "read"] },
@@ -114,6 +118,7 @@ describe("what is wrong is refused, by name and with the source", () => {
     ["out of range", { env: { CALLBOARD_HTTP_PORT: "70000" } }, /^CALLBOARD_HTTP_PORT: must be from 0 to 65535$/],
     ["not a number", { flags: flags({ concurrency: "many" }) }, /^--concurrency: must be /],
     ["not a duration", { env: { CALLBOARD_GRACE: "5 parsecs" } }, /^CALLBOARD_GRACE: "5 parsecs" is not a duration/],
+    ["no switch", { env: { CALLBOARD_TRACING: "maybe" } }, /^CALLBOARD_TRACING: must be boolean/],
     ["negative grace", { file: file({ grace: -1 }) }, /grace: .*negative/],
     ["short lease", { flags: flags({ lease: "10ms" }) }, /^--lease: must be at least 1 second/],
     ["not a choice", { file: file({ order: "random" }) }, /order: must be "strict" or "rotate"/],

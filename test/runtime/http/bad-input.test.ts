@@ -261,7 +261,7 @@ describe("other routes", () => {
     ["GET", "/v1/jobs/", 404, { code: "not-found" }],
     ["GET", "/v1/nothing", 404, { code: "not-found" }],
     ["GET", "/v1/jobs/a/why", 404, { code: "not-found" }],
-    ["GET", "/metrics", 404, { code: "not-found" }],
+    ["GET", "/metric", 404, { code: "not-found" }],
     ["GET", "/../../etc/passwd", 404, { code: "not-found" }],
   ])("%s %s", async (method, path, status, problem) => {
     expect(await running.ask(method, path)).toMatchObject({ status, body: { status, ...problem } })

@@ -1,0 +1,81 @@
+/** What a process can tell about its board: the queues, which are asked at each scrape, and the connection. */
+import { Counter, Gauge, type Registry } from "prom-client"
+import type { Client } from "../client.ts"
+import { within } from "../http/deadline.ts"
+import { type QueueStats, TransportError } from "../transport.ts"
+
+/** A scrape must answer while the transport does not; Prometheus itself gives up after ten seconds. */
+const ASK_MS = 2_000
+
+/** Most queues that are told: whoever may submit makes queues. Those in which most waits come first. */
+export const MOST_QUEUES = 1_000
+
+export class BoardMetrics {
+  readonly #client: Client
+  readonly #depth: Gauge<"queue">
+  readonly #scheduled: Gauge<"queue">
+  readonly #inFlight: Gauge<"queue">
+  readonly #oldestAge: Gauge<"queue">
+  readonly #connected: Gauge
+  readonly #offStatus: () => void
+  #isConnected = true
+
+  constructor(registry: Registry, client: Client) {
+    this.#client = client
+    const gauge = (name: string, help: string) =>
+      new Gauge({ name: `callboard_queue_${name}`, help, labelNames: ["queue"], registers: [registry] })
+    this.#depth = gauge("depth", "Tasks that are due and wait in the queue")
+    this.#scheduled = gauge("scheduled", "Tasks in the queue that are not due yet")
+    this.#inFlight = gauge("in_flight", "Tasks of the queue that were handed to a worker and are not settled")
+    this.#oldestAge = gauge(
+      "oldest_age_seconds",
+      "Time since the oldest task that waits was submitted; 0 if none waits",
+    )
+    this.#connected = new Gauge({
+      name: "callboard_transport_connected",
+      help: "Whether the transport is within reach",
+      registers: [registry],
+    })
+    const reconnects = new Counter({
+      name: "callboard_reconnects_total",
+      help: "Times that the transport came within reach again",
+      registers: [registry],
+    })
+    this.#offStatus = client.board.transport.onStatus((status) => {
+      const isConnected = status === "connected"
+      if (isConnected && !this.#isConnected) reconnects.inc()
+      this.#isConnected = isConnected
+    })
+  }
+
+  /** Asks what waits. Whatever the transport cannot tell now is absent. Never fails. */
+  async refresh(): Promise<void> {
+    const queues = this.#isConnected ? await this.#ask() : []
+    // In one turn, so that another scrape sees either the one or the other.
+    for (const gauge of [this.#depth, this.#scheduled, this.#inFlight, this.#oldestAge]) gauge.reset()
+    const now = Date.now()
+    for (const { queue, ready, scheduled, inFlight, oldest } of queues) {
+      this.#depth.set({ queue }, ready)
+      this.#scheduled.set({ queue }, scheduled)
+      this.#inFlight.set({ queue }, inFlight)
+      if (ready === 0) this.#oldestAge.set({ queue }, 0)
+      else if (oldest !== undefined) this.#oldestAge.set({ queue }, Math.max(0, now - oldest) / 1000)
+    }
+    this.#connected.set(this.#isConnected ? 1 : 0)
+  }
+
+  async #ask(): Promise<ReadonlyArray<QueueStats>> {
+    try {
+      const late = () => new TransportError("unavailable", "the transport did not answer in time")
+      const queues = await within(ASK_MS, this.#client.queues(), late)
+      if (queues.length <= MOST_QUEUES) return queues
+      return [...queues].sort((a, b) => b.ready - a.ready).slice(0, MOST_QUEUES)
+    } catch {
+      return []
+    }
+  }
+
+  close(): void {
+    this.#offStatus()
+  }
+}

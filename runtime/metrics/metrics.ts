@@ -1,0 +1,38 @@
+/** The metrics of one service, as Prometheus reads them. Two services in a process have nothing in common. */
+import { Registry } from "prom-client"
+import type { Client } from "../client.ts"
+import type { WorkerObserver } from "../worker/observer.ts"
+import type { TaskNames } from "../worker/task-names.ts"
+import type { WorkerLoad } from "../worker/worker.ts"
+import { BoardMetrics } from "./board-metrics.ts"
+import { WorkerMetrics } from "./worker-metrics.ts"
+
+/** What `/metrics` answers with. */
+export interface MetricsText {
+  /** All metrics, in the Prometheus text format 0.0.4. Asks the transport about its queues, for 2 seconds at most. */
+  text(): Promise<string>
+}
+
+export class Metrics implements MetricsText {
+  readonly #registry = new Registry()
+  readonly #board: BoardMetrics
+
+  constructor(client: Client) {
+    this.#board = new BoardMetrics(this.#registry, client)
+  }
+
+  /** Counts what a worker does. `load` is asked at each scrape; `undefined` while the worker is not there yet. */
+  worker(names: TaskNames, load: () => WorkerLoad | undefined): WorkerObserver {
+    return new WorkerMetrics(this.#registry, names, load)
+  }
+
+  async text(): Promise<string> {
+    await this.#board.refresh()
+    return this.#registry.metrics()
+  }
+
+  /** Listens to the transport no more. */
+  close(): void {
+    this.#board.close()
+  }
+}

@@ -1,0 +1,144 @@
+/** What a worker counts for Prometheus: one increment per happening, everything else at the scrape. */
+import { Counter, Gauge, Histogram, type Registry } from "prom-client"
+import type { JobRecord } from "../protocol/record.ts"
+import type { Delivery, Settlement } from "../transport.ts"
+import type { Held, Running } from "../worker/delivery.ts"
+import type { WorkerObserver } from "../worker/observer.ts"
+import { OUTCOMES, type SettledAs, settledAs } from "../worker/settled-as.ts"
+import type { TaskNames } from "../worker/task-names.ts"
+import type { WorkerLoad } from "../worker/worker.ts"
+
+/** Upper bounds in seconds: from a queue that is empty to the hard limit that holds unless another is set. */
+const BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800]
+
+/** Label of everything that is not served here: names that a submitter chose must not become labels. */
+const UNKNOWN = "(unknown)"
+
+/** The counters of one task, looked up once. */
+interface TaskMetrics {
+  readonly outcomes: ReadonlyMap<SettledAs, Counter.Internal>
+  readonly runTime: Histogram.Internal<"task">
+  readonly waitTime: Histogram.Internal<"task">
+}
+
+export class WorkerMetrics implements WorkerObserver {
+  readonly #names: TaskNames
+  readonly #tasks = new Map<string | undefined, TaskMetrics>()
+  readonly #redeliveries: Counter
+  readonly #handedBack: Counter
+  readonly #superseded: Counter
+  readonly #unsettled: Counter
+
+  /** `load` is asked at each scrape. */
+  constructor(registry: Registry, names: TaskNames, load: () => WorkerLoad | undefined) {
+    this.#names = names
+    const registers = [registry]
+    const labelNames = ["task"] as const
+    const counter = (name: string, help: string) => new Counter({ name, help, registers })
+    const jobs = new Counter({
+      name: "callboard_jobs_total",
+      help: "Tasks that this worker settled, by what came of them; retried, repeated and forwarded ones go on",
+      labelNames: ["task", "outcome"],
+      registers,
+    })
+    const runTime = new Histogram({
+      name: "callboard_job_run_seconds",
+      help: "Time from the start of an attempt to its outcome",
+      labelNames,
+      buckets: BUCKETS,
+      registers,
+    })
+    const waitTime = new Histogram({
+      name: "callboard_job_wait_seconds",
+      help: "Time that a task which was due had waited when its attempt started",
+      labelNames,
+      buckets: BUCKETS,
+      registers,
+    })
+    for (const name of [...names.all, undefined]) {
+      const task = name ?? UNKNOWN
+      const outcomeOf = (outcome: SettledAs): Counter.Internal => {
+        const made = jobs.labels({ task, outcome })
+        // Present from the beginning: a rate is known of what was 0 before.
+        made.inc(0)
+        return made
+      }
+      this.#tasks.set(name, {
+        outcomes: new Map(OUTCOMES.map((outcome) => [outcome, outcomeOf(outcome)])),
+        runTime: runTime.labels({ task }),
+        waitTime: waitTime.labels({ task }),
+      })
+    }
+    this.#redeliveries = counter(
+      "callboard_redeliveries_total",
+      "Deliveries of tasks that had been handed over before: given back, or lost with their worker",
+    )
+    this.#handedBack = counter("callboard_handed_back_total", "Tasks given back, uncounted, to run later or elsewhere")
+    this.#superseded = counter(
+      "callboard_superseded_total",
+      "Outcomes that were refused because another delivery, or a cancellation, had the job",
+    )
+    this.#unsettled = counter("callboard_unsettled_total", "Deliveries whose end could not be stored: they come again")
+    const gauge = (name: string, help: string, valueOf: (load: WorkerLoad) => number) =>
+      new Gauge({
+        name: `callboard_worker_${name}`,
+        help,
+        registers,
+        collect() {
+          const now = load()
+          if (now !== undefined) this.set(valueOf(now))
+        },
+      })
+    gauge("in_flight", "Tasks in this worker's hands, waiting ones included", ({ inFlight }) => inFlight)
+    gauge("running", "Handlers that run in this worker", ({ running }) => running)
+    gauge("concurrency", "Handlers that may run at a time in this worker", ({ concurrency }) => concurrency)
+  }
+
+  received(deliveries: ReadonlyArray<Delivery>): void {
+    for (const delivery of deliveries) if (delivery.deliveries > 1) this.#redeliveries.inc()
+  }
+
+  started(held: Held, run: Running): void {
+    const waited = waitedMs(run.record)
+    if (waited !== undefined) this.#of(held)?.waitTime.observe(waited / 1000)
+  }
+
+  settled(held: Held, settlement: Settlement): void {
+    const outcome = settledAs(held, settlement)
+    if (outcome === undefined) return
+    const { run } = held
+    const { record } = settlement
+    const task = this.#of(held, record)
+    task?.outcomes.get(outcome)?.inc()
+    if (run === undefined) return
+    const endedAt = record?.timeline.at(-1)?.at ?? Date.now()
+    task?.runTime.observe(Math.max(0, endedAt - run.startedAt) / 1000)
+  }
+
+  handedBack(): void {
+    this.#handedBack.inc()
+  }
+
+  refused(): void {
+    this.#superseded.inc()
+  }
+
+  unsettled(): void {
+    this.#unsettled.inc()
+  }
+
+  #of(held: Held, record?: JobRecord): TaskMetrics | undefined {
+    return this.#tasks.get(this.#names.of(held, record))
+  }
+}
+
+/**
+ * How long a task had waited when it was started: since it was due. Unknown after a worker died with it: nobody knows
+ * when it began to wait again.
+ */
+const waitedMs = ({ timeline, startedAt }: JobRecord): number | undefined => {
+  const before = timeline.at(-2)
+  if (startedAt === undefined || (before?.state !== "queued" && before?.state !== "scheduled")) return undefined
+  // Clocks of several machines: never less than nothing.
+  return Math.max(0, startedAt - Math.max(before.at, before.due ?? 0))
+}
