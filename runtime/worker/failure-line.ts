@@ -1,21 +1,17 @@
 /** The log line of a failure: everything that is needed to find and repeat the job, and nothing that is to be hidden. */
 import { Result } from "effect"
-import type { ErasedMethod, MethodOptions } from "../actor.ts"
+import type { ErasedMethod } from "../actor.ts"
 import type { Fields } from "../log.ts"
-import { cut, loggable } from "../log-value.ts"
+import { cut } from "../log-value.ts"
 import { decodeBody } from "../protocol/body.ts"
 import { isUndecodable, type Message, type Undecodable } from "../protocol/message.ts"
 import type { JobError, JobRecord } from "../protocol/record.ts"
+import { HIDDEN, messageOf, type Redaction, shownArgs, textOf } from "../redaction.ts"
 import { goesOn } from "./failure-handlers.ts"
 import { jobFields } from "./job-fields.ts"
 
-/** Longest name, message and rendering of the arguments, in characters. */
+/** Longest name, in characters. */
 const MAX_NAME = 255
-const MAX_MESSAGE = 1_024
-const MAX_ARGUMENTS = 1_024
-const HIDDEN = "***"
-
-type Redact = MethodOptions["redact"]
 
 export interface FailureLine {
   readonly message: string
@@ -46,28 +42,14 @@ export const failureLine = (
   }
 }
 
-/** A schema that refuses a value may quote it. */
-const errorText = (error: JobError | undefined, redact: Redact): string => {
-  if (error === undefined) return "Error"
-  const { name, message, reason, field = "" } = error
-  const quotes = reason === "invalid-input" && hides(redact, ...field.split("."))
-  return `${name}: ${quotes ? `${field === "" ? "the input" : field} is not valid` : cut(message, MAX_MESSAGE)}`
-}
-
-const hides = (redact: Redact, ...names: ReadonlyArray<string>): boolean =>
-  typeof redact === "object" ? names.some((name) => redact.includes(name)) : redact === true
+const errorText = (error: JobError | undefined, redact: Redaction["redact"]): string =>
+  error === undefined ? "Error" : `${error.name}: ${messageOf(error, redact)}`
 
 const argumentsOf = (message: Message, method: ErasedMethod | undefined, maxBody: number): string => {
   if (method === undefined) return "(hidden: the method is not known here)"
-  const { redact, params = [] } = method
-  if (redact === true) return HIDDEN
+  if (method.redact === true) return HIDDEN
   const body = decodeBody(message, { accepts: method.accepts ?? [], maxBytes: maxBody })
   if (Result.isFailure(body)) return `(${body.failure.reason})`
-  const { kwargs } = body.success
-  const args = body.success.args.map((value, at) => (hides(redact, params[at] ?? "") ? HIDDEN : value))
-  const shown = loggable(args.length === 0 ? kwargs : { args, kwargs }, {
-    characters: MAX_ARGUMENTS,
-    hide: (key) => (hides(redact, key) ? HIDDEN : undefined),
-  })
-  return cut(JSON.stringify(shown), MAX_ARGUMENTS)
+  const { args, kwargs } = body.success
+  return textOf(args.length === 0 ? kwargs : { args: shownArgs(args, method), kwargs }, method)
 }
