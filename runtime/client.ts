@@ -13,8 +13,9 @@ import {
   type WorkerDescription,
 } from "./directory.ts"
 import { asTransportError, CallboardError } from "./errors.ts"
-import { listenToEvents, type ReceivedEvent } from "./events.ts"
+import { EventSender, listenToEvents, type ReceivedEvent } from "./events.ts"
 import { generateId } from "./id.ts"
+import { checkOwnEvent, type OwnEventFields } from "./own-event.ts"
 import { pausedQueues, pauseQueue, resumeQueue, resumeWorkers, type SuspendOptions, suspendWorkers } from "./pausing.ts"
 import type { Posting } from "./protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "./protocol/name.ts"
@@ -26,6 +27,7 @@ import type { Answer } from "./remote/message.ts"
 import { lift, listRevocations, type Revocation, type RevokeOptions, revoke } from "./revocation.ts"
 import { type CancelOptions, cancelJob, deleteJob, rerunJob } from "./steering.ts"
 import { type PlanContext, parseSubmission, plan, type Submission, type SubmissionFields } from "./submission.ts"
+import { taskSent } from "./task-sent.ts"
 import { openTracing, type Tracing, type TracingSettings } from "./tracing/tracing.ts"
 import {
   findRecord,
@@ -87,14 +89,17 @@ export interface JobPage {
 export interface ClientSettings extends ConnectSettings, TracingSettings {
   /** Task names that stand for an actor's method: `app.tasks.add` → `math.add`. */
   readonly taskNames?: ReadonlyMap<string, string>
+  /** Tells of each task that was accepted, as the event `task-sent`. Defaults to false. */
+  readonly taskSentEvents?: boolean
 }
 
 /** Connects to a transport and returns a client; `await using` closes it. */
 export const connect = async (target: string | object, settings: ClientSettings = {}): Promise<Client> => {
-  const { taskNames } = settings
+  const { taskNames, taskSentEvents = false } = settings
   const tracing = await openTracing(settings)
   return new Client(await connectBoard(target, settings), {
     ownsTransport: true,
+    taskSentEvents,
     ...(taskNames === undefined ? {} : { taskNames }),
     ...(tracing === undefined ? {} : { tracing }),
   })
@@ -109,6 +114,7 @@ export class Client implements AsyncDisposable {
   readonly #taskNames: ReadonlyMap<string, string>
   readonly #tracing: Tracing | undefined
   readonly #origin = `gen${process.pid}@${hostname()}`
+  readonly #events: EventSender
 
   constructor(
     board: Board,
@@ -117,6 +123,7 @@ export class Client implements AsyncDisposable {
       readonly actors?: ReadonlyArray<ActorDescription>
       readonly taskNames?: ReadonlyMap<string, string>
       readonly tracing?: Tracing
+      readonly taskSentEvents?: boolean
     } = {},
   ) {
     this.board = board
@@ -124,6 +131,7 @@ export class Client implements AsyncDisposable {
     this.#ownsTransport = options.ownsTransport ?? false
     this.#taskNames = options.taskNames ?? new Map()
     this.#tracing = options.tracing
+    this.#events = new EventSender({ board, hostname: this.#origin, enabled: options.taskSentEvents ?? false })
   }
 
   /** Submits one task; resolves once it is kept. Fails with {@link CallboardError} or `TransportError`. */
@@ -264,9 +272,19 @@ export class Client implements AsyncDisposable {
           ...(receipt.status === "duplicate" ? { duplicate: true as const } : {}),
         }
         answers.set(posting, raced ?? accepted)
+        if (this.#events.enabled && accepted.duplicate === undefined) await this.#tellSent(posting)
       }
     }
     return postings.map((posting) => answers.get(posting) ?? publishFailed(posting.id, undefined))
+  }
+
+  async #tellSent(posting: Posting): Promise<void> {
+    const fields = await taskSent(posting, async (task, meth) => {
+      const target = resolveName(task, meth, (name) => this.directory.local.has(name), this.#taskNames)
+      const actor = await this.directory.find(target.actor)
+      return actor?.methods.find((method) => method.name === (target.meth ?? DEFAULT_METHOD))
+    })
+    if (fields !== undefined) this.#events.tell("task-sent", fields)
   }
 
   /** A submission with an id of its own may be a repetition: the same task again is a duplicate, another is refused. */
@@ -372,9 +390,26 @@ export class Client implements AsyncDisposable {
     return lift(this.board.store, id)
   }
 
-  /** What workers tell (`task-superseded` …), from now on, until the signal fires. Resolves once it listens. */
+  /**
+   * What workers and applications tell (`worker-online`, `task-superseded`, `order-shipped` …), from now on, until the signal
+   * fires. Resolves once it listens. Best effort: nothing is replayed.
+   */
   listen(listener: (event: ReceivedEvent) => void, signal: AbortSignal): Promise<void> {
-    return listenToEvents(this.board, listener, signal)
+    const heard = (event: ReceivedEvent) => {
+      this.#events.heard(event)
+      listener(event)
+    }
+    return listenToEvents(this.board, heard, signal)
+  }
+
+  /**
+   * Tells an event of the application, `order-shipped`, to whoever listens now. The type is `category-action` in lower case,
+   * with another category than `task` and `worker`; the fields are JSON of 64 KiB at most. Resolves once it is sent. Fails with
+   * `CallboardError` `invalid-input`, naming the field, and with `TransportError`.
+   */
+  async event(type: string, fields: OwnEventFields = {}): Promise<void> {
+    checkOwnEvent(type, fields)
+    await this.#events.send(type, fields)
   }
 
   /** Lets a queue take tasks and give none out, until it is resumed. Fails with `invalid-input`. */
@@ -430,6 +465,7 @@ export class Client implements AsyncDisposable {
   }
 
   async close(): Promise<void> {
+    await this.#events.flush()
     if (this.#ownsTransport) await this.board.transport.close()
   }
 

@@ -438,6 +438,23 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   reconnect: Schema.optionalKey(ReconnectConfig),
+  events: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("Workers tell what happens to every task, as events", {
+        default: "no",
+        read: "switch",
+        flag: "-E, --events",
+      }),
+    ),
+  ),
+  taskSentEvents: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("Whoever submits tells of each task that was accepted, as the event `task-sent`", {
+        default: "no",
+        read: "switch",
+      }),
+    ),
+  ),
   languages: Schema.optionalKey(
     Schema.Record(Schema.String, Text).annotate(
       about("Queue of the workers of another language, by the `lang` header: `py=celery`", {

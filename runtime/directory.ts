@@ -14,6 +14,8 @@ const MethodDescription = Schema.Struct({
   queue: Schema.optionalKey(Schema.String),
   priority: Schema.optionalKey(Schema.Int),
   params: Schema.optionalKey(Schema.Array(Schema.String)),
+  /** Arguments that are not shown to anybody: all, or those with these names. */
+  redact: Schema.optionalKey(Schema.Union([Schema.Boolean, Schema.Array(Schema.String)])),
   /** JSON Schema of the input and of the result, where the method's schemas can tell. */
   input: Schema.optionalKey(Schema.Unknown),
   output: Schema.optionalKey(Schema.Unknown),
@@ -95,6 +97,7 @@ const describeMethod = (method: ErasedMethod): ActorDescription["methods"][numbe
     ...(method.queue === undefined ? {} : { queue: method.queue }),
     ...(method.priority === undefined ? {} : { priority: method.priority }),
     ...(method.params === undefined ? {} : { params: method.params }),
+    ...(method.redact === undefined ? {} : { redact: method.redact }),
     ...(input === undefined ? {} : { input }),
     ...(output === undefined ? {} : { output }),
   }

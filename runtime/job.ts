@@ -2,6 +2,7 @@
 
 import type { DurationInput } from "./actor.ts"
 import type { JobHandle } from "./client.ts"
+import type { OwnEventFields } from "./own-event.ts"
 import type { Headers } from "./protocol/message.ts"
 import type { SubmissionFields } from "./submission.ts"
 import type { JobView } from "./view.ts"
@@ -38,6 +39,12 @@ export interface Job<Use = unknown> {
    * second at most, the last value wins.
    */
   progress(fraction: number, detail?: unknown): void
+  /**
+   * Tells an event of the application, `order-shipped`, with the job's id as `uuid`: best effort, to whoever listens now.
+   * The type is `category-action` in lower case, with another category than `task` and `worker`; the fields are JSON of 64 KiB at
+   * most. Throws `CallboardError` `invalid-input`, naming the field.
+   */
+  event(type: string, fields?: OwnEventFields): void
   /** Submits another task, as a child of this one: sets `parentId` and `rootId`. */
   submit(task: string, fields?: SubmissionFields): Promise<JobHandle>
   /** The record of the job that `parentId` names; `undefined` when there is none, or when it is not kept (any more). */

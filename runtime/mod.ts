@@ -44,6 +44,7 @@ export { type HttpAppOptions, type HttpOptions, http, type Scope, type Token } f
 export type { Job, JobLog, JobState } from "./job.ts"
 export { hostLog, type Log, type LogFormat, type LogLevel, type LogSink } from "./log.ts"
 export type { MetricsText } from "./metrics/metrics.ts"
+export type { OwnEventFields } from "./own-event.ts"
 export type { JobError } from "./protocol/record.ts"
 export type { State } from "./protocol/state.ts"
 export type { RateInput } from "./rate.ts"

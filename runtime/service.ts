@@ -77,6 +77,10 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   readonly languages?: Readonly<Record<string, string>>
   /** Task names that stand for an actor's method: `{"app.tasks.add": "math.add"}`. */
   readonly taskNames?: Readonly<Record<string, string>>
+  /** Workers tell what happens to every task, as events. Defaults to false; `worker.events(true)` changes it. */
+  readonly events?: boolean
+  /** What this service submits is told as the event `task-sent`. Defaults to false. */
+  readonly taskSentEvents?: boolean
   /** Serves HTTP; absent or false: not. */
   readonly http?: HttpOptions | false
   /** Counts what happens, for Prometheus. Defaults to whether it serves HTTP. */
@@ -196,6 +200,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     ownsTransport: true,
     actors: descriptions,
     taskNames,
+    taskSentEvents: options.taskSentEvents ?? false,
     ...(tracing === undefined ? {} : { tracing }),
   })
   let worker: Worker | undefined
@@ -226,6 +231,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         taskNames,
         log: log.with({ logger: "callboard.worker" }),
         onFailure: options.onFailure ?? [],
+        events: options.events ?? false,
         observers,
         ...(options.onSettled === undefined ? {} : { onSettled: options.onSettled }),
       })

@@ -1,7 +1,7 @@
 /** What every command starts from: the settings as they were given, its output, and a client while it needs one. */
 import type { Command } from "commander"
 import { Result } from "effect"
-import { type Client, connect } from "../client.ts"
+import { type Client, type ClientSettings, connect } from "../client.ts"
 import { type Config, DEFAULTS } from "../config.ts"
 import { loadConfigFile, type Resolved, resolveConfig } from "../config-sources.ts"
 import type { ConnectSettings } from "../connect.ts"
@@ -31,14 +31,19 @@ export const invocationOf = async (command: Command): Promise<Invocation> => {
     transport,
     output: outputFor(command.optsWithGlobals()["json"] === true, config.log?.color),
     withClient: async (use) => {
-      await using client = await connect(transport, { ...connectSettings(config), ...taskNamesOf(config) })
+      await using client = await connect(transport, { ...connectSettings(config), ...clientSettings(config) })
       return await use(client)
     },
   }
 }
 
-const taskNamesOf = (config: Config): { readonly taskNames?: ReadonlyMap<string, string> } =>
-  config.taskNames === undefined ? {} : { taskNames: new Map(Object.entries(config.taskNames)) }
+const clientSettings = ({
+  taskNames,
+  taskSentEvents,
+}: Config): Pick<ClientSettings, "taskNames" | "taskSentEvents"> => ({
+  ...(taskNames === undefined ? {} : { taskNames: new Map(Object.entries(taskNames)) }),
+  ...(taskSentEvents === undefined ? {} : { taskSentEvents }),
+})
 
 /** How to connect, as far as the configuration says. */
 export const connectSettings = (config: Config): ConnectSettings => {

@@ -13,7 +13,7 @@ export const logOf = ({ config, output }: Invocation): Log =>
 
 /** Everything but actors, HTTP and log. */
 export const serveOptions = ({ config, transport }: Invocation): ServeOptions => {
-  const { queues, order, rateLimits, languages, taskNames, metrics, tracing } = config
+  const { queues, order, rateLimits, languages, taskNames, metrics, tracing, events, taskSentEvents } = config
   return {
     ...connectSettings(config),
     ...numbersAndTimes(config),
@@ -25,6 +25,8 @@ export const serveOptions = ({ config, transport }: Invocation): ServeOptions =>
     ...(taskNames === undefined ? {} : { taskNames }),
     ...(metrics === undefined ? {} : { metrics }),
     ...(tracing === undefined ? {} : { tracing }),
+    ...(events === undefined ? {} : { events }),
+    ...(taskSentEvents === undefined ? {} : { taskSentEvents }),
   }
 }
 

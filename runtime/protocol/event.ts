@@ -128,6 +128,25 @@ export const encodeEvents = (
   events: KnownEvent | ReceivedEvent | ReadonlyArray<KnownEvent | ReceivedEvent>,
 ): Result.Result<Uint8Array, CodecFailure> => jsonCodec.encode(events)
 
+const [COMMA, OPEN, CLOSE] = [0x2c, 0x5b, 0x5d]
+
+/** Several bodies of one event each as the body of one message: the event itself, or a list. */
+export const joinEvents = (bodies: ReadonlyArray<Uint8Array>): Uint8Array => {
+  const [only] = bodies
+  if (bodies.length === 1 && only !== undefined) return only
+  const commas = Math.max(0, bodies.length - 1)
+  const joined = new Uint8Array(bodies.reduce((length, body) => length + body.length, 2 + commas))
+  let at = 0
+  for (const body of bodies) {
+    joined[at] = COMMA
+    joined.set(body, at + 1)
+    at += body.length + 1
+  }
+  joined[0] = OPEN
+  joined[joined.length - 1] = CLOSE
+  return joined
+}
+
 /** When an event happened, in milliseconds since the epoch; `ownOffset` is the receiver's own `utcoffset`. */
 export const eventTime = (event: Pick<EventFields, "timestamp" | "utcoffset">, ownOffset = 0): number =>
   (event.timestamp - (event.utcoffset - ownOffset) * 3600) * 1000

@@ -24,6 +24,8 @@ export class Held {
   run: Running | undefined
   /** Set when it was decided from outside, also before the handler ran. */
   stop: Stop | undefined
+  /** Whether the process of its handler was killed because the job was cancelled. */
+  killed = false
   /** Says that its handler has really ended, or was never called: it needs its actor's resources and limits no more. */
   leave: (() => void) | undefined
   /** What to settle instead of a result that the transport can never take. */

@@ -6,6 +6,7 @@ import { Cause, Effect, Exit, Result } from "effect"
 import type { ErasedMethod } from "../actor.ts"
 import type { Client } from "../client.ts"
 import { Ignore, Reject, Retry } from "../control.ts"
+import type { EventSender } from "../events.ts"
 import { generateId } from "../id.ts"
 import type { Log } from "../log.ts"
 import { decodeBody, type Embed, NO_EMBED } from "../protocol/body.ts"
@@ -42,6 +43,8 @@ export interface ExecutorOptions {
   readonly claims: Batcher<Claim, Claimed>
   readonly limiter: Limiter
   readonly client: Client
+  /** Tells the events of handlers. */
+  readonly events: EventSender
   readonly log: Log
   readonly worker: string
   readonly keep: verdict.Keep
@@ -233,12 +236,7 @@ export class Executor {
       hardAt: now + hard,
       softAt: soft === undefined ? Number.POSITIVE_INFINITY : now + soft,
     })
-    return new Ready(
-      running,
-      input,
-      actor,
-      new JobContext(running, actor.definition.name, actor.use, options.client, options.log),
-    )
+    return new Ready(running, input, actor, new JobContext(running, actor.definition.name, actor.use, options))
   })
 
   /** What the handler gets, checked, and what follows the job. The failure is how a task is settled that has none. */

@@ -3,6 +3,7 @@
  * own, and are settled. Nothing starts before it is opened, or after it is closed.
  */
 import { Effect, Exit } from "effect"
+import type { EventSender } from "../events.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { Rate } from "../rate.ts"
 import type { Claim, Claimed, Delivery, Settlement } from "../transport.ts"
@@ -28,6 +29,8 @@ export interface FlowOptions {
   readonly hands: Hands
   readonly observers: Observers
   readonly reach: Reach
+  /** Tells the events of handlers. */
+  readonly events: EventSender
   /** Whether a task falls under a revocation. */
   readonly isRevoked: ExecutorOptions["isRevoked"]
   /** Whether tasks of a queue may start now. */
@@ -79,6 +82,7 @@ export class Flow {
       processes: this.#processes,
       claims: new Batcher<Claim, Claimed>((claims) => queue.claim(claims)),
       client,
+      events: options.events,
       log,
       worker: worker.name,
       keep: worker.keep,
@@ -271,12 +275,12 @@ export class Flow {
     // First, so that the run is not waited for as one that may still heed its signal.
     if (terminate && meant.length > 0) this.#processes.kill(id)
     for (const held of meant) {
-      if (this.#hands.unbuffer(held)) {
-        // Its record says cancelled already: only the task is left to take off the queue.
-        void this.#settler
-          .settle({ token: held.delivery.token, then: { kind: "ack" } }, this.#end.signal)
-          .finally(() => this.#hands.drop(held))
-      } else held.end("cancelled")
+      held.killed = terminate && held.run?.method.isolation === "process"
+      held.end("cancelled")
+      if (!this.#hands.unbuffer(held)) continue
+      // Its record says cancelled already: only the task is left to take off the queue.
+      const settlement: Settlement = { token: held.delivery.token, then: { kind: "ack" } }
+      void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
     }
   }
 }

@@ -4,8 +4,10 @@ import type { DurationInput } from "../actor.ts"
 import type { Client, JobHandle } from "../client.ts"
 import { Retry } from "../control.ts"
 import { CallboardError } from "../errors.ts"
+import type { EventSender } from "../events.ts"
 import type { Job, JobLog, JobState } from "../job.ts"
 import type { Log } from "../log.ts"
+import { checkOwnEvent, type OwnEventFields } from "../own-event.ts"
 import type { Headers } from "../protocol/message.ts"
 import { parseDuration } from "../protocol/time.ts"
 import type { SubmissionFields } from "../submission.ts"
@@ -14,21 +16,29 @@ import { type JobView, jobView } from "../view.ts"
 import type { Running } from "./delivery.ts"
 import { JOB_LOGGER, jobFields } from "./job-fields.ts"
 
+/** What of its worker a handler reaches through its job. */
+export interface JobSurroundings {
+  readonly client: Client
+  readonly events: EventSender
+  readonly log: Log
+}
+
+/** What an event of a handler says of its job. */
+export const JOB_FIELDS = ["uuid"]
+
 export class JobContext implements Job<unknown> {
   readonly actor: string
   readonly use: unknown
   state: JobState = "started"
   readonly #run: Running
-  readonly #client: Client
-  readonly #log: Log
+  readonly #worker: JobSurroundings
   #jobLog: JobLog | undefined
 
-  constructor(run: Running, actor: string, use: unknown, client: Client, log: Log) {
+  constructor(run: Running, actor: string, use: unknown, worker: JobSurroundings) {
     this.#run = run
     this.actor = actor
     this.use = use
-    this.#client = client
-    this.#log = log
+    this.#worker = worker
   }
 
   get id(): string {
@@ -69,7 +79,7 @@ export class JobContext implements Job<unknown> {
   }
 
   get log(): JobLog {
-    this.#jobLog ??= this.#log.with({ logger: JOB_LOGGER, ...jobFields(this.#run.record, this.method) })
+    this.#jobLog ??= this.#worker.log.with({ logger: JOB_LOGGER, ...jobFields(this.#run.record, this.method) })
     return this.#jobLog
   }
 
@@ -81,10 +91,15 @@ export class JobContext implements Job<unknown> {
     this.#run.progress = { fraction: clamped, ...(json === undefined ? {} : { detail: json }), at: Date.now() }
   }
 
+  readonly event = (type: string, fields: OwnEventFields = {}): void => {
+    checkOwnEvent(type, fields, JOB_FIELDS)
+    this.#worker.events.tell(type, { ...fields, uuid: this.id })
+  }
+
   readonly submit = (task: string, fields: SubmissionFields = {}): Promise<JobHandle> => {
     const { task: parent, trace } = this.#run
     const traceparent = trace?.traceparent ?? parent.traceparent
-    return this.#client.submit(task, fields, {
+    return this.#worker.client.submit(task, fields, {
       parent: { id: this.id, rootId: parent.rootId ?? this.id },
       ...(traceparent === null ? {} : { traceparent }),
     })
@@ -94,7 +109,7 @@ export class JobContext implements Job<unknown> {
     const { parentId } = this
     if (parentId === undefined) return undefined
     try {
-      const { record } = await findRecord(this.#client.board, parentId)
+      const { record } = await findRecord(this.#worker.client.board, parentId)
       return record.tombstone ? undefined : jobView(record)
     } catch (cause) {
       if (cause instanceof CallboardError && cause.code === "not-found") return undefined

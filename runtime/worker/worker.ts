@@ -41,6 +41,7 @@ import { Registry } from "./registry.ts"
 import { obeyRemoteControl } from "./remote-control.ts"
 import { Revoker } from "./revoker.ts"
 import type { Keep } from "./verdict.ts"
+import { WorkerNews } from "./worker-news.ts"
 
 export interface WorkerOptions {
   readonly board: Board
@@ -86,6 +87,8 @@ export interface WorkerOptions {
   readonly maxJobs?: number
   /** Ends after so many milliseconds without a job. Absent: never. */
   readonly maxIdleMs?: number
+  /** Whether it tells what happens to every task from the start. */
+  readonly events: boolean
   /** Told what happens to deliveries. */
   readonly observers: ReadonlyArray<WorkerObserver>
 }
@@ -154,6 +157,8 @@ export interface Worker {
    * here serves it. Fails with `CallboardError` `invalid-input` for what is no rate.
    */
   rateLimit(task: string, rate: RateInput | null): boolean
+  /** From now on it tells what happens to every task, as events, or does not any more; false if it was so already. */
+  events(on: boolean): boolean
   /** Soft stop; `now` hands back at once instead of waiting for handlers. Called again with `now`, it hurries. */
   stop(options?: { readonly now?: boolean }): Promise<StopReport>
 }
@@ -186,6 +191,8 @@ class RunningWorker implements Worker {
   readonly #counts = new Counts()
   readonly #observers: Observers
   readonly #reach: Reach
+  readonly #events: EventSender
+  readonly #news: WorkerNews
   readonly #flow: Flow
   readonly #registry: Registry
   readonly #ending: Ending
@@ -221,11 +228,18 @@ class RunningWorker implements Worker {
     })
     this.#hands.onRestored = () => log.info(restoredLine(this.#hands.capacity))
     this.#reach = new Reach(board.transport, signal)
+    const hostName = `${options.name}@${hostname()}`
+    this.#events = new EventSender({ board, log, hostname: hostName, enabled: options.events })
+    this.#news = new WorkerNews(this.#events, () => ({
+      active: this.#hands.running,
+      processed: this.#counts.processed,
+    }))
     this.#observers = new Observers(
       [
         this.#counts,
         new FailureTeller(log, options.onFailure, options.maxBody),
-        new EventTeller(new EventSender(board, log, options.name)),
+        new EventTeller(this.#events, pool),
+        this.#news,
         ...(onSettled === undefined
           ? []
           : [{ settled: (_held: Held, settlement: Settlement) => onSettled(settlement) }]),
@@ -240,6 +254,7 @@ class RunningWorker implements Worker {
       hands: this.#hands,
       observers: this.#observers,
       reach: this.#reach,
+      events: this.#events,
       isRevoked: (task) => revoker.isRevoked(task),
       allows: (queue) => this.#appetite.allows(queue),
     })
@@ -433,6 +448,12 @@ class RunningWorker implements Worker {
     return this.#flow.limitRate(task, parsed.success)
   }
 
+  events(on: boolean): boolean {
+    const changed = this.#events.enabled !== on
+    this.#events.enabled = on
+    return changed
+  }
+
   #setListening(listening: boolean): void {
     if (listening === this.#listening) return
     this.#listening = listening
@@ -467,7 +488,8 @@ class RunningWorker implements Worker {
     clearInterval(this.#keepalive)
     this.#stopMaintenance()
     this.#end.abort()
-    await this.#registry.end()
+    this.#news.end()
+    await Promise.all([this.#registry.end(), this.#events.flush()])
     // An actor whose start does not end cannot be stopped either.
     await waitFor(this.#closeActors(), CLOSE_MS)
     return report

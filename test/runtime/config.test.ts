@@ -74,6 +74,8 @@ test("text becomes what the setting is", () => {
     CALLBOARD_ORDER: "",
     CALLBOARD_METRICS: "false",
     CALLBOARD_TRACING: "TRUE",
+    CALLBOARD_EVENTS: "true",
+    CALLBOARD_TASK_SENT_EVENTS: "false",
     CALLBOARD_HTTP_TOKENS: "submit+read:abc=, def",
   }
   expect(resolveConfig({ env }).config).toEqual({
@@ -87,6 +89,8 @@ test("text becomes what the setting is", () => {
     transport: "nats://localhost",
     metrics: false,
     tracing: true,
+    events: true,
+    taskSentEvents: false,
     http: {
       tokens: [
         { token: "abc=", scopes: ["submit", "read"] },
@@ -122,6 +126,7 @@ describe("what is wrong is refused, by name and with the source", () => {
     ["negative grace", { file: file({ grace: -1 }) }, /grace: .*negative/],
     ["short lease", { flags: flags({ lease: "10ms" }) }, /^--lease: must be at least 1 second/],
     ["not a choice", { file: file({ order: "random" }) }, /order: must be "strict" or "rotate"/],
+    ["neither yes nor no", { env: { CALLBOARD_EVENTS: "perhaps" } }, /^CALLBOARD_EVENTS: must be boolean/],
     ["not a pair", { env: { CALLBOARD_LANGUAGES: "py" } }, /^CALLBOARD_LANGUAGES: "py" is not a pair/],
     [
       "no scope",

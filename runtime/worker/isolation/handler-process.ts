@@ -226,6 +226,14 @@ export class HandlerProcess {
       case "progress":
         work.job.progress(news.fraction, news.detail === undefined ? undefined : valueOf(news.detail))
         return
+      case "event":
+        // Checked in the process already; what a library sends in its place must not end the worker.
+        try {
+          work.job.event(news.type, fieldsOf(news.fields))
+        } catch (cause) {
+          this.#log.debug("an event of an isolated handler was refused", { type: news.type, cause: String(cause) })
+        }
+        return
       case "ask":
         void this.#answer(news, work)
         return

@@ -5,12 +5,13 @@ import type { JobHandle, WaitOptions } from "../../client.ts"
 import { CallboardError } from "../../errors.ts"
 import type { Job, JobLog, JobState } from "../../job.ts"
 import { LOG_LEVELS, type LogLevel } from "../../log.ts"
+import { checkOwnEvent, type OwnEventFields } from "../../own-event.ts"
 import { renderJson } from "../../protocol/json.ts"
 import type { Headers } from "../../protocol/message.ts"
 import type { SubmissionFields } from "../../submission.ts"
 import { type Outcome, valueOf } from "../../tracking.ts"
 import type { JobView } from "../../view.ts"
-import { askForRetry, fractionOf } from "../job-context.ts"
+import { askForRetry, fractionOf, JOB_FIELDS } from "../job-context.ts"
 import { cutLine, MAX_DETAIL, type News, type Order } from "./message.ts"
 import { ProgressNews } from "./progress-news.ts"
 
@@ -82,6 +83,11 @@ export class IsolatedJob implements Job<unknown> {
       throw new CallboardError("invalid-input", `detail: is longer than ${MAX_DETAIL} characters`, { field: "detail" })
     }
     this.#progress.say({ fraction: fractionOf(fraction), ...(text === undefined ? {} : { detail: text }) })
+  }
+
+  readonly event = (type: string, fields: OwnEventFields = {}): void => {
+    checkOwnEvent(type, fields, JOB_FIELDS)
+    this.#line.tell({ kind: "event", run: this.#run, type, fields: JSON.stringify(fields) })
   }
 
   readonly submit = async (task: string, fields: SubmissionFields = {}): Promise<JobHandle> => {

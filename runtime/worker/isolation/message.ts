@@ -110,6 +110,8 @@ const NewsSchema = Schema.Union([
     message: Line,
     fields: Schema.optionalKey(Detail),
   }),
+  /** An event of the application. */
+  Schema.Struct({ kind: Schema.Literal("event"), run: Run, type: Name, fields: Detail }),
   Schema.Struct({
     kind: Schema.Literal("ask"),
     run: Run,

@@ -13,6 +13,7 @@ import {
 } from "callboard"
 import { Effect, Exit, Result } from "effect"
 import { afterEach, describe, expect, test } from "vitest"
+import { EventSender } from "../../../runtime/events.ts"
 import { generateId } from "../../../runtime/id.ts"
 import { makeLog } from "../../../runtime/log.ts"
 import { NO_EMBED } from "../../../runtime/protocol/body.ts"
@@ -340,11 +341,13 @@ describe("the processes", () => {
 
   test("that wait for work too long are ended, in good order", async () => {
     const { client } = await start()
-    const pool = new ProcessPool({ client, log: makeLog({ level: "none" }), concurrency: 1, idleMs: 100 })
+    const log = makeLog({ level: "none" })
+    const pool = new ProcessPool({ client, log, concurrency: 1, idleMs: 100 })
+    const events = new EventSender({ board: client.board, hostname: "test" })
     open.push(() => pool.close())
     const run = runOf("keep")
     const ledger = newLedger()
-    const job = new JobContext(run, "isolated", undefined, client, makeLog({ level: "none" }))
+    const job = new JobContext(run, "isolated", undefined, { client, events, log })
     const exit = await Effect.runPromise(pool.run(isolated, run, { ledger }, job))
     expect(pool.size).toBe(1)
     await eventually(() => pool.size === 0, { message: "the process is ended" })
