@@ -6,6 +6,7 @@ import { addDead } from "./commands/dead.ts"
 import { addDelete } from "./commands/delete.ts"
 import { addDev } from "./commands/dev.ts"
 import { addDoctor } from "./commands/doctor.ts"
+import { addEvents } from "./commands/events.ts"
 import { addInit } from "./commands/init.ts"
 import { addJob } from "./commands/job.ts"
 import { addJobs } from "./commands/jobs.ts"
@@ -39,6 +40,7 @@ const commands = [
   addWorkers,
   addPausing,
   addRemote,
+  addEvents,
   addDoctor,
 ]
 

@@ -1,18 +1,20 @@
 /**
  * Server-sent events: of one job, replayed from its record and resumable, and of the whole board, from now on.
  */
-import { Schema } from "effect"
+import { Result, Schema } from "effect"
 import type { Context } from "hono"
 import { streamSSE } from "hono/streaming"
 import { CallboardError } from "../errors.ts"
+import { TypePatterns, typeFilter } from "../event-filter.ts"
 import { listenToEvents, type ReceivedEvent } from "../events.ts"
 import { latest } from "../latest.ts"
+import { renderJson } from "../protocol/json.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { boardEventOf, followJob, type JobEvent } from "../tracking.ts"
 import { TransportError } from "../transport.ts"
 import type { Desk } from "./desk.ts"
-import { text } from "./parameter.ts"
+import { boolean, list, text } from "./parameter.ts"
 import { type Route, route } from "./route.ts"
 import { BoardEvent, JobEventSchema, WorkerEvent } from "./schema.ts"
 import { summaryOf } from "./summary.ts"
@@ -92,10 +94,12 @@ const boardMessage = (record: JobRecord): Message | undefined => {
 const EVENT_TYPE = /^[A-Za-z0-9_-]{1,100}$/
 
 /** By its own type, so that a reader can choose; a type that no line of a stream can carry is only in the data. */
-const workerMessage = (event: ReceivedEvent): Message => ({
-  event: EVENT_TYPE.test(event.type) ? event.type : "event",
-  data: JSON.stringify(event),
-})
+const workerMessage = (event: ReceivedEvent): Message | undefined => {
+  // As it came: an event of anybody may hold what plain JSON has no words for, such as large integers.
+  const data = renderJson(event)
+  if (Result.isFailure(data)) return undefined
+  return { event: EVENT_TYPE.test(event.type) ? event.type : "event", data: data.success }
+}
 
 const EVENT_ID = /^\d{1,15}\.\d{1,15}$/
 
@@ -106,6 +110,12 @@ const lastEventId = (c: Context, query: string | undefined): string | undefined 
   if (EVENT_ID.test(given)) return given
   throw new CallboardError("invalid-input", `${field}: is no id of an event, which looks like 1.3`, { field })
 }
+
+const TYPES = TypePatterns.annotate({
+  description:
+    "Of what workers and applications tell, only these types, with commas between them; `worker-*` is all that begin so",
+})
+const JOBS = Schema.Boolean.annotate({ description: "Whether to tell transitions and progress of jobs", default: true })
 
 const LAST = Schema.String.annotate({ description: "Like the header `Last-Event-ID`, for those who cannot set one" })
 
@@ -151,8 +161,9 @@ export const eventRoutes: ReadonlyArray<Route> = [
     group: "Events",
     summary: "What happens to all jobs, from now on",
     description:
-      "Server-sent events, `transition` and `progress`, each with the job it is about; beside them what workers tell, each by its type (`task-superseded`: the outcome of a worker that had been overtaken was refused). Best effort: nothing is replayed, and a slow reader misses some.",
+      "Server-sent events, `transition` and `progress`, each with the job it is about; beside them what workers and applications tell, each by its type (`worker-online`, `worker-heartbeat`, `worker-offline`; `task-superseded`: the outcome of a worker that had been overtaken was refused; `task-received` and its like, of workers that were asked to tell of every task). Best effort: nothing is replayed, and a slow reader misses some.",
     scope: "read",
+    query: { types: list(TYPES), jobs: boolean(JOBS) },
     answers: [
       {
         status: 200,
@@ -161,7 +172,8 @@ export const eventRoutes: ReadonlyArray<Route> = [
         contentType: "text/event-stream",
       },
     ],
-    handle: ({ c, desk }) => {
+    handle: ({ c, desk, query: { types, jobs = true } }) => {
+      const isWanted = typeFilter(types)
       if (!desk.connected()) throw new TransportError("unavailable", "the transport is not connected")
       return stream(c, desk, async function* (signal) {
         const { board } = desk.client
@@ -169,8 +181,14 @@ export const eventRoutes: ReadonlyArray<Route> = [
         const messages = latest<() => Message | undefined>(
           (push, listening) =>
             Promise.all([
-              board.records.watch({}, (record) => push(() => boardMessage(record)), listening),
-              listenToEvents(board, (event) => push(() => workerMessage(event)), listening),
+              jobs ? board.records.watch({}, (record) => push(() => boardMessage(record)), listening) : undefined,
+              listenToEvents(
+                board,
+                (event) => {
+                  if (isWanted(event.type)) push(() => workerMessage(event))
+                },
+                listening,
+              ),
             ]),
           signal,
         )

@@ -116,6 +116,50 @@ describe("of the board", () => {
   })
 })
 
+describe("of the board, by type", () => {
+  const typesUntil = async (response: Response, last: string): Promise<ReadonlyArray<string>> => {
+    const seen: Array<string> = []
+    for await (const { event } of eventsOf(response)) {
+      if (event !== undefined) seen.push(event)
+      if (event === last) break
+    }
+    return seen
+  }
+
+  test("only the types that were asked for, and no jobs", async () => {
+    const running = await start()
+    const { client } = running.service
+    const some = await open(running, "/v1/events?types=order-shipped,test-*&jobs=false")
+    const noJobs = await open(running, "/v1/events?jobs=false")
+    const reading = [typesUntil(some, "test-over"), typesUntil(noJobs, "test-over")]
+    await finished(running, { task: "work.echo" })
+    for (const type of ["order-paid", "order-shipped", "test-begun", "test-over"])
+      await client.event(type, { n: 2 ** 60 })
+    expect(await reading[0]).toEqual(["order-shipped", "test-begun", "test-over"])
+    const all = await reading[1]
+    expect(all?.filter((type) => !type.startsWith("worker-"))).toEqual([
+      "order-paid",
+      "order-shipped",
+      "test-begun",
+      "test-over",
+    ])
+  })
+
+  test.each([
+    ["types=", "types"],
+    ["types=task failed", "types"],
+    ["types=*-failed", "types"],
+    ["types=a**", "types"],
+    [`types=${"a,".repeat(50)}a`, "types"],
+    ["jobs=yes", "jobs"],
+    ["type=task-failed", "type"],
+  ])("%s is refused by name", async (query, field) => {
+    const running = await start()
+    const { status, body } = await running.ask("GET", `/v1/events?${query}`)
+    expect({ status, field: body.field }).toEqual({ status: 400, field })
+  })
+})
+
 test("a stream on which nothing happens shows that it lives", async () => {
   const running = await start()
   const app = http(new Client(running.service.client.board), { keepAliveMs: 20 })

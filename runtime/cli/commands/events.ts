@@ -1,0 +1,85 @@
+/** `callboard events`: what workers and applications tell, as it happens, until Ctrl+C. */
+import { stripVTControlCharacters } from "node:util"
+import type { Command } from "commander"
+import { Result, Schema } from "effect"
+import { TypePatterns, typeFilter } from "../../event-filter.ts"
+import { latest } from "../../latest.ts"
+import { inOneLine } from "../../log-value.ts"
+import type { ReceivedEvent } from "../../protocol/event.ts"
+import { renderJson } from "../../protocol/json.ts"
+import { wrongUsage } from "../failure.ts"
+import { clockTime, oneLine } from "../format.ts"
+import type { Colour, Output } from "../output.ts"
+import { runs } from "./command.ts"
+
+const MAX_VALUE = 120
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGQUIT"] as const
+
+const decodeTypes = Schema.decodeUnknownResult(TypePatterns)
+
+const typesOf = (text: string): ReadonlyArray<string> => {
+  const types = text.split(",").map((type) => type.trim())
+  return Result.isSuccess(decodeTypes(types))
+    ? types
+    : wrongUsage(`--types ${text}: write types with commas between them, like task-failed,worker-*`)
+}
+
+const COLOURS: Readonly<Record<string, Colour>> = {
+  "task-succeeded": "green",
+  "task-failed": "red",
+  "task-rejected": "red",
+  "task-retried": "yellow",
+  "task-revoked": "dim",
+  "worker-heartbeat": "dim",
+}
+
+/** Anybody may tell events: nothing of them is for the terminal to obey. */
+const plain = (value: unknown): string => {
+  const text = typeof value === "string" ? value : Result.getOrElse(renderJson(value), () => "?")
+  return inOneLine(oneLine(stripVTControlCharacters(text), MAX_VALUE))
+}
+
+/** One event as a line: when, what, who, and what else it says. */
+export const eventText = (event: ReceivedEvent, { paint }: Pick<Output, "paint">): string => {
+  const { type, hostname, timestamp, utcoffset: _offset, pid: _pid, clock: _clock, ...rest } = event
+  const at = typeof timestamp === "number" ? clockTime(new Date(timestamp * 1000), true) : "--:--:--.---"
+  const fields = Object.entries(rest).flatMap(([name, value]) => {
+    if (value === null || value === "") return []
+    // The rest of a traceback says nothing on one line; `--json` has it.
+    return name === "traceback" ? [] : [`${paint(`${plain(name)}=`, "dim")}${plain(value)}`]
+  })
+  return [at, paint(plain(type).padEnd(16), COLOURS[type]), plain(hostname), ...fields].join("  ")
+}
+
+export const addEvents = (program: Command): void => {
+  const command = program
+    .command("events")
+    .description("show what workers and applications tell, as it happens, until Ctrl+C")
+    .option("--types <types>", "only these, with commas between them; worker-* is all that begin so")
+  command.addHelpText(
+    "after",
+    "\nWorkers tell of every task if they are started with --events. Nothing is replayed; after an outage of the transport it goes on.",
+  )
+  runs(command, ({ output, withClient }) => {
+    const { types } = command.opts<{ readonly types?: string }>()
+    const isWanted = typeFilter(types === undefined ? undefined : typesOf(types))
+    return withClient(async (client) => {
+      const stop = new AbortController()
+      const end = () => stop.abort()
+      // Not only once: `bun run` delivers Ctrl+C twice.
+      for (const signal of SIGNALS) process.on(signal, end)
+      const heard = latest<ReceivedEvent>(async (push, listening) => {
+        const listener = (event: ReceivedEvent) => {
+          if (isWanted(event.type)) push(event)
+        }
+        await client.listen(listener, listening)
+        if (!output.json) output.note("listening; Ctrl+C ends")
+      }, stop.signal)
+      for await (const event of heard) {
+        // As it came: what anybody tells may hold what plain JSON has no words for, such as large integers.
+        if (output.json) output.line(Result.getOrElse(renderJson(event), () => JSON.stringify({ type: event.type })))
+        else output.line(eventText(event, output))
+      }
+    })
+  })
+}
