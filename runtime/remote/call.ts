@@ -28,6 +28,8 @@ const CallSchema = Schema.Union([
   call("cancel-consumer", { queue: Name }),
   call("time-limit", { task: Name, hard: Duration, soft: Schema.optionalKey(Duration) }),
   call("rate-limit", { task: Name, rate: Schema.Union([Schema.Finite, Name]) }),
+  call("enable-events", {}),
+  call("disable-events", {}),
   call("shutdown", {}),
 ])
 
@@ -65,6 +67,8 @@ export const COMMANDS: Readonly<Record<CommandName, About>> = {
     summary: "How often a method may start on each worker: `10/m`, or `none`",
     takes: ["task", "rate"],
   },
+  "enable-events": { kind: "control", summary: "Tell what happens to tasks as events", takes: [] },
+  "disable-events": { kind: "control", summary: "Tell no events about tasks any more", takes: [] },
   shutdown: { kind: "control", summary: "Stop softly", takes: [] },
 }
 

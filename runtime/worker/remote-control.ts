@@ -80,6 +80,10 @@ const obey = (call: Call, { worker, actors, shutdown, log }: RemoteControlOption
       return limited(worker, call.arguments)
     case "rate-limit":
       return rated(worker, call.arguments)
+    case "enable-events":
+      return { value: worker.events(true) ? "task events enabled" : "task events already enabled" }
+    case "disable-events":
+      return { value: worker.events(false) ? "task events disabled" : "task events already disabled" }
     case "shutdown":
       log.info("told to stop by remote control")
       // The answer goes out first.

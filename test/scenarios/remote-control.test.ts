@@ -122,6 +122,27 @@ onEveryBoard((newBoard) => {
     ])
   })
 
+  test("events about tasks are told while they are enabled", async () => {
+    const { client } = await start([makeActor(Promise.resolve())], { transport: newBoard() })
+    const types: Array<string> = []
+    const stop = new AbortController()
+    await client.listen(({ type }) => {
+      if (type.startsWith("task-")) types.push(type)
+    }, stop.signal)
+    const answered = async (command: "enable-events" | "disable-events") => (await client.control(command))[0]?.value
+    expect(await answered("enable-events")).toBe("task events enabled")
+    expect(await answered("enable-events")).toBe("task events already enabled")
+    await (await client.submit("scene")).outcome(WAIT)
+    await eventually(() => types.length === 3, { message: "they are told" })
+    expect(types).toEqual(["task-received", "task-started", "task-succeeded"])
+    expect(await answered("disable-events")).toBe("task events disabled")
+    await (await client.submit("scene")).outcome(WAIT)
+    // What is asked now is answered after whatever the worker had to tell.
+    await client.control("ping")
+    expect(types).toHaveLength(3)
+    stop.abort()
+  })
+
   test("shutdown stops the service that was meant, and no other", async () => {
     const transport = newBoard()
     const scene = makeActor(Promise.resolve())
