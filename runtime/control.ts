@@ -1,13 +1,23 @@
 /** What a handler can throw (or an Effect fail with) to say how its attempt ends. */
+import { Result } from "effect"
 import type { DurationInput } from "./actor.ts"
+import { CallboardError } from "./errors.ts"
+import { parseDuration } from "./protocol/time.ts"
 
-/** Asks for another attempt, whatever the method's `retry` says about errors; at most `retry.max` of them, if set. */
+/**
+ * Asks for another attempt, whatever the method's `retry` says about errors; at most `retry.max` of them, if set.
+ * Making one fails with `CallboardError` `invalid-input` where `after` is no duration, which is what the attempt fails with then.
+ */
 export class Retry extends Error {
   readonly _tag = "Retry"
   override readonly name = "Retry"
   readonly after: DurationInput | undefined
   constructor(options: { readonly after?: DurationInput; readonly cause?: unknown } = {}) {
     super("the handler asked for a retry", "cause" in options ? { cause: options.cause } : {})
+    const after = options.after === undefined ? undefined : parseDuration(options.after)
+    if (after !== undefined && Result.isFailure(after)) {
+      throw new CallboardError("invalid-input", `after: ${after.failure.message}`, { field: "after" })
+    }
     this.after = options.after
   }
 }
@@ -18,7 +28,7 @@ export class Reject extends Error {
   override readonly name = "Reject"
 }
 
-/** Ends the job as succeeded without a result (Celery's `Ignore`). */
+/** Ends the job as succeeded without a result (Celery's `Ignore`): nothing follows from it, and it is not repeated. */
 export class Ignore extends Error {
   readonly _tag = "Ignore"
   override readonly name = "Ignore"

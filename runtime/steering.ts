@@ -3,7 +3,7 @@ import { Result } from "effect"
 import { type Board, CANCEL_TOPIC } from "./board.ts"
 import { CallboardError } from "./errors.ts"
 import { parseTask, postingOfTask, renderCompact } from "./protocol/headers.ts"
-import type { Message, Posting } from "./protocol/message.ts"
+import { FRONT_LEVEL, type Message, type Posting } from "./protocol/message.ts"
 import { type JobRecord, step, tombstoneOf } from "./protocol/record.ts"
 import { isTerminal } from "./protocol/state.ts"
 import { isPlainObject } from "./protocol/value.ts"
@@ -138,6 +138,7 @@ export const rerunJob = (board: Board, id: string): Promise<JobRecord> =>
       successor: _successor,
       message: _message,
       keepMs: _keep,
+      front: _front,
       // With the follow-ups of the run before, until this one starts: its worker may have died before they were published.
       ...kept
     } = record
@@ -146,6 +147,7 @@ export const rerunJob = (board: Board, id: string): Promise<JobRecord> =>
         ...step(kept, { run, at: now, state: "queued", reason: "rerun" }),
         fence: NO_FENCE,
         retries: 0,
+        ...(posting.level >= FRONT_LEVEL ? { front: true } : {}),
         message: posting.message,
       },
       post: [posting],

@@ -8,7 +8,7 @@
 import { Result } from "effect"
 import { decodeBase64, encodeBase64 } from "./base64.ts"
 import { type InvalidTask, parseTask, type Task } from "./headers.ts"
-import { DEFAULT_PRIORITY, FRONT_LEVEL, type Headers, type Message, type Posting, type Properties } from "./message.ts"
+import { DEFAULT_PRIORITY, type Headers, type Message, type Posting, type Properties } from "./message.ts"
 import { isState, type State } from "./state.ts"
 
 /** One step in the life of a job. Its event id is `<run>.<n>`. */
@@ -345,6 +345,3 @@ const isRecordText = (value: unknown): value is RecordText =>
   isState(value.state) &&
   "timeline" in value &&
   Array.isArray(value.timeline)
-
-/** Priority level of a record's next posting. */
-export const levelOf = (priority: number, front: boolean): number => (front ? FRONT_LEVEL : priority)

@@ -1,5 +1,4 @@
 /** The {@link Job} that a handler gets: a view of its run, made once per attempt. */
-import { Result } from "effect"
 import type { DurationInput } from "../actor.ts"
 import type { Client, JobHandle } from "../client.ts"
 import { Retry } from "../control.ts"
@@ -9,7 +8,6 @@ import type { Job, JobLog, JobState } from "../job.ts"
 import type { Log } from "../log.ts"
 import { checkOwnEvent, type OwnEventFields } from "../own-event.ts"
 import type { Headers } from "../protocol/message.ts"
-import { parseDuration } from "../protocol/time.ts"
 import type { SubmissionFields } from "../submission.ts"
 import { findRecord } from "../tracking.ts"
 import { type JobView, jobView } from "../view.ts"
@@ -118,7 +116,7 @@ export class JobContext implements Job<unknown> {
   }
 
   readonly retry = (options: { readonly after?: DurationInput; readonly cause?: unknown } = {}): Error =>
-    askForRetry(options)
+    new Retry(options)
 }
 
 /** A progress that can be told: from 0 to 1. Throws `CallboardError` on what is no number. */
@@ -127,13 +125,4 @@ export const fractionOf = (fraction: number): number => {
     throw new CallboardError("invalid-input", "progress is a number from 0 to 1", { field: "fraction" })
   }
   return Math.min(1, Math.max(0, fraction))
-}
-
-/** What a handler throws to be tried again. Throws `CallboardError` on a delay that is none. */
-export const askForRetry = (options: { readonly after?: DurationInput; readonly cause?: unknown }): Error => {
-  if (options.after !== undefined) {
-    const parsed = parseDuration(options.after)
-    if (Result.isFailure(parsed)) throw new CallboardError("invalid-input", parsed.failure.message, { field: "after" })
-  }
-  return new Retry(options)
 }

@@ -6,8 +6,8 @@
 import { Result } from "effect"
 import { OWN_HEADER, type OwnHeaders, postingOf, type RepeatHeader, type Task } from "../protocol/headers.ts"
 import type { Message, Posting } from "../protocol/message.ts"
-import { publishKey } from "../protocol/message.ts"
-import { extended, type JobError, type JobRecord, levelOf, recordOfTask, step } from "../protocol/record.ts"
+import { FRONT_LEVEL, publishKey } from "../protocol/message.ts"
+import { extended, type JobError, type JobRecord, recordOfTask, step } from "../protocol/record.ts"
 import type { State } from "../protocol/state.ts"
 import { formatTime } from "../protocol/time.ts"
 import type { Delivery, Settlement } from "../transport.ts"
@@ -116,11 +116,10 @@ const unrun = (attempt: Attempt, end: { readonly state: State; readonly reason?:
 })
 
 /** The message of a job's next attempt: one retry more. `expires` stays as it was, as Celery keeps it. */
-const nextAttempt = (attempt: Attempt, due: number | undefined, front: boolean): Message => {
+const nextAttempt = (attempt: Attempt, due: number | undefined): Message => {
   const { message } = attempt.posting
-  const { task, traceparent } = attempt
-  const isNew = (front && !task.own.front) || traceparent !== undefined
-  const own: OwnHeaders = { ...task.own, ...(front ? { front } : {}), ...followed(attempt) }
+  const { task } = attempt
+  const isFollowed = attempt.traceparent !== undefined
   return {
     ...message,
     headers: {
@@ -129,7 +128,7 @@ const nextAttempt = (attempt: Attempt, due: number | undefined, front: boolean):
       eta: etaOf(due),
       // Celery 5.6 sets a retry's parent to the job itself when it had none.
       parent_id: task.parentId ?? task.id,
-      ...(isNew ? { [OWN_HEADER]: own } : {}),
+      ...(isFollowed ? { [OWN_HEADER]: { ...task.own, ...followed(attempt) } } : {}),
     },
   }
 }
@@ -161,8 +160,9 @@ const goneOn = (
 ): Settlement => {
   // One that waits for nothing is queued, and was never scheduled.
   const due = next.waitMs === 0 ? undefined : attempt.now + next.waitMs
-  const posting = repost(message(due), attempt.posting, next.front)
-  const { dueAt: _due, ...before } = unended(attempt, record)
+  const posting = repost(message(due), attempt.posting.queue, next.front)
+  // They were about the attempt that is over; what is true of the next one as well is in its posting.
+  const { dueAt: _due, expiresAt: _expires, front: _front, ...before } = unended(attempt, record)
   return {
     token: attempt.token,
     record: {
@@ -173,8 +173,9 @@ const goneOn = (
         ...(due === undefined ? { state: "queued" } : { state: "scheduled", due }),
       }),
       retries: posting.retries,
-      ...(posting.level > 9 ? { front: true } : {}),
+      ...(posting.level >= FRONT_LEVEL ? { front: true } : {}),
       ...(due === undefined ? {} : { dueAt: due }),
+      ...(posting.expires === undefined ? {} : { expiresAt: posting.expires }),
       successor: publishKey(posting),
       followUps: [posting],
     },
@@ -185,11 +186,11 @@ const goneOn = (
 
 /** Another attempt after `waitMs`. */
 export const retried = (attempt: Attempt, error: JobError, waitMs: number, front = false): Settlement =>
-  goneOn(attempt, { ...attempt.record, error }, (due) => nextAttempt(attempt, due, front), {
+  goneOn(attempt, { ...attempt.record, error }, (due) => nextAttempt(attempt, due), {
     reason: "retry",
     run: attempt.posting.run,
     waitMs,
-    front,
+    front: front || attempt.posting.level >= FRONT_LEVEL,
   })
 
 /** Another run after a success, `waitMs` from now. What follows from the job follows from its last run. */
@@ -210,7 +211,8 @@ export const forwarded = (attempt: Attempt, queue: string): Settlement => {
   const own: OwnHeaders = { ...attempt.task.own, hops: (attempt.task.own.hops ?? 0) + 1 }
   const posting = repost(
     { ...message, headers: { ...message.headers, [OWN_HEADER]: own } },
-    { ...attempt.posting, queue },
+    queue,
+    attempt.posting.level >= FRONT_LEVEL,
   )
   const record = step(attempt.record, { at: attempt.now, state: "queued", reason: "forwarded" })
   return {
@@ -221,11 +223,12 @@ export const forwarded = (attempt: Attempt, queue: string): Settlement => {
   }
 }
 
-const repost = (message: Message, before: Posting, front = false): Posting => {
-  const posting = postingOf(message, before.queue)
+/** At the front where the task itself says so, or `front` does: a retry's place is its own, and no later run's. */
+const repost = (message: Message, queue: string, front: boolean): Posting => {
+  const posting = postingOf(message, queue)
   // The headers were parsed once already, and only fields that we wrote ourselves have changed.
   if (Result.isFailure(posting)) throw new Error(posting.failure.message)
-  return { ...posting.success, level: levelOf(before.message.properties.priority ?? 0, front || before.level > 9) }
+  return front ? { ...posting.success, level: FRONT_LEVEL } : posting.success
 }
 
 /**

@@ -1,6 +1,8 @@
 /** Acceptance scenarios of retrying and repeating, on every transport. Each test names its number. */
-import { actor, type Client, type JobView } from "callboard"
+import { actor, type Client, type JobView, Retry } from "callboard"
 import { describe, expect, test } from "vitest"
+import { generateId } from "../../runtime/id.ts"
+import { isOverdue } from "../../runtime/tracking.ts"
 import { start } from "../runtime/worker/services.ts"
 import { eventually } from "../servers/process.ts"
 import { onEveryBoard } from "./boards.ts"
@@ -130,6 +132,72 @@ onEveryBoard((newBoard) => {
       await (await client.submit("scene.works", { delay: 1.2 })).outcome(WAIT)
       expect(ran.filter((id) => id === job.id)).toHaveLength(1)
       expect(await job.find()).toMatchObject({ state: "cancelled" })
+    })
+  })
+
+  test("repeat: the time by which the first run must start says nothing about the next", async () => {
+    const ran: Array<string> = []
+    const { client } = await start([makeActor(ran)], { transport: newBoard() })
+    const job = await client.submit("scene.works", { expires: 1, repeat: { times: 1, interval: 60 } })
+    await eventually(async () => (await job.find()).state === "scheduled", { message: "its first run is over" })
+    expect((await job.find()).times.expires).toBeUndefined()
+    // Past that time, and the moment that is left to whoever holds a task.
+    const late = Date.now() + 10_000
+    const found = await client.board.records.find(job.id)
+    expect(found && isOverdue(found.record, late)).toBe(false)
+  })
+
+  test("a retry at the front is one for itself: the next run waits its turn, by repeat and by hand", async () => {
+    const ran: Array<string> = []
+    const options = { transport: newBoard(), concurrency: 1, prefetch: 1 }
+    const front = { max: 1, interval: 0, front: true } as const
+    const worker = await start([makeActor(ran)], options)
+    const { client } = worker
+    const repeats = await client.submit("scene.failsOnce", { retry: front, repeat: { times: 1, interval: 60 } })
+    await eventually(async () => (await repeats.find()).run === 2, { message: "its second run is planned" })
+    expect(await repeats.find()).not.toHaveProperty("front")
+    const repeated = await client.board.records.find(repeats.id)
+    expect(repeated?.record.followUps?.map(({ level }) => level) ?? [4]).toEqual([4])
+    const again = await client.submit("scene.fails", { retry: front })
+    expect(await again.outcome(WAIT)).toMatchObject({ state: "failed" })
+    await worker.stop()
+    const other = await start([], options)
+    const before = await other.client.submit("scene.works")
+    await other.client.job(again.id).retry()
+    expect(await other.client.job(again.id).find()).not.toHaveProperty("front")
+    ran.length = 0
+    await start([makeActor(ran)], options)
+    await eventually(() => ran.includes(again.id), { message: "it runs again" })
+    expect(ran[0]).toBe(before.id)
+  })
+
+  test("a retry of a task that names no priority keeps the usual one", async () => {
+    const ran: Array<string> = []
+    const options = { transport: newBoard(), concurrency: 1, prefetch: 1 }
+    const { client } = await start([], options)
+    const id = generateId()
+    const headers = { task: "scene.failsOnce", id, callboard: { retry: { max: 1, intervalsMs: [0] } } }
+    const properties = { content_type: "application/json", content_encoding: "utf-8" }
+    const message = { headers, properties, body: new TextEncoder().encode("[[],{},null]") }
+    await client.board.queue.publish([{ id, run: 1, retries: 0, queue: "default", level: 4, message }])
+    const low = await client.submit("scene.works", { priority: 0 })
+    await start([makeActor(ran)], options)
+    await low.outcome(WAIT)
+    expect(ran).toEqual([id, id, low.id])
+  })
+
+  test("a handler that asks for a retry after nonsense has failed, saying so", async () => {
+    const hasty = actor("hasty", {
+      methods: {
+        run: () => {
+          throw new Retry({ after: -5 })
+        },
+      },
+    })
+    const { client } = await start([hasty], { transport: newBoard() })
+    expect(await (await client.submit("hasty")).outcome(WAIT)).toMatchObject({
+      state: "failed",
+      error: { message: expect.stringMatching(/^after: .*negative/) },
     })
   })
 

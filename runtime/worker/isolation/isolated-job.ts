@@ -2,6 +2,7 @@
 import { Result } from "effect"
 import type { DurationInput } from "../../actor.ts"
 import type { JobHandle, WaitOptions } from "../../client.ts"
+import { Retry } from "../../control.ts"
 import { CallboardError } from "../../errors.ts"
 import type { Job, JobLog, JobState } from "../../job.ts"
 import { LOG_LEVELS, type LogLevel } from "../../log.ts"
@@ -11,7 +12,7 @@ import type { Headers } from "../../protocol/message.ts"
 import type { SubmissionFields } from "../../submission.ts"
 import { type Outcome, valueOf } from "../../tracking.ts"
 import type { JobView } from "../../view.ts"
-import { askForRetry, fractionOf, JOB_FIELDS } from "../job-context.ts"
+import { fractionOf, JOB_FIELDS } from "../job-context.ts"
 import { cutLine, MAX_DETAIL, type News, type Order } from "./message.ts"
 import { ProgressNews } from "./progress-news.ts"
 
@@ -104,7 +105,7 @@ export class IsolatedJob implements Job<unknown> {
         ((await this.#line.ask({ run: this.#run, what: "parent", about: this.parentId })) as JobView | undefined)
 
   readonly retry = (options: { readonly after?: DurationInput; readonly cause?: unknown } = {}): Error =>
-    askForRetry(options)
+    new Retry(options)
 
   /** Says the last progress, if that waits. */
   finish(): void {

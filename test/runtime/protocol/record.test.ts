@@ -9,7 +9,6 @@ import {
   encodeRecord,
   isClaimOf,
   type JobRecord,
-  levelOf,
   recordFromJson,
   recordOfPosting,
   recordToJson,
@@ -223,8 +222,4 @@ test("publish keys differ by run, retries and hops", () => {
   expect(publishKey({ id: "a", run: 1, retries: 0 })).toBe("a/1/0")
   expect(publishKey({ id: "a", run: 1, retries: 0, hops: 0 })).toBe("a/1/0")
   expect(publishKey({ id: "a", run: 2, retries: 3, hops: 1 })).toBe("a/2/3/1")
-})
-
-test("the front is a level of its own", () => {
-  expect([levelOf(9, false), levelOf(0, true)]).toEqual([9, 10])
 })
