@@ -57,7 +57,7 @@ const FollowUpSchema = Schema.Struct({
 }).annotate({ identifier: "FollowUp" })
 type FollowUp = typeof FollowUpSchema.Type
 
-/** More follow-ups than this in one list are refused: a chain travels with each of its links. */
+/** More follow-ups than this are refused, in one list and with what a chain's links inherit: a chain travels with each of its links. */
 const MAX_FOLLOW_UPS = 10_000
 const FollowUps = Schema.Array(FollowUpSchema).check(Schema.isMaxLength(MAX_FOLLOW_UPS))
 
@@ -254,6 +254,13 @@ const planOrThrow = (submission: Submission, context: PlanContext): Posting => {
     if (given !== undefined && !isId(given)) refuse(field, `must be well-formed text of 1 to ${MAX_ID_BYTES} bytes`)
   }
   checkFollowUpIds(submission, id)
+  const { chain = [], errbacks = [] } = submission
+  if (chain.length * errbacks.length > MAX_FOLLOW_UPS) {
+    refuse(
+      "errbacks",
+      `are on each link of the chain: ${chain.length} × ${errbacks.length} are more than ${MAX_FOLLOW_UPS}`,
+    )
+  }
 
   const own: OwnHeaders = {
     submittedAt: now,

@@ -1,6 +1,7 @@
 /** The `callboard` header: what we say about a task beyond Celery's protocol. */
 import { describe, isFiniteNumber, isMap, isTexts, Wrong } from "./header-field.ts"
 import { isId, MAX_ID_BYTES } from "./name.ts"
+import { MAX_DURATION_MS } from "./time.ts"
 
 /** The header that holds our own. */
 export const OWN_HEADER = "callboard"
@@ -33,6 +34,10 @@ export interface RepeatHeader {
 
 /** Retries, or runs, that one policy may ask for: a job that never ends is no job. */
 const MOST_TIMES = 10_000
+/** Far more than anybody runs a job again; what counts on from there is still exact. */
+const MOST_RUNS = 2 ** 31
+
+const MILLISECONDS = "must be milliseconds, of a hundred years at most"
 
 /** The `callboard` header. */
 export interface OwnHeaders {
@@ -62,9 +67,11 @@ const isCount = (value: unknown, least: number): value is number =>
   typeof value === "number" && Number.isSafeInteger(value) && value >= least && value <= MOST_TIMES
 
 const isIntervals = (value: unknown): value is ReadonlyArray<number> =>
-  Array.isArray(value) && value.length > 0 && value.every(isFromZero)
+  Array.isArray(value) && value.length > 0 && value.every(isDuration)
 
-const isFromZero = (value: unknown): value is number => isFiniteNumber(value) && value >= 0
+const isDuration = (value: unknown): value is number => isFiniteNumber(value) && value >= 0 && value <= MAX_DURATION_MS
+/** Negative is for ever. */
+const isTimeToLive = (value: unknown): value is number => isFiniteNumber(value) && value <= MAX_DURATION_MS
 
 const wrongOwn = (field: string, why: string): Wrong => new Wrong(`${OWN_HEADER}.${field}`, why)
 
@@ -79,8 +86,8 @@ export const ownOf = (value: unknown): OwnHeaders | Wrong => {
   const { run, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, repeat, meta, description, attempted } =
     value
   if (run !== undefined && run !== null) {
-    if (typeof run !== "number" || !Number.isSafeInteger(run) || run < 1) {
-      return wrongOwn("run", "must be a whole number from 1 on")
+    if (typeof run !== "number" || !Number.isInteger(run) || run < 1 || run > MOST_RUNS) {
+      return wrongOwn("run", `must be a whole number from 1 to ${MOST_RUNS}`)
     }
     own.run = run
   }
@@ -101,15 +108,16 @@ export const ownOf = (value: unknown): OwnHeaders | Wrong => {
     own.key = key
   }
   if (submittedAt !== undefined && submittedAt !== null) {
-    if (!isFromZero(submittedAt)) return wrongOwn("submittedAt", "must be milliseconds since the epoch")
+    if (!isFiniteNumber(submittedAt) || submittedAt < 0)
+      return wrongOwn("submittedAt", "must be milliseconds since the epoch")
     own.submittedAt = submittedAt
   }
   if (resultTtlMs !== undefined && resultTtlMs !== null) {
-    if (!isFiniteNumber(resultTtlMs)) return wrongOwn("resultTtlMs", "must be milliseconds")
+    if (!isTimeToLive(resultTtlMs)) return wrongOwn("resultTtlMs", MILLISECONDS)
     own.resultTtlMs = resultTtlMs
   }
   if (failureTtlMs !== undefined && failureTtlMs !== null) {
-    if (!isFiniteNumber(failureTtlMs)) return wrongOwn("failureTtlMs", "must be milliseconds")
+    if (!isTimeToLive(failureTtlMs)) return wrongOwn("failureTtlMs", MILLISECONDS)
     own.failureTtlMs = failureTtlMs
   }
   if (retry !== undefined && retry !== null) {
@@ -120,6 +128,9 @@ export const ownOf = (value: unknown): OwnHeaders | Wrong => {
   if (repeat !== undefined && repeat !== null) {
     const policy = repeatOf(repeat)
     if (policy instanceof Wrong) return policy
+    if ((own.run ?? 1) + policy.times - policy.done > MOST_RUNS) {
+      return wrongOwn("run", `must leave room for ${policy.times} more below ${MOST_RUNS}`)
+    }
     own.repeat = policy
   }
   if (meta !== undefined && meta !== null) {
@@ -146,7 +157,7 @@ const retryOf = (value: unknown): RetryHeader | Wrong => {
     policy.max = max
   }
   if (baseMs !== undefined && baseMs !== null) {
-    if (!isFromZero(baseMs)) return wrongOwn("retry.baseMs", "must be milliseconds")
+    if (!isDuration(baseMs)) return wrongOwn("retry.baseMs", MILLISECONDS)
     policy.baseMs = baseMs
   }
   if (factor !== undefined && factor !== null) {
@@ -154,7 +165,7 @@ const retryOf = (value: unknown): RetryHeader | Wrong => {
     policy.factor = factor
   }
   if (maxMs !== undefined && maxMs !== null) {
-    if (!isFromZero(maxMs)) return wrongOwn("retry.maxMs", "must be milliseconds")
+    if (!isDuration(maxMs)) return wrongOwn("retry.maxMs", MILLISECONDS)
     policy.maxMs = maxMs
   }
   if (jitter !== undefined && jitter !== null) {

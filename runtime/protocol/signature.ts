@@ -4,7 +4,8 @@
  */
 import { Result } from "effect"
 import { newTask, type Task } from "./headers.ts"
-import { parseTime } from "./time.ts"
+import { checkQueueName, isId, MAX_ID_BYTES } from "./name.ts"
+import { MAX_DURATION_MS, parseTime } from "./time.ts"
 
 /** A task to be called later. */
 export interface Signature {
@@ -40,6 +41,8 @@ const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>
   !(value instanceof Date)
 
 const isList = (value: unknown): value is ReadonlyArray<unknown> => Array.isArray(value)
+
+const LONGEST_S = MAX_DURATION_MS / 1000
 
 const NO_ARGS: ReadonlyArray<unknown> = Object.freeze([])
 const NOTHING: Readonly<Record<string, unknown>> = Object.freeze({})
@@ -145,6 +148,44 @@ const numberOption = (options: Signature["options"], name: string): number | nul
   return typeof value === "number" && Number.isFinite(value) ? value : null
 }
 
+/** What is wrong with an option: read once here, before anything is sent that its receiver could not read. */
+const optionProblem = (options: Signature["options"]): InvalidSignature | undefined => {
+  const wrong = (name: string, why: string): InvalidSignature => ({
+    _tag: "InvalidSignature",
+    field: `options.${name}`,
+    message: `Signature: options.${name} ${why}.`,
+  })
+  for (const name of ["task_id", "root_id", "parent_id", "group_id"]) {
+    const id = textOption(options, name)
+    if (id !== null && !isId(id)) return wrong(name, `must be well-formed text of at most ${MAX_ID_BYTES} bytes`)
+  }
+  for (const name of ["queue", "routing_key"]) {
+    const queue = textOption(options, name)
+    const checked = queue === null ? undefined : checkQueueName(queue)
+    if (checked !== undefined && Result.isFailure(checked))
+      return wrong(name, `is no queue: ${checked.failure.message}`)
+    // Celery looks at the first of them that there is.
+    if (queue !== null) break
+  }
+  for (const name of ["time_limit", "soft_time_limit"]) {
+    const value = options[name] ?? 0
+    if (!(typeof value === "number" && value >= 0 && value <= LONGEST_S)) {
+      return wrong(name, "must be seconds, of a hundred years at most")
+    }
+  }
+  const { countdown = null, group_index: index = null, expires = null } = options
+  if (countdown !== null && !(typeof countdown === "number" && Math.abs(countdown) <= LONGEST_S)) {
+    return wrong("countdown", "must be seconds, of a hundred years at most")
+  }
+  if (typeof expires === "number" && Math.abs(expires) > LONGEST_S) {
+    return wrong("expires", "must be a time, or seconds of a hundred years at most")
+  }
+  if (index !== null && !(typeof index === "number" && Number.isSafeInteger(index) && index >= 0)) {
+    return wrong("group_index", "must be a whole number from 0 on")
+  }
+  return undefined
+}
+
 /** A time as text or `Date`, or seconds from `now`. */
 const momentOption = (
   options: Signature["options"],
@@ -179,6 +220,8 @@ export const taskOfSignature = (
   given: { readonly id: string; readonly now: number; readonly rootId?: string; readonly parentId?: string },
 ): Result.Result<SignatureTask, InvalidSignature> => {
   const { options } = signature
+  const problem = optionProblem(options)
+  if (problem !== undefined) return Result.fail(problem)
   const expires = momentOption(options, "expires", given.now)
   if (Result.isFailure(expires)) return Result.fail(expires.failure)
   const eta = momentOption(options, "eta", given.now)

@@ -18,6 +18,7 @@ import {
 } from "./header-field.ts"
 import type { Headers, Message } from "./message.ts"
 import { OWN_HEADER, type OwnHeaders, ownOf } from "./own-headers.ts"
+import { MAX_DURATION_MS } from "./time.ts"
 
 /** A task as its headers tell it. `null` where the sender said nothing. */
 export interface Task {
@@ -90,10 +91,10 @@ export const isReservedHeader = (name: string): boolean => RESERVED[name] === tr
 const NOTHING: Readonly<Record<string, never>> = Object.freeze({})
 const NO_LIMIT: Task["timelimit"] = Object.freeze({ hard: null, soft: null })
 
-/** Celery 5.6: `limit or task.limit`, so that 0 means the same as none. */
+/** Celery 5.6: `limit or task.limit`, so that 0 means the same as none. A limit that never comes is none either. */
 const limit = (value: unknown): number | null | undefined => {
   if (value === null || value === undefined || value === 0) return null
-  return typeof value === "number" && value > 0 && value < Number.POSITIVE_INFINITY ? value : undefined
+  return typeof value === "number" && value > 0 && value * 1000 <= MAX_DURATION_MS ? value : undefined
 }
 
 /** Celery 5.6: an empty list is none; any other length than two kills a Python worker. */
@@ -104,7 +105,8 @@ const timelimitOf = (value: unknown): Task["timelimit"] | Wrong => {
   if (value.length !== 2) return new Wrong("timelimit", `must be [hard, soft], not a list of ${value.length}`)
   const hard = limit(value[0])
   const soft = limit(value[1])
-  if (hard === undefined || soft === undefined) return new Wrong("timelimit", "must hold seconds or null")
+  if (hard === undefined || soft === undefined)
+    return new Wrong("timelimit", "must hold seconds, of a hundred years at most, or null")
   return hard === null && soft === null ? NO_LIMIT : { hard, soft }
 }
 

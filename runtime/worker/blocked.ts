@@ -56,7 +56,8 @@ const timedOut = async (transport: Transport, run: RunNote): Promise<Settlement 
       ? { ...record, fence: run.fence }
       : started(record, { fence: run.fence, worker: record.worker ?? "", at: run.hardAt - run.hardSeconds * 1000 })
   const body = decodeBody(message)
-  const embed = Result.isSuccess(body) && embedProblem(body.success.embed) === undefined ? body.success.embed : NO_EMBED
+  const embed =
+    Result.isSuccess(body) && embedProblem(body.success.embed, run.id) === undefined ? body.success.embed : NO_EMBED
   const { queue } = record
   const followUps = afterFailure(embed, error, {
     task: task.success,

@@ -253,7 +253,7 @@ export class Executor {
       )
     }
     const { embed } = body.success
-    const problem = embedProblem(embed)
+    const problem = embedProblem(embed, posting.id)
     if (problem !== undefined) {
       const error = { name: "Unsupported", message: problem, reason: "unsupported" }
       return Result.fail((attempt) => verdict.failed(attempt, error, { dead: "unsupported" }))
@@ -411,7 +411,9 @@ export class Executor {
   /** What follows a task that is given up before its body was needed; nothing, where that cannot be read. */
   #embedOf(posting: Posting): Embed {
     const body = decodeBody(posting.message, { maxBytes: this.#options.maxBody })
-    return Result.isSuccess(body) && embedProblem(body.success.embed) === undefined ? body.success.embed : NO_EMBED
+    return Result.isSuccess(body) && embedProblem(body.success.embed, posting.id) === undefined
+      ? body.success.embed
+      : NO_EMBED
   }
 
   /** A fault of our own: the job is given back rather than lost or failed for it. */

@@ -30,18 +30,26 @@ export interface Ended {
   readonly traceparent: string | null
 }
 
-/** Why an embed cannot be honoured: checked before the handler runs, so that nothing is dropped after it. */
-export const embedProblem = (embed: Embed): string | undefined => {
+/** Why an embed of the job `id` cannot be honoured: checked before the handler runs, so that nothing is dropped after it. */
+export const embedProblem = (embed: Embed, id: string): string | undefined => {
   if (embed === NO_EMBED) return undefined
   if (embed.chord !== null) return "chords are not supported: nothing counts the tasks of their header"
-  for (const [field, signatures] of Object.entries({
-    callbacks: embed.callbacks,
-    errbacks: embed.errbacks,
-    chain: embed.chain,
-  })) {
+  // One id is one job: the second that has it would pass for a repetition of the first, and never run.
+  const onSuccess = new Set([id])
+  const onFailure = new Set([id])
+  const { callbacks, errbacks, chain } = embed
+  for (const [field, signatures, taken] of [
+    ["callbacks", callbacks, onSuccess],
+    ["errbacks", errbacks, onFailure],
+    ["chain", chain, onSuccess],
+  ] as const) {
     for (const [at, signature] of (signatures ?? []).entries()) {
       const problem = signatureProblem(signature)
       if (problem !== undefined) return `${field}[${at}]: ${problem}`
+      const { task_id: own } = signature.options
+      if (typeof own !== "string" || own === "") continue
+      if (taken.has(own)) return `${field}[${at}]: options.task_id is the id of ${own === id ? "this" : "another"} job`
+      taken.add(own)
     }
   }
   return undefined

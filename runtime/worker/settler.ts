@@ -56,7 +56,7 @@ export class Settler {
       if (settled.status === "superseded") return "superseded"
       const { error } = settled
       if (error.reason === "too-large" || error.reason === "invalid") {
-        const next: Settlement | undefined = instead?.(refusal(error)) ?? small(current)
+        const next: Settlement | undefined = instead?.(refusal(error)) ?? small(current) ?? alone(current, error)
         instead = undefined
         if (next !== undefined) {
           current = next
@@ -89,6 +89,18 @@ const refusal = (error: TransportError): JobError =>
         reason: "result-too-large",
       }
     : { name: "UnserialisableResult", message: error.message, reason: "result-unserialisable" }
+
+/**
+ * A failed record without what should follow from it, and a dead letter for that: an outcome that is never stored would run
+ * its job again and again. Nothing once that was tried.
+ */
+const alone = (settlement: Settlement, { message: why }: TransportError): Settlement | undefined => {
+  const { record, followUps, ...kept } = settlement
+  if (followUps === undefined || record?.error === undefined || record.state !== "failed") return undefined
+  const { followUps: _followUps, ...rest } = record
+  const message = `${record.error.message} (and its ${followUps.length} errbacks cannot be submitted: ${why})`
+  return { ...kept, record: { ...rest, error: { ...record.error, message }, dead: "errbacks-refused" } }
+}
 
 /** A failed record without what may be large: its message, its data and its traceback. Nothing once that was tried. */
 const small = (settlement: Settlement): Settlement | undefined => {

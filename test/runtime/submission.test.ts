@@ -100,6 +100,12 @@ describe("ids", () => {
     }
   })
 
+  test("a chain whose links would all carry very many errbacks is refused before it is written out", () => {
+    const many = (count: number) => Array.from({ length: count }, () => ({ task: "a" }))
+    expect(problem({ chain: many(1_000), errbacks: many(1_000) })).toEqual({ code: "invalid-input", field: "errbacks" })
+    expect(posting({ chain: many(1_000), errbacks: many(3) }).id).toBe("own")
+  })
+
   test("two follow-ups, or a follow-up and its job, cannot have one id: one of them would never be submitted", () => {
     expect(problem({ callbacks: [{ task: "a", id: "own" }] })).toEqual({
       code: "invalid-input",

@@ -21,7 +21,8 @@ afterAll(() => folder.remove())
 /** Where a job notes what runs, and what it has noted. */
 const newLedger = () => {
   const path = `${folder.path}/${generateId()}`
-  const lines = () => (existsSync(path) ? readFileSync(path, "utf8").trimEnd().split("\n") : [])
+  // A line that is being written is none yet.
+  const lines = () => (existsSync(path) ? readFileSync(path, "utf8").split("\n").slice(0, -1) : [])
   return { meta: { ledger: path }, lines }
 }
 
@@ -144,6 +145,27 @@ onEveryBoard((newBoard) => {
   })
 
   // An errback is a job of its own, and the error that it records is its own.
+  test("errbacks that are too large together do not keep a failure from being recorded", async () => {
+    let ran = 0
+    const wordy = actor("wordy", {
+      methods: {
+        run: () => {
+          ran++
+          throw new Error("x".repeat(4_000))
+        },
+        hears: () => undefined,
+      },
+    })
+    const { client } = await start([wordy], { transport: newBoard({ lease: 1 }) })
+    const job = await client.submit("wordy", { errbacks: Array.from({ length: 300 }, () => ({ task: "wordy.hears" })) })
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error: { reason: "handler" } })
+    expect(ran).toBe(1)
+    const { dead } = await job.find()
+    const errbacks = await client.jobs({ parentId: job.id, limit: 1 })
+    // Where the transport can take them they are submitted, and else it is said that they were not.
+    expect(dead ?? (errbacks.jobs.length > 0 ? "submitted" : "dropped")).toMatch(/^(errbacks-refused|submitted)$/)
+  })
+
   test("S164 an errback that fails: its job is failed with its error, and the worker goes on", async () => {
     const { client } = await start([apart], { transport: newBoard(), concurrency: 1 })
     const errback = `errback-${generateId()}`

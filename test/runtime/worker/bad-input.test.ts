@@ -42,6 +42,9 @@ const post = async (service: Service, id: string, wire: Message): Promise<void> 
   expect(receipt).toEqual({ status: "stored" })
 }
 
+/** A body of which something follows. */
+const followed = (embed: object): Uint8Array => text(JSON.stringify([[], {}, embed]))
+
 const BODY = '[[],{},{"callbacks":null,"errbacks":null,"chain":null,"chord":null}]'
 
 describe("a message that is no good", () => {
@@ -54,6 +57,25 @@ describe("a message that is no good", () => {
       "invalid-task",
     ],
     ["with an eta that is no time", (id) => message({ task: "echo", id, eta: "soon" }, text(BODY)), "invalid-task"],
+    ["with limits below 0", (id) => message({ task: "echo", id, timelimit: [-5, "x"] }, text(BODY)), "invalid-task"],
+    [
+      "with a limit that never comes",
+      (id) => message({ task: "echo", id, timelimit: [1e308, null] }, text(BODY)),
+      "invalid-task",
+    ],
+    ...Object.entries({
+      "a retry policy that is none": { retry: "often" },
+      "retries without end": { retry: { max: 1e9 } },
+      "a wait for longer than anybody lives": { retry: { max: 1, intervalsMs: [1e308] } },
+      "a repetition without end": { repeat: { times: 1e9, done: 0, intervalsMs: [0] } },
+      "a run that cannot be counted on from": { run: 2 ** 53 - 1 },
+      "no run left to repeat in": { run: 2 ** 31, repeat: { times: 1, done: 0, intervalsMs: [0] } },
+      "a time to live without end": { resultTtlMs: 1e308 },
+    }).map(([what, callboard]): [string, (id: string) => Message, string] => [
+      `with ${what}`,
+      (id) => message({ task: "echo", id, callboard }, text(BODY)),
+      "invalid-task",
+    ]),
     [
       "with a pickle body",
       (id) => message({ task: "echo", id }, text("cos\nsystem\n."), "application/x-python-serialize"),
@@ -94,6 +116,59 @@ describe("a message that is no good", () => {
     expect(dead).toMatchObject({ state: "failed", dead: reason })
     expect(dead.error?.message).not.toBe("")
     if (make(id).headers.id !== undefined) expect(dead.id).toBe(id)
+  })
+
+  const signature = { task: "echo", immutable: true }
+  test.each<[string, (id: string) => object, string]>([
+    ["is empty", () => ({ callbacks: [{}] }), "callbacks[0].task"],
+    ["is nothing", () => ({ callbacks: [null] }), "callbacks[0]"],
+    ["has no name", () => ({ errbacks: [{ task: "" }] }), "errbacks[0].task"],
+    [
+      "has the id of its own job",
+      (id) => ({ callbacks: [{ ...signature, options: { task_id: id } }] }),
+      "callbacks[0]: options.task_id",
+    ],
+    [
+      "has the id of its own job, further down the chain",
+      (id) => ({ chain: [{ ...signature, options: { task_id: id } }, signature] }),
+      "chain[0]: options.task_id",
+    ],
+    [
+      "has the id of its neighbour",
+      () => ({
+        callbacks: [signature, { ...signature, options: { task_id: "one" } }],
+        chain: [{ ...signature, options: { task_id: "one" } }],
+      }),
+      "chain[0]: options.task_id",
+    ],
+    ...Object.entries({
+      task_id: "x".repeat(300),
+      root_id: "x".repeat(300),
+      queue: "no queue",
+      time_limit: -5,
+      soft_time_limit: 1e308,
+      countdown: 1e308,
+      expires: 1e308,
+      eta: "yesterday",
+      group_index: -1,
+    }).map(([option, value]): [string, () => object, string] => [
+      `has ${option} ${String(value).slice(0, 10)}`,
+      () => ({ errbacks: [{ ...signature, options: { [option]: value } }] }),
+      `options.${option}`,
+    ]),
+  ])("with a follow-up that %s never runs: it is a dead letter that names the field", async (_name, embed, field) => {
+    const service = await start([echo])
+    const id = generateId()
+    seen.length = 0
+    await post(service, id, message({ task: "echo", id }, followed(embed(id))))
+    const neighbour = await service.client.submit("echo", { input: "neighbour" })
+    expect(await neighbour.result({ timeout: 5 })).toBe("ran")
+    expect(await service.client.job(id).find()).toMatchObject({
+      state: "failed",
+      dead: expect.stringMatching(/^(unsupported|malformed)$/),
+      error: { message: expect.stringContaining(field) },
+    })
+    expect(seen).toEqual(["neighbour"])
   })
 
   test("of another type reaches a method that accepts it, as bytes", async () => {
