@@ -130,8 +130,10 @@ export const revocationOf = (
 ): Revocation | undefined => {
   for (const revocation of among) {
     const { header, values } = revocation
-    const given = Object.hasOwn(task.stamps, header) ? task.stamps[header] : task.custom[header]
-    if (textsOf(given).some((text) => values.includes(text))) return revocation
+    const given = [task.stamps, task.custom].flatMap((each) =>
+      Object.hasOwn(each, header) ? textsOf(each[header]) : [],
+    )
+    if (given.some((text) => values.includes(text))) return revocation
   }
   return undefined
 }

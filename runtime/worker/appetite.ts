@@ -45,7 +45,7 @@ export class Appetite {
 
   /** Whether tasks of a queue that were pulled already may start. */
   allows(queue: string): boolean {
-    return !this.#suspended && !this.#paused.has(queue)
+    return this.#open.includes(queue)
   }
 
   /** Listens to one queue more, in the last place. False if it does already. */

@@ -13,6 +13,9 @@ export interface EndingOptions {
   readonly onEnd: (reason: EndReason) => void
 }
 
+/** Timers that are to wait for longer fire at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
 export class Ending {
   readonly #options: EndingOptions
   #idle: ReturnType<typeof setTimeout> | undefined
@@ -30,7 +33,18 @@ export class Ending {
       clearTimeout(this.#idle)
       this.#idle = undefined
     } else if (isSpent()) this.#end("max-jobs")
-    else if (maxIdleMs !== undefined) this.#idle ??= setTimeout(() => this.#end("max-idle"), maxIdleMs)
+    else if (maxIdleMs !== undefined) this.#idle ??= this.#idleFor(maxIdleMs)
+  }
+
+  /** Ends after so long, in portions of what a timer can wait for. */
+  #idleFor(ms: number): ReturnType<typeof setTimeout> {
+    return setTimeout(
+      () => {
+        if (ms <= LONGEST_TIMER_MS) this.#end("max-idle")
+        else this.#idle = this.#idleFor(ms - LONGEST_TIMER_MS)
+      },
+      Math.min(ms, LONGEST_TIMER_MS),
+    )
   }
 
   /** A look into the queues found nothing, and its hands were empty before and after it. */

@@ -262,8 +262,11 @@ export class Flow {
 
   /** Its lease lapsed, or somebody else decided: it is not ours to settle. */
   #lost(held: Held): void {
-    if (this.#hands.unbuffer(held)) this.#hands.drop(held)
-    else held.end("superseded")
+    if (this.#hands.unbuffer(held)) {
+      // It never ran here: it is none of those that may come.
+      this.#hands.handedBack()
+      this.#hands.drop(held)
+    } else held.end("superseded")
   }
 
   /** Somebody cancelled a job. */

@@ -279,11 +279,18 @@ class RunningWorker implements Worker {
     ])
   }
 
-  /** Registers, and starts to consume. */
+  /** Registers, and starts to consume. Where it fails, nothing of the worker is left but its actors. */
   async begin(): Promise<void> {
     const { board, log } = this.#options
     const { signal } = this.#end
-    await this.#registry.begin()
+    try {
+      await this.#registry.begin()
+    } catch (cause) {
+      this.#ending.stop()
+      this.#end.abort()
+      await this.#flow.end()
+      throw cause
+    }
     this.#stopMaintenance = maintain(board, log)
     this.#keepalive = setInterval(() => this.#scale(), KEEPALIVE_MS)
     void keepListening(

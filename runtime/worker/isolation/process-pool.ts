@@ -28,6 +28,9 @@ const IDLE_MS = 60_000
  */
 const LEAVE_MS = 1_000
 
+/** Timers that are to wait for longer fire at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
 /** Longest wait for the end of all processes: longer than they have for releasing their resources. */
 const CLOSE_MS = 7_000
 
@@ -147,7 +150,8 @@ export class ProcessPool {
       tell()
       if (run.stop === "timeout" || run.stop === "hand-back") process.kill()
       // Nobody watches the limit of a run whose job is decided.
-      else timers.push(setTimeout(() => process.kill(), Math.max(0, run.hardAt - Date.now())))
+      else
+        timers.push(setTimeout(() => process.kill(), Math.min(Math.max(0, run.hardAt - Date.now()), LONGEST_TIMER_MS)))
       const leave = () => {
         run.pending = ended
         done(Exit.interrupt())

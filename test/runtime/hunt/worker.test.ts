@@ -104,6 +104,35 @@ describe("a great many tasks at once", () => {
   }, 30_000)
 })
 
+describe("a queue that is not listened to any more", () => {
+  test("gives nothing to run, also what a pull brings in late", async () => {
+    const late = gate()
+    let pulled = 0
+    let arrived = 0
+    const transports = withQueue((queue) => ({
+      pull: async (request, signal) => {
+        const deliveries = await queue.pull(request, signal)
+        if (deliveries.length === 0) return deliveries
+        pulled++
+        await late.opened
+        arrived++
+        return deliveries
+      },
+    }))
+    let ran = 0
+    const counting = actor("counting", { methods: { run: () => void ran++ } })
+    const service = await start([counting], { transports, queues: ["left", "default"] })
+    const job = await service.client.submit("counting", { queue: "left" })
+    await eventually(() => pulled === 1, { message: "it is on its way" })
+    expect(service.worker?.removeQueue("left")).toBe(true)
+    late.open()
+    await eventually(() => arrived === 1 && service.worker?.describe().inFlight === 0, { message: "it is back" })
+    await (await service.client.submit("counting")).outcome(WAIT)
+    expect(ran).toBe(1)
+    expect(await job.find()).toMatchObject({ state: "queued", attempts: 0 })
+  })
+})
+
 describe("stopping", () => {
   test("hands back what a pull brought in the very moment of the stop", async () => {
     const transport = `faulty://${generateId()}`
@@ -199,6 +228,19 @@ describe("stopping", () => {
     fail(new Error("lost"))
     await eventually(() => starts === 2, { message: "it is started again" })
     expect(await Promise.race([service.stop(), sleep(4_000)])).toMatchObject({ stuck: 0 })
+  })
+
+  test("a worker that had nothing to do was ready all the same", async () => {
+    const service = await start([quick], { burst: true })
+    await service.stopped
+    await service.ready()
+  })
+
+  test("a worker that may be idle for years does not end at once", async () => {
+    const service = await start([quick], { maxIdle: "800 days" })
+    const ended = service.stopped.then(() => "ended")
+    expect(await Promise.race([ended, sleep(300).then(() => "works")])).toBe("works")
+    expect(await (await service.client.submit("quick")).outcome(WAIT)).toMatchObject({ state: "succeeded" })
   })
 
   test("a grace of years is a grace, and no hurry", async () => {

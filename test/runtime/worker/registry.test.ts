@@ -1,4 +1,5 @@
 import { hostname } from "node:os"
+import { fileURLToPath } from "node:url"
 import { connect } from "callboard"
 import { afterEach, describe, expect, test, vi } from "vitest"
 import { ACTOR_REFRESH_MS, HEARTBEAT_MS, listActors, listWorkers } from "../../../runtime/directory.ts"
@@ -6,6 +7,7 @@ import { generateId } from "../../../runtime/id.ts"
 import { makeLog } from "../../../runtime/log.ts"
 import { type Store, TransportError } from "../../../runtime/transport.ts"
 import { Registry } from "../../../runtime/worker/registry.ts"
+import { spawnScript, temporaryFolder } from "../../servers/process.ts"
 
 const worker = {
   name: "w1",
@@ -122,6 +124,16 @@ describe("a name", () => {
     const { store, registry } = await start()
     await store.write([entry({ host: hostname(), pid: process.pid })])
     await expect(registry.begin()).rejects.toMatchObject({ code: "invalid-input" })
+  })
+
+  test("that is refused leaves nothing behind that keeps the process alive", async () => {
+    using folder = temporaryFolder()
+    const script = fileURLToPath(new URL("name-taken.ts", import.meta.url))
+    await using both = spawnScript(script, [`sqlite:${folder.path}/board.db`])
+    expect(await Promise.race([both.exited, new Promise((resolve) => setTimeout(resolve, 10_000))])).toMatchObject({
+      code: 0,
+    })
+    expect(both.output).toContain("a live worker is called same already")
   })
 
   test("of a worker that died on this machine is taken over at once", async () => {

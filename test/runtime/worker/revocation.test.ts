@@ -1,6 +1,7 @@
 /** Cancelling by id and revoking by header: before a run, in its middle, and for workers that start later. */
 import { actor, connect } from "callboard"
 import { describe, expect, test } from "vitest"
+import { generateId } from "../../../runtime/id.ts"
 import { onEveryBoard } from "../../scenarios/boards.ts"
 import { eventually } from "../../servers/process.ts"
 import { start } from "./services.ts"
@@ -45,11 +46,17 @@ onEveryBoard((newBoard) => {
       submit({ tenant: ["other", "acme"] }),
       submit({ tenant: 7 }),
     ])
+    // A stamp of the name does not hide the header.
+    const both = generateId()
+    const headers = { task: "revocable", id: both, stamps: { tenant: ["other"] }, tenant: "acme" }
+    const properties = { content_type: "application/json", content_encoding: "utf-8" }
+    const message = { headers, properties, body: new TextEncoder().encode("[[],{},null]") }
+    await client.board.queue.publish([{ id: both, run: 1, retries: 0, queue: "default", level: 4, message }])
     const others = await Promise.all([submit({ tenant: "acme2" }), submit({ customer: "acme" }), submit({})])
     const revocation = await client.revoke({ header: "tenant", values: ["acme", 7] })
     expect(await client.revocations()).toEqual([revocation])
     await start([makeActor(ran)], { transport })
-    for (const job of meant) expect(await job.outcome(WAIT)).toEqual({ state: "cancelled" })
+    for (const job of [...meant, client.job(both)]) expect(await job.outcome(WAIT)).toEqual({ state: "cancelled" })
     for (const job of others) expect(await job.outcome(WAIT)).toMatchObject({ state: "succeeded" })
     expect(new Set(ran)).toEqual(new Set(others.map(({ id }) => id)))
     const view = await meant[0]?.find()
