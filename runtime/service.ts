@@ -190,12 +190,13 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     },
   }
   const tracing = await openTracing(options)
+  const own = log.with({ logger: "callboard.service" })
   const connectSettings: ConnectSettings = {
     ...options,
     name,
     reconnectDelay: options.reconnectDelay ?? ((tries) => reconnectDelay(tries, settings.reconnect)),
   }
-  const board = await connectPatiently(() => connectBoard(target, connectSettings), settings.reconnect, log)
+  const board = await connectPatiently(() => connectBoard(target, connectSettings), settings.reconnect, own)
   const client = new Client(board, {
     ownsTransport: true,
     actors: descriptions,
@@ -249,7 +250,6 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     await client.close()
     throw cause
   }
-  const own = log.with({ logger: "callboard.service" })
   const service = new RunningService({ client, worker, http, metrics }, own, options.signals ?? true)
   const ready = () => {
     const transport = typeof target === "string" ? displayUrl(target) : "client object"

@@ -504,8 +504,9 @@ class RunningWorker implements Worker {
 
   /** The connection is lost, and nothing shall go on meanwhile: everything is handed back once it can be. */
   #letGo(): void {
+    const { running } = this.#hands
     this.#flow.handBack()
-    const running = this.#flow.interrupt()
+    this.#flow.interrupt()
     if (running > 0) this.#options.log.warn(`the connection is lost: ${running} running task(s) are handed back`)
   }
 

@@ -245,7 +245,7 @@ describe("callboard worker", () => {
     await using worker = project.start("worker", "-n", "patient")
     await worker.waitForLine(/Trying again in 0\.\d\d seconds… \(3\/100\)/)
     await using _ = await startNats({ port })
-    await worker.waitForLine(/patient is ready/)
+    await worker.waitForLine(/message=ready .*worker=patient/)
     const { result } = await project.json<{ result: unknown }>("submit", "works.echo", '{"a":1}', "--wait")
     expect(result).toEqual({ a: 1 })
   })
@@ -273,7 +273,7 @@ describe("callboard worker", () => {
     project.env["CALLBOARD_TRANSPORT"] = server.url
     project.env["CALLBOARD_RECONNECT_BASE"] = "0.05"
     await using worker = project.start("worker", "--max-tries", "4")
-    await worker.waitForLine(/is ready/)
+    await worker.waitForLine(/message=ready/)
     await server.kill()
     const { code } = await worker.closed
     expect(code).toBe(1)
@@ -290,7 +290,7 @@ describe("callboard worker", () => {
     using project = makeProject()
     project.env["CALLBOARD_TRANSPORT"] = server.url
     await using worker = project.start("worker", "--no-reconnect")
-    await worker.waitForLine(/is ready/)
+    await worker.waitForLine(/message=ready/)
     await server.kill()
     const { code } = await worker.closed
     expect(worker.stdout).not.toMatch(/Trying again/)
