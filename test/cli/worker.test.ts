@@ -38,7 +38,7 @@ describe("signals", () => {
   test("the first lets handlers finish and hands back what waits; exit code 0", async () => {
     using project = makeProject()
     await using worker = await startWorker(project)
-    await project.json("submit", "works.nap", '{"ms":1200}', "--id", "running")
+    await project.json("submit", "works.nap", '{"ms":4000}', "--id", "running")
     await worker.waitForLine(/^napping/)
     await project.json("submit", "works.nap", '{"ms":1}', "--id", "waiting")
     // Held by the worker, behind the one that runs.
