@@ -206,7 +206,10 @@ export interface Queue {
   /** Ids of tasks that wait past their `expires`, oldest first: for maintenance, which records them as expired. */
   overdue?(now: number, max: number): Promise<ReadonlyArray<string>>
 
-  /** Ids of tasks that wait in a queue, scheduled ones included: for purging, which records them as cancelled. */
+  /**
+   * Ids of tasks that wait in a queue, in the order in which they would be pulled; those that are not due come last. For
+   * purging, which records them as cancelled, and to tell how many are before one.
+   */
   waiting?(queue: string, max: number): Promise<ReadonlyArray<string>>
 }
 

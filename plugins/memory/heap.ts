@@ -54,6 +54,24 @@ export class Heap<T> {
     return this.#items.filter(this.#alive)
   }
 
+  /** The living, first one first. Whoever takes only a few pays only for those; nothing may change meanwhile. */
+  *inOrder(): Iterable<T> {
+    const items = this.#items
+    const next = new Heap<number>(
+      (a, b) => {
+        const [first, second] = [items[a], items[b]]
+        return first !== undefined && second !== undefined && this.#before(first, second)
+      },
+      () => true,
+    )
+    if (items.length > 0) next.push(0)
+    for (let at = next.pop(); at !== undefined; at = next.pop()) {
+      const item = items[at]
+      if (item !== undefined && this.#alive(item)) yield item
+      for (const child of [2 * at + 1, 2 * at + 2]) if (child < items.length) next.push(child)
+    }
+  }
+
   #removeFirst(): void {
     const items = this.#items
     const last = items.pop()

@@ -105,9 +105,9 @@ export class Lane {
     return firsts.length === 0 ? undefined : Math.min(...firsts)
   }
 
-  /** Tasks in nobody's hands, ready ones first. */
+  /** Tasks in nobody's hands, in the order in which they would be taken; those that are not ready come last. */
   *waiting(): Iterable<Task> {
-    for (const level of this.#levels) yield* level.living()
+    for (const level of [...this.#levels].reverse()) yield* level.inOrder()
     for (const { task } of this.#later.living()) if (task.place === "scheduled") yield task
   }
 

@@ -45,13 +45,13 @@ export class Upkeep {
     return Promise.all([...byQueue].map(([queue, lanes]) => this.#statsOf(queue, lanes)))
   }
 
-  /** Ids of tasks that wait in a queue, scheduled ones included; ready ones first. */
+  /** Ids of tasks that wait in a queue, in the order in which they are handed over; scheduled ones come last. */
   async waiting(queue: string, max: number): Promise<ReadonlyArray<string>> {
     const { names, consumers } = this.#parts
     const delivered = deliveredOf(await consumers.list(queue))
     const ids = new Set<string>()
-    for (const kind of ["j", "s"] as const) {
-      const filter = names.tasksIn(kind, queue)
+    const bands = consumers.bands.levels.map((band) => names.band(queue, band))
+    for (const filter of [...bands, names.tasksIn("s", queue)]) {
       for await (const messages of this.#batches(this.#parts.tasks, filter, 1)) {
         for (const { id } of await this.#waitingOf(messages, delivered)) {
           if (ids.size < max) ids.add(id)

@@ -235,7 +235,7 @@ export const recordMutants: ReadonlyArray<Mutant> = [
     }),
   },
   {
-    breaks: "stats: what waits in a queue is listed, scheduled or not, and not what is in hand",
+    breaks: "stats: what waits in a queue is listed as it would come, scheduled ones last, and not what is in hand",
     breaker: queueBroken(() => (queue) => ({
       waiting: async (name) => (await queue.waiting?.(name, 1_000)) ?? [],
     })),
