@@ -13,6 +13,8 @@ const MethodDescription = Schema.Struct({
   description: Schema.optionalKey(Schema.String),
   queue: Schema.optionalKey(Schema.String),
   priority: Schema.optionalKey(Schema.Int),
+  /** After a failed attempt, at most, where the method says so. */
+  retries: Schema.optionalKey(Schema.Int),
   params: Schema.optionalKey(Schema.Array(Schema.String)),
   /** Arguments that are not shown to anybody: all, or those with these names. */
   redact: Schema.optionalKey(Schema.Union([Schema.Boolean, Schema.Array(Schema.String)])),
@@ -54,6 +56,14 @@ export const WorkerDescription = Schema.Struct({
   ),
   /** Deliveries held, running ones included. */
   inFlight: Schema.Int,
+  /** How many it may hold. */
+  capacity: Schema.optionalKey(Schema.Int),
+  /** How many more it takes now: 0 until enough handlers have ended. */
+  room: Schema.optionalKey(Schema.Int),
+  /** Actors that are not ready, and why: their tasks are handed back. */
+  unhealthy: Schema.optionalKey(
+    Schema.Array(Schema.Struct({ actor: Schema.String, condition: Schema.String, reason: Schema.String })),
+  ),
   processed: Schema.Int,
   failed: Schema.Int,
   /** Outcomes that were refused, because another worker or a cancellation had the job. */
@@ -96,6 +106,7 @@ const describeMethod = (method: ErasedMethod): ActorDescription["methods"][numbe
     ...(method.description === undefined ? {} : { description: method.description }),
     ...(method.queue === undefined ? {} : { queue: method.queue }),
     ...(method.priority === undefined ? {} : { priority: method.priority }),
+    ...(method.retry?.max === undefined ? {} : { retries: method.retry.max }),
     ...(method.params === undefined ? {} : { params: method.params }),
     ...(method.redact === undefined ? {} : { redact: method.redact }),
     ...(input === undefined ? {} : { input }),

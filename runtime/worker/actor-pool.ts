@@ -3,7 +3,7 @@ import { Deferred, Effect, type Scope } from "effect"
 import type { ActorDefinition, ErasedMethod } from "../actor.ts"
 import type { Log } from "../log.ts"
 import { DEFAULT_METHOD, resolveName } from "../protocol/name.ts"
-import { ActorStartFailed, ServedActor } from "./served-actor.ts"
+import { ActorStartFailed, type Condition, ServedActor } from "./served-actor.ts"
 
 export type Resolution =
   | { readonly found: true; readonly actor: ServedActor; readonly method: ErasedMethod }
@@ -16,6 +16,8 @@ export interface ActorPool {
   queueOf(task: string, meth: string | null): string | undefined
   /** Whether all actors whose tasks come by this queue are unhealthy: then it is not worth pulling. */
   isIdle(queue: string): boolean
+  /** Actors that are not ready, and why. */
+  readonly unhealthy: ReadonlyArray<{ readonly actor: string; readonly condition: Condition; readonly reason: string }>
 }
 
 /**
@@ -69,6 +71,11 @@ const poolOf = (
       return method === undefined
         ? { found: false, message: `actor ${target.actor} has no method ${name}` }
         : { found: true, actor, method }
+    },
+    get unhealthy() {
+      return [...served.values()]
+        .filter(({ condition }) => condition !== "ready")
+        .map(({ definition, condition, trouble }) => ({ actor: definition.name, condition, reason: trouble }))
     },
     isIdle(queue) {
       const using = [...served.values()].filter(({ definition }) => usesQueue(definition, queue))

@@ -29,6 +29,7 @@ import { JobContext } from "./job-context.ts"
 import { jobError, readable } from "./job-error.ts"
 import { KnownFailure } from "./known-failure.ts"
 import type { Limiter } from "./limits/limiter.ts"
+import type { PutOff } from "./put-offs.ts"
 import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "./retry.ts"
 import type { ServedActor } from "./served-actor.ts"
 import { softLimitError } from "./soft-limit.ts"
@@ -59,6 +60,8 @@ export interface ExecutorOptions {
   readonly isRevoked: (task: Task) => boolean
   /** Called when the handler of a task is about to run. */
   readonly onRun: (held: Held) => void
+  /** Called when a task is handed back because it cannot run now. */
+  readonly onPutOff: (putOff: PutOff) => void
 }
 
 /** Hard time limit of methods and tasks that name none: every run has an end. */
@@ -216,8 +219,11 @@ export class Executor {
 
     const { method, actor } = target
     // Uncounted: that its actor is down is no failing of the job.
-    if (actor.condition !== "ready")
+    if (actor.condition !== "ready") {
+      const until = now + ACTOR_DOWN_DELAY_MS
+      options.onPutOff({ id: posting.id, reason: "actor-unhealthy", until, detail: actor.trouble })
       return new Decided(verdict.handedBack(attempt(record), isClaimed, ACTOR_DOWN_DELAY_MS))
+    }
     const read = admission?.input ?? (yield* this.#readInput(posting, method))
     if (Result.isFailure(read)) return new Decided(read.failure(attempt(record)))
     const { embed, input } = read.success
@@ -403,9 +409,15 @@ export class Executor {
     }
     // Each retry has a grace of its own: the attempt before it was served somewhere.
     const wait = this.#unknown.waitFor(publishKey(posting), waiting.now)
-    return wait === undefined
-      ? giveUp(`${problem}, and no worker that serves it came within ${this.#options.unknownGraceMs / 1000} s`)
-      : verdict.handedBack(begun, isClaimed, wait)
+    if (wait === undefined)
+      return giveUp(`${problem}, and no worker that serves it came within ${this.#options.unknownGraceMs / 1000} s`)
+    this.#options.onPutOff({
+      id: posting.id,
+      reason: "unknown-actor",
+      until: waiting.now + wait,
+      detail: `${problem}; it is given up after ${this.#options.unknownGraceMs / 1000} s without a worker that serves it`,
+    })
+    return verdict.handedBack(begun, isClaimed, wait)
   }
 
   /** What follows a task that is given up before its body was needed; nothing, where that cannot be read. */

@@ -18,6 +18,7 @@ import { keepLeases, type LeaseKeeper } from "./lease-keeper.ts"
 import { Limiter } from "./limits/limiter.ts"
 import type { Observers } from "./observer.ts"
 import { PauseWatch } from "./pause-watch.ts"
+import { PutOffs } from "./put-offs.ts"
 import type { Reach } from "./reach.ts"
 import { RunWatch } from "./run-watch.ts"
 import { Settler } from "./settler.ts"
@@ -38,6 +39,8 @@ export interface FlowOptions {
 }
 
 export class Flow {
+  /** What was handed back because it could not run, and why. */
+  readonly putOffs = new PutOffs()
   readonly #options: FlowOptions
   readonly #hands: Hands
   readonly #observers: Observers
@@ -92,6 +95,7 @@ export class Flow {
       languages: worker.languages,
       isRevoked: options.isRevoked,
       onRun: (held) => this.#started(held),
+      onPutOff: (putOff) => this.putOffs.note(putOff),
     })
     this.#leases = keepLeases({
       queue,
@@ -232,6 +236,7 @@ export class Flow {
     this.#watch.add(held)
     const { run, delivery } = held
     if (run === undefined) return
+    this.putOffs.forget(run.posting.id)
     this.#observers.started(held, run)
     // A handler in a process of its own does not block this one.
     if (run.method.isolation === "process") return

@@ -100,6 +100,11 @@ export class Hands {
     return this.#qos.reduce(this.#capacity, this.#running)
   }
 
+  /** How many more are pulled now. */
+  get room(): number {
+    return this.#hasRoom ? this.free : 0
+  }
+
   /** Resolves when it is worth pulling. */
   waitForRoom(signal: AbortSignal): Promise<void> {
     if (this.#hasRoom || signal.aborted) return Promise.resolve()

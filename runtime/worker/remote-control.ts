@@ -58,6 +58,8 @@ const obey = (call: Call, { worker, actors, shutdown, log }: RemoteControlOption
       return { value: worker.inspect().active }
     case "reserved":
       return { value: worker.inspect().reserved }
+    case "put-off":
+      return { value: worker.putOff(call.arguments.id) }
     case "stats":
       return { value: { ...worker.describe(), uptimeSeconds: process.uptime(), memory: process.memoryUsage() } }
     case "registered":

@@ -36,6 +36,7 @@ import { maintain } from "./maintenance.ts"
 import { Observers, type WorkerObserver } from "./observer.ts"
 import { keepPauses } from "./pause-keeper.ts"
 import { reductionLines, restoredLine } from "./prefetch.ts"
+import type { PutOff } from "./put-offs.ts"
 import { Reach } from "./reach.ts"
 import { Registry } from "./registry.ts"
 import { obeyRemoteControl } from "./remote-control.ts"
@@ -142,6 +143,8 @@ export interface Worker {
   describe(): WorkerDescription
   /** What is in its hands. */
   inspect(): WorkerHands
+  /** What it handed back because it could not run it now: one job, or the latest, 1,000 at most. */
+  putOff(id?: string): ReadonlyArray<PutOff>
   /** Changes how many handlers run at a time; what runs goes on. */
   resize(concurrency: number): void
   /** Changes the bounds between which the concurrency follows what is held; null: it stays as it is. */
@@ -186,6 +189,7 @@ class RunningWorker implements Worker {
   readonly failed: Promise<TransportError>
   readonly done: Promise<EndReason>
   readonly #options: WorkerOptions
+  readonly #pool: ActorPool
   readonly #appetite: Appetite
   readonly #hands: Hands
   readonly #counts = new Counts()
@@ -218,6 +222,7 @@ class RunningWorker implements Worker {
     this.failed = this.#gaveUp.promise
     this.done = this.#finished.promise
     this.#options = options
+    this.#pool = pool
     this.#closeActors = closeActors
     this.#appetite = new Appetite({ queues: options.queues, isIdle: (queue) => pool.isIdle(queue) })
     const { autoscale } = options
@@ -361,6 +366,7 @@ class RunningWorker implements Worker {
 
   describe(): WorkerDescription {
     const jobs = this.inspect().active
+    const { unhealthy } = this.#pool
     return {
       name: this.name,
       pid: process.pid,
@@ -373,6 +379,9 @@ class RunningWorker implements Worker {
       running: jobs.map(({ id }) => id).slice(0, MOST_JOBS),
       jobs: jobs.slice(0, MOST_JOBS),
       inFlight: this.#hands.held.size,
+      capacity: this.#hands.capacity,
+      room: this.#hands.room,
+      ...(unhealthy.length === 0 ? {} : { unhealthy }),
       processed: this.#counts.processed,
       failed: this.#counts.failed,
       superseded: this.#counts.superseded,
@@ -407,6 +416,10 @@ class RunningWorker implements Worker {
       })
     }
     return { active, reserved }
+  }
+
+  putOff(id?: string): ReadonlyArray<PutOff> {
+    return this.#flow.putOffs.list(id, MOST_PUT_OFF)
   }
 
   resize(concurrency: number): void {
@@ -526,6 +539,9 @@ class RunningWorker implements Worker {
 
 /** Jobs that the description of a worker names at most. */
 const MOST_JOBS = 100
+
+/** Tasks that were handed back and are named at a time. */
+const MOST_PUT_OFF = 1_000
 
 /** Longest wait for hand-backs to be written. */
 const HAND_BACK_MS = 5_000
