@@ -43,6 +43,8 @@ import type { QueueStats, RecordQuery, Transport } from "./transport.ts"
 import { TransportError } from "./transport.ts"
 import type { ActorHandle, AnyActor } from "./typed-client.ts"
 import { type JobView, jobView } from "./view.ts"
+import { askWhy } from "./why/ask.ts"
+import type { Why } from "./why/cause.ts"
 
 /** What came of a submission: kept as durably as `durability` says, or known already. */
 export interface Receipt {
@@ -349,6 +351,14 @@ export class Client implements AsyncDisposable {
       retry: async () => jobView(await rerunJob(board, id)),
       delete: () => deleteJob(board, id),
     }
+  }
+
+  /**
+   * Why a job does not run: the first cause is the true one. While the transport is down that is the cause. Fails with
+   * `not-found`, and with `gone` for a job that is not kept any more.
+   */
+  why(id: string): Promise<Why> {
+    return askWhy(this.board, id, { taskNames: this.#taskNames })
   }
 
   /** Jobs, newest first, a page at a time. */

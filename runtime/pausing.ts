@@ -39,6 +39,10 @@ export const pausedQueues = async (store: Store): Promise<ReadonlyArray<string>>
 
 const suspendKey = (worker: string | undefined): string => `${SUSPEND_PREFIX}${worker ?? EVERYBODY}`
 
+/** Keys of all suspensions: what {@link isSuspended} is asked with. */
+export const suspensions = async (store: Store): Promise<ReadonlyArray<string>> =>
+  (await store.list({ prefix: SUSPEND_PREFIX, limit: LIMIT })).map(({ key }) => key)
+
 /** Whether one of some keys of suspensions means a worker. */
 export const isSuspended = (keys: Iterable<string>, worker: string): boolean => {
   const all = new Set(keys)
@@ -67,9 +71,6 @@ export const suspendWorkers = async (
 
 /** Ends the suspension of one worker, or every suspension there is. */
 export const resumeWorkers = async (store: Store, worker: string | undefined): Promise<void> => {
-  const keys =
-    worker === undefined
-      ? (await store.list({ prefix: SUSPEND_PREFIX, limit: LIMIT })).map(({ key }) => key)
-      : [suspendKey(worker)]
+  const keys = worker === undefined ? await suspensions(store) : [suspendKey(worker)]
   if (keys.length > 0) await store.write(keys.map((key) => ({ key })))
 }

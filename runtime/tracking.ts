@@ -35,6 +35,10 @@ const UNREPORTED_MS = 500
 
 const notFound = (id: string): CallboardError => new CallboardError("not-found", `there is no job ${id}`, { id })
 
+/** Only the tombstone of a job is left. */
+export const goneError = (id: string): CallboardError =>
+  new CallboardError("gone", `job ${id} ended, and what came of it is not kept any more`, { id })
+
 /** The record of a job, expiry judged. Fails with `not-found`. */
 export const findRecord = async (board: Board, id: string): Promise<Found> => {
   // No job can have such an id, and a transport need not be able to look for it.

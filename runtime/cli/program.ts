@@ -17,6 +17,7 @@ import { addRetry } from "./commands/retry.ts"
 import { addRevoke } from "./commands/revoke.ts"
 import { addServe } from "./commands/serve.ts"
 import { addSubmit } from "./commands/submit.ts"
+import { addWhy } from "./commands/why.ts"
 import { addWorker } from "./commands/worker.ts"
 import { addWorkers } from "./commands/workers.ts"
 import { EXIT, exitCodeOf, lineOf, stackOf } from "./failure.ts"
@@ -30,6 +31,7 @@ const commands = [
   addServe,
   addSubmit,
   addJob,
+  addWhy,
   addJobs,
   addCancel,
   addRetry,

@@ -10,10 +10,12 @@ import { revocationRoutes } from "./revocations.ts"
 import type { Route } from "./route.ts"
 import { serviceRoutes } from "./service-routes.ts"
 import { submitRoutes } from "./submit.ts"
+import { whyRoutes } from "./why.ts"
 
 export const routes: ReadonlyArray<Route> = [
   ...submitRoutes,
   ...jobRoutes,
+  ...whyRoutes,
   ...jobsRoutes,
   ...eventRoutes,
   ...deadRoutes,

@@ -1,15 +1,12 @@
 /** Finds a job for a reader, and waits for its end. */
-import { CallboardError, WaitTimeout } from "../errors.ts"
+import { WaitTimeout } from "../errors.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
-import { findRecord, outcomeOf, waitForEnd } from "../tracking.ts"
+import { findRecord, goneError, outcomeOf, waitForEnd } from "../tracking.ts"
 import { reading } from "./deadline.ts"
 import type { Desk } from "./desk.ts"
 import { withFirst } from "./first-signal.ts"
 import type { JobResult } from "./schema.ts"
-
-export const goneError = (id: string): CallboardError =>
-  new CallboardError("gone", `job ${id} ended, and what came of it is not kept any more`, { id })
 
 /** The record of a job. Fails with `not-found`, and with `gone` when only its tombstone is left. */
 export const recordOf = async ({ client }: Desk, id: string): Promise<JobRecord> => {

@@ -60,7 +60,7 @@ test("help lists every command; without a command it is shown with exit code 2",
   expect(help.code).toBe(0)
   const commands = [...help.stdout.matchAll(/^ {2}([a-z]+) /gm)].map((match) => match[1])
   expect(commands).toEqual(
-    "init dev worker serve submit job jobs cancel retry delete revoke dead queues workers pause resume purge suspend unsuspend inspect control events doctor".split(
+    "init dev worker serve submit job why jobs cancel retry delete revoke dead queues workers pause resume purge suspend unsuspend inspect control events doctor".split(
       " ",
     ),
   )

@@ -21,7 +21,10 @@ const namesOf = (kind: "inspect" | "control"): ReadonlyArray<CommandName> =>
 
 const helpOf = (kind: "inspect" | "control"): string =>
   namesOf(kind)
-    .map((name) => `  ${[name, ...COMMANDS[name].takes].join(" ").padEnd(28)} ${COMMANDS[name].summary.toLowerCase()}`)
+    .map(
+      (name) =>
+        `  ${[name, ...(kind === "control" ? COMMANDS[name].takes : [])].join(" ").padEnd(28)} ${COMMANDS[name].summary.toLowerCase()}`,
+    )
     .join("\n")
 
 const known = (kind: "inspect" | "control", name: string, others: ReadonlyArray<string>): CommandName => {

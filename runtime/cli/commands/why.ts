@@ -1,0 +1,21 @@
+/** `callboard why ID`: why a job does not run, a cause per line, the true one first. */
+import type { Command } from "commander"
+import { CommandFailed, EXIT } from "../failure.ts"
+import { columns } from "../output.ts"
+import { runs } from "./command.ts"
+
+export const addWhy = (program: Command): void => {
+  const command = program
+    .command("why")
+    .description("say why a job does not run, the true cause first")
+    .argument("<id>", "the job")
+  runs(command, async ({ output, withClient }) => {
+    const why = await withClient((client) => client.why(command.args[0] ?? ""))
+    if (output.json) output.document(why)
+    else {
+      const rows = why.causes.map(({ code, message }, at) => [output.paint(code, at === 0 ? "bold" : "dim"), message])
+      output.line(columns(rows))
+    }
+    if (why.causes.some(({ code }) => code === "transport-down")) throw new CommandFailed(EXIT.unreachable)
+  })
+}

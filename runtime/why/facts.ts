@@ -1,0 +1,32 @@
+/** What there is to know about a job that waits. What could not be found out is absent, and decides nothing. */
+import type { ActorDescription, WorkerDescription } from "../directory.ts"
+import type { JobRecord } from "../protocol/record.ts"
+import type { PutOff } from "../worker/put-offs.ts"
+
+/** Most jobs before another that are counted. */
+export const MOST_AHEAD = 1_000
+
+/** How many of those that are due are before it, `more`: and others. `undefined`: it is not among them. */
+export type Place = { readonly ahead: number; readonly more?: true } | undefined
+
+export interface Facts {
+  /** Milliseconds since the epoch. */
+  readonly now: number
+  readonly record: JobRecord
+  /** What its names mean. */
+  readonly actor: string
+  readonly method: string
+  /** Queues that are paused. */
+  readonly paused?: ReadonlyArray<string>
+  /** Names of workers that are suspended. */
+  readonly suspended?: ReadonlyArray<string>
+  /** All that live. */
+  readonly workers?: ReadonlyArray<WorkerDescription>
+  /** What they serve. */
+  readonly actors?: ReadonlyArray<ActorDescription>
+  /** Workers in which it waits for a handler. */
+  readonly reservedBy?: ReadonlyArray<string>
+  /** What workers say that handed it back. */
+  readonly putOff?: ReadonlyArray<PutOff & { readonly worker: string }>
+  readonly place?: { readonly inQueue: Place }
+}
