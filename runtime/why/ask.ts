@@ -11,6 +11,7 @@ import { ask } from "../remote/ask.ts"
 import type { Answer } from "../remote/message.ts"
 import { findRecord, goneError } from "../tracking.ts"
 import { TransportError } from "../transport.ts"
+import { PUT_OFF_REASONS } from "../worker/put-offs.ts"
 import type { Why } from "./cause.ts"
 import { causesOf } from "./causes.ts"
 import { type Facts, MOST_AHEAD, type Place } from "./facts.ts"
@@ -140,7 +141,7 @@ const decodeNotes = Schema.decodeUnknownResult(
   Schema.Array(
     Schema.Struct({
       id: Schema.String,
-      reason: Schema.Literals(["unknown-actor", "actor-unhealthy", "rate-limit", "tenant-limit"]),
+      reason: Schema.Literals(PUT_OFF_REASONS),
       until: Schema.Finite,
       detail: Schema.String,
     }),

@@ -22,6 +22,7 @@ export const CAUSES = [
   "workers-starting",
   "actor-unhealthy",
   "rate-limit",
+  "concurrency-limit",
   "tenant-limit",
   "reserved",
   "behind",

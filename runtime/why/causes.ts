@@ -233,12 +233,14 @@ const withNotes = (obstacles: ReadonlyArray<Cause>, facts: Facts): ReadonlyArray
 
 const noteCause = ({ reason, worker, until, detail }: PutOff & { readonly worker: string }, facts: Facts): Cause => {
   const { actor, now } = facts
+  const method = `${actor}.${facts.method}`
   const again = `it comes again ${when(until, now)}`
   const advice: Readonly<Record<PutOff["reason"], string>> = {
     "unknown-actor": `${worker} took it and does not serve it: ${detail}; ${again}. Let workers that share a queue serve the same actors`,
     "actor-unhealthy": `${worker} took it while its actor ${actor} was not ready: ${detail}; ${again}`,
-    "rate-limit": `${actor} may not start more often: ${detail}; ${again}`,
-    "tenant-limit": `as many as may run under its limit do: ${detail}; ${again}`,
+    "rate-limit": `${method} may not start more often (${detail}): ${again}`,
+    "concurrency-limit": `as many ${method} run as may (${detail}): ${again}`,
+    "tenant-limit": `its tenant has what its limit allows (${method}: ${detail}): ${again}`,
   }
   return { code: reason, message: advice[reason], actor, workers: [worker], until: iso(until), reason: detail }
 }

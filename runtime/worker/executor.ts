@@ -28,7 +28,7 @@ import type { ProcessPool } from "./isolation/process-pool.ts"
 import { JobContext } from "./job-context.ts"
 import { jobError, readable } from "./job-error.ts"
 import { KnownFailure } from "./known-failure.ts"
-import type { Limiter } from "./limits/limiter.ts"
+import type { Admission, Limiter } from "./limits/limiter.ts"
 import type { PutOff } from "./put-offs.ts"
 import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "./retry.ts"
 import type { ServedActor } from "./served-actor.ts"
@@ -163,8 +163,11 @@ export class Executor {
       (task.expires === null || task.expires > now) &&
       !options.isRevoked(task)
     const admission = mustAsk ? yield* this.#admit(held, target, posting) : undefined
-    if (admission?.delayMs !== undefined)
-      return new Decided({ token: delivery.token, then: { kind: "release", delay: admission.delayMs } })
+    if (admission?.refused !== undefined) {
+      const { delayMs, by } = admission.refused
+      options.onPutOff({ id: posting.id, until: Date.now() + delayMs, ...by })
+      return new Decided({ token: delivery.token, then: { kind: "release", delay: delayMs } })
+    }
     const endsOnLoss = target.found && target.method.onLost === "fail"
     // Of a first delivery nothing would be known after its worker has died: that is the hot path, and only where it may be.
     if (!delivery.fresh || endsOnLoss) {
@@ -274,13 +277,13 @@ export class Executor {
     return Result.isFailure(checked) ? invalid(checked.failure) : Result.succeed({ embed, input: checked.success })
   })
 
-  /** Asks the limits of a method, where it has any. `delayMs`: not now. */
+  /** Asks the limits of a method, where it has any. `refused`: not now. */
   readonly #admit = Effect.fnUntraced(function* (
     this: Executor,
     held: Held,
     target: Target,
     posting: Posting,
-  ): Effect.fn.Return<{ readonly input: InputRead; readonly delayMs?: number } | undefined> {
+  ): Effect.fn.Return<{ readonly input: InputRead; readonly refused?: Refused } | undefined> {
     const { actor, method } = target
     if (actor.condition !== "ready") return undefined
     const read = yield* this.#readInput(posting, method)
@@ -295,7 +298,7 @@ export class Executor {
         held.whenLeft(admission.release)
         return { input: read }
       case "refused":
-        return { input: read, delayMs: admission.delayMs }
+        return { input: read, refused: admission }
       case "invalid": {
         const error = invalidInput({ field: "limit-key", message: admission.message })
         return { input: Result.fail((attempt) => this.#givenUp(attempt, embed, error)) }
@@ -483,6 +486,8 @@ interface Target {
 
 /** Actor and method, joined by a dot. */
 export const nameOf = ({ actor, method }: Target): string => `${actor.definition.name}.${method.name}`
+
+type Refused = Extract<Admission, { readonly kind: "refused" }>
 
 /** Input and follow-ups of a task, or how a task is settled that has none. */
 type InputRead = Result.Result<

@@ -3,10 +3,18 @@
 /** More at a time, and the oldest are forgotten: this is to tell people, nothing depends on it. */
 const CAPACITY = 10_000
 
+export const PUT_OFF_REASONS = [
+  "unknown-actor",
+  "actor-unhealthy",
+  "rate-limit",
+  "concurrency-limit",
+  "tenant-limit",
+] as const
+
 /** A task that was handed back, and comes again. */
 export interface PutOff {
   readonly id: string
-  readonly reason: "unknown-actor" | "actor-unhealthy" | "rate-limit" | "tenant-limit"
+  readonly reason: (typeof PUT_OFF_REASONS)[number]
   /** When it may be delivered again, in milliseconds since the epoch. */
   readonly until: number
   /** More about it, for people. */

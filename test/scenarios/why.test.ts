@@ -1,5 +1,5 @@
 /** Why a job waits: a table of causes, each brought about for real, on every transport. */
-import { actor, type Cause, type Client, connect, type SubmittedJob } from "callboard"
+import { actor, type Cause, type Client, connect, type Job, type SubmittedJob } from "callboard"
 import { describe, expect, test } from "vitest"
 import { start } from "../runtime/worker/services.ts"
 import { startNats } from "../servers/nats.ts"
@@ -8,13 +8,16 @@ import { type NewBoard, onEveryBoard } from "./boards.ts"
 
 const lamp = actor("lamp", { methods: { run: () => "on" } })
 
+/** Runs until it is told to stop. */
+const held = async (_input: unknown, job: Job): Promise<void> => {
+  await new Promise((resolve) => job.signal.addEventListener("abort", resolve))
+  throw job.signal.reason
+}
+
 const scene = actor("scene", {
   methods: {
     run: () => "done",
-    hold: async (_input: unknown, job) => {
-      await new Promise((resolve) => job.signal.addEventListener("abort", resolve))
-      throw job.signal.reason
-    },
+    hold: held,
     fail: {
       retry: { max: 3, interval: 3600 },
       run: () => {
@@ -23,6 +26,28 @@ const scene = actor("scene", {
     },
   },
 })
+
+/** What does not end, under limits. */
+const limited = actor("limited", {
+  methods: {
+    hourly: { rate: "1/h", run: () => "done" },
+    everywhere: { limit: { rate: "1/h" }, run: () => "done" },
+    single: { limit: { concurrency: 1 }, run: held },
+    tenant: {
+      limit: { concurrency: 1, key: ({ tenant }: { readonly tenant: string }) => tenant },
+      run: held,
+    },
+  },
+})
+
+/** The second of two jobs, where the first has all that may be had. */
+const second = async (newBoard: NewBoard, method: string, input?: unknown): Promise<Scene> => {
+  const { client } = await start([limited], { transport: newBoard(), name: "w1" })
+  const submit = () => client.submit(`limited.${method}`, input === undefined ? {} : { input })
+  const first = await submit()
+  await eventually(async () => ["started", "succeeded"].includes((await first.find()).state))
+  return { client, job: await submit() }
+}
 
 const broken = (queue: string) =>
   actor("mail", {
@@ -227,6 +252,31 @@ const table: ReadonlyArray<Row> = [
       const { client } = await start([broken("mail"), scene], { transport: newBoard(), name: "w1" })
       return submitted(client, "mail.send")
     },
+  },
+  {
+    name: "its method has had its turn for now, on this worker",
+    cause: {
+      code: "rate-limit",
+      workers: ["w1"],
+      until: ANY_TIME,
+      message: expect.stringMatching(/^limited\.hourly may not start more often \(one each 3600 s on each worker\)/),
+    },
+    make: (newBoard) => second(newBoard, "hourly"),
+  },
+  {
+    name: "its method has had its turn for now, everywhere",
+    cause: { code: "rate-limit", reason: "one each 3600 s on all workers together", until: ANY_TIME },
+    make: (newBoard) => second(newBoard, "everywhere"),
+  },
+  {
+    name: "as many run as may",
+    cause: { code: "concurrency-limit", reason: "1 at a time on all workers together", until: ANY_TIME },
+    make: (newBoard) => second(newBoard, "single"),
+  },
+  {
+    name: "its tenant has as many as it may",
+    cause: { code: "tenant-limit", reason: '1 at a time on all workers together for "acme"', until: ANY_TIME },
+    make: (newBoard) => second(newBoard, "tenant", { tenant: "acme" }),
   },
   {
     name: "somebody has it who is no worker",

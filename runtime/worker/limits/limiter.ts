@@ -18,9 +18,15 @@ export type Admission =
   /** It may run; `release` is to be called once, when its handler has really ended or was never called. */
   | { readonly kind: "admitted"; readonly release: () => void }
   /** Not now: it comes again after so many milliseconds. */
-  | { readonly kind: "refused"; readonly delayMs: number }
+  | { readonly kind: "refused"; readonly delayMs: number; readonly by: RefusedBy }
   /** Its tenant cannot be told. */
   | { readonly kind: "invalid"; readonly message: string }
+
+/** Which limit said no, and what it is, for people. */
+export interface RefusedBy {
+  readonly reason: "rate-limit" | "concurrency-limit" | "tenant-limit"
+  readonly detail: string
+}
 
 export interface LimiterOptions {
   readonly store: Store
@@ -101,9 +107,11 @@ export class Limiter {
     if (typeof tenant !== "string") return { kind: "invalid", message: tenant.problem }
     const local = this.#localOf(name, method)
     const delayMs = local === undefined ? undefined : takeLocal(local, applicant)
-    if (delayMs !== undefined) return refused(delayMs)
+    if (local !== undefined && delayMs !== undefined) return refused(delayMs, byRate(local.rate))
     if (limit === undefined) return { kind: "admitted", release: NOTHING_TO_RELEASE }
-    const admission = await this.#ask(this.#sharedOf(limitKey(name, tenant), limit), applicant)
+    const admission = await this.#ask(this.#sharedOf(limitKey(name, tenant), limit), applicant, () =>
+      byLimit(limit, tenant),
+    )
     // What it did not use is another's.
     if (admission.kind !== "admitted" && local?.tat !== undefined) local.tat -= local.rate.intervalMs
     return admission
@@ -125,11 +133,11 @@ export class Limiter {
     clearTimeout(timer)
   }
 
-  async #ask(shared: SharedLimit, { returning }: Applicant): Promise<Admission> {
+  async #ask(shared: SharedLimit, { returning }: Applicant, by: () => RefusedBy): Promise<Admission> {
     const join = (waitMs: number): Admission => {
       const { spacingMs } = shared
       const leastMs = Math.max(waitMs, LEAST_DELAY_MS, shared.hasSlots ? spacingMs : 0)
-      return refused(shared.line.join({ now: Date.now(), leastMs, spacingMs, returning, random: Math.random() }))
+      return refused(shared.line.join({ now: Date.now(), leastMs, spacingMs, returning, random: Math.random() }), by())
     }
     // Others wait already: whoever comes first must not be served before them, and need not be asked for.
     if (!returning && shared.line.end > Date.now() + shared.spacingMs) return join(0)
@@ -185,7 +193,25 @@ export class Limiter {
   }
 }
 
-const refused = (delayMs: number): Admission => ({ kind: "refused", delayMs: Math.max(LEAST_DELAY_MS, delayMs) })
+const refused = (delayMs: number, by: RefusedBy): Admission => ({
+  kind: "refused",
+  delayMs: Math.max(LEAST_DELAY_MS, delayMs),
+  by,
+})
+
+const spaced = ({ intervalMs }: Rate): string => `one each ${Number((intervalMs / 1_000).toPrecision(3))} s`
+
+const byRate = (rate: Rate): RefusedBy => ({ reason: "rate-limit", detail: `${spaced(rate)} on each worker` })
+
+const byLimit = ({ rate, concurrency }: NonNullable<ErasedMethod["limit"]>, tenant: string): RefusedBy => {
+  const rules = [
+    ...(concurrency === undefined ? [] : [`${concurrency} at a time`]),
+    ...(rate === undefined ? [] : [spaced(rate)]),
+  ]
+  const all = `${rules.join(" and ")} on all workers together`
+  if (tenant !== "") return { reason: "tenant-limit", detail: `${all} for ${JSON.stringify(tenant)}` }
+  return { reason: concurrency === undefined ? "rate-limit" : "concurrency-limit", detail: all }
+}
 
 /** Takes one of this worker's own rate, or says when to come again. */
 const takeLocal = (local: LocalRate, { returning }: Applicant): number | undefined => {
