@@ -22,6 +22,7 @@ group.each(sharedBoards)("on $name", (kind) => {
       leaseMs: LEASE * 1_000,
       jobs: 1_000,
       kills: 8,
+      ...(board.restartBroker === undefined ? {} : { restartBroker: board.restartBroker, brokerRestarts: 2 }),
     })
     const report = check(history)
     expect(report.ok, describe(report)).toBe(true)

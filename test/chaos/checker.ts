@@ -28,6 +28,8 @@ export type Problem =
   | "doubled"
   /** Ran more often than kills and freezes explain. */
   | "repeated"
+  /** A worker's slot that did not come back. */
+  | "leaked"
   /** Nothing succeeded. */
   | "vacuous"
 
@@ -42,6 +44,7 @@ export const check = (history: History): Report => {
     missing: [],
     doubled: [],
     repeated: [],
+    leaked: [...history.leaked],
     vacuous: [],
   }
   let succeeded = 0
@@ -115,6 +118,6 @@ export const describe = (report: Report): string => {
   for (const [problem, list] of Object.entries(report.problems)) {
     if (list.length > 0) lines.push(`  ${problem}: ${list.length}, for instance ${list.slice(0, 3).join("; ")}`)
   }
-  if (report.ok) lines.push("  lost 0, stuck 0, changed 0, missing 0, doubled 0")
+  if (report.ok) lines.push("  lost 0, stuck 0, changed 0, missing 0, doubled 0, leaked 0")
   return lines.join("\n")
 }

@@ -35,6 +35,8 @@ export interface History {
   readonly final: ReadonlyMap<string, JobView>
   /** What came of each planned job, at the end: its children and theirs. */
   readonly followUps: ReadonlyMap<string, ReadonlyArray<JobView>>
+  /** Workers that held something when nothing was left to do. */
+  readonly leaked: ReadonlyArray<string>
   readonly kills: number
   /** Deliveries that one kill or freeze can interrupt: all that a worker holds. */
   readonly inFlight: number

@@ -1,4 +1,4 @@
-/** The long form: `bun run chaos [sqlite] [nats] [--jobs 20000] [--kills 50]`. Exits 1 when the checker finds a problem. */
+/** The long form: `bun run chaos [sqlite] [nats] [--jobs 20000] [--kills 50] [--restarts 10]`. Exits 1 when the checker finds a problem. */
 import { parseArgs } from "node:util"
 import { sharedBoards } from "../e2e/boards.ts"
 import { check, describe } from "./checker.ts"
@@ -7,7 +7,11 @@ import { runChaos } from "./run.ts"
 const { values, positionals } = parseArgs({
   args: process.argv.slice(2),
   allowPositionals: true,
-  options: { jobs: { type: "string", default: "20000" }, kills: { type: "string", default: "50" } },
+  options: {
+    jobs: { type: "string", default: "20000" },
+    kills: { type: "string", default: "50" },
+    restarts: { type: "string", default: "10" },
+  },
 })
 
 let ok = true
@@ -21,6 +25,9 @@ for (const kind of sharedBoards) {
     leaseMs: 2_000,
     jobs: Number(values.jobs),
     kills: Number(values.kills),
+    ...(board.restartBroker === undefined
+      ? {}
+      : { restartBroker: board.restartBroker, brokerRestarts: Number(values.restarts) }),
     concurrency: 16,
     restMs: 300_000,
   })

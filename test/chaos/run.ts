@@ -13,8 +13,11 @@ export interface ChaosOptions {
   /** For ledgers. */
   readonly folder: string
   readonly jobs: number
-  /** SIGKILL, and SIGSTOP followed by SIGCONT after the lease is over, at random. */
+  /** SIGKILL, SIGSTOP followed by SIGCONT after the lease is over, and SIGTERM, each with another in its place, at random. */
   readonly kills: number
+  /** Brings the broker down and up again, where there is one; as often as `brokerRestarts` says, spread over the run. */
+  readonly restartBroker?: () => Promise<void>
+  readonly brokerRestarts?: number
   readonly leaseMs: number
   readonly workers?: number
   readonly concurrency?: number
@@ -84,8 +87,10 @@ class Crew {
     const at = Math.floor(Math.random() * this.workers.length)
     const worker = this.workers[at]
     if (worker === undefined) return
-    if (Math.random() < 0.6) {
-      worker.kill("SIGKILL")
+    const how = Math.random()
+    if (how < 0.7) {
+      // A rolling restart lets go of its worker in good order, and of nothing that it held.
+      worker.kill(how < 0.5 ? "SIGKILL" : "SIGTERM")
       await worker.exited
       this.workers.splice(at, 1)
       await this.hire()
@@ -133,17 +138,24 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
     await Promise.all(Array.from({ length: options.workers ?? 4 }, () => crew.hire()))
     // A part of the load before each strike, so that every strike hits work in progress.
     const part = Math.ceil(plans.length / Math.max(1, kills))
+    const { restartBroker, brokerRestarts = 0 } = options
+    const everyNth = brokerRestarts === 0 ? Number.POSITIVE_INFINITY : Math.max(1, Math.floor(kills / brokerRestarts))
     for (let from = 0, struck = 0; from < plans.length; from += part) {
       const batch = plans.slice(from, from + part)
-      for (const answer of await client.submitMany(batch.map(taskOf)))
-        if (!(answer instanceof Error)) accepted.add(answer.id)
+      for (const id of await submitted(client, batch)) accepted.add(id)
       if (struck++ >= kills) continue
+      if (restartBroker !== undefined && struck % everyNth === 0) {
+        await restartBroker()
+        say(`the broker was restarted before strike ${struck}`)
+      }
       await new Promise((resolve) => setTimeout(resolve, Math.random() * STRIKE_WITHIN_MS))
       await crew.strike()
       say(`strike ${struck} of ${kills}`)
     }
     await restOf(client, plans, options.restMs ?? 60_000)
+    const leaked = await leakedBy(client)
     return {
+      leaked,
       plans,
       accepted,
       executions: crew.executions,
@@ -156,6 +168,42 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
     watching.abort()
     await crew.dismiss()
   }
+}
+
+/** Ids of a batch whose submission was confirmed; what was not is submitted again under its id, which is safe. */
+const submitted = async (client: Client, batch: ReadonlyArray<Plan>): Promise<ReadonlyArray<string>> => {
+  const ids: Array<string> = []
+  let open = batch
+  for (let tried = 0; tried < SUBMIT_TRIES && open.length > 0; tried++) {
+    if (tried > 0) await new Promise((resolve) => setTimeout(resolve, SUBMIT_PAUSE_MS))
+    const answers = await client.submitMany(open.map(taskOf)).catch(() => [])
+    ids.push(...answers.flatMap((answer) => (answer instanceof Error ? [] : [answer.id])))
+    open = open.filter(({ id }) => !ids.includes(id))
+  }
+  return ids
+}
+
+/** A broker that was restarted is back within these. */
+const SUBMIT_TRIES = 60
+const SUBMIT_PAUSE_MS = 500
+
+/** Workers that say, with nothing left to do, that something is still in their hands. */
+const leakedBy = async (client: Client): Promise<ReadonlyArray<string>> => {
+  let found: ReadonlyArray<string> = []
+  await eventually(
+    async () => {
+      const answers = await client.control("stats", {}, { timeout: 5 }).catch(() => [])
+      found = answers.flatMap(({ worker, value, error }) => {
+        if (error !== undefined) return [`${worker}: ${error}`]
+        const held = typeof value === "object" && value !== null && "inFlight" in value ? value.inFlight : undefined
+        return held === 0 ? [] : [`${worker} holds ${held}`]
+      })
+      return answers.length > 0 && found.length === 0
+    },
+    // The heartbeat of a worker that was killed last lapses first.
+    { deadline: 20_000, every: 500, message: "all hands are empty" },
+  ).catch(() => undefined)
+  return found
 }
 
 /** Waits until nothing waits and every job has ended, or until the time is over: what is stuck then, the checker says. */

@@ -7,6 +7,8 @@ export interface SharedBoard extends AsyncDisposable {
   url(lease?: number): string
   /** A folder for the files of the test. */
   readonly folder: string
+  /** Kills the broker and starts it again; absent where there is none. */
+  restartBroker?(): Promise<void>
 }
 
 export interface BoardKind {
@@ -34,6 +36,10 @@ const nats: BoardKind = {
     return {
       url: (lease = 30) => `${server.url}?lease=${lease}`,
       folder: folder.path,
+      restartBroker: async () => {
+        await server.kill()
+        await server.restart()
+      },
       [Symbol.asyncDispose]: async () => {
         await server.stop()
         folder.remove()
