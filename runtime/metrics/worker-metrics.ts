@@ -71,7 +71,7 @@ export class WorkerMetrics implements WorkerObserver {
     }
     this.#redeliveries = counter(
       "callboard_redeliveries_total",
-      "Deliveries of tasks that had been handed over before: given back, or lost with their worker",
+      "Deliveries of tasks that had been handed over before: given back by a worker or the transport, or lost with their worker",
     )
     this.#handedBack = counter("callboard_handed_back_total", "Tasks given back, uncounted, to run later or elsewhere")
     this.#superseded = counter(

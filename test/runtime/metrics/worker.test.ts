@@ -49,7 +49,7 @@ const mixed = (): { readonly mix: ActorDefinition; readonly held: ReadonlySet<st
   return { mix, held }
 }
 
-onEveryBoard((newBoard) => {
+onEveryBoard((newBoard, transport) => {
   test("outcomes, run and wait times, hand-backs and redeliveries are those that happened", async () => {
     const { mix } = mixed()
     const service = await start([mix], { transport: newBoard(), unknownGrace: 0.3, ...HTTP })
@@ -93,10 +93,13 @@ onEveryBoard((newBoard) => {
     // Tasks that nobody serves were given back at least once each, and what was given back came again.
     const handedBack = after.value("callboard_handed_back_total")
     expect(handedBack).toBeGreaterThanOrEqual(2)
-    expect(after.value("callboard_redeliveries_total")).toBe(handedBack)
+    const redeliveries = after.value("callboard_redeliveries_total")
+    // On nats the transport itself gives back what arrives beyond what the worker can hold, and that comes again, too.
+    if (transport === "nats") expect(redeliveries).toBeGreaterThanOrEqual(handedBack ?? 0)
+    else expect(redeliveries).toBe(handedBack)
     expect(after.value("callboard_superseded_total")).toBe(0)
     expect(after.value("callboard_unsettled_total")).toBe(0)
-    expect(after.value("callboard_worker_in_flight")).toBe(0)
+    await eventually(async () => expect((await scrape(service)).value("callboard_worker_in_flight")).toBe(0))
   })
 
   test("what runs and waits now, a cancellation, and the hand-back of a stop", async () => {
