@@ -161,9 +161,9 @@ export interface Queue {
 
   /**
    * Takes up to `max` tasks that are due, in the order: queue (as listed), level (high first), sequence. With
-   * `rotate` the queues take turns. Waits up to `wait` for the first one and then returns what there is. Aborting the
-   * signal resolves with an empty list soon; tasks that arrive late for it are handed back, never stranded.
-   * A task is in the hands of one delivery at a time, until its lease lapses.
+   * `rotate` the queues take turns, from one pull to the next. Waits up to `wait` for the first one and then returns
+   * what there is. Aborting the signal resolves with an empty list soon; tasks that arrive late for it are handed back,
+   * never stranded. A task is in the hands of one delivery at a time, until its lease lapses.
    */
   pull(request: PullRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>>
 

@@ -42,6 +42,8 @@ export class Board {
   /** Tasks in queues by sequence. */
   readonly #tasks = new Map<number, Task>()
   readonly #waiters = new Set<Waiter>()
+  /** Queue that was served last, where queues take turns. */
+  #served = ""
   #counter = 0
   #alarm: ReturnType<typeof setTimeout> | undefined
 
@@ -76,7 +78,9 @@ export class Board {
 
   take({ queues, max, rotate }: PullRequest, lease: number): ReadonlyArray<Delivery> {
     const now = Date.now()
-    const lanes = queues.flatMap((name) => this.#lanes.get(name) ?? [])
+    const first = rotate ? queues.indexOf(this.#served) + 1 : 0
+    const order = [...queues.slice(first), ...queues.slice(0, first)]
+    const lanes = order.flatMap((name) => this.#lanes.get(name) ?? [])
     for (const lane of lanes) lane.advance(now)
     const deliveries: Array<Delivery> = []
     const turn = rotate ? 1 : max
@@ -87,6 +91,7 @@ export class Board {
           const task = lane.take(now, lease)
           if (task === undefined) break
           deliveries.push(this.#deliver(task))
+          this.#served = lane.name
         }
       }
     }

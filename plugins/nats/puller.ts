@@ -135,8 +135,13 @@ export class Puller {
       }
       // Late: who gave up must not be told of what came all the same.
       if (session.interrupted) return []
-      if (!session.isEmpty)
-        return turns ? this.#collectTurns(session, key, queues.length, max) : session.collect(all, max)
+      if (!session.isEmpty) {
+        if (turns) return this.#collectTurns(session, key, queues.length, max)
+        const found = session.collect(all, max)
+        // Of lanes that are not their turn: while more comes above, their leases would lapse here.
+        session.handBack()
+        return found
+      }
       if (Date.now() < end) continue
       if (link.connected) return []
       throw new TransportError("unavailable", "not connected to the server")

@@ -111,14 +111,24 @@ export class Session {
 
   /**
    * Asks these lanes from the top for what they have, until `max` tasks are here; goes down a lane only when the one
-   * above has no more. Ends early when interrupted or disconnected. Fails with `unavailable` when a consumer does not
-   * answer.
+   * above has no more, and up again when something came there meanwhile. Ends early when interrupted or disconnected.
+   * Fails with `unavailable` when a consumer does not answer.
    */
-  async sweep(lanes: Lanes, max: number): Promise<void> {
-    for (let index = lanes.from; index < lanes.to && this.count(lanes) < max; index++) {
+  async sweep({ from, to }: Lanes, max: number): Promise<void> {
+    const quiet = new Set<number>()
+    // What is here of lower lanes does not count: it waits if there is more above.
+    const missing = (index: number): number => max - this.count({ from, to: index + 1 })
+    for (let index = from; index < to && missing(index) > 0; index++) {
       if (this.#interrupted || !this.#parts.link.connected) return
-      if (this.#isParked(index)) continue
-      await this.#fetch(index, max - this.count(lanes))
+      if (this.#isParked(index)) {
+        quiet.add(index)
+        continue
+      }
+      await this.#fetch(index, missing(index))
+      const woken = [...quiet].find((above) => above < index && !this.#isParked(above))
+      if (woken === undefined) continue
+      quiet.delete(woken)
+      index = woken - 1
     }
   }
 
@@ -166,13 +176,18 @@ export class Session {
     return chosen
   }
 
+  /** Hands back what is here. */
+  handBack(): void {
+    for (const { token } of this.#arrivals) this.#handBack(token.ack)
+    this.#arrivals = []
+  }
+
   /** Hands back what is here and what is still on its way, and leaves nothing behind. */
   async end(): Promise<void> {
     if (this.#ended) return
     this.#ended = true
     this.#stopStatus()
-    for (const { token } of this.#arrivals) this.#handBack(token.ack)
-    this.#arrivals = []
+    this.handBack()
     try {
       // Tasks that the server sends before it learns of the end still arrive, until the drain is over.
       await this.#subscription.drain()

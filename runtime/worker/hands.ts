@@ -11,6 +11,8 @@ export class Hands {
   readonly #buffer: Array<Held> = []
   readonly #ranks = new Map<string, number>()
   readonly #rotate: boolean
+  /** With `rotate`: rank of the queue whose turn was last. */
+  #turn = -1
   #concurrency = 0
   #capacity = 0
   #prefetch = 1
@@ -53,8 +55,6 @@ export class Hands {
 
   /** Position of a queue in the worker's list; one that came later is behind. */
   #rankOf(queue: string): number {
-    // With `rotate` all queues are of one rank: the transport has taken turns already.
-    if (this.#rotate) return 0
     const known = this.#ranks.get(queue)
     if (known !== undefined) return known
     const rank = this.#ranks.size
@@ -151,8 +151,11 @@ export class Hands {
   /** The next delivery to run, if a handler may start. */
   next(): Held | undefined {
     if (this.#running + this.#stuck >= this.#concurrency) return undefined
-    const held = this.#buffer.shift()
+    // With `rotate` the first one of the next queue that has any. The transport's turns are lost here, where pulls meet.
+    const later = this.#rotate ? this.#buffer.findIndex(({ rank }) => rank > this.#turn) : 0
+    const [held] = this.#buffer.splice(Math.max(later, 0), 1)
     if (held === undefined) return undefined
+    this.#turn = held.rank
     held.phase = "running"
     this.#running++
     return held

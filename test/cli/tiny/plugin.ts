@@ -115,8 +115,11 @@ const connect = async (url: URL, { namespace, lease }: ConnectOptions): Promise<
     }
   }
 
+  let served = ""
   const take = ({ queues, max, rotate }: PullRequest): ReadonlyArray<Delivery> => {
-    const lists = queues.map((queue) => [...board.ready(queue)])
+    const first = rotate ? queues.indexOf(served) + 1 : 0
+    const order = [...queues.slice(first), ...queues.slice(0, first)]
+    const lists = order.map((queue) => [...board.ready(queue)])
     const taken: Array<Delivery> = []
     while (taken.length < max) {
       const before = taken.length
@@ -125,6 +128,7 @@ const connect = async (url: URL, { namespace, lease }: ConnectOptions): Promise<
           const task = list.shift()
           if (task === undefined) break
           taken.push(deliver(task))
+          served = task.posting.queue
           if (rotate) break
         }
       }

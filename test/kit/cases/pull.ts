@@ -145,6 +145,21 @@ export const pullCases: ReadonlyArray<Case> = [
   },
   {
     group,
+    name: "with rotate the turns go on from one pull to the next",
+    async run({ peer, fresh, tasks }) {
+      const queues = [fresh("queue"), fresh("queue"), fresh("queue")]
+      for (const queue of queues) await peer.publish(...tasks(2, { queue }))
+      const turns: Array<string | undefined> = []
+      for (let turn = 0; turn < 6; turn++) {
+        const [found] = await peer.pull(queues, { max: 1, wait: 2_000, rotate: true })
+        turns.push(found?.queue)
+      }
+      equal(new Set(turns.slice(0, 3)).size, 3, "queues in the first round")
+      equal(turns.slice(3), turns.slice(0, 3), "the second round")
+    },
+  },
+  {
+    group,
     name: "with rotate an empty queue costs no turn",
     async run({ peer, fresh, tasks }) {
       const [empty, full] = [fresh("queue"), fresh("queue")]

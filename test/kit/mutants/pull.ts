@@ -106,6 +106,10 @@ export const pullMutants: ReadonlyArray<Mutant> = [
     breaker: requests((request) => ({ ...request, rotate: false })),
   },
   {
+    breaks: "pull: with rotate the turns go on from one pull to the next",
+    breaker: requests((request) => ({ ...request, rotate: request.max > 1 })),
+  },
+  {
     breaks: "pull: with rotate an empty queue costs no turn",
     breaker: requests((request) => ({ ...request, max: Math.ceil(request.max / request.queues.length) })),
   },

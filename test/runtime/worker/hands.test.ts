@@ -17,6 +17,10 @@ const delivery = (token: string, fields: Partial<Delivery> = {}): Delivery => ({
 const hands = (options: Partial<{ concurrency: number; prefetch: number; rotate: boolean }> = {}) =>
   new Hands({ queues: ["high", "low"], concurrency: 2, prefetch: 4, rotate: false, ...options })
 
+const fail = (): never => {
+  throw new Error("it is not held")
+}
+
 const drain = (held: Hands): Array<string> => {
   const order: Array<string> = []
   for (let next = held.next(); next !== undefined; next = held.next()) {
@@ -55,10 +59,14 @@ describe("hands", () => {
     expect(drain(held)).toEqual(["3", "4", "2", "0", "1"])
   })
 
-  test("with rotate all queues are of one rank", () => {
-    const held = hands({ rotate: true })
-    held.add([delivery("1"), delivery("2", { queue: "high" })])
-    expect(drain(held)).toEqual(["1", "2"])
+  test("with rotate the queues take turns, each in its own order, whatever order they came in", () => {
+    const held = hands({ rotate: true, concurrency: 1 })
+    const high = (token: string) => delivery(token, { queue: "high" })
+    held.add([delivery("1"), delivery("2"), delivery("3", { level: 9 }), high("4"), high("5")])
+    expect(held.next()?.delivery.token).toBe("4")
+    held.add([high("6")])
+    held.handlerEnded(held.held.get("4") ?? fail())
+    expect(drain(held)).toEqual(["3", "5", "1", "6", "2"])
   })
 
   test("a handler that goes on after its job was decided keeps its slot until it stops", async () => {

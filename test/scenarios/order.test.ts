@@ -1,0 +1,106 @@
+/** Acceptance scenarios of the order in which jobs start: queues, priorities, the front, turns; on every transport. */
+import { actor, connect } from "callboard"
+import { describe, expect, test } from "vitest"
+import { start } from "../runtime/worker/services.ts"
+import { eventually } from "../servers/process.ts"
+import { onEveryBoard } from "./boards.ts"
+
+/** An actor that notes which of its jobs start, in order. */
+const witness = () => {
+  const started: Array<string> = []
+  const note = actor("order", { methods: { run: (name: string) => void started.push(name) } })
+  return { started, note }
+}
+
+interface Task {
+  readonly name: string
+  readonly queue?: string
+  readonly priority?: number
+  readonly front?: boolean
+}
+
+/** Submits all of it, then runs one worker, one handler at a time, until nothing is left; returns the order of starts. */
+const orderOf = async (
+  transport: string,
+  tasks: ReadonlyArray<Task>,
+  options: { readonly queues?: ReadonlyArray<string>; readonly order?: "rotate"; readonly prefetch?: number } = {},
+): Promise<ReadonlyArray<string>> => {
+  const { started, note } = witness()
+  await using client = await connect(transport)
+  for (const { name, ...more } of tasks) await client.submit("order", { args: [name], ...more })
+  const service = await start([note], { transport, concurrency: 1, burst: true, ...options })
+  await service.stopped
+  return started
+}
+
+const names = (prefix: string, count: number): ReadonlyArray<string> =>
+  Array.from({ length: count }, (_, at) => `${prefix}${at}`)
+
+const tasksOf = (queue: string, count: number): ReadonlyArray<Task> =>
+  names(queue, count).map((name) => ({ name, queue }))
+
+onEveryBoard((newBoard, transport) => {
+  test("S102 first in, first out: 100 jobs of one queue start in the order of submission", async () => {
+    expect(await orderOf(newBoard(), tasksOf("default", 100))).toEqual(names("default", 100))
+  })
+
+  test("S103 at the front: before all that waits, and several in their own order", async () => {
+    const tasks = [
+      { name: "hi0", priority: 9 },
+      { name: "hi1" },
+      { name: "front0", front: true },
+      { name: "front1", front: true },
+    ]
+    expect(await orderOf(newBoard(), tasks)).toEqual(["front0", "front1", "hi0", "hi1"])
+  })
+
+  test("S104 strict order of queues, whatever came first", async () => {
+    const tasks = [...tasksOf("lo", 2), ...tasksOf("hi", 2), { name: "lo9", queue: "lo", priority: 9 }]
+    expect(await orderOf(newBoard(), tasks, { queues: ["hi", "lo"] })).toEqual(["hi0", "hi1", "lo9", "lo0", "lo1"])
+  })
+
+  test.each([1, 4, 9])("S106 round robin, with %i held per handler: the queues take turns", async (prefetch) => {
+    const queues = ["hi", "df", "lo"]
+    const tasks = queues.flatMap((queue) => tasksOf(queue, 3))
+    expect(await orderOf(newBoard(), tasks, { queues, order: "rotate", prefetch })).toEqual(
+      [0, 1, 2].flatMap((at) => queues.map((queue) => `${queue}${at}`)),
+    )
+  })
+
+  test("S106 the default: queue after queue", async () => {
+    const queues = ["hi", "df", "lo"]
+    const tasks = queues.toReversed().flatMap((queue) => tasksOf(queue, 3))
+    expect(await orderOf(newBoard(), tasks, { queues })).toEqual(queues.flatMap((queue) => names(queue, 3)))
+  })
+
+  test("priorities 0–9 of one queue: the highest first, in order of submission within a band", async () => {
+    // Twice each, in an order that is neither rising nor falling.
+    const priorities = [3, 8, 1, 6, 0, 9, 4, 7, 2, 5, 5, 2, 7, 4, 9, 0, 6, 1, 8, 3]
+    const tasks = priorities.map((priority, at) => ({ name: `${at}`, priority }))
+    const bands = transport === "nats" ? [9, 6, 3] : [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+    const band = (priority: number) => bands.findLast((highest) => priority <= highest) ?? 0
+    const expected = tasks.toSorted((a, b) => band(b.priority) - band(a.priority)).map(({ name }) => name)
+    expect(await orderOf(newBoard(), tasks, { prefetch: 1 })).toEqual(expected)
+  })
+
+  describe.each([4, 16])("with %i handlers", (concurrency) => {
+    test("500 high jobs thrown into a backlog of 10,000 low ones are overtaken by none that had not started", async () => {
+      const board = newBoard()
+      await using client = await connect(board)
+      const { started, note } = witness()
+      const many = (queue: string, count: number) =>
+        client.submitMany(names(queue, count).map((name) => ({ task: "order", args: [name], queue })))
+      for (let batch = 0; batch < 10; batch++) await many("low", 1_000)
+      await start([note], { transport: board, queues: ["high", "low"], concurrency })
+      await eventually(() => started.length >= 1_000, { every: 1, deadline: 30_000 })
+      await many("high", 500)
+      const accepted = started.length
+      const isHigh = (name: string) => name.startsWith("high")
+      await eventually(() => started.filter(isHigh).length === 500, { deadline: 30_000 })
+      const overtakers = started.slice(accepted, started.findLastIndex(isHigh)).filter((name) => !isHigh(name))
+      // What a server has handed over is in the worker's hands, though it may still be on its way: one pull at most.
+      expect(overtakers.length).toBeLessThanOrEqual(transport === "nats" ? concurrency : 0)
+      expect(started.filter(isHigh)).toHaveLength(500)
+    }, 60_000)
+  })
+})
