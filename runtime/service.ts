@@ -101,6 +101,8 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   readonly onFailure?: ReadonlyArray<FailureHandler>
   /** Called once per settled job, after it is stored. */
   readonly onSettled?: (settlement: Settlement) => void
+  /** Called once, when it consumes for the first time and HTTP, if there is any, listens. What it throws is logged. */
+  readonly onReady?: (service: Service) => unknown
 }
 
 export interface Service extends AsyncDisposable {
@@ -265,9 +267,18 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       transport: `${transport} (durable: ${durability})`,
       ...(http === undefined ? {} : { url: http.listens }),
     })
+    return options.onReady?.(service)
   }
   // A worker that gives up says so by itself.
-  void service.ready().then(ready, () => undefined)
+  void service.ready().then(
+    () =>
+      Promise.resolve()
+        .then(ready)
+        .catch((cause: unknown) =>
+          own.error("onReady failed", { cause: cause instanceof Error ? cause.message : String(cause) }),
+        ),
+    () => undefined,
+  )
   return service
 }
 
@@ -302,7 +313,7 @@ const queuesOf = (actors: ReadonlyArray<ActorDefinition>): ReadonlyArray<string>
 
 const READY_POLL_MS = 5
 
-const NOTHING_STOPPED: StopReport = { finished: 0, handedBack: 0, stuck: 0 }
+const NOTHING_STOPPED: StopReport = { finished: 0, handedBack: 0, stuck: 0, lost: 0 }
 
 interface Parts {
   readonly client: Client

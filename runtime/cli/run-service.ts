@@ -7,15 +7,21 @@ import { CommandFailed, EXIT, lineOf } from "./failure.ts"
 
 /** Ends when the service has stopped, and says what that came to. Fails, exit code 1, when the worker gave up by itself. */
 export const untilStopped = async (service: Service, log: Log): Promise<void> => {
-  log.with({ logger: "callboard.cli" }).info(stopText(await stopOf(service)))
+  const report = await stopOf(service)
+  log.with({ logger: "callboard.cli" })[report.lost > 0 ? "warn" : "info"](stopText(report), { ...report })
 }
 
 /** The end of a worker whose transport was tried for long enough. */
 export const gaveUp = (cause: TransportError): CommandFailed =>
   new CommandFailed(EXIT.failed, `the worker gives up: ${lineOf(cause)}`, { cause })
 
-export const stopText = ({ finished, handedBack, stuck }: StopReport): string =>
-  `stopped: ${finished} finished, ${handedBack} handed back${stuck > 0 ? `, ${stuck} ignored their signal` : ""}`
+export const stopText = ({ finished, handedBack, stuck, lost }: StopReport): string =>
+  [
+    `stopped: ${finished} finished`,
+    `${handedBack} handed back`,
+    ...(stuck > 0 ? [`${stuck} ignored their signal`] : []),
+    ...(lost > 0 ? [`${lost} not handed back, which come again when their lease is over`] : []),
+  ].join(", ")
 
 /** What the stop of a service came to, once it has stopped. Fails as {@link untilStopped} does. */
 export const stopOf = async (service: Service): Promise<StopReport> => {

@@ -5,10 +5,14 @@
 import type { ChildProcess } from "node:child_process"
 import { makeLog } from "../log.ts"
 import { onSignals } from "../signals.ts"
-import { passSignal, startWorkProcess } from "./work-process.ts"
+import { EXIT } from "./failure.ts"
+import { onToldReady, passSignal, startWorkProcess } from "./work-process.ts"
 
 const FIRST_WAIT_MS = 1_000
 const LONGEST_WAIT_MS = 30_000
+
+/** Processes in a row that may be killed before they are ready: more of the same would come to nothing. */
+const MOST_UNREADY = 5
 
 /** Who has lived this long did not die of how it starts. */
 const STABLE_MS = 60_000
@@ -50,6 +54,8 @@ class Seat {
   #timer: ReturnType<typeof setTimeout> | undefined
   #stopping = false
   #waitMs = FIRST_WAIT_MS
+  /** Processes in a row that were killed before they were ready. */
+  #unready = 0
 
   constructor(args: ReadonlyArray<string>, name: string, note: (text: string) => void) {
     this.#arguments = args
@@ -78,13 +84,22 @@ class Seat {
     const startedAt = performance.now()
     const child = startWorkProcess(this.#arguments)
     this.#child = child
+    let isReady = false
+    onToldReady(child, () => {
+      isReady = true
+      this.#unready = 0
+    })
     child.on("error", (error) => {
       this.#note(`${this.#name} cannot be started: ${error.message}`)
-      this.#done.resolve(1)
+      this.#done.resolve(EXIT.failed)
     })
     child.on("exit", (code, signal) => {
       this.#child = undefined
       if (code !== null || this.#stopping) return this.#done.resolve(code ?? 0)
+      if (!isReady && ++this.#unready >= MOST_UNREADY) {
+        this.#note(`${this.#name} was ended by ${signal} ${this.#unready} times before it was ready, and is given up`)
+        return this.#done.resolve(EXIT.failed)
+      }
       if (performance.now() - startedAt > STABLE_MS) this.#waitMs = FIRST_WAIT_MS
       this.#note(`${this.#name} was ended by ${signal}; starting it again in ${this.#waitMs / 1_000} s`)
       this.#timer = setTimeout(() => this.#start(), this.#waitMs)

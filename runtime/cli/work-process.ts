@@ -20,6 +20,20 @@ export const startWorkProcess = (more: ReadonlyArray<string> = []): ChildProcess
   return spawn(process.execPath, args, { stdio: ["ignore", "inherit", "inherit", "ipc"] })
 }
 
+const READY = "ready"
+
+/** Tells the process that watches over this one that it works. */
+export const tellReady = (): void => {
+  process.send?.(READY)
+}
+
+/** Calls back when a process says that it works. */
+export const onToldReady = (child: ChildProcess, ready: () => void): void => {
+  child.on("message", (message) => {
+    if (message === READY) ready()
+  })
+}
+
 /** Calls back when the process that watches over this one is gone. */
 export const onOrphaned = (stop: () => void): void => {
   process.once("disconnect", stop)

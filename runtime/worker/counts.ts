@@ -10,6 +10,8 @@ export class Counts implements WorkerObserver {
   /** Failed for good. */
   failed = 0
   handedBackTasks = 0
+  /** What came of them could not be stored. */
+  lostTasks = 0
   /** Outcomes that were refused, because another delivery or a cancellation has the job. */
   superseded = 0
 
@@ -24,6 +26,10 @@ export class Counts implements WorkerObserver {
 
   handedBack(): void {
     this.handedBackTasks++
+  }
+
+  unsettled(_held: Held, how: "superseded" | "lost"): void {
+    if (how === "lost") this.lostTasks++
   }
 
   refused(): void {

@@ -13,7 +13,7 @@ import type { Cancellation } from "./cancellation.ts"
 import type { Held } from "./delivery.ts"
 import { Executor, type ExecutorOptions, nameOf, type TimeLimits } from "./executor.ts"
 import type { Hands } from "./hands.ts"
-import { ProcessPool } from "./isolation/process-pool.ts"
+import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper } from "./lease-keeper.ts"
 import { Limiter } from "./limits/limiter.ts"
 import type { Observers } from "./observer.ts"
@@ -27,6 +27,8 @@ import type { WorkerOptions } from "./worker.ts"
 export interface FlowOptions {
   readonly worker: WorkerOptions
   readonly pool: ActorPool
+  /** Processes of isolated handlers; ended with the flow. */
+  readonly processes: ProcessPool
   readonly hands: Hands
   readonly observers: Observers
   readonly reach: Reach
@@ -57,7 +59,7 @@ export class Flow {
   #closed = false
 
   constructor(options: FlowOptions) {
-    const { worker, pool, hands, observers } = options
+    const { worker, pool, processes, hands, observers } = options
     const { board, client, log, leaseMs } = worker
     const { queue } = board
     this.#options = options
@@ -66,7 +68,7 @@ export class Flow {
     hands.onFree = () => this.#pump()
     this.#settler = new Settler(queue, log, options.reach)
     this.#watch = new RunWatch(queue, log, (at) => this.#leases.deadline(at))
-    this.#processes = new ProcessPool({ client, log, concurrency: worker.concurrency })
+    this.#processes = processes
     this.#pauses = new PauseWatch(
       leaseMs,
       () => this.#resume(),
@@ -82,7 +84,7 @@ export class Flow {
     this.#executor = new Executor({
       pool,
       limiter: this.#limiter,
-      processes: this.#processes,
+      processes,
       claims: new Batcher<Claim, Claimed>((claims) => queue.claim(claims)),
       client,
       events: options.events,
@@ -138,8 +140,12 @@ export class Flow {
 
   /** Tells the handlers that run to stop now, and gives their tasks back, uncounted; returns how many. */
   interrupt(): number {
+    // Before they are told: most are settling already when `end` returns.
+    const running = [...this.#hands.held.values()].filter(
+      ({ phase, stop }) => phase === "running" && stop === undefined,
+    ).length
     for (const held of this.#hands.held.values()) held.end("hand-back")
-    return this.#hands.running
+    return running
   }
 
   /** The end: nothing is settled, extended or watched any more. */
@@ -216,7 +222,7 @@ export class Flow {
   async #settle(held: Held, settlement: Settlement): Promise<void> {
     const stored = await this.#settler.settle(settlement, this.#end.signal, held.refused)
     if (stored === "superseded" && settlement.record !== undefined) this.#refused(held, settlement.record)
-    else if (stored === "superseded" || stored === "lost") this.#observers.unsettled(held)
+    else if (stored === "superseded" || stored === "lost") this.#observers.unsettled(held, stored)
     else if (stored.then.kind === "release") {
       this.#hands.handedBack()
       this.#observers.handedBack(held)

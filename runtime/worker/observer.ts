@@ -16,8 +16,8 @@ export interface WorkerObserver {
   handedBack?(held: Held): void
   /** An outcome came too late and was refused; without a record, where it was known before there was one. */
   refused?(held: Held, record: JobRecord | undefined): void
-  /** How a delivery ended could not be stored, or not any more: what is left of it comes again. */
-  unsettled?(held: Held): void
+  /** How a delivery ended could not be stored (`lost`), or not any more: what is left of it comes again. */
+  unsettled?(held: Held, how: "superseded" | "lost"): void
   /** The worker consumes now, or does not any more. */
   listening?(listening: boolean): void
 }
@@ -52,8 +52,8 @@ export class Observers implements Required<WorkerObserver> {
     this.#tell((observer) => observer.refused?.(held, record))
   }
 
-  unsettled(held: Held): void {
-    this.#tell((observer) => observer.unsettled?.(held))
+  unsettled(held: Held, how: "superseded" | "lost"): void {
+    this.#tell((observer) => observer.unsettled?.(held, how))
   }
 
   listening(listening: boolean): void {

@@ -31,6 +31,7 @@ import { FailureTeller } from "./failure-teller.ts"
 import { Flow } from "./flow.ts"
 import { Hands } from "./hands.ts"
 import { checkIsolation, inWorker } from "./isolation/admission.ts"
+import { ProcessPool } from "./isolation/process-pool.ts"
 import type { LeaseThreadTarget } from "./lease-protocol.ts"
 import { maintain } from "./maintenance.ts"
 import { Observers, type WorkerObserver } from "./observer.ts"
@@ -111,6 +112,8 @@ export interface StopReport {
   readonly handedBack: number
   /** Handlers that ignored their signal and still run. */
   readonly stuck: number
+  /** Tasks that could be neither settled nor given back, since the transport did not take it: they come again when their lease is over. */
+  readonly lost: number
 }
 
 /** A job whose handler runs. */
@@ -170,15 +173,18 @@ export interface Worker {
 export const startWorker = async (options: WorkerOptions): Promise<Worker> => {
   const { log } = options
   checkIsolation(options.actors)
+  const processes = new ProcessPool(options)
   const scope = await Effect.runPromise(Scope.make())
   const close = () => Effect.runPromise(Scope.close(scope, Exit.void))
   try {
     const served = makeActorPool(options.actors.map(inWorker), options.taskNames, log)
     const pool = await Effect.runPromise(Scope.provide(served, scope))
-    const worker = new RunningWorker(options, pool, close)
+    await processes.prove(options.actors)
+    const worker = new RunningWorker(options, pool, processes, close)
     await worker.begin()
     return worker
   } catch (cause) {
+    await processes.close()
     await close()
     throw cause
   }
@@ -215,7 +221,7 @@ class RunningWorker implements Worker {
   #stopAskedAt: string | undefined
   #stopping: Promise<StopReport> | undefined
 
-  constructor(options: WorkerOptions, pool: ActorPool, closeActors: () => Promise<void>) {
+  constructor(options: WorkerOptions, pool: ActorPool, processes: ProcessPool, closeActors: () => Promise<void>) {
     const { board, log, onSettled } = options
     const { signal } = this.#end
     this.name = options.name
@@ -256,6 +262,7 @@ class RunningWorker implements Worker {
     this.#flow = new Flow({
       worker: options,
       pool,
+      processes,
       hands: this.#hands,
       observers: this.#observers,
       reach: this.#reach,
@@ -489,7 +496,7 @@ class RunningWorker implements Worker {
 
   async #stop(): Promise<StopReport> {
     const { graceMs } = this.#options
-    const { processed, handedBackTasks } = this.#counts
+    const { processed, handedBackTasks, lostTasks } = this.#counts
     this.#stopAskedAt = new Date().toISOString()
     this.#setListening(false)
     this.#ending.stop()
@@ -500,10 +507,13 @@ class RunningWorker implements Worker {
     this.#restored(this.#flow.interrupt())
     await waitFor(this.#hands.whenIdle(), HAND_BACK_MS)
     await this.#flow.end()
+    // What gives up storing with that is counted, and dropped, before the next turn.
+    await new Promise((resolve) => setTimeout(resolve, 0))
     const report: StopReport = {
       finished: this.#counts.processed - processed,
       handedBack: this.#counts.handedBackTasks - handedBackTasks,
       stuck: this.#hands.stuck,
+      lost: this.#counts.lostTasks - lostTasks + this.#hands.held.size,
     }
     clearInterval(this.#keepalive)
     this.#stopMaintenance()

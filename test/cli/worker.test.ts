@@ -56,6 +56,21 @@ describe("signals", () => {
     expect(await find(project, "waiting")).toMatchObject({ state: "queued", attempts: 0 })
   })
 
+  test("with --json the stop is a line of numbers", async () => {
+    using project = makeProject()
+    await using worker = project.start("worker", "-c", "1", "--grace", "100ms", "--json")
+    await worker.waitForLine(/"message":"ready"/)
+    await project.json("submit", "works.nap", '{"ms":60000}', "--id", "long")
+    await worker.waitForLine(/^napping/)
+    worker.kill("SIGTERM")
+    expect(await worker.closed).toEqual({ code: 0, signal: null })
+    const line = worker.stdout.split("\n").findLast((text) => text.includes("stopped:")) ?? ""
+    expect(JSON.parse(line)).toMatchObject({
+      level: "INFO",
+      annotations: { finished: 0, handedBack: 1, stuck: 1, lost: 0 },
+    })
+  })
+
   test("the second hands back now, and no attempt is counted as a retry", async () => {
     using project = makeProject()
     await using worker = await startWorker(project)
@@ -124,6 +139,44 @@ test("a worker that was killed starts again, and its job runs to the end", async
   expect(job.result?.pid).not.toBe(Number(pid))
   worker.kill("SIGTERM")
   expect(await worker.exited).toEqual({ code: 0, signal: null })
+})
+
+describe("what cannot start", () => {
+  test("an actors' folder that fails to load: one line, exit code 1, no second try", async () => {
+    using project = makeProject({ "actors/works.ts": `console.log("loading"); throw new Error("no licence")` })
+    const { code, stdout, stderr } = await project.run("worker")
+    expect([code, stdout.match(/loading/g)?.length]).toEqual([1, 1])
+    expect(stderr).toMatch(/^callboard: .*no licence/)
+    expect(stderr.trim().split("\n")).toHaveLength(1)
+  })
+
+  test("actors none of whose processes comes up: one line, exit code 1", async () => {
+    using project = makeProject({
+      "actors/works.ts": `
+        import { actor } from "callboard"
+        export default actor("works", {
+          isolation: "process",
+          start: () => { throw new Error("no licence") },
+          methods: { run: () => 1 },
+        })`,
+    })
+    const { code, stderr } = await project.run("worker")
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/^callboard: no process of isolated handlers can be started: no licence$/m)
+    expect(stderr.trim().split("\n")).toHaveLength(1)
+  })
+
+  test("a pool whose processes are killed before they are ready, again and again, is given up", async () => {
+    using project = makeProject({
+      "actors/works.ts": `process.kill(process.pid, "SIGKILL"); await new Promise(() => {})`,
+    })
+    const { code, stderr } = await project.run("worker", "--processes", "2", "-n", "pool")
+    expect(code).toBe(1)
+    for (const seat of [1, 2]) {
+      expect(stderr.match(new RegExp(`worker ${seat} was ended by SIGKILL; starting it again`, "g"))).toHaveLength(4)
+      expect(stderr).toContain(`worker ${seat} was ended by SIGKILL 5 times before it was ready, and is given up`)
+    }
+  }, 60_000)
 })
 
 describe("S180 pool", () => {

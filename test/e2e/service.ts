@@ -74,7 +74,14 @@ const e2e = actor("e2e", {
       const { rss, heapUsed } = process.memoryUsage()
       return { rss, heapUsed }
     },
-    /** The same, for a job that must not run again when its worker died. */
+    /** Notes that it began, takes some milliseconds, notes that it is done. */
+    nap: async ({ ms, ledger }: { ms: number; ledger: string }, job) => {
+      appendFileSync(ledger, `began ${job.id} ${process.pid}\n`)
+      await new Promise((resolve) => setTimeout(resolve, ms))
+      appendFileSync(ledger, `done ${job.id} ${process.pid}\n`)
+      return job.attempt
+    },
+    /** Like `step`, for a job that must not run again when its worker died. */
     once: {
       onLost: "fail",
       run: async ({ started, gate }: Step) => {

@@ -31,6 +31,10 @@ const start = async (options: ServeOptions = {}): Promise<Service> => {
 const unreachable = () =>
   withQueue(() => ({ pull: () => Promise.reject(new TransportError("unavailable", "nobody is there")) }))
 
+const fail = (): never => {
+  throw new Error("not now")
+}
+
 const waits = (finish: Promise<void>) => actor("waits", { methods: { run: () => finish } })
 const running = (service: Service) =>
   eventually(() => service.worker?.describe().running.length === 1, { message: "it runs" })
@@ -69,7 +73,7 @@ describe("options", () => {
     const service = await start({ actors: [] })
     await service.ready()
     expect(service.worker).toBeUndefined()
-    expect(await service.stop()).toEqual({ finished: 0, handedBack: 0, stuck: 0 })
+    expect(await service.stop()).toEqual({ finished: 0, handedBack: 0, stuck: 0, lost: 0 })
   })
 })
 
@@ -102,6 +106,37 @@ describe("ready", () => {
       },
     })
     expect(JSON.stringify(lines)).not.toContain("secret")
+  })
+
+  test("onReady is called once, with the service, when it consumes and listens", async () => {
+    const seen: Array<readonly [Service, boolean | undefined, number]> = []
+    const onReady = async (service: Service) => {
+      const { status } = await fetch(`${service.url}/readyz`)
+      seen.push([service, service.worker?.listening, status])
+    }
+    const service = await start({ http: { port: 0 }, onReady })
+    await eventually(() => seen.length > 0, { message: "it is called" })
+    await (await service.client.submit("quick")).result()
+    expect(seen).toEqual([[service, true, 200]])
+  })
+
+  test.each<readonly [string, () => unknown]>([
+    ["throws", () => fail()],
+    ["rejects", async () => fail()],
+  ])("an onReady that %s is logged, and the service goes on", async (_how, onReady) => {
+    const { log, lines } = collectLog()
+    const service = await start({ log, onReady })
+    const line = await eventually(() => lines.find(({ message }) => message === "onReady failed"))
+    expect(line).toMatchObject({ level: "error", fields: { cause: "not now" } })
+    expect(await (await service.client.submit("quick")).result()).toBe("done")
+  })
+
+  test("onReady is not called when it never comes to that", async () => {
+    let called = 0
+    const service = await start({ transports: unreachable(), reconnect: { maxTries: 1 }, onReady: () => called++ })
+    await service.failed
+    await service.stop()
+    expect(called).toBe(0)
   })
 
   test("fails when the worker gives up", async () => {
@@ -149,7 +184,7 @@ describe("stop", () => {
     await running(service)
     isDown = true
     const began = performance.now()
-    await service.stop()
+    expect(await service.stop()).toMatchObject({ finished: 0, handedBack: 0, lost: 2 })
     expect(performance.now() - began).toBeLessThan(8_000)
     finish.open()
   })

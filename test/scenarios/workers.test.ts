@@ -110,7 +110,7 @@ onEveryBoard((newBoard) => {
   test("S167 graceful stop, idle: at once", async () => {
     const service = await start([stage().actor], { transport: newBoard() })
     const began = performance.now()
-    expect(await service.stop()).toEqual({ finished: 0, handedBack: 0, stuck: 0 })
+    expect(await service.stop()).toEqual({ finished: 0, handedBack: 0, stuck: 0, lost: 0 })
     expect(performance.now() - began).toBeLessThan(1_000)
   })
 

@@ -10,7 +10,7 @@ import { addSettings, givenSettings, HTTP_SETTINGS, WORKER_SETTINGS } from "../o
 import { gaveUp, untilStopped } from "../run-service.ts"
 import { httpOptions, logOf, serveOptions } from "../serve-options.ts"
 import { superviseWorkers } from "../supervisor.ts"
-import { onOrphaned, WORK_FLAG } from "../work-process.ts"
+import { onOrphaned, tellReady, WORK_FLAG } from "../work-process.ts"
 import { runs } from "./command.ts"
 
 export const addWorker = (program: Command): void => {
@@ -40,12 +40,14 @@ export const addWorker = (program: Command): void => {
     const actors = await discoverActors(config.actors ?? DEFAULTS.actors)
     // Two workers on one machine share a configuration, but cannot share its port.
     const http = givenSettings(command).has("http.port") ? httpOptions(config) : false
-    const service = await serve({ ...serveOptions(invocation), log, actors, http }).catch((cause: unknown) => {
-      // It was tried again as often as it may be: the same end as when it is lost later.
-      const triedAgain = config.reconnect?.atStart ?? DEFAULTS.reconnect.atStart
-      if (triedAgain && cause instanceof TransportError && cause.retryable) throw gaveUp(cause)
-      throw cause
-    })
+    const service = await serve({ ...serveOptions(invocation), log, actors, http, onReady: tellReady }).catch(
+      (cause: unknown) => {
+        // It was tried again as often as it may be: the same end as when it is lost later.
+        const triedAgain = config.reconnect?.atStart ?? DEFAULTS.reconnect.atStart
+        if (triedAgain && cause instanceof TransportError && cause.retryable) throw gaveUp(cause)
+        throw cause
+      },
+    )
     onOrphaned(() => void service.stop())
     await untilStopped(service, log)
   })

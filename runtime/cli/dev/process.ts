@@ -82,11 +82,12 @@ export const runDevProcess = async (invocation: Invocation): Promise<void> => {
   announce(invocation, service, actors, reload)
   tell({ type: "ready", port: Number(new URL(service.url ?? "http://localhost").port) })
   if (!reload && !output.json) await explain(invocation, service, actors)
-  const { finished, handedBack, stuck } = await stopOf(service)
+  const report = await stopOf(service)
+  const { finished, handedBack, stuck, lost } = report
   following.abort()
   // Being replaced is worth a word only if a job noticed.
-  if (!replaced || finished + handedBack + stuck > 0)
-    log.with({ logger: "callboard.cli" }).info(stopText({ finished, handedBack, stuck }))
+  if (!replaced || finished + handedBack + stuck + lost > 0)
+    log.with({ logger: "callboard.cli" }).info(stopText(report))
 }
 
 /** One line after a reload; on the first start, what is there and where. */

@@ -17,6 +17,9 @@ export const checkIsolation = (actors: ReadonlyArray<ActorDefinition>): void => 
   }
 }
 
+/** Whether all its handlers run in processes of their own. */
+export const isWhollyIsolated = (actor: ActorDefinition): boolean => isolated(actor).length === actor.methods.size
+
 /** The actor as the worker itself starts it: without resources when all its handlers run in processes of their own. */
 export const inWorker = (actor: ActorDefinition): ActorDefinition =>
-  isolated(actor).length === actor.methods.size ? { ...actor, start: undefined, stop: undefined } : actor
+  isWhollyIsolated(actor) ? { ...actor, start: undefined, stop: undefined } : actor

@@ -8,6 +8,8 @@ import type { Client } from "../../client.ts"
 import type { Log } from "../../log.ts"
 import type { Running } from "../delivery.ts"
 import type { JobContext } from "../job-context.ts"
+import { ActorStartFailed } from "../served-actor.ts"
+import { isWhollyIsolated } from "./admission.ts"
 import { processNotStarted } from "./failure.ts"
 import { HandlerProcess } from "./handler-process.ts"
 
@@ -49,6 +51,20 @@ export class ProcessPool {
 
   constructor(options: ProcessPoolOptions) {
     this.#options = options
+  }
+
+  /**
+   * Where nothing but isolated handlers is served: starts a process of each actor, as far as there may be, and waits for
+   * one. Fails with `ActorStartFailed` when none comes up: each job would fail for it, one after the other.
+   */
+  async prove(actors: ReadonlyArray<ActorDefinition>): Promise<void> {
+    if (actors.length === 0 || !actors.every(isWhollyIsolated)) return
+    const processes = actors.slice(0, this.#options.concurrency).map((actor) => this.#start(actor))
+    for (const process of processes) this.#release(process)
+    const all = await Promise.allSettled(processes.map(({ ready }) => ready))
+    const [first] = all
+    if (first?.status !== "rejected" || all.some(({ status }) => status === "fulfilled")) return
+    throw new ActorStartFailed(`no process of isolated handlers can be started: ${messageOf(first.reason)}`)
   }
 
   /** Processes that have not ended. */
@@ -218,3 +234,5 @@ export class ProcessPool {
     void process.stop()
   }
 }
+
+const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause))

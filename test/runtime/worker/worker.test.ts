@@ -473,7 +473,7 @@ describe("stopping", () => {
     await eventually(() => first.worker?.describe().running.length === 1, { message: "the first job runs" })
     const stopping = first.stop()
     gate.resolve()
-    expect(await stopping).toEqual({ finished: 1, handedBack: 2, stuck: 0 })
+    expect(await stopping).toEqual({ finished: 1, handedBack: 2, stuck: 0, lost: 0 })
     const views = await Promise.all(jobs.map((job) => observer.client.job(job.id).find()))
     expect(views.map((view) => view.state).sort()).toEqual(["queued", "queued", "succeeded"])
     expect(
@@ -491,7 +491,7 @@ describe("stopping", () => {
     const observer = await start([], { transport })
     const job = await first.client.submit("slow")
     await eventually(() => first.worker?.describe().running.length === 1, { message: "the job runs" })
-    expect(await first.stop({ now: true })).toEqual({ finished: 0, handedBack: 1, stuck: 1 })
+    expect(await first.stop({ now: true })).toEqual({ finished: 0, handedBack: 1, stuck: 1, lost: 0 })
     hold = false
     await start([slow], { transport })
     expect(await observer.client.job(job.id).result(WAIT)).toBe(1)

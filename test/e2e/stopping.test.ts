@@ -1,0 +1,191 @@
+/** Workers that are stopped softly: what becomes of their jobs, with real processes, on every transport that several can share. */
+import { existsSync, readFileSync, writeFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import { type Client, connect, type SubmittedJob } from "callboard"
+import { afterEach, describe, expect, test } from "vitest"
+import { eventually, type Spawned, spawnScript } from "../servers/process.ts"
+import { type SharedBoard, sharedBoards } from "./boards.ts"
+
+const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))
+const DEADLINE = 15_000
+
+const open: Array<AsyncDisposable> = []
+afterEach(async () => {
+  for (const resource of open.splice(0).reverse()) await resource[Symbol.asyncDispose]()
+})
+
+const keep = <R extends AsyncDisposable>(resource: R): R => {
+  open.push(resource)
+  return resource
+}
+
+const startService = async (board: SharedBoard, options: object = {}): Promise<Spawned> => {
+  const service = keep(spawnScript(SERVICE, [board.url(), JSON.stringify(options)]))
+  await service.waitForLine(/^ready/, DEADLINE)
+  return service
+}
+
+const linesOf = (file: string): ReadonlyArray<string> =>
+  existsSync(file) ? readFileSync(file, "utf8").split("\n").slice(0, -1) : []
+
+interface StopReport {
+  readonly finished: number
+  readonly handedBack: number
+  readonly stuck: number
+  readonly lost: number
+}
+
+/** Asks it to stop, and waits until it has. */
+const stop = async (service: Spawned): Promise<StopReport> => {
+  service.kill("SIGTERM")
+  expect(await service.closed).toEqual({ code: 0, signal: null })
+  const [, report = ""] = await service.waitForLine(/^stopped (.*)$/)
+  return JSON.parse(report)
+}
+
+/** A worker with jobs in the middle of their handlers, and another one that has nothing to do. */
+const busyAndIdle = async (board: SharedBoard, gates: ReadonlyArray<string>) => {
+  const client = keep(await connect(board.url()))
+  const started = `${board.folder}/started`
+  const busy = await startService(board, { concurrency: 2, grace: "1 second" })
+  const jobs: Array<SubmittedJob> = []
+  for (const gate of gates) jobs.push(await client.submit("e2e.step", { input: { started, gate } }))
+  await eventually(
+    async () => (await Promise.all(jobs.map((job) => job.find()))).every(({ state }) => state === "started"),
+    { deadline: DEADLINE, message: "all handlers run" },
+  )
+  const idle = await startService(board, { concurrency: 2 })
+  return { client, started, busy, idle, jobs }
+}
+
+/** It went back uncounted, was started elsewhere within a second, and ends as if nothing had been. */
+const expectGoesOn = async (job: SubmittedJob, started: string, idle: Spawned, gate: string, runs: number) => {
+  await eventually(() => linesOf(started).length === runs, { deadline: DEADLINE, message: "it starts elsewhere" })
+  const { transitions } = await eventually(
+    async () => {
+      const found = await job.find()
+      return found.transitions.at(-1)?.state === "started" ? found : undefined
+    },
+    { message: "the record says that it started again" },
+  )
+  const back = transitions.find(({ reason }) => reason === "handed-back")
+  expect(back).toMatchObject({ state: "queued" })
+  const gap = Date.parse(transitions.at(-1)?.at ?? "") - Date.parse(back?.at ?? "")
+  expect(gap).toBeLessThan(1_000)
+  writeFileSync(gate, "")
+  expect(await job.result({ timeout: 10 })).toEqual({ pid: idle.pid, attempt: 1 })
+  expect(await job.find()).toMatchObject({ attempts: 1, retries: 0 })
+}
+
+describe.each(sharedBoards)("on $name", (kind) => {
+  test("one long job: handed back at the end of the grace, started elsewhere in less than a second, uncounted", async () => {
+    const board = keep(await kind.open())
+    const gate = `${board.folder}/gate`
+    const { busy, idle, jobs, started } = await busyAndIdle(board, [gate])
+    const [job] = jobs
+    if (job === undefined) throw new Error("nothing was submitted")
+    expect(await stop(busy)).toEqual({ finished: 0, handedBack: 1, stuck: 1, lost: 0 })
+    expect(busy.output).toMatch(/Restoring 1 unacknowledged message\(s\)/)
+    await expectGoesOn(job, started, idle, gate, 2)
+  })
+
+  test("one long job and nobody else: it waits in its queue, and nothing is counted", async () => {
+    const board = keep(await kind.open())
+    const gate = `${board.folder}/gate`
+    const { busy, idle, jobs } = await busyAndIdle(board, [gate])
+    expect(await stop(idle)).toEqual({ finished: 0, handedBack: 0, stuck: 0, lost: 0 })
+    expect(idle.output).not.toMatch(/Restoring/)
+    expect(await stop(busy)).toMatchObject({ handedBack: 1, lost: 0 })
+    const found = await jobs[0]?.find()
+    expect(found).toMatchObject({ state: "queued", attempts: 0, retries: 0 })
+    expect(found?.transitions.at(-1)).toMatchObject({ reason: "handed-back" })
+    writeFileSync(gate, "")
+    const later = await startService(board)
+    expect(await jobs[0]?.result({ timeout: 10 })).toEqual({ pid: later.pid, attempt: 1 })
+  })
+
+  test("two jobs, one of which ends within the grace: it is finished, the other is handed back", async () => {
+    const board = keep(await kind.open())
+    const [short, long] = [`${board.folder}/short`, `${board.folder}/long`] as const
+    const { busy, idle, jobs, started } = await busyAndIdle(board, [short, long])
+    const [first, second] = jobs
+    if (first === undefined || second === undefined) throw new Error("nothing was submitted")
+    const stopped = stop(busy)
+    await busy.waitForLine(/stopping/)
+    writeFileSync(short, "")
+    expect(await stopped).toEqual({ finished: 1, handedBack: 1, stuck: 1, lost: 0 })
+    expect(busy.output).toMatch(/Restoring 1 unacknowledged message\(s\)/)
+    expect(await first.find()).toMatchObject({ state: "succeeded", attempts: 1, result: { pid: busy.pid } })
+    await expectGoesOn(second, started, idle, long, 3)
+  })
+
+  test("two jobs, none of which ends within the grace: both are handed back", async () => {
+    const board = keep(await kind.open())
+    const gates = [`${board.folder}/one`, `${board.folder}/two`]
+    const { busy, idle, jobs, started } = await busyAndIdle(board, gates)
+    expect(await stop(busy)).toEqual({ finished: 0, handedBack: 2, stuck: 2, lost: 0 })
+    expect(busy.output).toMatch(/Restoring 2 unacknowledged message\(s\)/)
+    for (const [at, job] of jobs.entries()) await expectGoesOn(job, started, idle, gates[at] ?? "", 4)
+  })
+
+  test("a rolling restart of four workers under load loses, doubles and delays nothing", async () => {
+    const board = keep(await kind.open())
+    const client = keep(await connect(board.url()))
+    const ledger = `${board.folder}/ledger`
+    const workers = await Promise.all(Array.from({ length: 4 }, () => startService(board, { concurrency: 4 })))
+    const pids = workers.map(({ pid }) => pid)
+    const took = () => new Set(linesOf(ledger).map((line) => Number(line.split(" ")[2])))
+    const allTake = () =>
+      eventually(() => pids.every((pid) => took().has(pid)), { deadline: DEADLINE, message: "all work" })
+    let restarted = false
+    const flowing = flow(client, ledger, () => restarted)
+    await allTake()
+    const reports: Array<StopReport> = []
+    for (const worker of workers) {
+      reports.push(await stop(worker))
+      const replacement = await startService(board, { concurrency: 4 })
+      pids.push(replacement.pid)
+      await allTake()
+    }
+    restarted = true
+    const ids = await flowing
+    const done = () => linesOf(ledger).filter((line) => line.startsWith("done"))
+    await eventually(() => done().length >= ids.length, { deadline: 30_000, message: "all jobs have run" })
+    // None was lost, none began twice: the grace lets them finish.
+    const began = linesOf(ledger).filter((line) => line.startsWith("began"))
+    expect(began.map((line) => line.split(" ")[1]).toSorted()).toEqual(ids.toSorted())
+    expect(done()).toHaveLength(ids.length)
+    for (const report of reports) expect(report).toMatchObject({ stuck: 0, lost: 0 })
+    let longest = 0
+    for (const id of ids) {
+      const job = await eventually(async () => {
+        const found = await client.job(id).find()
+        return found.state === "succeeded" ? found : undefined
+      })
+      expect(job).toMatchObject({ attempts: 1, retries: 0, result: 1 })
+      expect(job.transitions.filter(({ state }) => state === "succeeded")).toHaveLength(1)
+      longest = Math.max(longest, Date.parse(job.times.started ?? "") - Date.parse(job.times.submitted))
+    }
+    // A lease is 30 s.
+    expect(longest).toBeLessThan(10_000)
+  }, 120_000)
+})
+
+/** At least. */
+const JOBS = 2_000
+const BACKLOG = 200
+
+/** Submits jobs for some seconds, until it may end, no faster than they are done; resolves with their ids. */
+const flow = async (client: Client, ledger: string, mayEnd: () => boolean): Promise<ReadonlyArray<string>> => {
+  const ids: Array<string> = []
+  while (ids.length < JOBS || !mayEnd()) {
+    const batch = Array.from({ length: 50 }, () => ({ task: "e2e.nap", input: { ms: 60, ledger } }))
+    for (const receipt of await client.submitMany(batch)) {
+      if (receipt instanceof Error) throw receipt
+      ids.push(receipt.id)
+    }
+    const begun = () => linesOf(ledger).filter((line) => line.startsWith("began")).length
+    await eventually(() => ids.length - begun() < BACKLOG, { deadline: 30_000, message: "jobs begin" })
+  }
+  return ids
+}
