@@ -60,6 +60,24 @@ export interface RetryPolicy {
  */
 export type Isolation = "inline" | "process"
 
+/** When a task leaves its queue, and what becomes of a job that has failed. */
+export interface AckPolicy {
+  /**
+   * `late`: once the outcome is stored; a job whose worker dies runs again (at least once). `early`: before the handler
+   * starts (at most once per attempt). Then a job whose worker dies, or stops before it has ended, has failed with reason
+   * `worker-lost`, as a dead letter; only where its worker was stopped does the retry policy decide first. Costs two
+   * writes more per attempt. Defaults to `late`.
+   */
+  readonly when?: "late" | "early"
+  /**
+   * What becomes of a job whose handler has failed, after its retries. `ack`: it has failed, and that is all. `reject`: it
+   * is a dead letter too, with the error's reason. Defaults to `ack`.
+   */
+  readonly onFailure?: "ack" | "reject"
+  /** The same for a job that ran into its hard time limit, after its retries. Defaults to `ack`. */
+  readonly onTimeout?: "ack" | "reject"
+}
+
 /** What a method may say besides its handler. */
 export interface MethodOptions {
   /** Names for positional arguments, so that Celery's `add.delay(2, 3)` and `{"input": {"x": 2, "y": 3}}` meet. */
@@ -74,9 +92,11 @@ export interface MethodOptions {
   /**
    * What becomes of a job whose worker died while it ran. `redeliver`: it runs again, until as many workers have died of
    * it as the worker's `lostCap` says. `fail`: the attempt has failed with `WorkerLost`, and the retry policy says what
-   * follows. That costs a write before each first attempt. Defaults to `redeliver`.
+   * follows. That costs a write before each first attempt. Defaults to `redeliver`; of no use with `acks.when: "early"`.
    */
   readonly onLost?: "redeliver" | "fail"
+  /** When its tasks leave their queue, and what becomes of those that fail. */
+  readonly acks?: AckPolicy
   /** Queue of tasks that name none. Defaults to the actor's queue. */
   readonly queue?: string
   /** Priority of tasks that name none, 0–9, 9 first. Defaults to 4. */

@@ -2,6 +2,7 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Result, Schema, SchemaIssue } from "effect"
 import type {
+  AckPolicy,
   DurationInput,
   ErasedMethod,
   Isolation,
@@ -53,6 +54,7 @@ const standardSchema = (where: string, field: string, schema: unknown): Standard
 
 const OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
   accepts: true,
+  acks: true,
   description: true,
   failureTtl: true,
   input: true,
@@ -77,6 +79,30 @@ const OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
 const HOOKS = ["onSuccess", "onFailure", "onStopped"] as const satisfies ReadonlyArray<keyof MethodHooks>
 
 const ON_LOST: ReadonlySet<unknown> = new Set<MethodOptions["onLost"]>(["redeliver", "fail"])
+
+const ACKS: Readonly<Record<keyof AckPolicy, ReadonlyArray<unknown>>> = {
+  when: ["late", "early"],
+  onFailure: ["ack", "reject"],
+  onTimeout: ["ack", "reject"],
+}
+
+const isAckField = (field: string): field is keyof AckPolicy => Object.hasOwn(ACKS, field)
+
+/** What is wrong with a policy of acks, and in which field; nothing, where it can be used. */
+const problemOfAcks = ({ acks, onLost }: MethodOptions): readonly [field: string, why: string] | undefined => {
+  if (acks === undefined) return undefined
+  if (!isObject(acks) || Array.isArray(acks)) return ["acks", 'must be an object, such as { when: "early" }']
+  for (const [field, value] of Object.entries(acks)) {
+    if (!isAckField(field)) return [`acks.${field}`, "is not an option; acks has when, onFailure and onTimeout"]
+    const allowed = ACKS[field]
+    if (value !== undefined && !allowed.includes(value))
+      return [`acks.${field}`, `must be ${allowed.map((each) => JSON.stringify(each)).join(" or ")}`]
+  }
+  // Nothing is left in the queue that could be delivered again.
+  return acks.when === "early" && onLost === "redeliver"
+    ? ["onLost", 'cannot be "redeliver" where acks.when is "early": a job whose worker dies has failed']
+    : undefined
+}
 
 const ISOLATIONS: ReadonlySet<unknown> = new Set<Isolation>(["inline", "process"])
 
@@ -195,6 +221,8 @@ const checkOptions = (where: string, options: MethodOptions): void => {
       refuse("timeLimit.soft", "must be shorter than timeLimit.hard")
   }
   if (onLost !== undefined && !ON_LOST.has(onLost)) refuse("onLost", 'must be "redeliver" or "fail"')
+  const problem = problemOfAcks(options)
+  if (problem !== undefined) refuse(...problem)
   if (priority !== undefined && !(Number.isInteger(priority) && priority >= 0 && priority <= 9)) {
     refuse("priority", "must be a whole number from 0 to 9")
   }

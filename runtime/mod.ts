@@ -1,5 +1,6 @@
 /** Callboard for applications: define actors, serve them, submit to them. */
 export {
+  type AckPolicy,
   type Actor,
   type ActorDefinition,
   type ActorOptions,

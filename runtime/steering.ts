@@ -135,6 +135,7 @@ export const rerunJob = (board: Board, id: string): Promise<JobRecord> =>
       expiresAt: _expires,
       dueAt: _due,
       claims: _claims,
+      acked: _acked,
       successor: _successor,
       message: _message,
       keepMs: _keep,

@@ -22,6 +22,7 @@ export {
   encodeRecord,
   isClaimOf,
   isOfTask,
+  isTakenEarly,
   type JobRecord,
   recordOfPosting,
   tombstoneOf,
@@ -172,8 +173,8 @@ export interface Queue {
    * allowed for those that are, whose record is made of the posting. By compare-and-set against the record, which is
    * looked at in this order:
    *
-   * 1. The run is over, went on to a successor of this posting, or a later run is stored: `finished`, whatever the
-   *    fences. The record is enough to publish the follow-ups, also once it is a tombstone.
+   * 1. The run is over, went on to a successor of this posting, or a later run is stored, or this posting was taken off
+   *    its queue before it started (`isTakenEarly`): `finished`, whatever the fences. The record is enough to publish the follow-ups, also once it is a tombstone.
    * 2. The fence is lower than the stored one, or somebody else has the task: `superseded`.
    * 3. This very delivery has claimed already (`isClaimOf`), and the answer was lost: `claimed`, and nothing is written.
    *    A claim that is sent again never counts twice, neither in `claims` nor in `attempt` nor in the timeline.
@@ -190,7 +191,8 @@ export interface Queue {
 
   /**
    * Ends deliveries. In this order, or as one transaction: the record by compare-and-set (fence), then the
-   * follow-ups (idempotent by publish key), then the ack or release. On `superseded` nothing else happens.
+   * follow-ups (idempotent by publish key), then the ack or release. On `superseded` nothing else happens. A token goes
+   * on to settle records after its task was acked: a job that is taken off its queue early has its outcome later.
    */
   settle(settlements: ReadonlyArray<Settlement>): Promise<ReadonlyArray<Settled>>
 
@@ -260,7 +262,10 @@ export type Claimed =
    * claim that was sent again it is what is stored with that claim taken back (`unclaimed`).
    */
   | { readonly status: "claimed"; readonly record?: JobRecord }
-  /** The job's run is over, or went on to a successor of this posting: publish its follow-ups again, then ack. */
+  /**
+   * The job's run is over, went on to a successor of this posting, or has this posting off its queue already: publish its
+   * follow-ups again, then ack.
+   */
   | { readonly status: "finished"; readonly record: JobRecord }
   /** Another delivery is ahead: do nothing. */
   | { readonly status: "superseded" }
@@ -290,7 +295,7 @@ export type Settled =
   | { readonly status: "settled" }
   /** A newer delivery, or somebody else's decision (a cancel), has the job. Nothing was stored, published or acked. */
   | { readonly status: "superseded" }
-  /** The task is not in the queue any more; the record, if any, was stored. */
+  /** The task is not in the queue any more; record and follow-ups, if any, were stored. */
   | { readonly status: "gone" }
   /** `retryable`: settle again. `too-large` or `invalid`: settle with another record. */
   | { readonly status: "failed"; readonly error: TransportError }

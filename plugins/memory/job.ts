@@ -1,6 +1,6 @@
 /** What is stored about one job, and who may still write about it. */
 import { Buffer } from "node:buffer"
-import { recordFromJson, recordToJson, tombstoneOf } from "../../runtime/protocol/record.ts"
+import { isTakenEarly, recordFromJson, recordToJson, tombstoneOf } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
 import { type JobRecord, type Posting, type Revision, TOMBSTONE_MS, TransportError } from "../../runtime/transport.ts"
 import type { Task } from "./lane.ts"
@@ -27,6 +27,8 @@ export interface Stored {
   readonly state: JobRecord["state"]
   readonly run: number
   readonly fence: string
+  readonly retries: number
+  readonly acked: boolean
   readonly successor: string | undefined
   readonly tombstone: boolean
   /** When the record becomes a tombstone, or the tombstone goes. */
@@ -45,10 +47,10 @@ export const write = (record: JobRecord, revision: Revision, limit: number): Sto
   if (text.length * 3 > limit && Buffer.byteLength(text) > limit) {
     throw new TransportError("too-large", `the record of ${record.id} is over ${limit} bytes`)
   }
-  const { state, run, fence, successor, tombstone = false, endedAt, keepMs = -1 } = record
+  const { state, run, retries, acked = false, fence, successor, tombstone = false, endedAt, keepMs = -1 } = record
   const ends = isTerminal(state) && endedAt !== undefined && keepMs >= 0
   const until = tombstone ? Date.now() + TOMBSTONE_MS : ends ? endedAt + keepMs : Infinity
-  return { text, revision, state, run, fence, successor, tombstone, until }
+  return { text, revision, state, run, retries, acked, fence, successor, tombstone, until }
 }
 
 export const read = ({ text }: Stored): JobRecord => {
@@ -71,9 +73,10 @@ const isAhead = (key: string, posting: Omit<Posting, "message">): boolean => {
   return retries !== posting.retries ? retries > posting.retries : hops > (posting.hops ?? 0)
 }
 
-/** Whether a posting has nothing left to do: its run is over, or went on to a successor. */
+/** Whether a posting has nothing left to do: its run is over, went on to a successor, or goes on without its task. */
 export const isOver = (stored: Stored, posting: Omit<Posting, "message">): boolean =>
   stored.run > posting.run ||
+  isTakenEarly(stored, posting) ||
   (stored.run === posting.run &&
     (isTerminal(stored.state) || (stored.successor !== undefined && isAhead(stored.successor, posting))))
 

@@ -1,6 +1,6 @@
 /** Who may write about a job: compares what is stored with who wants to write. Pure. */
 import type { Posting } from "../../runtime/protocol/message.ts"
-import type { JobRecord } from "../../runtime/protocol/record.ts"
+import { isTakenEarly, type JobRecord } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
 
 /**
@@ -34,7 +34,7 @@ export const judgeRecord = (stored: JobRecord | undefined, record: JobRecord, fe
   return isTerminal(stored.state) ? "superseded" : "write"
 }
 
-/** Whether the delivery with this fence may begin a posting. `finished`: its run is over, or went on without it. */
+/** Whether the delivery with this fence may begin a posting. `finished`: its run is over, or goes on without it. */
 export const judgeClaim = (
   stored: JobRecord | undefined,
   posting: Position,
@@ -42,6 +42,7 @@ export const judgeClaim = (
 ): "claim" | "finished" | "superseded" => {
   if (stored === undefined || stored.run < posting.run) return "claim"
   if (stored.run > posting.run || isTerminal(stored.state)) return "finished"
+  if (isTakenEarly(stored, posting)) return "finished"
   if (stored.successor !== undefined && isAhead(stored.successor, posting)) return "finished"
   return stored.fence > fence ? "superseded" : "claim"
 }

@@ -1,6 +1,6 @@
 /** What a run writes while it goes on: the claim before the handler starts, and reports. */
 import { publishKey } from "../../runtime/protocol/message.ts"
-import { claimed, isClaimOf, recordOfPosting, unclaimed } from "../../runtime/protocol/record.ts"
+import { claimed, isClaimOf, isTakenEarly, recordOfPosting, unclaimed } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
 import { type Claim, type Claimed, type JobRecord, type Report, TransportError } from "../../runtime/transport.ts"
 import { type RecordColumns, recordColumns } from "./column.ts"
@@ -48,7 +48,8 @@ export class Claimer {
     const before = job && this.#jobs.record(job)
     if (before !== undefined) {
       const over = before.run > run || (before.run === run && (isTerminal(before.state) || before.tombstone === true))
-      if (over || (before.run === run && wentOn(before, nth))) return { status: "finished", record: before }
+      if (over || isTakenEarly(before, claim) || (before.run === run && wentOn(before, nth)))
+        return { status: "finished", record: before }
       if (before.fence > fence) return { status: "superseded" }
     }
     const task = this.#jobs.held(token)

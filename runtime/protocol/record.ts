@@ -74,6 +74,8 @@ export interface JobRecord {
   readonly fence: string
   /** Claims since the last outcome: what the lost-worker cap counts. */
   readonly claims?: number
+  /** Set while a delivery runs whose task was taken off its queue before its handler started: nobody else can have it. */
+  readonly acked?: boolean
   /** Publish key of the posting that carries the job on (a retry): deliveries of older postings are over. */
   readonly successor?: string
   readonly submittedAt: number
@@ -162,6 +164,7 @@ const forgotten = (before: JobRecord): JobRecord => {
     error: _error,
     progress: _progress,
     endedAt: _ended,
+    acked: _acked,
     ...kept
   } = before
   return kept
@@ -176,6 +179,12 @@ export const claimed = (before: JobRecord, attempt: Parameters<typeof started>[1
 /** Whether the delivery with this fence has claimed the job already, as far as its record tells. */
 export const isClaimOf = ({ state, fence, claims = 0 }: JobRecord, by: string): boolean =>
   state === "started" && fence === by && claims > 0
+
+/** Whether a posting was taken off its queue before its handler started: should it come again, it must not run again. */
+export const isTakenEarly = (
+  { acked, state, run, retries }: Pick<JobRecord, "acked" | "state" | "run" | "retries">,
+  posting: Pick<Posting, "run" | "retries">,
+): boolean => acked === true && state === "started" && run === posting.run && retries >= posting.retries
 
 /**
  * {@link claimed}, taken back: attempt, claims, state and timeline as they were, so that claiming the result once more

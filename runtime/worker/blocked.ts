@@ -2,17 +2,13 @@
  * The last resort for a handler that blocks its thread past its hard limit: its job is recorded as timed out, the other
  * tasks of the worker are handed back, uncounted, and the process ends. Runs in the lease-keeping thread.
  */
-import { Result } from "effect"
-import { generateId } from "../id.ts"
 import type { Log } from "../log.ts"
-import { decodeBody, NO_EMBED } from "../protocol/body.ts"
-import { parseTask } from "../protocol/headers.ts"
 import { type JobError, type JobRecord, started } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import type { Settlement, Transport } from "../transport.ts"
-import { afterFailure, embedProblem } from "./follow-ups.ts"
 import type { RunNote } from "./lease-protocol.ts"
-import { DEFAULT_KEEP, failed } from "./verdict.ts"
+import { failedInAbsence } from "./obituary.ts"
+import { DEFAULT_KEEP } from "./verdict.ts"
 
 /** Longest wait for the transport: a process that blocks must end, whatever else is wrong. */
 const PATIENCE_MS = 5_000
@@ -40,36 +36,22 @@ export const endBlocked = async (
 
 const timedOut = async (transport: Transport, run: RunNote): Promise<Settlement | undefined> => {
   const found = await transport.records?.find(run.id)
-  if (found === undefined || isTerminal(found.record.state) || found.record.message === undefined) return undefined
-  const { message } = found.record
-  const task = parseTask(message)
-  if (Result.isFailure(task)) return undefined
+  if (found === undefined || isTerminal(found.record.state)) return undefined
   const error: JobError = {
     name: "TimeLimitExceeded",
     message: `it blocked its worker for longer than its hard limit of ${run.hardSeconds} s`,
     reason: "timeout",
   }
-  const now = Date.now()
   const { record } = found
   const began: JobRecord =
     record.state === "started"
       ? { ...record, fence: run.fence }
       : started(record, { fence: run.fence, worker: record.worker ?? "", at: run.hardAt - run.hardSeconds * 1000 })
-  const body = decodeBody(message)
-  const embed =
-    Result.isSuccess(body) && embedProblem(body.success.embed, run.id) === undefined ? body.success.embed : NO_EMBED
-  const { queue } = record
-  const followUps = afterFailure(embed, error, {
-    task: task.success,
-    now,
-    traceparent: task.success.traceparent,
-    newId: () => generateId(now),
-    queueFor: () => queue,
+  return failedInAbsence(began, error, {
+    token: run.token,
+    fence: run.fence,
+    now: Date.now(),
+    keep: DEFAULT_KEEP,
+    ...(run.rejects ? { dead: error.reason } : {}),
   })
-  const posting = { id: run.id, run: record.run, retries: record.retries, queue, level: record.priority, message }
-  return failed(
-    { token: run.token, fence: run.fence, posting, task: task.success, record: began, now, keep: DEFAULT_KEEP },
-    error,
-    { followUps },
-  )
 }

@@ -20,6 +20,10 @@ export class Held {
   phase: "buffered" | "running" | "settling" = "buffered"
   /** What it is for, where this worker serves that. */
   method: ErasedMethod | undefined
+  /** Its task was taken off the queue, or is about to be: it has no lease that could be lost, and cannot be handed back. */
+  offQueue = false
+  /** What it last said of its progress is being stored. Never rejects. */
+  telling: Promise<void> | undefined
   /** Set while its handler runs. */
   run: Running | undefined
   /** Set when it was decided from outside, also before the handler ran. */
@@ -78,7 +82,7 @@ export class Running {
   /** What follows it. */
   readonly embed: Embed
   /** The record as it is now: started. */
-  readonly record: JobRecord
+  record: JobRecord
   /** Whether a claim was written, which a hand-back must close. */
   readonly claimed: boolean
   startedAt: number

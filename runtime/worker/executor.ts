@@ -22,6 +22,7 @@ import type { Batcher } from "./batcher.ts"
 import { type InvalidValue, validate } from "./check.ts"
 import { insist } from "./claiming.ts"
 import { type Held, Running } from "./delivery.ts"
+import type { Taking } from "./early-acks.ts"
 import { afterFailure, afterSuccess, type Ended, embedProblem } from "./follow-ups.ts"
 import { readTask } from "./intake.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
@@ -58,6 +59,8 @@ export interface ExecutorOptions {
   readonly languages: ReadonlyMap<string, string>
   /** Whether a task falls under a revocation by header. */
   readonly isRevoked: (task: Task) => boolean
+  /** Stores the record of a job that starts, and takes its task off the queue. */
+  readonly take: (held: Held, record: JobRecord) => Promise<Taking>
   /** Called when the handler of a task is about to run. */
   readonly onRun: (held: Held) => void
   /** Called when a task is handed back because it cannot run now. */
@@ -109,13 +112,17 @@ export class Executor {
     return Effect.gen({ self: this }, function* () {
       const ready = yield* this.#prepare(held)
       if (!(ready instanceof Ready)) return ready.settlement
+      held.whenLeft(ready.actor.enter())
+      if (held.stop === undefined && acksEarly(ready.run.method)) {
+        const decided = yield* Effect.promise(() => this.#take(held, ready.run))
+        if (decided !== undefined) return decided.settlement
+      }
       // Decided from outside while it was being prepared: its handler must not begin.
       if (held.stop !== undefined) {
         ready.run.end(held.stop)
-        return this.#stopped(this.#attempt(held, ready.run), ready.run)
+        return this.#stopped(held, ready.run)
       }
       held.run = ready.run
-      held.whenLeft(ready.actor.enter())
       this.#options.onRun(held)
       const exit = yield* this.#call(ready)
       if (ready.run.stop === "cancelled") yield* tellStopped(ready.run.method, ready.job)
@@ -127,6 +134,25 @@ export class Executor {
     return run.method.isolation === "inline"
       ? attempt(run, input, job)
       : this.#options.processes.run(actor.definition, run, input, job)
+  }
+
+  /** Takes the task off its queue, before its handler starts: at most once. Decided, where the handler must not. */
+  async #take(held: Held, run: Running): Promise<Decided | undefined> {
+    // That may take a while; the handler gets all of its time.
+    run.hold()
+    const record: JobRecord = { ...run.record, acked: true, message: run.posting.message }
+    const taking = await this.#options.take(held, record)
+    switch (taking) {
+      case "taken":
+        run.record = record
+        run.begin(Date.now())
+        return undefined
+      case "unlisted":
+        if (held.stop !== undefined) return undefined
+        return new Decided(verdict.handedBack(this.#attempt(held, run), run.claimed, UNCLAIMED_DELAY_MS))
+      default:
+        return new Decided(NOTHING)
+    }
   }
 
   /** Everything before the handler. */
@@ -168,7 +194,7 @@ export class Executor {
       options.onPutOff({ id: posting.id, until: Date.now() + delayMs, ...by })
       return new Decided({ token: delivery.token, then: { kind: "release", delay: delayMs } })
     }
-    const endsOnLoss = target.found && target.method.onLost === "fail"
+    const endsOnLoss = target.found && target.method.onLost === "fail" && !acksEarly(target.method)
     // Of a first delivery nothing would be known after its worker has died: that is the hot path, and only where it may be.
     if (!delivery.fresh || endsOnLoss) {
       const claim = {
@@ -308,11 +334,11 @@ export class Executor {
 
   /** The settlement for what came of the attempt. */
   #judge(held: Held, run: Running, exit: Exit.Exit<unknown, unknown>): Settlement | undefined {
+    if (run.stop !== undefined) return this.#stopped(held, run)
     const attempt = this.#attempt(held, run)
-    if (run.stop !== undefined) return this.#stopped(attempt, run)
     if (Exit.isFailure(exit)) return this.#failure(attempt, run, readable(Cause.squash(exit.cause)))
     // Should the transport refuse the result for good, the job fails for that, once, with its errbacks.
-    held.refused = (error) => this.#givenUp(attempt, run.embed, error)
+    held.refused = (error) => this.#givenUp(attempt, run.embed, error, rejected(run.method.acks?.onFailure, error))
     const { repeat } = run.task.own
     if (repeat !== undefined && repeat.done < repeat.times)
       return verdict.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done))
@@ -320,15 +346,19 @@ export class Executor {
   }
 
   /** The settlement of a run that was ended from outside. */
-  #stopped(attempt: verdict.Attempt, run: Running): Settlement | undefined {
+  #stopped(held: Held, run: Running): Settlement | undefined {
+    const attempt = this.#attempt(held, run)
     switch (run.stop) {
       case "timeout": {
         const seconds = (run.hardAt - run.startedAt) / 1000
         const message = `it ran longer than its hard limit of ${seconds} s`
-        return this.#givenUpOrRetried(attempt, run, { name: "TimeLimitExceeded", message, reason: "timeout" })
+        const error = { name: "TimeLimitExceeded", message, reason: "timeout" }
+        return this.#givenUpOrRetried(attempt, run, error, rejected(run.method.acks?.onTimeout, error))
       }
       case "hand-back":
-        return verdict.handedBack({ ...attempt, record: run.record }, run.claimed || run.reported, 0)
+        return held.offQueue
+          ? this.#givenUpOrRetried(attempt, run, WORKER_STOPPED, WORKER_STOPPED.reason)
+          : verdict.handedBack({ ...attempt, record: run.record }, run.claimed || run.reported, 0)
       case "cancelled":
         // The record says so already; only the task is left to take off the queue.
         return { token: attempt.token, then: { kind: "ack" } }
@@ -340,19 +370,23 @@ export class Executor {
   #failure(attempt: verdict.Attempt, run: Running, thrown: unknown): Settlement {
     if (thrown instanceof Ignore) return verdict.succeeded(attempt, undefined)
     if (thrown instanceof Reject) return this.#givenUp(attempt, run.embed, jobError(thrown, "rejected"), "rejected")
-    if (thrown instanceof KnownFailure && thrown.final) return this.#givenUp(attempt, run.embed, thrown.error)
-    if (!(thrown instanceof Retry)) return this.#givenUpOrRetried(attempt, run, errorOf(run, thrown))
-    const error = errorOf(run, thrown.cause ?? thrown)
+    const { acks } = run.method
+    if (thrown instanceof KnownFailure && thrown.final)
+      return this.#givenUp(attempt, run.embed, thrown.error, rejected(acks?.onFailure, thrown.error))
+    const asked = thrown instanceof Retry
+    const error = errorOf(run, asked ? (thrown.cause ?? thrown) : thrown)
+    const dead = rejected(acks?.onFailure, error)
+    if (!asked) return this.#givenUpOrRetried(attempt, run, error, dead)
     const after = thrown.after === undefined ? undefined : Result.getOrElse(parseDuration(thrown.after), () => 0)
     const policy = resolveRetry(run.task.own.retry, run.method.retry)
     const wait = askedRetryAfter(policy, after, run.posting.retries, Math.random())
     return wait === undefined
-      ? this.#givenUp(attempt, run.embed, error)
+      ? this.#givenUp(attempt, run.embed, error, dead)
       : verdict.retried(attempt, error, wait, policy.front)
   }
 
-  #givenUpOrRetried(attempt: verdict.Attempt, run: Running, error: JobError): Settlement {
-    return this.#retried(attempt, run.method, error) ?? this.#givenUp(attempt, run.embed, error)
+  #givenUpOrRetried(attempt: verdict.Attempt, run: Running, error: JobError, dead?: string): Settlement {
+    return this.#retried(attempt, run.method, error) ?? this.#givenUp(attempt, run.embed, error, dead)
   }
 
   /** The next attempt, if the policies of task and method want one. */
@@ -519,6 +553,18 @@ const planOf = (method: ErasedMethod, keep: verdict.Keep): MethodPlan => {
 
 const errorOf = (run: Running, thrown: unknown): JobError =>
   thrown instanceof KnownFailure ? thrown.error : (softLimitError(thrown, run.softReason) ?? jobError(thrown))
+
+const acksEarly = ({ acks }: ErasedMethod): boolean => acks?.when === "early"
+
+/** Why a job that has failed is a dead letter; nothing, where its method does not want that. */
+const rejected = (choice: "ack" | "reject" | undefined, { reason }: JobError): string | undefined =>
+  choice === "reject" ? reason : undefined
+
+const WORKER_STOPPED: JobError = {
+  name: "WorkerStopped",
+  message: "its worker stopped while it ran, and it had left its queue: it cannot be handed back",
+  reason: "worker-lost",
+}
 
 const invalidInput = ({ message, field }: InvalidValue): JobError => ({
   name: "InvalidInput",

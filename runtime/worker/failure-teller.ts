@@ -1,5 +1,8 @@
 /** Tells of failed attempts: a log line that says what failed, and the failure handlers of the application. */
+import type { ErasedMethod } from "../actor.ts"
 import type { Log } from "../log.ts"
+import type { Message, Undecodable } from "../protocol/message.ts"
+import type { JobRecord } from "../protocol/record.ts"
 import type { Settlement } from "../transport.ts"
 import type { Held } from "./delivery.ts"
 import { type FailureHandler, runFailureHandlers } from "./failure-handlers.ts"
@@ -20,9 +23,18 @@ export class FailureTeller implements WorkerObserver {
 
   settled(held: Held, { record }: Settlement): void {
     if (record?.error === undefined || record.state === "succeeded") return
+    this.#tell(record, held.run?.posting.message ?? held.delivery.message, held.method)
+  }
+
+  /** A job of another worker, which died with it. */
+  lost(record: JobRecord): void {
+    // Its method may not be known here: what that hides in log lines is not shown.
+    this.#tell(record, record.message ?? { undecodable: "not kept", raw: new Uint8Array() }, undefined)
+  }
+
+  #tell(record: JobRecord, message: Message | Undecodable, method: ErasedMethod | undefined): void {
     if (this.#log.enabled("warn")) {
-      const message = held.run?.posting.message ?? held.delivery.message
-      const line = failureLine(record, message, held.method, this.#maxBody)
+      const line = failureLine(record, message, method, this.#maxBody)
       this.#log.warn(line.message, line.fields)
     }
     void runFailureHandlers(this.#handlers, record, this.#log)

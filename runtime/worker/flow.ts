@@ -11,6 +11,7 @@ import type { ActorPool } from "./actor-pool.ts"
 import { Batcher } from "./batcher.ts"
 import type { Cancellation } from "./cancellation.ts"
 import type { Held } from "./delivery.ts"
+import type { EarlyAcks } from "./early-acks.ts"
 import { Executor, type ExecutorOptions, nameOf, type TimeLimits } from "./executor.ts"
 import type { Hands } from "./hands.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
@@ -34,6 +35,7 @@ export interface FlowOptions {
   readonly reach: Reach
   /** Tells the events of handlers. */
   readonly events: EventSender
+  readonly early: EarlyAcks
   /** Whether a task falls under a revocation. */
   readonly isRevoked: ExecutorOptions["isRevoked"]
   /** Whether tasks of a queue may start now. */
@@ -96,6 +98,8 @@ export class Flow {
       maxBody: worker.maxBody,
       languages: worker.languages,
       isRevoked: options.isRevoked,
+      take: (held, record) =>
+        options.early.take(held, record, (settlement) => this.#settler.settle(settlement, this.#end.signal)),
       onRun: (held) => this.#started(held),
       onPutOff: (putOff) => this.putOffs.note(putOff),
     })
@@ -138,11 +142,11 @@ export class Flow {
     return waiting.length
   }
 
-  /** Tells the handlers that run to stop now, and gives their tasks back, uncounted; returns how many. */
+  /** Tells the handlers that run to stop now, and gives their tasks back, uncounted, where those are still in their queue; returns how many. */
   interrupt(): number {
     // Before they are told: most are settling already when `end` returns.
     const running = [...this.#hands.held.values()].filter(
-      ({ phase, stop }) => phase === "running" && stop === undefined,
+      ({ phase, stop, offQueue }) => phase === "running" && stop === undefined && !offQueue,
     ).length
     for (const held of this.#hands.held.values()) held.end("hand-back")
     return running
@@ -220,7 +224,11 @@ export class Flow {
   }
 
   async #settle(held: Held, settlement: Settlement): Promise<void> {
+    if (held.telling !== undefined) await held.telling
     const stored = await this.#settler.settle(settlement, this.#end.signal, held.refused)
+    // What could not be stored, or is no outcome, leaves a job that nobody else ends: it stays on the list.
+    if (held.offQueue && stored !== "lost" && settlement.then.kind === "ack")
+      this.#options.early.done(held.delivery.token)
     if (stored === "superseded" && settlement.record !== undefined) this.#refused(held, settlement.record)
     else if (stored === "superseded" || stored === "lost") this.#observers.unsettled(held, stored)
     else if (stored.then.kind === "release") {
@@ -253,6 +261,7 @@ export class Flow {
       id: run.posting.id,
       hardAt: run.hardAt,
       hardSeconds: (run.hardAt - run.startedAt) / 1000,
+      rejects: run.method.acks?.onTimeout === "reject",
     })
   }
 

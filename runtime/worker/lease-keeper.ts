@@ -47,10 +47,10 @@ export const keepLeases = (options: LeaseKeeperOptions): LeaseKeeper =>
 const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
   let busy = false
   const extend = async () => {
-    if (busy || options.held.size === 0) return
+    const all = leased(options)
+    if (busy || all.length === 0) return
     busy = true
     try {
-      const all = [...options.held.values()]
       const kept = await options.queue.extend(all.map((held) => held.delivery.token))
       for (const [at, held] of all.entries()) if (kept[at] === false) lost(options, held.delivery.token)
     } catch (cause) {
@@ -72,10 +72,14 @@ const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
   }
 }
 
+/** Those that have a lease to be kept. */
+const leased = ({ held }: LeaseKeeperOptions): ReadonlyArray<Held> =>
+  [...held.values()].filter(({ offQueue }) => !offQueue)
+
 /** One that was settled meanwhile is not ours any more either, and that is as it should be. */
 const lost = (options: LeaseKeeperOptions, token: string): void => {
   const held = options.held.get(token)
-  if (held !== undefined && held.phase !== "settling") options.onLost(held)
+  if (held !== undefined && held.phase !== "settling" && !held.offQueue) options.onLost(held)
 }
 
 /** The thread hears of every delivery when it comes, and of what is still held this often. */
@@ -111,7 +115,10 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   thread.unref()
   clock.beat()
   const beats = setInterval(() => clock.beat(), BEAT_MS)
-  const syncs = setInterval(() => order({ kind: "held", tokens: packTokens(options.held.keys()) }), SYNC_MS)
+  const syncs = setInterval(
+    () => order({ kind: "held", tokens: packTokens(leased(options).map(({ delivery }) => delivery.token)) }),
+    SYNC_MS,
+  )
   return {
     added: (tokens) => order({ kind: "added", tokens: packTokens(tokens) }),
     deadline: (at) => clock.deadline(at),

@@ -48,6 +48,8 @@ export interface RunNote {
   /** Hard limit, in milliseconds since the epoch, and how long that was, in seconds. */
   readonly hardAt: number
   readonly hardSeconds: number
+  /** Whether a job that ran into its hard limit is a dead letter. */
+  readonly rejects: boolean
 }
 
 /** Longest note, in bytes; a longer one (an absurdly long id) is left out, and its job is found again by its lease. */
@@ -84,7 +86,7 @@ export class SharedClock {
 
   /** The handler that is about to be called. */
   note(run: RunNote): void {
-    const text = `${run.hardAt}\n${run.hardSeconds}\n${run.fence}\n${run.token}\n${run.id}`
+    const text = `${run.hardAt}\n${run.hardSeconds}\n${run.rejects ? 1 : 0}\n${run.fence}\n${run.token}\n${run.id}`
     const { read, written } = this.#encoder.encodeInto(text, this.#draft)
     if (read < text.length) {
       // Half an id would be another job's, and the note of the run before is not this one's.
@@ -100,9 +102,16 @@ export class SharedClock {
     const length = this.#length[0] ?? 0
     if (length === 0) return undefined
     const text = new TextDecoder().decode(this.#note.slice(0, length))
-    const [hardAt, hardSeconds, fence, token, ...id] = text.split("\n")
+    const [hardAt, hardSeconds, rejects, fence, token, ...id] = text.split("\n")
     if (fence === undefined || token === undefined || id.length === 0) return undefined
-    return { hardAt: Number(hardAt), hardSeconds: Number(hardSeconds), fence, token, id: id.join("\n") }
+    return {
+      hardAt: Number(hardAt),
+      hardSeconds: Number(hardSeconds),
+      rejects: rejects === "1",
+      fence,
+      token,
+      id: id.join("\n"),
+    }
   }
 
   /** Whether the main thread has not turned since its earliest hard limit, and the grace is over. */

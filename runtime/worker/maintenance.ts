@@ -2,6 +2,7 @@
 import type { Board } from "../board.ts"
 import type { Log } from "../log.ts"
 import { expire, isOverdue } from "../tracking.ts"
+import type { LostJobs } from "./lost-jobs.ts"
 import { mend } from "./mending.ts"
 
 const EVERY_MS = 10_000
@@ -20,8 +21,7 @@ const sweep = async (board: Board, now: number): Promise<void> => {
 }
 
 /** Starts maintaining; returns how to stop. */
-export const maintain = (board: Board, log: Log): (() => void) => {
-  if (board.queue.overdue === undefined && board.records.stranded === undefined) return () => undefined
+export const maintain = (board: Board, lost: LostJobs, log: Log): (() => void) => {
   let busy = false
   const trying = (what: string, task: Promise<void>): Promise<void> =>
     task.catch((cause: unknown) => log.debug(what, { cause: cause instanceof Error ? cause.message : String(cause) }))
@@ -31,6 +31,7 @@ export const maintain = (board: Board, log: Log): (() => void) => {
     const now = Date.now()
     await trying("expired tasks could not be swept", sweep(board, now))
     await trying("lost tasks could not be posted again", mend(board, now - STRANDED_MS))
+    await trying("jobs without a worker could not be ended", lost.look(performance.now()))
     busy = false
   }
   const timer = setInterval(() => void round(), EVERY_MS)

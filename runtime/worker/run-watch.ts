@@ -4,7 +4,7 @@
  */
 import type { Log } from "../log.ts"
 import type { Progress } from "../protocol/record.ts"
-import type { Queue, Report } from "../transport.ts"
+import type { Queue, Report, Settlement } from "../transport.ts"
 import type { Held, Running } from "./delivery.ts"
 
 /** Time limits are kept to this precision. */
@@ -57,6 +57,8 @@ export class RunWatch {
 
   #tick(now: number): void {
     const reports: Array<Report> = []
+    const offQueue: Array<Held> = []
+    const settlements: Array<Settlement> = []
     let earliest = Number.POSITIVE_INFINITY
     for (const [run, held] of this.#runs) {
       if (now >= run.softAt) run.warn()
@@ -66,23 +68,36 @@ export class RunWatch {
       }
       if (run.hardAt < earliest) earliest = run.hardAt
       const report = this.#reporting ? undefined : this.#reportOf(held, run, now)
-      if (report !== undefined) reports.push(report)
+      if (report === undefined) continue
+      if (!held.offQueue) {
+        reports.push(report)
+        continue
+      }
+      // A report is about a task in the queue; of one that has left it, the record itself says how it stands.
+      offQueue.push(held)
+      settlements.push({ ...report, then: { kind: "ack" } })
     }
     if (earliest !== this.#deadline) this.#setDeadline(earliest)
-    if (reports.length === 0) return
+    if (reports.length + settlements.length === 0) return
     this.#reporting = true
-    this.#queue
-      .report(reports)
-      .catch((cause: unknown) => this.#log.debug("progress could not be reported", { cause: String(cause) }))
-      .finally(() => {
-        this.#reporting = false
-      })
+    const trying = (task: Promise<unknown>): Promise<void> =>
+      task.then(
+        () => undefined,
+        (cause: unknown) => this.#log.debug("progress could not be reported", { cause: String(cause) }),
+      )
+    const told = reports.length === 0 ? undefined : trying(this.#queue.report(reports))
+    const stored = settlements.length === 0 ? undefined : trying(this.#queue.settle(settlements))
+    // An outcome must not be overtaken by what was said before it.
+    for (const held of offQueue) held.telling = stored
+    void Promise.all([told, stored]).then(() => {
+      this.#reporting = false
+    })
   }
 
   #reportOf(held: Held, run: Running, now: number): Report | undefined {
     if (run.stop !== undefined) return undefined
     const last = this.#reported.get(run)
-    const first = last === undefined && now - run.startedAt >= MOMENT_MS
+    const first = last === undefined && !held.offQueue && now - run.startedAt >= MOMENT_MS
     // By identity: two of them may be of one millisecond, and the clock may be set back.
     const moved = run.progress !== last?.progress && Math.abs(now - (last?.at ?? 0)) >= PROGRESS_MS
     if (!first && !moved) return undefined

@@ -45,7 +45,7 @@ const ended = (attempt: Attempt, record: JobRecord): JobRecord => ({
 
 /** A record that goes on in a successor. */
 const unended = (attempt: Attempt, record: JobRecord): JobRecord => {
-  const { claims: _claims, message: _message, ...kept } = record
+  const { claims: _claims, message: _message, acked: _acked, ...kept } = record
   return { ...kept, fence: attempt.fence }
 }
 

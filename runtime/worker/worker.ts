@@ -23,6 +23,7 @@ import { cancellationOf } from "./cancellation.ts"
 import { consume } from "./consumer.ts"
 import { Counts } from "./counts.ts"
 import type { Held } from "./delivery.ts"
+import { EarlyAcks } from "./early-acks.ts"
 import { Ending, type EndReason } from "./ending.ts"
 import { EventTeller } from "./event-teller.ts"
 import type { TimeLimits } from "./executor.ts"
@@ -33,6 +34,7 @@ import { Hands } from "./hands.ts"
 import { checkIsolation, inWorker } from "./isolation/admission.ts"
 import { ProcessPool } from "./isolation/process-pool.ts"
 import type { LeaseThreadTarget } from "./lease-protocol.ts"
+import { LostJobs } from "./lost-jobs.ts"
 import { maintain } from "./maintenance.ts"
 import { Observers, type WorkerObserver } from "./observer.ts"
 import { keepPauses } from "./pause-keeper.ts"
@@ -204,6 +206,8 @@ class RunningWorker implements Worker {
   readonly #events: EventSender
   readonly #news: WorkerNews
   readonly #flow: Flow
+  readonly #early: EarlyAcks
+  readonly #lost: LostJobs
   readonly #registry: Registry
   readonly #ending: Ending
   readonly #known: Promise<unknown>
@@ -245,10 +249,20 @@ class RunningWorker implements Worker {
       active: this.#hands.running,
       processed: this.#counts.processed,
     }))
+    const failures = new FailureTeller(log, options.onFailure, options.maxBody)
+    this.#early = new EarlyAcks({ store: board.store, worker: options.name, startedAt: this.#startedAt })
+    this.#lost = new LostJobs({
+      board,
+      own: this.#early,
+      holds: (token) => this.#hands.held.has(token),
+      keep: options.keep,
+      queueFor: (task, meth) => pool.queueOf(task, meth),
+      onLost: (record) => failures.lost(record),
+    })
     this.#observers = new Observers(
       [
         this.#counts,
-        new FailureTeller(log, options.onFailure, options.maxBody),
+        failures,
         new EventTeller(this.#events, pool),
         this.#news,
         ...(onSettled === undefined
@@ -267,6 +281,7 @@ class RunningWorker implements Worker {
       observers: this.#observers,
       reach: this.#reach,
       events: this.#events,
+      early: this.#early,
       isRevoked: (task) => revoker.isRevoked(task),
       allows: (queue) => this.#appetite.allows(queue),
     })
@@ -303,7 +318,7 @@ class RunningWorker implements Worker {
       await this.#flow.end()
       throw cause
     }
-    this.#stopMaintenance = maintain(board, log)
+    this.#stopMaintenance = maintain(board, this.#lost, log)
     this.#keepalive = setInterval(() => this.#scale(), KEEPALIVE_MS)
     void keepListening(
       board.broadcast,
@@ -507,6 +522,7 @@ class RunningWorker implements Worker {
     this.#restored(this.#flow.interrupt())
     await waitFor(this.#hands.whenIdle(), HAND_BACK_MS)
     await this.#flow.end()
+    await this.#early.end()
     // What gives up storing with that is counted, and dropped, before the next turn.
     await new Promise((resolve) => setTimeout(resolve, 0))
     const report: StopReport = {

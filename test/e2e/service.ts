@@ -90,6 +90,11 @@ const e2e = actor("e2e", {
         return process.pid
       },
     },
+    /** The same, for a job that leaves its queue before it starts. */
+    early: {
+      acks: { when: "early" },
+      run: step,
+    },
     /** An errback: notes whose. */
     heard: ({ ledger }: { ledger: string }, job) => appendFileSync(ledger, `${job.id}\n`),
     /** Kills its own worker, as a handler with a fault in native code does. */

@@ -106,6 +106,25 @@ export const claimCases: ReadonlyArray<Case> = [
   },
   {
     group,
+    name: "a task that left its queue before it started, and comes again all the same, is finished",
+    needs,
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const first = await peer.one(queue)
+      // As if the acknowledgement had been lost.
+      await peer.release(first, 0, { record: recordOf(posting, "started", { fence: first.fence, acked: true }) })
+      const second = await peer.one(queue)
+      equal((await peer.claim(second, posting)).status, "finished", "answer to a claim")
+      await peer.end(second)
+      equal((await peer.find(posting.id)).fence, first.fence, "fence of who runs it")
+      const settled = await peer.ack(first, { record: recordOf(posting, "succeeded", { fence: first.fence }) })
+      check(["gone", "settled"].includes(settled.status), `it must be gone or settled, it was ${describe(settled)}`)
+    },
+  },
+  {
+    group,
     name: "claims of one batch stand alone, in order",
     needs,
     async run({ peer, fresh, tasks, within }) {

@@ -5,7 +5,7 @@ import { type Case, delay, records } from "../case.ts"
 import { between, check, equal, sameSet } from "../check.ts"
 import { size } from "../context.ts"
 import { describe } from "../peer.ts"
-import { idOf, messageOf, recordOf, retryOf } from "../task.ts"
+import { cancelled, idOf, messageOf, recordOf, retryOf } from "../task.ts"
 
 const group = "settle"
 
@@ -109,6 +109,58 @@ export const settleCases: ReadonlyArray<Case> = [
         equal((await peer.find(posting.id)).result, 7, "result")
       }
       await peer.none(queue, "both were acked")
+    },
+  },
+  {
+    group,
+    name: "an outcome that comes after an early ack publishes what follows",
+    needs: [records],
+    async run({ peer, fresh, task }) {
+      const [queue, next] = [fresh("queue"), fresh("next")]
+      const [ends, again] = [task({ queue }), task({ queue })]
+      const errback = task({ queue: next })
+      await peer.publish(ends, again)
+      for (const posting of [ends, again]) {
+        const delivery = await peer.one(queue)
+        const { fence } = delivery
+        const message = messageOf(delivery)
+        await peer.end(delivery, { record: recordOf(posting, "started", { fence, acked: true, message }) })
+        equal((await peer.find(posting.id)).message?.headers["id"], posting.id, "the task that its record keeps")
+        const retry = { ...retryOf(posting), queue: next }
+        const followUps = posting === ends ? [errback] : [retry]
+        const record =
+          posting === ends
+            ? recordOf(posting, "failed", { fence, followUps })
+            : recordOf(posting, "queued", { fence, followUps, successor: publishKey(retry), retries: 1 })
+        const settled = await peer.ack(delivery, { record, followUps })
+        check(["gone", "settled"].includes(settled.status), `it must be gone or settled, it was ${describe(settled)}`)
+      }
+      const followed = await peer.all(next, 2)
+      sameSet(followed.map(idOf), [errback.id, again.id], "what follows")
+      await peer.none(queue, "both were acked")
+    },
+  },
+  {
+    group,
+    name: "an outcome that comes after an early ack is refused where the job was cancelled meanwhile",
+    needs: [records],
+    async run({ peer, fresh, task }) {
+      const [queue, next] = [fresh("queue"), fresh("next")]
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      const { fence } = delivery
+      await peer.end(delivery, { record: recordOf(posting, "started", { fence, acked: true }) })
+      const { record, revision } = await peer.found(posting.id)
+      await peer.changed({ id: posting.id, expect: revision, record: cancelled(record), withdraw: true })
+      const followUps = [task({ queue: next })]
+      const settled = await peer.ack(delivery, {
+        record: recordOf(posting, "succeeded", { fence, followUps }),
+        followUps,
+      })
+      equal(settled.status, "superseded", "answer")
+      equal((await peer.find(posting.id)).state, "cancelled", "state")
+      await peer.none(next, "what would follow was refused too")
     },
   },
   {

@@ -143,6 +143,14 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     }),
   },
   {
+    breaks: "settle: an outcome that comes after an early ack publishes what follows",
+    breaker: followUps(() => []),
+  },
+  {
+    breaks: "settle: an outcome that comes after an early ack is refused where the job was cancelled meanwhile",
+    breaker: fenceless,
+  },
+  {
     breaks: "settle: many settlements of one batch are all stored",
     breaker: queueBroken(() => (queue) => ({
       settle: async (each) => {
@@ -305,6 +313,10 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "claim: a hand-back that closes its claim leaves none",
     breaker: recorded(() => ({ claims: 1 })),
+  },
+  {
+    breaks: "claim: a task that left its queue before it started, and comes again all the same, is finished",
+    breaker: recorded(() => ({ acked: false })),
   },
   {
     breaks: "claim: claims of one batch stand alone, in order",

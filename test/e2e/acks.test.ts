@@ -1,0 +1,124 @@
+/** Jobs that leave their queue before they start, through the death and the sleep of real processes. */
+import { existsSync, readFileSync, writeFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import { connect } from "callboard"
+import { afterEach, describe, expect, test } from "vitest"
+import { eventually, type Spawned, spawnScript } from "../servers/process.ts"
+import { type SharedBoard, sharedBoards } from "./boards.ts"
+
+const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))
+const DEADLINE = 15_000
+/** A worker is taken for dead when it was not seen for a while: two rounds of maintenance at most. */
+const DEATH_SECONDS = 60
+
+const open: Array<AsyncDisposable> = []
+afterEach(async () => {
+  for (const resource of open.splice(0).reverse()) await resource[Symbol.asyncDispose]()
+})
+
+const keep = <R extends AsyncDisposable>(resource: R): R => {
+  open.push(resource)
+  return resource
+}
+
+const startService = async (board: SharedBoard, options: object = {}): Promise<Spawned> => {
+  const service = keep(spawnScript(SERVICE, [board.url(1), JSON.stringify(options)]))
+  await service.waitForLine(/^ready/, DEADLINE)
+  return service
+}
+
+const linesOf = (file: string): ReadonlyArray<string> =>
+  existsSync(file)
+    ? readFileSync(file, "utf8")
+        .split("\n")
+        .filter((line) => line !== "")
+    : []
+
+const begin = async (board: SharedBoard) => {
+  const client = keep(await connect(board.url(1)))
+  const file = (name: string) => `${board.folder}/${name}`
+  const heard = file("heard")
+  const errbacks = [{ task: "e2e.heard", immutable: true, input: { ledger: heard } }]
+  const begun = (name: string, count: number) =>
+    eventually(() => linesOf(file(name)).length === count, { deadline: DEADLINE, message: `${count} × ${name}` })
+  return { client, file, heard, errbacks, begun }
+}
+
+describe.each(sharedBoards)("acked early, on $name", (kind) => {
+  test("a job whose worker is killed has failed for it, once, with its errback, and never runs again", async () => {
+    const board = keep(await kind.open())
+    const { client, file, heard, errbacks, begun } = await begin(board)
+    const [started, late, gate] = [file("started"), file("late"), file("gate")]
+    const first = await startService(board)
+    const job = await client.submit("e2e.early", { input: { started, gate }, errbacks })
+    await begun("started", 1)
+    const redelivered = await client.submit("e2e.step", { input: { started: late, gate } })
+    await begun("late", 1)
+    first.kill("SIGKILL")
+    await first.exited
+    const [second, third] = await Promise.all([startService(board), startService(board)])
+    // The other job's lease has lapsed, and it runs again; this one has none.
+    await begun("late", 2)
+    expect(await job.find()).toMatchObject({ state: "started" })
+    writeFileSync(gate, "")
+    await redelivered.result({ timeout: 10 })
+    expect(await job.outcome({ timeout: DEATH_SECONDS })).toMatchObject({
+      state: "failed",
+      error: { name: "WorkerLost", reason: "worker-lost" },
+    })
+    await begun("heard", 1)
+    const view = await job.find()
+    expect(view).toMatchObject({ dead: "worker-lost", attempts: 1 })
+    expect(view.transitions.map(({ state }) => state)).toEqual(["queued", "started", "failed"])
+    await eventually(() => /^failure .* WorkerLost/m.test(second.output + third.output), { message: "it is told" })
+    expect((second.output + third.output).match(/^failure /gm)).toHaveLength(1)
+    expect(linesOf(started)).toEqual([`${first.pid}`])
+    expect(linesOf(heard)).toHaveLength(1)
+    // Redriven by hand, it runs.
+    await job.retry()
+    expect(await job.result({ timeout: 10 })).toMatchObject({ attempt: 2 })
+  }, 120_000)
+
+  test("a worker that is frozen for longer than a lease stores its outcome when it wakes", async () => {
+    const board = keep(await kind.open())
+    const { client, file, begun } = await begin(board)
+    const [started, late, ownGate] = [file("started"), file("late"), file("gate-")]
+    const first = await startService(board)
+    const job = await client.submit("e2e.early", { input: { started, ownGate } })
+    const redelivered = await client.submit("e2e.step", { input: { started: late, ownGate } })
+    await Promise.all([begun("started", 1), begun("late", 1)])
+    first.kill("SIGSTOP")
+    const second = await startService(board)
+    await begun("late", 2)
+    first.kill("SIGCONT")
+    for (const { pid } of [first, second]) writeFileSync(`${ownGate}${pid}`, "")
+    expect(await job.result({ timeout: 10 })).toEqual({ pid: first.pid, attempt: 1 })
+    expect(await redelivered.result({ timeout: 10 })).toMatchObject({ pid: second.pid })
+    expect(linesOf(started)).toEqual([`${first.pid}`])
+  }, 60_000)
+
+  test("a worker that is stopped lets it finish within its grace, and then it has failed, or is retried", async () => {
+    const board = keep(await kind.open())
+    const { client, file, errbacks, begun } = await begin(board)
+    const [started, gate, never] = [file("started"), file("gate"), file("never")]
+    const first = await startService(board, { grace: 2 })
+    const finishes = await client.submit("e2e.early", { input: { started, gate } })
+    const fails = await client.submit("e2e.early", { input: { started, gate: never }, errbacks })
+    const again = await client.submit("e2e.early", { input: { started, gate: never }, retry: { max: 1, interval: 0 } })
+    await begun("started", 3)
+    first.kill("SIGTERM")
+    await first.waitForLine(/stopping/, DEADLINE)
+    writeFileSync(gate, "")
+    expect(await finishes.result({ timeout: 10 })).toMatchObject({ attempt: 1 })
+    await first.exited
+    expect(await fails.outcome({ timeout: 1 })).toMatchObject({
+      state: "failed",
+      error: { name: "WorkerStopped", reason: "worker-lost" },
+    })
+    expect(await fails.find()).toMatchObject({ dead: "worker-lost" })
+    writeFileSync(never, "")
+    await startService(board)
+    expect(await again.result({ timeout: 10 })).toMatchObject({ attempt: 2 })
+    await begun("heard", 1)
+  }, 60_000)
+})
