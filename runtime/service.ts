@@ -19,10 +19,12 @@ import { openTracing, type TracingSettings } from "./tracing/tracing.ts"
 import { type Settlement, TransportError } from "./transport.ts"
 import { type Autoscale, parseAutoscale } from "./worker/autoscale.ts"
 import type { FailureHandler } from "./worker/failure-handlers.ts"
+import type { StopReport, Worker } from "./worker/interface.ts"
 import { isInside } from "./worker/isolation/inside.ts"
 import type { WorkerObserver } from "./worker/observer.ts"
+import type { WorkerOptions } from "./worker/options.ts"
 import { TaskNames } from "./worker/task-names.ts"
-import { type StopReport, startWorker, type Worker, type WorkerOptions } from "./worker/worker.ts"
+import { startWorker } from "./worker/worker.ts"
 
 export interface ServeOptions extends ConnectSettings, TracingSettings {
   /** Where tasks travel: a URL, or a client object that the application holds. Defaults to `sqlite:.callboard/board.db`. */

@@ -2,7 +2,7 @@
 import type { Log } from "../log.ts"
 import type { Service } from "../service.ts"
 import type { TransportError } from "../transport.ts"
-import type { StopReport } from "../worker/worker.ts"
+import type { StopReport } from "../worker/interface.ts"
 import { CommandFailed, EXIT, lineOf } from "./failure.ts"
 
 /** Ends when the service has stopped, and says what that came to. Fails, exit code 1, when the worker gave up by itself. */

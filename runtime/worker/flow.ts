@@ -18,12 +18,12 @@ import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper } from "./lease-keeper.ts"
 import { Limiter } from "./limits/limiter.ts"
 import type { Observers } from "./observer.ts"
+import type { WorkerOptions } from "./options.ts"
 import { PauseWatch } from "./pause-watch.ts"
 import { PutOffs } from "./put-offs.ts"
 import type { Reach } from "./reach.ts"
 import { RunWatch } from "./run-watch.ts"
 import { Settler } from "./settler.ts"
-import type { WorkerOptions } from "./worker.ts"
 
 export interface FlowOptions {
   readonly worker: WorkerOptions

@@ -8,7 +8,7 @@ import { checkQueueName } from "../protocol/name.ts"
 import { parseDuration } from "../protocol/time.ts"
 import { type Call, parseCall } from "../remote/call.ts"
 import { type Answer, CONTROL_TOPIC, encode, questionOf } from "../remote/message.ts"
-import type { Worker } from "./worker.ts"
+import type { Worker } from "./interface.ts"
 
 export interface RemoteControlOptions {
   readonly board: Board

@@ -4,21 +4,16 @@
  */
 import { hostname } from "node:os"
 import { Cause, Effect, Exit, Fiber, Result, Scope } from "effect"
-import type { ActorDefinition } from "../actor.ts"
-import { type Board, CANCEL_TOPIC } from "../board.ts"
-import type { Client } from "../client.ts"
+import { CANCEL_TOPIC } from "../board.ts"
 import { describeActor, type WorkerDescription } from "../directory.ts"
 import { CallboardError } from "../errors.ts"
 import { EventSender } from "../events.ts"
 import { keepListening } from "../listening.ts"
-import type { Log } from "../log.ts"
 import { parseRate, type RateInput } from "../rate.ts"
-import type { ReconnectPolicy } from "../reconnect.ts"
 import { type Settlement, TransportError } from "../transport.ts"
-import { VERSION } from "../version.ts"
 import { type ActorPool, makeActorPool } from "./actor-pool.ts"
 import { Appetite } from "./appetite.ts"
-import { type Autoscale, Autoscaler, KEEPALIVE_MS } from "./autoscale.ts"
+import type { Autoscale } from "./autoscale.ts"
 import { cancellationOf } from "./cancellation.ts"
 import { consume } from "./consumer.ts"
 import { Counts } from "./counts.ts"
@@ -27,149 +22,26 @@ import { EarlyAcks } from "./early-acks.ts"
 import { Ending, type EndReason } from "./ending.ts"
 import { EventTeller } from "./event-teller.ts"
 import type { TimeLimits } from "./executor.ts"
-import type { FailureHandler } from "./failure-handlers.ts"
 import { FailureTeller } from "./failure-teller.ts"
 import { Flow } from "./flow.ts"
 import { Hands } from "./hands.ts"
+import type { StopReport, Worker, WorkerHands, WorkerLoad } from "./interface.ts"
 import { checkIsolation, inWorker } from "./isolation/admission.ts"
 import { ProcessPool } from "./isolation/process-pool.ts"
-import type { LeaseThreadTarget } from "./lease-protocol.ts"
 import { LostJobs } from "./lost-jobs.ts"
 import { maintain } from "./maintenance.ts"
-import { Observers, type WorkerObserver } from "./observer.ts"
+import { Observers } from "./observer.ts"
+import type { WorkerOptions } from "./options.ts"
 import { keepPauses } from "./pause-keeper.ts"
+import { PoolSize } from "./pool-size.ts"
+import { handsOf, portraitOf, type Sitter } from "./portrait.ts"
 import { reductionLines, restoredLine } from "./prefetch.ts"
 import type { PutOff } from "./put-offs.ts"
 import { Reach } from "./reach.ts"
 import { Registry } from "./registry.ts"
 import { obeyRemoteControl } from "./remote-control.ts"
 import { Revoker } from "./revoker.ts"
-import type { Keep } from "./verdict.ts"
 import { WorkerNews } from "./worker-news.ts"
-
-export interface WorkerOptions {
-  readonly board: Board
-  readonly client: Client
-  readonly actors: ReadonlyArray<ActorDefinition>
-  /** In order of preference. */
-  readonly queues: ReadonlyArray<string>
-  /** Handlers that run at a time, 1 at least. */
-  readonly concurrency: number
-  /** Between which bounds the concurrency follows what is held. Absent: it does not. */
-  readonly autoscale?: Autoscale
-  /** Deliveries held per handler, 1 at least; 1 keeps priorities strict. */
-  readonly prefetch: number
-  /** Queues take turns instead of strict order. */
-  readonly rotate: boolean
-  readonly name: string
-  /** How long a soft stop lets handlers run, in milliseconds. */
-  readonly graceMs: number
-  readonly leaseMs: number
-  /** How a thread can open the same transport, to keep leases while a handler blocks. Absent: it cannot. */
-  readonly leaseThread?: LeaseThreadTarget
-  /** False: neither rates nor limits of methods hold here. */
-  readonly rateLimits: boolean
-  readonly keep: Keep
-  readonly lostCap: number
-  readonly unknownGraceMs: number
-  readonly maxBody: number
-  readonly reconnect: ReconnectPolicy
-  /** Fetch less after a broken connection, while what ran goes on. */
-  readonly prefetchReduction: boolean
-  /** Hand everything back when the connection is lost, instead of letting handlers go on. */
-  readonly cancelOnConnectionLoss: boolean
-  readonly languages: ReadonlyMap<string, string>
-  readonly taskNames: ReadonlyMap<string, string>
-  readonly log: Log
-  /** Run in order after each failed attempt. */
-  readonly onFailure: ReadonlyArray<FailureHandler>
-  /** Called once per settled job. */
-  readonly onSettled?: (settlement: Settlement) => void
-  /** Ends when the queues are empty. */
-  readonly burst: boolean
-  /** Ends after so many jobs. Absent: never. */
-  readonly maxJobs?: number
-  /** Ends after so many milliseconds without a job. Absent: never. */
-  readonly maxIdleMs?: number
-  /** Whether it tells what happens to every task from the start. */
-  readonly events: boolean
-  /** Told what happens to deliveries. */
-  readonly observers: ReadonlyArray<WorkerObserver>
-}
-
-/** How much a worker has to do now. */
-export interface WorkerLoad {
-  /** Deliveries in its hands, those that run included. */
-  readonly inFlight: number
-  /** Slots that are taken, also by handlers that go on after their job was decided. */
-  readonly running: number
-  readonly concurrency: number
-}
-
-/** What a stop came to. */
-export interface StopReport {
-  /** Handlers that ended within the grace. */
-  readonly finished: number
-  /** Tasks that were given back, to run elsewhere. */
-  readonly handedBack: number
-  /** Handlers that ignored their signal and still run. */
-  readonly stuck: number
-  /** Tasks that could be neither settled nor given back, since the transport did not take it: they come again when their lease is over. */
-  readonly lost: number
-}
-
-/** A job whose handler runs. */
-export type ActiveJob = NonNullable<WorkerDescription["jobs"]>[number]
-
-/** A task that waits in a worker for a handler. */
-export interface ReservedTask {
-  /** Empty where it cannot be read. */
-  readonly id: string
-  readonly queue: string
-}
-
-/** What a worker has in its hands. */
-export interface WorkerHands {
-  readonly active: ReadonlyArray<ActiveJob>
-  readonly reserved: ReadonlyArray<ReservedTask>
-}
-
-export interface Worker {
-  readonly name: string
-  /** The queues that it listens to, in order of preference. */
-  readonly queues: ReadonlyArray<string>
-  /** Whether it consumes now. */
-  readonly listening: boolean
-  /** Resolves, with the error, if it gives up by itself. */
-  readonly failed: Promise<TransportError>
-  /** Resolves, with the reason, when it has nothing more to do and wants to be stopped. */
-  readonly done: Promise<EndReason>
-  readonly load: WorkerLoad
-  describe(): WorkerDescription
-  /** What is in its hands. */
-  inspect(): WorkerHands
-  /** What it handed back because it could not run it now: one job, or the latest, 1,000 at most. */
-  putOff(id?: string): ReadonlyArray<PutOff>
-  /** Changes how many handlers run at a time; what runs goes on. */
-  resize(concurrency: number): void
-  /** Changes the bounds between which the concurrency follows what is held; null: it stays as it is. */
-  autoscale(bounds: Autoscale | null): void
-  /** Listens to one queue more. False if it does already. */
-  addQueue(queue: string): boolean
-  /** Does not listen to a queue any more; what waits here of it is handed back. False if it did not. */
-  removeQueue(queue: string): boolean
-  /** Changes the time limits of a method for runs that begin from now on. False if nobody here serves it. */
-  limitTime(task: string, limits: TimeLimits): boolean
-  /**
-   * Replaces the `rate` of a method on this worker until it stops; null: none. Limits across the cluster stay. False if nobody
-   * here serves it. Fails with `CallboardError` `invalid-input` for what is no rate.
-   */
-  rateLimit(task: string, rate: RateInput | null): boolean
-  /** From now on it tells what happens to every task, as events, or does not any more; false if it was so already. */
-  events(on: boolean): boolean
-  /** Soft stop; `now` hands back at once instead of waiting for handlers. Called again with `now`, it hurries. */
-  stop(options?: { readonly now?: boolean }): Promise<StopReport>
-}
 
 /** Starts a worker. Fails with `ActorStartFailed`, and when a live worker has its name; an unreachable transport is tried again. */
 export const startWorker = async (options: WorkerOptions): Promise<Worker> => {
@@ -197,9 +69,10 @@ class RunningWorker implements Worker {
   readonly failed: Promise<TransportError>
   readonly done: Promise<EndReason>
   readonly #options: WorkerOptions
-  readonly #pool: ActorPool
   readonly #appetite: Appetite
   readonly #hands: Hands
+  readonly #size: PoolSize
+  readonly #sitter: Sitter
   readonly #counts = new Counts()
   readonly #observers: Observers
   readonly #reach: Reach
@@ -218,9 +91,7 @@ class RunningWorker implements Worker {
   readonly #gaveUp = Promise.withResolvers<TransportError>()
   readonly #finished = Promise.withResolvers<EndReason>()
   #consumer: Fiber.Fiber<never, TransportError> | undefined
-  #autoscaler: Autoscaler | undefined
   #stopMaintenance = () => undefined as void
-  #keepalive: ReturnType<typeof setInterval> | undefined
   #listening = false
   #stopAskedAt: string | undefined
   #stopping: Promise<StopReport> | undefined
@@ -232,15 +103,22 @@ class RunningWorker implements Worker {
     this.failed = this.#gaveUp.promise
     this.done = this.#finished.promise
     this.#options = options
-    this.#pool = pool
     this.#closeActors = closeActors
     this.#appetite = new Appetite({ queues: options.queues, isIdle: (queue) => pool.isIdle(queue) })
     const { autoscale } = options
-    if (autoscale !== undefined) this.#autoscaler = new Autoscaler(autoscale, Date.now())
     this.#hands = new Hands({
       ...options,
       ...(autoscale === undefined ? {} : { concurrency: autoscale.min, maxConcurrency: autoscale.max }),
     })
+    this.#size = new PoolSize({ hands: this.#hands, prefetch: options.prefetch, autoscale, log })
+    this.#sitter = {
+      name: options.name,
+      actors: options.actors.map((actor) => actor.name),
+      startedAt: this.#startedAt,
+      pool,
+      hands: this.#hands,
+      counts: this.#counts,
+    }
     this.#hands.onRestored = () => log.info(restoredLine(this.#hands.capacity))
     this.#reach = new Reach(board.transport, signal)
     const hostName = `${options.name}@${hostname()}`
@@ -314,12 +192,12 @@ class RunningWorker implements Worker {
       await this.#registry.begin()
     } catch (cause) {
       this.#ending.stop()
+      this.#size.stop()
       this.#end.abort()
       await this.#flow.end()
       throw cause
     }
     this.#stopMaintenance = maintain(board, this.#lost, log)
-    this.#keepalive = setInterval(() => this.#scale(), KEEPALIVE_MS)
     void keepListening(
       board.broadcast,
       CANCEL_TOPIC,
@@ -358,7 +236,7 @@ class RunningWorker implements Worker {
         onReturned: () => this.#returned(),
         accept: (deliveries) => {
           this.#flow.accept(deliveries)
-          this.#scale()
+          this.#size.follow()
         },
         onListening: (listening) => this.#setListening(listening && this.#stopping === undefined),
         onEmpty: () => void this.#known.then(() => this.#ending.foundNothing()),
@@ -387,57 +265,16 @@ class RunningWorker implements Worker {
   }
 
   describe(): WorkerDescription {
-    const jobs = this.inspect().active
-    const { unhealthy } = this.#pool
-    return {
-      name: this.name,
-      pid: process.pid,
-      host: hostname(),
-      version: VERSION,
-      queues: [...this.queues],
-      actors: this.#options.actors.map((actor) => actor.name),
-      concurrency: this.#hands.concurrency,
-      state: this.#state(jobs.length > 0),
-      running: jobs.map(({ id }) => id).slice(0, MOST_JOBS),
-      jobs: jobs.slice(0, MOST_JOBS),
-      inFlight: this.#hands.held.size,
-      capacity: this.#hands.capacity,
-      room: this.#hands.room,
-      ...(unhealthy.length === 0 ? {} : { unhealthy }),
-      processed: this.#counts.processed,
-      failed: this.#counts.failed,
-      superseded: this.#counts.superseded,
-      workingSeconds: this.#counts.workingMs / 1000,
-      startedAt: this.#startedAt,
-      heartbeatAt: new Date().toISOString(),
-      ...(this.#stopAskedAt === undefined ? {} : { stopAskedAt: this.#stopAskedAt }),
-    }
-  }
-
-  #state(isBusy: boolean): WorkerDescription["state"] {
-    if (this.#stopAskedAt !== undefined) return "stopping"
-    if (isBusy) return "busy"
-    if (this.#appetite.isSuspended) return "suspended"
-    return this.#listening ? "idle" : "starting"
+    return portraitOf(this.#sitter, {
+      queues: this.queues,
+      isListening: this.#listening,
+      isSuspended: this.#appetite.isSuspended,
+      stopAskedAt: this.#stopAskedAt,
+    })
   }
 
   inspect(): WorkerHands {
-    const active: Array<ActiveJob> = []
-    const reserved: Array<ReservedTask> = []
-    for (const { run, id, delivery } of this.#hands.held.values()) {
-      if (run === undefined) {
-        reserved.push({ id: id ?? "", queue: delivery.queue })
-        continue
-      }
-      active.push({
-        id: run.posting.id,
-        name: run.record.name,
-        queue: run.posting.queue,
-        attempt: run.record.attempt,
-        startedAt: new Date(run.startedAt).toISOString(),
-      })
-    }
-    return { active, reserved }
+    return handsOf(this.#hands)
   }
 
   putOff(id?: string): ReadonlyArray<PutOff> {
@@ -445,28 +282,11 @@ class RunningWorker implements Worker {
   }
 
   resize(concurrency: number): void {
-    this.#hands.resize({ concurrency, prefetch: this.#options.prefetch, ...this.#largest() })
+    this.#size.set(concurrency)
   }
 
   autoscale(bounds: Autoscale | null): void {
-    if (bounds === null) this.#autoscaler = undefined
-    else if (this.#autoscaler === undefined) this.#autoscaler = new Autoscaler(bounds, Date.now())
-    else this.#autoscaler.bounds = bounds
-    this.resize(this.#hands.concurrency)
-    this.#scale()
-  }
-
-  #largest(): { readonly maxConcurrency?: number } {
-    return this.#autoscaler === undefined ? {} : { maxConcurrency: this.#autoscaler.bounds.max }
-  }
-
-  /** Lets the concurrency follow what is held: asked at each arrival of tasks, and now and then. */
-  #scale(): void {
-    const { concurrency, held } = this.#hands
-    const wanted = this.#autoscaler?.scale(held.size, concurrency, Date.now()) ?? concurrency
-    if (wanted === concurrency) return
-    this.#options.log.info(`${wanted > concurrency ? "Scaling up" : "Scaling down"} to ${wanted} handlers`)
-    this.resize(wanted)
+    this.#size.autoscale(bounds)
   }
 
   addQueue(queue: string): boolean {
@@ -531,7 +351,7 @@ class RunningWorker implements Worker {
       stuck: this.#hands.stuck,
       lost: this.#counts.lostTasks - lostTasks + this.#hands.held.size,
     }
-    clearInterval(this.#keepalive)
+    this.#size.stop()
     this.#stopMaintenance()
     this.#end.abort()
     this.#news.end()
@@ -562,9 +382,6 @@ class RunningWorker implements Worker {
     if (count > 0) this.#options.log.info(`Restoring ${count} unacknowledged message(s)`)
   }
 }
-
-/** Jobs that the description of a worker names at most. */
-const MOST_JOBS = 100
 
 /** Tasks that were handed back and are named at a time. */
 const MOST_PUT_OFF = 1_000
