@@ -240,16 +240,16 @@ onEveryBoard((newBoard) => {
         return { token, fence, posting, task: task.success, record, now, keep: DEFAULT_KEEP }
       }
       const lost: Array<string> = []
-      const sweeper = () =>
+      const sweeper = (list = own(), holds: (token: string) => boolean = () => false) =>
         new LostJobs({
           board,
-          own: own(),
-          holds: () => false,
+          own: list,
+          holds,
           keep: DEFAULT_KEEP,
           queueFor: () => undefined,
           onLost: ({ id }) => void lost.push(id),
         })
-      return { board, client, take, lost, sweeper }
+      return { board, client, take, lost, sweeper, dead }
     }
 
     test("a job fails once, however many find it, and its errback is posted once; others are left alone", async () => {
@@ -285,6 +285,43 @@ onEveryBoard((newBoard) => {
       expect(await board.store.list({ prefix: EARLY_PREFIX, limit: 10 })).toEqual([])
       await client.job(id).retry()
       expect(await client.job(id).find()).toMatchObject({ state: "queued", run: 2 })
+    })
+
+    test("a job whose outcome its own worker could not store is ended by that worker at once, others not", async () => {
+      const { board, client, take, lost, sweeper, dead } = await abandoned()
+      const [dropped, runs] = [generateId(), generateId()]
+      await take(dropped)
+      const { token } = await take(runs)
+      await sweeper(dead, (each) => each === token).look(0)
+      expect(lost).toEqual([dropped])
+      expect(await client.job(dropped).find()).toMatchObject({ state: "failed", dead: "worker-lost" })
+      expect(await client.job(runs).find()).toMatchObject({ state: "started" })
+      dead.done(token)
+      await dead.end()
+      expect(await board.store.list({ prefix: EARLY_PREFIX, limit: 10 })).toEqual([])
+    })
+
+    test("a job that cannot be listed, or was decided meanwhile, is left in its queue", async () => {
+      const { board, client } = await abandoned()
+      const job = await client.submit("early.wait", { queue: "default" })
+      const [delivery] = await board.queue.pull(
+        { queues: ["default"], max: 1, wait: 5_000 },
+        new AbortController().signal,
+      )
+      if (delivery === undefined) throw new Error("nothing came")
+      const record = (await board.records.find(job.id))?.record
+      if (record === undefined) throw new Error("no record")
+      const store = { ...board.store, write: () => Promise.reject(new Error("full")) }
+      const settle = () => Promise.reject(new Error("nothing is to be settled"))
+      const held = new Held(delivery, 0)
+      expect(await new EarlyAcks({ store, worker: "w", startedAt: "then" }).take(held, record, settle)).toBe("unlisted")
+      expect(held.offQueue).toBe(false)
+      held.end("hand-back")
+      const early = new EarlyAcks({ store: board.store, worker: "w", startedAt: "then" })
+      expect(await early.take(held, record, settle)).toBe("unlisted")
+      await early.end()
+      expect(await tasksIn(client)).toBe(1)
+      expect(await board.store.list({ prefix: EARLY_PREFIX, limit: 10 })).toEqual([])
     })
 
     test("a job whose outcome was stored stays as it is, and what follows it is posted", async () => {
