@@ -37,7 +37,7 @@ const untilSoft = (signal: AbortSignal): Promise<never> =>
 
 const softly = {
   timeLimit: { soft: 0.1, hard: 10 },
-  retry: { max: 1, backoff: { base: 0.01 }, on: ["SoftTimeLimitExceeded"] },
+  retry: { max: 1, backoff: { base: 0.01, jitter: false }, on: ["SoftTimeLimitExceeded"] },
 }
 
 export const failing = actor("failing", {
@@ -63,7 +63,7 @@ export const failing = actor("failing", {
     },
     checked: { redact: ["password"], input: Credentials, run: () => undefined },
     twice: {
-      retry: { max: 1, backoff: { base: 0.01 } },
+      retry: { max: 1, backoff: { base: 0.01, jitter: false } },
       run: () => {
         throw new Error("twice")
       },

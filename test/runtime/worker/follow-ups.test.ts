@@ -15,7 +15,7 @@ const math = actor("math", {
       throw new TypeError("no")
     },
     retry: {
-      retry: { max: 1, backoff: { base: 0.01 } },
+      retry: { max: 1, backoff: { base: 0.01, jitter: false } },
       run: () => {
         throw new Error("again")
       },

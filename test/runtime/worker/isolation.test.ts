@@ -312,7 +312,10 @@ onEveryBoard((newBoard) => {
       error: { reason: "process-died", message: expect.stringMatching(/unexpected termination.*exit code 3/) },
     })
     expect(linesOf(ledger)).toHaveLength(1)
-    const again = await client.submit("isolated.exit", { input: exits, retry: { max: 1, backoff: { base: 0.01 } } })
+    const again = await client.submit("isolated.exit", {
+      input: exits,
+      retry: { max: 1, backoff: { base: 0.01, jitter: false } },
+    })
     expect(await again.outcome(WAIT)).toMatchObject({ state: "failed", error: { reason: "process-died" } })
     expect(await again.find()).toMatchObject({ attempts: 2, retries: 1 })
     expect(linesOf(ledger)).toHaveLength(3)

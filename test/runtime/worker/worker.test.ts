@@ -153,7 +153,7 @@ describe("retries", () => {
     const flaky = actor("flaky", {
       methods: {
         run: {
-          retry: { max: 2, backoff: { base: 0.01 } },
+          retry: { max: 2, backoff: { base: 0.01, jitter: false } },
           run: () => {
             if (++runs < 3) throw new Error(`attempt ${runs}`)
             return runs
@@ -188,7 +188,7 @@ describe("retries", () => {
       },
     })
     const { client } = await start([failing])
-    const job = await client.submit("failing", { retry: { max: 1, backoff: { base: 0.01 } } })
+    const job = await client.submit("failing", { retry: { max: 1, backoff: { base: 0.01, jitter: false } } })
     await job.outcome(WAIT)
     expect(runs).toBe(2)
   })
