@@ -10,6 +10,8 @@ export default defineConfig({
     testTimeout: 20_000,
     // A hook may be the first to fetch a server.
     hookTimeout: 120_000,
+    // Most tests wait for servers and clocks: two files at a time fit on two cores.
+    maxWorkers: 2,
     // Vitest's forks do not start on Bun, its threads miss a function on Deno.
     pool: "bun" in process.versions ? "threads" : "forks",
   },
