@@ -5,9 +5,16 @@ import type { Log } from "../log.ts"
 import { DEFAULT_METHOD, resolveName } from "../protocol/name.ts"
 import { ActorStartFailed, type Condition, ServedActor } from "./served-actor.ts"
 
-export type Resolution =
-  | { readonly found: true; readonly actor: ServedActor; readonly method: ErasedMethod }
-  | { readonly found: false; readonly message: string }
+/** What a task means. */
+export interface Target {
+  readonly actor: ServedActor
+  readonly method: ErasedMethod
+}
+
+/** Actor and method, joined by a dot. */
+export const nameOf = ({ actor, method }: Target): string => `${actor.definition.name}.${method.name}`
+
+export type Resolution = ({ readonly found: true } & Target) | { readonly found: false; readonly message: string }
 
 export interface ActorPool {
   readonly actors: ReadonlyArray<ActorDefinition>

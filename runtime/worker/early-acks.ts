@@ -4,6 +4,7 @@
  * without its worker ends them (`lost-jobs.ts`).
  */
 import { Result, Schema } from "effect"
+import type { ErasedMethod } from "../actor.ts"
 import { generateId } from "../id.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { Settlement, Store } from "../transport.ts"
@@ -35,6 +36,9 @@ export const readEarlyList = (value: Uint8Array): EarlyList | undefined =>
  * was. `unsure`: the task may be off its queue, and if so the job is ended as one that was lost.
  */
 export type Taking = "taken" | "refused" | "unlisted" | "unsure"
+
+/** Whether tasks of a method are taken off their queue before their handlers start. */
+export const acksEarly = ({ acks }: ErasedMethod): boolean => acks?.when === "early"
 
 export interface EarlyAcksOptions {
   readonly store: Store

@@ -4,7 +4,7 @@ import type { RateInput } from "../rate.ts"
 import type { TransportError } from "../transport.ts"
 import type { Autoscale } from "./autoscale.ts"
 import type { EndReason } from "./ending.ts"
-import type { TimeLimits } from "./executor.ts"
+import type { TimeLimits } from "./method-plan.ts"
 import type { PutOff } from "./put-offs.ts"
 
 /** How much a worker has to do now. */
