@@ -1,7 +1,9 @@
 /** How a worker ends: softly, in a hurry, at once, by itself; and what becomes of the jobs that it held. */
-import { describe, expect, test } from "vitest"
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { generateId } from "../../runtime/id.ts"
+import { type NatsServer, startNats } from "../servers/nats.ts"
 import { eventually, isRunning, type Spawned } from "../servers/process.ts"
-import { makeProject, type Project, works } from "./project.ts"
+import { makeProject as makePlainProject, makeProject, type Project, works } from "./project.ts"
 
 interface Job {
   readonly state: string
@@ -179,7 +181,18 @@ describe("what cannot start", () => {
   }, 60_000)
 })
 
-describe("S180 pool", () => {
+describe.each(["sqlite", "nats"])("S180 pool on %s", (transport) => {
+  let server: NatsServer | undefined
+  beforeAll(async () => {
+    if (transport === "nats") server = await startNats()
+  })
+  afterAll(() => server?.stop())
+  const makeProject = (): Project => {
+    const project = makePlainProject()
+    if (server !== undefined) project.env["CALLBOARD_TRANSPORT"] = `${server.url}?ns=${generateId()}`
+    return project
+  }
+
   interface Listed {
     readonly workers: ReadonlyArray<{ readonly name: string; readonly pid: number }>
   }

@@ -45,13 +45,16 @@ const begin = async (board: SharedBoard) => {
 }
 
 describe.each(sharedBoards)("acked early, on $name", (kind) => {
-  test("a job whose worker is killed has failed for it, once, with its errback, and never runs again", async () => {
+  test("S182, S184 jobs whose worker is killed have failed for it, once each, with their errbacks, whoever looks, and whatever a failure handler throws", async () => {
     const board = keep(await kind.open())
     const { client, file, heard, errbacks, begun } = await begin(board)
     const [started, late, gate] = [file("started"), file("late"), file("gate")]
     const first = await startService(board)
-    const job = await client.submit("e2e.early", { input: { started, gate }, errbacks })
-    await begun("started", 1)
+    const early = (meta: object = {}) =>
+      client.submit("e2e.early", { input: { started, gate }, errbacks, meta: { ...meta } })
+    const job = await early({ upset: true })
+    const others = await Promise.all([early(), early()])
+    await begun("started", 3)
     const redelivered = await client.submit("e2e.step", { input: { started: late, gate } })
     await begun("late", 1)
     first.kill("SIGKILL")
@@ -62,18 +65,20 @@ describe.each(sharedBoards)("acked early, on $name", (kind) => {
     expect(await job.find()).toMatchObject({ state: "started" })
     writeFileSync(gate, "")
     await redelivered.result({ timeout: 10 })
-    expect(await job.outcome({ timeout: DEATH_SECONDS })).toMatchObject({
-      state: "failed",
-      error: { name: "WorkerLost", reason: "worker-lost" },
-    })
-    await begun("heard", 1)
+    for (const lost of [job, ...others])
+      expect(await lost.outcome({ timeout: DEATH_SECONDS })).toMatchObject({
+        state: "failed",
+        error: { name: "WorkerLost", reason: "worker-lost" },
+      })
+    await begun("heard", 3)
     const view = await job.find()
     expect(view).toMatchObject({ dead: "worker-lost", attempts: 1 })
     expect(view.transitions.map(({ state }) => state)).toEqual(["queued", "started", "failed"])
-    await eventually(() => /^failure .* WorkerLost/m.test(second.output + third.output), { message: "it is told" })
-    expect((second.output + third.output).match(/^failure /gm)).toHaveLength(1)
-    expect(linesOf(started)).toEqual([`${first.pid}`])
-    expect(linesOf(heard)).toHaveLength(1)
+    const told = () => (second.output + third.output).match(/^failure .* WorkerLost/gm) ?? []
+    await eventually(() => told().length === 3, { message: "all are told" })
+    expect(new Set(told()).size).toBe(3)
+    expect(linesOf(started)).toEqual(Array(3).fill(`${first.pid}`))
+    expect(linesOf(heard)).toHaveLength(3)
     // Redriven by hand, it runs.
     await job.retry()
     expect(await job.result({ timeout: 10 })).toMatchObject({ attempt: 2 })

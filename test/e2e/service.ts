@@ -117,7 +117,12 @@ const service = await serve({
   transport,
   actors: [e2e],
   logFormat: "logfmt",
-  onFailure: [({ job, error }) => console.log(`failure ${job.id} ${error.name}`)],
+  onFailure: [
+    ({ job, error }) => {
+      console.log(`failure ${job.id} ${error.name}`)
+      if (job.meta?.["upset"] === true) throw new Error("a handler that fails")
+    },
+  ],
   ...options,
 })
 await service.ready()

@@ -112,13 +112,15 @@ onEveryBoard((newBoard, transport) => {
       }
     })
 
-    test.runIf(transport === "nats")("a result that the transport refuses: received, started, failed", async () => {
-      const service = await serving()
-      const { untilTold } = await told(service)
-      const job = await service.client.submit("telling.large")
-      const events = await untilTold(job.id, ["task-received", "task-started", "task-failed"])
-      expect(events[2]).toMatchObject({ exception: expect.stringMatching(/^ResultTooLarge\(/) })
-    })
+    // The others take a result of any size.
+    if (transport === "nats")
+      test("a result that the transport refuses: received, started, failed", async () => {
+        const service = await serving()
+        const { untilTold } = await told(service)
+        const job = await service.client.submit("telling.large")
+        const events = await untilTold(job.id, ["task-received", "task-started", "task-failed"])
+        expect(events[2]).toMatchObject({ exception: expect.stringMatching(/^ResultTooLarge\(/) })
+      })
 
     test("a retry: received, started, retried, and the next attempt", async () => {
       const service = await serving()
