@@ -1,41 +1,16 @@
 /** Jobs that leave their queue before they start, through the death and the sleep of real processes. */
-import { existsSync, readFileSync, writeFileSync } from "node:fs"
-import { fileURLToPath } from "node:url"
-import { connect } from "callboard"
-import { afterEach, describe, expect, test } from "vitest"
-import { eventually, type Spawned, spawnScript } from "../servers/process.ts"
+import { writeFileSync } from "node:fs"
+import { describe, expect, test } from "vitest"
+import { eventually } from "../servers/process.ts"
 import { type SharedBoard, sharedBoards } from "./boards.ts"
+import { clientOf, DEADLINE, keep, linesOf, startService } from "./processes.ts"
 
-const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))
-const DEADLINE = 15_000
 /** A worker is taken for dead when it was not seen for a while: two rounds of maintenance at most. */
 const DEATH_SECONDS = 60
-
-const open: Array<AsyncDisposable> = []
-afterEach(async () => {
-  for (const resource of open.splice(0).reverse()) await resource[Symbol.asyncDispose]()
-})
-
-const keep = <R extends AsyncDisposable>(resource: R): R => {
-  open.push(resource)
-  return resource
-}
-
-const startService = async (board: SharedBoard, options: object = {}): Promise<Spawned> => {
-  const service = keep(spawnScript(SERVICE, [board.url(1), JSON.stringify(options)]))
-  await service.waitForLine(/^ready/, DEADLINE)
-  return service
-}
-
-const linesOf = (file: string): ReadonlyArray<string> =>
-  existsSync(file)
-    ? readFileSync(file, "utf8")
-        .split("\n")
-        .filter((line) => line !== "")
-    : []
+const LEASE = 1
 
 const begin = async (board: SharedBoard) => {
-  const client = keep(await connect(board.url(1)))
+  const client = await clientOf(board, LEASE)
   const file = (name: string) => `${board.folder}/${name}`
   const heard = file("heard")
   const errbacks = [{ task: "e2e.heard", immutable: true, input: { ledger: heard } }]
@@ -49,7 +24,7 @@ describe.each(sharedBoards)("acked early, on $name", (kind) => {
     const board = keep(await kind.open())
     const { client, file, heard, errbacks, begun } = await begin(board)
     const [started, late, gate] = [file("started"), file("late"), file("gate")]
-    const first = await startService(board)
+    const first = await startService(board, LEASE)
     const early = (meta: object = {}) =>
       client.submit("e2e.early", { input: { started, gate }, errbacks, meta: { ...meta } })
     const job = await early({ upset: true })
@@ -59,7 +34,7 @@ describe.each(sharedBoards)("acked early, on $name", (kind) => {
     await begun("late", 1)
     first.kill("SIGKILL")
     await first.exited
-    const [second, third] = await Promise.all([startService(board), startService(board)])
+    const [second, third] = await Promise.all([startService(board, LEASE), startService(board, LEASE)])
     // The other job's lease has lapsed, and it runs again; this one has none.
     await begun("late", 2)
     expect(await job.find()).toMatchObject({ state: "started" })
@@ -88,12 +63,12 @@ describe.each(sharedBoards)("acked early, on $name", (kind) => {
     const board = keep(await kind.open())
     const { client, file, begun } = await begin(board)
     const [started, late, ownGate] = [file("started"), file("late"), file("gate-")]
-    const first = await startService(board)
+    const first = await startService(board, LEASE)
     const job = await client.submit("e2e.early", { input: { started, ownGate } })
     const redelivered = await client.submit("e2e.step", { input: { started: late, ownGate } })
     await Promise.all([begun("started", 1), begun("late", 1)])
     first.kill("SIGSTOP")
-    const second = await startService(board)
+    const second = await startService(board, LEASE)
     await begun("late", 2)
     first.kill("SIGCONT")
     for (const { pid } of [first, second]) writeFileSync(`${ownGate}${pid}`, "")
@@ -106,7 +81,7 @@ describe.each(sharedBoards)("acked early, on $name", (kind) => {
     const board = keep(await kind.open())
     const { client, file, errbacks, begun } = await begin(board)
     const [started, gate, never] = [file("started"), file("gate"), file("never")]
-    const first = await startService(board, { grace: 2 })
+    const first = await startService(board, LEASE, { grace: 2 })
     const finishes = await client.submit("e2e.early", { input: { started, gate } })
     const fails = await client.submit("e2e.early", { input: { started, gate: never }, errbacks })
     const again = await client.submit("e2e.early", { input: { started, gate: never }, retry: { max: 1, interval: 0 } })
@@ -122,7 +97,7 @@ describe.each(sharedBoards)("acked early, on $name", (kind) => {
     })
     expect(await fails.find()).toMatchObject({ dead: "worker-lost" })
     writeFileSync(never, "")
-    await startService(board)
+    await startService(board, LEASE)
     expect(await again.result({ timeout: 10 })).toMatchObject({ attempt: 2 })
     await begun("heard", 1)
   }, 60_000)

@@ -1,38 +1,11 @@
 /** What is promised through the death of processes: with real processes, on every transport that several can share. */
-import { existsSync, readFileSync, writeFileSync } from "node:fs"
+import { writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
-import { type Client, connect, type ReceivedEvent } from "callboard"
-import { afterEach, describe, expect, test } from "vitest"
-import { eventually, type Spawned, spawnScript } from "../servers/process.ts"
+import type { Client, ReceivedEvent } from "callboard"
+import { describe, expect, test } from "vitest"
+import { eventually, spawnScript } from "../servers/process.ts"
 import { type SharedBoard, sharedBoards } from "./boards.ts"
-
-const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))
-const DEADLINE = 15_000
-
-const open: Array<AsyncDisposable> = []
-afterEach(async () => {
-  for (const resource of open.splice(0).reverse()) await resource[Symbol.asyncDispose]()
-})
-
-const keep = <R extends AsyncDisposable>(resource: R): R => {
-  open.push(resource)
-  return resource
-}
-
-const startService = async (board: SharedBoard, lease: number, options: object = {}): Promise<Spawned> => {
-  const service = keep(spawnScript(SERVICE, [board.url(lease), JSON.stringify(options)]))
-  await service.waitForLine(/^ready/, DEADLINE)
-  return service
-}
-
-const clientOf = async (board: SharedBoard, lease = 30): Promise<Client> => keep(await connect(board.url(lease)))
-
-const linesOf = (file: string): ReadonlyArray<string> =>
-  existsSync(file)
-    ? readFileSync(file, "utf8")
-        .split("\n")
-        .filter((line) => line !== "")
-    : []
+import { clientOf, DEADLINE, keep, linesOf, SERVICE, startService } from "./processes.ts"
 
 /** The outcomes that were refused, as workers tell them. */
 const refusalsOf = async (client: Client): Promise<ReadonlyArray<ReceivedEvent>> => {

@@ -1,39 +1,11 @@
 /** Limits across the cluster through the death of workers, and what a worker holds of tasks that are not due: with real processes. */
-import { existsSync, readFileSync, writeFileSync } from "node:fs"
-import { fileURLToPath } from "node:url"
-import { type Client, connect } from "callboard"
-import { afterEach, describe, expect, test } from "vitest"
+import { writeFileSync } from "node:fs"
+import type { Client } from "callboard"
+import { describe, expect, test } from "vitest"
 import { LIMIT_PREFIX } from "../../runtime/worker/limits/state.ts"
-import { eventually, type Spawned, spawnScript } from "../servers/process.ts"
-import { type SharedBoard, sharedBoards } from "./boards.ts"
-
-const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))
-const DEADLINE = 20_000
-
-const open: Array<AsyncDisposable> = []
-afterEach(async () => {
-  for (const resource of open.splice(0).reverse()) await resource[Symbol.asyncDispose]()
-})
-
-const keep = <R extends AsyncDisposable>(resource: R): R => {
-  open.push(resource)
-  return resource
-}
-
-const startService = async (board: SharedBoard, lease: number, options: object = {}): Promise<Spawned> => {
-  const service = keep(spawnScript(SERVICE, [board.url(lease), JSON.stringify(options)]))
-  await service.waitForLine(/^ready/, DEADLINE)
-  return service
-}
-
-const clientOf = async (board: SharedBoard, lease: number): Promise<Client> => keep(await connect(board.url(lease)))
-
-const linesOf = (file: string): ReadonlyArray<string> =>
-  existsSync(file)
-    ? readFileSync(file, "utf8")
-        .split("\n")
-        .filter((line) => line !== "")
-    : []
+import { eventually } from "../servers/process.ts"
+import { sharedBoards } from "./boards.ts"
+import { clientOf, DEADLINE, keep, linesOf, startService } from "./processes.ts"
 
 const hasSlots = async (client: Client): Promise<boolean> => {
   const entries = await client.board.store.list({ prefix: LIMIT_PREFIX, limit: 10 })

@@ -1,32 +1,13 @@
 /** Workers that are stopped softly: what becomes of their jobs, with real processes, on every transport that several can share. */
-import { existsSync, readFileSync, writeFileSync } from "node:fs"
-import { fileURLToPath } from "node:url"
-import { type Client, connect, type SubmittedJob } from "callboard"
-import { afterEach, describe, expect, test } from "vitest"
-import { eventually, type Spawned, spawnScript } from "../servers/process.ts"
+import { writeFileSync } from "node:fs"
+import type { Client, SubmittedJob } from "callboard"
+import { describe, expect, test } from "vitest"
+import { eventually, type Spawned } from "../servers/process.ts"
 import { type SharedBoard, sharedBoards } from "./boards.ts"
+import { clientOf, DEADLINE, keep, linesOf, startService } from "./processes.ts"
 
-const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))
-const DEADLINE = 15_000
-
-const open: Array<AsyncDisposable> = []
-afterEach(async () => {
-  for (const resource of open.splice(0).reverse()) await resource[Symbol.asyncDispose]()
-})
-
-const keep = <R extends AsyncDisposable>(resource: R): R => {
-  open.push(resource)
-  return resource
-}
-
-const startService = async (board: SharedBoard, options: object = {}): Promise<Spawned> => {
-  const service = keep(spawnScript(SERVICE, [board.url(), JSON.stringify(options)]))
-  await service.waitForLine(/^ready/, DEADLINE)
-  return service
-}
-
-const linesOf = (file: string): ReadonlyArray<string> =>
-  existsSync(file) ? readFileSync(file, "utf8").split("\n").slice(0, -1) : []
+/** Long enough that nothing here comes back by itself. */
+const LEASE = 30
 
 interface StopReport {
   readonly finished: number
@@ -45,16 +26,16 @@ const stop = async (service: Spawned): Promise<StopReport> => {
 
 /** A worker with jobs in the middle of their handlers, and another one that has nothing to do. */
 const busyAndIdle = async (board: SharedBoard, gates: ReadonlyArray<string>) => {
-  const client = keep(await connect(board.url()))
+  const client = await clientOf(board)
   const started = `${board.folder}/started`
-  const busy = await startService(board, { concurrency: 2, grace: "1 second" })
+  const busy = await startService(board, LEASE, { concurrency: 2, grace: "1 second" })
   const jobs: Array<SubmittedJob> = []
   for (const gate of gates) jobs.push(await client.submit("e2e.step", { input: { started, gate } }))
   await eventually(
     async () => (await Promise.all(jobs.map((job) => job.find()))).every(({ state }) => state === "started"),
     { deadline: DEADLINE, message: "all handlers run" },
   )
-  const idle = await startService(board, { concurrency: 2 })
+  const idle = await startService(board, LEASE, { concurrency: 2 })
   return { client, started, busy, idle, jobs }
 }
 
@@ -100,7 +81,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
     expect(found).toMatchObject({ state: "queued", attempts: 0, retries: 0 })
     expect(found?.transitions.at(-1)).toMatchObject({ reason: "handed-back" })
     writeFileSync(gate, "")
-    const later = await startService(board)
+    const later = await startService(board, LEASE)
     expect(await jobs[0]?.result({ timeout: 10 })).toEqual({ pid: later.pid, attempt: 1 })
   })
 
@@ -130,9 +111,9 @@ describe.each(sharedBoards)("on $name", (kind) => {
 
   test("a rolling restart of four workers under load loses, doubles and delays nothing", async () => {
     const board = keep(await kind.open())
-    const client = keep(await connect(board.url()))
+    const client = await clientOf(board)
     const ledger = `${board.folder}/ledger`
-    const workers = await Promise.all(Array.from({ length: 4 }, () => startService(board, { concurrency: 4 })))
+    const workers = await Promise.all(Array.from({ length: 4 }, () => startService(board, LEASE, { concurrency: 4 })))
     const pids = workers.map(({ pid }) => pid)
     const took = () => new Set(linesOf(ledger).map((line) => Number(line.split(" ")[2])))
     const allTake = () =>
@@ -143,7 +124,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
     const reports: Array<StopReport> = []
     for (const worker of workers) {
       reports.push(await stop(worker))
-      const replacement = await startService(board, { concurrency: 4 })
+      const replacement = await startService(board, LEASE, { concurrency: 4 })
       pids.push(replacement.pid)
       await allTake()
     }

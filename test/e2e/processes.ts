@@ -1,0 +1,37 @@
+/** What end-to-end tests begin with: services in processes of their own, clients, ledgers. All of it ends with the test. */
+import { existsSync, readFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import { type Client, connect } from "callboard"
+import { afterEach } from "vitest"
+import { type Spawned, spawnScript } from "../servers/process.ts"
+import type { SharedBoard } from "./boards.ts"
+
+/** The program that they run. */
+export const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))
+
+/** Longest wait for what another process does, in milliseconds. */
+export const DEADLINE = 20_000
+
+const open: Array<AsyncDisposable> = []
+afterEach(async () => {
+  for (const resource of open.splice(0).reverse()) await resource[Symbol.asyncDispose]()
+})
+
+/** Disposes of a resource when the test is over, last kept first. */
+export const keep = <R extends AsyncDisposable>(resource: R): R => {
+  open.push(resource)
+  return resource
+}
+
+/** A service in a process of its own, which consumes; `lease` in seconds. */
+export const startService = async (board: SharedBoard, lease: number, options: object = {}): Promise<Spawned> => {
+  const service = keep(spawnScript(SERVICE, [board.url(lease), JSON.stringify(options)]))
+  await service.waitForLine(/^ready/, DEADLINE)
+  return service
+}
+
+export const clientOf = async (board: SharedBoard, lease = 30): Promise<Client> => keep(await connect(board.url(lease)))
+
+/** The whole lines of a ledger: what is being written is no line yet. */
+export const linesOf = (file: string): ReadonlyArray<string> =>
+  existsSync(file) ? readFileSync(file, "utf8").split("\n").slice(0, -1) : []
