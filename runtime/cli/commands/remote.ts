@@ -29,6 +29,7 @@ const helpOf = (kind: "inspect" | "control"): string =>
 
 const known = (kind: "inspect" | "control", name: string, others: ReadonlyArray<string>): CommandName => {
   if (isCommand(name) && COMMANDS[name].kind === kind) return name
+  if (isCommand(name)) return wrongUsage(`${kind} ${name}: is a command of \`callboard ${COMMANDS[name].kind}\``)
   const all = [...namesOf(kind), ...others]
   return wrongUsage(`${kind} ${name}: is not a command${didYouMean(name, all)}; there are ${all.join(", ")}`)
 }
