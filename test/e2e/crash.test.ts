@@ -155,12 +155,13 @@ describe.each(sharedBoards)("on $name", (kind) => {
     const client = await clientOf(board)
     await Promise.all([startService(board, 30, { concurrency: 4 }), startService(board, 30, { concurrency: 4 })])
     const jobs = 400
-    await client.submitMany(Array.from({ length: jobs }, () => ({ task: "e2e.step", input: { ledger } })))
-    await eventually(() => linesOf(ledger).length >= jobs, { deadline: DEADLINE, message: "all jobs have run" })
-    const ids = linesOf(ledger).map((line) => line.split(" ")[0])
-    expect(new Set(ids).size).toBe(jobs)
-    expect(ids).toHaveLength(jobs)
-    expect(new Set(linesOf(ledger).map((line) => line.split(" ")[2])).size).toBe(2)
+    // Long enough that one of them cannot be done with all before the other has looked.
+    await client.submitMany(Array.from({ length: jobs }, () => ({ task: "e2e.nap", input: { ms: 10, ledger } })))
+    const done = () => linesOf(ledger).filter((line) => line.startsWith("done"))
+    await eventually(() => done().length >= jobs, { deadline: DEADLINE, message: "all jobs have run" })
+    expect(new Set(done().map((line) => line.split(" ")[1])).size).toBe(jobs)
+    expect(done()).toHaveLength(jobs)
+    expect(new Set(done().map((line) => line.split(" ")[2])).size).toBe(2)
   })
 
   test("a handler that blocks its thread for three leases is not delivered again", async () => {
