@@ -4,7 +4,7 @@
  */
 import type { SQLInputValue, StatementSync } from "node:sqlite"
 import type { State } from "../../runtime/protocol/state.ts"
-import { type JobRecord, type RecordPage, type RecordQuery, TransportError } from "../../runtime/transport.ts"
+import { isOfTask, type JobRecord, type RecordPage, type RecordQuery, TransportError } from "../../runtime/transport.ts"
 import { codeOf, GROUP, type LinkKind, PARENT, ROOT } from "./column.ts"
 import type { Database } from "./database.ts"
 import { idToColumn } from "./id.ts"
@@ -122,8 +122,9 @@ export class Lister {
       conditions.push(`(at IS NOT NULL OR state IN (${codes.join(", ")}))`)
     }
     if (task !== undefined) {
-      conditions.push("task = ?")
-      values.push(task)
+      // The row has the task header alone: which method it is, its record says.
+      conditions.push("task IN (?, ?)")
+      values.push(task, actorOf(task))
     }
     if (queue !== undefined) {
       conditions.push("queue = ?")
@@ -173,12 +174,18 @@ const rareStates = (states: ReadonlyArray<State> | undefined, dead: boolean): Re
 const matches = (record: JobRecord, query: RecordQuery): boolean =>
   !record.tombstone &&
   (query.states === undefined || query.states.includes(record.state)) &&
-  (query.task === undefined || query.task === record.task) &&
+  (query.task === undefined || isOfTask(record, query.task)) &&
   (query.queue === undefined || query.queue === record.queue) &&
   (query.rootId === undefined || query.rootId === record.rootId) &&
   (query.parentId === undefined || query.parentId === record.parentId) &&
   (query.group === undefined || query.group === record.group) &&
   (!query.dead || record.dead !== undefined)
+
+/** The actor of `actor.method`; a name without a method is itself. */
+const actorOf = (task: string): string => {
+  const dot = task.lastIndexOf(".")
+  return dot < 0 ? task : task.slice(0, dot)
+}
 
 const cursorOf = (cursor: string): number => {
   if (/^\d{1,15}$/.test(cursor)) return Number(cursor)

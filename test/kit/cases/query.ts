@@ -59,11 +59,13 @@ export const queryCases: ReadonlyArray<Case> = [
     async run(context) {
       const { peer, fresh, task } = context
       const [queue, other, root, parent, group] = [fresh("queue"), fresh("q"), fresh("r"), fresh("p"), fresh("g")]
-      const [plain, failed, dead, named, rooted, child, grouped] = await ended(context, queue, [
+      const [plain, failed, dead, named, routed, rooted, child, grouped] = await ended(context, queue, [
         {},
         { state: "failed" },
         { state: "failed", dead: "undecodable" },
         { task: "text.count" },
+        // The same method, named in two headers.
+        { task: "text", headers: { meth: "count" } },
         { headers: { root_id: root } },
         { headers: { root_id: root, parent_id: parent } },
         { headers: { group } },
@@ -71,15 +73,16 @@ export const queryCases: ReadonlyArray<Case> = [
       const waiting = task({ queue: other, headers: { root_id: root } })
       await peer.publish(waiting)
       const expectations: ReadonlyArray<readonly [Omit<RecordQuery, "limit">, ReadonlyArray<string | undefined>]> = [
-        [{}, [plain, failed, dead, named, rooted, child, grouped, waiting.id]],
+        [{}, [plain, failed, dead, named, routed, rooted, child, grouped, waiting.id]],
         [{ states: ["failed"] }, [failed, dead]],
         [{ states: ["queued"] }, [waiting.id]],
         [{ states: ["queued", "failed"] }, [failed, dead, waiting.id]],
         [{ states: ["cancelled"] }, []],
-        [{ task: "text.count" }, [named]],
-        [{ task: "text" }, []],
+        [{ task: "text.count" }, [named, routed]],
+        [{ task: "text" }, [routed]],
+        [{ task: "count" }, []],
         [{ queue: other }, [waiting.id]],
-        [{ queue }, [plain, failed, dead, named, rooted, child, grouped]],
+        [{ queue }, [plain, failed, dead, named, routed, rooted, child, grouped]],
         [{ rootId: root }, [rooted, child, waiting.id]],
         [{ parentId: parent }, [child]],
         [{ group }, [grouped]],
