@@ -13,7 +13,7 @@ export interface ChaosOptions {
   /** For ledgers. */
   readonly folder: string
   readonly jobs: number
-  /** SIGKILL, SIGSTOP followed by SIGCONT after the lease is over, and SIGTERM, each with another in its place, at random. */
+  /** SIGKILL, and SIGSTOP followed by SIGCONT after the lease is over, at random. */
   readonly kills: number
   /** Brings the broker down and up again, where there is one; as often as `brokerRestarts` says, spread over the run. */
   readonly restartBroker?: () => Promise<void>
@@ -29,6 +29,9 @@ export interface ChaosOptions {
 
 /** A strike comes at a random time within this after its part of the load. */
 const STRIKE_WITHIN_MS = 150
+
+/** Strikes from one rolling restart to the next. */
+const REPLACE_EVERY = 5
 
 /** The default of the worker. */
 const PREFETCH = 4
@@ -87,10 +90,8 @@ class Crew {
     const at = Math.floor(Math.random() * this.workers.length)
     const worker = this.workers[at]
     if (worker === undefined) return
-    const how = Math.random()
-    if (how < 0.7) {
-      // A rolling restart lets go of its worker in good order, and of nothing that it held.
-      worker.kill(how < 0.5 ? "SIGKILL" : "SIGTERM")
+    if (Math.random() < 0.6) {
+      worker.kill("SIGKILL")
       await worker.exited
       this.workers.splice(at, 1)
       await this.hire()
@@ -99,6 +100,15 @@ class Crew {
       await new Promise((resolve) => setTimeout(resolve, this.#options.leaseMs * 1.5))
       worker.kill("SIGCONT")
     }
+  }
+
+  /** A rolling restart: the oldest lets go of everything in good order, and another takes its place. It counts as no kill. */
+  async replace(): Promise<void> {
+    const worker = this.workers.shift()
+    if (worker === undefined) return
+    worker.kill("SIGTERM")
+    await worker.exited
+    await this.hire()
   }
 
   get executions(): ReadonlyArray<Execution> {
@@ -150,6 +160,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
       }
       await new Promise((resolve) => setTimeout(resolve, Math.random() * STRIKE_WITHIN_MS))
       await crew.strike()
+      if (struck % REPLACE_EVERY === 0) await crew.replace()
       say(`strike ${struck} of ${kills}`)
     }
     await restOf(client, plans, options.restMs ?? 60_000)
