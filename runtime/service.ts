@@ -17,13 +17,13 @@ import { connectPatiently, type ReconnectOptions, reconnectDelay, resolveReconne
 import { onSignals } from "./signals.ts"
 import { openTracing, type TracingSettings } from "./tracing/tracing.ts"
 import { type Settlement, TransportError } from "./transport.ts"
-import { type Autoscale, parseAutoscale } from "./worker/autoscale.ts"
-import type { FailureHandler } from "./worker/failure-handlers.ts"
+import { type Autoscale, parseAutoscale } from "./worker/consuming/autoscale.ts"
 import type { StopReport, Worker } from "./worker/interface.ts"
 import { isInside } from "./worker/isolation/inside.ts"
-import type { WorkerObserver } from "./worker/observer.ts"
 import type { WorkerOptions } from "./worker/options.ts"
-import { TaskNames } from "./worker/task-names.ts"
+import type { FailureHandler } from "./worker/telling/failure-handlers.ts"
+import type { WorkerObserver } from "./worker/telling/observer.ts"
+import { TaskNames } from "./worker/telling/task-names.ts"
 import { startWorker } from "./worker/worker.ts"
 
 export interface ServeOptions extends ConnectSettings, TracingSettings {

@@ -2,8 +2,8 @@
 import { Registry } from "prom-client"
 import type { Client } from "../client.ts"
 import type { WorkerLoad } from "../worker/interface.ts"
-import type { WorkerObserver } from "../worker/observer.ts"
-import type { TaskNames } from "../worker/task-names.ts"
+import type { WorkerObserver } from "../worker/telling/observer.ts"
+import type { TaskNames } from "../worker/telling/task-names.ts"
 import { BoardMetrics } from "./board-metrics.ts"
 import { WorkerMetrics } from "./worker-metrics.ts"
 

@@ -4,9 +4,9 @@ import type { JobRecord } from "../protocol/record.ts"
 import type { Delivery, Settlement } from "../transport.ts"
 import type { Held, Running } from "../worker/delivery.ts"
 import type { WorkerLoad } from "../worker/interface.ts"
-import type { WorkerObserver } from "../worker/observer.ts"
-import { OUTCOMES, type SettledAs, settledAs } from "../worker/settled-as.ts"
-import type { TaskNames } from "../worker/task-names.ts"
+import { OUTCOMES, type SettledAs, settledAs } from "../worker/outcome/settled-as.ts"
+import type { WorkerObserver } from "../worker/telling/observer.ts"
+import type { TaskNames } from "../worker/telling/task-names.ts"
 
 /** Upper bounds in seconds: from a queue that is empty to the hard limit that holds unless another is set. */
 const BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800]

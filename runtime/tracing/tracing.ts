@@ -4,8 +4,8 @@
  */
 import type { Tracer } from "@opentelemetry/api"
 import { VERSION } from "../version.ts"
-import type { WorkerObserver } from "../worker/observer.ts"
-import type { TaskNames } from "../worker/task-names.ts"
+import type { WorkerObserver } from "../worker/telling/observer.ts"
+import type { TaskNames } from "../worker/telling/task-names.ts"
 import { AttemptSpans } from "./attempt-spans.ts"
 import type { Api } from "./context.ts"
 import { type Submitted, submissionSpan } from "./submission-span.ts"

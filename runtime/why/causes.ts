@@ -6,7 +6,7 @@ import type { WorkerDescription } from "../directory.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { didYouMean } from "../suggest.ts"
-import type { PutOff } from "../worker/put-offs.ts"
+import type { PutOff } from "../worker/preparing/put-offs.ts"
 import type { Cause } from "./cause.ts"
 import type { Facts } from "./facts.ts"
 

@@ -1,7 +1,7 @@
 /** What there is to know about a job that waits. What could not be found out is absent, and decides nothing. */
 import type { ActorDescription, WorkerDescription } from "../directory.ts"
 import type { JobRecord } from "../protocol/record.ts"
-import type { PutOff } from "../worker/put-offs.ts"
+import type { PutOff } from "../worker/preparing/put-offs.ts"
 
 /** Most jobs before another that are counted. */
 export const MOST_AHEAD = 1_000

@@ -6,8 +6,8 @@ import { isUndecodable, type Posting } from "../protocol/message.ts"
 import { isId } from "../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import type { Delivery, Settlement } from "../transport.ts"
-import type { Trace } from "./invocation.ts"
-import { softLimit } from "./soft-limit.ts"
+import type { Trace } from "./running/invocation.ts"
+import { softLimit } from "./running/soft-limit.ts"
 
 /** Why a run is ended from outside. */
 export type Stop = "timeout" | "cancelled" | "superseded" | "hand-back"

@@ -2,10 +2,10 @@
 import type { WorkerDescription } from "../directory.ts"
 import type { RateInput } from "../rate.ts"
 import type { TransportError } from "../transport.ts"
-import type { Autoscale } from "./autoscale.ts"
+import type { Autoscale } from "./consuming/autoscale.ts"
 import type { EndReason } from "./ending.ts"
-import type { TimeLimits } from "./method-plan.ts"
-import type { PutOff } from "./put-offs.ts"
+import type { PutOff } from "./preparing/put-offs.ts"
+import type { TimeLimits } from "./running/method-plan.ts"
 
 /** How much a worker has to do now. */
 export interface WorkerLoad {

@@ -5,11 +5,11 @@ import type { Client } from "../client.ts"
 import type { Log } from "../log.ts"
 import type { ReconnectPolicy } from "../reconnect.ts"
 import type { Settlement } from "../transport.ts"
-import type { Autoscale } from "./autoscale.ts"
-import type { FailureHandler } from "./failure-handlers.ts"
-import type { LeaseThreadTarget } from "./lease-protocol.ts"
-import type { WorkerObserver } from "./observer.ts"
-import type { Keep } from "./verdict.ts"
+import type { Autoscale } from "./consuming/autoscale.ts"
+import type { LeaseThreadTarget } from "./leases/lease-protocol.ts"
+import type { Keep } from "./outcome/verdict.ts"
+import type { FailureHandler } from "./telling/failure-handlers.ts"
+import type { WorkerObserver } from "./telling/observer.ts"
 
 export interface WorkerOptions {
   readonly board: Board

@@ -6,7 +6,7 @@ import { boardOf } from "../../runtime/board.ts"
 import { publishKey } from "../../runtime/protocol/message.ts"
 import { rerunJob } from "../../runtime/steering.ts"
 import type { ConnectOptions, Delivery, JobRecord, Posting, Transport } from "../../runtime/transport.ts"
-import { mend } from "../../runtime/worker/mending.ts"
+import { mend } from "../../runtime/worker/upkeep/mending.ts"
 import { idOf, recordOf, retryOf, taskOf } from "../kit/task.ts"
 import { type NatsServer, startNats } from "../servers/nats.ts"
 

@@ -4,8 +4,8 @@ import { SETTINGS } from "../../runtime/config.ts"
 import { DEFAULT_QUEUE, HEARTBEAT_MS, WORKER_TTL_MS } from "../../runtime/directory.ts"
 import { IDEMPOTENCY_TTL_MS, MAX_BATCH } from "../../runtime/http/limits.ts"
 import { DEFAULT_PRIORITY } from "../../runtime/protocol/message.ts"
-import { DEFAULT_HARD_MS } from "../../runtime/worker/method-plan.ts"
-import { resolveRetry } from "../../runtime/worker/retry.ts"
+import { resolveRetry } from "../../runtime/worker/outcome/retry.ts"
+import { DEFAULT_HARD_MS } from "../../runtime/worker/running/method-plan.ts"
 
 const cell = (text: string): string => text.replaceAll("|", "\\|")
 

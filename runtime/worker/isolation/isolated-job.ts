@@ -12,7 +12,7 @@ import type { Headers } from "../../protocol/message.ts"
 import type { SubmissionFields } from "../../submission.ts"
 import { type Outcome, valueOf } from "../../tracking.ts"
 import type { JobView } from "../../view.ts"
-import { fractionOf, JOB_FIELDS } from "../job-context.ts"
+import { fractionOf, JOB_FIELDS } from "../running/job-context.ts"
 import { cutLine, MAX_DETAIL, type News, type Order } from "./message.ts"
 import { ProgressNews } from "./progress-news.ts"
 

@@ -2,7 +2,7 @@
 import { Exit } from "effect"
 import { Ignore, Reject, Retry } from "../../control.ts"
 import type { JobError } from "../../protocol/record.ts"
-import { KnownFailure } from "../known-failure.ts"
+import { KnownFailure } from "../outcome/known-failure.ts"
 import type { News } from "./message.ts"
 
 export const exitOf = (news: Extract<News, { readonly kind: "succeeded" | "failed" }>): Exit.Exit<unknown, unknown> => {

@@ -7,7 +7,7 @@
 import { Worker as Thread } from "node:worker_threads"
 import type { ActorDefinition } from "../../actor.ts"
 import type { LogLevel } from "../../log.ts"
-import { jobError } from "../job-error.ts"
+import { jobError } from "../outcome/job-error.ts"
 import { markInside } from "./inside.ts"
 import { type Line, logOver } from "./isolated-job.ts"
 import { IsolatedRun } from "./isolated-run.ts"

@@ -4,7 +4,7 @@ import type { Client } from "../../client.ts"
 import { CallboardError } from "../../errors.ts"
 import { parseJson } from "../../protocol/json.ts"
 import type { SubmissionFields } from "../../submission.ts"
-import type { JobContext } from "../job-context.ts"
+import type { JobContext } from "../running/job-context.ts"
 import type { News, Order } from "./message.ts"
 
 type Question = Extract<News, { readonly kind: "ask" }>

@@ -2,7 +2,7 @@
 import type { ActorDefinition, ServeOptions } from "callboard"
 import { describe, expect, test } from "vitest"
 import { collectLog } from "../../../runtime/testing/log.ts"
-import { ownFrames } from "../../../runtime/worker/traceback.ts"
+import { ownFrames } from "../../../runtime/worker/outcome/traceback.ts"
 import { eventually } from "../../servers/process.ts"
 import { failing, isolated } from "./failing-actor.ts"
 import { start } from "./services.ts"

@@ -4,7 +4,7 @@ import { type LogLine, runActor } from "callboard/testing"
 import { Effect } from "effect"
 import { beforeEach, describe, expect, test } from "vitest"
 import * as z from "zod"
-import { tellStopped } from "../../../runtime/worker/stopped.ts"
+import { tellStopped } from "../../../runtime/worker/outcome/stopped.ts"
 import { eventually } from "../../servers/process.ts"
 
 /** What ran, in order. */

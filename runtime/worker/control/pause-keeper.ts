@@ -1,0 +1,39 @@
+/** Keeps a worker to what was paused and suspended: what it wants to pull changes with the store. */
+import type { Board } from "../../board.ts"
+import type { Log } from "../../log.ts"
+import { isSuspended, PAUSE_PREFIX, SUSPEND_PREFIX } from "../../pausing.ts"
+import { StoreMirror } from "../../store-mirror.ts"
+import type { Appetite } from "../consuming/appetite.ts"
+
+export interface PauseKeeperOptions {
+  readonly board: Board
+  /** Name of the worker. */
+  readonly name: string
+  readonly appetite: Appetite
+  /** Called after each change. */
+  readonly onChange: () => void
+  readonly log: Log
+  readonly signal: AbortSignal
+}
+
+/** Resolves once what is paused is known; until then nothing may be pulled. */
+export const keepPauses = async (options: PauseKeeperOptions): Promise<void> => {
+  const { board, name, appetite, onChange, log, signal } = options
+  const mirror = (prefix: string, change: (keys: ReadonlyArray<string>) => void): StoreMirror<true> => {
+    const entries = new StoreMirror<true>({
+      board,
+      prefix,
+      decode: () => true,
+      onChange: () => {
+        change([...entries.entries.keys()])
+        onChange()
+      },
+      log,
+      signal,
+    })
+    return entries
+  }
+  const paused = mirror(PAUSE_PREFIX, (keys) => appetite.pause(keys.map((key) => key.slice(PAUSE_PREFIX.length))))
+  const suspended = mirror(SUSPEND_PREFIX, (keys) => appetite.suspend(isSuspended(keys, name)))
+  await Promise.all([paused.ready, suspended.ready])
+}

@@ -1,0 +1,66 @@
+/** Revocations by header, as this worker keeps to them: what waits does not run, what runs is cancelled. */
+import type { Board } from "../../board.ts"
+import type { Log } from "../../log.ts"
+import type { Task } from "../../protocol/headers.ts"
+import { isUndecodable } from "../../protocol/message.ts"
+import {
+  decodeRevocation,
+  REVOCATION_PREFIX,
+  type Revocation,
+  revocationOf,
+  revocationOfMessage,
+} from "../../revocation.ts"
+import { cancelJob } from "../../steering.ts"
+import { StoreMirror } from "../../store-mirror.ts"
+import type { Held } from "../delivery.ts"
+
+export interface RevokerOptions {
+  readonly board: Board
+  /** What the worker holds. */
+  readonly held: ReadonlyMap<string, Held>
+  readonly log: Log
+  readonly signal: AbortSignal
+}
+
+export class Revoker {
+  readonly #options: RevokerOptions
+  readonly #revocations: StoreMirror<Revocation>
+
+  constructor(options: RevokerOptions) {
+    this.#options = options
+    const { board, log, signal } = options
+    this.#revocations = new StoreMirror({
+      board,
+      prefix: REVOCATION_PREFIX,
+      decode: decodeRevocation,
+      onEntry: (_key, revocation) => this.#cancel(revocation),
+      log,
+      signal,
+    })
+  }
+
+  /** Resolves once the revocations are known that were there before. Until then no task may start. */
+  get ready(): Promise<void> {
+    return this.#revocations.ready
+  }
+
+  /** Whether a task that is about to start is revoked. */
+  isRevoked(task: Task): boolean {
+    const { entries } = this.#revocations
+    return entries.size > 0 && revocationOf(task, entries.values()) !== undefined
+  }
+
+  /** What waits in the worker's buffer is asked about when it starts; what has started is cancelled like by hand. */
+  #cancel(revocation: Revocation): void {
+    const { board, held, log } = this.#options
+    for (const each of held.values()) {
+      const { message } = each.delivery
+      if (each.phase !== "running" || isUndecodable(message) || each.id === undefined) continue
+      if (revocationOfMessage(message, [revocation]) === undefined) continue
+      const { id } = each
+      cancelJob(board, id, { terminate: revocation.terminate }).catch((cause: unknown) =>
+        log.warn("a revoked job could not be cancelled", { job: id, cause: String(cause) }),
+      )
+    }
+  }
+}

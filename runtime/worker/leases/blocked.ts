@@ -1,0 +1,57 @@
+/**
+ * The last resort for a handler that blocks its thread past its hard limit: its job is recorded as timed out, the other
+ * tasks of the worker are handed back, uncounted, and the process ends. Runs in the lease-keeping thread.
+ */
+import type { Log } from "../../log.ts"
+import { type JobError, type JobRecord, started } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import type { Settlement, Transport } from "../../transport.ts"
+import { DEFAULT_KEEP } from "../outcome/verdict.ts"
+import { failedInAbsence } from "../upkeep/obituary.ts"
+import type { RunNote } from "./lease-protocol.ts"
+
+/** Longest wait for the transport: a process that blocks must end, whatever else is wrong. */
+const PATIENCE_MS = 5_000
+
+export const endBlocked = async (
+  transport: Transport,
+  run: RunNote | undefined,
+  held: ReadonlyArray<string>,
+  log: Log,
+): Promise<void> => {
+  log.error("a handler blocks this worker past its hard limit: the process ends, and its other jobs run elsewhere", {
+    job: run?.id ?? "unknown",
+  })
+  const work = (async () => {
+    const verdict = run === undefined ? undefined : await timedOut(transport, run)
+    const others = held.filter((token) => token !== run?.token)
+    const back = others.map((token): Settlement => ({ token, then: { kind: "release", delay: 0 } }))
+    await transport.queue.settle([...(verdict === undefined ? [] : [verdict]), ...back])
+  })()
+  await Promise.race([
+    work.catch((cause: unknown) => log.error("the last settlement failed", { cause: String(cause) })),
+    new Promise((resolve) => setTimeout(resolve, PATIENCE_MS)),
+  ])
+}
+
+const timedOut = async (transport: Transport, run: RunNote): Promise<Settlement | undefined> => {
+  const found = await transport.records?.find(run.id)
+  if (found === undefined || isTerminal(found.record.state)) return undefined
+  const error: JobError = {
+    name: "TimeLimitExceeded",
+    message: `it blocked its worker for longer than its hard limit of ${run.hardSeconds} s`,
+    reason: "timeout",
+  }
+  const { record } = found
+  const began: JobRecord =
+    record.state === "started"
+      ? { ...record, fence: run.fence }
+      : started(record, { fence: run.fence, worker: record.worker ?? "", at: run.hardAt - run.hardSeconds * 1000 })
+  return failedInAbsence(began, error, {
+    token: run.token,
+    fence: run.fence,
+    now: Date.now(),
+    keep: DEFAULT_KEEP,
+    ...(run.rejects ? { dead: error.reason } : {}),
+  })
+}

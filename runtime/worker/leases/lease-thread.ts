@@ -1,0 +1,115 @@
+/**
+ * The thread that extends leases while the main thread may be blocked. It knows tokens only: what came, and, once a
+ * second while the main thread turns, what is still held.
+ */
+import { writeSync } from "node:fs"
+import { parentPort, workerData } from "node:worker_threads"
+import { connectTransport } from "../../connect.ts"
+import { makeLog } from "../../log.ts"
+import { type Transport, TransportError } from "../../transport.ts"
+import { endBlocked } from "./blocked.ts"
+import { type LeaseNews, type LeaseOrders, type LeaseThreadData, SharedClock, unpackTokens } from "./lease-protocol.ts"
+
+const data: LeaseThreadData = workerData
+const clock = new SharedClock(data.clock)
+/** Token → when it was last extended, or came. */
+const held = new Map<string, number>()
+/** Bun hands what a thread writes to the main thread, which is blocked: written past that. */
+const lastWords = () =>
+  makeLog(data.log ?? { level: "none" }, (...parts) => writeSync(1, `${parts.join(" ")}\n`)).with({
+    logger: "callboard.worker",
+  })
+
+let transport: Transport | undefined
+let busy = false
+/** An entry of the store that says that this process lives. */
+let entry: { readonly key: string; readonly ttlMs: number; beat: ReturnType<typeof setInterval> } | undefined
+
+const ALIVE = new TextEncoder().encode("alive")
+
+const tell = (news: LeaseNews) => parentPort?.postMessage(news)
+
+const extend = async (connected: Transport) => {
+  const now = Date.now()
+  if (clock.isBlocked(now)) {
+    clearInterval(timer)
+    await endBlocked(connected, clock.lastRun(), [...held.keys()], lastWords())
+    // `process.exit` would end this thread only.
+    process.kill(process.pid, "SIGKILL")
+  }
+  if (busy) return
+  const due = [...held].filter(([, since]) => now - since >= data.lease / 3).map(([token]) => token)
+  if (due.length === 0) return
+  busy = true
+  try {
+    const kept = await connected.queue.extend(due)
+    const lost = due.filter((_, at) => kept[at] === false)
+    for (const [at, token] of due.entries()) {
+      if (kept[at] === false) held.delete(token)
+      else if (held.has(token)) held.set(token, now)
+    }
+    if (lost.length > 0) tell({ kind: "lost", tokens: lost })
+  } catch (cause) {
+    tell({ kind: "trouble", message: cause instanceof Error ? cause.message : String(cause) })
+  } finally {
+    busy = false
+  }
+}
+
+const beat = async () => {
+  if (entry === undefined) return
+  try {
+    await transport?.store?.write([{ key: entry.key, value: ALIVE, ttl: entry.ttlMs }])
+  } catch (cause) {
+    tell({ kind: "trouble", message: cause instanceof Error ? cause.message : String(cause) })
+  }
+}
+
+parentPort?.on("message", (orders: LeaseOrders) => {
+  switch (orders.kind) {
+    case "added": {
+      const now = Date.now()
+      for (const token of unpackTokens(orders.tokens)) held.set(token, now)
+      break
+    }
+    case "held": {
+      const still = new Set(unpackTokens(orders.tokens))
+      for (const token of held.keys()) if (!still.has(token)) held.delete(token)
+      break
+    }
+    case "keep-alive":
+      clearInterval(entry?.beat)
+      entry = { key: orders.key, ttlMs: orders.ttlMs, beat: setInterval(() => void beat(), orders.ttlMs / 3) }
+      break
+    case "stop":
+      clearInterval(timer)
+      clearInterval(entry?.beat)
+      void (transport?.close() ?? Promise.resolve()).finally(() => process.exit(0))
+  }
+})
+
+const timer = setInterval(() => {
+  if (transport !== undefined) void extend(transport)
+}, data.lease / 12)
+
+/** Between two tries to connect, in milliseconds: a lease is at least a second. */
+const AGAIN_MS = 250
+
+const connect = (): Promise<void> =>
+  connectTransport(data.url, {
+    leaseMs: data.lease,
+    ...(data.namespace === undefined ? {} : { namespace: data.namespace }),
+    ...(data.heartbeat === undefined ? {} : { heartbeatMs: data.heartbeat }),
+  }).then(
+    (connected) => {
+      transport = connected
+    },
+    (cause: unknown) => {
+      const message = cause instanceof Error ? cause.message : String(cause)
+      // The worker itself was connected a moment ago.
+      if (cause instanceof TransportError && cause.retryable) setTimeout(() => void connect(), AGAIN_MS)
+      else tell({ kind: "failed", message })
+    },
+  )
+
+void connect()
