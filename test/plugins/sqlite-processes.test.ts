@@ -132,6 +132,33 @@ test("a waiting process is woken by the doorbell, not by its slow look", { timeo
   expect(waits[7]).toBeLessThan(150)
 })
 
+test("of two changes in quick succession the second is heard as soon as the first", { timeout: 60_000 }, async () => {
+  const file = freshFile()
+  const [here, there] = [await connect(file), await connect(file)]
+  const heard = new Map<string, PromiseWithResolvers<void>>()
+  const news = (key: string): PromiseWithResolvers<void> => {
+    const known = heard.get(key) ?? Promise.withResolvers<void>()
+    heard.set(key, known)
+    return known
+  }
+  const stop = new AbortController()
+  await there.store?.watch("k", ({ key }) => news(key).resolve(), stop.signal)
+  const waits: Array<number> = []
+  for (let round = 0; round < 60; round++) {
+    const [first, second] = [`k${round}a`, `k${round}b`]
+    await here.store?.write([{ key: first, value: new Uint8Array(1) }])
+    // As quick as it gets: the bell of the first is just being heard.
+    await news(first).promise
+    const start = performance.now()
+    await here.store?.write([{ key: second, value: new Uint8Array(1) }])
+    await news(second).promise
+    waits.push(performance.now() - start)
+  }
+  stop.abort()
+  // Left to the slow look, which comes every half second, at least ten of them would take longer than 250 ms.
+  expect(waits.filter((wait) => wait > 250).length).toBeLessThan(3)
+})
+
 test("a thread that opened the same file extends by token alone", { timeout: 60_000 }, async () => {
   const file = freshFile()
   const transport = await connect(file)
