@@ -4,6 +4,7 @@ import { Result } from "effect"
 import type { Board } from "./board.ts"
 import { type BulkReport, decideAll } from "./bulk.ts"
 import { type ConnectSettings, connectBoard } from "./connect.ts"
+import { type Deferred, defer, isDeferred, tooEarly } from "./dependencies/defer.ts"
 import {
   type ActorDescription,
   DEFAULT_QUEUE,
@@ -25,7 +26,7 @@ import { type AskOptions, ask } from "./remote/ask.ts"
 import type { CommandName } from "./remote/call.ts"
 import type { Answer } from "./remote/message.ts"
 import { lift, listRevocations, type Revocation, type RevokeOptions, revoke } from "./revocation.ts"
-import { type CancelOptions, cancelJob, deleteJob, rerunJob } from "./steering.ts"
+import { type CancelOptions, cancelJob, type DeleteOptions, deleteJob, rerunJob } from "./steering.ts"
 import { type PlanContext, parseSubmission, plan, type Submission, type SubmissionFields } from "./submission.ts"
 import { taskSent } from "./task-sent.ts"
 import { openTracing, type Tracing, type TracingSettings } from "./tracing/tracing.ts"
@@ -49,7 +50,7 @@ import type { Why } from "./why/cause.ts"
 /** What came of a submission: kept as durably as `durability` says, or known already. */
 export interface Receipt {
   readonly id: string
-  readonly state: "queued" | "scheduled"
+  readonly state: "queued" | "scheduled" | "deferred"
   readonly durability: Transport["capabilities"]["durability"]
   /** The job was known already: nothing was added. */
   readonly duplicate?: true
@@ -69,7 +70,8 @@ export interface JobHandle<R = unknown> {
   /** Cancels it. Fails with `already-terminal`. */
   cancel(options?: CancelOptions): Promise<JobView>
   retry(): Promise<JobView>
-  delete(): Promise<void>
+  /** Forgets it. Fails with `job-exists` while it runs. */
+  delete(options?: DeleteOptions): Promise<void>
 }
 
 export interface WaitOptions {
@@ -178,6 +180,8 @@ export class Client implements AsyncDisposable {
       if (Result.isFailure(posting)) throw at(posting.failure, submissions.length, index)
       postings.push(posting.success)
     }
+    const early = tooEarly(postings)
+    if (early !== undefined) throw at(early.error, submissions.length, early.index)
     return { postings, known, now }
   }
 
@@ -248,13 +252,15 @@ export class Client implements AsyncDisposable {
   ): Promise<ReadonlyArray<Receipt | CallboardError>> {
     const { capabilities } = this.board.transport
     const fresh: Array<Posting> = []
+    const deferred: Array<Posting> = []
     const answers = new Map<Posting, Receipt | CallboardError>()
     // Together: a thousand round trips one after the other would outlast the deadline of a request.
     const before = await Promise.all(postings.map((each) => (known.has(each.id) ? this.#earlier(each) : undefined)))
     for (const [at, posting] of postings.entries()) {
       const earlier = before[at]
-      if (earlier === undefined) fresh.push(posting)
-      else answers.set(posting, earlier)
+      if (earlier !== undefined) answers.set(posting, earlier)
+      else if (isDeferred(posting.message)) deferred.push(posting)
+      else fresh.push(posting)
     }
     const receipts = await this.board.queue.publish(fresh).catch((cause: unknown) => {
       const error = asTransportError(cause)
@@ -277,7 +283,25 @@ export class Client implements AsyncDisposable {
         if (this.#events.enabled && accepted.duplicate === undefined) await this.#tellSent(posting)
       }
     }
+    if (deferred.length > 0) await this.#defer(deferred, answers)
     return postings.map((posting) => answers.get(posting) ?? publishFailed(posting.id, undefined))
+  }
+
+  /** Submits those that wait for others, after those that do not: what they wait for may be among them. */
+  async #defer(postings: ReadonlyArray<Posting>, answers: Map<Posting, Receipt | CallboardError>): Promise<void> {
+    const { durability } = this.board.transport.capabilities
+    const accepted = [...answers.values()].flatMap((answer) => (answer instanceof CallboardError ? [] : [answer.id]))
+    const deferred = await defer(this.board, postings, new Set(accepted))
+    for (const [at, posting] of postings.entries()) {
+      const { id } = posting
+      const answer: Deferred | undefined = deferred[at]
+      if (answer === "deferred") {
+        answers.set(posting, { id, state: "deferred", durability })
+        if (this.#events.enabled) await this.#tellSent(posting)
+      } else if (answer === "conflict") {
+        answers.set(posting, (await this.#earlier(posting)) ?? publishFailed(id, undefined))
+      } else answers.set(posting, answer instanceof CallboardError ? answer : publishFailed(id, answer))
+    }
   }
 
   async #tellSent(posting: Posting): Promise<void> {
@@ -310,7 +334,9 @@ export class Client implements AsyncDisposable {
       })
     }
     const { durability } = this.board.transport.capabilities
-    return { id: posting.id, state: record.state === "scheduled" ? "scheduled" : "queued", durability, duplicate: true }
+    const { state } = record
+    const told = state === "scheduled" || state === "deferred" ? state : "queued"
+    return { id: posting.id, state: told, durability, duplicate: true }
   }
 
   /** A typed handle of an actor; types only, its module is not loaded. */
@@ -349,7 +375,7 @@ export class Client implements AsyncDisposable {
       events: (options = {}) => followJob(board, id, options),
       cancel: async (options = {}) => jobView(await cancelJob(board, id, options)),
       retry: async () => jobView(await rerunJob(board, id)),
-      delete: () => deleteJob(board, id),
+      delete: (options = {}) => deleteJob(board, id, options),
     }
   }
 

@@ -25,6 +25,8 @@ export interface Job<Use = unknown> {
   readonly parentId: string | undefined
   /** Id of the job that it all began with, its own included. A sender of another kind may not say it: `undefined`. */
   readonly rootId: string | undefined
+  /** Ids of the jobs that it was submitted to run after; most often none. */
+  readonly after: ReadonlyArray<string>
   /** Fires at the soft time limit, at the hard one, when the job is cancelled, and when the worker must stop now. */
   readonly signal: AbortSignal
   /** When the hard time limit ends this attempt, in milliseconds since the epoch. */

@@ -1,7 +1,10 @@
 /** The deciding side: cancel, run again, forget. Each is a compare-and-set on the record, tried again when outrun. */
 import { Result } from "effect"
 import { type Board, CANCEL_TOPIC } from "./board.ts"
+import { removeEdges } from "./dependencies/edges.ts"
+import { release, waitingFor } from "./dependencies/release.ts"
 import { CallboardError } from "./errors.ts"
+import { endingOf } from "./protocol/dependencies.ts"
 import { parseTask, postingOfTask, renderCompact } from "./protocol/headers.ts"
 import { FRONT_LEVEL, type Message, type Posting } from "./protocol/message.ts"
 import { type JobRecord, step, tombstoneOf } from "./protocol/record.ts"
@@ -33,14 +36,30 @@ const gone = (id: string): CallboardError => new CallboardError("gone", `job ${i
 export interface CancelOptions {
   /** Ends the handler at once, where it runs in a process of its own; an inline one only has its signal. Defaults to false. */
   readonly terminate?: boolean
+  /** Jobs that wait for it need not wait for it any more. Defaults to false: they stay deferred. */
+  readonly release?: boolean
+}
+
+export interface DeleteOptions {
+  /** Also forgets the jobs that wait for it, and those that wait for them. Defaults to false. */
+  readonly dependents?: boolean
 }
 
 /**
  * Cancels a job. Waiting: it will not run. Running: its handler's signal fires and its outcome is refused; the reason on
- * record is `stopped`.
+ * record is `stopped`. Jobs that wait for it stay deferred, unless they are released: with `release` a job that was cancelled
+ * before is no failure.
  * Fails with `already-terminal`, `gone`, `not-found`.
  */
 export const cancelJob = async (board: Board, id: string, options: CancelOptions = {}): Promise<JobRecord> => {
+  if (options.release) {
+    // Cancelled before, and not released, or not all of them.
+    const { record } = await findRecord(board, id)
+    if (record.state === "cancelled" && !record.tombstone) {
+      await release(board, new Map([[id, "released"]]))
+      return record
+    }
+  }
   const cancelled = await decide(board, id, ({ record }) => {
     if (record.tombstone) throw gone(id)
     if (isTerminal(record.state)) {
@@ -60,7 +79,15 @@ export const cancelJob = async (board: Board, id: string, options: CancelOptions
   // The record decides; the news only spares a worker the rest of the run.
   const news = JSON.stringify({ id, run: cancelled.run, terminate: options.terminate ?? false })
   await board.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(news)).catch(() => undefined)
+  await unlink(board, cancelled)
+  if (options.release) await release(board, new Map([[id, "released"]]))
   return cancelled
+}
+
+/** It waits for nobody any more: best effort, since a sweep removes what is left. */
+const unlink = async ({ store }: Board, { id, after }: JobRecord): Promise<void> => {
+  const edges = after?.waiting?.map((parent) => ({ parent, child: id })) ?? []
+  await removeEdges(store, edges).catch(() => undefined)
 }
 
 /**
@@ -102,8 +129,11 @@ const nextRun = (record: JobRecord, message: Message, run: number, now: number):
   return posting.success
 }
 
+/** Who runs a job again wants it to run now. */
+const released = ({ waiting: _waiting, ...after }: NonNullable<JobRecord["after"]>) => after
+
 /**
- * Runs an ended job again, as its next run. Fails with `unsupported` when its message is not kept (succeeded jobs),
+ * Runs an ended job again, as its next run; one that waited for others does not wait for them again. Fails with `unsupported` when its message is not kept (succeeded jobs),
  * `job-exists` when it has not ended, `gone`, `not-found`.
  */
 export const rerunJob = (board: Board, id: string): Promise<JobRecord> =>
@@ -140,6 +170,7 @@ export const rerunJob = (board: Board, id: string): Promise<JobRecord> =>
       message: _message,
       keepMs: _keep,
       front: _front,
+      after,
       // With the follow-ups of the run before, until this one starts: its worker may have died before they were published.
       ...kept
     } = record
@@ -149,15 +180,44 @@ export const rerunJob = (board: Board, id: string): Promise<JobRecord> =>
         fence: NO_FENCE,
         retries: 0,
         ...(posting.level >= FRONT_LEVEL ? { front: true } : {}),
+        ...(after === undefined ? {} : { after: released(after) }),
         message: posting.message,
       },
       post: [posting],
     }
   })
 
-/** Forgets a job's record; a waiting job will not run. Fails with `job-exists` while it runs, `gone`, `not-found`. */
-export const deleteJob = async (board: Board, id: string): Promise<void> => {
-  await decide(board, id, ({ record }) => {
+/**
+ * Forgets a job's record; a waiting job will not run. A job that waits for it fails, or starts if a failure will do, unless
+ * the deleted one had succeeded; with `dependents` it is deleted as well.
+ * Fails with `job-exists` while it runs, `gone`, `not-found`.
+ */
+export const deleteJob = async (board: Board, id: string, options: DeleteOptions = {}): Promise<void> => {
+  const buried = await bury(board, id)
+  await unlink(board, buried)
+  if (options.dependents) {
+    const line = [id]
+    // Grows while it is walked along: those that wait for it, those that wait for them.
+    for (const parent of line) {
+      for await (const child of waitingFor(board, parent)) if (await forget(board, child)) line.push(child)
+    }
+  }
+  await release(board, new Map([[id, endingOf(buried)]]))
+}
+
+/** Whether it was deleted: somebody else may have done so, or it may have been started. */
+const forget = async (board: Board, id: string): Promise<boolean> => {
+  try {
+    await unlink(board, await bury(board, id))
+    return true
+  } catch (thrown) {
+    if (thrown instanceof CallboardError) return false
+    throw thrown
+  }
+}
+
+const bury = (board: Board, id: string): Promise<JobRecord> =>
+  decide(board, id, ({ record }) => {
     if (record.tombstone) throw gone(id)
     if (record.state === "started") {
       throw new CallboardError("job-exists", `job ${id} runs: cancel it, then delete it`, { id })
@@ -178,7 +238,6 @@ export const deleteJob = async (board: Board, id: string): Promise<void> => {
       withdraw: grave.followUps === undefined,
     }
   })
-}
 
 /** A merge patch (RFC 7396): `null` removes. */
 const mergePatch = (

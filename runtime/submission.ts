@@ -6,8 +6,10 @@ import { Result, Schema, SchemaIssue } from "effect"
 import { CallboardError } from "./errors.ts"
 import { type Embed, encodeBody, encodeValue, NO_EMBED } from "./protocol/body.ts"
 import {
+  type AfterHeader,
   isReservedHeader,
   LANG,
+  MOST_PARENTS,
   newTask,
   type OwnHeaders,
   postingOfTask,
@@ -39,6 +41,23 @@ const TimeLimitField = Schema.Union([
   Schema.String,
   Schema.Struct({ soft: Schema.optionalKey(Duration), hard: Schema.optionalKey(Duration) }),
 ]).annotate({ description: "Longest an attempt may take; a number or text is the hard limit" })
+
+const JobIds = Schema.Array(Schema.String).check(Schema.isMinLength(1), Schema.isMaxLength(MOST_PARENTS))
+
+/** Jobs to wait for. */
+const AfterField = Schema.Union([
+  Schema.String,
+  JobIds,
+  Schema.Struct({
+    ids: Schema.Union([Schema.String, JobIds]),
+    allowFailure: Schema.optionalKey(
+      Schema.Boolean.annotate({ description: "Their failure will do as well as their success" }),
+    ),
+  }),
+]).annotate({
+  description:
+    "Ids of jobs that must have succeeded before this one starts; until then it is `deferred`. A cancelled one is waited for until it has run again and succeeded",
+})
 
 /** A task that follows another: a callback, an errback or a link of a chain. */
 const FollowUpSchema = Schema.Struct({
@@ -98,6 +117,7 @@ export const SubmissionFieldsSchema = Schema.Struct({
       description: "Run one after the other when it succeeds; each gets the result of the one before",
     }),
   ),
+  after: Schema.optionalKey(AfterField),
   parentId: Schema.optionalKey(Name),
   rootId: Schema.optionalKey(Name),
   group: Schema.optionalKey(Name),
@@ -118,7 +138,7 @@ export type Submission = typeof SubmissionSchema.Type
 export type SubmissionFields = typeof SubmissionFieldsSchema.Type
 
 /** Fields of the task body that are understood but whose feature does not exist: refused by name, never ignored. */
-export const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["chord", "after", "key", "unique", "ttl"])
+export const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["chord", "key", "unique", "ttl"])
 
 const decode = Schema.decodeUnknownResult(SubmissionSchema, { onExcessProperty: "error", errors: "all" })
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
@@ -209,6 +229,18 @@ const checkJson = (field: string, value: unknown): void => {
   }
 }
 
+/** The jobs that a task waits for, each once. */
+const afterOf = (after: NonNullable<Submission["after"]>, own: string): AfterHeader => {
+  const { ids: given, allowFailure = false } =
+    typeof after === "object" && "ids" in after ? after : { ids: after, allowFailure: false }
+  const ids = [...new Set(typeof given === "string" ? [given] : given)]
+  for (const id of ids) {
+    if (id === own) refuse("after", "a job cannot wait for itself")
+    if (!isId(id)) refuse("after", `a job id is well-formed text of 1 to ${MAX_ID_BYTES} bytes`)
+  }
+  return { ids, ...(allowFailure ? { allowFailure } : {}) }
+}
+
 /** One id is one job: of two follow-ups with the same, the second would pass for a repetition and never be submitted. */
 const checkFollowUpIds = (submission: Submission, own: string): void => {
   const { callbacks = [], errbacks = [], chain = [] } = submission
@@ -269,6 +301,7 @@ const planOrThrow = (submission: Submission, context: PlanContext): Posting => {
     ...(submission.failureTtl === undefined ? {} : { failureTtlMs: timeToLive("failureTtl", submission.failureTtl) }),
     ...(submission.retry === undefined ? {} : { retry: policy(retryHeader(submission.retry)) }),
     ...(submission.repeat === undefined ? {} : { repeat: policy(repeatHeader(submission.repeat)) }),
+    ...(submission.after === undefined ? {} : { after: afterOf(submission.after, id) }),
     ...(submission.meta === undefined ? {} : { meta: submission.meta }),
     ...(submission.description === undefined ? {} : { description: submission.description }),
   }

@@ -49,7 +49,9 @@ export const findRecord = async (board: Board, id: string): Promise<Found> => {
 
 /** Whether a job waits past its time, as far as somebody can tell who does not hold its task. */
 export const isOverdue = ({ state, expiresAt }: JobRecord, now: number): boolean =>
-  (state === "queued" || state === "scheduled") && expiresAt !== undefined && expiresAt + UNREPORTED_MS <= now
+  (state === "queued" || state === "scheduled" || state === "deferred") &&
+  expiresAt !== undefined &&
+  expiresAt + UNREPORTED_MS <= now
 
 /** Records that a waiting job is past its time. Whoever notices first does it: a worker, a reader or maintenance. */
 export const expire = async (board: Board, found: Found): Promise<Found> => {

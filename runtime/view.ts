@@ -34,6 +34,12 @@ export interface JobView {
   readonly parentId?: string
   readonly rootId?: string
   readonly group?: string
+  /** Jobs that it waits for, or waited for; `waiting` are those that have not ended as they must. */
+  readonly after?: {
+    readonly ids: ReadonlyArray<string>
+    readonly allowFailure?: boolean
+    readonly waiting?: ReadonlyArray<string>
+  }
   readonly description?: string
   readonly meta?: Readonly<Record<string, unknown>>
   readonly transitions: ReadonlyArray<TransitionView>
@@ -94,6 +100,7 @@ export const jobView = (record: JobRecord): JobView => ({
   ...(record.parentId === undefined ? {} : { parentId: record.parentId }),
   ...(record.rootId === undefined ? {} : { rootId: record.rootId }),
   ...(record.group === undefined ? {} : { group: record.group }),
+  ...(record.after === undefined ? {} : { after: record.after }),
   ...(record.description === undefined ? {} : { description: record.description }),
   ...(record.meta === undefined ? {} : { meta: record.meta }),
   transitions: record.timeline.map(transitionView),

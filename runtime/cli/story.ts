@@ -39,6 +39,8 @@ const facts = (job: JobView): ReadonlyArray<readonly [string, string]> => {
     ...(job.parentId === undefined ? [] : [["parent", job.parentId] as const]),
     ...(job.rootId === undefined || job.rootId === job.id ? [] : [["root", job.rootId] as const]),
     ...(job.group === undefined ? [] : [["group", job.group] as const]),
+    ...(job.after === undefined ? [] : [["after", job.after.ids.join(", ")] as const]),
+    ...(job.after?.waiting === undefined ? [] : [["waits for", job.after.waiting.join(", ")] as const]),
     ...(job.description === undefined ? [] : [["about", job.description] as const]),
     ...(job.meta === undefined ? [] : [["meta", JSON.stringify(job.meta)] as const]),
     ...(progress === undefined

@@ -28,7 +28,11 @@ const Entry = Schema.Struct({
   answers: Schema.optionalKey(
     Schema.Array(
       Schema.Union([
-        Schema.Struct({ id: Schema.String, state: Schema.Literals(["queued", "scheduled"]), durability: Durability }),
+        Schema.Struct({
+          id: Schema.String,
+          state: Schema.Literals(["queued", "scheduled", "deferred"]),
+          durability: Durability,
+        }),
         ItemProblem,
       ]),
     ),

@@ -80,18 +80,23 @@ export const jobRoutes: ReadonlyArray<Route> = [
     group: "Jobs",
     summary: "Cancel a job",
     description:
-      "A job that waits will not run. The handler of one that runs sees its signal fire, and its outcome is refused; with `terminate=true` a handler that runs in a process of its own is ended at once.",
+      "A job that waits will not run. The handler of one that runs sees its signal fire, and its outcome is refused; with `terminate=true` a handler that runs in a process of its own is ended at once. Jobs that wait for it stay deferred; with `release=true` they need not wait for it any more.",
     scope: "admin",
     query: {
       terminate: boolean(
         Schema.Boolean.annotate({ description: "End an isolated run at once; others have their signal" }),
       ),
+      release: boolean(
+        Schema.Boolean.annotate({
+          description: "Jobs that wait for it need not wait for it any more, also if it was cancelled before",
+        }),
+      ),
     },
     answers: [JOB],
     problems: ["already-terminal", "gone"],
     handle: async ({ desk, id, query }) => {
-      const terminate = query.terminate ?? false
-      return answer<typeof Job.Type>(jobView(await cancelJob(desk.client.board, id, { terminate })))
+      const { terminate = false, release = false } = query
+      return answer<typeof Job.Type>(jobView(await cancelJob(desk.client.board, id, { terminate, release })))
     },
   }),
   route({
@@ -113,12 +118,20 @@ export const jobRoutes: ReadonlyArray<Route> = [
     operation: "deleteJob",
     group: "Jobs",
     summary: "Forget a job",
-    description: "A job that waits will not run. `job-exists` while it runs: cancel it first.",
+    description:
+      "A job that waits will not run. `job-exists` while it runs: cancel it first. Unless it had succeeded, a job that waits for it fails, or starts where a failure will do; with `dependents=true` it is forgotten as well.",
     scope: "admin",
+    query: {
+      dependents: boolean(
+        Schema.Boolean.annotate({
+          description: "Forget those that wait for it too, and those that wait for them",
+        }),
+      ),
+    },
     answers: [{ status: 204, description: "Forgotten" }],
     problems: ["job-exists", "gone"],
-    handle: async ({ desk, id }) => {
-      await deleteJob(desk.client.board, id)
+    handle: async ({ desk, id, query }) => {
+      await deleteJob(desk.client.board, id, { dependents: query.dependents ?? false })
       return new Response(null, { status: 204 })
     },
   }),

@@ -71,6 +71,15 @@ const summary = {
   parentId: Schema.optionalKey(Schema.String),
   rootId: Schema.optionalKey(Schema.String),
   group: Schema.optionalKey(Schema.String),
+  after: Schema.optionalKey(
+    Schema.Struct({
+      ids: Schema.Array(Schema.String),
+      allowFailure: Schema.optionalKey(Schema.Boolean),
+      waiting: Schema.optionalKey(
+        Schema.Array(Schema.String).annotate({ description: "Those that have not ended as they must" }),
+      ),
+    }).annotate({ description: "Jobs that it waits for, or waited for before it could start" }),
+  ),
   description: Schema.optionalKey(Schema.String),
   meta: Schema.optionalKey(Schema.Record(Schema.String, Schema.Unknown)),
 }

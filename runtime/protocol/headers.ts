@@ -5,7 +5,14 @@
  * whose headers can hold a map.
  */
 export type { InvalidTask } from "./header-field.ts"
-export { OWN_HEADER, type OwnHeaders, type RepeatHeader, type RetryHeader } from "./own-headers.ts"
+export {
+  type AfterHeader,
+  MOST_PARENTS,
+  OWN_HEADER,
+  type OwnHeaders,
+  type RepeatHeader,
+  type RetryHeader,
+} from "./own-headers.ts"
 export { postingOf, postingOfTask } from "./posting.ts"
 export { completeHeaders, LANG, renderCompact, renderHeaders } from "./render.ts"
 export { isReservedHeader, newTask, parseTask, type Task } from "./task.ts"

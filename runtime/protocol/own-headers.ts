@@ -32,6 +32,17 @@ export interface RepeatHeader {
   readonly intervalsMs: ReadonlyArray<number>
 }
 
+/** Jobs that must have ended before this one starts, as they travel. */
+export interface AfterHeader {
+  /** At least one, each once. */
+  readonly ids: ReadonlyArray<string>
+  /** Their failure will do as well as their success. */
+  readonly allowFailure?: boolean
+}
+
+/** Jobs that one may wait for: its record names them all. */
+export const MOST_PARENTS = 1_000
+
 /** Retries, or runs, that one policy may ask for: a job that never ends is no job. */
 const MOST_TIMES = 10_000
 /** Far more than anybody runs a job again; what counts on from there is still exact. */
@@ -54,6 +65,7 @@ export interface OwnHeaders {
   readonly failureTtlMs?: number
   readonly retry?: RetryHeader
   readonly repeat?: RepeatHeader
+  readonly after?: AfterHeader
   readonly meta?: Readonly<Record<string, unknown>>
   readonly description?: string
   /** W3C trace context of the attempt before this one, where that was traced. */
@@ -83,8 +95,8 @@ export const ownOf = (value: unknown): OwnHeaders | Wrong => {
   if (value === undefined || value === null) return NOTHING
   if (!isMap(value)) return new Wrong(OWN_HEADER, `must be a map, not ${describe(value)}`)
   const own: { -readonly [Field in keyof OwnHeaders]: OwnHeaders[Field] } = {}
-  const { run, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, repeat, meta, description, attempted } =
-    value
+  const { run, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, repeat, after } = value
+  const { meta, description, attempted } = value
   if (run !== undefined && run !== null) {
     if (typeof run !== "number" || !Number.isInteger(run) || run < 1 || run > MOST_RUNS) {
       return wrongOwn("run", `must be a whole number from 1 to ${MOST_RUNS}`)
@@ -132,6 +144,11 @@ export const ownOf = (value: unknown): OwnHeaders | Wrong => {
       return wrongOwn("run", `must leave room for ${policy.times} more below ${MOST_RUNS}`)
     }
     own.repeat = policy
+  }
+  if (after !== undefined && after !== null) {
+    const jobs = afterOf(after)
+    if (jobs instanceof Wrong) return jobs
+    own.after = jobs
   }
   if (meta !== undefined && meta !== null) {
     if (!isMap(meta)) return wrongOwn("meta", "must be a map")
@@ -198,4 +215,14 @@ const repeatOf = (value: unknown): RepeatHeader | Wrong => {
   if (!isCount(done, 0)) return wrongOwn("repeat.done", "must be a whole number from 0 to 10,000")
   if (!isIntervals(intervalsMs)) return wrongOwn("repeat.intervalsMs", "must be a list of milliseconds")
   return { times, done, intervalsMs }
+}
+
+const afterOf = (value: unknown): AfterHeader | Wrong => {
+  if (!isMap(value)) return wrongOwn("after", "must be a map")
+  const { ids, allowFailure } = value
+  if (!isTexts(ids) || ids.length === 0 || ids.length > MOST_PARENTS || !ids.every(isId)) {
+    return wrongOwn("after.ids", `must be a list of 1 to ${MOST_PARENTS} job ids`)
+  }
+  if (allowFailure === undefined || allowFailure === null || allowFailure === false) return { ids }
+  return allowFailure === true ? { ids, allowFailure } : wrongOwn("after.allowFailure", "must be true or false")
 }

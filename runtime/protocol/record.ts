@@ -21,7 +21,7 @@ export interface Transition {
   readonly state: State
   readonly attempt?: number
   readonly worker?: string
-  /** Why: `retry`, `handed-back`, `lease-lost`, `rerun`, `purged`, or the reason of a failure. */
+  /** Why: `retry`, `handed-back`, `lease-lost`, `rerun`, `released`, `purged`, or the reason of a failure. */
   readonly reason?: string
   /** When a scheduled job is due, in milliseconds since the epoch. */
   readonly due?: number
@@ -52,6 +52,15 @@ export interface Progress {
   readonly fraction: number
   readonly detail?: unknown
   readonly at: number
+}
+
+/** Jobs that a job waits for, or waited for before it could start. */
+export interface Dependencies {
+  readonly ids: ReadonlyArray<string>
+  /** Their failure will do as well as their success. */
+  readonly allowFailure?: boolean
+  /** Those of them that have not ended as they must. Absent once the job waits for none any more. */
+  readonly waiting?: ReadonlyArray<string>
 }
 
 /** Times are milliseconds since the epoch. Everything but message, raw and follow-ups is plain JSON. */
@@ -92,6 +101,7 @@ export interface JobRecord {
   readonly parentId?: string
   readonly rootId?: string
   readonly group?: string
+  readonly after?: Dependencies
   readonly meta?: Readonly<Record<string, unknown>>
   readonly description?: string
   /** Oldest first, at most {@link TIMELINE_LENGTH}. */
@@ -270,6 +280,7 @@ export const recordOfTask = (posting: Omit<Posting, "level">, task: Task, now: n
     ...(task.parentId !== null ? { parentId: task.parentId } : {}),
     ...(task.rootId !== null ? { rootId: task.rootId } : {}),
     ...(task.group !== null ? { group: task.group } : {}),
+    ...(own.after !== undefined ? { after: own.after } : {}),
     ...(own.meta !== undefined ? { meta: own.meta } : {}),
     ...(own.description !== undefined ? { description: own.description } : {}),
     timeline: [first],

@@ -1,6 +1,7 @@
 /** Asks a board for what there is to know about one job, and says why it waits. Bounded in time, whatever does not answer. */
 import { Result, Schema } from "effect"
 import type { Board } from "../board.ts"
+import { findAll } from "../dependencies/find-all.ts"
 import { listActors, listWorkers, WorkerDescription } from "../directory.ts"
 import { asTransportError, CallboardError } from "../errors.ts"
 import { isSuspended, pausedQueues, suspensions } from "../pausing.ts"
@@ -14,7 +15,7 @@ import { TransportError } from "../transport.ts"
 import { PUT_OFF_REASONS } from "../worker/preparing/put-offs.ts"
 import type { Why } from "./cause.ts"
 import { causesOf } from "./causes.ts"
-import { type Facts, MOST_AHEAD, type Place } from "./facts.ts"
+import { type Facts, MOST_AHEAD, MOST_PARENTS_TOLD, type Place } from "./facts.ts"
 
 export interface AskWhyOptions {
   readonly taskNames?: ReadonlyMap<string, string>
@@ -68,7 +69,8 @@ const factsOf = async (board: Board, record: JobRecord, { taskNames }: AskWhyOpt
   const { store, queue } = board
   const told = (command: string, given: object = {}) =>
     known(ask(board, command, given, { timeout: WORKERS_MS / 1_000 }))
-  const [paused, keys, living, actors, stats, reserved, putOff, waiting] = await Promise.all([
+  const [parents, paused, keys, living, actors, stats, reserved, putOff, waiting] = await Promise.all([
+    record.state === "deferred" ? known(parentsOf(board, record)) : undefined,
     known(pausedQueues(store)),
     known(suspensions(store)),
     known(listWorkers(store)),
@@ -85,6 +87,7 @@ const factsOf = async (board: Board, record: JobRecord, { taskNames }: AskWhyOpt
     now: Date.now(),
     record,
     ...target((name) => served.has(name)),
+    ...(parents === undefined ? {} : { parents }),
     ...(paused === undefined ? {} : { paused }),
     ...(keys === undefined ? {} : { suspended: suspendedOf(keys, workers ?? []) }),
     ...(workers === undefined ? {} : { workers }),
@@ -93,6 +96,15 @@ const factsOf = async (board: Board, record: JobRecord, { taskNames }: AskWhyOpt
     putOff: (putOff ?? []).flatMap(({ worker, value }) => notesIn(value).map((note) => ({ ...note, worker }))),
     ...(waiting === undefined ? {} : { place: { inQueue: placeIn(waiting, record.id) } }),
   }
+}
+
+const parentsOf = async ({ records }: Board, { after }: JobRecord): Promise<NonNullable<Facts["parents"]>> => {
+  const ids = (after?.waiting ?? []).slice(0, MOST_PARENTS_TOLD)
+  const found = await findAll(records, ids)
+  return ids.map((id) => {
+    const record = found.get(id)?.record
+    return record === undefined || record.tombstone ? { id } : { id, state: record.state }
+  })
 }
 
 /** What an answer comes to; `undefined` where there is none, or not in time. */

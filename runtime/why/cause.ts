@@ -12,6 +12,7 @@ export const CAUSES = [
   "ended",
   "running",
   "worker-lost",
+  "waiting-for-jobs",
   "scheduled",
   "retrying",
   "queue-paused",
@@ -40,12 +41,19 @@ export const Cause = Schema.Struct({
   workers: Schema.optionalKey(Schema.Array(Text).annotate({ description: "Workers that this is about" })),
   until: Schema.optionalKey(Time.annotate({ description: "When it goes on, as far as that is known" })),
   since: Schema.optionalKey(Time),
-  jobs: Schema.optionalKey(Schema.Int.annotate({ description: "How many jobs are before it" })),
+  jobs: Schema.optionalKey(
+    Schema.Int.annotate({ description: "How many jobs are before it, or must end before it starts" }),
+  ),
   atLeast: Schema.optionalKey(Schema.Literal(true).annotate({ description: "There are more than `jobs`" })),
   attempt: Schema.optionalKey(Schema.Int.annotate({ description: "The attempt that runs, or that failed" })),
   attempts: Schema.optionalKey(Schema.Int.annotate({ description: "How many there will be at most" })),
   state: Schema.optionalKey(Schema.Literals(STATES)),
   reason: about("Why it ended, failed or was handed back"),
+  waiting: Schema.optionalKey(
+    Schema.Array(Schema.Struct({ id: Text, state: Schema.optionalKey(Schema.Literals(STATES)) })).annotate({
+      description: "Jobs that must end before it starts, 20 at most; without a state, one that is not known any more",
+    }),
+  ),
   running: Schema.optionalKey(
     Schema.Array(Schema.Struct({ id: Text, name: Text, worker: Text, since: Time })).annotate({
       description: "Jobs that it waits for, 100 at most",

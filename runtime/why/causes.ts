@@ -4,11 +4,11 @@
  */
 import type { WorkerDescription } from "../directory.ts"
 import type { JobRecord } from "../protocol/record.ts"
-import { isTerminal } from "../protocol/state.ts"
+import { isTerminal, type State } from "../protocol/state.ts"
 import { didYouMean } from "../suggest.ts"
 import type { PutOff } from "../worker/preparing/put-offs.ts"
 import type { Cause } from "./cause.ts"
-import type { Facts } from "./facts.ts"
+import { type Facts, MOST_PARENTS_TOLD } from "./facts.ts"
 
 /** Never empty. */
 export const causesOf = (facts: Facts): ReadonlyArray<Cause> => {
@@ -16,7 +16,7 @@ export const causesOf = (facts: Facts): ReadonlyArray<Cause> => {
   if (isTerminal(record.state)) return [ended(record)]
   const running = runningOn(facts)
   if (running !== undefined) return [running]
-  const later = timed(facts)
+  const later = deferred(facts) ?? timed(facts)
   const obstacles = obstaclesOf(facts)
   if (later !== undefined) return [later, ...obstacles]
   const causes = [...withNotes(obstacles, facts), ...turn(facts)]
@@ -77,6 +77,33 @@ const running = (worker: string | undefined, since: number, attempt: number, now
   attempt,
   ...(worker === undefined ? {} : { workers: [worker] }),
 })
+
+/** It waits for other jobs. */
+const deferred = ({ record, parents = [] }: Facts): Cause | undefined => {
+  const { id, state, after } = record
+  if (state !== "deferred") return undefined
+  const { waiting = [], allowFailure = false } = after ?? {}
+  const told = parents.length === 0 ? waiting.map((parent) => ({ id: parent })) : parents
+  const stuck = parents.find((parent) => isStuck(parent.state, allowFailure))
+  const jobs = waiting.length
+  const way =
+    stuck === undefined
+      ? ""
+      : `; ${stuck.id} will not ${allowFailure ? "end" : "succeed"} unless it is run again: callboard retry ${stuck.id}; or let go of ${id}: callboard cancel ${id}`
+  return {
+    code: "waiting-for-jobs",
+    message: `it waits for ${jobs === 1 ? "another job" : `${jobs} other jobs`} to ${allowFailure ? "end" : "succeed"}: ${listed(told.map(inWords))}${way}`,
+    jobs,
+    waiting: told.slice(0, MOST_PARENTS_TOLD),
+  }
+}
+
+/** Whether a job will not come to what is waited for by itself. */
+const isStuck = (state: State | undefined, allowFailure: boolean): boolean =>
+  state === "cancelled" || (!allowFailure && (state === "failed" || state === "expired"))
+
+const inWords = ({ id, state }: { readonly id: string; readonly state?: State }): string =>
+  state === undefined ? id : `${id} (${state})`
 
 /** It waits for its time. */
 const timed = ({ record, actors, actor, method, now }: Facts): Cause | undefined => {

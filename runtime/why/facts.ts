@@ -1,10 +1,14 @@
 /** What there is to know about a job that waits. What could not be found out is absent, and decides nothing. */
 import type { ActorDescription, WorkerDescription } from "../directory.ts"
 import type { JobRecord } from "../protocol/record.ts"
+import type { State } from "../protocol/state.ts"
 import type { PutOff } from "../worker/preparing/put-offs.ts"
 
 /** Most jobs before another that are counted. */
 export const MOST_AHEAD = 1_000
+
+/** Most jobs that another waits for that are looked at. */
+export const MOST_PARENTS_TOLD = 20
 
 /** How many of those that are due are before it, `more`: and others. `undefined`: it is not among them. */
 export type Place = { readonly ahead: number; readonly more?: true } | undefined
@@ -16,6 +20,8 @@ export interface Facts {
   /** What its names mean. */
   readonly actor: string
   readonly method: string
+  /** Of a deferred job: some of those that it waits for. Without a state: not kept any more. */
+  readonly parents?: ReadonlyArray<{ readonly id: string; readonly state?: State }>
   /** Queues that are paused. */
   readonly paused?: ReadonlyArray<string>
   /** Names of workers that are suspended. */

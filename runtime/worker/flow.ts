@@ -25,6 +25,7 @@ import type { Cancellation } from "./running/cancellation.ts"
 import type { TimeLimits } from "./running/method-plan.ts"
 import { RunWatch } from "./running/run-watch.ts"
 import type { Observers } from "./telling/observer.ts"
+import type { Dependents } from "./upkeep/dependents.ts"
 
 export interface FlowOptions {
   readonly worker: WorkerOptions
@@ -37,6 +38,8 @@ export interface FlowOptions {
   /** Tells the events of handlers. */
   readonly events: EventSender
   readonly early: EarlyAcks
+  /** Moves on those that wait for jobs which end here. */
+  readonly dependents: Dependents
   /** Whether a task falls under a revocation. */
   readonly isRevoked: ExecutorOptions["isRevoked"]
   /** Whether tasks of a queue may start now. */
@@ -101,6 +104,7 @@ export class Flow {
       isRevoked: options.isRevoked,
       take: (held, record) =>
         options.early.take(held, record, (settlement) => this.#settler.settle(settlement, this.#end.signal)),
+      onFinished: (record) => options.dependents.stored(record),
       onRun: (held) => this.#started(held),
       onPutOff: (putOff) => this.putOffs.note(putOff),
     })
@@ -230,6 +234,7 @@ export class Flow {
     // What could not be stored, or is no outcome, leaves a job that nobody else ends: it stays on the list.
     if (held.offQueue && stored !== "lost" && settlement.then.kind === "ack")
       this.#options.early.done(held.delivery.token)
+    if (typeof stored === "object" && stored.record !== undefined) this.#options.dependents.stored(stored.record)
     if (stored === "superseded" && settlement.record !== undefined) this.#refused(held, settlement.record)
     else if (stored === "superseded" || stored === "lost") this.#observers.unsettled(held, stored)
     else if (stored.then.kind === "release") {

@@ -40,6 +40,7 @@ import { EventTeller } from "./telling/event-teller.ts"
 import { FailureTeller } from "./telling/failure-teller.ts"
 import { Observers } from "./telling/observer.ts"
 import { WorkerNews } from "./telling/worker-news.ts"
+import { Dependents } from "./upkeep/dependents.ts"
 import { LostJobs } from "./upkeep/lost-jobs.ts"
 import { maintain } from "./upkeep/maintenance.ts"
 
@@ -81,6 +82,7 @@ class RunningWorker implements Worker {
   readonly #flow: Flow
   readonly #early: EarlyAcks
   readonly #lost: LostJobs
+  readonly #dependents: Dependents
   readonly #registry: Registry
   readonly #ending: Ending
   readonly #known: Promise<unknown>
@@ -129,13 +131,17 @@ class RunningWorker implements Worker {
     }))
     const failures = new FailureTeller(log, options.onFailure, options.maxBody)
     this.#early = new EarlyAcks({ store: board.store, worker: options.name, startedAt: this.#startedAt })
+    this.#dependents = new Dependents({ board, log, signal })
     this.#lost = new LostJobs({
       board,
       own: this.#early,
       holds: (token) => this.#hands.held.has(token),
       keep: options.keep,
       queueFor: (task, meth) => pool.queueOf(task, meth),
-      onLost: (record) => failures.lost(record),
+      onLost: (record) => {
+        failures.lost(record)
+        this.#dependents.stored(record)
+      },
     })
     this.#observers = new Observers(
       [
@@ -160,6 +166,7 @@ class RunningWorker implements Worker {
       reach: this.#reach,
       events: this.#events,
       early: this.#early,
+      dependents: this.#dependents,
       isRevoked: (task) => revoker.isRevoked(task),
       allows: (queue) => this.#appetite.allows(queue),
     })
@@ -197,7 +204,7 @@ class RunningWorker implements Worker {
       await this.#flow.end()
       throw cause
     }
-    this.#stopMaintenance = maintain(board, this.#lost, log)
+    this.#stopMaintenance = maintain({ board, lost: this.#lost, dependents: this.#dependents, log })
     void keepListening(
       board.broadcast,
       CANCEL_TOPIC,
@@ -343,6 +350,7 @@ class RunningWorker implements Worker {
     await waitFor(this.#hands.whenIdle(), HAND_BACK_MS)
     await this.#flow.end()
     await this.#early.end()
+    await waitFor(this.#dependents.end(), HAND_BACK_MS)
     // What gives up storing with that is counted, and dropped, before the next turn.
     await new Promise((resolve) => setTimeout(resolve, 0))
     const report: StopReport = {

@@ -35,7 +35,7 @@ describe("the shape", () => {
 
   test("a field that nobody knows is named; one whose feature is missing is unsupported, whatever else is wrong", () => {
     expect(shapeProblem({ task: "echo", nonsense: 1 })).toEqual({ code: "unknown-field", field: "nonsense" })
-    expect(shapeProblem({ task: "echo", after: ["x"], nonsense: 1 })).toEqual({ code: "unsupported", field: "after" })
+    expect(shapeProblem({ task: "echo", key: "x", nonsense: 1 })).toEqual({ code: "unsupported", field: "key" })
   })
 
   test("a nested problem is named by its path", () => {

@@ -117,6 +117,40 @@ const table: ReadonlyArray<Row> = [
     },
   },
   {
+    name: "it waits for another job",
+    cause: {
+      code: "waiting-for-jobs",
+      jobs: 1,
+      waiting: [{ id: expect.stringMatching(/./), state: "started" }],
+      message: expect.stringMatching(/it waits for another job to succeed: \S+ \(started\)$/),
+    },
+    make: async (newBoard) => {
+      const { client, held } = await busy(newBoard(), 1)
+      return submitted(client, "scene", { after: held.id })
+    },
+  },
+  {
+    name: "it waits for a job that failed",
+    cause: {
+      code: "waiting-for-jobs",
+      jobs: 2,
+      waiting: [
+        { id: expect.stringMatching(/./), state: "cancelled" },
+        { id: expect.stringMatching(/./), state: "queued" },
+      ],
+      message: expect.stringMatching(
+        /to succeed: \S+ \(cancelled\), \S+ \(queued\); \S+ will not succeed unless it is run again/,
+      ),
+    },
+    then: ["no-worker"],
+    make: async (newBoard) => {
+      const client = await connect(newBoard())
+      const [first, other] = [await client.submit("scene"), await client.submit("scene")]
+      await first.cancel()
+      return submitted(client, "scene", { after: [first.id, other.id] })
+    },
+  },
+  {
     name: "the actor has no such method",
     cause: { code: "unknown-actor", message: expect.stringMatching(/no method hodl \(did you mean hold\?\)/) },
     make: async (newBoard) => {

@@ -6,10 +6,14 @@ import { decideAll } from "./decide.ts"
 export const addCancel = (program: Command): void => {
   const command = program.command("cancel").description("cancel jobs").argument("<id...>", "jobs")
   command.option("--terminate", "end the handlers of isolated methods at once")
+  command.option("--release", "jobs that wait for them need not wait any more, also if they were cancelled before")
   runs(command, ({ output, withClient }) => {
-    const { terminate = false } = command.opts<{ readonly terminate?: true }>()
+    const { terminate = false, release = false } = command.opts<{
+      readonly terminate?: true
+      readonly release?: true
+    }>()
     return withClient((client) =>
-      decideAll(client, output, command.args, (job) => job.cancel({ terminate }), "cancelled"),
+      decideAll(client, output, command.args, (job) => job.cancel({ terminate, release }), "cancelled"),
     )
   })
 }

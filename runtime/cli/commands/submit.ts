@@ -23,6 +23,8 @@ interface Options {
   readonly eta?: string
   readonly expires?: string
   readonly id?: string
+  readonly after?: string
+  readonly allowFailure?: boolean
   readonly retryMax?: string
   readonly timeLimit?: string
   readonly resultTtl?: string
@@ -32,6 +34,11 @@ interface Options {
   readonly parent?: string
   readonly root?: string
   readonly meta?: string
+}
+
+const afterOf = ({ after, allowFailure = false }: Options): Pick<SubmissionFields, "after"> => {
+  if (after === undefined) return allowFailure ? wrongUsage("--allow-failure: name the jobs with --after") : {}
+  return { after: { ids: after.split(",").map((id) => id.trim()), allowFailure } }
 }
 
 /** 0 is how a command line says that there shall be none. */
@@ -53,6 +60,7 @@ const fieldsOf = async (input: string | undefined, options: Options): Promise<Su
     ...(options.eta === undefined ? {} : { eta: options.eta }),
     ...(options.expires === undefined ? {} : { expires: numberOrText(options.expires) }),
     ...(options.id === undefined ? {} : { id: options.id }),
+    ...afterOf(options),
     ...(options.retryMax === undefined ? {} : { retry: retries(number(options.retryMax, "--retry-max")) }),
     ...(options.timeLimit === undefined ? {} : { timeLimit: numberOrText(options.timeLimit) }),
     ...(options.resultTtl === undefined ? {} : { resultTtl: numberOrText(options.resultTtl) }),
@@ -130,6 +138,8 @@ export const addSubmit = (program: Command): void => {
     .option("--eta <time>", "not before this time: ISO 8601")
     .option("--expires <when>", "must start before this: a time, or a duration from now")
     .option("--id <id>", "id of the job; submitting again with the same id is safe")
+    .option("--after <ids>", "jobs that must have succeeded before it starts, separated by commas")
+    .option("--allow-failure", "with --after: their failure will do as well")
     .option("--retry-max <count>", "retries after the first attempt")
     .option("--time-limit <duration>", "longest an attempt may take")
     .option("--result-ttl <duration>", "how long a success is kept")

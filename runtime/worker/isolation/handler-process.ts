@@ -136,6 +136,7 @@ export class HandlerProcess {
           deadline: job.deadline,
           ...(job.parentId === undefined ? {} : { parentId: job.parentId }),
           ...(job.rootId === undefined ? {} : { rootId: job.rootId }),
+          ...(job.after.length === 0 ? {} : { after: job.after }),
         },
         payload: payload.success,
       })

@@ -43,6 +43,7 @@ export class IsolatedJob implements Job<unknown> {
   readonly deadline: number
   readonly parentId: string | undefined
   readonly rootId: string | undefined
+  readonly after: ReadonlyArray<string>
   readonly actor: string
   readonly method: string
   readonly use: unknown
@@ -65,6 +66,7 @@ export class IsolatedJob implements Job<unknown> {
     this.deadline = order.job.deadline
     this.parentId = order.job.parentId
     this.rootId = order.job.rootId
+    this.after = order.job.after ?? []
     this.actor = fields.actor
     this.method = order.method
     this.use = fields.use

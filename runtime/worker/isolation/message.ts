@@ -57,6 +57,7 @@ const OrderSchema = Schema.Union([
       deadline: Schema.Finite,
       parentId: Schema.optionalKey(Schema.String),
       rootId: Schema.optionalKey(Schema.String),
+      after: Schema.optionalKey(Schema.Array(Schema.String)),
     }),
     /** `{input, headers, meta}`. */
     payload: Payload,

@@ -33,6 +33,8 @@ export interface PreparationOptions extends JobSurroundings, UnknownTasksOptions
   readonly lostCap: number
   /** Whether a task falls under a revocation by header. */
   readonly isRevoked: (task: Task) => boolean
+  /** Called for a job that somebody else has ended, who may have died before everything that follows was done. */
+  readonly onFinished: (record: JobRecord) => void
 }
 
 /** How long a task whose actor is down waits before it is delivered again. */
@@ -119,6 +121,7 @@ export class Preparation {
       }
       const answer = yield* Effect.promise(() => insist(options.claims, claim, () => held.stop !== undefined))
       const claimant = { waiting: attempt(before), begins, fresh: delivery.fresh }
+      if (answer.status === "finished") options.onFinished(answer.record)
       const known = afterClaim(answer, claimant, options.log)
       if (known instanceof Decided) return known
       isClaimed = true

@@ -63,6 +63,9 @@ export class JobContext implements Job<unknown> {
   get rootId(): string | undefined {
     return this.#run.task.rootId ?? undefined
   }
+  get after(): ReadonlyArray<string> {
+    return this.#run.task.own.after?.ids ?? []
+  }
   get signal(): AbortSignal {
     return this.#run.signal
   }
