@@ -34,6 +34,7 @@ const CATCHES: ReadonlyArray<readonly [Fault, ReadonlyArray<Problem>]> = [
   ["ack-first", ["lost", "stuck", "missing", "wrong"]],
   ["follow-ups-last", ["missing"]],
   ["no-fence", ["changed", "doubled"]],
+  ["no-edges", ["stuck"]],
 ]
 
 test.each(CATCHES)(

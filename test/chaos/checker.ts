@@ -26,6 +26,8 @@ export type Problem =
   | "missing"
   /** A follow-up that was published more than once. */
   | "doubled"
+  /** It started before a job that it waits for had ended. */
+  | "early"
   /** Ran more often than kills and freezes explain. */
   | "repeated"
   /** A worker's slot that did not come back. */
@@ -43,6 +45,7 @@ export const check = (history: History): Report => {
     changed: [],
     missing: [],
     doubled: [],
+    early: [],
     repeated: [],
     leaked: [...history.leaked],
     vacuous: [],
@@ -57,6 +60,7 @@ export const check = (history: History): Report => {
       problems.wrong.push(`${plan.id} (${plan.kind}) ${view.state}: ${view.error?.message ?? ""}`)
     else if (view.state === "succeeded") succeeded++
     checkFollowUps(plan, history, problems)
+    checkOrder(plan, history, problems.early)
   }
   checkOutcomes(history, problems)
   const repeated = repetitions(history)
@@ -84,6 +88,17 @@ const checkFollowUps = (plan: Plan, history: History, problems: Record<Problem, 
   for (const followUp of followUps) {
     if (followUp.state !== "succeeded")
       problems.stuck.push(`${followUp.id}, which follows ${plan.id}, is ${followUp.state}`)
+  }
+}
+
+/** Its last attempt began after they had ended: it is that which its record tells of. */
+const checkOrder = ({ id, after = [] }: Plan, { final }: History, early: Array<string>): void => {
+  const started = final.get(id)?.times.started
+  if (started === undefined) return
+  for (const parent of after) {
+    const ended = final.get(parent)?.times.ended
+    if (ended === undefined || ended > started)
+      early.push(`${id} started at ${started}, and ${parent} ended at ${ended}`)
   }
 }
 
@@ -118,6 +133,6 @@ export const describe = (report: Report): string => {
   for (const [problem, list] of Object.entries(report.problems)) {
     if (list.length > 0) lines.push(`  ${problem}: ${list.length}, for instance ${list.slice(0, 3).join("; ")}`)
   }
-  if (report.ok) lines.push("  lost 0, stuck 0, changed 0, missing 0, doubled 0, leaked 0")
+  if (report.ok) lines.push("  lost 0, stuck 0, changed 0, missing 0, doubled 0, early 0, leaked 0")
   return lines.join("\n")
 }

@@ -3,7 +3,7 @@
  * no fault fails checks nothing.
  */
 import { connectTransport } from "../../runtime/connect.ts"
-import type { Plugin, Queue, Settled, Settlement, Transport } from "../../runtime/transport.ts"
+import type { Plugin, Queue, Settled, Settlement, Store, Transport } from "../../runtime/transport.ts"
 
 export type Fault =
   /** The task is acked before its outcome is stored. */
@@ -12,8 +12,10 @@ export type Fault =
   | "follow-ups-last"
   /** An outcome is stored whoever has the job. */
   | "no-fence"
+  /** Nobody hears who waits for a job. */
+  | "no-edges"
 
-export const FAULTS: ReadonlyArray<Fault> = ["ack-first", "follow-ups-last", "no-fence"]
+export const FAULTS: ReadonlyArray<Fault> = ["ack-first", "follow-ups-last", "no-fence", "no-edges"]
 export const isFault = (text: string): text is Fault => (FAULTS as ReadonlyArray<string>).includes(text)
 
 /** Long enough for a kill to come between two writes. */
@@ -33,11 +35,24 @@ export const faulty = (fault: Fault): Plugin => ({
     const queue: Queue = Object.assign(Object.create(inner.queue), { settle: settleWith(fault, inner) })
     return Object.assign(Object.create(inner), {
       queue,
+      ...(fault === "no-edges" && inner.store !== undefined ? { store: withoutEdges(inner.store) } : {}),
       close: () => inner.close(),
       onStatus: inner.onStatus.bind(inner),
     })
   },
 })
+
+const withoutEdges = (store: Store): Store => ({
+  get: (key) => store.get(key),
+  write: (operations) => store.write(operations),
+  count: (prefix) => store.count(prefix),
+  now: () => store.now(),
+  list: async (options) => (options.prefix.startsWith(EDGES) ? [] : store.list(options)),
+  watch: async (prefix, listener, signal) =>
+    prefix.startsWith(EDGES) ? undefined : store.watch(prefix, listener, signal),
+})
+
+const EDGES = "after/"
 
 const settleWith =
   (fault: Fault, inner: Transport) =>
@@ -84,5 +99,7 @@ const settleWith =
         }
         return settled
       }
+      default:
+        return queue.settle(settlements)
     }
   }

@@ -4,11 +4,13 @@ import type { JobView } from "callboard"
 /** What a job is meant to do, and what must come of it. */
 export interface Plan {
   readonly id: string
-  readonly kind: "plain" | "retry" | "errback" | "chain"
+  readonly kind: "plain" | "retry" | "errback" | "chain" | "after"
   /** Attempts that fail before one succeeds; with `errback` all of them fail. */
   readonly failures: number
   /** Tasks that must have come of the job when all is over: its errbacks, the further links of its chain. */
   readonly followUps: number
+  /** Jobs that must have ended before it starts, however they end. */
+  readonly after?: ReadonlyArray<string>
 }
 
 /** One run of a handler, noted by the process that ran it. */

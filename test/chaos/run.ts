@@ -39,28 +39,40 @@ const PREFETCH = 4
 const WORKER = fileURLToPath(new URL("worker.ts", import.meta.url))
 
 /** Jobs of all kinds, evenly. */
-const plansFor = (jobs: number): ReadonlyArray<Plan> =>
-  Array.from({ length: jobs }, (_, at): Plan => {
-    const id = generateId()
-    switch (at % 4) {
+const plansFor = (jobs: number): ReadonlyArray<Plan> => {
+  const ids = Array.from({ length: jobs }, () => generateId())
+  return ids.map((id, at): Plan => {
+    switch (at % 5) {
       case 0:
         return { id, kind: "plain", failures: 0, followUps: 0 }
       case 1:
         return { id, kind: "retry", failures: 1 + (at % 3), followUps: 0 }
       case 2:
         return { id, kind: "errback", failures: 1, followUps: 1 }
-      default:
+      case 3:
         return { id, kind: "chain", failures: 0, followUps: 2 }
+      default:
+        // A chain, one that fails, and the one of its own kind before it.
+        return {
+          id,
+          kind: "after",
+          failures: 0,
+          followUps: 0,
+          after: [1, 2, 5].flatMap((back) => ids[at - back] ?? []),
+        }
     }
   })
+}
 
 const taskOf = (plan: Plan) => {
-  const { id, kind, failures } = plan
+  const { id, kind, failures, after = [] } = plan
   switch (kind) {
     case "errback":
       return { task: "chaos.fail", id, errbacks: [{ task: "chaos.heard" }] }
     case "chain":
       return { task: "chaos.step", id, chain: [{ task: "chaos.step" }, { task: "chaos.step" }] }
+    case "after":
+      return { task: "chaos.step", id, after: { ids: after, allowFailure: true } }
     default:
       return { task: "chaos.step", id, input: { failures } }
   }
