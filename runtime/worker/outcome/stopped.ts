@@ -18,7 +18,7 @@ export const tellStopped = Effect.fnUntraced(function* (
   // Not the run's own: a handler that goes on after its job was cancelled may still be pending there.
   const hook: Invoked = { interrupt: undefined, pending: undefined }
   const exit = yield* Effect.timeoutOption(
-    invoke(hook, () => onStopped(job)),
+    invoke(hook, job, () => onStopped(job)),
     limitMs,
   )
   if (Option.isNone(exit)) {

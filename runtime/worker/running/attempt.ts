@@ -29,7 +29,7 @@ export interface AttemptedJob extends Job {
  */
 export const attempt = Effect.fnUntraced(function* (run: AttemptedRun, input: unknown, job: AttemptedJob) {
   const { method } = run
-  const answered = yield* invoke(run, () => method.run(input, job))
+  const answered = yield* invoke(run, job, () => method.run(input, job))
   if (Exit.isFailure(answered)) return yield* failed(run, answered.cause, job)
   const { output } = method
   const checked = output === undefined ? Result.succeed(answered.value) : yield* validate(output, answered.value)
@@ -40,7 +40,7 @@ export const attempt = Effect.fnUntraced(function* (run: AttemptedRun, input: un
   const { onSuccess } = method
   if (onSuccess !== undefined && !run.isOver) {
     job.state = "succeeded"
-    const hooked = yield* invoke(run, () => onSuccess(checked.success, job))
+    const hooked = yield* invoke(run, job, () => onSuccess(checked.success, job))
     if (Exit.isFailure(hooked)) return yield* failed(run, hooked.cause, job)
   }
   return Exit.succeed(form.success)
@@ -51,7 +51,7 @@ const failed = Effect.fnUntraced(function* (run: AttemptedRun, cause: Cause.Caus
   const thrown = readable(Cause.squash(cause))
   if (onFailure === undefined || run.isOver || isRequest(thrown)) return Exit.failCause(cause)
   job.state = "failed"
-  const hooked = yield* invoke(run, () => onFailure(thrown, job))
+  const hooked = yield* invoke(run, job, () => onFailure(thrown, job))
   if (Exit.isSuccess(hooked)) return Exit.failCause(cause)
   // What was not to be tried again is not tried again because its hook failed, too.
   const raised = readable(Cause.squash(hooked.cause))

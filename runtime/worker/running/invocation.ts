@@ -1,5 +1,7 @@
 /** Calls a handler or a hook, whatever it answers with: a value, a promise or an Effect. */
 import { Effect, Exit, Fiber, type Tracer } from "effect"
+import type { Job } from "../../job.ts"
+import { logsTo } from "./effect-log.ts"
 
 /** The span of an attempt, for what runs in it. */
 export interface Trace {
@@ -24,8 +26,12 @@ export interface Invoked {
 export const isPromiseLike = (value: unknown): value is PromiseLike<unknown> =>
   typeof value === "object" && value !== null && "then" in value && typeof value.then === "function"
 
-/** Calls now; the exit is what came of it. */
-export const invoke = (run: Invoked, call: () => unknown): Effect.Effect<Exit.Exit<unknown, unknown>> => {
+/** Calls now; the exit is what came of it. What an Effect logs is of this job. */
+export const invoke = (
+  run: Invoked,
+  job: Pick<Job, "log">,
+  call: () => unknown,
+): Effect.Effect<Exit.Exit<unknown, unknown>> => {
   const { trace } = run
   let answer: unknown
   try {
@@ -34,7 +40,7 @@ export const invoke = (run: Invoked, call: () => unknown): Effect.Effect<Exit.Ex
     return Effect.succeed(Exit.fail(thrown))
   }
   if (isEffect(answer)) {
-    const effect = answer
+    const effect = logsTo(() => job.log)(answer)
     const fiber =
       trace === undefined
         ? Effect.runFork(effect)

@@ -35,6 +35,12 @@ const hostile = (kind: string): unknown => {
 const untilSoft = (signal: AbortSignal): Promise<never> =>
   new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }))
 
+/** What an Effect says, at a level of its own. */
+const said = Effect.logWarning("an effect", { x: 1 }).pipe(
+  Effect.annotateLogs({ step: "first" }),
+  Effect.withLogSpan("took"),
+)
+
 const softly = {
   timeLimit: { soft: 0.1, hard: 10 },
   retry: { max: 1, backoff: { base: 0.01, jitter: false }, on: ["SoftTimeLimitExceeded"] },
@@ -91,6 +97,7 @@ export const failing = actor("failing", {
         untilSoft(job.signal).catch(() => Promise.reject(new DOMException("of a database", "TimeoutError"))),
     },
     speak: (_input: unknown, job) => job.log.info("hello", { x: 1 }),
+    say: () => said,
   },
 })
 
@@ -110,5 +117,6 @@ export const isolated = actor("isolated", {
     },
     soft: { ...softly, run: (_input: unknown, job) => untilSoft(job.signal) },
     speak: (_input: unknown, job) => job.log.info("hello", { x: 1 }),
+    say: () => said,
   },
 })

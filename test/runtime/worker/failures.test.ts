@@ -210,4 +210,16 @@ describe("the lines of a job", () => {
       x: 1,
     })
   })
+
+  test.each(["failing", "isolated"])("of %s are also what its Effects log", async (name) => {
+    const { client, lines } = await linesOf([failing, isolated])
+    const job = await client.submit(`${name}.say`)
+    expect(await job.outcome({ timeout: 10 })).toEqual({ state: "succeeded", result: null })
+    const line = await eventually(() => lines.find(({ message }) => message === "an effect"), { message: "the line" })
+    expect(line).toMatchObject({
+      level: "warn",
+      fields: { logger: "callboard.job", job: job.id, method: "say", step: "first", values: [{ x: 1 }] },
+    })
+    expect(line.fields["took"]).toMatch(/^\d+ ms$/)
+  })
 })
