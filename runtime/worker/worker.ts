@@ -183,6 +183,7 @@ class RunningWorker implements Worker {
       log,
       actors: options.actors.map(describeActor),
       describe: () => this.describe(),
+      onTaken: ({ message }) => this.#giveUp(new TransportError("conflict", message)),
     })
     const onChange = () => void this.#flow.handBack((held) => !this.#appetite.allows(held.delivery.queue))
     this.#known = Promise.all([
@@ -252,10 +253,15 @@ class RunningWorker implements Worker {
     this.#consumer.addObserver((exit) => {
       this.#setListening(false)
       const error = Exit.isFailure(exit) ? gaveUp(exit.cause) : undefined
-      if (error === undefined) return
-      log.error(`the worker gives up: ${error.message}`, { reason: error.reason })
-      this.#gaveUp.resolve(error)
+      if (error !== undefined) this.#giveUp(error)
     })
+  }
+
+  /** Pulls no more, and says why; whoever holds the worker stops it. */
+  #giveUp(error: TransportError): void {
+    this.#consumer?.interruptUnsafe()
+    this.#options.log.error(`the worker gives up: ${error.message}`, { reason: error.reason })
+    this.#gaveUp.resolve(error)
   }
 
   get queues(): ReadonlyArray<string> {

@@ -17,6 +17,8 @@ import type { Store } from "../../transport.ts"
 const END_PATIENCE_MS = 2_000
 /** Between two looks at somebody who has the name: a live one has beaten by the second. */
 const LOOK_MS = HEARTBEAT_MS / 4
+/** An entry that changes more often than this while it is written is looked at again later. */
+const TRIES = 5
 
 export interface RegistryOptions {
   readonly store: Store
@@ -24,6 +26,8 @@ export interface RegistryOptions {
   readonly actors: ReadonlyArray<ActorDescription>
   /** Asked for at each beat. */
   readonly describe: () => WorkerDescription
+  /** Called once, when it turns out after {@link Registry.begin} that a live worker has the name. */
+  readonly onTaken: (error: CallboardError) => void
 }
 
 export class Registry {
@@ -32,6 +36,12 @@ export class Registry {
   #actorsAt = Number.NEGATIVE_INFINITY
   #timer: ReturnType<typeof setInterval> | undefined
   #ended = false
+  /** Whether an entry of ours may be there, also one whose answer was lost. */
+  #wrote = false
+  /** When somebody else who has the name had last beaten, as far as is known. */
+  #rivalBeat: string | undefined
+  #beating: Promise<void> = Promise.resolve()
+  #next: Promise<void> | undefined
 
   constructor(options: RegistryOptions) {
     this.#options = options
@@ -40,64 +50,112 @@ export class Registry {
   /**
    * Takes the name and keeps it. The entry of a worker that died is waited out, or taken over where that can be seen.
    * Fails with `CallboardError` `invalid-input` when a live worker has the name. A transport that cannot be asked now
-   * does not keep a worker from starting.
+   * does not keep a worker from starting: the beats go on trying.
    */
   async begin(): Promise<void> {
+    const isHeld = await this.#claim()
+    this.#timer = setInterval(() => void this.beat(), HEARTBEAT_MS)
+    if (isHeld) await this.beat()
+  }
+
+  async #claim(): Promise<boolean> {
     try {
-      await this.#claim()
+      for (const deadline = performance.now() + 2 * WORKER_TTL_MS; performance.now() < deadline; ) {
+        if (await this.#hold()) return true
+        await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
+      }
     } catch (cause) {
       if (cause instanceof CallboardError) throw cause
       this.#options.log.debug("the worker could not be registered yet", { cause: String(cause) })
     }
-    this.#timer = setInterval(() => void this.beat(), HEARTBEAT_MS)
-    await this.beat()
+    return false
   }
 
-  async #claim(): Promise<void> {
+  /**
+   * Writes the entry over nothing, over our own, or over that of a dead worker: by compare-and-set, since the name may
+   * have lapsed and be somebody else's by now. False: it is not ours now. Fails when a live worker has the name.
+   */
+  async #hold(): Promise<boolean> {
     const { store, describe } = this.#options
-    let first: string | undefined
-    for (const deadline = performance.now() + 2 * WORKER_TTL_MS; performance.now() < deadline; ) {
+    for (let tried = 0; tried < TRIES; tried++) {
       const entry = workerEntry(describe())
-      if ((await store.write([{ ...entry, expect: "absent" }])) === "written") return
       const found = await store.get(entry.key)
-      if (found === undefined) continue
-      const other = readWorker(found.value)
-      if (other === undefined || isDead(other)) {
-        if ((await store.write([{ ...entry, expect: { revision: found.revision } }])) === "written") return
-        continue
+      const other = found === undefined ? undefined : readWorker(found.value)
+      if (other !== undefined && !this.#isOwn(other) && !isDead(other)) {
+        this.#rivalBeat ??= other.heartbeatAt
+        if (other.heartbeatAt !== this.#rivalBeat || isHere(other)) throw nameTaken(other)
+        return false
       }
-      first ??= other.heartbeatAt
-      if (other.heartbeatAt !== first || isHere(other)) throw nameTaken(other)
-      await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
+      const expect = found === undefined ? "absent" : { revision: found.revision }
+      this.#wrote = true
+      if ((await store.write([{ ...entry, expect }])) === "conflict") continue
+      this.#rivalBeat = undefined
+      return true
     }
+    return false
   }
 
-  /** Says at once how the worker stands. Never fails. */
-  async beat(): Promise<void> {
+  #isOwn({ host, pid, startedAt }: WorkerDescription): boolean {
+    const own = this.#options.describe()
+    return this.#wrote && host === own.host && pid === own.pid && startedAt === own.startedAt
+  }
+
+  /** Says how the worker stands, at once or after the beat that is under way. Never fails. */
+  beat(): Promise<void> {
+    this.#next ??= this.#beating.then(() => {
+      this.#next = undefined
+      this.#beating = this.#beat()
+      return this.#beating
+    })
+    return this.#next
+  }
+
+  async #beat(): Promise<void> {
     if (this.#ended) return
-    const { store, describe, actors, log } = this.#options
+    const { store, actors, log, onTaken } = this.#options
     const now = performance.now()
     try {
-      await store.write([workerEntry(describe())])
+      await this.#hold()
       if (now - this.#actorsAt >= ACTOR_REFRESH_MS) {
         for (const entry of actorEntries(actors)) await store.write([entry])
         // Only now: until all are known, the next beat tells them again.
         this.#actorsAt = now
       }
     } catch (cause) {
-      log.debug("the heartbeat could not be written", { cause: cause instanceof Error ? cause.message : String(cause) })
+      if (cause instanceof CallboardError && !this.#ended) {
+        this.#stop()
+        onTaken(cause)
+      } else
+        log.debug("the heartbeat could not be written", {
+          cause: cause instanceof Error ? cause.message : String(cause),
+        })
     }
   }
 
-  async end(): Promise<void> {
-    const { store, describe } = this.#options
+  #stop(): void {
     this.#ended = true
     clearInterval(this.#timer)
+  }
+
+  async end(): Promise<void> {
+    this.#stop()
     // A transport that does not answer must not keep the worker from ending: the entry lapses by itself.
     await Promise.race([
-      store.write([{ key: workerEntry(describe()).key }]).catch(() => undefined),
+      this.#leave().catch(() => undefined),
       new Promise((resolve) => setTimeout(resolve, END_PATIENCE_MS).unref()),
     ])
+  }
+
+  /** Takes the entry out, if it is ours. */
+  async #leave(): Promise<void> {
+    const { store, describe } = this.#options
+    // One that is under way would write it again.
+    await (this.#next ?? this.#beating)
+    const { key } = workerEntry(describe())
+    const found = await store.get(key)
+    const entry = found === undefined ? undefined : readWorker(found.value)
+    if (found === undefined || entry === undefined || !this.#isOwn(entry)) return
+    await store.write([{ key, expect: { revision: found.revision } }])
   }
 }
 

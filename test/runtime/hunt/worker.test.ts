@@ -295,6 +295,36 @@ describe("news of a cancellation", () => {
 })
 
 describe("a transport that misbehaves", () => {
+  test("one whose store fails at the start lets a worker begin, and end when its name is a live worker's", async () => {
+    const transport = `faulty://${generateId()}`
+    const first = await start([quick], { transport, name: "w1" })
+    const { lines, log } = remembering()
+    let fails = true
+    const transports = faulty(({ store, ...transport }) => ({
+      ...transport,
+      ...(store === undefined
+        ? {}
+        : {
+            store: {
+              ...store,
+              get: async (key) => {
+                if (fails && key === "worker/w1") throw new TransportError("unavailable", "away for a moment")
+                return store.get(key)
+              },
+            },
+          }),
+    }))
+    const second = await start([quick], { transport, transports, name: "w1", log })
+    const began = (await first.client.workers())[0]?.startedAt
+    fails = false
+    expect(await second.failed).toMatchObject({ reason: "conflict", message: expect.stringContaining("w1 already") })
+    expect(lines).toEqual([expect.stringMatching(/^error the worker gives up: .* give this one another name$/)])
+    expect(second.worker?.listening).toBe(false)
+    await second.stop({ now: true })
+    expect(await first.client.workers()).toMatchObject([{ name: "w1", startedAt: began }])
+    expect(await (await first.client.submit("quick")).result(WAIT)).toBe("done")
+  })
+
   /** No delivery is fresh; `claim` gets the number of the call, and what really claims. */
   const claiming = (claim: (count: number, ask: () => ReturnType<Queue["claim"]>) => ReturnType<Queue["claim"]>) => {
     let count = 0

@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url"
 import { connect } from "callboard"
 import { afterEach, describe, expect, test, vi } from "vitest"
 import { ACTOR_REFRESH_MS, HEARTBEAT_MS, listActors, listWorkers } from "../../../../runtime/directory.ts"
+import type { CallboardError } from "../../../../runtime/errors.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { makeLog } from "../../../../runtime/log.ts"
 import { type Store, TransportError } from "../../../../runtime/transport.ts"
@@ -38,12 +39,19 @@ const start = async (change: (store: Store) => Partial<Store> = () => ({})) => {
   const { store } = client.board
   const log = makeLog({ level: "none" })
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] })
-  const registry = new Registry({ store: { ...store, ...change(store) }, log, actors, describe: () => worker })
+  const taken: Array<CallboardError> = []
+  const registry = new Registry({
+    store: { ...store, ...change(store) },
+    log,
+    actors,
+    describe: () => worker,
+    onTaken: (error) => taken.push(error),
+  })
   open.push(
     () => client.close(),
     () => registry.end(),
   )
-  return { store, registry }
+  return { store, registry, taken }
 }
 
 const names = async (store: Store) => (await listActors(store)).map(({ name }) => name)
@@ -94,8 +102,15 @@ test("actors are told again in time, and not with each beat, whatever happens to
 })
 
 test("a store that does not answer keeps nobody from ending", async () => {
-  const { registry } = await start(() => ({ write: () => new Promise(() => undefined) }))
+  const asked = Promise.withResolvers<void>()
+  const { registry } = await start(() => ({
+    write: () => {
+      asked.resolve()
+      return new Promise(() => undefined)
+    },
+  }))
   void registry.beat()
+  await asked.promise
   const ended = registry.end().then(() => true)
   const late = new Promise((resolve) => setTimeout(resolve, 4_000))
   expect(await Promise.race([ended, late])).toBe(true)
@@ -134,6 +149,62 @@ describe("a name", () => {
       code: 0,
     })
     expect(both.output).toContain("a live worker is called same already")
+  })
+
+  test("that a live worker has is not overwritten when the store fails while it is claimed", async () => {
+    // Once, in the middle of the claim; what is asked next goes through.
+    let fails = true
+    const once = async <A>(ask: () => Promise<A>): Promise<A> => {
+      if (!fails) return ask()
+      fails = false
+      throw new TransportError("unavailable", "down")
+    }
+    const { store, registry, taken } = await start((store) => ({
+      get: (key) => once(() => store.get(key)),
+      write: (operations) => once(() => store.write(operations)),
+    }))
+    const beat = (at: number) => store.write([entry({ host: "elsewhere", heartbeatAt: `${at}` })])
+    await beat(1)
+    await registry.begin()
+    expect(await listWorkers(store)).toMatchObject([{ host: "elsewhere" }])
+    for (let at = 2; at <= 3; at++) {
+      await beat(at)
+      await vi.advanceTimersByTimeAsync(HEARTBEAT_MS)
+      expect(await listWorkers(store)).toMatchObject([{ host: "elsewhere", heartbeatAt: `${at}` }])
+    }
+    expect(taken).toMatchObject([{ code: "invalid-input", details: { field: "name" } }])
+    await registry.end()
+    expect(await listWorkers(store)).toMatchObject([{ host: "elsewhere" }])
+  })
+
+  test("whose claim was written, and its answer lost, is held", async () => {
+    let lost = true
+    const { store, registry, taken } = await start((store) => ({
+      write: async (operations) => {
+        const answer = await store.write(operations)
+        if (!lost) return answer
+        lost = false
+        throw new TransportError("unavailable", "no answer", { outcome: "unknown" })
+      },
+    }))
+    await registry.begin()
+    await vi.advanceTimersByTimeAsync(HEARTBEAT_MS)
+    expect(await listWorkers(store)).toEqual([worker])
+    expect(taken).toEqual([])
+    await registry.end()
+    expect(await listWorkers(store)).toEqual([])
+  })
+
+  test("that has lapsed, and is another worker's by now, stays the other's", async () => {
+    const { store, registry, taken } = await start()
+    await registry.begin()
+    await store.write([{ key: "worker/w1" }, entry({ host: "elsewhere", heartbeatAt: "1" })])
+    await vi.advanceTimersByTimeAsync(HEARTBEAT_MS)
+    await store.write([entry({ host: "elsewhere", heartbeatAt: "2" })])
+    await vi.advanceTimersByTimeAsync(HEARTBEAT_MS)
+    expect(taken).toMatchObject([{ message: expect.stringContaining("process 1 on elsewhere") }])
+    await registry.end()
+    expect(await listWorkers(store)).toMatchObject([{ host: "elsewhere", heartbeatAt: "2" }])
   })
 
   test("of a worker that died on this machine is taken over at once", async () => {
