@@ -162,8 +162,10 @@ export class Registry {
 const isHere = ({ host, pid }: WorkerDescription): boolean => host === hostname() && pid === process.pid
 
 /** Whether a worker is known to be dead: of another machine nobody here can tell. */
-const isDead = ({ host, pid }: WorkerDescription): boolean => {
+const isDead = ({ host, pid, startedAt }: WorkerDescription): boolean => {
   if (host !== hostname()) return false
+  // In a container that was started again, this process has the number of the one before.
+  if (pid === process.pid) return Date.parse(startedAt) < Date.now() - process.uptime() * 1_000
   try {
     process.kill(pid, 0)
     return false

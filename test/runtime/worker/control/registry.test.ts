@@ -215,6 +215,13 @@ describe("a name", () => {
     expect(await listWorkers(store)).toEqual([worker])
   })
 
+  test("of a worker that died before this process got its number is taken over at once", async () => {
+    const { store, registry } = await start()
+    await store.write([entry({ host: hostname(), pid: process.pid, startedAt: "2001-02-03T04:05:06Z" })])
+    await registry.begin()
+    expect(await listWorkers(store)).toEqual([worker])
+  })
+
   test("of a worker that died elsewhere is free when its entry has lapsed", async () => {
     const { store, registry } = await start()
     vi.useRealTimers()
