@@ -1,0 +1,46 @@
+/**
+ * Workers inside this process that can die, for boards that only one process can see: from one moment on nothing of such a
+ * worker reaches the board any more, and nothing of the board the worker.
+ */
+import { plugin as memory } from "callboard/plugins/memory"
+import { type Plugin, type Transport, TransportError } from "callboard/transport"
+
+export interface Mortal {
+  /** For `serve`; `mortal://name` is the board `memory://name`. */
+  readonly transports: Readonly<Record<string, Plugin>>
+  /** Cuts every connection that was made with these, for good: what is under way is lost too. */
+  die(): void
+}
+
+export const mortal = (): Mortal => {
+  const death = new AbortController()
+  const gone = () => new TransportError("closed", "this worker is dead")
+  const cutOff = <P extends object>(part: P): P =>
+    new Proxy(part, {
+      get: (target, name) => {
+        const method: unknown = Reflect.get(target, name)
+        if (typeof method !== "function") return method
+        return async (...given: ReadonlyArray<unknown>) => {
+          if (death.signal.aborted) throw gone()
+          // What waits at the board, or listens to it, waits and listens no longer.
+          const args = given.map((each) => (each instanceof AbortSignal ? AbortSignal.any([each, death.signal]) : each))
+          const answer: unknown = await Reflect.apply(method, target, args)
+          if (death.signal.aborted) throw gone()
+          return answer
+        }
+      },
+    })
+  const cut = ({ queue, records, store, broadcast, ...transport }: Transport): Transport => ({
+    ...transport,
+    queue: cutOff(queue),
+    ...(records === undefined ? {} : { records: cutOff(records) }),
+    ...(store === undefined ? {} : { store: cutOff(store) }),
+    ...(broadcast === undefined ? {} : { broadcast: cutOff(broadcast) }),
+  })
+  const plugin: Plugin = {
+    schemes: ["mortal"],
+    connect: async (url, options) =>
+      cut(await memory.connect(new URL(url.href.replace(/^mortal:/, "memory:")), options)),
+  }
+  return { transports: { mortal: plugin }, die: () => death.abort() }
+}
