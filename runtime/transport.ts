@@ -78,8 +78,11 @@ export interface Transport {
   readonly records?: Records
   readonly store?: Store
   readonly broadcast?: Broadcast
-  /** Called on each change between reachable and not; returns how to stop listening. Starts as reachable. */
-  onStatus(listener: (status: "connected" | "disconnected") => void): () => void
+  /**
+   * Called on each change between reachable and not, with the reason where the transport knows one; returns how to stop
+   * listening. Starts as reachable.
+   */
+  onStatus(listener: (status: "connected" | "disconnected", why?: TransportError) => void): () => void
   /**
    * Flushes what was accepted, ends waiting pulls and watches, closes what this transport opened. Idempotent; must
    * not wait for deliveries that are not settled. Afterwards every call fails with `closed`.

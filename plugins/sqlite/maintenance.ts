@@ -1,7 +1,4 @@
 /** What a transport does by itself every few seconds: says that it is there, and clears away what is over, in slices. */
-import { statSync } from "node:fs"
-import { TransportError } from "../../runtime/transport.ts"
-import type { Database } from "./database.ts"
 import type { News } from "./news.ts"
 import { BEAT_MS, type Presence } from "./presence.ts"
 import type { StoreTable } from "./store.ts"
@@ -15,35 +12,28 @@ const INTERVAL_MS = 5_000
 const PAUSE = 3
 
 export class Maintenance {
-  readonly #database: Database
   readonly #writer: Writer
   readonly #presence: Presence
   readonly #news: News
   readonly #store: StoreTable
   readonly #sweeper: Sweeper
   readonly #timer: ReturnType<typeof setInterval>
-  readonly #inode: number | undefined
   #busy = false
   #closed = false
   #beatAt = 0
 
-  constructor(
-    database: Database,
-    parts: {
-      readonly writer: Writer
-      readonly presence: Presence
-      readonly news: News
-      readonly store: StoreTable
-      readonly sweeper: Sweeper
-    },
-  ) {
-    this.#database = database
+  constructor(parts: {
+    readonly writer: Writer
+    readonly presence: Presence
+    readonly news: News
+    readonly store: StoreTable
+    readonly sweeper: Sweeper
+  }) {
     this.#writer = parts.writer
     this.#presence = parts.presence
     this.#news = parts.news
     this.#store = parts.store
     this.#sweeper = parts.sweeper
-    this.#inode = inodeOf(database.path)
     this.#timer = setInterval(() => void this.#run(), INTERVAL_MS)
     this.#timer.unref()
   }
@@ -57,7 +47,6 @@ export class Maintenance {
     if (this.#busy) return
     this.#busy = true
     try {
-      this.#checkFile()
       await this.#beat()
       const now = Date.now()
       if (this.#sweeper.isDue(now)) await this.#inSlices((transaction) => this.#sweeper.sweep(transaction))
@@ -68,17 +57,6 @@ export class Maintenance {
     } finally {
       this.#busy = false
     }
-  }
-
-  /** A file that was removed or replaced goes on existing for this process alone: what it accepts would be lost. */
-  #checkFile(): void {
-    if (this.#inode === undefined || inodeOf(this.#database.path) === this.#inode) return
-    this.#writer.break(
-      new TransportError(
-        "unavailable",
-        `${this.#database.label} was removed or replaced while it was open: restart, and end all other processes that use it`,
-      ),
-    )
   }
 
   async #beat(): Promise<void> {
@@ -96,14 +74,5 @@ export class Maintenance {
       const pause = PAUSE * (performance.now() - start)
       await new Promise<void>((resolve) => setTimeout(resolve, pause).unref())
     }
-  }
-}
-
-const inodeOf = (path: string | undefined): number | undefined => {
-  if (path === undefined) return undefined
-  try {
-    return statSync(path).ino
-  } catch {
-    return -1
   }
 }

@@ -3,16 +3,24 @@
  * accepted is on the disk. `sqlite:jobs.db`, `sqlite:/var/lib/app/jobs.db?sync=normal`, or a `DatabaseSync` that the
  * application holds.
  */
+import { resolve } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import type { ConnectOptions, Plugin, Transport } from "../../runtime/transport.ts"
 import { checkOptions, locate } from "./location.ts"
 import { openFile, openHandle } from "./open.ts"
+import { openReopening } from "./reopening.ts"
 import { transportOver } from "./transport.ts"
 
 const connect = async (url: URL, options: ConnectOptions): Promise<Transport> => {
   checkOptions(options)
-  const opened = await openFile(locate(url), options.namespace, options.timeout)
-  return transportOver(opened, options.lease)
+  const { namespace, timeout, lease, reconnectDelay } = options
+  const { path, sync } = locate(url)
+  // The working directory may be another one when it is opened again.
+  const location = { path: resolve(path), sync }
+  return openReopening(
+    async (onGone) => transportOver(await openFile(location, namespace, timeout), lease, onGone),
+    reconnectDelay,
+  )
 }
 
 const adopt = async (handle: DatabaseSync, options: ConnectOptions): Promise<Transport> => {

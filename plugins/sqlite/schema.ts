@@ -27,7 +27,8 @@ const TABLES = `
 CREATE TABLE callboard_counter (
   one INTEGER PRIMARY KEY CHECK (one = 1),
   version INTEGER NOT NULL,
-  last INTEGER NOT NULL              -- highest number given out: rows, fences, revisions, news
+  last INTEGER NOT NULL              -- highest number given out: rows, fences, revisions, news; begins anywhere, so that
+                                     -- a delivery of a file that was removed means nothing in the one that came after
 );
 
 CREATE TABLE callboard_namespace (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -117,7 +118,7 @@ CREATE TABLE callboard_listener (
   until INTEGER NOT NULL
 );
 
-INSERT INTO callboard_counter VALUES (1, ${SCHEMA_VERSION}, 0);
+INSERT INTO callboard_counter VALUES (1, ${SCHEMA_VERSION}, abs(random() % ${2 ** 46}));
 `
 
 /**

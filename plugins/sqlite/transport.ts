@@ -21,8 +21,10 @@ import { Census } from "./census.ts"
 import { Changer, type PreparedChange } from "./change.ts"
 import { Claimer, type PreparedClaim, type PreparedReport } from "./claim.ts"
 import { MAX_RECORD, MAX_TASK, type PostingColumns } from "./column.ts"
+import type { Database } from "./database.ts"
 import { Doorbell } from "./doorbell.ts"
 import { faultOf, isBusy } from "./fault.ts"
+import { FileWatch } from "./file-watch.ts"
 import { JobTable } from "./job-table.ts"
 import { Leases } from "./lease.ts"
 import { Listening } from "./listening.ts"
@@ -68,7 +70,20 @@ export const capabilitiesOf = (opened: Opened): Capabilities => ({
   browse: true,
 })
 
-export const transportOver = (opened: Opened, lease: number): Transport => {
+/** A transport, until its file is gone. */
+export interface FileTransport extends Transport {
+  readonly queue: Required<Queue>
+  readonly records: Records
+  readonly store: Store
+  readonly broadcast: Broadcast
+}
+
+/** `onGone` is called once, when the file was removed or replaced; from then on everything fails with that error. */
+export const transportOver = (
+  opened: Opened,
+  lease: number,
+  onGone: (error: TransportError) => void = ignore,
+): FileTransport => {
   const { database, ns } = opened
   const names = new QueueNames(database, ns)
   const jobs = new JobTable(database, ns, names)
@@ -84,13 +99,14 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
   const presence = new Presence(database, ns)
   const subscriptions = new Subscriptions()
   const closing = new AbortController()
-  const statusListeners = new Set<(status: "connected" | "disconnected") => void>()
+  const statusListeners = new Set<Parameters<Transport["onStatus"]>[0]>()
   let connected = true
 
-  const onStatus = (now: boolean): void => {
+  const onStatus = (now: boolean, why?: TransportError): void => {
     if (now === connected) return
     connected = now
-    for (const listener of statusListeners) queueMicrotask(() => listener(now ? "connected" : "disconnected"))
+    for (const listener of statusListeners)
+      queueMicrotask(() => (now ? listener("connected") : listener("disconnected", why)))
   }
 
   const doorbell = new Doorbell(database, () => {
@@ -109,10 +125,16 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
   const listening = new Listening({ presence, news, doorbell, writer, closing: closed, look: () => pulls.look() })
   const alarm = new StoreAlarm(table, writer, () => subscriptions.watchesStore)
   const sweeper = new Sweeper(database, jobs)
-  const maintenance = new Maintenance(database, { writer, presence, news, store: table, sweeper })
+  const maintenance = new Maintenance({ writer, presence, news, store: table, sweeper })
+  const watch = new FileWatch(database, () => {
+    const error = goneError(database)
+    writer.break(error)
+    onGone(error)
+  })
 
   /** Runs `run` unless this transport was closed. Reading may be locked out for a moment, after another process died. */
   const open = async <T>(run: () => T | Promise<T>): Promise<T> => {
+    watch.touch()
     for (let attempt = 0; ; attempt++) {
       if (closed.aborted) throw new TransportError("closed", "this transport was closed")
       if (writer.broken !== undefined) throw writer.broken
@@ -163,7 +185,7 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
     if (refused.length > 0) throw refused[0]
   }
 
-  const queue: Queue = {
+  const queue: Required<Queue> = {
     publish: (postings) => open(() => inPortions(writer, postings, publishing)),
     pull: (request, signal) => open(() => pulls.pull(request, signal)),
     claim: (claims) => open(() => inPortions(writer, claims, claiming)),
@@ -218,6 +240,7 @@ export const transportOver = (opened: Opened, lease: number): Transport => {
   const close = async (): Promise<void> => {
     closing.abort()
     maintenance.close()
+    watch.close()
     alarm.close()
     pulls.close()
     if (presence.listens) await writer.doLightly((transaction) => presence.leave(transaction)).catch(ignore)
@@ -252,6 +275,12 @@ const bystander = {
 }
 
 const ignore = (): void => undefined
+
+const goneError = ({ label, owned }: Database): TransportError =>
+  new TransportError(
+    "unavailable",
+    `${label} was removed or replaced while it was open, and what it held is lost${owned ? "" : ": open the file that is there now, and start again with it"}`,
+  )
 
 const checkTopic = (topic: string): void => {
   if (!TOPIC.test(topic)) throw new TransportError("invalid", `not a topic: ${JSON.stringify(topic.slice(0, 128))}`)

@@ -51,7 +51,7 @@ export class Writer {
   readonly #counter: Counter
   readonly #tells: () => boolean
   readonly #participants: ReadonlyArray<Participant>
-  readonly #onStatus: (connected: boolean) => void
+  readonly #onStatus: (connected: boolean, why?: TransportError) => void
   readonly #begin
   readonly #commit
   readonly #rollback
@@ -70,7 +70,7 @@ export class Writer {
     options: {
       readonly participants: ReadonlyArray<Participant>
       readonly tells: () => boolean
-      readonly onStatus: (connected: boolean) => void
+      readonly onStatus: (connected: boolean, why?: TransportError) => void
     },
   ) {
     this.#database = database
@@ -134,7 +134,7 @@ export class Writer {
   break(error: TransportError): void {
     this.#broken = error
     this.#failAll(error)
-    this.#onStatus(false)
+    this.#onStatus(false, error)
   }
 
   /** Resolves when all work that was asked for is done. */
@@ -199,7 +199,7 @@ export class Writer {
     for (const work of late) work.failed(fault)
     if (blocked >= PATIENCE_MS) {
       for (const each of this.#participants) each.failed(fault)
-      this.#onStatus(false)
+      this.#onStatus(false, fault)
     }
     this.#scheduled = true
     setTimeout(this.#turn, blocked < PATIENCE_MS ? shortPause() : longPause())

@@ -1,12 +1,14 @@
 /** Several processes and threads on one file: what survives their death, what they share, and that they hear each other. */
+import { rmSync } from "node:fs"
 import { join } from "node:path"
+import { DatabaseSync } from "node:sqlite"
 import { fileURLToPath } from "node:url"
 import { Worker } from "node:worker_threads"
 import { afterAll, afterEach, expect, test } from "vitest"
 import { plugin } from "../../plugins/sqlite/mod.ts"
 import type { Transport } from "../../runtime/transport.ts"
 import { taskOf } from "../kit/task.ts"
-import { type Spawned, spawnScript, temporaryFolder } from "../servers/process.ts"
+import { eventually, type Spawned, spawnScript, temporaryFolder } from "../servers/process.ts"
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
@@ -192,4 +194,33 @@ test("a transport that only listens keeps no process alive", { timeout: 60_000 }
     new Promise<undefined>((resolve) => setTimeout(resolve, 5_000, undefined)),
   ])
   expect(ended).toEqual({ code: 0, signal: null })
+})
+
+test("processes whose file is removed, its log left behind or not, all go on with the one that comes after", {
+  timeout: 60_000,
+}, async () => {
+  const file = freshFile()
+  const members = [member(file, "insist"), member(file, "insist")]
+  /** What each has stored since it was last refused, if it was since its output had this length. */
+  const storedSince = (lengths: ReadonlyArray<number>) =>
+    members.map(({ stdout }, at) => {
+      const refused = stdout.lastIndexOf("refused")
+      return refused < (lengths[at] ?? 0)
+        ? []
+        : [...stdout.slice(refused).matchAll(/^stored (.+)\n/gm)].map(([, id]) => id)
+    })
+  await eventually(() => members.every((each) => said(each, "stored").length > 20), { deadline: 20_000 })
+  let accepted: ReadonlyArray<string | undefined> = []
+  for (const left of [["-wal", "-shm"], []]) {
+    const lengths = members.map(({ stdout }) => stdout.length)
+    for (const side of ["", "-wal", "-shm"].filter((each) => !left.includes(each))) rmSync(`${file}${side}`)
+    await eventually(() => storedSince(lengths).every((ids) => ids.length > 20), { message: "both go on" })
+    accepted = storedSince(lengths).flat()
+  }
+  for (const each of members) await each.end()
+  const transport = await connect(file)
+  for (const id of accepted) expect((await transport.records?.find(id ?? ""))?.record.state, id).toBe("queued")
+  const database = new DatabaseSync(file)
+  expect(database.prepare("PRAGMA integrity_check").get()).toEqual({ integrity_check: "ok" })
+  database.close()
 })

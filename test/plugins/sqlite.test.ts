@@ -1,5 +1,5 @@
 /** The sqlite transport under the conformance kit, and what only it promises: files, locks, times, shared connections. */
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { afterAll, afterEach, describe, expect, test, vi } from "vitest"
@@ -224,25 +224,6 @@ describe("a lock that somebody else holds", () => {
     await eventually(() => statuses.length === 2, { message: "both changes are told" })
     expect(statuses).toEqual(["disconnected", "connected"])
   })
-})
-
-test("a file that was taken away is noticed, and nothing is accepted any more", { timeout: 15_000 }, async () => {
-  const path = freshFile()
-  const transport = await connect(`sqlite:${path}`)
-  await transport.queue.publish([taskOf({ id: "a", queue: "q" })])
-  renameSync(path, `${path}.away`)
-  const publish = () => transport.queue.publish([taskOf({ id: crypto.randomUUID(), queue: "q" })])
-  await eventually(
-    () =>
-      publish().then(
-        () => false,
-        () => true,
-      ),
-    { every: 200, message: "a publish is refused" },
-  )
-  const error = await errorOf(publish())
-  expect(error.reason).toBe("unavailable")
-  expect(error.message).toMatch(/removed or replaced/)
 })
 
 describe("a connection that the application holds", () => {

@@ -85,7 +85,7 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       const request = { queues, max, wait, rotate: options.rotate }
       const pulled = yield* Effect.result(
         lost
-          ? Effect.fail(new TransportError("unavailable", LOST))
+          ? Effect.fail(new TransportError("unavailable", reach.why?.message ?? LOST))
           : Effect.raceFirst(pull(options, request), Effect.as(changed, undefined)),
       )
       // A pull that the loss has ended is no answer.

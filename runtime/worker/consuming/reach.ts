@@ -1,15 +1,17 @@
 /** Whether the transport is within reach, as it says itself, and a way to wait for that to change. */
-import type { Transport } from "../../transport.ts"
+import type { Transport, TransportError } from "../../transport.ts"
 
 export class Reach {
   readonly #leaving = new Set<() => void>()
   readonly #returning = new Set<() => void>()
   #connected = true
   #lost = false
+  #why: TransportError | undefined
 
   /** Follows the transport until the signal fires. */
   constructor(transport: Transport, signal: AbortSignal) {
-    const off = transport.onStatus((status) => {
+    const off = transport.onStatus((status, why) => {
+      this.#why = why
       this.#connected = status === "connected"
       if (!this.#connected) this.#lost = true
       for (const wake of [...(this.#connected ? this.#returning : this.#leaving)]) wake()
@@ -19,6 +21,11 @@ export class Reach {
 
   get connected(): boolean {
     return this.#connected
+  }
+
+  /** Why it is not within reach, where the transport says so. */
+  get why(): TransportError | undefined {
+    return this.#why
   }
 
   /** Whether it was lost since {@link takeLoss}, also when it is back by now. */

@@ -3,6 +3,7 @@
  * is printed.
  *
  * publish <count>        publishes one task after another; prints each id once it is accepted
+ * insist                 publishes without an end; prints each id once it is accepted, or refused
  * work <queue>           pulls and acks until nothing comes for a second; prints each id once it is settled
  * hold <queue> <count>   pulls once and keeps what came; prints the ids
  * hear <topic>           prints each broadcast, each change of a record and each change of the store
@@ -31,6 +32,15 @@ const publish = async (count: number): Promise<void> => {
     const id = crypto.randomUUID()
     const [receipt] = await queue.publish([taskOf({ id, queue: "q" })])
     console.log(receipt?.status, id)
+  }
+}
+
+const insist = async (): Promise<void> => {
+  for (;;) {
+    const id = crypto.randomUUID()
+    const [receipt] = await queue.publish([taskOf({ id, queue: "q" })]).catch(() => [])
+    console.log(receipt?.status === "stored" ? "stored" : "refused", id)
+    if (receipt?.status !== "stored") await new Promise((resolve) => setTimeout(resolve, 20))
   }
 }
 
@@ -69,6 +79,7 @@ const idle = async (): Promise<void> => {
 
 const [first = "", second = "1"] = rest
 if (role === "publish") await publish(Number(first))
+else if (role === "insist") await insist()
 else if (role === "work") await work(first)
 else if (role === "hold") await hold(first, Number(second))
 else if (role === "hear") await hear(first)
