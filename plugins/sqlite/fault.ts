@@ -40,6 +40,9 @@ const codeOf = (error: unknown): number | undefined => {
   return BY_MESSAGE.find(([pattern]) => pattern.test(error.message))?.[1] ?? 1
 }
 
+/** Whether there was no room: nothing of the transaction is there. */
+export const isFull = (error: unknown): boolean => codeOf(error) === FULL
+
 /** Whether another connection is in the way for the moment. */
 export const isBusy = (error: unknown): boolean => {
   const code = codeOf(error)
@@ -62,7 +65,10 @@ const ADVICE: Readonly<Record<number, readonly [TransportReason, string]>> = {
     "unauthorized",
     "it cannot be written: check the permissions of the file and of its folder (SQLite writes two more files beside it)",
   ],
-  [IOERR]: ["unavailable", "the disk reports an error: check the disk, and that it is a local one (no network share)"],
+  [IOERR]: [
+    "unavailable",
+    "the disk reports an error: check the disk, quotas and limits on the size of files, and that it is a local disk (no network share)",
+  ],
   [CORRUPT]: ["internal", "it is damaged: stop all workers, keep a copy, and try `sqlite3 FILE .recover`"],
   [FULL]: ["unavailable", "the disk is full: make room; nothing that was accepted is lost"],
   [CANTOPEN]: ["unauthorized", "it cannot be opened: check that its folder exists and may be written to"],

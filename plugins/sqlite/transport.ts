@@ -187,7 +187,12 @@ export const transportOver = (
 
   const queue: Required<Queue> = {
     publish: (postings) => open(() => inPortions(writer, postings, publishing)),
-    pull: (request, signal) => open(() => pulls.pull(request, signal)),
+    pull: (request, signal) =>
+      open(() => {
+        // One that finds nothing writes nothing, and would not notice.
+        if (writer.ailing !== undefined) throw writer.ailing
+        return pulls.pull(request, signal)
+      }),
     claim: (claims) => open(() => inPortions(writer, claims, claiming)),
     report: (reports) => open(() => report(reports)),
     settle: (settlements) => open(() => inPortions(writer, settlements, settling)),
@@ -245,6 +250,7 @@ export const transportOver = (
     pulls.close()
     if (presence.listens) await writer.doLightly((transaction) => presence.leave(transaction)).catch(ignore)
     await writer.drained()
+    writer.close()
     doorbell.close()
     database.close()
   }

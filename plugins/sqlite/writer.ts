@@ -3,11 +3,12 @@
  * next transaction; a single call on an idle board costs one commit and waits for nothing.
  *
  * Work that fails is taken out and fails alone: the transaction is repeated without it. The lock is only ever tried,
- * never waited for, so that the event loop runs on.
+ * never waited for, so that the event loop runs on. A disk that takes nothing more counts as out of reach, until it has
+ * taken something that is tried now and then.
  */
 import { TransportError } from "../../runtime/transport.ts"
 import type { Database } from "./database.ts"
-import { faultOf, isBusy, isWide } from "./fault.ts"
+import { faultOf, isBusy, isFull, isWide } from "./fault.ts"
 import { Counter, Transaction } from "./transaction.ts"
 
 /** One thing to do inside a transaction. It may run more than once; only the last time counts. */
@@ -42,6 +43,13 @@ const PATIENCE_MS = 1_500
 /** Transactions in a row that may fail because of a participant before all work fails with them. */
 const MOST_STUMBLES = 3
 
+/** How long after a fault of the disk it is tried: at first, and at most. Each time twice as long. */
+const PROBE_MS = 250
+const PROBE_AT_MOST_MS = 5_000
+
+/** A disk that fails again within this time is tried as seldom as before: one that is nearly full takes something at times. */
+const WELL_MS = 30_000
+
 /** Between two attempts at the lock, in milliseconds: other processes hold it for about as long. */
 const shortPause = (): number => 0.1 + Math.random() * 1.2
 const longPause = (): number => 20 + Math.random() * 30
@@ -61,6 +69,11 @@ export class Writer {
   /** Since when the lock is held by others; 0 when it is not. */
   #busySince = 0
   #broken: TransportError | undefined
+  /** What the disk said when it last refused, until it takes something again. */
+  #ailing: TransportError | undefined
+  #wellSince = Number.NEGATIVE_INFINITY
+  #probeMs = PROBE_MS
+  #probing: ReturnType<typeof setTimeout> | undefined
   /** Transactions in a row that failed because of a participant. */
   #stumbles = 0
   readonly #idle: Array<() => void> = []
@@ -130,6 +143,16 @@ export class Writer {
     return this.#broken
   }
 
+  /** Why nothing is taken in now; tried again now and then. */
+  get ailing(): TransportError | undefined {
+    return this.#ailing
+  }
+
+  /** Tries nothing by itself any more. */
+  close(): void {
+    clearTimeout(this.#probing)
+  }
+
   /** From now on everything fails with `error`. */
   break(error: TransportError): void {
     this.#broken = error
@@ -174,7 +197,7 @@ export class Writer {
     }
     if (this.#busySince > 0) {
       this.#busySince = 0
-      this.#onStatus(true)
+      if (this.#ailing === undefined) this.#onStatus(true)
     }
     return true
   }
@@ -182,7 +205,7 @@ export class Writer {
   /** No transaction can begin. */
   #refuse(error: unknown): void {
     if (isBusy(error)) this.#later()
-    else this.#failAll(faultOf(error, this.#database.label))
+    else this.#failWidely(faultOf(error, this.#database.label))
   }
 
   /** Somebody else has the lock: tries again soon, and lets go of what has waited too long. */
@@ -255,12 +278,12 @@ export class Writer {
       this.#later()
       return
     }
-    const fault = faultOf(error, this.#database.label, culprit === undefined ? "unknown" : "none")
+    const fault = faultOf(error, this.#database.label, culprit === undefined && !isFull(error) ? "unknown" : "none")
     // A participant cannot be taken out: what fails for its sake again and again must end.
     if (joined) this.#stumbles++
     if (culprit === undefined || isWide(error) || this.#stumbles > MOST_STUMBLES) {
       this.#stumbles = 0
-      this.#failAll(fault)
+      this.#failWidely(fault)
     } else {
       this.#queue = this.#queue.filter((work) => work !== culprit)
       culprit.failed(fault)
@@ -276,6 +299,37 @@ export class Writer {
       // Still inside: the next attempt to begin finds that, and waits.
     }
     for (const each of this.#participants) each.rolledBack()
+  }
+
+  /** Nothing could be done, and it may be the disk. */
+  #failWidely(fault: TransportError): void {
+    this.#failAll(fault)
+    if (!fault.retryable || this.#broken !== undefined) return
+    const first = this.#ailing === undefined
+    this.#ailing = fault
+    if (!first) return
+    if (performance.now() - this.#wellSince > WELL_MS) this.#probeMs = PROBE_MS
+    this.#onStatus(false, fault)
+    this.#probeLater()
+  }
+
+  #probeLater(): void {
+    clearTimeout(this.#probing)
+    this.#probing = setTimeout(() => {
+      // What writes nothing would succeed.
+      this.do((transaction) => transaction.next()).then(
+        () => {
+          this.#ailing = undefined
+          this.#wellSince = performance.now()
+          if (this.#broken === undefined && this.#busySince === 0) this.#onStatus(true)
+        },
+        () => {
+          if (this.#broken === undefined) this.#probeLater()
+        },
+      )
+    }, this.#probeMs)
+    this.#probing.unref()
+    this.#probeMs = Math.min(this.#probeMs * 2, PROBE_AT_MOST_MS)
   }
 
   #failAll(error: TransportError): void {

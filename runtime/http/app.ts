@@ -63,9 +63,9 @@ export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
   const { tokens = [], loopbackOnly = false, ready = () => true } = options
   const { transport } = client.board
   const gate = gateOf(tokens)
-  let isConnected = true
-  transport.onStatus((status) => {
-    isConnected = status === "connected"
+  let lost: string | undefined
+  transport.onStatus((status, why) => {
+    lost = status === "connected" ? undefined : (why?.message ?? "this service has lost its connection")
   })
   const documents = new Map<string, OpenApi>()
   const desk: Desk = {
@@ -73,8 +73,8 @@ export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
     log: (options.log === undefined ? makeLog() : hostLog(options.log)).with({ logger: "callboard.http" }),
     maxBody: Math.min(options.maxBody ?? DEFAULTS.maxBody, transport.capabilities.maxTask),
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
-    ready: () => isConnected && ready(),
-    connected: () => isConnected,
+    ready: () => lost === undefined && ready(),
+    lost: () => lost,
     metrics: metricsOf(client, options.metrics),
     closing: options.closing ?? new AbortController().signal,
     describe: (base) => {

@@ -12,7 +12,8 @@ export interface Desk {
   readonly keepAliveMs: number
   /** Whether this process does its work: it consumes, and its transport is within reach. */
   readonly ready: () => boolean
-  readonly connected: () => boolean
+  /** Why the transport is out of reach; `undefined` while it is not. */
+  readonly lost: () => string | undefined
   /** What `/metrics` answers with; `undefined` where metrics are off. */
   readonly metrics: Promise<MetricsText | undefined>
   /** Fires when the service stops: waits and streams end. */

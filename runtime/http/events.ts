@@ -174,7 +174,7 @@ export const eventRoutes: ReadonlyArray<Route> = [
     ],
     handle: ({ c, desk, query: { types, jobs = true } }) => {
       const isWanted = typeFilter(types)
-      if (!desk.connected()) throw new TransportError("unavailable", "the transport is not connected")
+      if (desk.lost() !== undefined) throw new TransportError("unavailable", "the transport is not connected")
       return stream(c, desk, async function* (signal) {
         const { board } = desk.client
         // Made into messages when they are read: what is dropped costs nothing.

@@ -16,9 +16,9 @@ export const whyRoutes: ReadonlyArray<Route> = [
     scope: "read",
     answers: [{ status: 200, description: "The causes", schema: Why }],
     problems: ["gone"],
-    handle: async ({ desk, id }) =>
-      answer<typeof Why.Type>(
-        desk.connected() ? await desk.client.why(id) : transportDown(id, "this service has lost its connection"),
-      ),
+    handle: async ({ desk, id }) => {
+      const lost = desk.lost()
+      return answer<typeof Why.Type>(lost === undefined ? await desk.client.why(id) : transportDown(id, lost))
+    },
   }),
 ]

@@ -15,6 +15,8 @@ export interface NatsOptions {
   readonly jetstream?: boolean
   /** How often JetStream syncs to disk, such as "always"; defaults to what the server does by itself. */
   readonly syncInterval?: string
+  /** Further settings of JetStream, such as "max_file: 20MB". */
+  readonly limits?: string
   /** Further lines of the configuration file. */
   readonly config?: string
   /** "old" is a real server that the transport must refuse. Defaults to "current". */
@@ -49,7 +51,10 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
 
   const launch = async (port: number): Promise<{ server: Spawned; port: number }> => {
     const sync = options.syncInterval === undefined ? "" : `sync_interval: ${options.syncInterval}`
-    const jetstream = options.jetstream === false ? "" : `jetstream { store_dir: ${JSON.stringify(storeDir)}, ${sync} }`
+    const jetstream =
+      options.jetstream === false
+        ? ""
+        : `jetstream { store_dir: ${JSON.stringify(storeDir)}, ${sync} ${options.limits ?? ""} }`
     // -1 lets the server pick a free port itself, so that no two ever compete for one.
     writeFileSync(configFile, `host: 127.0.0.1\nport: ${port}\n${jetstream}\n${options.config ?? ""}\n`)
     const server = spawnProcess(path, ["--config", configFile])

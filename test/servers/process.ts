@@ -69,6 +69,8 @@ export interface SpawnOptions {
   readonly cwd?: string
   /** Added to the environment of the test process; `undefined` takes a variable away. */
   readonly env?: Readonly<Record<string, string | undefined>>
+  /** A command that runs the one that follows it, such as `nice`. Of {@link spawnScript} only. */
+  readonly prefix?: ReadonlyArray<string>
 }
 
 /** A running process that collects its own output. */
@@ -232,7 +234,8 @@ export function spawnProcess(command: string, args: readonly string[] = [], opti
 /** Starts a TypeScript or JavaScript program in the runtime that this test runs in. */
 export function spawnScript(file: string, args: readonly string[] = [], options: SpawnOptions = {}): Spawned {
   const name = "bun" in process.versions ? "bun" : "deno"
-  return spawnProcess(process.execPath, [...runArguments(name, file), ...args], options)
+  const [command = "", ...rest] = [...(options.prefix ?? []), process.execPath, ...runArguments(name, file), ...args]
+  return spawnProcess(command, rest, options)
 }
 
 /** A TCP port of 127.0.0.1 that was free a moment ago. */

@@ -46,17 +46,22 @@ export const keepLeases = (options: LeaseKeeperOptions): LeaseKeeper =>
 
 const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
   let busy = false
+  /** Said once, not with each try of a long outage. */
+  let troubled = false
   const extend = async () => {
     const all = leased(options)
     if (busy || all.length === 0) return
     busy = true
     try {
       const kept = await options.queue.extend(all.map((held) => held.delivery.token))
+      troubled = false
       for (const [at, held] of all.entries()) if (kept[at] === false) lost(options, held.delivery.token)
     } catch (cause) {
-      options.log.warn("leases could not be extended", {
-        cause: cause instanceof Error ? cause.message : String(cause),
-      })
+      if (!troubled)
+        options.log.warn("leases could not be extended", {
+          cause: cause instanceof Error ? cause.message : String(cause),
+        })
+      troubled = true
     } finally {
       busy = false
     }

@@ -29,6 +29,15 @@ const ALIVE = new TextEncoder().encode("alive")
 
 const tell = (news: LeaseNews) => parentPort?.postMessage(news)
 
+/** What failed, and has not worked since: said once, not with each try of a long outage. */
+const troubled = new Set<"leases" | "entry">()
+
+const trouble = (what: "leases" | "entry", cause: unknown) => {
+  if (troubled.has(what)) return
+  troubled.add(what)
+  tell({ kind: "trouble", message: cause instanceof Error ? cause.message : String(cause) })
+}
+
 const extend = async (connected: Transport) => {
   const now = Date.now()
   if (clock.isBlocked(now)) {
@@ -43,6 +52,7 @@ const extend = async (connected: Transport) => {
   busy = true
   try {
     const kept = await connected.queue.extend(due)
+    troubled.delete("leases")
     const lost = due.filter((_, at) => kept[at] === false)
     for (const [at, token] of due.entries()) {
       if (kept[at] === false) held.delete(token)
@@ -50,7 +60,7 @@ const extend = async (connected: Transport) => {
     }
     if (lost.length > 0) tell({ kind: "lost", tokens: lost })
   } catch (cause) {
-    tell({ kind: "trouble", message: cause instanceof Error ? cause.message : String(cause) })
+    trouble("leases", cause)
   } finally {
     busy = false
   }
@@ -60,8 +70,9 @@ const beat = async () => {
   if (entry === undefined) return
   try {
     await transport?.store?.write([{ key: entry.key, value: ALIVE, ttl: entry.ttlMs }])
+    troubled.delete("entry")
   } catch (cause) {
-    tell({ kind: "trouble", message: cause instanceof Error ? cause.message : String(cause) })
+    trouble("entry", cause)
   }
 }
 

@@ -1,0 +1,111 @@
+/** What becomes of a worker whose disk, or whose broker's store, is full: with real disks, limits and servers. */
+import { readFileSync, writeFileSync } from "node:fs"
+import { describe, expect, test } from "vitest"
+import { type DiskKind, diskKinds } from "../servers/full-disk.ts"
+import { eventually, type TemporaryFolder, temporaryFolder } from "../servers/process.ts"
+import { DEADLINE, keep, linesOf, SERVICE } from "./processes.ts"
+
+/** Seconds: the leases of what is held lapse while the disk is full. */
+const LEASE = 2
+
+/** What HTTP answers, as far as these tests look at it. */
+interface Body {
+  readonly id: string
+  readonly state?: string
+  readonly transitions?: ReadonlyArray<{ readonly state: string }>
+}
+
+/** A folder that is never full. */
+const files = (): TemporaryFolder & AsyncDisposable => {
+  const folder = temporaryFolder()
+  return Object.assign(folder, { [Symbol.asyncDispose]: async () => folder.remove() })
+}
+
+describe.each(diskKinds())("on sqlite, on a disk $name", (kind: DiskKind) => {
+  test("submissions are refused with what to do, the worker lives on and says so, and all is done once there is room", {
+    timeout: 90_000,
+  }, async () => {
+    const disk = keep(await kind.make())
+    const elsewhere = keep(files())
+    const service = keep(
+      disk.run(SERVICE, [
+        `sqlite:${disk.folder}/board.db?lease=${LEASE}`,
+        JSON.stringify({ http: { port: 0 }, concurrency: 2 }),
+      ]),
+    )
+    const [, url = ""] = await service.waitForLine(/^ready (.+)$/, DEADLINE)
+    const file = (name: string) => `${elsewhere.path}/${name}`
+    const [started, gate, ledger] = [file("started"), file("gate"), file("ledger")]
+    const ask = async (path: string, body?: object) => {
+      const answer = await fetch(`${url}${path}`, {
+        ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
+        headers: { "content-type": "application/json" },
+      })
+      return { status: answer.status, body: (await answer.json()) as Body }
+    }
+    const submit = (fields: object = {}) =>
+      ask("/v1/jobs", { task: "e2e.step", input: { started, gate, ledger }, ...fields })
+    const accepted: Array<string> = []
+    for (let count = 0; count < 6; count++) {
+      const { status, body } = await submit()
+      expect(status).toBe(202)
+      accepted.push(body.id)
+    }
+    await eventually(() => linesOf(started).length === 2, { message: "two run" })
+
+    disk.fill()
+    const refused = await submit()
+    expect(refused).toMatchObject({
+      status: 503,
+      body: {
+        code: "transport-unavailable",
+        detail: expect.stringMatching(/board\.db: the disk (is full: make room|reports an error: check)/),
+      },
+    })
+    await eventually(async () => (await ask("/readyz")).status === 503, { message: "it is red" })
+    expect((await ask("/healthz")).status).toBe(200)
+    expect((await ask(`/v1/jobs/${accepted.at(-1)}`)).body).toMatchObject({ state: "queued" })
+    expect((await ask(`/v1/jobs/${accepted.at(-1)}/why`)).body).toMatchObject({
+      causes: [{ code: "transport-down", reason: expect.stringMatching(/the disk (is full|reports an error)/) }],
+    })
+    // Those that run end, and what came of them cannot be stored.
+    writeFileSync(gate, "")
+    await eventually(() => linesOf(ledger).length >= 2, { message: "two end" })
+    const more: Array<number> = []
+    await eventually(
+      async () => {
+        more.push((await submit()).status)
+        return /Trying again in \S+ seconds… \(6\/100\)/.test(service.output)
+      },
+      { deadline: 30_000, every: 50, message: "it goes on trying" },
+    )
+    expect(new Set(more)).toEqual(new Set([503]))
+    const lines = service.output.split("\n").length
+    console.log(`on a disk ${kind.name}: ${more.length} submissions were refused, and ${lines} lines tell of it`)
+    expect(lines).toBeLessThan(40)
+    expect(service.exit).toBeUndefined()
+
+    disk.free()
+    const freed = performance.now()
+    await eventually(async () => (await ask("/readyz")).status === 200, { deadline: 20_000, message: "it is green" })
+    console.log(`consuming ${Math.round(performance.now() - freed)} ms after there was room`)
+    // The same once more, as the refusal says.
+    const again = await submit({ id: refused.body.id })
+    expect(again).toMatchObject({ status: 202, body: { id: refused.body.id } })
+    accepted.push(refused.body.id)
+    for (const id of accepted) {
+      const { body } = await ask(`/v1/jobs/${id}/result?wait=20`)
+      expect(body).toMatchObject({ state: "succeeded" })
+      const { transitions = [] } = (await ask(`/v1/jobs/${id}`)).body
+      expect(transitions.filter(({ state }) => state === "succeeded")).toHaveLength(1)
+    }
+    const runs = linesOf(ledger).map((line) => line.split(" ")[0] ?? "")
+    const runsOf = (id: string) => runs.filter((each) => each === id).length
+    console.log(`${runs.length} runs of ${accepted.length} jobs`)
+    // Only what was held when its lease lapsed may run once more.
+    expect(runsOf(refused.body.id)).toBe(1)
+    expect(accepted.filter((id) => runsOf(id) < 1 || runsOf(id) > 2)).toEqual([])
+    expect(runs.filter((id) => !accepted.includes(id))).toEqual([])
+    expect(readFileSync(started, "utf8")).toContain(`${service.pid}`)
+  })
+})
