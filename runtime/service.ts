@@ -242,7 +242,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       })
     }
     if (options.http)
-      http = await (await import("./http/server.ts")).startHttp(client, options.http, {
+      http = (await import("./http/server.ts")).startHttp(client, options.http, {
         ready: () => worker?.listening ?? true,
         maxBody: settings.maxBody,
         log,

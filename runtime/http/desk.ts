@@ -10,12 +10,12 @@ export interface Desk {
   /** Largest task, in bytes. */
   readonly maxBody: number
   readonly keepAliveMs: number
-  /** Whether this process does its work: it consumes, and its transport is within reach. */
-  readonly ready: () => boolean
+  /** Why this does not do its work, for people; `undefined`: it does, it consumes, and its transport is within reach. */
+  readonly unready: () => string | undefined | Promise<string | undefined>
   /** Why the transport is out of reach; `undefined` while it is not. */
   readonly lost: () => string | undefined
   /** What `/metrics` answers with; `undefined` where metrics are off. */
-  readonly metrics: Promise<MetricsText | undefined>
+  readonly metrics: MetricsText | undefined
   /** Fires when the service stops: waits and streams end. */
   readonly closing: AbortSignal
   /** The description of this application as it is mounted under `base`. */

@@ -18,7 +18,7 @@ export const metricsRoutes: ReadonlyArray<Route> = [
     answers: [{ status: 200, description: "The metrics", schema: Schema.String, contentType: "text/plain" }],
     problems: ["not-found"],
     handle: async ({ desk }) => {
-      const metrics = await desk.metrics
+      const { metrics } = desk
       if (metrics === undefined) {
         throw new CallboardError("not-found", "metrics are switched off here: set `metrics` to true")
       }

@@ -8,7 +8,7 @@ import { jobsRoutes } from "./jobs.ts"
 import { metricsRoutes } from "./metrics.ts"
 import { revocationRoutes } from "./revocations.ts"
 import type { Route } from "./route.ts"
-import { serviceRoutes } from "./service-routes.ts"
+import { healthRoutes, serviceRoutes } from "./service-routes.ts"
 import { submitRoutes } from "./submit.ts"
 import { whyRoutes } from "./why.ts"
 
@@ -21,6 +21,7 @@ export const routes: ReadonlyArray<Route> = [
   ...deadRoutes,
   ...revocationRoutes,
   ...serviceRoutes,
+  ...healthRoutes,
   ...controlRoutes,
   ...metricsRoutes,
   ...descriptionRoutes,

@@ -63,16 +63,23 @@ const addressOf = ({ port = DEFAULTS.http.port, host = DEFAULTS.http.host, token
 const shownHost = (host: string): string =>
   host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : hostText(host)
 
+/** What an application is told by the server that it runs in. */
+export interface ServerDoor {
+  readonly tokens: ReadonlyArray<Token>
+  readonly loopbackOnly: boolean
+  /** Fires when the server stops. */
+  readonly closing: AbortSignal
+}
+
 /** Starts to listen. Fails with `invalid-input`, naming the option, when it cannot or must not. */
-export const startHttp = async (client: Client, options: HttpOptions, context: HttpContext): Promise<HttpServer> => {
+export const startServer = (
+  options: HttpOptions,
+  appOf: (door: ServerDoor) => { fetch(request: Request): Response | Promise<Response> },
+): HttpServer => {
   const address = addressOf(options)
+  const { tokens = [] } = options
   const closing = new AbortController()
-  const app = http(client, {
-    ...context,
-    tokens: options.tokens ?? [],
-    loopbackOnly: (options.tokens ?? []).length === 0,
-    closing: closing.signal,
-  })
+  const app = appOf({ tokens, loopbackOnly: tokens.length === 0, closing: closing.signal })
   const listener = listen(address, (request) => app.fetch(request))
   let stopped: Promise<void> | undefined
   const stop = async (): Promise<void> => {
@@ -94,3 +101,7 @@ export const startHttp = async (client: Client, options: HttpOptions, context: H
     },
   }
 }
+
+/** The interface over a client. Fails as {@link startServer} does. */
+export const startHttp = (client: Client, options: HttpOptions, context: HttpContext): HttpServer =>
+  startServer(options, (door) => http(client, { ...context, ...door }))

@@ -67,12 +67,12 @@ export const serviceRoutes: ReadonlyArray<Route> = [
     summary: "Version, transport and limits",
     scope: "read",
     answers: [{ status: 200, description: "The service", schema: Info }],
-    handle: ({ desk }) => {
+    handle: async ({ desk }) => {
       const { name, capabilities } = desk.client.board.transport
       return answer<typeof Info.Type>({
         name: "callboard",
         version: VERSION,
-        ready: desk.ready(),
+        ready: (await desk.unready()) === undefined,
         // JSON has no Infinity: what is unlimited is null.
         transport: { name, durability: capabilities.durability, capabilities: { ...capabilities } },
         limits: {
@@ -86,6 +86,10 @@ export const serviceRoutes: ReadonlyArray<Route> = [
       })
     },
   }),
+]
+
+/** Whether the process lives, and whether it does its work: open to everyone. */
+export const healthRoutes: ReadonlyArray<Route> = [
   route({
     method: "GET",
     path: "/healthz",
@@ -103,9 +107,10 @@ export const serviceRoutes: ReadonlyArray<Route> = [
     summary: "Whether the process does its work: it consumes, and its transport is within reach",
     answers: [{ status: 200, description: "It does", schema: Readiness }],
     problems: ["transport-unavailable"],
-    handle: ({ desk }) => {
-      if (desk.ready()) return answer<typeof Readiness.Type>({ ready: true })
-      throw new TransportError("unavailable", "this process does not consume now")
+    handle: async ({ desk }) => {
+      const why = await desk.unready()
+      if (why === undefined) return answer<typeof Readiness.Type>({ ready: true })
+      throw new TransportError("unavailable", why)
     },
   }),
 ]

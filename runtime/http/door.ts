@@ -1,0 +1,73 @@
+/**
+ * The door of an application: its table of routes, who may come in, and what becomes of whatever is thrown inside. What
+ * there is behind it is the desk's affair.
+ */
+import { Hono } from "hono"
+import { CallboardError } from "../errors.ts"
+import { TransportError } from "../transport.ts"
+import { ANYONE, gateOf, type Token } from "./access.ts"
+import type { Desk } from "./desk.ts"
+import { checkHost, checkOrigin } from "./loopback.ts"
+import { asCallboardError, problem } from "./problem.ts"
+import type { Route } from "./route.ts"
+
+export interface DoorOptions {
+  readonly routes: ReadonlyArray<Route>
+  /** None: everyone may do everything, except pages of other origins. */
+  readonly tokens: ReadonlyArray<Token>
+  /** Answer only requests that name this machine as their host. */
+  readonly loopbackOnly: boolean
+  /** What is said of every other path. */
+  readonly elsewhere: string
+}
+
+const honoPath = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ":$1")
+
+/** Whether a path, or the template of one, is one that a route serves. */
+const serves = (route: Route, path: string): boolean =>
+  new RegExp(`^${route.path.replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(path)
+
+/** All paths, those without parameters first, with the methods that they have, for `Allow`. */
+const allowedOf = (routes: ReadonlyArray<Route>): ReadonlyArray<readonly [path: string, methods: string]> =>
+  [...new Set(routes.map(({ path }) => path))]
+    .sort((a, b) => Number(a.includes("{")) - Number(b.includes("{")))
+    .map((path) => {
+      const methods = routes.filter((route) => serves(route, path)).map(({ method }) => method)
+      return [path, methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])).join(", ")]
+    })
+
+/** Fails with `invalid-input` when a token cannot be used. */
+export const doorOf = (desk: Desk, { routes, tokens, loopbackOnly, elsewhere }: DoorOptions): Hono => {
+  const gate = gateOf(tokens)
+  const admit = (request: Request): void => {
+    if (desk.closing.aborted) throw new TransportError("unavailable", "this service is stopping")
+    if (loopbackOnly) checkHost(request.headers.get("host") ?? undefined)
+    if (tokens.length === 0 && request.method !== "GET" && request.method !== "HEAD") checkOrigin(request)
+  }
+
+  const app = new Hono()
+  for (const route of routes) {
+    const { scope } = route
+    app.on(route.method, honoPath(route.path), (c) => {
+      admit(c.req.raw)
+      const caller = scope === undefined ? ANYONE : gate(c.req.header("authorization"))
+      if (scope === undefined || caller.may(scope)) return route.serve(c, desk, caller)
+      return problem(new CallboardError("forbidden", `this token lacks the scope ${scope}`), {
+        headers: { "www-authenticate": `Bearer realm="callboard", error="insufficient_scope", scope="${scope}"` },
+      })
+    })
+  }
+  for (const [path, methods] of allowedOf(routes)) {
+    app.all(honoPath(path), (c) => {
+      admit(c.req.raw)
+      const error = new CallboardError("unsupported", `${c.req.method} is not for this path; there is ${methods}`)
+      return problem(error, { status: 405, headers: { allow: methods } })
+    })
+  }
+  app.all("*", (c) => {
+    admit(c.req.raw)
+    throw new CallboardError("not-found", elsewhere)
+  })
+  app.onError((thrown) => problem(asCallboardError(thrown, desk.log)))
+  return app
+}
