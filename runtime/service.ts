@@ -11,7 +11,7 @@ import { DEFAULT_QUEUE, describeActor } from "./directory.ts"
 import { CallboardError } from "./errors.ts"
 import type { HttpOptions, HttpServer } from "./http/server.ts"
 import { hostLog, type Log, type LogFormat, type LogLevel, type LogSink, makeLog } from "./log.ts"
-import type { Metrics, MetricsText } from "./metrics/metrics.ts"
+import type { Metrics, ServiceMetrics } from "./metrics/metrics.ts"
 import { parseDuration } from "./protocol/time.ts"
 import { connectPatiently, type ReconnectOptions, reconnectDelay, resolveReconnect } from "./reconnect.ts"
 import { onSignals } from "./signals.ts"
@@ -113,7 +113,9 @@ export interface Service extends AsyncDisposable {
   /** Where it answers HTTP. */
   readonly url: string | undefined
   /** What `/metrics` answers with, for an application that serves it by itself; absent where metrics are off. */
-  readonly metrics: MetricsText | undefined
+  readonly metrics: ServiceMetrics | undefined
+  /** Whether it does its work now: its worker consumes, if it has one, and its transport is within reach. What `/readyz` says. */
+  readonly isReady: boolean
   /** Resolves once it consumes (and listens). Fails with the worker's error, and with `closed` when it is stopped before. */
   ready(): Promise<void>
   /** Resolves, with the error, if the worker gives up by itself. */
@@ -333,6 +335,7 @@ class RunningService implements Service {
   readonly stopped: Promise<StopReport>
   readonly #http: HttpServer | undefined
   readonly #log: Log
+  #isConnected = true
   readonly #offSignals: () => void
   #stopping: Promise<StopReport> | undefined
   #resolveStopped: (report: StopReport) => void = () => undefined
@@ -346,6 +349,9 @@ class RunningService implements Service {
     this.#log = log
     this.stopped = new Promise((resolve) => {
       this.#resolveStopped = resolve
+    })
+    client.board.transport.onStatus((status) => {
+      this.#isConnected = status === "connected"
     })
     this.failed = worker?.failed ?? new Promise(() => undefined)
     void worker?.done.then((reason) => {
@@ -373,6 +379,10 @@ class RunningService implements Service {
     )
     // Whoever waits for `stopped` has its turn first.
     setTimeout(() => process.exit(0), 0)
+  }
+
+  get isReady(): boolean {
+    return this.#isConnected && this.#stopping === undefined && (this.worker?.listening ?? true)
   }
 
   async ready(): Promise<void> {

@@ -23,7 +23,14 @@ export class BoardMetrics {
   constructor(registry: Registry, client: Client) {
     this.#client = client
     const gauge = (name: string, help: string) =>
-      new Gauge({ name: `callboard_queue_${name}`, help, labelNames: ["queue"], registers: [registry] })
+      // Of the whole board, whoever asks: processes that are added up say the same.
+      new Gauge({
+        name: `callboard_queue_${name}`,
+        help,
+        labelNames: ["queue"],
+        aggregator: "max",
+        registers: [registry],
+      })
     this.#depth = gauge("depth", "Tasks that are due and wait in the queue")
     this.#scheduled = gauge("scheduled", "Tasks in the queue that are not due yet")
     this.#inFlight = gauge("in_flight", "Tasks of the queue that were handed to a worker and are not settled")
@@ -34,6 +41,7 @@ export class BoardMetrics {
     this.#connected = new Gauge({
       name: "callboard_transport_connected",
       help: "Whether the transport is within reach",
+      aggregator: "min",
       registers: [registry],
     })
     const reconnects = new Counter({

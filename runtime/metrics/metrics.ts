@@ -13,7 +13,13 @@ export interface MetricsText {
   text(): Promise<string>
 }
 
-export class Metrics implements MetricsText {
+/** The metrics of a service, also as data. */
+export interface ServiceMetrics extends MetricsText {
+  /** The same, as prom-client's `getMetricsAsJSON` gives it: what `AggregatorRegistry.aggregate` sums up over processes. */
+  families(): Promise<ReadonlyArray<object>>
+}
+
+export class Metrics implements ServiceMetrics {
   readonly #registry = new Registry()
   readonly #board: BoardMetrics
 
@@ -29,6 +35,11 @@ export class Metrics implements MetricsText {
   async text(): Promise<string> {
     await this.#board.refresh()
     return this.#registry.metrics()
+  }
+
+  async families(): Promise<ReadonlyArray<object>> {
+    await this.#board.refresh()
+    return this.#registry.getMetricsAsJSON()
   }
 
   /** Listens to the transport no more. */

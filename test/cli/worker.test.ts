@@ -228,12 +228,6 @@ describe.each(["sqlite", "nats"])("S180 pool on %s", (transport) => {
     expect(await pool.exited).toEqual({ code: 0, signal: null })
     for (const id of ["a", "b", "c"]) expect(await find(project, id)).toMatchObject({ state: "succeeded" })
   })
-
-  test("cannot share a port", async () => {
-    using project = makeProject()
-    const { code, stderr } = await project.run("worker", "--processes", "2", "--port", "0")
-    expect([code, stderr]).toEqual([2, expect.stringContaining("cannot share one")])
-  })
 })
 
 test("a worker whose watcher is gone stops softly", async () => {

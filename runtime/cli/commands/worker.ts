@@ -1,15 +1,18 @@
-/** `callboard worker`: runs the actors of a folder until a signal stops it. */
+/** `callboard worker`: runs the actors of a folder until a signal stops it, in one process or several. */
 import { hostname } from "node:os"
 import { type Command, Option } from "commander"
 import { DEFAULTS } from "../../config.ts"
 import { discoverActors } from "../../discover.ts"
-import { serve } from "../../service.ts"
+import type { HttpServer } from "../../http/server.ts"
+import { type Service, serve } from "../../service.ts"
 import { TransportError } from "../../transport.ts"
-import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
+import { CommandFailed, EXIT } from "../failure.ts"
+import type { Invocation } from "../invocation.ts"
 import { addSettings, givenSettings, HTTP_SETTINGS, WORKER_SETTINGS } from "../options.ts"
+import { reportLast, reportTo } from "../pool/reporter.ts"
+import { WorkerPool } from "../pool/supervisor.ts"
 import { gaveUp, untilStopped } from "../run-service.ts"
 import { httpOptions, logOf, serveOptions } from "../serve-options.ts"
-import { superviseWorkers } from "../supervisor.ts"
 import { onOrphaned, tellReady, WORK_FLAG } from "../work-process.ts"
 import { runs } from "./command.ts"
 
@@ -18,37 +21,82 @@ export const addWorker = (program: Command): void => {
     .command("worker")
     .description("run the actors; the first signal stops softly, the second hands back now, the third ends it")
   addSettings(command, [...WORKER_SETTINGS, ...HTTP_SETTINGS])
-  command.addHelpText("after", "\nHTTP (health checks and all) is answered only if --port is given here.")
+  command.addHelpText(
+    "after",
+    `
+HTTP is answered only if --port is given here. Of several --processes, the one that watches over them answers for all:
+/healthz, /readyz and /metrics, and nothing else.`,
+  )
   command.addOption(new Option(WORK_FLAG).hideHelp())
-  runs(command, async (invocation) => {
-    if (!command.opts<{ readonly workProcess?: boolean }>().workProcess) {
-      const { config } = invocation
-      const { processes = DEFAULTS.processes } = config
-      if (processes > 1 && givenSettings(command).has("http.port"))
-        wrongUsage(`--port: ${processes} processes cannot share one; \`callboard serve\` answers HTTP for all of them`)
-      const name = config.name ?? `${hostname()}-${process.pid}`
-      const exitCode = await superviseWorkers({
-        count: processes,
-        argumentsOf: (seat) => (processes === 1 ? [] : ["--name", `${name}-${seat}`]),
-        note: (text) => void process.stderr.write(`callboard: ${text}\n`),
-      })
-      if (exitCode !== EXIT.done) throw new CommandFailed(exitCode)
-      return
-    }
-    const { config } = invocation
-    const log = logOf(invocation)
-    const actors = await discoverActors(config.actors ?? DEFAULTS.actors)
+  runs(command, (invocation) => {
     // Two workers on one machine share a configuration, but cannot share its port.
-    const http = givenSettings(command).has("http.port") ? httpOptions(config) : false
-    const service = await serve({ ...serveOptions(invocation), log, actors, http, onReady: tellReady }).catch(
-      (cause: unknown) => {
-        // It was tried again as often as it may be: the same end as when it is lost later.
-        const triedAgain = config.reconnect?.atStart ?? DEFAULTS.reconnect.atStart
-        if (triedAgain && cause instanceof TransportError && cause.retryable) throw gaveUp(cause)
-        throw cause
-      },
-    )
-    onOrphaned(() => void service.stop())
-    await untilStopped(service, log)
+    const answers = givenSettings(command).has("http.port")
+    return command.opts<{ readonly workProcess?: boolean }>().workProcess
+      ? work(invocation, answers)
+      : watch(invocation, answers)
   })
+}
+
+const processesOf = ({ config }: Invocation): number => config.processes ?? DEFAULTS.processes
+
+/** The process that watches over those that work. */
+const watch = async (invocation: Invocation, answers: boolean): Promise<void> => {
+  const { config } = invocation
+  const count = processesOf(invocation)
+  const name = config.name ?? `${hostname()}-${process.pid}`
+  const pool = new WorkerPool({
+    count,
+    argumentsOf: (seat) => (count === 1 ? [] : ["--name", `${name}-${seat}`]),
+    note: (text) => void process.stderr.write(`callboard: ${text}\n`),
+  })
+  // A single worker answers by itself.
+  const http = answers && count > 1 ? await answerFor(pool, invocation) : undefined
+  const exitCode = await pool.run()
+  await http?.stop()
+  if (exitCode !== EXIT.done) throw new CommandFailed(exitCode)
+}
+
+/** Fails with `invalid-input` where the address cannot be had, before any process is started. */
+const answerFor = async (pool: WorkerPool, invocation: Invocation): Promise<HttpServer> => {
+  const { config } = invocation
+  const log = logOf(invocation)
+  const { startPoolHttp } = await import("../../http/pool.ts")
+  const { PoolMetrics } = await import("../../metrics/pool-metrics.ts")
+  const metrics = config.metrics === false ? undefined : new PoolMetrics(processesOf(invocation), () => pool.count())
+  if (metrics !== undefined) pool.countInto(metrics)
+  const http = startPoolHttp(httpOptions(config), { unready: () => pool.unready(), metrics, log })
+  log
+    .with({ logger: "callboard.cli" })
+    .info("the pool answers health checks", { url: http.listens, processes: processesOf(invocation) })
+  return http
+}
+
+/** The process that works. */
+const work = async (invocation: Invocation, answers: boolean): Promise<void> => {
+  const { config } = invocation
+  const isPooled = processesOf(invocation) > 1
+  const log = logOf(invocation)
+  const actors = await discoverActors(config.actors ?? DEFAULTS.actors)
+  const service = await serve({
+    ...serveOptions(invocation),
+    log,
+    actors,
+    http: answers && !isPooled ? httpOptions(config) : false,
+    metrics: config.metrics ?? answers,
+    onReady: (ready: Service) => {
+      if (isPooled) reportTo(ready)
+      tellReady()
+    },
+  }).catch((cause: unknown) => {
+    // It was tried again as often as it may be: the same end as when it is lost later.
+    const triedAgain = config.reconnect?.atStart ?? DEFAULTS.reconnect.atStart
+    if (triedAgain && cause instanceof TransportError && cause.retryable) throw gaveUp(cause)
+    throw cause
+  })
+  onOrphaned(() => void service.stop())
+  try {
+    await untilStopped(service, log)
+  } finally {
+    if (isPooled) await reportLast(service)
+  }
 }

@@ -1,0 +1,36 @@
+/** What a pool of worker processes answers: whether it lives, whether it is ready, and what it has counted. */
+import { CallboardError } from "../errors.ts"
+import type { Desk } from "./desk.ts"
+import { doorOf } from "./door.ts"
+import { KEEP_ALIVE_MS } from "./limits.ts"
+import { metricsRoutes } from "./metrics.ts"
+import { openApiOf } from "./openapi.ts"
+import { type HttpOptions, type HttpServer, startServer } from "./server.ts"
+import { healthRoutes } from "./service-routes.ts"
+
+const ELSEWHERE =
+  "a pool of worker processes answers /healthz, /readyz and /metrics; `callboard serve` answers everything else"
+
+const routes = [...healthRoutes, ...metricsRoutes]
+
+export type PoolContext = Pick<Desk, "unready" | "metrics" | "log">
+
+/** Starts to listen. Fails with `invalid-input`, naming the option, when it cannot or must not. */
+export const startPoolHttp = (options: HttpOptions, { unready, metrics, log }: PoolContext): HttpServer =>
+  startServer(options, ({ tokens, loopbackOnly, closing }) => {
+    const desk: Desk = {
+      // Each process has its own, and none of the routes asks for one.
+      get client(): never {
+        throw new CallboardError("not-found", ELSEWHERE)
+      },
+      log: log.with({ logger: "callboard.http" }),
+      maxBody: 0,
+      keepAliveMs: KEEP_ALIVE_MS,
+      unready,
+      lost: () => undefined,
+      metrics,
+      closing,
+      describe: (base) => openApiOf(routes, base, tokens.length > 0),
+    }
+    return doorOf(desk, { routes, tokens, loopbackOnly, elsewhere: ELSEWHERE })
+  })
