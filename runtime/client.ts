@@ -235,6 +235,7 @@ export class Client implements AsyncDisposable {
       },
       ...(context.parent === undefined ? {} : { parent: context.parent }),
       ...(context.traceparent === undefined ? {} : { traceparent: context.traceparent }),
+      ...(context.tracestate === undefined ? {} : { tracestate: context.tracestate }),
     }
     const posting = plan(submission, planned)
     const { maxBody = Number.POSITIVE_INFINITY } = context
@@ -515,6 +516,8 @@ export interface SubmitContext {
   readonly parent?: { readonly id: string; readonly rootId: string }
   /** W3C trace context, carried along with the task. */
   readonly traceparent?: string
+  /** What tracing systems say beside it: dropped without a `traceparent`, and where it is malformed; 512 characters are kept. */
+  readonly tracestate?: string
   /** Refuse names that no worker is known to serve. */
   readonly strict?: boolean
   /** Fresh ids for submissions that name none, in order: never used before, so that nothing is looked up. */

@@ -21,6 +21,7 @@ import { DEFAULT_PRIORITY, type Message, type Posting } from "./protocol/message
 import { checkQueueName, isId, MAX_ID_BYTES } from "./protocol/name.ts"
 import type { Signature } from "./protocol/signature.ts"
 import { parseDuration, parseMoment, parseTime } from "./protocol/time.ts"
+import { tracestateBeside } from "./protocol/trace-context.ts"
 import { type PolicyProblem, RepeatField, RetryField, repeatHeader, retryHeader } from "./retry-policy.ts"
 
 /** Our own ids. Ids from a foreign wire may be any text up to 255 bytes. */
@@ -176,6 +177,8 @@ export interface PlanContext {
   readonly defaults: { readonly queue: string; readonly priority?: number }
   /** W3C trace context of the caller, carried along. */
   readonly traceparent?: string
+  /** What belongs to it; dropped where it is malformed, and cut to 512 characters. */
+  readonly tracestate?: string
   /** The job that submits, if one does. */
   readonly parent?: { readonly id: string; readonly rootId: string }
 }
@@ -324,6 +327,7 @@ const planOrThrow = (submission: Submission, context: PlanContext): Posting => {
     timelimit: submission.timeLimit === undefined ? { hard: null, soft: null } : limits(submission.timeLimit),
     origin: context.origin,
     traceparent: context.traceparent ?? null,
+    tracestate: tracestateBeside(context.traceparent, context.tracestate),
     own,
     custom: submission.headers ?? {},
   })

@@ -2,6 +2,7 @@
 import { Schema } from "effect"
 import type { Receipt } from "../client.ts"
 import { CallboardError } from "../errors.ts"
+import { parseTraceparent } from "../protocol/trace-context.ts"
 import { SubmissionSchema } from "../submission.ts"
 import { answer } from "./answer.ts"
 import { IdempotentRequest, parseKey } from "./idempotency.ts"
@@ -11,11 +12,19 @@ import { itemProblem, problem } from "./problem.ts"
 import { BODY_TYPES, readBody } from "./request-body.ts"
 import { type Ask, route } from "./route.ts"
 import { BatchReceipts, ReceiptSchema, ReceiptWithResult } from "./schema.ts"
-import { Submitting } from "./submitting.ts"
+import { type SubmitOptions, Submitting } from "./submitting.ts"
 import { endOf, recordAfter } from "./waiting.ts"
 
+/** Version 00 has as many characters; of a later one that says more, this one knows nothing. */
+const TRACEPARENT_LENGTH = 55
+
 /** W3C trace context; anything else is no trace, as the recommendation says. */
-const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/
+const traceOf = (headers: Headers): Pick<SubmitOptions, "traceparent" | "tracestate"> => {
+  const traceparent = headers.get("traceparent") ?? ""
+  if (traceparent.length !== TRACEPARENT_LENGTH || parseTraceparent(traceparent) === undefined) return {}
+  const tracestate = headers.get("tracestate")
+  return tracestate === null ? { traceparent } : { traceparent, tracestate }
+}
 
 const tasksOf = (value: unknown): ReadonlyArray<unknown> => {
   if (!Array.isArray(value)) return [value]
@@ -32,14 +41,13 @@ const submit = async (ask: Ask): Promise<Response> => {
   const { headers } = request
   const key = parseKey(headers.get("idempotency-key"))
   const prefer = parsePrefer(headers.get("prefer"))
-  const traceparent = headers.get("traceparent") ?? ""
   const body = await readBody(request, { one: desk.maxBody, many: desk.maxBody * BATCH_BODY_FACTOR })
   const isArray = Array.isArray(body.value)
   const servesActors = desk.client.directory.local.size > 0
   const submitting = new Submitting(desk, tasksOf(body.value), {
     isArray,
     strict: servesActors && !prefer.lenient,
-    ...(TRACEPARENT.test(traceparent) ? { traceparent } : {}),
+    ...traceOf(headers),
   })
   const answers = await submitting.run(
     key === undefined
@@ -120,6 +128,10 @@ A \`503\` carries the \`id\` and whether the task may have been accepted (\`outc
       traceparent: {
         description: "W3C trace context, carried along with the task",
         example: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+      },
+      tracestate: {
+        description: "What tracing systems say beside `traceparent`, carried along as well; 512 characters are kept",
+        example: "congo=t61rcWkgMzE",
       },
     },
     body: Object.fromEntries(BODY_TYPES.map((type) => [type, Body])),

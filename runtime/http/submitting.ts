@@ -20,6 +20,7 @@ const withId = (task: unknown, id: string | undefined): unknown =>
 export interface SubmitOptions {
   readonly strict: boolean
   readonly traceparent?: string
+  readonly tracestate?: string
   /** Errors name the element, even of an array of one. */
   readonly isArray: boolean
 }

@@ -17,8 +17,8 @@ const timelimitHeader = (limits: Task["timelimit"]): ReadonlyArray<number | null
 
 /**
  * The headers of a task with every standard key in place, in the order in which a Celery 5.6 client writes them, so that
- * any Celery worker or monitor can read the message. `meth`, `traceparent`, `compression` and `callboard` only where
- * they say something. Custom headers cannot replace standard ones. For queues of our own, {@link renderCompact} says the
+ * any Celery worker or monitor can read the message. `meth`, `traceparent`, `tracestate`, `compression` and `callboard`
+ * only where they say something. Custom headers cannot replace standard ones. For queues of our own, {@link renderCompact} says the
  * same in fewer bytes.
  */
 export const renderHeaders = (task: Task): Headers => ({
@@ -44,6 +44,7 @@ export const renderHeaders = (task: Task): Headers => ({
   stamps: task.stamps,
   ...(task.meth === null ? undefined : { meth: task.meth }),
   ...(task.traceparent === null ? undefined : { traceparent: task.traceparent }),
+  ...(task.tracestate === null ? undefined : { tracestate: task.tracestate }),
   ...(task.compression === null ? undefined : { compression: task.compression }),
   ...(hasAny(task.own) ? { [OWN_HEADER]: task.own } : undefined),
 })
@@ -75,6 +76,7 @@ export const renderCompact = (task: Task): Headers => {
   if (hasAny(task.stamps)) headers.stamps = task.stamps
   if (task.replacedTaskNesting !== 0) headers.replaced_task_nesting = task.replacedTaskNesting
   if (task.traceparent !== null) headers.traceparent = task.traceparent
+  if (task.tracestate !== null) headers.tracestate = task.tracestate
   if (task.compression !== null) headers.compression = task.compression
   if (hasAny(task.own)) headers[OWN_HEADER] = task.own
   return headers

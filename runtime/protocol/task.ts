@@ -19,6 +19,7 @@ import {
 import type { Headers, Message } from "./message.ts"
 import { OWN_HEADER, type OwnHeaders, ownOf } from "./own-headers.ts"
 import { MAX_DURATION_MS } from "./time.ts"
+import { tracestateBeside } from "./trace-context.ts"
 
 /** A task as its headers tell it. `null` where the sender said nothing. */
 export interface Task {
@@ -46,6 +47,8 @@ export interface Task {
   readonly stamps: Readonly<Record<string, unknown>>
   readonly replacedTaskNesting: number
   readonly traceparent: string | null
+  /** Beside a `traceparent` only, and only what the recommendation lets pass. */
+  readonly tracestate: string | null
   /** Content type of the compression, e.g. `application/x-gzip`. */
   readonly compression: string | null
   readonly own: OwnHeaders
@@ -81,6 +84,7 @@ const RESERVED: Readonly<Record<string, true>> = Object.assign(Object.create(nul
   redelivered: true,
   meth: true,
   traceparent: true,
+  tracestate: true,
   bodyRef: true,
   [OWN_HEADER]: true,
 })
@@ -217,6 +221,7 @@ const taskOf = (headers: Headers): Task | Wrong => {
     stamps,
     replacedTaskNesting: replacedTaskNesting ?? 0,
     traceparent,
+    tracestate: tracestateBeside(traceparent, headers.tracestate),
     compression,
     own,
     custom: customOf(headers),
@@ -244,6 +249,7 @@ export const newTask = (fields: Partial<Task> & Pick<Task, "task" | "id">): Task
   stamps: NOTHING,
   replacedTaskNesting: 0,
   traceparent: null,
+  tracestate: null,
   compression: null,
   own: NOTHING,
   custom: NOTHING,

@@ -1,6 +1,5 @@
 /** A span for each attempt of a worker: child of the submission, linked to the attempt before it. */
 import type { Attributes, Context, Link, Span, Tracer } from "@opentelemetry/api"
-import { Tracer as EffectTracer } from "effect"
 import { isUndecodable } from "../protocol/message.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { Settlement } from "../transport.ts"
@@ -9,7 +8,7 @@ import { settledAs } from "../worker/outcome/settled-as.ts"
 import type { WorkerObserver } from "../worker/telling/observer.ts"
 import type { TaskNames } from "../worker/telling/task-names.ts"
 import { ofJob, SYSTEM } from "./attributes.ts"
-import { type Api, formatTraceparent, parentOf, parseTraceparent } from "./context.ts"
+import { type Api, parentOf, spanContextOf, traceOf } from "./context.ts"
 
 export class AttemptSpans implements WorkerObserver {
   readonly #api: Api
@@ -25,19 +24,13 @@ export class AttemptSpans implements WorkerObserver {
 
   started(held: Held, run: Running): void {
     const api = this.#api
-    const parent = parentOf(api, run.task.traceparent)
+    const parent = parentOf(api, run.task)
     const span = this.#start(held, run.record, parent)
     this.#open.set(held, span)
     const context = span.spanContext()
     // A provider that is not set up makes spans of no trace.
     if (!api.isSpanContextValid(context)) return
-    const { traceId, spanId, traceFlags } = context
-    const active = api.trace.setSpan(parent, span)
-    run.trace = {
-      traceparent: formatTraceparent(context),
-      parent: EffectTracer.externalSpan({ traceId, spanId, sampled: (traceFlags & api.TraceFlags.SAMPLED) !== 0 }),
-      within: (call) => api.context.with(active, call),
-    }
+    run.trace = traceOf(api, context, api.trace.setSpan(parent, span))
   }
 
   settled(held: Held, settlement: Settlement): void {
@@ -65,7 +58,8 @@ export class AttemptSpans implements WorkerObserver {
     if (span === undefined) {
       const { message } = held.delivery
       if (record === undefined || isUndecodable(message)) return
-      span = this.#start(held, record, parentOf(this.#api, message.headers["traceparent"]))
+      const { traceparent, tracestate } = message.headers
+      span = this.#start(held, record, parentOf(this.#api, { traceparent, tracestate }))
     }
     span.setAttribute("callboard.outcome", outcome)
     if (record?.error !== undefined) {
@@ -89,13 +83,13 @@ export class AttemptSpans implements WorkerObserver {
       "callboard.run": record.run,
       "callboard.retries": record.retries,
     }
-    const options = { kind: this.#api.SpanKind.CONSUMER, attributes, links: linksOf(held) }
+    const options = { kind: this.#api.SpanKind.CONSUMER, attributes, links: this.#linksOf(held) }
     return this.#tracer.startSpan(name === undefined ? "process" : `process ${name}`, options, parent)
   }
-}
 
-/** The attempt before this one, which left its context in the task. */
-const linksOf = ({ run }: Held): Array<Link> => {
-  const context = parseTraceparent(run?.task.own.attempted)
-  return context === undefined ? [] : [{ context, attributes: { "callboard.link": "previous-attempt" } }]
+  /** The attempt before this one, which left its context in the task. */
+  #linksOf({ run }: Held): Array<Link> {
+    const context = spanContextOf(this.#api, { traceparent: run?.task.own.attempted })
+    return context === undefined ? [] : [{ context, attributes: { "callboard.link": "previous-attempt" } }]
+  }
 }

@@ -1,25 +1,50 @@
-/** W3C trace context: the one line of text in which a trace crosses processes. */
+/** W3C trace context, as OpenTelemetry has it. */
 import type { Context, SpanContext } from "@opentelemetry/api"
+import { Tracer as EffectTracer } from "effect"
+import { parseTraceparent, type TraceContext, tracestateBeside } from "../protocol/trace-context.ts"
+import type { Trace } from "../worker/running/invocation.ts"
 
 /** The library, where it is loaded. */
 export type Api = typeof import("@opentelemetry/api")
 
-/** Versions after 00 may say more behind the flags; ff is none. */
-const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-|$)/
-
-/** What a `traceparent` says; `undefined` for text that is none, which is no trace. */
-export const parseTraceparent = (text: string | null | undefined): SpanContext | undefined => {
-  const [, traceId, spanId, flags] = TRACEPARENT.exec(text ?? "") ?? []
-  if (traceId === undefined || spanId === undefined || flags === undefined) return undefined
-  if (/^0+$/.test(traceId) || /^0+$/.test(spanId)) return undefined
-  return { traceId, spanId, traceFlags: Number.parseInt(flags, 16), isRemote: true }
+/** The span of another process; `undefined` for what names none, which is no trace. */
+export const spanContextOf = (
+  api: Api,
+  { traceparent, tracestate }: { readonly traceparent: unknown; readonly tracestate?: unknown },
+): SpanContext | undefined => {
+  const text = typeof traceparent === "string" ? traceparent : undefined
+  const parsed = parseTraceparent(text)
+  if (parsed === undefined) return undefined
+  const { traceId, spanId, flags } = parsed
+  const state = tracestateBeside(text, tracestate)
+  return {
+    ...{ traceId, spanId, traceFlags: flags, isRemote: true },
+    ...(state === null ? {} : { traceState: api.createTraceState(state) }),
+  }
 }
 
-export const formatTraceparent = ({ traceId, spanId, traceFlags }: SpanContext): string =>
-  `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, "0")}`
+/** A span in the form in which it crosses processes. */
+export const traceContext = ({ traceId, spanId, traceFlags, traceState }: SpanContext): TraceContext => {
+  const traceparent = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, "0")}`
+  const tracestate = tracestateBeside(traceparent, traceState?.serialize())
+  return tracestate === null ? { traceparent } : { traceparent, tracestate }
+}
 
-/** The context that a `traceparent` names: the root one where it names none. */
-export const parentOf = (api: Api, traceparent: unknown): Context => {
-  const parent = parseTraceparent(typeof traceparent === "string" ? traceparent : undefined)
+/** The context in which headers were sent: the root one where they name no trace. */
+export const parentOf = (
+  api: Api,
+  headers: { readonly traceparent: unknown; readonly tracestate?: unknown },
+): Context => {
+  const parent = spanContextOf(api, headers)
   return parent === undefined ? api.ROOT_CONTEXT : api.trace.setSpanContext(api.ROOT_CONTEXT, parent)
+}
+
+/** A span as the one that a handler runs in. `active`: the context in which it is the active one. */
+export const traceOf = (api: Api, span: SpanContext, active: Context): Trace => {
+  const { traceId, spanId, traceFlags } = span
+  return {
+    context: traceContext(span),
+    parent: EffectTracer.externalSpan({ traceId, spanId, sampled: (traceFlags & api.TraceFlags.SAMPLED) !== 0 }),
+    within: (call) => api.context.with(active, call),
+  }
 }

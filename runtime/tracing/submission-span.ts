@@ -2,8 +2,9 @@
 import type { Attributes, Tracer } from "@opentelemetry/api"
 import { CallboardError } from "../errors.ts"
 import type { Posting } from "../protocol/message.ts"
+import type { TraceContext } from "../protocol/trace-context.ts"
 import { ofJob, SYSTEM } from "./attributes.ts"
-import { type Api, formatTraceparent, parentOf } from "./context.ts"
+import { type Api, parentOf, traceContext } from "./context.ts"
 
 /** Publishes; what was refused is among the answers. */
 export type Submitted = <A>(
@@ -21,17 +22,16 @@ export const submissionSpan = async <A>(
   if (first === undefined) return publish(postings)
   // What the submitter is doing is nearer than what its caller said.
   const active = api.context.active()
-  const parent = api.trace.getSpan(active) === undefined ? parentOf(api, first.message.headers["traceparent"]) : active
+  const { traceparent, tracestate } = first.message.headers
+  const parent = api.trace.getSpan(active) === undefined ? parentOf(api, { traceparent, tracestate }) : active
   const options = { kind: api.SpanKind.PRODUCER, attributes: attributesOf(first, postings.length) }
   const span = tracer.startSpan(postings.length === 1 ? `submit ${nameOf(first)}` : "submit", options, parent)
   const fail = (message: string) => span.setStatus({ code: api.SpanStatusCode.ERROR, message })
   const context = span.spanContext()
   // A provider that is not set up makes spans of no trace: what came from the caller is carried on.
-  const traceparent = api.isSpanContextValid(context) ? formatTraceparent(context) : undefined
+  const own = api.isSpanContextValid(context) ? traceContext(context) : undefined
   try {
-    const answers = await publish(
-      traceparent === undefined ? postings : postings.map((each) => carrying(each, traceparent)),
-    )
+    const answers = await publish(own === undefined ? postings : postings.map((each) => carrying(each, own)))
     const refused = answers.find((answer) => answer instanceof CallboardError)
     if (refused !== undefined) fail(refused.message)
     return answers
@@ -43,10 +43,11 @@ export const submissionSpan = async <A>(
   }
 }
 
-const carrying = (posting: Posting, traceparent: string): Posting => ({
-  ...posting,
-  message: { ...posting.message, headers: { ...posting.message.headers, traceparent } },
-})
+const carrying = (posting: Posting, context: TraceContext): Posting => {
+  // What its caller said of another trace does not belong to this one.
+  const { tracestate: _tracestate, ...headers } = posting.message.headers
+  return { ...posting, message: { ...posting.message, headers: { ...headers, ...context } } }
+}
 
 const nameOf = ({ message: { headers } }: Posting): string => {
   const { task, meth } = headers

@@ -138,6 +138,7 @@ export class HandlerProcess {
           ...(job.rootId === undefined ? {} : { rootId: job.rootId }),
           ...(job.after.length === 0 ? {} : { after: job.after }),
         },
+        ...(run.trace === undefined ? {} : { trace: run.trace.context }),
         payload: payload.success,
       })
     })

@@ -9,6 +9,7 @@ import { jobError, readable } from "../outcome/job-error.ts"
 import { KnownFailure } from "../outcome/known-failure.ts"
 import { type InvalidValue, validate } from "../preparing/check.ts"
 import { type AttemptedRun, attempt } from "../running/attempt.ts"
+import type { Trace } from "../running/invocation.ts"
 import { softLimitError } from "../running/soft-limit.ts"
 import { IsolatedJob, type Line } from "./isolated-job.ts"
 import { MAX_PAYLOAD, type News, type Order } from "./message.ts"
@@ -73,6 +74,7 @@ export class IsolatedRun {
     const isOver = () => this.#isOver
     const attempted: AttemptedRun = {
       method,
+      trace: await traceOf(order),
       interrupt: undefined,
       pending: undefined,
       get isOver() {
@@ -111,6 +113,10 @@ export class IsolatedRun {
 }
 
 const nothing = () => undefined
+
+/** Nothing of OpenTelemetry is loaded unless the worker traces. */
+const traceOf = async ({ trace }: Extract<Order, { readonly kind: "run" }>): Promise<Trace | undefined> =>
+  trace === undefined ? undefined : (await import("../../tracing/inside.ts")).traceInside(trace)
 
 const isMap = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value)

@@ -59,6 +59,10 @@ const OrderSchema = Schema.Union([
       rootId: Schema.optionalKey(Schema.String),
       after: Schema.optionalKey(Schema.Array(Schema.String)),
     }),
+    /** The span of the attempt, where it is traced. */
+    trace: Schema.optionalKey(
+      Schema.Struct({ traceparent: Schema.String, tracestate: Schema.optionalKey(Schema.String) }),
+    ),
     /** `{input, headers, meta}`. */
     payload: Payload,
   }),

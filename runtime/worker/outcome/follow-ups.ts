@@ -18,6 +18,7 @@ import {
   type SignatureTask,
   taskOfSignature,
 } from "../../protocol/signature.ts"
+import type { TraceContext } from "../../protocol/trace-context.ts"
 
 /** The job that ended, and what its follow-ups need from outside. */
 export interface Ended {
@@ -27,7 +28,7 @@ export interface Ended {
   readonly newId: () => string
   readonly now: number
   /** W3C trace context that the follow-ups carry on. */
-  readonly traceparent: string | null
+  readonly trace: TraceContext | undefined
 }
 
 /** Why an embed of the job `id` cannot be honoured: checked before the handler runs, so that nothing is dropped after it. */
@@ -118,7 +119,8 @@ const postingOf = (
     lang: LANG,
     meth,
     origin: ended.task.origin,
-    traceparent: ended.traceparent,
+    traceparent: ended.trace?.traceparent ?? null,
+    tracestate: ended.trace?.tracestate ?? null,
     own: { submittedAt: ended.now },
   }
   const { callbacks, errbacks, chain, chord } = next

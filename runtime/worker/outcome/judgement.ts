@@ -6,6 +6,7 @@ import { generateId } from "../../id.ts"
 import type { Embed } from "../../protocol/body.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { parseDuration } from "../../protocol/time.ts"
+import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { Settlement } from "../../transport.ts"
 import type { Held, Running } from "../delivery.ts"
 import type { ActorPool } from "../preparing/actor-pool.ts"
@@ -99,10 +100,10 @@ export class Judgement {
 
   #ended(attempt: verdict.Attempt): Ended {
     const { task, posting, now } = attempt
-    const traceparent = attempt.traceparent ?? task.traceparent
+    const trace = attempt.trace ?? traceContextOf(task)
     const pool = this.#pool
     const queueFor = (name: string, meth: string | null) => pool.queueOf(name, meth) ?? posting.queue
-    return { task, now, traceparent, newId: () => generateId(now), queueFor }
+    return { task, now, trace, newId: () => generateId(now), queueFor }
   }
 
   /** What there is to know about a run at this moment. */
@@ -115,7 +116,7 @@ export class Judgement {
       record: run.progress === undefined ? run.record : { ...run.record, progress: run.progress },
       now: Date.now(),
       keep: this.#plans.of(run.method).keep,
-      ...(run.trace === undefined ? {} : { traceparent: run.trace.traceparent }),
+      ...(run.trace === undefined ? {} : { trace: run.trace.context }),
     }
   }
 }

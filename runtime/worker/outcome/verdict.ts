@@ -10,6 +10,7 @@ import { FRONT_LEVEL, publishKey } from "../../protocol/message.ts"
 import { extended, type JobError, type JobRecord, recordOfTask, step } from "../../protocol/record.ts"
 import type { State } from "../../protocol/state.ts"
 import { formatTime } from "../../protocol/time.ts"
+import type { TraceContext } from "../../protocol/trace-context.ts"
 import type { Delivery, Settlement } from "../../transport.ts"
 import type { Unreadable } from "../preparing/intake.ts"
 
@@ -24,7 +25,7 @@ export interface Attempt {
   readonly now: number
   readonly keep: Keep
   /** W3C trace context of the attempt itself, where it was traced. */
-  readonly traceparent?: string
+  readonly trace?: TraceContext
 }
 
 /** How long ended jobs are kept, in milliseconds; negative is for ever. */
@@ -119,7 +120,7 @@ const unrun = (attempt: Attempt, end: { readonly state: State; readonly reason?:
 const nextAttempt = (attempt: Attempt, due: number | undefined): Message => {
   const { message } = attempt.posting
   const { task } = attempt
-  const isFollowed = attempt.traceparent !== undefined
+  const isFollowed = attempt.trace !== undefined
   return {
     ...message,
     headers: {
@@ -134,8 +135,8 @@ const nextAttempt = (attempt: Attempt, due: number | undefined): Message => {
 }
 
 /** What the next attempt knows of this one. */
-const followed = ({ traceparent }: Attempt): Pick<OwnHeaders, "attempted"> =>
-  traceparent === undefined ? {} : { attempted: traceparent }
+const followed = ({ trace }: Attempt): Pick<OwnHeaders, "attempted"> =>
+  trace === undefined ? {} : { attempted: trace.traceparent }
 
 /** The message of a job's next run: no retries used; `expires` was about the first one. */
 const nextRun = (attempt: Attempt, repeat: RepeatHeader, run: number, due: number | undefined): Message => {

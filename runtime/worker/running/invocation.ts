@@ -2,11 +2,12 @@
 import { Effect, Exit, Fiber, type Tracer } from "effect"
 import type { Job } from "../../job.ts"
 import { logsTo } from "./effect-log.ts"
+import type { TraceContext } from "../../protocol/trace-context.ts"
 
 /** The span of an attempt, for what runs in it. */
 export interface Trace {
   /** The span as W3C trace context: the parent of what the attempt submits, and of what follows from it. */
-  readonly traceparent: string
+  readonly context: TraceContext
   /** The span as the parent of an Effect's own spans. */
   readonly parent: Tracer.ExternalSpan
   /** Calls with the span as the active one. */

@@ -8,6 +8,7 @@ import type { Job, JobLog, JobState } from "../../job.ts"
 import type { Log } from "../../log.ts"
 import { checkOwnEvent, type OwnEventFields } from "../../own-event.ts"
 import type { Headers } from "../../protocol/message.ts"
+import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { SubmissionFields } from "../../submission.ts"
 import { findRecord } from "../../tracking.ts"
 import { type JobView, jobView } from "../../view.ts"
@@ -99,10 +100,9 @@ export class JobContext implements Job<unknown> {
 
   readonly submit = (task: string, fields: SubmissionFields = {}): Promise<JobHandle> => {
     const { task: parent, trace } = this.#run
-    const traceparent = trace?.traceparent ?? parent.traceparent
     return this.#worker.client.submit(task, fields, {
       parent: { id: this.id, rootId: parent.rootId ?? this.id },
-      ...(traceparent === null ? {} : { traceparent }),
+      ...(trace?.context ?? traceContextOf(parent)),
     })
   }
 

@@ -7,6 +7,7 @@ import { generateId } from "../../id.ts"
 import { decodeBody, NO_EMBED } from "../../protocol/body.ts"
 import { parseTask } from "../../protocol/headers.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
+import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { Settlement } from "../../transport.ts"
 import { afterFailure, type Ended, embedProblem } from "../outcome/follow-ups.ts"
 import { failed, type Keep } from "../outcome/verdict.ts"
@@ -33,9 +34,9 @@ export const failedInAbsence = (record: JobRecord, error: JobError, obituary: Ob
   const body = decodeBody(message)
   const embed =
     Result.isSuccess(body) && embedProblem(body.success.embed, record.id) === undefined ? body.success.embed : NO_EMBED
-  const { traceparent } = task.success
+  const trace = traceContextOf(task.success)
   const newId = () => generateId(now)
-  const followUps = afterFailure(embed, error, { task: task.success, now, traceparent, newId, queueFor })
+  const followUps = afterFailure(embed, error, { task: task.success, now, trace, newId, queueFor })
   const posting = { id: record.id, run: record.run, retries: record.retries, queue, level: record.priority, message }
   return failed({ token, fence, posting, task: task.success, record, now, keep }, error, {
     followUps,

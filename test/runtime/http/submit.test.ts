@@ -75,13 +75,20 @@ describe("one task", () => {
     const { submit, service } = await start({ actors: [] })
     const { records } = service.client.board
     const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    for (const [traceparent, expected] of [
-      [trace, trace],
-      ["nonsense", undefined],
+    for (const [traceparent, tracestate, expected] of [
+      [trace, undefined, { traceparent: trace }],
+      [trace, "a=1, b=2", { traceparent: trace, tracestate: "a=1,b=2" }],
+      [trace, "a=1,nonsense", { traceparent: trace }],
+      [`${trace}-more`, "a=1", {}],
+      [trace.replace("0af7651916cd43dd8448eb211c80319c", "0".repeat(32)), "a=1", {}],
+      ["nonsense", "a=1", {}],
+      [undefined, "a=1", {}],
     ] as const) {
-      const { body } = await submit({ task: "work.echo" }, { traceparent })
-      const found = await records.find(body.id)
-      expect(found?.record.message?.headers["traceparent"]).toBe(expected)
+      const given = { ...(traceparent && { traceparent }), ...(tracestate && { tracestate }) }
+      const { body } = await submit({ task: "work.echo" }, given)
+      const headers = (await records.find(body.id))?.record.message?.headers ?? {}
+      const kept = Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith("trace")))
+      expect(kept).toEqual(expected)
     }
   })
 })

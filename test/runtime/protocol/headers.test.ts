@@ -36,7 +36,7 @@ describe("parseTask", () => {
     const names =
       "lang shadow eta expires group group_index retries timelimit root_id parent_id argsrepr kwargsrepr origin"
     const more =
-      "ignore_result replaced_task_nesting stamped_headers stamps meth traceparent compression callboard bodyRef"
+      "ignore_result replaced_task_nesting stamped_headers stamps meth traceparent tracestate compression callboard bodyRef"
     const nulls = Object.fromEntries(`${names} ${more}`.split(" ").map((name) => [name, null]))
     expect(parsed({ ...nulls, task: "t", id: "1" })).toEqual(newTask({ task: "t", id: "1" }))
   })
@@ -208,6 +208,8 @@ const tasks: fc.Arbitrary<Task> = fc.record({
   stamps: plain,
   replacedTaskNesting: fc.nat(),
   traceparent: texts,
+  // Beside a trace only: see trace-context.test.ts.
+  tracestate: fc.constant(null),
   compression: texts,
   own: fc.record(
     {
@@ -339,7 +341,7 @@ describe("postingOf", () => {
 })
 
 test("names of the protocol and of ours are reserved", () => {
-  for (const name of ["task", "id", "callboard", "bodyRef", "__proto__", "meth", "redelivered"]) {
+  for (const name of ["task", "id", "callboard", "bodyRef", "__proto__", "meth", "redelivered", "tracestate"]) {
     expect(isReservedHeader(name), name).toBe(true)
   }
   for (const name of ["x-tenant", "constructor", "toString"]) expect(isReservedHeader(name), name).toBe(false)

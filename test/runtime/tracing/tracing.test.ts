@@ -15,6 +15,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { onEveryBoard } from "../../scenarios/boards.ts"
 import { eventually } from "../../servers/process.ts"
 import { start } from "../worker/services.ts"
+import { apart } from "./isolated-actor.ts"
 
 const exporter = new InMemorySpanExporter()
 const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
@@ -162,6 +163,101 @@ onEveryBoard((newBoard) => {
     expect(submit?.parentSpanContext?.spanId).toBe(root.spanContext().spanId)
     for (const span of [after, child]) expect(span?.parentSpanContext?.spanId).toBe(idOf(submit))
     expect(service.worker?.listening).toBe(true)
+  })
+})
+
+describe("tracestate", () => {
+  const STATE = "congo=t61rcWkgMzE,rojo=00f067aa0ba902b7"
+
+  test("goes along from an HTTP request over attempts to everything that follows", async () => {
+    const { url, client } = await start([traced], { http: { port: 0 }, tracing: tracer })
+    const response = await fetch(`${url}/v1/jobs`, {
+      method: "POST",
+      headers: { "content-type": "application/json", traceparent: `00-${TRACE}-${CALLER}-01`, tracestate: STATE },
+      body: JSON.stringify({ task: "traced.flaky", callbacks: [{ task: "traced.after", immutable: true }] }),
+    })
+    const { id }: { readonly id: string } = JSON.parse(await response.text())
+    expect(await client.job(id).result(WAIT)).toBe(2)
+    await spansOf("process traced.child", "process traced.after")
+    expect(spans()).toHaveLength(9)
+    expect(new Set(spans().map((span) => span.spanContext().traceState?.serialize()))).toEqual(new Set([STATE]))
+  })
+
+  test.each([false, tracer])(
+    "is carried with tracing %s: submissions from code, retries, children, follow-ups",
+    async (tracing) => {
+      const seen: Array<unknown> = []
+      const carries = actor("carries", {
+        methods: {
+          first: {
+            retry: { max: 1, interval: [0] },
+            run: async (_input: unknown, job) => {
+              seen.push(job.headers["tracestate"])
+              if (job.attempt === 1) throw new Error("not yet")
+              await (await job.submit("carries.next")).outcome(WAIT)
+            },
+          },
+          next: (_input: unknown, job) => void seen.push(job.headers["tracestate"]),
+          fails: (_input: unknown, job) => {
+            seen.push(job.headers["tracestate"])
+            throw new Error("no")
+          },
+        },
+      })
+      const { client } = await start([carries], { tracing })
+      const caller = { traceparent: `00-${TRACE}-${CALLER}-01`, tracestate: STATE }
+      const follow = { task: "carries.next", immutable: true }
+      await client.submit("carries.first", { callbacks: [follow], chain: [follow] }, caller)
+      await client.submit("carries.fails", { errbacks: [follow] }, caller)
+      await eventually(() => expect(seen).toEqual(Array(7).fill(STATE)))
+    },
+  )
+
+  test("stands beside its own traceparent only", async () => {
+    const { client } = await start([traced], { tracing: tracer })
+    const root = tracer.startSpan("root")
+    const caller = { traceparent: `00-${TRACE}-${CALLER}-01`, tracestate: STATE }
+    const job = await api.with(trace.setSpan(api.active(), root), () => client.submit("traced.after", {}, caller))
+    const headers = (await client.board.records.find(job.id))?.record.message?.headers
+    await job.result(WAIT)
+    expect(headers?.["traceparent"]).toContain(root.spanContext().traceId)
+    expect(headers).not.toHaveProperty("tracestate")
+  })
+})
+
+describe("in processes of their own", { timeout: 60_000 }, () => {
+  interface Inside {
+    readonly name?: string
+    readonly trace?: string
+    readonly parent?: string
+    readonly state?: string
+  }
+
+  test("what a handler traces there, its hooks and its Effects belong to the attempt", async () => {
+    const { client } = await start([apart, traced], { tracing: tracer, concurrency: 1 })
+    const caller = { traceparent: `00-${TRACE}-${CALLER}-01`, tracestate: "congo=1" }
+    const works = await (await client.submit("apart.works", {}, caller)).result({ timeout: 30 })
+    const hook = await (await client.submit("apart.left", {}, caller)).result(WAIT)
+    const [attempt] = await spansOf("process apart.works")
+    const parent = idOf(attempt)
+    expect(works).toEqual([{ name: "inside", trace: TRACE, parent, state: "congo=1" }])
+    expect(hook).toEqual([{ name: "hook", trace: TRACE, parent, state: "congo=1" }])
+
+    const effect = (await (await client.submit("apart.effect", {}, caller)).result(WAIT)) as Inside
+    const [second] = await spansOf("process apart.effect")
+    expect(effect).toEqual({ trace: TRACE, parent: idOf(second), active: idOf(second) })
+
+    await (await client.submit("apart.submits", {}, caller)).result(WAIT)
+    const [third, child] = await spansOf("process apart.submits", "submit traced.after")
+    expect(child?.parentSpanContext?.spanId).toBe(idOf(third))
+  })
+
+  test("without tracing a handler's spans are their own", async () => {
+    const { client } = await start([apart], { concurrency: 1 })
+    const caller = { traceparent: `00-${TRACE}-${CALLER}-01` }
+    const works = (await (await client.submit("apart.works", {}, caller)).result({ timeout: 30 })) as [Inside]
+    expect(works).toEqual([{ name: "inside", trace: expect.not.stringContaining(TRACE) }])
+    expect(await (await client.submit("apart.effect", {}, caller)).result(WAIT)).toEqual({})
   })
 })
 
