@@ -9,7 +9,7 @@ import { DEFAULTS } from "./config.ts"
 import { type ConnectSettings, connectBoard, displayUrl, leaseOf } from "./connect.ts"
 import { DEFAULT_QUEUE, describeActor } from "./directory.ts"
 import { CallboardError } from "./errors.ts"
-import type { HttpOptions, HttpServer } from "./http/server.ts"
+import type { EarlyServer, HttpOptions, HttpServer } from "./http/server.ts"
 import { hostLog, type Log, type LogFormat, type LogLevel, type LogSink, makeLog } from "./log.ts"
 import type { Metrics, ServiceMetrics } from "./metrics/metrics.ts"
 import { parseDuration } from "./protocol/time.ts"
@@ -153,7 +153,8 @@ const prefetchOf = ({ queues = [], order = DEFAULTS.order }: ServeOptions): numb
   order === "strict" && queues.length > 1 ? 1 : DEFAULTS.prefetch
 
 /**
- * Starts a service, once the transport is there. Fails with `CallboardError` `invalid-input` naming an option, with
+ * Starts a service; resolves once the transport is there. HTTP is answered from the beginning: until then with 503,
+ * but for what needs no transport. Fails with `CallboardError` `invalid-input` naming an option, with
  * `TransportError` when the transport refuses or stays away, and with `ActorStartFailed`.
  */
 export const serve = async (options: ServeOptions = {}): Promise<Service> => {
@@ -202,26 +203,38 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     name,
     reconnectDelay: options.reconnectDelay ?? ((tries) => reconnectDelay(tries, settings.reconnect)),
   }
-  const board = await connectPatiently(() => connectBoard(target, connectSettings), settings.reconnect, own)
-  const client = new Client(board, {
-    ownsTransport: true,
-    actors: descriptions,
-    taskNames,
-    taskSentEvents: options.taskSentEvents ?? false,
-    ...(tracing === undefined ? {} : { tracing }),
-  })
+  const names = new TaskNames(actors, taskNames)
+  const observers: Array<WorkerObserver> = []
+  if (tracing !== undefined) observers.push(tracing.attempts(names))
+  let board: Board
+  let client: Client | undefined
   let worker: Worker | undefined
-  let http: HttpServer | undefined
+  let http: EarlyServer | undefined
   let metrics: Metrics | undefined
   try {
-    const observers: Array<WorkerObserver> = []
-    const names = new TaskNames(actors, taskNames)
-    if (tracing !== undefined) observers.push(tracing.attempts(names))
     if (options.metrics ?? (options.http !== undefined && options.http !== false)) {
       // Loaded only where it is wanted: it takes its time.
-      metrics = new (await import("./metrics/metrics.ts")).Metrics(client)
+      metrics = new (await import("./metrics/metrics.ts")).Metrics()
       if (actors.length > 0) observers.push(metrics.worker(names, () => worker?.load))
     }
+    // First of all: connecting may be tried again for long, and whoever looks must be told that, and by whom.
+    if (options.http)
+      http = (await import("./http/server.ts")).startHttp(options.http, {
+        ready: () => worker?.listening ?? actors.length === 0,
+        maxBody: settings.maxBody,
+        log,
+        metrics: metrics ?? false,
+      })
+    board = await connectPatiently(() => connectBoard(target, connectSettings), settings.reconnect, own)
+    client = new Client(board, {
+      ownsTransport: true,
+      actors: descriptions,
+      taskNames,
+      taskSentEvents: options.taskSentEvents ?? false,
+      ...(tracing === undefined ? {} : { tracing }),
+    })
+    metrics?.follow(client)
+    http?.open(client)
     if (actors.length > 0) {
       worker = await startWorker({
         ...settings,
@@ -243,17 +256,10 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         ...(options.onSettled === undefined ? {} : { onSettled: options.onSettled }),
       })
     }
-    if (options.http)
-      http = (await import("./http/server.ts")).startHttp(client, options.http, {
-        ready: () => worker?.listening ?? true,
-        maxBody: settings.maxBody,
-        log,
-        metrics: metrics ?? false,
-      })
   } catch (cause) {
-    await worker?.stop({ now: true })
+    await http?.stop()
     metrics?.close()
-    await client.close()
+    await client?.close()
     throw cause
   }
   const service = new RunningService({ client, worker, http, metrics }, own, options.signals ?? true)

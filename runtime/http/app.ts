@@ -7,6 +7,7 @@ import type { Client } from "../client.ts"
 import { DEFAULTS } from "../config.ts"
 import { hostLog, type Log, type LogSink, makeLog } from "../log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
+import { TransportError } from "../transport.ts"
 import type { Token } from "./access.ts"
 import type { Desk } from "./desk.ts"
 import { doorOf } from "./door.ts"
@@ -35,23 +36,44 @@ export interface HttpAppOptions {
 
 /** Loads what it needs only now, and not with the package. */
 const boardMetrics = (client: Client): MetricsText => {
-  const loaded = import("../metrics/metrics.ts").then(({ Metrics }) => new Metrics(client))
+  const loaded = import("../metrics/metrics.ts").then(({ Metrics }) => {
+    const metrics = new Metrics()
+    metrics.follow(client)
+    return metrics
+  })
   return { text: async () => (await loaded).text() }
 }
 
 /** An application over a client, which stays the caller's. Fails with `invalid-input` when a token cannot be used. */
 export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
-  const { tokens = [], loopbackOnly = false, ready = () => true, metrics = boardMetrics(client) } = options
-  const { transport } = client.board
-  let lost: string | undefined
-  transport.onStatus((status, why) => {
-    lost = status === "connected" ? undefined : (why?.message ?? "this service has lost its connection")
-  })
+  const early = earlyHttp({ ...options, metrics: options.metrics ?? boardMetrics(client) })
+  early.open(client)
+  return early.app
+}
+
+/** An application whose client is still to come. */
+export interface EarlyHttp {
+  readonly app: Hono
+  /** From now on it answers for the board of this client; before, that the transport cannot be reached. */
+  open(client: Client): void
+}
+
+/** {@link http}, before there is a client. Without `metrics` it tells none. */
+export const earlyHttp = (options: HttpAppOptions): EarlyHttp => {
+  const { tokens = [], loopbackOnly = false, ready = () => true, metrics = false } = options
+  const { maxBody = DEFAULTS.maxBody } = options
+  let client: Client | undefined
+  let lost: string | undefined = CONNECTING
   const documents = new Map<string, OpenApi>()
   const desk: Desk = {
-    client,
+    get client() {
+      if (client === undefined) throw new TransportError("unavailable", CONNECTING)
+      return client
+    },
+    get maxBody() {
+      return Math.min(maxBody, client?.board.transport.capabilities.maxTask ?? maxBody)
+    },
     log: (options.log === undefined ? makeLog() : hostLog(options.log)).with({ logger: "callboard.http" }),
-    maxBody: Math.min(options.maxBody ?? DEFAULTS.maxBody, transport.capabilities.maxTask),
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
     unready: () => lost ?? (ready() ? undefined : "this process does not consume now"),
     lost: () => lost,
@@ -67,5 +89,16 @@ export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
     },
   }
   const elsewhere = "there is no such route; GET / shows those that there are"
-  return doorOf(desk, { routes, tokens, loopbackOnly, elsewhere })
+  return {
+    app: doorOf(desk, { routes, tokens, loopbackOnly, elsewhere }),
+    open: (opened) => {
+      client = opened
+      lost = undefined
+      opened.board.transport.onStatus((status, why) => {
+        lost = status === "connected" ? undefined : (why?.message ?? "this service has lost its connection")
+      })
+    },
+  }
 }
+
+const CONNECTING = "this process has not reached its transport yet"

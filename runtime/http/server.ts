@@ -8,7 +8,7 @@ import { CallboardError } from "../errors.ts"
 import type { Log } from "../log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
 import type { Token } from "./access.ts"
-import { http } from "./app.ts"
+import { earlyHttp } from "./app.ts"
 import { listen } from "./listener.ts"
 import { hostText, isLoopback } from "./loopback.ts"
 
@@ -102,6 +102,19 @@ export const startServer = (
   }
 }
 
-/** The interface over a client. Fails as {@link startServer} does. */
-export const startHttp = (client: Client, options: HttpOptions, context: HttpContext): HttpServer =>
-  startServer(options, (door) => http(client, { ...context, ...door }))
+/** A server that listens before there is a client. */
+export interface EarlyServer extends HttpServer {
+  /** From now on it answers for the board of this client; before, that the transport cannot be reached. */
+  open(client: Client): void
+}
+
+/** The whole interface. Fails as {@link startServer} does. */
+export const startHttp = (options: HttpOptions, context: HttpContext): EarlyServer => {
+  let open: EarlyServer["open"] = () => undefined
+  const server = startServer(options, (door) => {
+    const early = earlyHttp({ ...context, ...door })
+    open = early.open
+    return early.app
+  })
+  return { ...server, open: (client) => open(client) }
+}

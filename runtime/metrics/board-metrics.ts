@@ -11,17 +11,17 @@ const ASK_MS = 2_000
 export const MOST_QUEUES = 1_000
 
 export class BoardMetrics {
-  readonly #client: Client
   readonly #depth: Gauge<"queue">
   readonly #scheduled: Gauge<"queue">
   readonly #inFlight: Gauge<"queue">
   readonly #oldestAge: Gauge<"queue">
   readonly #connected: Gauge
-  readonly #offStatus: () => void
-  #isConnected = true
+  readonly #reconnects: Counter
+  #client: Client | undefined
+  #offStatus: () => void = () => undefined
+  #isConnected = false
 
-  constructor(registry: Registry, client: Client) {
-    this.#client = client
+  constructor(registry: Registry) {
     const gauge = (name: string, help: string) =>
       // Of the whole board, whoever asks: processes that are added up say the same.
       new Gauge({
@@ -44,21 +44,27 @@ export class BoardMetrics {
       aggregator: "min",
       registers: [registry],
     })
-    const reconnects = new Counter({
+    this.#reconnects = new Counter({
       name: "callboard_reconnects_total",
       help: "Times that the transport came within reach again",
       registers: [registry],
     })
+  }
+
+  /** From now on it is about the board of this client, which has connected just now. */
+  follow(client: Client): void {
+    this.#client = client
+    this.#isConnected = true
     this.#offStatus = client.board.transport.onStatus((status) => {
       const isConnected = status === "connected"
-      if (isConnected && !this.#isConnected) reconnects.inc()
+      if (isConnected && !this.#isConnected) this.#reconnects.inc()
       this.#isConnected = isConnected
     })
   }
 
   /** Asks what waits. Whatever the transport cannot tell now is absent. Never fails. */
   async refresh(): Promise<void> {
-    const queues = this.#isConnected ? await this.#ask() : []
+    const queues = this.#client !== undefined && this.#isConnected ? await ask(this.#client) : []
     // In one turn, so that another scrape sees either the one or the other.
     for (const gauge of [this.#depth, this.#scheduled, this.#inFlight, this.#oldestAge]) gauge.reset()
     const now = Date.now()
@@ -72,18 +78,18 @@ export class BoardMetrics {
     this.#connected.set(this.#isConnected ? 1 : 0)
   }
 
-  async #ask(): Promise<ReadonlyArray<QueueStats>> {
-    try {
-      const late = () => new TransportError("unavailable", "the transport did not answer in time")
-      const queues = await within(ASK_MS, this.#client.queues(), late)
-      if (queues.length <= MOST_QUEUES) return queues
-      return [...queues].sort((a, b) => b.ready - a.ready).slice(0, MOST_QUEUES)
-    } catch {
-      return []
-    }
-  }
-
   close(): void {
     this.#offStatus()
+  }
+}
+
+const ask = async (client: Client): Promise<ReadonlyArray<QueueStats>> => {
+  try {
+    const late = () => new TransportError("unavailable", "the transport did not answer in time")
+    const queues = await within(ASK_MS, client.queues(), late)
+    if (queues.length <= MOST_QUEUES) return queues
+    return [...queues].sort((a, b) => b.ready - a.ready).slice(0, MOST_QUEUES)
+  } catch {
+    return []
   }
 }

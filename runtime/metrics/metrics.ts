@@ -23,8 +23,13 @@ export class Metrics implements ServiceMetrics {
   readonly #registry = new Registry()
   readonly #board: BoardMetrics
 
-  constructor(client: Client) {
-    this.#board = new BoardMetrics(this.#registry, client)
+  constructor() {
+    this.#board = new BoardMetrics(this.#registry)
+  }
+
+  /** From now on it tells of the board of this client; before, that the transport is not within reach. */
+  follow(client: Client): void {
+    this.#board.follow(client)
   }
 
   /** Counts what a worker does. `load` is asked at each scrape; `undefined` while the worker is not there yet. */

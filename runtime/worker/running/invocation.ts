@@ -1,8 +1,8 @@
 /** Calls a handler or a hook, whatever it answers with: a value, a promise or an Effect. */
 import { Effect, Exit, Fiber, type Tracer } from "effect"
 import type { Job } from "../../job.ts"
-import { logsTo } from "./effect-log.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
+import { logsTo } from "./effect-log.ts"
 
 /** The span of an attempt, for what runs in it. */
 export interface Trace {

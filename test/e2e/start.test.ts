@@ -1,0 +1,70 @@
+/** Commands that answer HTTP, from the moment at which they are started: before their broker is there, and without it. */
+import { createServer, type Server } from "node:net"
+import { expect, test } from "vitest"
+import { makeProject } from "../cli/project.ts"
+import { startNats } from "../servers/nats.ts"
+import { eventually, freePort } from "../servers/process.ts"
+
+const status = async (port: number, path: string): Promise<number> =>
+  (await fetch(`http://127.0.0.1:${port}${path}`)).status
+
+/** A broker that takes connections and never says a word. */
+const startMute = async (): Promise<{ readonly server: Server; readonly port: number }> => {
+  const port = await freePort()
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve))
+  return { server, port }
+}
+
+test("a worker answers while its broker is not there, and works once it is", async () => {
+  using project = makeProject()
+  const [port, broker] = [await freePort(), await freePort()]
+  project.env["CALLBOARD_TRANSPORT"] = `nats://127.0.0.1:${broker}`
+  project.env["CALLBOARD_RECONNECT_CAP"] = "0.5s"
+  await using worker = project.start("worker", "--port", `${port}`)
+  await worker.waitForLine(/Trying again in .* \(3\/100\)/)
+  expect(await status(port, "/healthz")).toBe(200)
+  expect(await status(port, "/readyz")).toBe(503)
+  expect(await status(port, "/v1/jobs")).toBe(503)
+  const server = await startNats({ port: broker })
+  try {
+    await eventually(async () => (await status(port, "/readyz")) === 200, { deadline: 15_000 })
+    expect(await project.json("submit", "works.echo", "7", "--wait")).toMatchObject({ result: 7 })
+    worker.kill("SIGTERM")
+    expect(await worker.exited).toEqual({ code: 0, signal: null })
+  } finally {
+    await server.stop()
+  }
+})
+
+test("a worker that has tried often enough ends with exit code 1", async () => {
+  using project = makeProject()
+  const [port, broker] = [await freePort(), await freePort()]
+  project.env["CALLBOARD_TRANSPORT"] = `nats://127.0.0.1:${broker}`
+  await using worker = project.start("worker", "--port", `${port}`, "--max-tries", "3")
+  await worker.waitForLine(/Trying again/)
+  expect(await status(port, "/healthz")).toBe(200)
+  expect(await status(port, "/readyz")).toBe(503)
+  expect(await worker.exited).toEqual({ code: 1, signal: null })
+  await expect(status(port, "/healthz")).rejects.toThrow()
+})
+
+test.each(["serve", "dev"])(
+  "%s answers while it connects, and ends with exit code 4 when that fails",
+  async (command) => {
+    using project = makeProject()
+    const port = await freePort()
+    const mute = await startMute()
+    try {
+      project.env["CALLBOARD_TRANSPORT"] = `nats://127.0.0.1:${mute.port}`
+      await using started = project.start(command, "--port", `${port}`)
+      await eventually(async () => (await status(port, "/healthz")) === 200, { every: 5 })
+      expect(await status(port, "/readyz")).toBe(503)
+      expect(await status(port, "/v1/jobs")).toBe(503)
+      expect(await started.exited).toEqual({ code: 4, signal: null })
+      await expect(status(port, "/healthz")).rejects.toThrow()
+    } finally {
+      mute.server.close()
+    }
+  },
+)
