@@ -134,7 +134,9 @@ const valueOf = (setting: Setting, text: string, origin: string): unknown => {
   } catch (cause) {
     throw new ConfigError(`${origin}: ${cause instanceof Error ? cause.message : String(cause)}`)
   }
-  const decoded = Schema.decodeUnknownResult(setting.schema)(value)
+  // What is no number is told what number it must be.
+  const checked = setting.read === "number" && typeof value === "string" ? Number.NaN : value
+  const decoded = Schema.decodeUnknownResult(setting.schema)(checked)
   if (Result.isFailure(decoded)) throw new ConfigError(`${origin}: ${issueOf(decoded.failure.issue).message}`)
   return value
 }

@@ -13,6 +13,7 @@ import { parseDuration } from "./protocol/time.ts"
 import { RECONNECT_DEFAULTS } from "./reconnect.ts"
 import { didYouMean } from "./suggest.ts"
 import type { Plugin } from "./transport.ts"
+import { parseAutoscale } from "./worker/consuming/autoscale.ts"
 
 /** A setting that cannot be used; the message says which, where it came from, and what would be right. */
 export class ConfigError extends Error {
@@ -51,9 +52,13 @@ const about = (description: string, rest: Omit<About, "description">) => ({
 })
 
 const whole = (minimum: number, maximum: number) =>
-  Schema.Int.check(
+  Schema.Number.check(
     Schema.makeFilter(
-      (value: number) => (value >= minimum && value <= maximum) || `must be from ${minimum} to ${maximum}`,
+      (value: number) =>
+        (Number.isInteger(value) && value >= minimum && value <= maximum) ||
+        (maximum === Number.MAX_SAFE_INTEGER
+          ? `must be a whole number, ${minimum} or more`
+          : `must be a whole number from ${minimum} to ${maximum}`),
     ),
   )
 
@@ -268,7 +273,12 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   autoscale: Schema.optionalKey(
-    Text.annotate(
+    Text.check(
+      Schema.makeFilter((value: string) => {
+        const parsed = parseAutoscale(value)
+        return Result.isSuccess(parsed) || parsed.failure
+      }),
+    ).annotate(
       about("Lets the number of handlers follow what is held, between two bounds: `2..16`; instead of `concurrency`", {
         default: "none",
         read: "text",

@@ -142,7 +142,7 @@ const whole = (field: string, value: number | undefined, otherwise: number, leas
   return value
 }
 
-const bounds = (autoscale: string | Autoscale): Autoscale => {
+const bounds = (autoscale: unknown): Autoscale => {
   const parsed = parseAutoscale(autoscale)
   if (Result.isSuccess(parsed)) return parsed.success
   throw new CallboardError("invalid-input", `autoscale: ${parsed.failure}`, { field: "autoscale" })

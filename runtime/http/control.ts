@@ -1,5 +1,6 @@
 /** Routes that steer: queues are paused and purged, workers suspended, inspected and told what to do. */
 import { Schema } from "effect"
+import { CallboardError } from "../errors.ts"
 import { COMMANDS, isCommand } from "../remote/call.ts"
 import { answer } from "./answer.ts"
 import { boolean, list, text } from "./parameter.ts"
@@ -62,14 +63,21 @@ const controlRoute = (name: string, summary: string, takes: ReadonlyArray<string
     answers: [{ status: 200, description: "What each worker answered", schema: AnswerList }],
     problems: ["invalid-json", "unsupported-content-type", "too-large", "not-found"],
     handle: async ({ c, desk, query }) => {
-      const given =
-        takes.length === 0 ? {} : (await readBody(c.req.raw, { one: desk.maxBody, many: desk.maxBody })).value
-      const answers = isCommand(name)
-        ? await desk.client.control(name, typeof given === "object" && given !== null ? given : {}, askOptions(query))
-        : []
+      const request = c.req.raw
+      const given = takes.length === 0 && !hasBody(request) ? {} : await argumentsOf(name, request, desk.maxBody)
+      const answers = isCommand(name) ? await desk.client.control(name, given, askOptions(query)) : []
       return answer<typeof AnswerList.Type>({ answers })
     },
   })
+
+const hasBody = ({ body, headers }: Request): boolean => body !== null && headers.get("content-length") !== "0"
+
+/** Fails with `invalid-input` where the body is no object; what is in it is the command's affair. */
+const argumentsOf = async (name: string, request: Request, maxBody: number): Promise<object> => {
+  const { value } = await readBody(request, { one: maxBody, many: maxBody })
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value
+  throw new CallboardError("invalid-input", `the body of ${name} must be an object with its arguments`)
+}
 
 const remoteRoutes: ReadonlyArray<Route> = Object.entries(COMMANDS).map(([name, { kind, summary, takes }]) =>
   kind === "inspect" ? inspectRoute(name, summary) : controlRoute(name, summary, takes),

@@ -60,15 +60,21 @@ export interface Worker {
   inspect(): WorkerHands
   /** What it handed back because it could not run it now: one job, or the latest, 1,000 at most. */
   putOff(id?: string): ReadonlyArray<PutOff>
-  /** Changes how many handlers run at a time; what runs goes on. */
+  /** Changes how many handlers run at a time, 1–10,000; what runs goes on. Fails with `CallboardError` `invalid-input`. */
   resize(concurrency: number): void
-  /** Changes the bounds between which the concurrency follows what is held; null: it stays as it is. */
+  /**
+   * Changes the bounds between which the concurrency follows what is held; null: it stays as it is. Fails with
+   * `CallboardError` `invalid-input`.
+   */
   autoscale(bounds: Autoscale | null): void
-  /** Listens to one queue more. False if it does already. */
+  /** Listens to one queue more. False if it does already. Fails with `CallboardError` `invalid-input` for what is no name of a queue. */
   addQueue(queue: string): boolean
   /** Does not listen to a queue any more; what waits here of it is handed back. False if it did not. */
   removeQueue(queue: string): boolean
-  /** Changes the time limits of a method for runs that begin from now on. False if nobody here serves it. */
+  /**
+   * Changes the time limits of a method for runs that begin from now on. False if nobody here serves it. Fails with
+   * `CallboardError` `invalid-input`.
+   */
   limitTime(task: string, limits: TimeLimits): boolean
   /**
    * Replaces the `rate` of a method on this worker until it stops; null: none. Limits across the cluster stay. False if nobody

@@ -9,10 +9,11 @@ import { describeActor, type WorkerDescription } from "../directory.ts"
 import { CallboardError } from "../errors.ts"
 import { EventSender } from "../events.ts"
 import { keepListening } from "../listening.ts"
+import { checkQueueName } from "../protocol/name.ts"
 import { parseRate, type RateInput } from "../rate.ts"
 import { type Settlement, TransportError } from "../transport.ts"
 import { Appetite } from "./consuming/appetite.ts"
-import type { Autoscale } from "./consuming/autoscale.ts"
+import { type Autoscale, isHandlerCount, MOST_HANDLERS, parseAutoscale } from "./consuming/autoscale.ts"
 import { consume } from "./consuming/consumer.ts"
 import { Hands } from "./consuming/hands.ts"
 import { PoolSize } from "./consuming/pool-size.ts"
@@ -295,14 +296,19 @@ class RunningWorker implements Worker {
   }
 
   resize(concurrency: number): void {
+    if (!isHandlerCount(concurrency)) throw invalid("concurrency", `must be a whole number from 1 to ${MOST_HANDLERS}`)
     this.#size.set(concurrency)
   }
 
   autoscale(bounds: Autoscale | null): void {
-    this.#size.autoscale(bounds)
+    const parsed = bounds === null ? Result.succeed(null) : parseAutoscale(bounds)
+    if (Result.isFailure(parsed)) throw invalid("autoscale", parsed.failure)
+    this.#size.autoscale(parsed.success)
   }
 
   addQueue(queue: string): boolean {
+    const checked = checkQueueName(queue)
+    if (Result.isFailure(checked)) throw invalid("queue", checked.failure.message)
     return this.#appetite.add(queue)
   }
 
@@ -313,13 +319,16 @@ class RunningWorker implements Worker {
   }
 
   limitTime(task: string, limits: TimeLimits): boolean {
+    const { hardMs = Number.POSITIVE_INFINITY, softMs } = limits
+    if (!(hardMs > 0)) throw invalid("hardMs", "must be more than 0")
+    if (typeof softMs === "number" && !(softMs > 0 && softMs < hardMs))
+      throw invalid("softMs", "must be more than 0 and less than hardMs")
     return this.#flow.limitTime(task, limits)
   }
 
   rateLimit(task: string, rate: RateInput | null): boolean {
     const parsed = rate === null ? Result.succeed(null) : parseRate(rate)
-    if (Result.isFailure(parsed))
-      throw new CallboardError("invalid-input", `rate: ${parsed.failure}`, { field: "rate" })
+    if (Result.isFailure(parsed)) throw invalid("rate", parsed.failure)
     return this.#flow.limitRate(task, parsed.success)
   }
 
@@ -396,6 +405,9 @@ class RunningWorker implements Worker {
     if (count > 0) this.#options.log.info(`Restoring ${count} unacknowledged message(s)`)
   }
 }
+
+const invalid = (field: string, why: string): CallboardError =>
+  new CallboardError("invalid-input", `${field}: ${why}`, { field })
 
 /** Tasks that were handed back and are named at a time. */
 const MOST_PUT_OFF = 1_000

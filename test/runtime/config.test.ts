@@ -119,7 +119,11 @@ describe("what is wrong is refused, by name and with the source", () => {
       /^CALLBOARD_TRANSPROT is not a setting \(did you mean CALLBOARD_TRANSPORT\?\)$/,
     ],
     ["wrong type", { file: file({ prefetch: "four" }) }, /^callboard\.config\.ts: prefetch: must be /],
-    ["out of range", { env: { CALLBOARD_HTTP_PORT: "70000" } }, /^CALLBOARD_HTTP_PORT: must be from 0 to 65535$/],
+    [
+      "out of range",
+      { env: { CALLBOARD_HTTP_PORT: "70000" } },
+      /^CALLBOARD_HTTP_PORT: must be a whole number from 0 to 65535$/,
+    ],
     ["not a number", { flags: flags({ concurrency: "many" }) }, /^--concurrency: must be /],
     ["not a duration", { env: { CALLBOARD_GRACE: "5 parsecs" } }, /^CALLBOARD_GRACE: "5 parsecs" is not a duration/],
     ["no switch", { env: { CALLBOARD_TRACING: "maybe" } }, /^CALLBOARD_TRACING: must be boolean/],

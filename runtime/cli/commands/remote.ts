@@ -1,9 +1,11 @@
 /** `callboard inspect COMMAND` and `callboard control COMMAND ARGUMENTS`: what workers answer, a line each. */
 import type { Command } from "commander"
+import { Result } from "effect"
 import type { CommandName } from "../../remote/call.ts"
 import { COMMANDS, isCommand } from "../../remote/call.ts"
 import type { Answer } from "../../remote/message.ts"
 import { didYouMean } from "../../suggest.ts"
+import { parseAutoscale } from "../../worker/consuming/autoscale.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { oneLine } from "../format.ts"
 import { numberOrText } from "../input.ts"
@@ -37,10 +39,17 @@ const known = (kind: "inspect" | "control", name: string, others: ReadonlyArray<
 /** Arguments by the names of the command, in their order; numbers where they are written as such. */
 const argumentsOf = (name: CommandName, given: ReadonlyArray<string>): Record<string, string | number> => {
   const { takes } = COMMANDS[name]
+  if (name === "autoscale" && given.length === 1) return boundsOf(given[0] ?? "")
   if (given.length > takes.length) {
     wrongUsage(`control ${name}: takes ${takes.length === 0 ? "no arguments" : takes.join(" and ")}`)
   }
   return Object.fromEntries(given.map((text, at) => [takes[at] ?? "", numberOrText(text)]))
+}
+
+/** Bounds in one argument, as `--autoscale` takes them. */
+const boundsOf = (text: string): Record<string, number> => {
+  const parsed = parseAutoscale(text)
+  return Result.isSuccess(parsed) ? { ...parsed.success } : wrongUsage(`control autoscale: ${parsed.failure}`)
 }
 
 const valueText = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value))

@@ -12,15 +12,23 @@ export interface Autoscale {
   readonly max: number
 }
 
-const MOST = 10_000
+/** Handlers that a worker runs at a time, at most. */
+export const MOST_HANDLERS = 10_000
+
+/** Whether a worker can run so many handlers at a time. */
+export const isHandlerCount = (value: unknown): value is number =>
+  typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= MOST_HANDLERS
+
+const fieldsOf = (value: unknown): { readonly min?: unknown; readonly max?: unknown } =>
+  typeof value === "object" && value !== null ? value : {}
 
 /** Reads `2..16`, or bounds as they are. Fails with a sentence that tells how to write it. */
-export const parseAutoscale = (value: string | Autoscale): Result.Result<Autoscale, string> => {
-  const bounds = typeof value === "string" ? boundsOf(value) : value
+export const parseAutoscale = (value: unknown): Result.Result<Autoscale, string> => {
+  const bounds = typeof value === "string" ? boundsOf(value) : fieldsOf(value)
   if (typeof bounds === "string") return Result.fail(bounds)
   const { min, max } = bounds
-  if (![min, max].every((each) => Number.isInteger(each) && each >= 1 && each <= MOST))
-    return Result.fail(`must be two whole numbers from 1 to ${MOST}, as in 2..16`)
+  if (!isHandlerCount(min) || !isHandlerCount(max))
+    return Result.fail(`must be two whole numbers from 1 to ${MOST_HANDLERS}, as in 2..16`)
   if (min > max) return Result.fail(`${min}..${max} begins above its end; did you mean ${max}..${min}?`)
   return Result.succeed({ min, max })
 }

@@ -4,10 +4,10 @@ import type { Board } from "../../board.ts"
 import type { ActorDescription } from "../../directory.ts"
 import { keepListening } from "../../listening.ts"
 import type { Log } from "../../log.ts"
-import { checkQueueName } from "../../protocol/name.ts"
 import { parseDuration } from "../../protocol/time.ts"
-import { type Call, parseCall } from "../../remote/call.ts"
+import { type Call, isNoRate, parseCall } from "../../remote/call.ts"
 import { type Answer, CONTROL_TOPIC, encode, questionOf } from "../../remote/message.ts"
+import { isHandlerCount, MOST_HANDLERS } from "../consuming/autoscale.ts"
 import type { Worker } from "../interface.ts"
 
 export interface RemoteControlOptions {
@@ -67,17 +67,19 @@ const obey = (call: Call, { worker, actors, shutdown, log }: RemoteControlOption
     case "queues":
       return { value: worker.queues }
     case "pool-grow":
-      return resized(worker, worker.describe().concurrency + call.arguments.count)
+      return resized(worker, call.arguments.count)
     case "pool-shrink":
-      return resized(worker, worker.describe().concurrency - call.arguments.count)
+      return resized(worker, -call.arguments.count)
     case "autoscale":
-      return autoscaled(worker, call.arguments)
+      worker.autoscale(call.arguments)
+      return { value: call.arguments }
     case "add-consumer":
-      return listening(worker, call.arguments.queue)
+      worker.addQueue(call.arguments.queue)
+      return { value: worker.queues }
     case "cancel-consumer":
       return worker.removeQueue(call.arguments.queue)
         ? { value: worker.queues }
-        : { error: `it does not listen to ${call.arguments.queue}` }
+        : { error: `queue: it does not listen to ${call.arguments.queue}` }
     case "time-limit":
       return limited(worker, call.arguments)
     case "rate-limit":
@@ -94,46 +96,30 @@ const obey = (call: Call, { worker, actors, shutdown, log }: RemoteControlOption
   }
 }
 
-const resized = (worker: Worker, concurrency: number): Outcome => {
-  if (concurrency < 1 || concurrency > 10_000) return { error: `${concurrency} handlers: must be from 1 to 10000` }
-  worker.resize(concurrency)
-  return { value: { concurrency } }
-}
-
-const autoscaled = (worker: Worker, bounds: { readonly min: number; readonly max: number }): Outcome => {
-  if (bounds.min > bounds.max) return { error: "min: must not be more than max" }
-  worker.autoscale(bounds)
-  return { value: bounds }
-}
-
-const listening = (worker: Worker, queue: string): Outcome => {
-  const checked = checkQueueName(queue)
-  if (Result.isFailure(checked)) return { error: `queue: ${checked.failure.message}` }
-  worker.addQueue(queue)
-  return { value: worker.queues }
+const resized = (worker: Worker, by: number): Outcome => {
+  const { concurrency } = worker.load
+  const wanted = concurrency + by
+  if (!isHandlerCount(wanted)) {
+    const [rule, most] =
+      by < 0 ? ["must keep one", concurrency - 1] : [`may have ${MOST_HANDLERS}`, MOST_HANDLERS - concurrency]
+    return { error: `count: it has ${concurrency} handler(s) and ${rule}: ${most} at most` }
+  }
+  worker.resize(wanted)
+  return { value: { concurrency: wanted } }
 }
 
 const rated = (worker: Worker, { task, rate }: { readonly task: string; readonly rate: number | string }): Outcome => {
-  // Celery says 0 for no limit.
-  const isNone = rate === "none" || rate === 0 || rate === "0"
-  try {
-    const known = worker.rateLimit(task, isNone ? null : rate)
-    return known ? { value: { task, rate: isNone ? "none" : rate } } : { error: `nobody here serves ${task}` }
-  } catch (cause) {
-    return { error: cause instanceof Error ? cause.message : String(cause) }
-  }
+  const isNone = isNoRate(rate)
+  const known = worker.rateLimit(task, isNone ? null : rate)
+  return known ? { value: { task, rate: isNone ? "none" : rate } } : { error: `task: nobody here serves ${task}` }
 }
 
 const limited = (
   worker: Worker,
   { task, hard, soft }: { readonly task: string; readonly hard: number | string; readonly soft?: number | string },
 ): Outcome => {
-  const [hardMs, softMs] = [parseDuration(hard), soft === undefined ? undefined : parseDuration(soft)]
-  if (Result.isFailure(hardMs)) return { error: `hard: ${hardMs.failure.message}` }
-  if (softMs !== undefined && Result.isFailure(softMs)) return { error: `soft: ${softMs.failure.message}` }
-  if (hardMs.success <= 0) return { error: "hard: must be more than 0" }
-  if (softMs !== undefined && (softMs.success <= 0 || softMs.success >= hardMs.success))
-    return { error: "soft: must be more than 0 and shorter than hard" }
-  const known = worker.limitTime(task, { hardMs: hardMs.success, softMs: softMs?.success ?? null })
-  return known ? { value: { task, hard, soft: soft ?? null } } : { error: `nobody here serves ${task}` }
+  // Checked with the call.
+  const ms = (value: number | string) => Result.getOrThrow(parseDuration(value))
+  const known = worker.limitTime(task, { hardMs: ms(hard), softMs: soft === undefined ? null : ms(soft) })
+  return known ? { value: { task, hard, soft: soft ?? null } } : { error: `task: nobody here serves ${task}` }
 }
