@@ -30,15 +30,20 @@ export const BUSY: ReadonlySet<number> = new Set([
   10164, // a write that expects a sequence of the same subject is in process
 ])
 
+/** There is no room, for nobody: nothing was stored. A stream that is full by limits of its own is none of these. */
+const NO_ROOM: ReadonlySet<number> = new Set([
+  10002, // resource limits exceeded for the account
+  10023, // insufficient resources: the server's limits
+  10028, // memory resources exceeded
+  10047, // storage resources exceeded
+])
+
 /** Refused now, accepted later: nothing was stored. */
 const LATER: ReadonlySet<number> = new Set([
   ...BUSY,
-  10002, // resource limits exceeded for the account
+  ...NO_ROOM,
   10008, // JetStream temporarily unavailable
   10009, // no leader
-  10023, // insufficient resources
-  10028, // memory resources exceeded
-  10047, // storage resources exceeded
   10167, // too many requests
 ])
 
@@ -61,15 +66,22 @@ export const apiError = (value: unknown): ApiError | undefined => {
   }
 }
 
+/** Whether the server has no room for what was published. */
+export const hasNoRoom = ({ err_code }: ApiError): boolean => NO_ROOM.has(err_code)
+
 /** An error of the API as one of the contract; `what` says what was tried. */
 export const ofApi = ({ code, err_code, description }: ApiError, what: string): TransportError => {
   const message = `${what}: ${description} (${err_code})`
+  if (NO_ROOM.has(err_code)) return new TransportError("unavailable", `${message}. ${ROOM_ADVICE}`)
   if (NOT_ENABLED.has(err_code)) return new TransportError("unsupported", `${message}. ${JETSTREAM_ADVICE}`)
   if (LATER.has(err_code) || code === 503 || code === 429) return new TransportError("unavailable", message)
   if (err_code === 10054) return new TransportError("too-large", message)
   if (err_code === CODE.wrongLastSequence) return new TransportError("conflict", message)
   return new TransportError(code === 400 ? "invalid" : "internal", message)
 }
+
+const ROOM_ADVICE =
+  "The nats-server has no room left: make room on its disk, remove what is not needed, or raise its limits; nothing that was accepted is lost"
 
 export const JETSTREAM_ADVICE =
   "Start nats-server with JetStream: `nats-server -js`, or a `jetstream {}` block in its configuration; with accounts, JetStream must be enabled for the account as well."

@@ -4,7 +4,8 @@
  */
 import type { Msg } from "nats"
 import { TransportError } from "../../runtime/transport.ts"
-import { asTransportError, BUSY, CODE, ofApi } from "./errors.ts"
+import type { Acceptance } from "./acceptance.ts"
+import { asTransportError, BUSY, CODE, hasNoRoom, ofApi } from "./errors.ts"
 import { MAX_QUESTIONS } from "./inbox.ts"
 import { at, errorIn, numberAt } from "./json.ts"
 import { ANSWER_MS, type Link } from "./link.ts"
@@ -23,8 +24,11 @@ export type Published =
   | { readonly status: "conflict" }
   | { readonly status: "failed"; readonly error: TransportError }
 
-/** Somebody else is writing the same: the server decides on the one after the other. */
-type Answer = Published | { readonly status: "busy"; readonly error: TransportError }
+/** `busy`: somebody else is writing the same; the server decides on the one after the other. */
+type Answer =
+  | Published
+  | { readonly status: "busy"; readonly error: TransportError }
+  | { readonly status: "no-room"; readonly error: TransportError }
 
 /**
  * Messages that may await their acknowledgement at a time: more are not faster, but wait longer. The client's buffer has
@@ -51,12 +55,15 @@ interface Waiting {
 
 export class Publisher {
   readonly #link: Link
+  readonly #acceptance: Pick<Acceptance, "refused" | "unanswered"> | undefined
   readonly #waiting: Array<Waiting> = []
   #messages = 0
   #bytes = 0
 
-  constructor(link: Link) {
+  /** `acceptance` hears of what the server did not store. */
+  constructor(link: Link, acceptance?: Pick<Acceptance, "refused" | "unanswered">) {
     this.#link = link
+    this.#acceptance = acceptance
   }
 
   /**
@@ -122,7 +129,10 @@ export class Publisher {
       const before = places
       await this.#send(left, (at, answer) => {
         const place = before === undefined ? at : (before[at] ?? at)
-        if (answer.status !== "busy") note(place, answer)
+        if (answer.status === "no-room") {
+          this.#acceptance?.refused(answer.error)
+          note(place, { status: "failed", error: answer.error })
+        } else if (answer.status !== "busy") note(place, answer)
         else if (last) note(place, { status: "failed", error: answer.error })
         else again.push(place)
       })
@@ -150,7 +160,10 @@ export class Publisher {
             answered(at, readAck(message, subjectOf(at)))
             return true
           },
-          failed: (at, error) => answered(at, { status: "failed", error }),
+          failed: (at, error) => {
+            if (error.outcome === "unknown") this.#acceptance?.unanswered(error)
+            answered(at, { status: "failed", error })
+          },
         },
         part.length,
       )
@@ -214,6 +227,7 @@ const readSlowly = (text: string, subject: string): Answer => {
   if (error === undefined && seq > 0) return { status: "stored", seq, duplicate: at(answer, "duplicate") === true }
   if (error?.err_code === CODE.wrongLastSequence) return CONFLICT
   if (error !== undefined && BUSY.has(error.err_code)) return { status: "busy", error: ofApi(error, subject) }
+  if (error !== undefined && hasNoRoom(error)) return { status: "no-room", error: ofApi(error, subject) }
   const failure =
     error === undefined
       ? new TransportError("internal", `${subject}: not an acknowledgement`, { outcome: "unknown" })

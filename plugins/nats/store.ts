@@ -4,7 +4,8 @@
  */
 import { createInbox } from "nats"
 import { type Entry, type Store, type StoreOperation, TransportError } from "../../runtime/transport.ts"
-import { apiError, BUSY, CODE, ofApi, timedOut } from "./errors.ts"
+import type { Acceptance } from "./acceptance.ts"
+import { apiError, BUSY, CODE, hasNoRoom, ofApi, timedOut } from "./errors.ts"
 import { at, objectAt, textAt } from "./json.ts"
 import { ANSWER_MS, type Link } from "./link.ts"
 import type { Reader, StoredMessage } from "./reader.ts"
@@ -37,6 +38,8 @@ export interface StoreParts {
   readonly reader: Reader
   readonly subscriptions: Subscriptions
   readonly maxValue: number
+  /** Hears of what the server did not store. */
+  readonly acceptance: Pick<Acceptance, "refused" | "unanswered">
 }
 
 /** One operation per key, its expectation checked against what is there. */
@@ -230,7 +233,10 @@ export class NatsStore implements Store {
           resolve(parse(message.string()))
           return true
         },
-        failed: (_, error) => reject(error),
+        failed: (_, error) => {
+          if (error.outcome === "unknown") this.#parts.acceptance.unanswered(error)
+          reject(error)
+        },
       })
       try {
         for (const [index, step] of steps.entries()) {
@@ -249,7 +255,11 @@ export class NatsStore implements Store {
       await new Promise((resolve) => setTimeout(resolve, BUSY_MS))
       return false
     }
-    if (error !== undefined) throw ofApi(error, names.storeStream)
+    if (error !== undefined) {
+      const failure = ofApi(error, names.storeStream)
+      if (hasNoRoom(error)) this.#parts.acceptance.refused(failure)
+      throw failure
+    }
     if (at(answer, "seq") === undefined) throw timedOut(names.storeStream, ANSWER_MS)
     const first = Number(at(answer, "seq")) - last
     const removed = steps.flatMap(({ operation: { value } }, index) => (value === undefined ? first + index : []))

@@ -1,5 +1,6 @@
 /** One transport: the parts put together, each call refused once it was closed. */
 import { type Capabilities, type ConnectOptions, type Transport, TransportError } from "../../runtime/transport.ts"
+import { Acceptance } from "./acceptance.ts"
 import { makeBroadcast } from "./broadcast.ts"
 import { Changer } from "./changes.ts"
 import { Claims } from "./claims.ts"
@@ -77,9 +78,13 @@ const assemble = (link: Link, names: Names, board: Board, { lease }: ConnectOpti
   const capabilities = capabilitiesOf(board, link.maxPayload)
   const { maxTask, maxRecord } = capabilities
   const replicated = board.replicas > 1
+  // To remove what is not there leaves nothing behind.
+  const acceptance: Acceptance = new Acceptance(link, () => store.write([{ key: "acceptance" }]))
   // Apart, so that those who submit do not hold up those who finish.
-  const intake = new Publisher(link)
-  const outcomes = new Publisher(link)
+  const intake = new Publisher(link, acceptance)
+  const outcomes = new Publisher(link, acceptance)
+  // In memory: nothing depends on it.
+  const reports = new Publisher(link)
   const consumers = new Consumers(link, names, board.bands, lease)
   const mint = new Mint()
   const ledger = new Ledger(mint, lease)
@@ -87,7 +92,7 @@ const assemble = (link: Link, names: Names, board: Board, { lease }: ConnectOpti
   const states = new Reader(link, names.stateStream, replicated)
   const running = new Reader(link, names.runStream, replicated)
   const journal = new Journal({ publisher: outcomes, reader: states, names, maxRecord })
-  const runs = new Runs({ publisher: outcomes, reader: running, names, lease })
+  const runs = new Runs({ publisher: reports, reader: running, names, lease })
   const posts = new Posts({ publisher: intake, consumers, names, maxTask })
   const puller = new Puller({ link, mint, consumers, ledger })
   const claims = new Claims({ journal, runs, ledger })
@@ -100,7 +105,7 @@ const assemble = (link: Link, names: Names, board: Board, { lease }: ConnectOpti
   const subscriptions = new Subscriptions(link)
   const watches = new Watches(subscriptions, names)
   const reader = new Reader(link, names.storeStream, replicated)
-  const store = new NatsStore({ link, names, reader, subscriptions, maxValue: maxRecord })
+  const store = new NatsStore({ link, names, reader, subscriptions, maxValue: maxRecord, acceptance })
   const broadcast = makeBroadcast(link, names, subscriptions)
 
   const open = async <T>(run: () => Promise<T>): Promise<T> => {
@@ -123,7 +128,11 @@ const assemble = (link: Link, names: Names, board: Board, { lease }: ConnectOpti
             return { status: "failed", error: new TransportError("internal", "the server refused without reason") }
           })
         }),
-      pull: (request, signal) => open(() => puller.pull(request, signal)),
+      pull: (request, signal) =>
+        open(async () => {
+          if (acceptance.refusal !== undefined) throw acceptance.refusal
+          return puller.pull(request, signal)
+        }),
       claim: (batch) => open(() => claims.claim(batch)),
       report: (batch) => open(() => claims.report(batch)),
       settle: (batch) => open(() => settler.settle(batch)),
@@ -151,7 +160,7 @@ const assemble = (link: Link, names: Names, board: Board, { lease }: ConnectOpti
       send: (topic, payload) => open(() => broadcast.send(topic, payload)),
       listen: (topic, listener, signal) => open(() => broadcast.listen(topic, listener, signal)),
     },
-    onStatus: (listener) => link.onStatus(listener),
+    onStatus: (listener) => acceptance.onStatus(listener),
     close: () => {
       closing ??= link.close(() => puller.close())
       return closing

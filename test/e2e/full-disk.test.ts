@@ -1,8 +1,10 @@
 /** What becomes of a worker whose disk, or whose broker's store, is full: with real disks, limits and servers. */
 import { readFileSync, writeFileSync } from "node:fs"
+import { connect as dial } from "nats"
 import { describe, expect, test } from "vitest"
-import { type DiskKind, diskKinds } from "../servers/full-disk.ts"
-import { eventually, type TemporaryFolder, temporaryFolder } from "../servers/process.ts"
+import { type Disk, diskKinds, limitFiles } from "../servers/full-disk.ts"
+import { startNats } from "../servers/nats.ts"
+import { eventually, spawnScript, type TemporaryFolder, temporaryFolder } from "../servers/process.ts"
 import { DEADLINE, keep, linesOf, SERVICE } from "./processes.ts"
 
 /** Seconds: the leases of what is held lapse while the disk is full. */
@@ -12,6 +14,7 @@ const LEASE = 2
 interface Body {
   readonly id: string
   readonly state?: string
+  readonly outcome?: string
   readonly transitions?: ReadonlyArray<{ readonly state: string }>
 }
 
@@ -21,18 +24,85 @@ const files = (): TemporaryFolder & AsyncDisposable => {
   return Object.assign(folder, { [Symbol.asyncDispose]: async () => folder.remove() })
 }
 
-describe.each(diskKinds())("on sqlite, on a disk $name", (kind: DiskKind) => {
+/** A board that can be filled. */
+interface Board extends Pick<Disk, "run">, AsyncDisposable {
+  readonly url: string
+  fill(): void | Promise<void>
+  free(): void | Promise<void>
+}
+
+interface BoardKind {
+  readonly name: string
+  /** What the refusal of a submission says. */
+  readonly refusal: RegExp
+  /** What is told of the outage. */
+  readonly reason: RegExp
+  open(): Promise<Board>
+}
+
+const onDisks: ReadonlyArray<BoardKind> = diskKinds().map(({ name, make }) => ({
+  name: `on sqlite, on a disk ${name}`,
+  refusal: /board\.db: the disk (is full: make room|reports an error: check)/,
+  reason: /board\.db: the disk (is full: make room|reports an error: check)/,
+  open: async () => {
+    const disk = await make()
+    return { ...disk, url: `sqlite:${disk.folder}/board.db?lease=${LEASE}` }
+  },
+}))
+
+/** Its storage is used up by somebody else's stream. */
+const onNats: BoardKind = {
+  name: "on a nats-server without room",
+  refusal: /insufficient resources .*make room/,
+  reason: /insufficient resources .*make room/,
+  open: async () => {
+    const server = await startNats({ limits: "max_file: 20MB" })
+    const admin = await dial({ servers: server.url })
+    const ask = async (subject: string, payload: string | Uint8Array): Promise<string> =>
+      (await admin.request(subject, payload, { timeout: 5_000 })).string()
+    await ask("$JS.API.STREAM.CREATE.OTHER", JSON.stringify({ name: "OTHER", subjects: ["other"], num_replicas: 1 }))
+    return {
+      url: `${server.url}?lease=${LEASE}`,
+      run: spawnScript,
+      fill: async () => {
+        for (const size of [500_000, 5_000, 50])
+          while (!(await ask("other", new Uint8Array(size))).includes("insufficient resources"));
+      },
+      free: async () => {
+        expect(await ask("$JS.API.STREAM.PURGE.OTHER", "")).toContain('"success":true')
+      },
+      [Symbol.asyncDispose]: async () => {
+        await admin.close()
+        await server.stop()
+      },
+    }
+  },
+}
+
+/** It takes part in everything but writing, and stores nothing until it is restarted, even when it could write again. */
+const onStuckNats: BoardKind = {
+  name: "on a nats-server that cannot write",
+  refusal: /the transport did not answer in time/,
+  reason: /stores nothing now.*its log says why.*must be restarted/,
+  open: async () => {
+    const server = await startNats()
+    return {
+      url: `${server.url}?lease=${LEASE}`,
+      run: spawnScript,
+      fill: () => limitFiles(server.pid, 100),
+      free: () => server.restart(),
+      [Symbol.asyncDispose]: () => server.stop(),
+    }
+  },
+}
+
+describe.each([...onDisks, onNats, onStuckNats])("$name", (kind) => {
   test("submissions are refused with what to do, the worker lives on and says so, and all is done once there is room", {
     timeout: 90_000,
   }, async () => {
-    const disk = keep(await kind.make())
+    const board = keep(await kind.open())
     const elsewhere = keep(files())
-    const service = keep(
-      disk.run(SERVICE, [
-        `sqlite:${disk.folder}/board.db?lease=${LEASE}`,
-        JSON.stringify({ http: { port: 0 }, concurrency: 2 }),
-      ]),
-    )
+    const service = keep(board.run(SERVICE, [board.url, JSON.stringify({ http: { port: 0 }, concurrency: 2 })]))
     const [, url = ""] = await service.waitForLine(/^ready (.+)$/, DEADLINE)
     const file = (name: string) => `${elsewhere.path}/${name}`
     const [started, gate, ledger] = [file("started"), file("gate"), file("ledger")]
@@ -53,20 +123,20 @@ describe.each(diskKinds())("on sqlite, on a disk $name", (kind: DiskKind) => {
     }
     await eventually(() => linesOf(started).length === 2, { message: "two run" })
 
-    disk.fill()
+    await board.fill()
     const refused = await submit()
     expect(refused).toMatchObject({
       status: 503,
       body: {
         code: "transport-unavailable",
-        detail: expect.stringMatching(/board\.db: the disk (is full: make room|reports an error: check)/),
+        detail: expect.stringMatching(kind.refusal),
       },
     })
     await eventually(async () => (await ask("/readyz")).status === 503, { message: "it is red" })
     expect((await ask("/healthz")).status).toBe(200)
     expect((await ask(`/v1/jobs/${accepted.at(-1)}`)).body).toMatchObject({ state: "queued" })
     expect((await ask(`/v1/jobs/${accepted.at(-1)}/why`)).body).toMatchObject({
-      causes: [{ code: "transport-down", reason: expect.stringMatching(/the disk (is full|reports an error)/) }],
+      causes: [{ code: "transport-down", reason: expect.stringMatching(kind.reason) }],
     })
     // Those that run end, and what came of them cannot be stored.
     writeFileSync(gate, "")
@@ -81,11 +151,11 @@ describe.each(diskKinds())("on sqlite, on a disk $name", (kind: DiskKind) => {
     )
     expect(new Set(more)).toEqual(new Set([503]))
     const lines = service.output.split("\n").length
-    console.log(`on a disk ${kind.name}: ${more.length} submissions were refused, and ${lines} lines tell of it`)
+    console.log(`${kind.name}: ${more.length} submissions were refused, and ${lines} lines tell of it`)
     expect(lines).toBeLessThan(40)
     expect(service.exit).toBeUndefined()
 
-    disk.free()
+    await board.free()
     const freed = performance.now()
     await eventually(async () => (await ask("/readyz")).status === 200, { deadline: 20_000, message: "it is green" })
     console.log(`consuming ${Math.round(performance.now() - freed)} ms after there was room`)
@@ -105,7 +175,7 @@ describe.each(diskKinds())("on sqlite, on a disk $name", (kind: DiskKind) => {
     // Only what was held when its lease lapsed may run once more.
     expect(runsOf(refused.body.id)).toBe(1)
     expect(accepted.filter((id) => runsOf(id) < 1 || runsOf(id) > 2)).toEqual([])
-    expect(runs.filter((id) => !accepted.includes(id))).toEqual([])
+    if (refused.body.outcome === "none") expect(runs.filter((id) => !accepted.includes(id))).toEqual([])
     expect(readFileSync(started, "utf8")).toContain(`${service.pid}`)
   })
 })

@@ -506,6 +506,35 @@ describe("a server that lives", () => {
   })
 })
 
+test("a server without room refuses what is published, with what to do, is out of reach for who pulls, and taken up again by itself", async () => {
+  await using server = await startNats({ limits: "max_file: 5MB" })
+  await using bench = await setup(server)
+  const { transport, client, api } = bench
+  const told: Array<string> = []
+  transport.onStatus((status, why) => told.push(why === undefined ? status : `${status}: ${why.message}`))
+  await stored(bench, task({ id: "before" }))
+  await api("STREAM.CREATE.OTHER", { name: "OTHER", subjects: ["other"] })
+  await until("a full server", async () => {
+    const { error } = (await client.request("other", new Uint8Array(200_000))).json<{ error?: unknown }>()
+    return error !== undefined
+  })
+  const refusal = {
+    reason: "unavailable",
+    outcome: "none",
+    message: expect.stringMatching(/insufficient resources \(10023\).*make room.*nothing that was accepted is lost/),
+  }
+  const [receipt] = await transport.queue.publish([task({ id: "after" })])
+  expect(receipt).toMatchObject({ status: "failed", error: refusal })
+  await expect(transport.queue.pull({ queues: ["q"], max: 1, wait: 0 }, never)).rejects.toMatchObject(refusal)
+  expect((await transport.records?.find("before"))?.record.state).toBe("queued")
+  expect(told).toEqual([expect.stringMatching(/^disconnected: .*make room/)])
+  await api("STREAM.PURGE.OTHER")
+  await until("its return", async () => told.at(-1) === "connected")
+  expect(told).toHaveLength(2)
+  await stored(bench, task({ id: "after" }))
+  expect((await transport.store?.list({ prefix: "", limit: 10 }))?.map(({ key }) => key)).toEqual([])
+})
+
 test("the longer acknowledgement subjects of later servers are understood", async () => {
   await using server = await startNats({ config: "feature_flags { js_ack_fc_v2: true }" })
   await using bench = await setup(server)

@@ -22,30 +22,35 @@ export interface DiskKind {
   make(): Promise<Disk>
 }
 
+/** How large the files may be that a process writes. Whoever is not deaf to SIGXFSZ is ended by going beyond that. */
+export const limitFiles = (pid: number, bytes: number | "unlimited"): void =>
+  tool("prlimit", "--pid", `${pid}`, `--fsize=${bytes}:unlimited`)
+
 const tool = (command: string, ...args: ReadonlyArray<string>): void => {
   const { status, stderr, error } = spawnSync(command, args, { encoding: "utf8" })
   if (status !== 0) throw new Error(`${command} ${args.join(" ")}: ${error?.message ?? stderr}`)
 }
 
-/** What one may write behind the first bytes of any file. SQLite calls it an error of the disk, not a full one. */
+/** Less than any database has. */
+const LITTLE = 4096
+
+/** SQLite calls it an error of the disk, not a full one. */
 const limited: DiskKind = {
   name: "whose files may not grow",
   make: async () => {
     const { path, remove } = temporaryFolder()
     const started: Array<Spawned> = []
-    const limit = (bytes: string) => {
-      for (const { pid, exit } of started)
-        if (exit === undefined) tool("prlimit", "--pid", `${pid}`, `--fsize=${bytes}:unlimited`)
+    const limit = (bytes: number | "unlimited") => {
+      for (const { pid, exit } of started) if (exit === undefined) limitFiles(pid, bytes)
     }
     return {
       folder: path,
       run: (script, args) => {
-        // Whoever is not deaf to the signal is ended by it.
         const program = spawnScript(script, args, { prefix: ["sh", "-c", `trap '' XFSZ; exec "$@"`, "sh"] })
         started.push(program)
         return program
       },
-      fill: () => limit("4096"),
+      fill: () => limit(LITTLE),
       free: () => limit("unlimited"),
       [Symbol.asyncDispose]: async () => remove(),
     }
