@@ -315,7 +315,11 @@ export const ConfigSchema = Schema.Struct({
   ),
   burst: Schema.optionalKey(
     Schema.Boolean.annotate(
-      about("Stop when the queues are empty", { default: "no", read: "switch", flag: "--burst" }),
+      about("Stop when the queues are empty; what a limit has put off is waited for", {
+        default: "no",
+        read: "switch",
+        flag: "--burst",
+      }),
     ),
   ),
   maxJobs: Schema.optionalKey(

@@ -47,7 +47,10 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   readonly prefetch?: number
   /** `strict`: earlier queues first; `rotate`: queues take turns. Defaults to `strict`. */
   readonly order?: "strict" | "rotate"
-  /** Stops when the queues are empty. Defaults to false. */
+  /**
+   * Stops when the queues are empty: nothing in them is due, and nothing is to come back that a limit has put off. What is
+   * due later by itself (`eta`, the back-off of a retry) is not waited for. Defaults to false.
+   */
   readonly burst?: boolean
   /** Stops after so many jobs, 1 at least. Defaults to no bound. */
   readonly maxJobs?: number

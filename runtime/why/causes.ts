@@ -258,7 +258,7 @@ const withNotes = (obstacles: ReadonlyArray<Cause>, facts: Facts): ReadonlyArray
   return obstacles.map((cause) => (cause.code === note.reason ? { ...cause, until } : cause))
 }
 
-const noteCause = ({ reason, worker, until, detail }: PutOff & { readonly worker: string }, facts: Facts): Cause => {
+const noteCause = ({ reason, worker, until, detail }: NonNullable<Facts["putOff"]>[number], facts: Facts): Cause => {
   const { actor, now } = facts
   const method = `${actor}.${facts.method}`
   const again = `it comes again ${when(until, now)}`

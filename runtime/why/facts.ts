@@ -33,6 +33,6 @@ export interface Facts {
   /** Workers in which it waits for a handler. */
   readonly reservedBy?: ReadonlyArray<string>
   /** What workers say that handed it back. */
-  readonly putOff?: ReadonlyArray<PutOff & { readonly worker: string }>
+  readonly putOff?: ReadonlyArray<Omit<PutOff, "queue"> & { readonly worker: string }>
   readonly place?: { readonly inQueue: Place }
 }

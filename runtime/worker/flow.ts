@@ -15,12 +15,13 @@ import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper } from "./leases/lease-keeper.ts"
 import { PauseWatch } from "./leases/pause-watch.ts"
 import { Limiter } from "./limits/limiter.ts"
+import { Returns } from "./limits/returns.ts"
 import type { WorkerOptions } from "./options.ts"
 import { Batcher } from "./outcome/batcher.ts"
 import type { EarlyAcks } from "./outcome/early-acks.ts"
 import { Settler } from "./outcome/settler.ts"
 import { type ActorPool, nameOf } from "./preparing/actor-pool.ts"
-import { PutOffs } from "./preparing/put-offs.ts"
+import { isByLimit, PutOffs } from "./preparing/put-offs.ts"
 import type { Cancellation } from "./running/cancellation.ts"
 import type { TimeLimits } from "./running/method-plan.ts"
 import { RunWatch } from "./running/run-watch.ts"
@@ -59,6 +60,7 @@ export class Flow {
   readonly #leases: LeaseKeeper
   readonly #pauses: PauseWatch
   readonly #limiter: Limiter
+  readonly #returns: Returns
   readonly #end = new AbortController()
   #pumping = false
   #opened = false
@@ -87,6 +89,7 @@ export class Flow {
       leaseMs,
       onHolding: (key, ttlMs) => this.#leases.keepAlive(key, ttlMs),
     })
+    this.#returns = new Returns(board.store, log)
     this.#executor = new Executor({
       pool,
       limiter: this.#limiter,
@@ -106,7 +109,10 @@ export class Flow {
         options.early.take(held, record, (settlement) => this.#settler.settle(settlement, this.#end.signal)),
       onFinished: (record) => options.dependents.stored(record),
       onRun: (held) => this.#started(held),
-      onPutOff: (putOff) => this.putOffs.note(putOff),
+      onPutOff: (putOff) => {
+        this.putOffs.note(putOff)
+        if (isByLimit(putOff)) this.#returns.note(putOff.queue, putOff.until)
+      },
     })
     this.#leases = keepLeases({
       queue,
@@ -165,6 +171,11 @@ export class Flow {
     this.#leases.stop()
     this.#pauses.stop()
     this.#watch.stop()
+  }
+
+  /** Until when tasks of some queues may come that a limit has put off on other workers, in milliseconds since the epoch. Fails as the store does. */
+  othersComeUntil(queues: ReadonlyArray<string>): Promise<number> {
+    return queues.length === 0 ? Promise.resolve(0) : this.#returns.ofOthers(queues)
   }
 
   /** Changes the time limits of a method on this worker, for runs that begin from now on. False if nobody here serves it. */

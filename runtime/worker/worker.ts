@@ -96,6 +96,8 @@ class RunningWorker implements Worker {
   #consumer: Fiber.Fiber<never, TransportError> | undefined
   #stopMaintenance = () => undefined as void
   #listening = false
+  /** With `burst`: until when tasks may come that others have put off, in milliseconds since the epoch. */
+  #othersComeUntil = 0
   #stopAskedAt: string | undefined
   #stopping: Promise<StopReport> | undefined
 
@@ -248,7 +250,8 @@ class RunningWorker implements Worker {
           this.#size.follow()
         },
         onListening: (listening) => this.#setListening(listening && this.#stopping === undefined),
-        onEmpty: () => void this.#known.then(() => this.#ending.foundNothing()),
+        comingBackMs: () => this.#comingBackMs(),
+        onEmpty: () => void this.#known.then(() => this.#foundNothing()),
       }),
     )
     this.#consumer.addObserver((exit) => {
@@ -263,6 +266,25 @@ class RunningWorker implements Worker {
     this.#consumer?.interruptUnsafe()
     this.#options.log.error(`the worker gives up: ${error.message}`, { reason: error.reason })
     this.#gaveUp.resolve(error)
+  }
+
+  /** What a limit has put off is still there, although a look into the queues does not show it. */
+  async #foundNothing(): Promise<void> {
+    try {
+      this.#othersComeUntil = await this.#flow.othersComeUntil(this.#appetite.queues)
+    } catch (cause) {
+      // Whoever cannot ask must not end: the next look asks again.
+      this.#options.log.debug("it is not known whether tasks come back", { cause: String(cause) })
+      return
+    }
+    if (this.#comingBackMs() === 0) this.#ending.foundNothing()
+  }
+
+  #comingBackMs(): number {
+    // As long as something runs, what comes of it decides.
+    if (this.#hands.held.size > 0) return 0
+    const own = this.#flow.putOffs.comeUntil(this.#appetite.queues)
+    return Math.max(0, Math.max(own, this.#othersComeUntil) - Date.now())
   }
 
   get queues(): ReadonlyArray<string> {

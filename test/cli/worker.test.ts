@@ -228,6 +228,21 @@ describe.each(["sqlite", "nats"])("S180 pool on %s", (transport) => {
     expect(await pool.exited).toEqual({ code: 0, signal: null })
     for (const id of ["a", "b", "c"]) expect(await find(project, id)).toMatchObject({ state: "succeeded" })
   })
+
+  test("that bursts ends when what a limit has put off has come back and run", { timeout: 60_000 }, async () => {
+    using project = makeProject()
+    project.write(
+      "actors/slow.ts",
+      `
+      import { actor } from "callboard"
+      export default actor("slow", { methods: { run: { limit: { rate: "2/s" }, run: () => process.pid } } })`,
+    )
+    const ids = ["a", "b", "c", "d", "e"]
+    await Promise.all(ids.map((id) => project.json("submit", "slow", "--id", id)))
+    await using pool = project.start("worker", "-Q", "default", "--processes", "2", "--burst")
+    expect(await pool.exited).toEqual({ code: 0, signal: null })
+    for (const id of ids) expect(await find(project, id)).toMatchObject({ state: "succeeded" })
+  })
 })
 
 test("a worker whose watcher is gone stops softly", async () => {

@@ -1,6 +1,6 @@
 /** Acceptance scenarios of workers' lives, and of queues and workers that are held up, on every transport. */
 import { hostname } from "node:os"
-import { actor, type Service } from "callboard"
+import { actor, type Client, type Service } from "callboard"
 import { describe, expect, test } from "vitest"
 import { VERSION } from "../../runtime/version.ts"
 import { start } from "../runtime/worker/services.ts"
@@ -198,6 +198,74 @@ onEveryBoard((newBoard) => {
     await client.submit("scene.breed", { input: { left: 5 } })
     await (await start([actor], { transport, burst: true, concurrency: 1 })).stopped
     expect(ran).toHaveLength(6)
+  })
+
+  describe("burst and what a limit has put off", () => {
+    const limited = (ran: Array<number>) =>
+      actor("limited", {
+        methods: {
+          rated: { rate: "4/s", run: ({ n }: { n: number }) => void ran.push(n) },
+          shared: { limit: { rate: "4/s" }, run: ({ n }: { n: number }) => void ran.push(n) },
+          single: {
+            limit: { concurrency: 1, key: () => "one" },
+            run: async ({ n }: { n: number }) => {
+              await new Promise((resolve) => setTimeout(resolve, 150))
+              ran.push(n)
+            },
+          },
+        },
+      })
+    const submitted = async (client: Client, method: string, count: number) => {
+      const tasks = Array.from({ length: count }, (_, n) => ({ task: `limited.${method}`, input: { n } }))
+      for (const receipt of await client.submitMany(tasks)) if (receipt instanceof Error) throw receipt
+    }
+
+    test.each(["rated", "shared", "single"])(
+      "%s: it waits until that has come back, and ends soon after",
+      async (method) => {
+        const transport = newBoard()
+        const ran: Array<number> = []
+        const { client } = await start([], { transport })
+        await submitted(client, method, 6)
+        const service = await start([limited(ran)], { transport, burst: true, concurrency: 3 })
+        const ended = service.stopped.then(() => performance.now())
+        await eventually(() => ran.length === 6, { deadline: 15_000, every: 5 })
+        const lastAt = performance.now()
+        expect((await ended) - lastAt).toBeLessThan(1_500)
+        expect([...ran].sort()).toEqual([0, 1, 2, 3, 4, 5])
+      },
+    )
+
+    test("it waits for what a worker has put off that is not there any more", async () => {
+      const transport = newBoard()
+      const ran: Array<number> = []
+      const { client } = await start([], { transport })
+      await submitted(client, "shared", 8)
+      const before = await start([limited(ran)], { transport })
+      await eventually(() => (before.worker?.putOff().length ?? 0) >= 4, { message: "tasks are put off" })
+      await before.stop({ now: true })
+      expect(ran.length).toBeLessThan(8)
+      await (await start([limited(ran)], { transport, burst: true })).stopped
+      expect([...ran].sort()).toEqual([0, 1, 2, 3, 4, 5, 6, 7])
+    })
+
+    test("it waits for nothing that is due later by itself, or that is in a queue which it does not listen to", async () => {
+      const transport = newBoard()
+      const ran: Array<number> = []
+      const { client } = await start([], { transport })
+      await client.submit("limited.rated", { input: { n: 0 }, delay: "1 hour" })
+      const began = performance.now()
+      await (await start([limited(ran)], { transport, burst: true })).stopped
+      expect(performance.now() - began).toBeLessThan(5_000)
+      expect(ran).toEqual([])
+
+      await submitted(client, "shared", 40)
+      const busy = await start([limited(ran)], { transport })
+      await eventually(() => (busy.worker?.putOff().length ?? 0) > 20, { message: "tasks are put off" })
+      const other = performance.now()
+      await (await start([limited(ran)], { transport, burst: true, queues: ["other"] })).stopped
+      expect(performance.now() - other).toBeLessThan(3_000)
+    })
   })
 
   test("S112 max jobs: three jobs, two at most: two ran, one waits", async () => {

@@ -14,8 +14,10 @@ import type { Reach } from "./reach.ts"
 export interface ConsumerOptions {
   readonly queue: Queue
   readonly appetite: Appetite
-  /** Stop when there is nothing to do: pulls do not wait then. */
+  /** Stop when there is nothing to do: pulls wait for nothing then but for what is known to come back. */
   readonly burst: boolean
+  /** With `burst`: how long tasks may still come that were put off, in milliseconds; 0: none will, or something is in hand. */
+  readonly comingBackMs: () => number
   readonly rotate: boolean
   readonly hands: Hands
   readonly log: Log
@@ -80,7 +82,8 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       if (max < 1 && answers) continue
       // The first pull waits for nothing, so that it tells soon whether there is an answer. With a queue left out the
       // wait is short: its actor may be back any moment.
-      const wait = options.burst || !answers ? 0 : waitsForActors ? IDLE_WAIT_MS : PULL_WAIT_MS
+      const longest = options.burst ? Math.min(options.comingBackMs(), PULL_WAIT_MS) : PULL_WAIT_MS
+      const wait = !answers ? 0 : waitsForActors ? Math.min(IDLE_WAIT_MS, longest) : longest
       const wasEmpty = hands.held.size === 0
       const request = { queues, max, wait, rotate: options.rotate }
       const pulled = yield* Effect.result(

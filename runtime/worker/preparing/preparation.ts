@@ -104,7 +104,7 @@ export class Preparation {
     const admission = mustAsk ? yield* this.#admit(held, target, posting) : undefined
     if (admission?.refused !== undefined) {
       const { delayMs, by } = admission.refused
-      options.onPutOff({ id: posting.id, until: Date.now() + delayMs, ...by })
+      options.onPutOff({ id: posting.id, queue: posting.queue, until: Date.now() + delayMs, ...by })
       return new Decided({ token: delivery.token, then: { kind: "release", delay: delayMs } })
     }
     const endsOnLoss = target.found && target.method.onLost === "fail" && !acksEarly(target.method)
@@ -147,7 +147,8 @@ export class Preparation {
     // Uncounted: that its actor is down is no failing of the job.
     if (actor.condition !== "ready") {
       const until = now + ACTOR_DOWN_DELAY_MS
-      options.onPutOff({ id: posting.id, reason: "actor-unhealthy", until, detail: actor.trouble })
+      const { id, queue } = posting
+      options.onPutOff({ id, queue, reason: "actor-unhealthy", until, detail: actor.trouble })
       return new Decided(verdict.handedBack(attempt(record), isClaimed, ACTOR_DOWN_DELAY_MS))
     }
     const read = admission?.input ?? (yield* readInput(posting, method, options.maxBody))

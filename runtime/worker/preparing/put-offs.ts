@@ -1,19 +1,17 @@
 /** What a worker handed back because it could not run it now, and why: for whoever asks why a job waits. */
+import { LATE_MS } from "../limits/returns.ts"
 
-/** More at a time, and the oldest are forgotten: this is to tell people, nothing depends on it. */
+/** More at a time, and the oldest are forgotten, but for when the last of them comes back. */
 const CAPACITY = 10_000
 
-export const PUT_OFF_REASONS = [
-  "unknown-actor",
-  "actor-unhealthy",
-  "rate-limit",
-  "concurrency-limit",
-  "tenant-limit",
-] as const
+/** Limits let a task run later; of the others nobody knows whether it ever can. */
+const LIMITS = ["rate-limit", "concurrency-limit", "tenant-limit"] as const
+export const PUT_OFF_REASONS = ["unknown-actor", "actor-unhealthy", ...LIMITS] as const
 
 /** A task that was handed back, and comes again. */
 export interface PutOff {
   readonly id: string
+  readonly queue: string
   readonly reason: (typeof PUT_OFF_REASONS)[number]
   /** When it may be delivered again, in milliseconds since the epoch. */
   readonly until: number
@@ -23,14 +21,29 @@ export interface PutOff {
 
 export class PutOffs {
   readonly #notes = new Map<string, PutOff>()
+  /** Of those that were forgotten because there are too many, when the last one comes. */
+  #forgottenUntil = 0
 
   note(putOff: PutOff): void {
     this.#notes.delete(putOff.id)
     if (this.#notes.size >= CAPACITY) {
-      const oldest = this.#notes.keys().next()
-      if (!oldest.done) this.#notes.delete(oldest.value)
+      const oldest = this.#notes.values().next().value
+      if (oldest !== undefined) this.#drop(oldest)
     }
     this.#notes.set(putOff.id, putOff)
+  }
+
+  #drop(oldest: PutOff): void {
+    this.#notes.delete(oldest.id)
+    if (isByLimit(oldest)) this.#forgottenUntil = Math.max(this.#forgottenUntil, oldest.until)
+  }
+
+  /** Until when tasks of some queues may come that a limit has put off and that have not run here since, in milliseconds since the epoch. */
+  comeUntil(queues: ReadonlyArray<string>): number {
+    let last = queues.length > 0 ? this.#forgottenUntil : 0
+    for (const note of this.#notes.values())
+      if (isByLimit(note) && queues.includes(note.queue)) last = Math.max(last, note.until)
+    return last + LATE_MS
   }
 
   /** It runs, or has ended. */
@@ -45,3 +58,6 @@ export class PutOffs {
     return note === undefined ? [] : [note]
   }
 }
+
+/** Whether it is for a limit that a task was put off. */
+export const isByLimit = ({ reason }: PutOff): boolean => LIMITS.some((limit) => limit === reason)

@@ -60,6 +60,7 @@ export class UnknownTasks {
       return giveUp(`${problem}, and no worker that serves it came within ${unknownGraceMs / 1000} s`)
     this.#options.onPutOff({
       id: posting.id,
+      queue: posting.queue,
       reason: "unknown-actor",
       until: waiting.now + wait,
       detail: `${problem}; it is given up after ${unknownGraceMs / 1000} s without a worker that serves it`,

@@ -1,0 +1,55 @@
+/**
+ * Until when tasks come back that a limit has put off: what a worker that ends when nothing is left must wait for. Their
+ * worker may be gone by then, so each leaves a note in the store, one per queue, which lapses by itself.
+ */
+import { generateId } from "../../id.ts"
+import type { Log } from "../../log.ts"
+import type { Store } from "../../transport.ts"
+
+const PREFIX = "put-off/"
+/** A task may come so much later than it was told to. */
+export const LATE_MS = 3_000
+/** A note is written again when it is about so much later: within {@link LATE_MS}, so that it is never too early. */
+const STEP_MS = 1_000
+/** Notes that are looked at: one per queue and worker that has put something off within the last minutes. */
+const MOST_NOTES = 10_000
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+
+export class Returns {
+  readonly #store: Store
+  readonly #log: Log
+  /** New with each start: what a worker of the same name has put off before this one is another's. */
+  readonly #id = generateId(Date.now())
+  /** By queue, until when the last note says. */
+  readonly #noted = new Map<string, number>()
+
+  constructor(store: Store, log: Log) {
+    this.#store = store
+    this.#log = log
+  }
+
+  /** A task of a queue was put off until then. */
+  note(queue: string, until: number): void {
+    if (until < (this.#noted.get(queue) ?? Number.NEGATIVE_INFINITY) + STEP_MS) return
+    this.#noted.set(queue, until)
+    const ttl = Math.max(1_000, until - Date.now() + LATE_MS)
+    this.#store
+      .write([{ key: `${PREFIX}${queue}/${this.#id}`, value: encoder.encode(String(until)), ttl }])
+      .catch((cause: unknown) => {
+        this.#noted.delete(queue)
+        this.#log.debug("nobody else knows for now that tasks were put off", { queue, cause: String(cause) })
+      })
+  }
+
+  /** Until when tasks of some queues may come that others have put off, in milliseconds since the epoch; 0: none. Fails as the store does. */
+  async ofOthers(queues: ReadonlyArray<string>): Promise<number> {
+    let until = 0
+    for (const { key, value } of await this.#store.list({ prefix: PREFIX, limit: MOST_NOTES })) {
+      const [queue = "", id] = key.slice(PREFIX.length).split("/")
+      if (id !== this.#id && queues.includes(queue)) until = Math.max(until, Number(decoder.decode(value)) + LATE_MS)
+    }
+    return until
+  }
+}
