@@ -61,7 +61,10 @@ test("the first example answers its curl as it says", async () => {
   const here = (text: string) => text.replaceAll("7420", `${port}`)
   project.write("service.ts", here(firstOf("ts").text))
   await using service = spawnScript(join(project.path, "service.ts"), [], { cwd: project.path })
-  const curl = here(firstOf("sh").text).replace("curl -s", "curl -s --fail --retry 20 --retry-connrefused --retry-delay 1")
+  const curl = here(firstOf("sh").text).replace(
+    "curl -s",
+    "curl -s --fail --retry 20 --retry-connrefused --retry-delay 1",
+  )
   await using pasted = spawnProcess("sh", ["-c", curl])
   const { code } = await pasted.closed
   expect({ code, service: service.stderr }).toMatchObject({ code: 0 })
