@@ -231,7 +231,7 @@ onEveryBoard((newBoard) => {
         const ended = service.stopped.then(() => performance.now())
         await eventually(() => ran.length === 6, { deadline: 15_000, every: 5 })
         const lastAt = performance.now()
-        expect((await ended) - lastAt).toBeLessThan(1_500)
+        expect((await ended) - lastAt).toBeLessThan(2_500)
         expect([...ran].sort()).toEqual([0, 1, 2, 3, 4, 5])
       },
     )
@@ -264,7 +264,8 @@ onEveryBoard((newBoard) => {
       await eventually(() => (busy.worker?.putOff().length ?? 0) > 20, { message: "tasks are put off" })
       const other = performance.now()
       await (await start([limited(ran)], { transport, burst: true, queues: ["other"] })).stopped
-      expect(performance.now() - other).toBeLessThan(3_000)
+      // What waits in the other one comes back over ten seconds.
+      expect(performance.now() - other).toBeLessThan(6_000)
     })
   })
 
