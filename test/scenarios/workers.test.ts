@@ -135,11 +135,12 @@ onEveryBoard((newBoard) => {
   })
 
   test("S177 heartbeats: a job that outlasts its lease several times keeps it, and finishes once", async () => {
-    const transport = newBoard({ lease: 1 })
+    // A lease is extended three times in its length: the interval of one second that the scenario names.
+    const transport = newBoard({ lease: 3 })
     const { actor, ran } = stage()
     const { client } = await start([actor], { transport })
     await start([actor], { transport })
-    const job = await client.submit("scene.sleep", { input: { ms: 3_000 } })
+    const job = await client.submit("scene.sleep", { input: { ms: 7_000 } })
     expect(await job.outcome(WAIT)).toMatchObject({ state: "succeeded", result: 1 })
     expect(ran).toEqual([job.id])
   })
