@@ -347,9 +347,9 @@ export interface Records {
   change(changes: ReadonlyArray<Change>): Promise<ReadonlyArray<Changed>>
 
   /**
-   * Ids of jobs, oldest first, that wait in vain: their record says `queued`, holds its own `message`, was stored at
-   * `before` or earlier, and no task of theirs is in any queue. May name a job that is just in motion: whoever posts its
-   * task again does so by compare-and-set. For maintenance; absent where record and posting are one transaction.
+   * Ids of jobs, oldest first, that wait in vain: their record says `queued` or `scheduled`, holds its own `message`, was
+   * stored at `before` or earlier, and no task of theirs is in any queue. May name a job that is just in motion: whoever
+   * posts its task again does so by compare-and-set. For maintenance; absent where record and posting are one transaction.
    */
   stranded?(before: number, max: number): Promise<ReadonlyArray<string>>
 

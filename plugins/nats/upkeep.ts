@@ -119,7 +119,8 @@ export class Upkeep {
     const { names, tasks } = this.#parts
     const waiting = messages.flatMap((message) => {
       const { id, state, message: task } = readRecord(message)
-      return state === "queued" && task !== undefined ? [{ id, seq: message.seq }] : []
+      const waits = state === "queued" || state === "scheduled"
+      return waits && task !== undefined ? [{ id, seq: message.seq }] : []
     })
     const found = await tasks.last(
       waiting.map(({ id }) => names.tasksOf(escapeToken(id))),

@@ -3,6 +3,8 @@ import { connect as dial, type NatsConnection } from "nats"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { Names, plugin } from "../../plugins/nats/mod.ts"
 import { boardOf } from "../../runtime/board.ts"
+import { Client } from "../../runtime/client.ts"
+import { release } from "../../runtime/dependencies/release.ts"
 import { publishKey } from "../../runtime/protocol/message.ts"
 import { rerunJob } from "../../runtime/steering.ts"
 import type { ConnectOptions, Delivery, JobRecord, Posting, Transport } from "../../runtime/transport.ts"
@@ -417,6 +419,34 @@ describe("a server that lives", () => {
     expect(claimed).toMatchObject({ status: "claimed", record: { run: 2, state: "queued" } })
     expect(await board.records.stranded?.(Date.now() + 1_000, 10)).toEqual([])
     expect(await transport.queue.pull({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
+  })
+
+  test("a job that was released to a later time while no task can be stored is posted by maintenance", async () => {
+    await using bench = await setup(server)
+    const { transport, names } = bench
+    const board = boardOf(transport)
+    const client = new Client(board)
+    const parent = await client.submit("a.b", { queue: "q" })
+    const child = await client.submit("a.b", { queue: "q", after: parent.id, delay: 3600 })
+    const { token, fence } = await bench.one()
+    const { record } = (await board.records.find(parent.id)) ?? {}
+    if (record === undefined) throw new Error("it is there")
+    const { message: _message, ...rest } = { ...record, state: "succeeded" as const, fence, endedAt: Date.now() }
+    await transport.queue.settle([{ token, record: rest, then: { kind: "ack" } }])
+
+    const info = await bench.api(`STREAM.INFO.${names.queueStream}`)
+    const config = Object(info["config"])
+    await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config, max_msg_size: 16 })
+    await release(board, new Map([[parent.id, "succeeded"]])).catch(() => undefined)
+    await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config })
+
+    expect(await board.records.find(child.id)).toMatchObject({ record: { state: "scheduled" } })
+    expect(await transport.queue.waiting?.("q", 10)).toEqual([])
+    await mend(board, Date.now() + 1_000)
+    await mend(board, Date.now() + 1_000)
+    expect(await transport.queue.waiting?.("q", 10)).toEqual([child.id])
+    expect(await board.records.stranded?.(Date.now() + 1_000, 10)).toEqual([])
+    expect(await child.find()).toMatchObject({ state: "scheduled" })
   })
 
   test("a job whose record holds its task and that runs, waits or is due later is not taken for stranded", async () => {
