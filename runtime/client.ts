@@ -4,7 +4,8 @@ import { Result } from "effect"
 import type { Board } from "./board.ts"
 import { type BulkReport, decideAll } from "./bulk.ts"
 import { type ConnectSettings, connectBoard } from "./connect.ts"
-import { type Deferred, defer, isDeferred, tooEarly } from "./dependencies/defer.ts"
+import { isDeferred, tooEarly } from "./dependencies/checking.ts"
+import { type Deferred, defer } from "./dependencies/defer.ts"
 import {
   type ActorDescription,
   DEFAULT_QUEUE,

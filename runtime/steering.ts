@@ -133,8 +133,8 @@ const nextRun = (record: JobRecord, message: Message, run: number, now: number):
 const released = ({ waiting: _waiting, ...after }: NonNullable<JobRecord["after"]>) => after
 
 /**
- * Runs an ended job again, as its next run; one that waited for others does not wait for them again. Fails with `unsupported` when its message is not kept (succeeded jobs),
- * `job-exists` when it has not ended, `gone`, `not-found`.
+ * Runs an ended job again, as its next run; one that waited for others does not wait for them again. Fails with
+ * `unsupported` when its message is not kept (succeeded jobs), `job-exists` when it has not ended, `gone`, `not-found`.
  */
 export const rerunJob = (board: Board, id: string): Promise<JobRecord> =>
   decide(board, id, ({ record }) => {

@@ -1,172 +1,104 @@
 /**
  * Submits jobs that wait for others: first the edges, then the record that holds the whole task, and only then a look at
  * those that they wait for. So whoever ends one of them either finds the edge, or has ended it before that look. Who dies
- * in between has accepted nothing, or leaves a job that a sweep moves on.
+ * in between has accepted nothing, or leaves a job that a sweep moves on: a sweep goes by the edges, so those are first.
  */
-import { Result } from "effect"
 import type { Board } from "../board.ts"
-import { asTransportError, CallboardError } from "../errors.ts"
-import { deferred, type Ending, endingOf } from "../protocol/dependencies.ts"
-import { encodeEnvelope } from "../protocol/envelope.ts"
-import { type AfterHeader, OWN_HEADER, parseTask } from "../protocol/headers.ts"
-import type { Message, Posting } from "../protocol/message.ts"
-import { isPlainObject } from "../protocol/value.ts"
+import { asTransportError, type CallboardError } from "../errors.ts"
+import { deferred } from "../protocol/dependencies.ts"
+import type { Posting } from "../protocol/message.ts"
 import { TransportError } from "../transport.ts"
-import { writeEdges } from "./edges.ts"
-import { findAll } from "./find-all.ts"
-import { progress } from "./progress.ts"
-
-/** Whether a task that was just submitted waits for others. Cheap: every submission is asked. */
-export const isDeferred = ({ headers }: Message): boolean => {
-  const own = headers[OWN_HEADER]
-  return typeof own === "object" && own !== null && isPlainObject(own) && "after" in own
-}
-
-/** The first that waits for one that comes after it: in that order nobody could accept it. */
-export const tooEarly = (
-  postings: ReadonlyArray<Posting>,
-): { readonly index: number; readonly error: CallboardError } | undefined => {
-  if (!postings.some(({ message }) => isDeferred(message))) return undefined
-  const places = new Map(postings.map(({ id }, index) => [id, index]))
-  for (const [index, posting] of postings.entries()) {
-    const later = afterOf(posting)?.ids.find((id) => (places.get(id) ?? -1) > index)
-    if (later === undefined) continue
-    const message = `after: job ${later} comes later in the list; put it before those that wait for it`
-    return { index, error: new CallboardError("invalid-input", message, { field: "after" }) }
-  }
-  return undefined
-}
+import { checkAll, refusal, type Waiting } from "./checking.ts"
+import { type Edge, writeEdges } from "./edges.ts"
+import { byChild, findEndings } from "./endings.ts"
+import { moveOn } from "./release.ts"
 
 /** `conflict`: something is stored under its id already. */
 export type Deferred = "deferred" | "conflict" | CallboardError | TransportError
 
 /**
- * One answer per posting, in order. `accepted`: jobs that are known to be there, and need not be looked for. A job that
- * nobody knows fails with `invalid-input`, field `after`. Never rejects.
+ * One answer per posting, in order; one that waits for another of them comes after it. `accepted`: jobs that are known to be
+ * there, and need not be looked for. A job that nobody knows fails with `invalid-input`, field `after`. Never rejects.
  */
 export const defer = async (
   board: Board,
   postings: ReadonlyArray<Posting>,
   accepted: ReadonlySet<string>,
 ): Promise<ReadonlyArray<Deferred>> => {
-  const answers: Array<Deferred> = []
+  const answers = new Map<string, Deferred>()
+  let error = new TransportError("internal", "the transport gave no answer", { outcome: "unknown" })
   try {
-    const known = await knownParents(board, postings, accepted)
-    const fit: Array<{ readonly at: number; readonly posting: Posting; readonly after: AfterHeader }> = []
-    for (const [at, posting] of postings.entries()) {
-      const checked = check(board, posting, known)
-      if (Result.isFailure(checked)) answers[at] = checked.failure
-      else {
-        fit.push({ at, posting, after: checked.success })
-        known.add(posting.id)
-      }
-    }
+    const { fit, refused } = await checkAll(board, postings, accepted)
+    for (const [id, problem] of refused) answers.set(id, problem)
     const now = Date.now()
-    await writeEdges(
-      board.store,
-      fit.flatMap(({ posting, after }) => after.ids.map((parent) => ({ parent, child: posting.id }))),
-      now,
-    )
-    const stored = await store(
-      board,
-      fit.map(({ posting }) => posting),
-      now,
-    )
-    for (const [index, { at }] of fit.entries()) answers[at] = stored[index] ?? lost()
+    await writeEdges(board.store, edgesTo(fit), now)
+    for (const rank of ranksOf(fit)) await store(board, rank, now, answers)
     await look(
       board,
-      fit.filter(({ at }) => answers[at] === "deferred"),
+      fit.filter(({ posting }) => answers.get(posting.id) === "deferred"),
     )
   } catch (cause) {
-    const error = asTransportError(cause)
-    for (const at of postings.keys()) answers[at] ??= error
+    error = asTransportError(cause)
   }
-  return answers
+  return postings.map(({ id }) => answers.get(id) ?? error)
 }
 
-/** What those stand like that they wait for, and what becomes of them: at most a moment after they were accepted. */
-const look = async (
-  board: Board,
-  jobs: ReadonlyArray<{ readonly posting: Posting; readonly after: AfterHeader }>,
+const edgesTo = (jobs: ReadonlyArray<Waiting>): ReadonlyArray<Edge> =>
+  jobs.flatMap(({ posting, parents }) => parents.map((parent) => ({ parent, child: posting.id })))
+
+/** Those that wait for none of the others, then those that wait for these, and so on. */
+const ranksOf = (jobs: ReadonlyArray<Waiting>): ReadonlyArray<ReadonlyArray<Waiting>> => {
+  const ranks: Array<Array<Waiting>> = []
+  const rankOf = new Map<string, number>()
+  for (const job of jobs) {
+    const rank = job.parents.reduce((highest, parent) => Math.max(highest, (rankOf.get(parent) ?? -1) + 1), 0)
+    rankOf.set(job.posting.id, rank)
+    const others = ranks[rank]
+    if (others === undefined) ranks[rank] = [job]
+    else others.push(job)
+  }
+  return ranks
+}
+
+/** Stores the records of jobs of one rank, unless what they wait for was submitted with them and could not be stored. */
+const store = async (
+  { records }: Board,
+  jobs: ReadonlyArray<Waiting>,
+  now: number,
+  answers: Map<string, Deferred>,
 ): Promise<void> => {
+  const fit: Array<Waiting> = []
+  for (const job of jobs) {
+    const parent = job.parents.find((id) => answers.get(id) instanceof Error)
+    if (parent === undefined) fit.push(job)
+    else answers.set(job.posting.id, withoutParent(parent, answers.get(parent)))
+  }
+  if (fit.length === 0) return
+  const changed = await records.change(
+    fit.map(({ posting, task }) => ({ id: posting.id, expect: "", record: deferred(posting, task, now) })),
+  )
+  for (const [at, { posting }] of fit.entries()) {
+    const answer = changed[at]
+    if (answer?.status === "failed") answers.set(posting.id, answer.error)
+    else if (answer !== undefined) answers.set(posting.id, answer.status === "changed" ? "deferred" : "conflict")
+  }
+}
+
+const withoutParent = (parent: string, why: Deferred | undefined): Deferred => {
+  const message = `job ${parent} was not accepted`
+  const mayPass = why instanceof TransportError && why.retryable
+  return mayPass ? new TransportError("unavailable", message) : refusal(message)
+}
+
+/** How those stand that they wait for, and what becomes of them: at most a moment after they were accepted. */
+const look = async (board: Board, jobs: ReadonlyArray<Waiting>): Promise<void> => {
   try {
-    const found = await findAll(
+    const endings = await findEndings(
       board.records,
-      jobs.flatMap(({ after }) => after.ids),
+      jobs.flatMap(({ parents }) => parents),
     )
-    const children = new Map(
-      jobs.map(({ posting, after }) => [
-        posting.id,
-        new Map<string, Ending>(after.ids.map((id) => [id, endingOf(found.get(id)?.record)])),
-      ]),
-    )
-    await progress(board, children)
+    await moveOn(board, byChild(edgesTo(jobs), endings))
   } catch {
     // They are accepted: a sweep finds out how those stand that they wait for.
   }
 }
-
-const knownParents = async (
-  board: Board,
-  postings: ReadonlyArray<Posting>,
-  accepted: ReadonlySet<string>,
-): Promise<Set<string>> => {
-  const together = new Set(postings.map(({ id }) => id))
-  const asked = postings
-    .flatMap((posting) => afterOf(posting)?.ids ?? [])
-    .filter((id) => !accepted.has(id) && !together.has(id))
-  const found = await findAll(board.records, asked)
-  return new Set([...accepted, ...found.keys()])
-}
-
-const afterOf = ({ message }: Posting): AfterHeader | undefined =>
-  isDeferred(message) ? Result.getOrUndefined(parseTask(message))?.own.after : undefined
-
-const check = (
-  { transport }: Board,
-  posting: Posting,
-  known: ReadonlySet<string>,
-): Result.Result<AfterHeader, CallboardError> => {
-  const { id } = posting
-  const after = afterOf(posting)
-  if (after === undefined)
-    return Result.fail(new CallboardError("invalid-input", "after: names no job", { field: "after" }))
-  const unknown = after.ids.find((parent) => !known.has(parent))
-  if (unknown !== undefined) {
-    return Result.fail(
-      new CallboardError(
-        "invalid-input",
-        `after: there is no job ${unknown}; one that ended long ago is not known any more and need not be waited for`,
-        { id, field: "after" },
-      ),
-    )
-  }
-  const frame = encodeEnvelope(posting.message)
-  const { maxTask } = transport.capabilities
-  // Its task is posted when it is released: it must not turn out only then that nobody takes it.
-  if (Result.isSuccess(frame) && frame.success.length > maxTask) {
-    const message = `the task has ${frame.success.length} bytes, and transport ${transport.name} takes ${maxTask}`
-    return Result.fail(new CallboardError("too-large", message, { id }))
-  }
-  return Result.succeed(after)
-}
-
-const store = async (
-  { records }: Board,
-  postings: ReadonlyArray<Posting>,
-  now: number,
-): Promise<ReadonlyArray<Deferred>> => {
-  const tasks = postings.map(({ message }) => parseTask(message))
-  const changes = postings.flatMap((posting, at) => {
-    const task = tasks[at]
-    if (task === undefined || Result.isFailure(task)) return []
-    return [{ id: posting.id, expect: "", record: deferred(posting, task.success, now) }]
-  })
-  const changed = await records.change(changes)
-  return changed.map((answer) =>
-    answer.status === "changed" ? "deferred" : answer.status === "conflict" ? "conflict" : answer.error,
-  )
-}
-
-const lost = (): TransportError =>
-  new TransportError("internal", "the transport gave no answer", { outcome: "unknown" })

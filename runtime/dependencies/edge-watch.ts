@@ -6,7 +6,8 @@
 import type { Board } from "../board.ts"
 import { pause } from "../listening.ts"
 import type { Log } from "../log.ts"
-import { EDGE_PREFIX, edgeIn } from "./edges.ts"
+import { EDGE_PREFIX, edgeIn, type Place, readEdges } from "./edges.ts"
+import { hashOf } from "./hash.ts"
 
 export interface EdgeWatchOptions {
   readonly board: Board
@@ -20,7 +21,7 @@ export interface EdgeWatchOptions {
 const BITS = 2 ** 20
 /** News of an edge may come later than the end of a job that was quick: so many of those are remembered. */
 const LATEST = 8_192
-/** The filter forgets nothing; it is made anew this often, if it holds anything. */
+/** The filter forgets nothing, and news may be lost: it is made anew this often. */
 const RENEW_MS = 600_000
 const PAGE = 1_000
 const FIRST_WAIT_MS = 250
@@ -28,8 +29,9 @@ const LONGEST_WAIT_MS = 10_000
 
 export class EdgeWatch {
   readonly #options: EdgeWatchOptions
-  /** Where those that ended last are, by id, oldest first. */
-  readonly #latest = new Map<string, true>()
+  /** Ids of those that ended last, oldest first. */
+  readonly #latest = new Set<string>()
+  readonly #ready = Promise.withResolvers<void>()
   #bits = new Uint8Array(BITS / 8)
   /** Filled while all edges are being read. */
   #next: Uint8Array<ArrayBuffer> | undefined
@@ -50,21 +52,32 @@ export class EdgeWatch {
     void this.#refresh()
   }
 
+  /** Resolves once all edges were read; never rejects. Until the transport can be reached it waits. */
+  get ready(): Promise<void> {
+    return this.#ready.promise
+  }
+
+  /** Whether nobody waits for anybody, as far as is known. */
+  get isEmpty(): boolean {
+    return this.#isEmpty
+  }
+
+  /** Whether any job has ended here. */
+  get hasSeenEnds(): boolean {
+    return this.#latest.size > 0
+  }
+
   /** Whether somebody may wait for a job that has ended just now. */
   ended(id: string): boolean {
-    this.#latest.set(id, true)
-    if (this.#latest.size > LATEST) {
-      for (const oldest of this.#latest.keys()) {
-        this.#latest.delete(oldest)
-        break
-      }
-    }
+    this.#latest.add(id)
+    const [oldest] = this.#latest
+    if (this.#latest.size > LATEST && oldest !== undefined) this.#latest.delete(oldest)
     return !this.#isEmpty && has(this.#bits, id)
   }
 
   /** Makes the filter anew, if it is time. `now` is of `performance.now()`. */
   renew(now: number): void {
-    if (!this.#isEmpty && now - this.#readAt >= RENEW_MS) void this.#refresh()
+    if (now - this.#readAt >= RENEW_MS) void this.#refresh()
   }
 
   async #refresh(): Promise<void> {
@@ -81,6 +94,7 @@ export class EdgeWatch {
         }
         this.#watches = true
         await this.#read()
+        this.#ready.resolve()
       } catch (cause) {
         this.#stale = true
         log.debug("who waits for other jobs cannot be read now", { cause: String(cause) })
@@ -94,15 +108,10 @@ export class EdgeWatch {
   async #read(): Promise<void> {
     const { board, signal } = this.#options
     this.#next = new Uint8Array(BITS / 8)
-    for (let after: string | undefined; !signal.aborted; ) {
-      const page = await board.store.list({
-        prefix: EDGE_PREFIX,
-        limit: PAGE,
-        ...(after === undefined ? {} : { after }),
-      })
-      for (const { key } of page) this.#see(key)
-      after = page.at(-1)?.key
-      if (page.length < PAGE) break
+    for (let place: Place | undefined = { shelf: 0 }; place !== undefined && !signal.aborted; ) {
+      const { entries, next } = await readEdges(board.store, place, PAGE)
+      for (const { key } of entries) this.#see(key)
+      place = next
     }
     // What came by watching meanwhile is in it as well.
     this.#bits = this.#next
@@ -121,12 +130,8 @@ export class EdgeWatch {
   }
 }
 
-/** FNV-1a: where an id has its bit. */
-const placeOf = (id: string): number => {
-  let hash = 0x811c9dc5
-  for (let at = 0; at < id.length; at++) hash = Math.imul(hash ^ id.charCodeAt(at), 0x01000193)
-  return (hash >>> 0) % BITS
-}
+/** Where an id has its bit. */
+const placeOf = (id: string): number => hashOf(id) % BITS
 
 const has = (bits: Uint8Array, id: string): boolean => {
   const place = placeOf(id)

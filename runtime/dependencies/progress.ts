@@ -1,101 +1,123 @@
 /** Moves jobs on that wait for others, by compare-and-set, when it is known how those have ended. */
 import type { Board } from "../board.ts"
-import { advance, type Ending } from "../protocol/dependencies.ts"
+import { advance } from "../protocol/dependencies.ts"
 import type { JobError, JobRecord } from "../protocol/record.ts"
-import { step } from "../protocol/record.ts"
-import { keepOf, NO_FENCE } from "../tracking.ts"
+import { isTerminal } from "../protocol/state.ts"
+import { NO_FENCE } from "../tracking.ts"
 import { type Change, type Found, TransportError } from "../transport.ts"
-import { failedInAbsence } from "../worker/upkeep/obituary.ts"
+import { postMissing } from "../worker/upkeep/posting-again.ts"
 import { type Edge, removeEdges } from "./edges.ts"
+import type { Endings } from "./endings.ts"
 import { findAll } from "./find-all.ts"
+import { failure, parentGone, refused, unreadable } from "./never-released.ts"
 
 /** Several parents may end at the same time; more often than this in a row is not chance. */
 const TRIES = 10
-const AT_A_TIME = 100
+/** Longest wait before such a try, times its number: those who have met would only meet again. */
+const APART_MS = 10
+/** Records that are held at a time, with their tasks. */
+const AT_A_TIME = 64
 
-/** A job that waits, with what is known of some of those that it waits for. */
-export type Endings = ReadonlyMap<string, Ending>
-
-/**
- * Moves each of these jobs (by id) on, as far as its `endings` say, and removes the edges that have served. Fails as the
- * transport does: what was not done then is found again by {@link sweep}.
- */
-export const progress = async (board: Board, children: ReadonlyMap<string, Endings>): Promise<void> => {
-  let open = children
-  for (let tried = 0; open.size > 0; tried++) {
-    if (tried === TRIES) {
-      throw new TransportError(
-        "unavailable",
-        "jobs that wait for others change too fast; they are looked at again later",
-      )
-    }
-    const found = await findAll(board.records, open.keys())
-    const again = new Map<string, Endings>()
-    const served: Array<Edge> = []
-    const steps = [...open].flatMap(([child, endings]) => {
-      const there = found.get(child)
-      // Not there: it is being submitted this moment, or was never accepted.
-      if (there === undefined) return []
-      const change = changeOf(there, endings)
-      if (change === undefined) served.push(...servedBy(there.record, child, endings))
-      return change === undefined ? [] : [{ child, endings, change }]
-    })
-    for (let from = 0; from < steps.length; from += AT_A_TIME) {
-      const some = steps.slice(from, from + AT_A_TIME)
-      const changed = await board.records.change(some.map(({ change }) => change))
-      for (const [at, { child, endings, change }] of some.entries()) {
-        const answer = changed[at]
-        if (answer?.status === "changed") served.push(...servedBy(change.record, child, endings))
-        else if (answer?.status === "failed") throw answer.error
-        else again.set(child, endings)
-      }
-    }
-    await removeEdges(board.store, served)
-    open = again
-  }
+/** A job that waits, on its way. */
+interface Moving {
+  readonly child: string
+  readonly endings: Endings
+  /** What the transport has said where it can never store what it was asked to: the job ends then. */
+  readonly refusals: ReadonlyArray<TransportError>
 }
 
+/** First it ends with its message and errbacks, then without, should those be too large. */
+const MOST_REFUSALS = 2
+
+/**
+ * Moves each of these jobs (by id) on, as far as its endings say, and removes the edges that have served. Resolves with the
+ * ids of those that have failed by that. Fails as the transport does; one that refuses one job of all does so only once the
+ * others are done. A sweep finds again what was not.
+ */
+export const progress = async (board: Board, jobs: ReadonlyMap<string, Endings>): Promise<ReadonlyArray<string>> => {
+  const failed: Array<string> = []
+  let trouble: TransportError | undefined
+  const all = [...jobs].map(([child, endings]): Moving => ({ child, endings, refusals: [] }))
+  for (let from = 0; from < all.length; from += AT_A_TIME) {
+    let open = all.slice(from, from + AT_A_TIME)
+    for (let tried = 0; open.length > 0; tried++) {
+      if (tried === TRIES) throw new TransportError("unavailable", "jobs that wait for others change too fast")
+      if (tried > 1) await new Promise((resolve) => setTimeout(resolve, Math.random() * tried * APART_MS))
+      const moved = await move(board, open)
+      failed.push(...moved.failed)
+      trouble ??= moved.trouble
+      open = moved.again
+    }
+  }
+  if (trouble !== undefined) throw trouble
+  return failed
+}
+
+interface Moved {
+  readonly failed: Array<string>
+  /** Somebody else has changed them, or they end now. */
+  readonly again: Array<Moving>
+  trouble?: TransportError
+}
+
+/** One try. */
+const move = async (board: Board, open: ReadonlyArray<Moving>): Promise<Moved> => {
+  const moved: Moved = { failed: [], again: [] }
+  const served: Array<Edge> = []
+  const steps: Array<Step> = []
+  const ids = open.map(({ child }) => child)
+  const found = await findAll(board.records, ids, (there) => there)
+  for (const moving of open) {
+    const there = found.get(moving.child)
+    // Not there: it is being submitted this moment, or was never accepted.
+    if (there === undefined) continue
+    const change = changeOf(there, moving)
+    if (change !== undefined) steps.push({ moving, change })
+    else {
+      // Whoever has ended it may have died before what follows was posted.
+      const { state, fence, followUps = [] } = there.record
+      if (isTerminal(state) && fence === NO_FENCE) await postMissing(board, followUps)
+      served.push(...servedBy(there.record, moving))
+    }
+  }
+  const answers = steps.length === 0 ? [] : await board.records.change(steps.map(({ change }) => change))
+  for (const [at, { moving, change }] of steps.entries()) {
+    const answer = answers[at]
+    if (answer?.status === "changed") {
+      served.push(...servedBy(change.record, moving))
+      if (change.record.state === "failed") moved.failed.push(moving.child)
+    } else if (answer?.status !== "failed") moved.again.push(moving)
+    else if (isForGood(answer.error) && moving.refusals.length < MOST_REFUSALS) {
+      moved.again.push({ ...moving, refusals: [...moving.refusals, answer.error] })
+    } else moved.trouble ??= answer.error
+  }
+  await removeEdges(board.store, served)
+  return moved
+}
+
+interface Step {
+  readonly moving: Moving
+  readonly change: Change
+}
+
+const isForGood = ({ reason }: TransportError): boolean =>
+  reason === "too-large" || reason === "invalid" || reason === "unsupported"
+
 /** Edges to the job that it does not need any more. */
-const servedBy = ({ state, after }: JobRecord, child: string, endings: Endings): ReadonlyArray<Edge> => {
+const servedBy = ({ state, after }: JobRecord, { child, endings }: Moving): ReadonlyArray<Edge> => {
   const waiting = new Set(state === "deferred" ? after?.waiting : [])
   return [...endings.keys()].filter((parent) => !waiting.has(parent)).map((parent) => ({ parent, child }))
 }
 
-const changeOf = ({ record, revision }: Found, endings: Endings): Change | undefined => {
+const changeOf = ({ record, revision }: Found, { endings, refusals }: Moving): Change | undefined => {
   const now = Date.now()
-  const { id } = record
   const next = advance(record, endings, now)
-  switch (next?.kind) {
-    case undefined:
-      return undefined
-    case "fewer":
-      return { id, expect: revision, record: next.record }
-    case "released":
-      return { id, expect: revision, record: next.record, post: [next.posting] }
-    case "never":
-      return { id, expect: revision, ...failed(record, gone(next.parent), now) }
-    case "invalid":
-      return { id, expect: revision, ...failed(record, unreadable(next.why.message), now) }
-  }
+  if (next === undefined) return undefined
+  const at = { id: record.id, expect: revision }
+  const [refusal] = refusals
+  const fail = (error: JobError, bare: boolean): Change => ({ ...at, ...failure(record, error, now, { bare }) })
+  if (next.kind === "never") return fail(parentGone(next.parent), refusal !== undefined)
+  if (next.kind === "invalid") return fail(unreadable(next.why.message), refusal !== undefined)
+  if (refusal !== undefined) return fail(refused(refusal), refusals.length > 1)
+  return { ...at, record: next.record, ...(next.kind === "released" ? { post: [next.posting] } : {}) }
 }
-
-const gone = (parent: string): JobError => ({
-  name: "DependencyGone",
-  message: `job ${parent}, for which it waited, is not kept any more and has not succeeded; run this one all the same by retrying it`,
-  reason: "dependency-gone",
-})
-
-const unreadable = (why: string): JobError => ({ name: "InvalidTask", message: why, reason: "invalid-task" })
-
-const failed = (record: JobRecord, error: JobError, now: number): Pick<Change, "record" | "post"> => {
-  const keepMs = keepOf(record)
-  const keep = { resultMs: keepMs, failureMs: keepMs }
-  const { after, ...kept } = record
-  const ended: JobRecord = after === undefined ? kept : { ...kept, after: withoutWaiting(after) }
-  const settlement = failedInAbsence(ended, error, { token: "", fence: NO_FENCE, now, keep, dead: error.reason })
-  if (settlement?.record !== undefined) return { record: settlement.record, post: settlement.followUps ?? [] }
-  const over = step(ended, { at: now, state: "failed", reason: error.reason })
-  return { record: { ...over, fence: NO_FENCE, endedAt: now, error, dead: error.reason, keepMs } }
-}
-
-const withoutWaiting = ({ waiting: _waiting, ...after }: NonNullable<JobRecord["after"]>) => after

@@ -3,12 +3,13 @@
  * move them on, or could not reach the transport.
  */
 import type { Board } from "../board.ts"
-import { type Ending, endingOf } from "../protocol/dependencies.ts"
+import { endingOf } from "../protocol/dependencies.ts"
 import { expire, isOverdue } from "../tracking.ts"
-import { EDGE_PREFIX, type Edge, edgeIn, removeEdges, writtenAt } from "./edges.ts"
+import type { Found } from "../transport.ts"
+import { edgeIn, type Place, readEdges, removeEdges, writtenAt } from "./edges.ts"
+import { byChild, findEndings } from "./endings.ts"
 import { findAll } from "./find-all.ts"
-import { progress } from "./progress.ts"
-import { endingsOf } from "./release.ts"
+import { moveOn, release } from "./release.ts"
 
 /** Edges that one look goes through. */
 const SLICE = 200
@@ -16,41 +17,52 @@ const SLICE = 200
 /** Nobody takes longer from an edge to the record of its job who is still alive. */
 const ABANDONED_MS = 3_600_000
 
+const BEGINNING: Place = { shelf: 0 }
+
 export class Sweep {
   readonly #board: Board
   /** Where the next look goes on. */
-  #after: string | undefined
+  #from = BEGINNING
 
   constructor(board: Board) {
     this.#board = board
   }
 
-  /** One look. Costs one list while nobody waits. Fails as the transport does. */
+  /** One look; `now` is in milliseconds since the epoch. Fails as the transport does. */
   async look(now: number): Promise<void> {
     const { store, records } = this.#board
-    const after = this.#after
-    const page = await store.list({ prefix: EDGE_PREFIX, limit: SLICE, ...(after === undefined ? {} : { after }) })
-    const edges = page.flatMap(({ key, value }) => {
+    const { entries, next = BEGINNING } = await readEdges(store, this.#from, SLICE)
+    // Also where this slice fails: what cannot be moved on must not keep the others waiting.
+    this.#from = next
+    const written = entries.flatMap(({ key, value }) => {
       const edge = edgeIn(key)
       return edge === undefined ? [] : [{ edge, at: writtenAt(value) }]
     })
-    const found = await findAll(
+    const edges = written.map(({ edge }) => edge)
+    const endings = await findEndings(
       records,
-      edges.flatMap(({ edge }) => [edge.parent, edge.child]),
+      edges.map(({ parent }) => parent),
     )
-    const children = new Map<string, Map<string, Ending>>()
-    const abandoned: Array<Edge> = []
-    for (const { edge, at } of edges) {
-      const child = found.get(edge.child)
-      if (child === undefined && now - at > ABANDONED_MS) abandoned.push(edge)
-      endingsOf(children, edge.child).set(edge.parent, endingOf(found.get(edge.parent)?.record))
+    const children = await findAll(
+      records,
+      edges.map(({ child }) => child),
+      (found) => ({ overdue: found.record.state === "deferred" && isOverdue(found.record, now) ? found : undefined }),
+    )
+    await this.#expire([...children.values()].flatMap(({ overdue }) => overdue ?? []))
+    await moveOn(this.#board, byChild(edges, endings))
+    const abandoned = written.filter(({ edge, at }) => !children.has(edge.child) && now - at > ABANDONED_MS)
+    await removeEdges(
+      store,
+      abandoned.map(({ edge }) => edge),
+    )
+  }
+
+  async #expire(overdue: ReadonlyArray<Found>): Promise<void> {
+    const endings = new Map<string, ReturnType<typeof endingOf>>()
+    for (const found of overdue) {
+      const { record } = await expire(this.#board, found)
+      endings.set(record.id, endingOf(record))
     }
-    for (const child of children.keys()) {
-      const waiting = found.get(child)
-      if (waiting?.record.state === "deferred" && isOverdue(waiting.record, now)) await expire(this.#board, waiting)
-    }
-    await progress(this.#board, children)
-    await removeEdges(store, abandoned)
-    this.#after = page.length < SLICE ? undefined : page.at(-1)?.key
+    await release(this.#board, endings)
   }
 }

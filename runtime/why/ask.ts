@@ -100,10 +100,10 @@ const factsOf = async (board: Board, record: JobRecord, { taskNames }: AskWhyOpt
 
 const parentsOf = async ({ records }: Board, { after }: JobRecord): Promise<NonNullable<Facts["parents"]>> => {
   const ids = (after?.waiting ?? []).slice(0, MOST_PARENTS_TOLD)
-  const found = await findAll(records, ids)
+  const states = await findAll(records, ids, ({ record }) => (record.tombstone ? undefined : record.state))
   return ids.map((id) => {
-    const record = found.get(id)?.record
-    return record === undefined || record.tombstone ? { id } : { id, state: record.state }
+    const state = states.get(id)
+    return state === undefined ? { id } : { id, state }
   })
 }
 

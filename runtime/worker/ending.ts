@@ -8,6 +8,8 @@ export interface EndingOptions {
   readonly maxIdleMs?: number
   /** Deliveries in its hands, stuck handlers included. */
   readonly held: () => number
+  /** Whether more may be queued any moment by this worker itself. */
+  readonly isBusy: () => boolean
   /** Whether it has taken as many jobs as it may. */
   readonly isSpent: () => boolean
   readonly onEnd: (reason: EndReason) => void
@@ -47,9 +49,10 @@ export class Ending {
     )
   }
 
-  /** A look into the queues found nothing, and its hands were empty before and after it. */
+  /** A look into the queues found nothing, and its hands were empty before and after it, and nothing was under way. */
   foundNothing(): void {
-    if (this.#options.burst && this.#options.held() === 0) this.#end("burst")
+    const { burst, held, isBusy } = this.#options
+    if (burst && held() === 0 && !isBusy()) this.#end("burst")
   }
 
   stop(): void {

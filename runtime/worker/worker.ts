@@ -178,6 +178,7 @@ class RunningWorker implements Worker {
       burst: options.burst,
       ...(options.maxIdleMs === undefined ? {} : { maxIdleMs: options.maxIdleMs }),
       held: () => this.#hands.held.size + this.#hands.stuck,
+      isBusy: () => this.#dependents.isBusy,
       isSpent: () => this.#hands.isSpent,
       onEnd: (reason) => this.#finished.resolve(reason),
     })
@@ -244,6 +245,7 @@ class RunningWorker implements Worker {
         log,
         reach: this.#reach,
         reconnect: this.#options.reconnect,
+        isBusy: () => this.#dependents.isBusy,
         onReturned: () => this.#returned(),
         accept: (deliveries) => {
           this.#flow.accept(deliveries)

@@ -2,6 +2,7 @@
 import { actor, type Client, connect, type SubmissionFields } from "callboard"
 import { describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
+import { step } from "../../runtime/protocol/record.ts"
 import type { Store } from "../../runtime/transport.ts"
 import { start } from "../runtime/worker/services.ts"
 import { eventually } from "../servers/process.ts"
@@ -58,7 +59,8 @@ onEveryBoard((newBoard) => {
       return client.submit(`step.${does}`, { input: { name }, id: `${name}-${generateId()}`, ...rest })
     }
     const work = () => start([step], { transport: board, concurrency: 1 })
-    return { client, submit, work, ran, letGo }
+    const burst = async () => (await start([step], { transport: board, burst: true })).stopped
+    return { client, submit, work, burst, ran, letGo }
   }
   const stateOf = async (client: Client, { id }: { readonly id: string }) => (await client.job(id).find()).state
   const reaches = (client: Client, job: { readonly id: string }, state: string) =>
@@ -335,6 +337,31 @@ onEveryBoard((newBoard) => {
       expect(Date.parse(started) - Date.parse(submitted)).toBeGreaterThanOrEqual(2_000)
       await client.close()
     })
+  })
+
+  test("a worker that ends when nothing is left first runs what its own jobs let go of, and what others left behind", async () => {
+    const { client, submit, burst, ran } = await setUp()
+    const a = await submit("a")
+    const b = await submit("b", { after: a.id })
+    const c = await submit("c", { after: [a.id, b.id] })
+    const lenient = await submit("lenient", {
+      after: { ids: (await submit("fails", { does: "fail" })).id, allowFailure: true },
+    })
+    await burst()
+    for (const job of [a, b, c, lenient]) expect(await stateOf(client, job)).toBe("succeeded")
+    expect(ran).toHaveLength(5)
+
+    // Its worker died in the very moment between its end and the look at who waits for it.
+    const last = await submit("last", { does: "hold", delay: 3600 })
+    const left = await submit("left", { after: last.id })
+    const [found] = [await client.board.records.find(last.id)]
+    if (found === undefined) throw new Error("it is there")
+    const { message: _message, ...record } = step(found.record, { at: Date.now(), state: "succeeded" })
+    const ended = { ...record, fence: "", endedAt: Date.now(), keepMs: 60_000 }
+    await client.board.records.change([{ id: last.id, expect: found.revision, record: ended, withdraw: true }])
+    await burst()
+    expect(await stateOf(client, left)).toBe("succeeded")
+    await client.close()
   })
 
   test("a thousand jobs wait for one, and one for a thousand", async () => {

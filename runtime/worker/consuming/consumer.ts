@@ -24,6 +24,8 @@ export interface ConsumerOptions {
   readonly reach: Reach
   readonly reconnect: ReconnectPolicy
   readonly accept: (deliveries: ReadonlyArray<Delivery>) => void
+  /** Whether more may be queued any moment by this worker itself: nothing that is found to be empty is so for good. */
+  readonly isBusy: () => boolean
   /** The transport was lost and is back; nothing was pulled since. */
   readonly onReturned: () => void
   /** Whether it consumes now: what readiness shows. */
@@ -84,7 +86,7 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       // wait is short: its actor may be back any moment.
       const longest = options.burst ? Math.min(options.comingBackMs(), PULL_WAIT_MS) : PULL_WAIT_MS
       const wait = !answers ? 0 : waitsForActors ? Math.min(IDLE_WAIT_MS, longest) : longest
-      const wasEmpty = hands.held.size === 0
+      const wasEmpty = hands.held.size === 0 && !options.isBusy()
       const request = { queues, max, wait, rotate: options.rotate }
       const pulled = yield* Effect.result(
         lost

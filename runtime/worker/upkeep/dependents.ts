@@ -4,9 +4,10 @@
  */
 import type { Board } from "../../board.ts"
 import { EdgeWatch } from "../../dependencies/edge-watch.ts"
-import { findAll } from "../../dependencies/find-all.ts"
+import { findEndings } from "../../dependencies/endings.ts"
 import { release } from "../../dependencies/release.ts"
 import { Sweep } from "../../dependencies/sweep.ts"
+import { asTransportError } from "../../errors.ts"
 import type { Log } from "../../log.ts"
 import { type Ending, endingOf } from "../../protocol/dependencies.ts"
 import type { JobRecord } from "../../protocol/record.ts"
@@ -25,14 +26,30 @@ export class Dependents {
   readonly #sweep: Sweep
   /** By id; without an ending where it must be asked for. */
   readonly #ended = new Map<string, Ending | undefined>()
+  /** The first look, at what others have left behind. */
+  readonly #begun: Promise<void>
+  #hasBegun = false
   #isWorking = false
+  /** The transport has failed: until the next round, or until it is back. */
+  #isHeld = false
   #working: Promise<void> = Promise.resolve()
 
   constructor(options: { readonly board: Board; readonly log: Log; readonly signal: AbortSignal }) {
-    this.#board = options.board
-    this.#log = options.log
+    const { board, log, signal } = options
+    this.#board = board
+    this.#log = log
     this.#edges = new EdgeWatch({ ...options, onLate: (parent) => this.#add(parent, undefined) })
-    this.#sweep = new Sweep(options.board)
+    this.#sweep = new Sweep(board)
+    this.#begun = this.#begin()
+    const off = board.transport.onStatus((status) => {
+      if (status === "connected") this.#goOn()
+    })
+    signal.addEventListener("abort", off, { once: true })
+  }
+
+  /** Whether more may be queued any moment: what waits for jobs that have ended here, or what others have left behind. */
+  get isBusy(): boolean {
+    return this.#isWorking || !this.#hasBegun
   }
 
   /** A record was stored here, or found as it was stored by somebody who may have died since. Cheap: called for every job. */
@@ -43,13 +60,26 @@ export class Dependents {
   /** One round: what was left, then a slice of all that wait. Fails as the transport does. */
   async look(): Promise<void> {
     this.#edges.renew(performance.now())
-    this.#work()
-    await this.#sweep.look(Date.now())
+    this.#goOn()
+    if (!this.#edges.isEmpty) await this.#sweep.look(Date.now())
   }
 
-  /** Resolves when what has ended here is done, or cannot be done. */
-  end(): Promise<void> {
-    return this.#working
+  /** Resolves when what has ended here is done, or cannot be done. Never rejects. */
+  async end(): Promise<void> {
+    // Until all edges were read it is not known who waits for what has ended here.
+    if (this.#edges.hasSeenEnds) await this.#begun
+    await this.#working
+  }
+
+  /** A worker that ends when nothing is left to do may not be there any more when it is time for maintenance. */
+  async #begin(): Promise<void> {
+    await this.#edges.ready
+    try {
+      await this.look()
+    } catch (cause) {
+      this.#later(cause)
+    }
+    this.#hasBegun = true
   }
 
   #add(id: string, ending: Ending | undefined): void {
@@ -58,28 +88,42 @@ export class Dependents {
     this.#work()
   }
 
+  #goOn(): void {
+    this.#isHeld = false
+    this.#work()
+  }
+
   #work(): void {
-    if (this.#isWorking || this.#ended.size === 0) return
+    if (this.#isWorking || this.#isHeld || this.#ended.size === 0) return
     this.#isWorking = true
     this.#working = this.#drain()
   }
 
   /** Never rejects. What ends meanwhile is in the next part. */
   async #drain(): Promise<void> {
-    try {
-      while (this.#ended.size > 0) await this.#part()
-    } catch (cause) {
-      this.#log.debug("jobs that wait for others are looked at again later", { cause: String(cause) })
+    while (this.#ended.size > 0 && !this.#isHeld) {
+      const some = new Map([...this.#ended].slice(0, AT_A_TIME))
+      try {
+        await this.#part(some)
+      } catch (cause) {
+        this.#later(cause)
+        this.#isHeld = asTransportError(cause).retryable
+        // What fails for another reason is left to the sweep: it must not keep the others waiting.
+        if (this.#isHeld) break
+      }
+      for (const [id, ending] of some) if (this.#ended.get(id) === ending) this.#ended.delete(id)
     }
     this.#isWorking = false
   }
 
-  async #part(): Promise<void> {
-    const some = new Map([...this.#ended].slice(0, AT_A_TIME))
+  async #part(some: ReadonlyMap<string, Ending | undefined>): Promise<void> {
     const unknown = [...some].flatMap(([id, ending]) => (ending === undefined ? [id] : []))
-    const found = await findAll(this.#board.records, unknown)
-    const endings = [...some].map(([id, ending]) => [id, ending ?? endingOf(found.get(id)?.record)] as const)
+    const asked = await findEndings(this.#board.records, unknown)
+    const endings = [...some].map(([id, ending]) => [id, ending ?? asked.get(id) ?? "open"] as const)
     await release(this.#board, new Map(endings))
-    for (const [id, ending] of some) if (this.#ended.get(id) === ending) this.#ended.delete(id)
+  }
+
+  #later(cause: unknown): void {
+    this.#log.debug("jobs that wait for others are looked at again later", { cause: String(cause) })
   }
 }

@@ -12,6 +12,7 @@ import { EARLY_PREFIX, type EarlyAcks, type EarlyList, readEarlyList } from "../
 import type { Ended } from "../outcome/follow-ups.ts"
 import type { Keep } from "../outcome/verdict.ts"
 import { failedInAbsence } from "./obituary.ts"
+import { postMissing } from "./posting-again.ts"
 
 export interface LostJobsOptions {
   readonly board: Board
@@ -138,16 +139,13 @@ export class LostJobs {
 
   /** Its outcome is stored, and its worker may have died before what follows was published: no delivery brings it back. */
   async #publishAgain({ record, revision }: Found): Promise<void> {
-    const { records, queue } = this.#options.board
+    const { board } = this.#options
     const { id, followUps = [], message, state } = record
     for (const posting of followUps) {
-      if (posting.id !== id) {
-        if ((await records.find(posting.id)) === undefined) await queue.publish([posting])
-        continue
-      }
+      if (posting.id !== id) await postMissing(board, [posting])
       // The same change once more: a conflict if anybody has gone on with the job. What waits brings its message.
-      if (!isTerminal(state) && message === undefined)
-        await records.change([{ id, expect: revision, record, post: [posting] }])
+      else if (!isTerminal(state) && message === undefined)
+        await board.records.change([{ id, expect: revision, record, post: [posting] }])
     }
   }
 }
