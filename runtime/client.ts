@@ -161,23 +161,19 @@ export class Client implements AsyncDisposable {
   /** The first half of {@link submitMany}: checks everything and fixes the ids. Nothing is submitted yet. */
   async prepare(submissions: ReadonlyArray<unknown>, context: SubmitContext = {}): Promise<Prepared> {
     const now = Date.now()
-    const postings: Array<Posting> = []
     const known = new Set<string>()
+    const planning: Array<Promise<Result.Result<Posting, CallboardError>>> = []
     for (const [index, value] of submissions.entries()) {
-      const checked = parseSubmission(value)
-      if (Result.isFailure(checked)) throw at(checked.failure, submissions.length, index)
-      const submission = checked.success
-      if (submission.id !== undefined) {
-        if (known.has(submission.id)) {
-          throw at(
-            new CallboardError("invalid-input", "id: is given twice", { field: "id" }),
-            submissions.length,
-            index,
-          )
-        }
-        known.add(submission.id)
+      const checked = withoutTwin(parseSubmission(value), known)
+      // Together: what is asked about one actor after the other may each take as long as the transport needs to fail.
+      if (Result.isSuccess(checked)) planning.push(this.#plan(checked.success, now, context, context.ids?.[index]))
+      else {
+        planning.push(Promise.resolve(Result.fail(checked.failure)))
+        break
       }
-      const posting = await this.#plan(submission, now, context, context.ids?.[index])
+    }
+    const postings: Array<Posting> = []
+    for (const [index, posting] of (await Promise.all(planning)).entries()) {
       if (Result.isFailure(posting)) throw at(posting.failure, submissions.length, index)
       postings.push(posting.success)
     }
@@ -219,7 +215,7 @@ export class Client implements AsyncDisposable {
     } catch (cause) {
       // In the default queue nobody may ever look for it: better not accepted than accepted there.
       if (context.strict || submission.queue === undefined)
-        return Result.fail(publishFailed(id, asTransportError(cause)))
+        return Result.fail(publishFailed(id, asTransportError(cause), "none"))
     }
     const method = actor?.methods.find((candidate) => candidate.name === (address.meth ?? DEFAULT_METHOD))
     if (context.strict && (actor === undefined || method === undefined)) {
@@ -321,7 +317,7 @@ export class Client implements AsyncDisposable {
     try {
       found = await this.board.records.find(posting.id)
     } catch (cause) {
-      return publishFailed(posting.id, cause instanceof TransportError ? cause : undefined)
+      return publishFailed(posting.id, asTransportError(cause), "none")
     }
     if (found === undefined) return undefined
     const { record } = found
@@ -535,6 +531,18 @@ export interface Prepared {
   readonly now: number
 }
 
+/** A submission whose id no other of the same call has. Notes the id. */
+const withoutTwin = (
+  checked: Result.Result<Submission, CallboardError>,
+  known: Set<string>,
+): Result.Result<Submission, CallboardError> => {
+  const id = Result.isSuccess(checked) ? checked.success.id : undefined
+  if (id === undefined) return checked
+  if (known.has(id)) return Result.fail(new CallboardError("invalid-input", "id: is given twice", { field: "id" }))
+  known.add(id)
+  return checked
+}
+
 const timeoutOf = (options: WaitOptions): number => {
   if (options.timeout === undefined) return Number.POSITIVE_INFINITY
   const parsed = parseDuration(options.timeout)
@@ -545,8 +553,13 @@ const timeoutOf = (options: WaitOptions): number => {
 const at = (error: CallboardError, length: number, index: number): CallboardError =>
   length === 1 ? error : new CallboardError(error.code, `[${index}] ${error.message}`, { ...error.details, index })
 
-const publishFailed = (id: string, error: TransportError | undefined): CallboardError => {
-  const cause = error ?? new TransportError("internal", "the transport gave no receipt", { outcome: "unknown" })
+/** `outcome` is given where nothing was published yet. */
+const publishFailed = (
+  id: string,
+  error: TransportError | undefined,
+  outcome = error?.outcome ?? "unknown",
+): CallboardError => {
+  const cause = error ?? new TransportError("internal", "the transport gave no receipt")
   switch (cause.reason) {
     case "too-large":
       return new CallboardError("too-large", cause.message, { id, cause })
@@ -560,7 +573,7 @@ const publishFailed = (id: string, error: TransportError | undefined): Callboard
       return new CallboardError(
         "transport-unavailable",
         `the task was not confirmed (${cause.message}); submitting it again with id ${id} is safe`,
-        { id, outcome: cause.outcome, cause },
+        { id, outcome, cause },
       )
   }
 }

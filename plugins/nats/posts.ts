@@ -13,6 +13,9 @@ import { escapeToken, type Names } from "./subject.ts"
 /** Header of a task that expires: milliseconds since the epoch, so that maintenance need not decode the message. */
 export const EXPIRES_HEADER = "Callboard-Expires"
 
+/** How long a confirmation waits until a queue that is new can be listed. */
+const LISTED_MS = 200
+
 /** The last moment that a schedule can name. */
 const LATEST = Date.UTC(9999, 11, 31)
 
@@ -80,7 +83,7 @@ export class Posts {
     return results
   }
 
-  /** Publishes what was prepared. Their queues are made known first. */
+  /** Publishes what was prepared, and makes their queues known. */
   async send(posts: ReadonlyArray<Posted>, outgoing: ReadonlyArray<Outgoing>): Promise<ReadonlyArray<Published>> {
     const unknown = new Set<Lane>()
     for (const { posting } of posts) {
@@ -88,13 +91,12 @@ export class Posts {
       const lane = this.#consumers.lane(posting.queue, posting.level)
       if (!lane.made) unknown.add(lane)
     }
-    // A queue stream keeps tasks that no consumer covers yet: who may not make consumers may still publish.
-    if (unknown.size > 0) {
-      await this.#consumers.ensure([...unknown]).catch((error: unknown) => {
-        if (error instanceof TransportError && error.retryable && error.outcome === "none") throw error
-      })
-    }
-    return this.#publisher.publish(outgoing)
+    // A queue stream keeps tasks that no consumer covers yet: who cannot make consumers now may still publish.
+    const known = this.#consumers.ensure([...unknown]).catch(() => undefined)
+    const published = await this.#publisher.publish(outgoing)
+    // In a cluster that lacks a server this takes seconds, for which nobody must wait whose tasks are kept.
+    if (unknown.size > 0) await Promise.race([known, new Promise((resolve) => setTimeout(resolve, LISTED_MS))])
+    return published
   }
 }
 

@@ -6,7 +6,7 @@ import { Empty, type Msg, MsgHdrsImpl } from "nats"
 import { TransportError } from "../../runtime/transport.ts"
 import { NO_MESSAGE, ofApi } from "./errors.ts"
 import { numberAt, textAt } from "./json.ts"
-import type { Link } from "./link.ts"
+import { ANSWER_MS, type Link } from "./link.ts"
 
 /** A message as it is stored. */
 export interface StoredMessage {
@@ -134,7 +134,8 @@ export class Reader {
 
   async #fromLeader(request: { readonly last_by_subj: string }): Promise<StoredMessage | undefined> {
     const name = `STREAM.MSG.GET.${this.#stream}`
-    const { answer, error } = await this.#link.tryApi(name, request)
+    // Without a leader nobody answers, not even that there is none: it must not take longer than any other reading.
+    const { answer, error } = await this.#link.tryApi(name, request, ANSWER_MS)
     if (error !== undefined && NO_MESSAGE.has(error.err_code)) return undefined
     if (error !== undefined) throw ofApi(error, name)
     const headers = MsgHdrsImpl.decode(Buffer.from(textAt(answer, "message", "hdrs"), "base64"))

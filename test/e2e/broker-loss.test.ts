@@ -1,6 +1,15 @@
 /** What becomes of a worker whose broker goes away, with real servers that are killed, restarted, frozen and locked. */
 import { fileURLToPath } from "node:url"
-import { actor, type Client, connect, type Log, type ServeOptions, type Service, serve } from "callboard"
+import {
+  actor,
+  CallboardError,
+  type Client,
+  connect,
+  type Log,
+  type ServeOptions,
+  type Service,
+  serve,
+} from "callboard"
 import { connect as dial } from "nats"
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
 import { Names } from "../../plugins/nats/mod.ts"
@@ -410,6 +419,73 @@ describe("in a cluster of three", () => {
     console.log(`and green ${Math.round(performance.now() - back)} ms after the others are back`)
     await eventually(() => bench.stock(10).then(() => true), { deadline: 20_000, every: 100 })
     await bench.over()
+  })
+})
+
+/** Longest time that a submission may take to fail, as the README says. */
+const REFUSED_MS = 5_000
+
+describe("submitting to a cluster of three", () => {
+  test("without a leader fails in time, of whatever kind it is, and goes through once there is one", {
+    timeout: 180_000,
+  }, async () => {
+    const cluster = keep(await startNatsCluster(3))
+    const names = new Names(generateId())
+    const servers = [...cluster.servers.values()].map(({ url }) => url)
+    const [first, ...others] = cluster.servers.values()
+    const url = `${first?.url}?ns=${names.namespace}&replicas=3`
+    const client = keep(await eventually(() => connect(url), { deadline: 60_000, every: 250 }))
+    await client.submit("steps.run")
+    const admin = await dial({ servers, maxReconnectAttempts: -1, reconnectTimeWait: 50 })
+    keep({ [Symbol.asyncDispose]: () => admin.close() })
+    const leader = async () => {
+      const answer = await admin.request(`$JS.API.STREAM.INFO.${names.queueStream}`, "{}", { timeout: 500 })
+      return leaderIn(answer.json())
+    }
+    const kinds: ReadonlyArray<(id: string) => Promise<unknown>> = [
+      () => client.submit("steps.run"),
+      () => client.submit("steps.run", { delay: 60 }),
+      (id) => client.submit("steps.run", { id }),
+      // What is not known yet is asked for first.
+      (id) => client.submit(`actor-${id}.run`),
+      (id) => client.submit(`actor-${id}.run`, { queue: "default" }),
+      (id) => client.submit("steps.run", { queue: `queue-${id}` }),
+      async (id) => {
+        const names = Array.from({ length: 5 }, (_, at) => ({ task: `many-${at}-${id}.run`, queue: "default" }))
+        const [receipt] = await client.submitMany(names)
+        if (receipt instanceof CallboardError) throw receipt
+      },
+    ]
+    let longest = 0
+    const refused: Array<string> = []
+    const failing = async (submit: (id: string) => Promise<unknown>, rounds: number): Promise<void> => {
+      for (let round = 0; round < rounds; round++) {
+        const id = generateId()
+        const began = performance.now()
+        const error = await submit(id).catch((cause: unknown) => cause)
+        longest = Math.max(longest, performance.now() - began)
+        expect(error).toMatchObject({ code: "transport-unavailable" })
+        refused.push(id)
+      }
+    }
+    // Both others: there is no leader for as long as it takes. What is under way at that moment is refused as well.
+    const killed = Promise.all(others.map((server) => server.kill()))
+    const before = kinds.map((submit) => submit(generateId()).catch(() => undefined))
+    await killed
+    await Promise.all(kinds.map((submit) => failing(submit, 3)))
+    await Promise.all(before)
+    console.log(`without a leader ${refused.length} submissions failed, after ${Math.round(longest)} ms at most`)
+    expect(longest).toBeLessThan(REFUSED_MS)
+
+    await Promise.all(others.map((server) => server.restart()))
+    await eventually(leader, { deadline: 40_000, every: 20, message: "there is a leader" })
+    const led = performance.now()
+    const again = refused[0] ?? ""
+    await eventually(() => client.submit("steps.run", { id: again, queue: "default" }), { deadline: 20_000, every: 20 })
+    console.log(`a submission went through ${Math.round(performance.now() - led)} ms after there was one`)
+    // The same once more, as the refusal says.
+    for (const id of refused) await eventually(() => client.submit("steps.run", { id }), { deadline: 20_000 })
+    for (const id of refused) expect((await client.job(id).find()).state).toBe("queued")
   })
 })
 

@@ -60,6 +60,42 @@ describe("a publish that goes wrong in part", () => {
   })
 })
 
+describe("what is asked before anything is submitted", () => {
+  /** What the client reads first, answered otherwise. */
+  const reading = (answer: <A>(ask: () => Promise<A>) => Promise<A>) =>
+    faulty(({ store, records, ...transport }) => ({
+      ...transport,
+      ...(store === undefined ? {} : { store: { ...store, get: (key) => answer(() => store.get(key)) } }),
+      ...(records === undefined ? {} : { records: { ...records, find: (id) => answer(() => records.find(id)) } }),
+    }))
+
+  test.each([
+    ["where an actor's tasks go", {}],
+    ["whether there is such a job", { id: "a", queue: "default" }],
+  ])("and has no answer, such as %s, means that nothing was", async (_what, fields) => {
+    const client = await start(
+      reading(() => Promise.reject(new TransportError("unavailable", "no answer", { outcome: "unknown" }))),
+    )
+    await expect(client.submit("echo", fields)).rejects.toMatchObject({
+      code: "transport-unavailable",
+      details: { outcome: "none" },
+    })
+  })
+
+  test("is asked together for all actors of one call", async () => {
+    const client = await start(
+      reading(async (ask) => {
+        await sleep(100)
+        return ask()
+      }),
+    )
+    const began = performance.now()
+    const many = Array.from({ length: 50 }, (_, n) => ({ task: `actor-${n}.run` }))
+    expect((await client.submitMany(many)).every((receipt) => "state" in receipt)).toBe(true)
+    expect(performance.now() - began).toBeLessThan(2_000)
+  })
+})
+
 describe("ids", () => {
   test("given twice in one array refuse the array", async () => {
     const client = await start(faulty((same) => same))
