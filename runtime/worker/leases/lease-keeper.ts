@@ -1,7 +1,8 @@
 /**
  * Keeps the leases of what this worker holds. Where the transport has a URL, a thread of its own does it, so that a
  * handler that blocks this thread does not lose its job; else (in-process transports, clients that the application
- * holds) this thread does. A delivery whose lease is lost is ended, and never settled.
+ * holds) this thread does, as it does until that thread is connected. A delivery whose lease is lost is ended, and never
+ * settled.
  */
 import { Worker as Thread } from "node:worker_threads"
 import type { Log } from "../../log.ts"
@@ -102,17 +103,23 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   // In the repository this is TypeScript, in the package JavaScript: the thread's file is of the same kind.
   const file = new URL(import.meta.url.endsWith(".ts") ? "./lease-thread.ts" : "./lease-thread.js", import.meta.url)
   const thread = new Thread(file, { workerData: data })
-  let fallback: LeaseKeeper | undefined
+  // To load and to connect takes a thread longer than a short lease lasts, where the machine is busy.
+  let here: LeaseKeeper | undefined = keepHere(options)
+  let gaveUp = false
   let stopped = false
   const order = (orders: LeaseOrders) => thread.postMessage(orders)
   const giveUp = (why: string) => {
-    if (stopped || fallback !== undefined) return
+    if (stopped || gaveUp) return
+    gaveUp = true
     options.log.warn("leases are kept by the main thread: a handler that blocks it may lose its job", { cause: why })
-    fallback = keepHere(options)
+    here ??= keepHere(options)
   }
   thread.on("message", (news: LeaseNews) => {
     if (news.kind === "lost") for (const token of news.tokens) lost(options, token)
-    else if (news.kind === "trouble") options.log.warn("leases could not be extended", { cause: news.message })
+    else if (news.kind === "ready") {
+      here?.stop()
+      here = undefined
+    } else if (news.kind === "trouble") options.log.warn("leases could not be extended", { cause: news.message })
     else giveUp(news.message)
   })
   thread.on("error", (cause) => giveUp(cause instanceof Error ? cause.message : String(cause)))
@@ -135,7 +142,7 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
       clearInterval(syncs)
       clock.deadline(Number.POSITIVE_INFINITY)
       order({ kind: "stop" })
-      fallback?.stop()
+      here?.stop()
     },
   }
 }

@@ -32,6 +32,8 @@ export type LeaseOrders =
   | { readonly kind: "stop" }
 
 export type LeaseNews =
+  /** The thread is connected: from now on it keeps the leases. */
+  | { readonly kind: "ready" }
   | { readonly kind: "lost"; readonly tokens: ReadonlyArray<string> }
   | { readonly kind: "trouble"; readonly message: string }
   /** The thread cannot do its work at all. */

@@ -79,8 +79,9 @@ const beat = async () => {
 parentPort?.on("message", (orders: LeaseOrders) => {
   switch (orders.kind) {
     case "added": {
-      const now = Date.now()
-      for (const token of unpackTokens(orders.tokens)) held.set(token, now)
+      // What came before this thread was connected may be older than it seems.
+      const since = transport === undefined ? 0 : Date.now()
+      for (const token of unpackTokens(orders.tokens)) held.set(token, since)
       break
     }
     case "held": {
@@ -114,6 +115,7 @@ const connect = (): Promise<void> =>
   }).then(
     (connected) => {
       transport = connected
+      tell({ kind: "ready" })
     },
     (cause: unknown) => {
       const message = cause instanceof Error ? cause.message : String(cause)
