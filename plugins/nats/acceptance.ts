@@ -19,6 +19,8 @@ export class Acceptance {
   readonly #probe: () => Promise<unknown>
   readonly #listeners = new Set<StatusListener>()
   #why: TransportError | undefined
+  /** Whether it was silent, and did not refuse. */
+  #silent = false
   #wellSince = Number.NEGATIVE_INFINITY
   #wait = PROBE_MS
   #timer: ReturnType<typeof setTimeout> | undefined
@@ -50,14 +52,7 @@ export class Acceptance {
   }
 
   /** The server had no room for something. */
-  readonly refused = (error: TransportError): void => {
-    const first = this.#why === undefined
-    this.#why = error
-    if (!first) return
-    if (performance.now() - this.#wellSince > WELL_MS) this.#wait = PROBE_MS
-    this.#tell()
-    this.#tryLater()
-  }
+  readonly refused = (error: TransportError): void => this.#lost(error, false)
 
   /** The server did not answer, which may be chance: it is tried before anybody is told. */
   readonly unanswered = (error: TransportError): void => {
@@ -66,16 +61,27 @@ export class Acceptance {
     this.#probe()
       .catch((cause: unknown) => {
         if (!(cause instanceof TransportError && cause.retryable) || !this.#link.connected) return
-        this.refused(
-          new TransportError(
-            "unavailable",
-            `the nats-server stores nothing now (${error.message}): its log says why. After a write that failed, on a full disk for instance, it must be restarted`,
-          ),
-        )
+        const message = `the nats-server stores nothing now (${error.message}): there may be no leader. If it stays so, its log says why: after a write that failed, on a full disk for instance, it must be restarted`
+        this.#lost(new TransportError("unavailable", message), true)
       })
       .finally(() => {
         this.#suspected = false
       })
+  }
+
+  /** The server has stored something, or said that it must not. One that was silent is back; one that is full may take little things. */
+  readonly answered = (): void => {
+    if (this.#silent) this.#stores()
+  }
+
+  #lost(error: TransportError, silent: boolean): void {
+    const first = this.#why === undefined
+    this.#why = error
+    this.#silent = silent
+    if (!first) return
+    if (performance.now() - this.#wellSince > WELL_MS) this.#wait = PROBE_MS
+    this.#tell()
+    this.#tryLater()
   }
 
   #tryLater(): void {
@@ -90,6 +96,7 @@ export class Acceptance {
       this.#probe().then(
         () => this.#stores(),
         (error: unknown) => {
+          if (this.#why === undefined) return
           // Whatever else is wrong does not become right by waiting for room.
           if (error instanceof TransportError && error.retryable) this.#tryLater()
           else this.#stores()
@@ -101,7 +108,9 @@ export class Acceptance {
   }
 
   #stores(): void {
+    clearTimeout(this.#timer)
     this.#why = undefined
+    this.#silent = false
     this.#wellSince = performance.now()
     this.#tell()
   }

@@ -55,13 +55,13 @@ interface Waiting {
 
 export class Publisher {
   readonly #link: Link
-  readonly #acceptance: Pick<Acceptance, "refused" | "unanswered"> | undefined
+  readonly #acceptance: Pick<Acceptance, "refused" | "unanswered" | "answered"> | undefined
   readonly #waiting: Array<Waiting> = []
   #messages = 0
   #bytes = 0
 
   /** `acceptance` hears of what the server did not store. */
-  constructor(link: Link, acceptance?: Pick<Acceptance, "refused" | "unanswered">) {
+  constructor(link: Link, acceptance?: Pick<Acceptance, "refused" | "unanswered" | "answered">) {
     this.#link = link
     this.#acceptance = acceptance
   }
@@ -157,7 +157,9 @@ export class Publisher {
           subjectOf,
           timeout: ANSWER_MS,
           answered: (at, message) => {
-            answered(at, readAck(message, subjectOf(at)))
+            const answer = readAck(message, subjectOf(at))
+            if (answer.status === "stored" || answer.status === "conflict") this.#acceptance?.answered()
+            answered(at, answer)
             return true
           },
           failed: (at, error) => {

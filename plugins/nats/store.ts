@@ -39,7 +39,7 @@ export interface StoreParts {
   readonly subscriptions: Subscriptions
   readonly maxValue: number
   /** Hears of what the server did not store. */
-  readonly acceptance: Pick<Acceptance, "refused" | "unanswered">
+  readonly acceptance: Pick<Acceptance, "refused" | "unanswered" | "answered">
 }
 
 /** One operation per key, its expectation checked against what is there. */
@@ -261,6 +261,7 @@ export class NatsStore implements Store {
       throw failure
     }
     if (at(answer, "seq") === undefined) throw timedOut(names.storeStream, ANSWER_MS)
+    this.#parts.acceptance.answered()
     const first = Number(at(answer, "seq")) - last
     const removed = steps.flatMap(({ operation: { value } }, index) => (value === undefined ? first + index : []))
     if (removed.length > 0) await reader.remove(removed)
