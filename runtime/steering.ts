@@ -16,14 +16,16 @@ import type { Change, Found } from "./transport.ts"
 /** Somebody else may decide about the same job at the same time; more often than this in a row is not chance. */
 const TRIES = 10
 
+/** Resolves with the record as it is then. `change` says nothing where the record is as it shall be. */
 const decide = async (
   board: Board,
   id: string,
-  change: (found: Found) => Omit<Change, "id" | "expect">,
+  change: (found: Found) => Omit<Change, "id" | "expect"> | undefined,
 ): Promise<JobRecord> => {
   for (let tried = 0; tried < TRIES; tried++) {
     const found = await findRecord(board, id)
     const wanted = change(found)
+    if (wanted === undefined) return found.record
     const [changed] = await board.records.change([{ id, expect: found.revision, ...wanted }])
     if (changed?.status === "changed") return wanted.record
     if (changed?.status === "failed") throw changed.error
@@ -52,16 +54,11 @@ export interface DeleteOptions {
  * Fails with `already-terminal`, `gone`, `not-found`.
  */
 export const cancelJob = async (board: Board, id: string, options: CancelOptions = {}): Promise<JobRecord> => {
-  if (options.release) {
-    // Cancelled before, and not released, or not all of them.
-    const { record } = await findRecord(board, id)
-    if (record.state === "cancelled" && !record.tombstone) {
-      await release(board, new Map([[id, "released"]]))
-      return record
-    }
-  }
+  const { terminate = false, release: lets = false } = options
   const cancelled = await decide(board, id, ({ record }) => {
     if (record.tombstone) throw gone(id)
+    // Cancelled before, and those that wait for it not released, or not all of them.
+    if (lets && record.state === "cancelled") return undefined
     if (isTerminal(record.state)) {
       throw new CallboardError("already-terminal", `job ${id} is already ${record.state}`, { id })
     }
@@ -77,10 +74,10 @@ export const cancelJob = async (board: Board, id: string, options: CancelOptions
     }
   })
   // The record decides; the news only spares a worker the rest of the run.
-  const news = JSON.stringify({ id, run: cancelled.run, terminate: options.terminate ?? false })
+  const news = JSON.stringify({ id, run: cancelled.run, terminate })
   await board.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(news)).catch(() => undefined)
   await unlink(board, cancelled)
-  if (options.release) await release(board, new Map([[id, "released"]]))
+  if (lets) await release(board, new Map([[id, "released"]]))
   return cancelled
 }
 
@@ -193,37 +190,58 @@ export const rerunJob = (board: Board, id: string): Promise<JobRecord> =>
  * Fails with `job-exists` while it runs, `gone`, `not-found`.
  */
 export const deleteJob = async (board: Board, id: string, options: DeleteOptions = {}): Promise<void> => {
+  if (options.dependents) {
+    await withdraw(board, id)
+    for await (const dependent of dependentsOf(board, id)) await forget(board, dependent)
+  }
   const buried = await bury(board, id)
   await unlink(board, buried)
-  if (options.dependents) {
-    const line = [id]
-    // Grows while it is walked along: those that wait for it, those that wait for them.
-    for (const parent of line) {
-      for await (const child of waitingFor(board, parent)) if (await forget(board, child)) line.push(child)
-    }
-  }
   await release(board, new Map([[id, endingOf(buried)]]))
 }
 
-/** Whether it was deleted: somebody else may have done so, or it may have been started. */
-const forget = async (board: Board, id: string): Promise<boolean> => {
+/** From now on it cannot run, and is still there: should the deletion of its dependents fail, it can be asked for again. */
+const withdraw = (board: Board, id: string): Promise<JobRecord> =>
+  decide(board, id, ({ record }) => {
+    if (record.tombstone) throw gone(id)
+    if (isTerminal(record.state)) return undefined
+    const now = Date.now()
+    return { record: { ...withdrawn(record, now), endedAt: now, keepMs: keepOf(record) }, withdraw: true }
+  })
+
+/** A job that waits, and is not to run any more. Fails with `job-exists` while it runs. */
+const withdrawn = (record: JobRecord, now: number): JobRecord => {
+  const { id, state } = record
+  if (state === "started") throw new CallboardError("job-exists", `job ${id} runs: cancel it, then delete it`, { id })
+  return { ...step(record, { at: now, state: "cancelled", reason: "deleted" }), fence: NO_FENCE }
+}
+
+/** Ids of those that wait for a job, and of those that wait for them: none before those that wait for it. */
+const dependentsOf = async function* (board: Board, id: string): AsyncGenerator<string> {
+  const line = [{ id, waiting: waitingFor(board, id) }]
+  for (let last = line.at(-1); last !== undefined; last = line.at(-1)) {
+    const next = await last.waiting.next()
+    if (!next.done) line.push({ id: next.value, waiting: waitingFor(board, next.value) })
+    else {
+      line.pop()
+      if (line.length > 0) yield last.id
+    }
+  }
+}
+
+/** Deletes it, unless somebody else has done so, or it has been started. */
+const forget = async (board: Board, id: string): Promise<void> => {
   try {
     await unlink(board, await bury(board, id))
-    return true
   } catch (thrown) {
-    if (thrown instanceof CallboardError) return false
-    throw thrown
+    if (!(thrown instanceof CallboardError)) throw thrown
   }
 }
 
 const bury = (board: Board, id: string): Promise<JobRecord> =>
   decide(board, id, ({ record }) => {
     if (record.tombstone) throw gone(id)
-    if (record.state === "started") {
-      throw new CallboardError("job-exists", `job ${id} runs: cancel it, then delete it`, { id })
-    }
     const now = Date.now()
-    const ended = isTerminal(record.state) ? record : step(record, { at: now, state: "cancelled", reason: "deleted" })
+    const ended = isTerminal(record.state) ? record : withdrawn(record, now)
     const grave = tombstoneOf(ended)
     return {
       record: {

@@ -34,7 +34,7 @@ export interface JobView {
   readonly parentId?: string
   readonly rootId?: string
   readonly group?: string
-  /** Jobs that it waits for, or waited for; `waiting` are those that have not ended as they must. */
+  /** Jobs that it waits for, or waited for; `waiting`, while it is deferred, are those that have not ended as they must. */
   readonly after?: {
     readonly ids: ReadonlyArray<string>
     readonly allowFailure?: boolean
@@ -71,6 +71,15 @@ export const transitionView = (transition: Transition): TransitionView => ({
   ...(transition.due === undefined ? {} : { due: iso(transition.due) }),
 })
 
+/** Who has ended waits for nobody. */
+const afterOf = (
+  state: JobRecord["state"],
+  { waiting, ...after }: NonNullable<JobRecord["after"]>,
+): NonNullable<JobView["after"]> => ({
+  ...after,
+  ...(state === "deferred" && waiting !== undefined ? { waiting } : {}),
+})
+
 export const jobView = (record: JobRecord): JobView => ({
   id: record.id,
   task: record.task,
@@ -100,7 +109,7 @@ export const jobView = (record: JobRecord): JobView => ({
   ...(record.parentId === undefined ? {} : { parentId: record.parentId }),
   ...(record.rootId === undefined ? {} : { rootId: record.rootId }),
   ...(record.group === undefined ? {} : { group: record.group }),
-  ...(record.after === undefined ? {} : { after: record.after }),
+  ...(record.after === undefined ? {} : { after: afterOf(record.state, record.after) }),
   ...(record.description === undefined ? {} : { description: record.description }),
   ...(record.meta === undefined ? {} : { meta: record.meta }),
   transitions: record.timeline.map(transitionView),

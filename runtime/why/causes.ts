@@ -86,13 +86,18 @@ const deferred = ({ record, parents = [] }: Facts): Cause | undefined => {
   const told = parents.length === 0 ? waiting.map((parent) => ({ id: parent })) : parents
   const stuck = parents.find((parent) => isStuck(parent.state, allowFailure))
   const jobs = waiting.length
+  const goal = allowFailure ? "end" : "succeed"
+  const instead =
+    stuck?.state === "cancelled"
+      ? `let ${id} start without it: callboard cancel ${stuck.id} --release`
+      : `give ${id} up: callboard cancel ${id}`
   const way =
     stuck === undefined
       ? ""
-      : `; ${stuck.id} will not ${allowFailure ? "end" : "succeed"} unless it is run again: callboard retry ${stuck.id}; or let go of ${id}: callboard cancel ${id}`
+      : `; ${stuck.id} will not ${goal} unless it is run again: callboard retry ${stuck.id}; or ${instead}`
   return {
     code: "waiting-for-jobs",
-    message: `it waits for ${jobs === 1 ? "another job" : `${jobs} other jobs`} to ${allowFailure ? "end" : "succeed"}: ${listed(told.map(inWords))}${way}`,
+    message: `it waits for ${jobs === 1 ? "another job" : `${jobs} other jobs`} to ${goal}: ${listed(told.map(inWords))}${way}`,
     jobs,
     waiting: told.slice(0, MOST_PARENTS_TOLD),
   }

@@ -57,6 +57,7 @@ export const isolated = actor("isolated", {
       ...{ id, attempt, run, retries, actor, method, queue, meta, aborted: signal.aborted },
       ...{ task: headers["task"], left: deadline - Date.now() },
     }),
+    after: (_input: unknown, job) => job.after,
     spin: ({ ledger }: { ledger?: string }) => {
       if (ledger !== undefined) appendFileSync(ledger, `${process.pid}\n`)
       for (;;);
