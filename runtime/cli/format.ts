@@ -82,3 +82,7 @@ export const bytesText = (bytes: number): string =>
     : bytes >= 1024
       ? `${Math.round((bytes / 1024) * 10) / 10} KiB`
       : `${bytes} bytes`
+
+/** A list, cut where it would be long: `--json` has all of it. */
+export const listText = (words: ReadonlyArray<string>, most = 10): string =>
+  words.length <= most ? words.join(", ") : `${words.slice(0, most).join(", ")} and ${words.length - most} more`

@@ -2,7 +2,7 @@
 
 import type { JobEvent } from "../tracking.ts"
 import type { JobView, TransitionView } from "../view.ts"
-import { clockTime, localTime, percent, spanText, stateText } from "./format.ts"
+import { clockTime, listText, localTime, percent, spanText, stateText } from "./format.ts"
 import { columns, type Paint } from "./output.ts"
 
 const indented = (text: string): string =>
@@ -22,6 +22,9 @@ const took = ({ times }: JobView): string =>
     ? ""
     : `, took ${spanText(Date.parse(times.ended) - Date.parse(times.started))}`
 
+const afterText = ({ ids, allowFailure = false }: NonNullable<JobView["after"]>): string =>
+  `${listText(ids)}${allowFailure ? " (failed ones will do)" : ""}`
+
 const facts = (job: JobView): ReadonlyArray<readonly [string, string]> => {
   const { times, progress, error } = job
   return [
@@ -39,8 +42,8 @@ const facts = (job: JobView): ReadonlyArray<readonly [string, string]> => {
     ...(job.parentId === undefined ? [] : [["parent", job.parentId] as const]),
     ...(job.rootId === undefined || job.rootId === job.id ? [] : [["root", job.rootId] as const]),
     ...(job.group === undefined ? [] : [["group", job.group] as const]),
-    ...(job.after === undefined ? [] : [["after", job.after.ids.join(", ")] as const]),
-    ...(job.after?.waiting === undefined ? [] : [["waits for", job.after.waiting.join(", ")] as const]),
+    ...(job.after === undefined ? [] : [["after", afterText(job.after)] as const]),
+    ...(job.after?.waiting === undefined ? [] : [["waits for", listText(job.after.waiting)] as const]),
     ...(job.description === undefined ? [] : [["about", job.description] as const]),
     ...(job.meta === undefined ? [] : [["meta", JSON.stringify(job.meta)] as const]),
     ...(progress === undefined

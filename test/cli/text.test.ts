@@ -5,7 +5,7 @@ import * as z from "zod"
 import { actor } from "../../runtime/actor.ts"
 import { curlOf, exampleOf } from "../../runtime/cli/dev/curl.ts"
 import { sampleOf } from "../../runtime/cli/dev/sample.ts"
-import { oneLine, shortId, spanText } from "../../runtime/cli/format.ts"
+import { listText, oneLine, shortId, spanText } from "../../runtime/cli/format.ts"
 import { columns, painter } from "../../runtime/cli/output.ts"
 import { takesColour } from "../../runtime/colour.ts"
 import { jsonSchemaOf } from "../../runtime/json-schema.ts"
@@ -20,6 +20,12 @@ test("columns are as wide as what is seen in them", () => {
       ["x", ""],
     ]),
   ).toBe(`a     b\n${paint("long", "red")}  c\nx`)
+})
+
+test("lists are cut where they would be long", () => {
+  expect(listText(["a", "b"], 2)).toBe("a, b")
+  expect(listText(["a", "b", "c", "d"], 2)).toBe("a, b and 2 more")
+  expect(listText([])).toBe("")
 })
 
 test("colours by option, else on a terminal only, and never with NO_COLOR", () => {

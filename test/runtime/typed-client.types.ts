@@ -48,6 +48,10 @@ export const calls = async (client: Client) => {
   order.id satisfies string
   order.receipt.durability satisfies string
 
+  await handle.ping.submit(undefined, { after: order.id })
+  await handle.count.submit({ path: "a" }, { after: [order.id] })
+  await handle.find.submit("pen", { after: { ids: [order.id], allowFailure: true } })
+
   const found = await handle.find.submit("pen")
   same<Awaited<ReturnType<typeof found.result>>, { readonly name: string; readonly price: boolean }>(true)
   same<Awaited<ReturnType<Awaited<ReturnType<typeof handle.visit.submit>>["result"]>>, string>(true)
@@ -81,6 +85,10 @@ export const calls = async (client: Client) => {
   await handle.cuont.submit({ path: "a" })
   // @ts-expect-error an option that no task has
   await handle.count.submit({ path: "a" }, { prio: 9 })
+  // @ts-expect-error jobs to wait for are named by their ids
+  await handle.count.submit({ path: "a" }, { after: order })
+  // @ts-expect-error whether a failure will do is yes or no
+  await handle.count.submit({ path: "a" }, { after: { ids: order.id, allowFailure: "yes" } })
   // @ts-expect-error the handle gives the input
   await handle.count.submit({ path: "a" }, { kwargs: {} })
   // @ts-expect-error the handle gives the method
