@@ -113,6 +113,7 @@ test("the recipes run against callboard dev", { timeout: 60_000 }, async () => {
     "scheduled retry",
     "started ",
     "succeeded ",
+    "deferred",
     "cancelled",
     "true",
     "2",
