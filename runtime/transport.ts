@@ -344,6 +344,7 @@ export interface Records {
    * delivery takes it for its own. In this order, or as one transaction: the record,
    * then `withdraw` (takes the waiting task out of the queue), then `post`. Where that is not one transaction, a posting
    * may be lost with whoever posts it: {@link stranded} finds such jobs, so that the same change can be made again.
+   * With `""` as the expected revision it may be the record of a job that nobody has posted yet: one that waits for others.
    */
   change(changes: ReadonlyArray<Change>): Promise<ReadonlyArray<Changed>>
 

@@ -23,7 +23,7 @@ const BITS = 2 ** 20
 const LATEST = 8_192
 /** The filter forgets nothing, and news may be lost: it is made anew this often. */
 const RENEW_MS = 600_000
-const PAGE = 1_000
+const PAGE = 10_000
 const FIRST_WAIT_MS = 250
 const LONGEST_WAIT_MS = 10_000
 

@@ -1,6 +1,7 @@
 /** What the sweep finds when somebody died at any point between a submission and the release of what waited for it. */
 import { describe, expect, test } from "vitest"
 import { writeEdges } from "../../../runtime/dependencies/edges.ts"
+import { release } from "../../../runtime/dependencies/release.ts"
 import { Sweep } from "../../../runtime/dependencies/sweep.ts"
 import { generateId } from "../../../runtime/id.ts"
 import { onEveryBoard } from "../../scenarios/boards.ts"
@@ -139,6 +140,22 @@ onEveryBoard((newBoard) => {
     expect([await bench.stateOf(strict), await bench.stateOf(lenient)]).toEqual(["deferred", "queued"])
     // What is a failure now may be a success later.
     expect(await bench.edges()).toEqual([{ parent: child.id, child: strict.id }])
+  })
+
+  test("several may look at the same time, and many may end what one job waits for: it is posted once", async () => {
+    await using bench = await setUp()
+    const parents = await Promise.all(Array.from({ length: 16 }, () => bench.submit("parent")))
+    const child = await bench.submit("child", { after: parents.map(({ id }) => id) })
+    for (const _parent of parents) await bench.end("succeeded")
+    const releases = parents.map(({ id }) => release(bench.board, new Map([[id, "succeeded"]])))
+    const looks = Array.from({ length: 4 }, () => bench.look())
+    // Who is outrun too often leaves the rest to others.
+    await Promise.allSettled([...releases, ...looks])
+    await bench.look()
+    expect(await bench.stateOf(child)).toBe("queued")
+    expect(await bench.board.queue.waiting?.("default", 10)).toEqual([child.id])
+    expect(await bench.edges()).toEqual([])
+    expect((await bench.record(child)).timeline).toHaveLength(2)
   })
 
   test("more edges than one look goes through are seen in turn", async () => {
