@@ -354,7 +354,7 @@ onEveryBoard((newBoard) => {
     // Its worker died in the very moment between its end and the look at who waits for it.
     const last = await submit("last", { does: "hold", delay: 3600 })
     const left = await submit("left", { after: last.id })
-    const [found] = [await client.board.records.find(last.id)]
+    const found = await client.board.records.find(last.id)
     if (found === undefined) throw new Error("it is there")
     const { message: _message, ...record } = step(found.record, { at: Date.now(), state: "succeeded" })
     const ended = { ...record, fence: "", endedAt: Date.now(), keepMs: 60_000 }
