@@ -14,6 +14,14 @@ export class Returns {
 
   constructor(link: Link) {
     this.#link = link
+    // What was asked over a connection that is gone is never answered: nobody need wait for that.
+    link.onStatus(() => this.#underWay.clear())
+  }
+
+  /** Has to be over as well before what there is can be seen. */
+  follow(ending: Promise<unknown>): void {
+    const finished = ending.finally(() => this.#underWay.delete(finished))
+    this.#underWay.add(finished)
   }
 
   give(tokens: ReadonlyArray<Pick<Token, "ack" | "consumer">>): void {
@@ -24,8 +32,7 @@ export class Returns {
     } catch {
       // Without a connection their leases lapse.
     }
-    const finished = acks.finish().finally(() => this.#underWay.delete(finished))
-    this.#underWay.add(finished)
+    this.follow(acks.finish())
   }
 
   /** Resolves when the server has all of them, or does not answer; `undefined` when it has. */
