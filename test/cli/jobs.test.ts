@@ -73,7 +73,8 @@ describe("submit", () => {
 
   test("input comes from a file or from standard input", async () => {
     writeFileSync(join(project.path, "input.json"), '{"from":"file"}')
-    expect((await project.run("submit", "works.echo", "@input.json", "--wait")).stdout).toBe('{"from":"file"}\n')
+    const said = await project.run("submit", "works.echo", "@input.json", "--wait")
+    expect(said).toMatchObject({ code: 0, stdout: '{"from":"file"}\n' })
     await using child = project.start("submit", "works.echo", "-", "--wait")
     child.write('{"from":"stdin"}')
     child.endInput()

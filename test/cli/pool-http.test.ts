@@ -172,7 +172,8 @@ test("it is red while the transport is away, and alive", async () => {
     await using pool = await startPool(project)
     await pool.ready()
     await server.stop()
-    expect((await pool.ready(503)).text).toContain("0 of the 2 processes")
+    // One of them may hear of it a moment before the other.
+    await eventually(async () => expect((await pool.ready(503)).text).toContain("0 of the 2 processes"))
     expect(await pool.get("/healthz")).toMatchObject({ status: 200 })
     const away = await pool.scrape()
     expect(away.value("callboard_transport_connected")).toBe(0)
