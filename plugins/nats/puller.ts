@@ -116,8 +116,7 @@ export class Puller {
     const all: Lanes = { from: 0, to: session.lanes.length }
     /** Since when a consumer does not answer. */
     let trouble: number | undefined
-    // What is on its way back to the server is nowhere to be seen, and may well be what should come first.
-    const returning = this.#returns.settled
+    const returning = this.#returning()
     if (returning !== undefined) await session.after(returning)
     for (;;) {
       const now = Date.now()
@@ -208,6 +207,12 @@ export class Puller {
     return turns.flatMap((queue) => taken[queue]?.next().value ?? [])
   }
 
+  /** What is on its way back to the server is nowhere to be seen, and may well be what should come first. */
+  #returning(): Promise<unknown> | undefined {
+    const { settled } = this.#returns
+    return this.#ending.size > 0 ? Promise.all([...this.#ending, settled]) : settled
+  }
+
   #take(key: string, queues: ReadonlyArray<string>): Session {
     const idles = this.#idle.get(key)
     const idle = idles?.pop()
@@ -243,7 +248,6 @@ export class Puller {
   #end(session: Session): void {
     const ending = session.end().finally(() => this.#ending.delete(ending))
     this.#ending.add(ending)
-    this.#returns.follow(ending)
   }
 }
 

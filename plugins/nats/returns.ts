@@ -14,14 +14,6 @@ export class Returns {
 
   constructor(link: Link) {
     this.#link = link
-    // What was asked over a connection that is gone is never answered: nobody need wait for that.
-    link.onStatus(() => this.#underWay.clear())
-  }
-
-  /** Has to be over as well before what there is can be seen. */
-  follow(ending: Promise<unknown>): void {
-    const finished = ending.finally(() => this.#underWay.delete(finished))
-    this.#underWay.add(finished)
   }
 
   give(tokens: ReadonlyArray<Pick<Token, "ack" | "consumer">>): void {
@@ -32,7 +24,8 @@ export class Returns {
     } catch {
       // Without a connection their leases lapse.
     }
-    this.follow(acks.finish())
+    const finished = acks.finish().finally(() => this.#underWay.delete(finished))
+    this.#underWay.add(finished)
   }
 
   /** Resolves when the server has all of them, or does not answer; `undefined` when it has. */
