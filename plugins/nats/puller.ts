@@ -126,8 +126,6 @@ export class Puller {
           await session.ensure()
           if (turns) await this.#sweepTurns(session, key, queues.length, max)
           else await session.sweep(all, max)
-          // Who does not wait goes away with this answer.
-          if (session.isEmpty && Date.now() >= end) await session.look()
         } catch (error) {
           // A consumer without a leader comes back: whoever waits anyway sees it by himself.
           if (!(error instanceof TransportError && error.retryable) || Date.now() + AWAY_MS >= end) throw error

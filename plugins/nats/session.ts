@@ -162,14 +162,6 @@ export class Session {
     if (!isNew && this.count({ from, to }) === 0) await fetch(above)
   }
 
-  /** Looks whether any lane has something after all: a consumer may not have heard of it when it was asked. */
-  async look(): Promise<void> {
-    await this.#ask(
-      this.lanes.map((_, index) => [index, 1]),
-      (index, wanted) => this.#look(index, wanted),
-    )
-  }
-
   /**
    * Takes out up to `max` of the tasks that are here, of each share, in order of lane and sequence, after a look at the
    * lanes above them: what is there by now comes first, and what has no place any more is handed back. Takes nothing when

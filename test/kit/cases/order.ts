@@ -75,7 +75,7 @@ export const orderCases: ReadonlyArray<Case> = [
       const [high, low] = [fresh("high"), fresh("low")]
       const other = await elsewhere()
       await peer.publish(task({ queue: low }))
-      for (let round = 0; round < size(100, 1_000); round++) {
+      for (let round = 0; round < size(100, 2_000); round++) {
         const posting = task({ queue: high, front: harness.capabilities.front })
         await other.publish(posting)
         const found = await peer.pull([high, low], { max: 1 })
