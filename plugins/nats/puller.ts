@@ -1,21 +1,18 @@
 /**
- * Pulls. Strict order: a lane is asked only when those above it have no more, and what came of it is given only when they
- * still have none. A pull that finds nothing waits with one task asked for on each lane; what comes too many or too late
- * is handed back.
+ * Pulls. Strict order: a lane is asked only when those above it have no more. A pull that finds nothing waits with one
+ * task asked for on each lane; what comes too many or too late is handed back.
  *
  * The client's own `consume` and `fetch` are not used (nats 2.29.3): they stall for seconds when a consumer changes its
  * leader, know neither `no_wait` nor order, and lose what they hold when they are drained.
  */
 import { createInbox } from "nats"
 import { type Delivery, type PullRequest, TransportError } from "../../runtime/transport.ts"
-import type { Lanes } from "./choice.ts"
 import type { Consumers } from "./consumers.ts"
 import type { Arrived, Mint } from "./delivery.ts"
 import { closed } from "./errors.ts"
 import type { Ledger } from "./ledger.ts"
 import type { Link } from "./link.ts"
-import { Returns } from "./returns.ts"
-import { Session } from "./session.ts"
+import { type Lanes, Session } from "./session.ts"
 
 /** How long the lanes of a pull stay parked for the next one. Longer, and tasks would wait for a worker that is busy. */
 const LINGER_MS = 5
@@ -36,8 +33,6 @@ export interface PullerParts {
   readonly mint: Mint
   readonly consumers: Consumers
   readonly ledger: Ledger
-  /** Several servers keep the streams. */
-  readonly replicated: boolean
 }
 
 export class Puller {
@@ -47,16 +42,12 @@ export class Puller {
   readonly #idle = new Map<string, Array<Idle>>()
   /** Where the next turn begins, for pulls that rotate. */
   readonly #turns = new Map<string, number>()
-  /** Which lanes had nothing the last time, by the queues that they belong to. */
-  readonly #quiet = new Map<string, Array<boolean>>()
   readonly #ending = new Set<Promise<void>>()
-  readonly #returns: Returns
   #sessions = 0
   #running = 0
 
   constructor(parts: PullerParts) {
     this.#parts = parts
-    this.#returns = new Returns(parts.link)
   }
 
   /**
@@ -116,8 +107,6 @@ export class Puller {
     const all: Lanes = { from: 0, to: session.lanes.length }
     /** Since when a consumer does not answer. */
     let trouble: number | undefined
-    const returning = this.#returning()
-    if (returning !== undefined) await session.after(returning)
     for (;;) {
       const now = Date.now()
       while (!link.connected && !session.interrupted && Date.now() < end) await session.event(end)
@@ -147,8 +136,11 @@ export class Puller {
       // Late: who gave up must not be told of what came all the same.
       if (session.interrupted) return []
       if (!session.isEmpty) {
-        if (turns) return this.#takeTurns(session, key, queues.length, max)
-        return (await session.take([{ lanes: all, max }])).flat()
+        if (turns) return this.#collectTurns(session, key, queues.length, max)
+        const found = session.collect(all, max)
+        // Of lanes that are not their turn: while more comes above, their leases would lapse here.
+        session.handBack()
+        return found
       }
       if (Date.now() < end) continue
       if (link.connected) return []
@@ -184,31 +176,22 @@ export class Puller {
   }
 
   /** One task of each queue in turn. */
-  async #takeTurns(session: Session, key: string, count: number, max: number): Promise<ReadonlyArray<Arrived>> {
+  #collectTurns(session: Session, key: string, count: number, max: number): ReadonlyArray<Arrived> {
     const first = this.#turns.get(key) ?? 0
-    const ranges = Array.from({ length: count }, (_, queue) => lanesOf(session, count, queue))
-    const left = ranges.map((lanes) => session.count(lanes))
-    /** Whose turn it is, one after the other. */
-    const turns: Array<number> = []
-    for (let before = -1; turns.length > before && turns.length < max; ) {
-      before = turns.length
-      for (let at = 0; at < count && turns.length < max; at++) {
+    const found: Array<Arrived> = []
+    let last = first - 1
+    for (let before = -1; found.length > before && found.length < max; ) {
+      before = found.length
+      for (let at = 0; at < count && found.length < max; at++) {
         const queue = (first + at) % count
-        if ((left[queue] ?? 0) === 0) continue
-        left[queue] = (left[queue] ?? 0) - 1
-        turns.push(queue)
+        const [next] = session.collect(lanesOf(session, count, queue), 1)
+        if (next === undefined) continue
+        found.push(next)
+        last = queue
       }
     }
-    const shares = ranges.map((lanes, queue) => ({ lanes, max: turns.filter((turn) => turn === queue).length }))
-    const taken = (await session.take(shares)).map((each) => each.values())
-    this.#turns.set(key, ((turns.at(-1) ?? first - 1) + 1) % count)
-    return turns.flatMap((queue) => taken[queue]?.next().value ?? [])
-  }
-
-  /** What is on its way back to the server is nowhere to be seen, and may well be what should come first. */
-  #returning(): Promise<unknown> | undefined {
-    const { settled } = this.#returns
-    return this.#ending.size > 0 ? Promise.all([...this.#ending, settled]) : settled
+    this.#turns.set(key, (last + 1) % count)
+    return found
   }
 
   #take(key: string, queues: ReadonlyArray<string>): Session {
@@ -219,16 +202,9 @@ export class Puller {
       clearTimeout(idle.timer)
       return idle.session
     }
-    const { consumers } = this.#parts
+    const { link, mint, consumers } = this.#parts
     const lanes = queues.flatMap((queue) => consumers.lanesOf(queue))
-    const quiet = this.#quiet.get(key) ?? lanes.map(() => false)
-    this.#quiet.set(key, quiet)
-    return new Session(
-      { ...this.#parts, returns: this.#returns },
-      lanes,
-      quiet,
-      `${this.#inbox}.${(this.#sessions++).toString(36)}`,
-    )
+    return new Session({ link, mint, consumers }, lanes, `${this.#inbox}.${(this.#sessions++).toString(36)}`)
   }
 
   #linger(key: string, session: Session): void {

@@ -57,19 +57,6 @@ const cling = async (queue: Queue, token: string): Promise<void> => {
 const extending = (answer: (queue: Queue, tokens: ReadonlyArray<string>) => Promise<ReadonlyArray<boolean>>) =>
   queueBroken(() => (queue) => ({ extend: (tokens) => answer(queue, tokens) }))
 
-/** Looks queue by queue, and believes a moment later what it saw of the one above. */
-const believing = queueBroken(() => (queue) => ({
-  pull: async (request, signal) => {
-    const found: Array<Delivery> = []
-    for (const name of request.queues) {
-      const max = request.max - found.length
-      if (max > 0) found.push(...(await queue.pull({ ...request, queues: [name], max, wait: 0 }, signal)))
-      await sleep(1)
-    }
-    return found
-  },
-}))
-
 const dueEarlier = batches((postings) =>
   postings.map((posting) => (posting.due === undefined ? posting : { ...posting, due: posting.due - 250 })),
 )
@@ -180,24 +167,6 @@ export const pullMutants: ReadonlyArray<Mutant> = [
     breaker: batches((postings) =>
       [...postings].sort((a, b) => b.level - a.level).map((posting) => ({ ...posting, level: 4 })),
     ),
-  },
-  {
-    breaks: "order: a pull that begins when a higher task has been accepted brings that one first",
-    // Acknowledges a moment before a pull can see it.
-    breaker: queueBroken(() => (queue) => ({
-      publish: async (postings) => {
-        void sleep(2).then(() => queue.publish(postings).catch(() => undefined))
-        return postings.map(() => ({ status: "stored" }))
-      },
-    })),
-  },
-  {
-    breaks: "order: what was accepted before a lower task was published comes before it, by a pull that does not wait",
-    breaker: believing,
-  },
-  {
-    breaks: "order: what was accepted before a lower task was published comes before it, by a pull that waits",
-    breaker: believing,
   },
   { breaks: "delay: a task is not early and not late, for a pull that waits", breaker: dueEarlier },
   { breaks: "delay: a task is not early for pulls that do not wait", breaker: dueEarlier },
