@@ -1,18 +1,21 @@
 /**
- * Pulls. Strict order: a lane is asked only when those above it have no more. A pull that finds nothing waits with one
- * task asked for on each lane; what comes too many or too late is handed back.
+ * Pulls. Strict order: a lane is asked only when those above it have no more, and what came of it is given only when they
+ * still have none. A pull that finds nothing waits with one task asked for on each lane; what comes too many or too late
+ * is handed back.
  *
  * The client's own `consume` and `fetch` are not used (nats 2.29.3): they stall for seconds when a consumer changes its
  * leader, know neither `no_wait` nor order, and lose what they hold when they are drained.
  */
 import { createInbox } from "nats"
 import { type Delivery, type PullRequest, TransportError } from "../../runtime/transport.ts"
+import type { Lanes } from "./choice.ts"
 import type { Consumers } from "./consumers.ts"
 import type { Arrived, Mint } from "./delivery.ts"
 import { closed } from "./errors.ts"
 import type { Ledger } from "./ledger.ts"
 import type { Link } from "./link.ts"
-import { type Lanes, Session } from "./session.ts"
+import { Returns } from "./returns.ts"
+import { Session } from "./session.ts"
 
 /** How long the lanes of a pull stay parked for the next one. Longer, and tasks would wait for a worker that is busy. */
 const LINGER_MS = 5
@@ -33,6 +36,8 @@ export interface PullerParts {
   readonly mint: Mint
   readonly consumers: Consumers
   readonly ledger: Ledger
+  /** Several servers keep the streams. */
+  readonly replicated: boolean
 }
 
 export class Puller {
@@ -42,12 +47,16 @@ export class Puller {
   readonly #idle = new Map<string, Array<Idle>>()
   /** Where the next turn begins, for pulls that rotate. */
   readonly #turns = new Map<string, number>()
+  /** Which lanes had nothing the last time, by the queues that they belong to. */
+  readonly #quiet = new Map<string, Array<boolean>>()
   readonly #ending = new Set<Promise<void>>()
+  readonly #returns: Returns
   #sessions = 0
   #running = 0
 
   constructor(parts: PullerParts) {
     this.#parts = parts
+    this.#returns = new Returns(parts.link)
   }
 
   /**
@@ -107,6 +116,9 @@ export class Puller {
     const all: Lanes = { from: 0, to: session.lanes.length }
     /** Since when a consumer does not answer. */
     let trouble: number | undefined
+    // What is on its way back to the server is nowhere to be seen, and may well be what should come first.
+    const returning = this.#returns.settled
+    if (returning !== undefined) await session.after(returning)
     for (;;) {
       const now = Date.now()
       while (!link.connected && !session.interrupted && Date.now() < end) await session.event(end)
@@ -115,6 +127,8 @@ export class Puller {
           await session.ensure()
           if (turns) await this.#sweepTurns(session, key, queues.length, max)
           else await session.sweep(all, max)
+          // Who does not wait goes away with this answer.
+          if (session.isEmpty && Date.now() >= end) await session.look()
         } catch (error) {
           // A consumer without a leader comes back: whoever waits anyway sees it by himself.
           if (!(error instanceof TransportError && error.retryable) || Date.now() + AWAY_MS >= end) throw error
@@ -136,11 +150,8 @@ export class Puller {
       // Late: who gave up must not be told of what came all the same.
       if (session.interrupted) return []
       if (!session.isEmpty) {
-        if (turns) return this.#collectTurns(session, key, queues.length, max)
-        const found = session.collect(all, max)
-        // Of lanes that are not their turn: while more comes above, their leases would lapse here.
-        session.handBack()
-        return found
+        if (turns) return this.#takeTurns(session, key, queues.length, max)
+        return (await session.take([{ lanes: all, max }])).flat()
       }
       if (Date.now() < end) continue
       if (link.connected) return []
@@ -176,22 +187,25 @@ export class Puller {
   }
 
   /** One task of each queue in turn. */
-  #collectTurns(session: Session, key: string, count: number, max: number): ReadonlyArray<Arrived> {
+  async #takeTurns(session: Session, key: string, count: number, max: number): Promise<ReadonlyArray<Arrived>> {
     const first = this.#turns.get(key) ?? 0
-    const found: Array<Arrived> = []
-    let last = first - 1
-    for (let before = -1; found.length > before && found.length < max; ) {
-      before = found.length
-      for (let at = 0; at < count && found.length < max; at++) {
+    const ranges = Array.from({ length: count }, (_, queue) => lanesOf(session, count, queue))
+    const left = ranges.map((lanes) => session.count(lanes))
+    /** Whose turn it is, one after the other. */
+    const turns: Array<number> = []
+    for (let before = -1; turns.length > before && turns.length < max; ) {
+      before = turns.length
+      for (let at = 0; at < count && turns.length < max; at++) {
         const queue = (first + at) % count
-        const [next] = session.collect(lanesOf(session, count, queue), 1)
-        if (next === undefined) continue
-        found.push(next)
-        last = queue
+        if ((left[queue] ?? 0) === 0) continue
+        left[queue] = (left[queue] ?? 0) - 1
+        turns.push(queue)
       }
     }
-    this.#turns.set(key, (last + 1) % count)
-    return found
+    const shares = ranges.map((lanes, queue) => ({ lanes, max: turns.filter((turn) => turn === queue).length }))
+    const taken = (await session.take(shares)).map((each) => each.values())
+    this.#turns.set(key, ((turns.at(-1) ?? first - 1) + 1) % count)
+    return turns.flatMap((queue) => taken[queue]?.next().value ?? [])
   }
 
   #take(key: string, queues: ReadonlyArray<string>): Session {
@@ -202,9 +216,16 @@ export class Puller {
       clearTimeout(idle.timer)
       return idle.session
     }
-    const { link, mint, consumers } = this.#parts
+    const { consumers } = this.#parts
     const lanes = queues.flatMap((queue) => consumers.lanesOf(queue))
-    return new Session({ link, mint, consumers }, lanes, `${this.#inbox}.${(this.#sessions++).toString(36)}`)
+    const quiet = this.#quiet.get(key) ?? lanes.map(() => false)
+    this.#quiet.set(key, quiet)
+    return new Session(
+      { ...this.#parts, returns: this.#returns },
+      lanes,
+      quiet,
+      `${this.#inbox}.${(this.#sessions++).toString(36)}`,
+    )
   }
 
   #linger(key: string, session: Session): void {
@@ -222,6 +243,7 @@ export class Puller {
   #end(session: Session): void {
     const ending = session.end().finally(() => this.#ending.delete(ending))
     this.#ending.add(ending)
+    this.#returns.follow(ending)
   }
 }
 

@@ -1,7 +1,7 @@
 /** Which task comes next: queue, then level, then sequence. */
 import { type Case, front } from "../case.ts"
 import { check, equal } from "../check.ts"
-import { size } from "../context.ts"
+import { size, sleep } from "../context.ts"
 import { idOf } from "../task.ts"
 
 const group = "order"
@@ -68,4 +68,58 @@ export const orderCases: ReadonlyArray<Case> = [
       equal((await peer.all(queue, 2)).map(idOf), expected, "order")
     },
   },
+  {
+    group,
+    name: "a pull that begins when a higher task has been accepted brings that one first",
+    async run({ peer, fresh, task, elsewhere, harness }) {
+      const [high, low] = [fresh("high"), fresh("low")]
+      const other = await elsewhere()
+      await peer.publish(task({ queue: low }))
+      for (let round = 0; round < size(100, 1_000); round++) {
+        const posting = task({ queue: high, front: harness.capabilities.front })
+        await other.publish(posting)
+        const found = await peer.pull([high, low], { max: 1 })
+        equal(found.map(idOf), [posting.id], `what comes in round ${round}`)
+        for (const delivery of found) await peer.succeed(delivery, posting)
+      }
+    },
+  },
+  ...[0, 100].map((wait): Case => {
+    const how = wait > 0 ? "that waits" : "that does not wait"
+    return {
+      group,
+      name: `what was accepted before a lower task was published comes before it, by a pull ${how}`,
+      async run({ peer, fresh, task, elsewhere, harness, within }) {
+        const [high, low] = [fresh("high"), fresh("low")]
+        const other = await elsewhere()
+        // By turns two queues and two levels of one queue, where there are several.
+        const pairs = Array.from({ length: size(60, 600) }, (_, at) =>
+          at % 2 === 0 || harness.capabilities.priorityBands === 1
+            ? ([task({ queue: high }), task({ queue: low })] as const)
+            : ([task({ queue: high, priority: 9 }), task({ queue: high, priority: 0 })] as const),
+        )
+        const left = [...pairs]
+        const publishing = async (): Promise<void> => {
+          for (let pair = left.shift(); pair; pair = left.shift()) for (const each of pair) await other.publish(each)
+        }
+        // Looks again and again, so that the tasks come while it does.
+        const pulling = async (): Promise<ReadonlyArray<string>> => {
+          const found: Array<string> = []
+          while (found.length < 2 * pairs.length) {
+            const deliveries = await peer.pull([high, low], { max: 20, wait })
+            if (deliveries.length === 0) await sleep(0)
+            found.push(...deliveries.map(idOf))
+          }
+          return found
+        }
+        const [found] = await within(
+          "all tasks",
+          Promise.all([pulling(), publishing(), publishing(), publishing()]),
+          15_000,
+        )
+        const overtaken = pairs.filter(([first, second]) => found.indexOf(first.id) > found.indexOf(second.id))
+        equal(overtaken.length, 0, "tasks that came after a lower one that was published when they had been accepted")
+      },
+    }
+  }),
 ]

@@ -32,6 +32,21 @@ export const pullCases: ReadonlyArray<Case> = [
   },
   {
     group,
+    name: "what was accepted is there for the next pull, also for one that does not wait",
+    async run({ peer, fresh, task, elsewhere }) {
+      const queue = fresh("queue")
+      const other = await elsewhere()
+      for (let round = 0; round < size(100, 1_000); round++) {
+        const posting = task({ queue })
+        await other.publish(posting)
+        const found = await peer.pull(queue)
+        equal(found.map(idOf), [posting.id], `what comes in round ${round}`)
+        for (const delivery of found) await peer.succeed(delivery, posting)
+      }
+    },
+  },
+  {
+    group,
     name: "never more than max come, and the rest stays",
     async run({ peer, fresh, tasks }) {
       const queue = fresh("queue")

@@ -57,6 +57,27 @@ const cling = async (queue: Queue, token: string): Promise<void> => {
 const extending = (answer: (queue: Queue, tokens: ReadonlyArray<string>) => Promise<ReadonlyArray<boolean>>) =>
   queueBroken(() => (queue) => ({ extend: (tokens) => answer(queue, tokens) }))
 
+/** Looks queue by queue, and believes a moment later what it saw of the one above. */
+const believing = queueBroken(() => (queue) => ({
+  pull: async (request, signal) => {
+    const found: Array<Delivery> = []
+    for (const name of request.queues) {
+      const max = request.max - found.length
+      if (max > 0) found.push(...(await queue.pull({ ...request, queues: [name], max, wait: 0 }, signal)))
+      await sleep(1)
+    }
+    return found
+  },
+}))
+
+/** Acknowledges a moment before a pull can see it. */
+const hasty = queueBroken(() => (queue) => ({
+  publish: async (postings) => {
+    void sleep(2).then(() => queue.publish(postings).catch(() => undefined))
+    return postings.map(() => ({ status: "stored" }))
+  },
+}))
+
 const dueEarlier = batches((postings) =>
   postings.map((posting) => (posting.due === undefined ? posting : { ...posting, due: posting.due - 250 })),
 )
@@ -74,6 +95,7 @@ export const pullMutants: ReadonlyArray<Mutant> = [
     breaks: "pull: never more than max come, and the rest stays",
     breaker: requests((request) => ({ ...request, max: request.max + 1 })),
   },
+  { breaks: "pull: what was accepted is there for the next pull, also for one that does not wait", breaker: hasty },
   {
     breaks: "pull: what is there comes without waiting for max",
     breaker: queueBroken(() => (queue) => ({
@@ -167,6 +189,18 @@ export const pullMutants: ReadonlyArray<Mutant> = [
     breaker: batches((postings) =>
       [...postings].sort((a, b) => b.level - a.level).map((posting) => ({ ...posting, level: 4 })),
     ),
+  },
+  {
+    breaks: "order: a pull that begins when a higher task has been accepted brings that one first",
+    breaker: hasty,
+  },
+  {
+    breaks: "order: what was accepted before a lower task was published comes before it, by a pull that does not wait",
+    breaker: believing,
+  },
+  {
+    breaks: "order: what was accepted before a lower task was published comes before it, by a pull that waits",
+    breaker: believing,
   },
   { breaks: "delay: a task is not early and not late, for a pull that waits", breaker: dueEarlier },
   { breaks: "delay: a task is not early for pulls that do not wait", breaker: dueEarlier },

@@ -1,4 +1,4 @@
-/** A wire between clients and a server that can be cut: a small TCP proxy. */
+/** A wire between clients and a server that can be cut, and tapped: a small TCP proxy. */
 import { createServer, connect as dial, type Socket } from "node:net"
 
 export interface Proxy {
@@ -13,7 +13,11 @@ export interface Proxy {
   stop(): Promise<void>
 }
 
-export const startProxy = async (target: () => number): Promise<Proxy> => {
+/** `before` sees what a client sends, as text, and holds it until it resolves. */
+export const startProxy = async (
+  target: () => number,
+  before?: (sent: string) => Promise<unknown> | undefined,
+): Promise<Proxy> => {
   const pairs = new Set<readonly [Socket, Socket]>()
   let whole = true
   let frozen = false
@@ -33,7 +37,11 @@ export const startProxy = async (target: () => number): Promise<Proxy> => {
     }
     if (!whole) return end()
     pairs.add(pair)
-    client.on("data", (chunk) => upstream.write(chunk))
+    let passing: Promise<unknown> = Promise.resolve()
+    client.on("data", (chunk) => {
+      if (before === undefined) upstream.write(chunk)
+      else passing = passing.then(() => before(chunk.toString("latin1"))).then(() => upstream.write(chunk))
+    })
     upstream.on("data", (chunk) => client.write(chunk))
   })
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
