@@ -21,6 +21,8 @@ export interface Lane {
   made: boolean
   /** Highest sequence that was handed over here. */
   highest: number
+  /** It had nothing when it was last asked. */
+  quiet: boolean
 }
 
 /** What the server knows about a lane. */
@@ -83,7 +85,8 @@ export class Consumers {
     const consumer = this.#names.consumer(queue, band)
     const stream = this.#names.queueStream
     const next = this.#link.apiSubject(`CONSUMER.MSG.NEXT.${stream}.${consumer}`)
-    return { queue, band, consumer, next, acks: `$JS.ACK.${stream}.${consumer}.`, made: false, highest: 0 }
+    const acks = `$JS.ACK.${stream}.${consumer}.`
+    return { queue, band, consumer, next, acks, made: false, highest: 0, quiet: false }
   }
 
   /** Makes the consumers that are missing. */

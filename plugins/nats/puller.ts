@@ -47,8 +47,6 @@ export class Puller {
   readonly #idle = new Map<string, Array<Idle>>()
   /** Where the next turn begins, for pulls that rotate. */
   readonly #turns = new Map<string, number>()
-  /** Which lanes had nothing the last time, by the queues that they belong to. */
-  readonly #quiet = new Map<string, Array<boolean>>()
   readonly #ending = new Set<Promise<void>>()
   readonly #returns: Returns
   #sessions = 0
@@ -113,7 +111,7 @@ export class Puller {
     const { link } = this.#parts
     const end = Date.now() + wait
     const turns = rotate && queues.length > 1
-    const all: Lanes = { from: 0, to: session.lanes.length }
+    const all: Lanes = { from: 0, to: session.lanes }
     /** Since when a consumer does not answer. */
     let trouble: number | undefined
     // What is on its way back to the server is nowhere to be seen, and may well be what should come first.
@@ -218,14 +216,8 @@ export class Puller {
     }
     const { consumers } = this.#parts
     const lanes = queues.flatMap((queue) => consumers.lanesOf(queue))
-    const quiet = this.#quiet.get(key) ?? lanes.map(() => false)
-    this.#quiet.set(key, quiet)
-    return new Session(
-      { ...this.#parts, returns: this.#returns },
-      lanes,
-      quiet,
-      `${this.#inbox}.${(this.#sessions++).toString(36)}`,
-    )
+    const prefix = `${this.#inbox}.${(this.#sessions++).toString(36)}`
+    return new Session({ ...this.#parts, returns: this.#returns }, lanes, prefix)
   }
 
   #linger(key: string, session: Session): void {
@@ -248,6 +240,6 @@ export class Puller {
 }
 
 const lanesOf = (session: Session, queues: number, queue: number): Lanes => {
-  const each = session.lanes.length / queues
+  const each = session.lanes / queues
   return { from: queue * each, to: (queue + 1) * each }
 }

@@ -11,8 +11,9 @@ import { type Delivery, TransportError } from "../../runtime/transport.ts"
 import { type Candidate, choose, type Lanes, lanesAbove, type Share } from "./choice.ts"
 import type { Consumers, Lane } from "./consumers.ts"
 import { type Arrived, consumerOf, type Mint } from "./delivery.ts"
+import { LaneRequests } from "./lane-requests.ts"
 import type { Link } from "./link.ts"
-import { beatOf, fetching, looking, PARK_MS, parking } from "./pull-request.ts"
+import { beatOf } from "./pull-request.ts"
 import type { Returns } from "./returns.ts"
 
 export interface SessionParts {
@@ -28,40 +29,14 @@ interface Arrival extends Arrived, Candidate {
   readonly delivery: Delivery
 }
 
-/** Asks for what there is. */
-interface Question {
-  readonly number: number
+/** How many tasks are to come of a lane. */
+interface Wanted {
+  readonly lane: number
   readonly wanted: number
-  got: number
-  /** Absent where it is no look: then nothing found does not mean that the lane is empty. */
-  readonly look?: Look
-}
-
-interface Look {
-  /** How many tasks had come before. */
-  readonly since: number
-  /** How often the consumer was too late for it. */
-  readonly missed: number
-  /** It was too late this time too. */
-  late: boolean
-}
-
-/** Asks for one task, whenever there is one. */
-interface Parked {
-  readonly number: number
-  /** When the server ends it by itself. */
-  readonly until: number
-  heardAt: number
 }
 
 /** How long a consumer may take to say what it has. */
 const ANSWER_MS = 2_000
-
-/** How long to leave a consumer alone that refused a request. */
-const REFUSED_MS = 50
-
-/** How often a consumer is asked to look when it is too late for that each time. */
-const LOOKS = 4
 
 /**
  * How often all lanes above are looked at while tasks come there. From then on only those of which it is not certain:
@@ -70,45 +45,37 @@ const LOOKS = 4
 const FULL_ROUNDS = 2
 
 export class Session {
-  readonly lanes: ReadonlyArray<Lane>
   readonly #parts: SessionParts
+  readonly #lanes: ReadonlyArray<LaneRequests>
   readonly #prefix: string
   readonly #subscription: Subscription
   readonly #byConsumer: ReadonlyMap<string, number>
-  readonly #questions: Array<Question | undefined>
-  readonly #parked: Array<Parked | undefined>
-  readonly #quiet: Array<boolean>
-  /** How many tasks had come when a lane was last seen empty. */
-  readonly #seen: Array<number | undefined>
-  /** Lanes whose consumer refused, until when. */
-  readonly #refused: Array<number>
   readonly #stopStatus: () => void
-  readonly #beat: number
-  /** A parked request without a sign of life for so long is given up: its consumer's leader may have died. */
-  readonly #silence: number
   #arrivals: Array<Arrival> = []
   #lastLane = 0
-  #numbers = 0
   #arrived = 0
   #wake: (() => void) | undefined
   #interrupted = false
   #ended = false
 
-  /** `quiet`: which lanes had nothing when they were last asked. Kept up to date, for the session after this one. */
-  constructor(parts: SessionParts, lanes: ReadonlyArray<Lane>, quiet: Array<boolean>, prefix: string) {
+  constructor(parts: SessionParts, lanes: ReadonlyArray<Lane>, prefix: string) {
+    const { link, consumers, replicated } = parts
     this.#parts = parts
-    this.lanes = lanes
     this.#prefix = prefix
-    this.#beat = beatOf(lanes.length)
-    this.#silence = 2.5 * this.#beat
-    this.#quiet = quiet
-    this.#questions = lanes.map(() => undefined)
-    this.#parked = lanes.map(() => undefined)
-    this.#seen = lanes.map(() => undefined)
-    this.#refused = lanes.map(() => 0)
+    const beat = beatOf(lanes.length)
+    this.#lanes = lanes.map((lane, index) => {
+      const send = (request: Uint8Array, number: number) =>
+        link.send(lane.next, request, `${prefix}.${index}.${number}`)
+      return new LaneRequests({ lane, beat, replicated, send, onLost: () => consumers.lost(lane) })
+    })
     this.#byConsumer = new Map(lanes.map(({ consumer }, index) => [consumer, index]))
-    this.#subscription = parts.link.subscribe(`${prefix}.*.*`, (message) => this.#received(message))
-    this.#stopStatus = parts.link.onStatus(() => this.#forgetAll())
+    this.#subscription = link.subscribe(`${prefix}.*.*`, (message) => this.#received(message))
+    this.#stopStatus = link.onStatus(() => this.#forgetAll())
+  }
+
+  /** How many there are. */
+  get lanes(): number {
+    return this.#lanes.length
   }
 
   /** Tasks that are here, of these lanes. */
@@ -129,8 +96,7 @@ export class Session {
 
   /** A consumer that refused to say what it has, and has not been asked since. */
   get refusing(): string | undefined {
-    const index = this.#refused.findIndex((until, at) => until > 0 && this.#isSilent(at))
-    return this.lanes[index]?.consumer
+    return this.#lanes.find(({ isRefusing }) => isRefusing)?.lane.consumer
   }
 
   interrupt(): void {
@@ -145,29 +111,27 @@ export class Session {
   async sweep({ from, to }: Lanes, max: number): Promise<void> {
     const fetch = (lanes: ReadonlyArray<number>): Promise<void> =>
       this.#ask(
-        lanes.map((index) => [index, max - this.count({ from, to: index + 1 })]),
-        (index, wanted) => this.#fetch(index, wanted),
+        lanes.map((lane) => ({ lane, wanted: max - this.count({ from, to: lane + 1 }) })),
+        (requests, wanted) => requests.fetch(wanted),
       )
     let start = from
-    while (start < to && this.#quiet[start]) start++
+    while (start < to && this.#lanes[start]?.lane.quiet) start++
     if (start === to) start = from
     // What is parked is known to be empty. The others above are looked at in the end; in a new session, though, they may
     // well have something by now, and what was taken below would have to be handed back.
-    const above = range(from, start).filter((index) => !this.#isParked(index))
-    const isNew = above.some((index) => this.#seen[index] === undefined)
+    const above = range(from, start).filter((index) => !this.#lanes[index]?.isParked)
+    const isNew = above.some((index) => this.#lanes[index]?.seen === undefined)
     if (isNew) await fetch(above)
     for (let index = start; index < to && this.count({ from, to: index + 1 }) < max; index++) {
-      if (!this.#isParked(index)) await fetch([index])
+      if (!this.#lanes[index]?.isParked) await fetch([index])
     }
     if (!isNew && this.count({ from, to }) === 0) await fetch(above)
   }
 
   /** Looks whether any lane has something after all: a consumer may not have heard of it when it was asked. */
   async look(): Promise<void> {
-    await this.#ask(
-      this.lanes.map((_, index) => [index, 1]),
-      (index, wanted) => this.#look(index, wanted),
-    )
+    const all = range(0, this.lanes).map((lane) => ({ lane, wanted: 1 }))
+    await this.#ask(all, (requests, wanted) => requests.look(wanted, this.#arrived))
   }
 
   /**
@@ -179,14 +143,11 @@ export class Session {
     for (let round = 1; ; round++) {
       const chosen = shares.map((share) => choose(this.#arrivals, share))
       const above = shares.flatMap((share, at) => lanesAbove(share, chosen[at] ?? []))
-      const unsure = above.filter(({ lane, since }) => (this.#seen[lane] ?? 0) < since)
+      const unsure = above.filter(({ lane, since }) => (this.#lanes[lane]?.seen ?? 0) < since)
       if (this.#interrupted) return []
       if (unsure.length === 0 || !this.#parts.link.connected) return this.#takeOut(shares, chosen)
       const asked = round <= FULL_ROUNDS ? above : unsure
-      await this.#ask(
-        asked.map(({ lane, wanted }) => [lane, wanted]),
-        (lane, wanted) => this.#look(lane, wanted),
-      )
+      await this.#ask(asked, (requests, wanted) => requests.look(wanted, this.#arrived))
     }
   }
 
@@ -195,7 +156,7 @@ export class Session {
     chosen: ReadonlyArray<ReadonlyArray<Arrival>>,
   ): ReadonlyArray<ReadonlyArray<Arrived>> {
     const taken = new Set(chosen.flat())
-    for (const { lane } of taken) this.#quiet[lane] = false
+    for (const { lane } of taken) this.#lanes[lane]?.hadTasks()
     // What is left of these lanes comes first the next time. What is below would wait here while more comes above.
     const isDisplaced = ({ lane }: Arrival): boolean =>
       shares.some(({ lanes: { from, to } }, at) => lane >= from && lane < to && lane > (chosen[at]?.at(-1)?.lane ?? to))
@@ -207,18 +168,12 @@ export class Session {
 
   /** Asks each lane for one task that may come later. */
   park(): void {
-    const now = Date.now()
-    for (let index = 0; index < this.lanes.length; index++) {
-      if (this.#isParked(index) || (this.#refused[index] ?? 0) > now) continue
-      const number = ++this.#numbers
-      this.#parked[index] = { number, until: now + PARK_MS, heardAt: now }
-      this.#send(index, number, parking(this.#beat))
-    }
+    for (const lane of this.#lanes) lane.park()
   }
 
   /** Resolves when something has happened, or may have, or at `until`. One waits at a time. */
   event(until: number): Promise<void> {
-    return this.pause(Math.min(until, this.#nextCheck()) - Date.now())
+    return this.pause(Math.min(until, ...this.#lanes.map(({ nextCheck }) => nextCheck)) - Date.now())
   }
 
   /** Resolves when something has happened, or after so many milliseconds. */
@@ -247,7 +202,7 @@ export class Session {
 
   /** Makes missing consumers anew. */
   async ensure(): Promise<void> {
-    await this.#parts.consumers.ensure(this.lanes)
+    await this.#parts.consumers.ensure(this.#lanes.map(({ lane }) => lane))
   }
 
   /** Hands back what is here and what is still on its way, and leaves nothing behind. */
@@ -265,78 +220,30 @@ export class Session {
     }
   }
 
-  #isParked(index: number): boolean {
-    const parked = this.#parked[index]
-    if (parked === undefined) return false
-    const now = Date.now()
-    const alive = now < parked.until && now - parked.heardAt < this.#silence
-    if (!alive) this.#parked[index] = undefined
-    return alive
-  }
-
-  /** Nothing is asked for there. */
-  #isSilent(index: number): boolean {
-    return this.#parked[index] === undefined && this.#questions[index] === undefined
-  }
-
-  /** When a request may turn out to be lost, or a refused lane may be asked again. */
-  #nextCheck(): number {
-    let next = Infinity
-    for (let index = 0; index < this.lanes.length; index++) {
-      const parked = this.#parked[index]
-      if (parked !== undefined) next = Math.min(next, parked.until, parked.heardAt + this.#silence)
-      else if (this.#isSilent(index)) next = Math.min(next, this.#refused[index] || Infinity)
-    }
-    return next
-  }
-
-  /** Asks lanes for up to so many tasks each, in one write, and awaits what they have. */
-  async #ask(
-    wanted: ReadonlyArray<readonly [lane: number, count: number]>,
-    ask: (index: number, count: number) => void,
-  ): Promise<void> {
+  /** Asks lanes, in one write, and awaits what they have. */
+  async #ask(wanted: ReadonlyArray<Wanted>, ask: (requests: LaneRequests, wanted: number) => void): Promise<void> {
     if (wanted.length === 0 || this.#interrupted || !this.#parts.link.connected) return
-    for (const [index, count] of wanted) ask(index, count)
+    const asked: Array<LaneRequests> = []
+    for (const each of wanted) {
+      const requests = this.#lanes[each.lane]
+      if (requests === undefined) continue
+      ask(requests, each.wanted)
+      asked.push(requests)
+    }
     const until = Date.now() + ANSWER_MS
     for (;;) {
-      const open = wanted.filter(([index]) => this.#questions[index] !== undefined)
+      const open = asked.filter(({ isAsked }) => isAsked)
       if (open.length === 0 || this.#interrupted) return
       if (Date.now() >= until) {
-        for (const [index] of open) this.#answered(index)
+        for (const lane of open) lane.endQuestion()
         // Those of a consumer that is away come when it is back: no reason to keep the others waiting.
         if (!this.isEmpty) return
-        const names = open.map(([index]) => this.lanes[index]?.consumer)
+        const names = open.map(({ lane }) => lane.consumer)
         throw new TransportError("unavailable", `the consumer ${names.join(", ")} does not answer`)
       }
       await this.event(until)
-      for (const [index] of open) {
-        const question = this.#questions[index]
-        if (question?.look?.late) this.#look(index, question.wanted - question.got, question.look.missed + 1)
-      }
+      for (const lane of open) lane.lookAgain(this.#arrived)
     }
-  }
-
-  #fetch(index: number, wanted: number): void {
-    const number = ++this.#numbers
-    this.#questions[index] = { number, wanted, got: 0 }
-    this.#send(index, number, fetching(wanted))
-  }
-
-  /** Like `fetch`, and where nothing is found the lane was empty. */
-  #look(index: number, wanted: number, missed = 0): void {
-    const number = ++this.#numbers
-    // Where there are several servers, a request that may wait costs an entry of their log, and the one that looks may be
-    // behind the one that acknowledges anyway.
-    const { replicated } = this.#parts
-    // A look goes on for a moment after it has found nothing: it must not take much with it.
-    const count = this.#quiet[index] && !replicated ? 1 : wanted
-    this.#questions[index] = { number, wanted: count, got: 0, look: { since: this.#arrived, missed, late: false } }
-    this.#send(index, number, replicated ? fetching(count) : looking(count, missed))
-  }
-
-  #send(index: number, number: number, request: Uint8Array): void {
-    this.#refused[index] = 0
-    this.#parts.link.send(this.lanes[index]?.next ?? "", request, `${this.#prefix}.${index}.${number}`)
   }
 
   #received(message: Msg): void {
@@ -349,27 +256,19 @@ export class Session {
     if (ack === undefined) return
     const now = Date.now()
     const index = this.#ended ? undefined : this.#laneOf(ack)
-    const lane = index === undefined ? undefined : this.lanes[index]
-    const arrived = lane === undefined ? undefined : this.#parts.mint.read(message, ack, lane, now)
-    if (arrived === undefined || index === undefined) {
+    const requests = index === undefined ? undefined : this.#lanes[index]
+    const arrived = requests === undefined ? undefined : this.#parts.mint.read(message, ack, requests.lane, now)
+    if (arrived === undefined || index === undefined || requests === undefined) {
       this.#parts.returns.give([{ ack, consumer: consumerOf(ack) ?? "" }])
       return
     }
     this.#arrivals.push({ ...arrived, lane: index, number: ++this.#arrived })
-    this.#quiet[index] = false
-    // The server does not say which request it answers; the one that was parked came first.
-    this.#parked[index] = undefined
-    const question = this.#questions[index]
-    if (question !== undefined) {
-      if (++question.got < question.wanted) return
-      this.#questions[index] = undefined
-    }
-    this.#wake?.()
+    if (requests.arrived()) this.#wake?.()
   }
 
   /** Most tasks come from the lane that the one before came from. */
   #laneOf(ack: string): number | undefined {
-    if (ack.startsWith(this.lanes[this.#lastLane]?.acks ?? " ")) return this.#lastLane
+    if (ack.startsWith(this.#lanes[this.#lastLane]?.lane.acks ?? " ")) return this.#lastLane
     const index = this.#byConsumer.get(consumerOf(ack) ?? "")
     if (index !== undefined) this.#lastLane = index
     return index
@@ -380,45 +279,13 @@ export class Session {
       .slice(this.#prefix.length + 1)
       .split(".")
       .map(Number)
-    const lane = this.lanes[index]
-    const parked = this.#parked[index]
-    const question = this.#questions[index]
-    const code = message.headers?.code ?? 0
-    if (lane === undefined) return
-    if (parked?.number === number) {
-      if (code === 100) {
-        parked.heardAt = Date.now()
-        return
-      }
-      this.#parked[index] = undefined
-    } else if (question?.number === number) {
-      const { look } = question
-      if (code === 408 && look !== undefined && look.missed < LOOKS - 1) look.late = true
-      else this.#answered(index)
-    } else return
-    // 404 and, after a look, 100: there is nothing. 408: time is over, or others wait for what there is.
-    if (code === 404 || code === 408 || code === 100) {
-      if (question?.number === number && question.got === 0) this.#quiet[index] = true
-    } else {
-      this.#refused[index] = Date.now() + REFUSED_MS
-      const text = message.headers?.description ?? ""
-      // 503: nobody serves this consumer: it was deleted, or its leader is being elected.
-      if (code === 503 || /deleted/i.test(text)) this.#parts.consumers.lost(lane)
-    }
-    this.#wake?.()
-  }
-
-  /** A lane has no more, or does not say. */
-  #answered(index: number): void {
-    const look = this.#questions[index]?.look
-    if (look !== undefined) this.#seen[index] = look.since
-    this.#questions[index] = undefined
+    const { code = 0, description = "" } = message.headers ?? {}
+    if (this.#lanes[index]?.told(number, code, description)) this.#wake?.()
   }
 
   /** After a change of the connection the server knows of no request any more. */
   #forgetAll(): void {
-    this.#questions.fill(undefined)
-    this.#parked.fill(undefined)
+    for (const lane of this.#lanes) lane.forget()
     this.#wake?.()
   }
 }

@@ -94,6 +94,7 @@ test("fences rise with the sequence, then with the count, then with time, compar
     acks: "$JS.ACK.board_queue.q-4.",
     made: true,
     highest: 0,
+    quiet: false,
   }
   const at = (seq: number, count: number, time: number): string => {
     const reply = `$JS.ACK.board_queue.q-4.${count}.${seq}.1.1795202926817735997.0`
@@ -113,7 +114,16 @@ test("fences rise with the sequence, then with the count, then with time, compar
 
 test("tokens are read in both forms of acknowledgement subjects, and nothing else is a token", () => {
   const mint = new Mint()
-  const lane = { queue: "q", band: 4, consumer: "q-4", next: "", acks: "$JS.ACK.b_queue.q-4.", made: true, highest: 0 }
+  const lane = {
+    queue: "q",
+    band: 4,
+    consumer: "q-4",
+    next: "",
+    acks: "$JS.ACK.b_queue.q-4.",
+    made: true,
+    highest: 0,
+    quiet: false,
+  }
   const replies = [
     "$JS.ACK.b_queue.q-4.2.77.5.1795202926817735997.0",
     "$JS.ACK._.e0MRL1CI.b_queue.q-4.2.77.5.1795202926817735997.0",
