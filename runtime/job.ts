@@ -1,10 +1,10 @@
 /** What a handler gets besides its input: its job. */
 
 import type { DurationInput } from "./actor.ts"
-import type { JobHandle } from "./client.ts"
+import type { JobHandle } from "./client/job-handle.ts"
+import type { SubmissionFields } from "./client/submitting/submission.ts"
 import type { OwnEventFields } from "./own-event.ts"
 import type { Headers } from "./protocol/message.ts"
-import type { SubmissionFields } from "./submission.ts"
 import type { JobView } from "./view.ts"
 
 /** One attempt of one job, as its handler sees it. `Use` is what the actor's `start` returned. */

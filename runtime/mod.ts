@@ -16,16 +16,12 @@ export {
   type RetryPolicy,
   type TimeLimit,
 } from "./actor.ts"
-export {
-  Client,
-  type ClientSettings,
-  connect,
-  type JobHandle,
-  type JobPage,
-  type Receipt,
-  type SubmittedJob,
-  type WaitOptions,
-} from "./client.ts"
+export type { ActorHandle, MethodHandle } from "./client/actor-handle.ts"
+export { Client, type ClientSettings, connect, type JobPage } from "./client/client.ts"
+export type { JobHandle, SubmittedJob, WaitOptions } from "./client/job-handle.ts"
+export type { JsonForm } from "./client/json-form.ts"
+export type { Receipt } from "./client/submitting/receipt.ts"
+export type { Submission, SubmissionFields } from "./client/submitting/submission.ts"
 export type { Config } from "./config.ts"
 export type { ConnectSettings } from "./connect.ts"
 export { Ignore, Reject, Retry } from "./control.ts"
@@ -52,10 +48,8 @@ export type { RateInput } from "./rate.ts"
 export type { ReconnectOptions } from "./reconnect.ts"
 export type { Revocation, RevokeOptions } from "./revocation.ts"
 export { type ServeOptions, type Service, serve } from "./service.ts"
-export type { Submission, SubmissionFields } from "./submission.ts"
 export type { JobEvent, Outcome } from "./tracking.ts"
 export { TransportError } from "./transport.ts"
-export type { ActorHandle, JsonForm, MethodHandle } from "./typed-client.ts"
 export type { JobView, TransitionView } from "./view.ts"
 export type { Cause, Why } from "./why/cause.ts"
 export type { Failure, FailureHandler } from "./worker/telling/failure-handlers.ts"

@@ -1,7 +1,7 @@
 /** What every command starts from: the settings as they were given, its output, and a client while it needs one. */
 import type { Command } from "commander"
 import { Result } from "effect"
-import { type Client, type ClientSettings, connect } from "../client.ts"
+import { type Client, type ClientSettings, connect } from "../client/client.ts"
 import { type Config, DEFAULTS } from "../config.ts"
 import { loadConfigFile, type Resolved, resolveConfig } from "../config-sources.ts"
 import type { ConnectSettings } from "../connect.ts"

@@ -3,7 +3,7 @@
  * application: `app.route("/jobs", http(client))`.
  */
 import type { Hono } from "hono"
-import type { Client } from "../client.ts"
+import type { Client } from "../client/client.ts"
 import { DEFAULTS } from "../config.ts"
 import { hostLog, type Log, type LogSink, makeLog } from "../log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"

@@ -1,5 +1,5 @@
 /** What every handler of one application shares. */
-import type { Client } from "../client.ts"
+import type { Client } from "../client/client.ts"
 import type { Log } from "../log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
 import type { OpenApi } from "./openapi.ts"

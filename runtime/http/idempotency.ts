@@ -11,7 +11,7 @@
  */
 import { createHash } from "node:crypto"
 import { Result, Schema } from "effect"
-import type { Receipt } from "../client.ts"
+import type { Receipt } from "../client/submitting/receipt.ts"
 import { CallboardError } from "../errors.ts"
 import type { Store } from "../transport.ts"
 import { IDEMPOTENCY_TTL_MS } from "./limits.ts"

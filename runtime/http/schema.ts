@@ -1,8 +1,8 @@
 /** What the answers of the HTTP interface look like. The types of the handlers and the OpenAPI document come from here. */
 import { Schema } from "effect"
+import { JobId } from "../client/submitting/fields.ts"
 import { ActorDescription, WorkerDescription } from "../directory.ts"
 import { STATES } from "../protocol/state.ts"
-import { JobId } from "../submission.ts"
 import { ItemProblem } from "./problem.ts"
 
 const Time = Schema.String.annotate({ description: "ISO 8601, in UTC", format: "date-time" })

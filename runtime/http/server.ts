@@ -2,7 +2,7 @@
  * The HTTP interface as a server of its own. Without tokens it is for this machine alone. Stopping ends waits and
  * streams, lets other requests finish for a moment, and then closes what is left.
  */
-import type { Client } from "../client.ts"
+import type { Client } from "../client/client.ts"
 import { DEFAULTS } from "../config.ts"
 import { CallboardError } from "../errors.ts"
 import type { Log } from "../log.ts"

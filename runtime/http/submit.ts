@@ -1,9 +1,9 @@
 /** `POST /v1/jobs`: tasks come in, one or an array. */
 import { Schema } from "effect"
-import type { Receipt } from "../client.ts"
+import type { Receipt } from "../client/submitting/receipt.ts"
+import { SubmissionSchema } from "../client/submitting/submission.ts"
 import { CallboardError } from "../errors.ts"
 import { parseTraceparent } from "../protocol/trace-context.ts"
-import { SubmissionSchema } from "../submission.ts"
 import { answer } from "./answer.ts"
 import { IdempotentRequest, parseKey } from "./idempotency.ts"
 import { BATCH_BODY_FACTOR, MAX_BATCH, MAX_WAIT_MS } from "./limits.ts"

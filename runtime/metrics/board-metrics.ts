@@ -1,6 +1,6 @@
 /** What a process can tell about its board: the queues, which are asked at each scrape, and the connection. */
 import { Counter, Gauge, type Registry } from "prom-client"
-import type { Client } from "../client.ts"
+import type { Client } from "../client/client.ts"
 import { within } from "../http/deadline.ts"
 import { type QueueStats, TransportError } from "../transport.ts"
 

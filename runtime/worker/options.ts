@@ -1,7 +1,7 @@
 /** What a worker is told when it starts. Everything is checked already, and nothing is left to a default. */
 import type { ActorDefinition } from "../actor.ts"
 import type { Board } from "../board.ts"
-import type { Client } from "../client.ts"
+import type { Client } from "../client/client.ts"
 import type { Log } from "../log.ts"
 import type { ReconnectPolicy } from "../reconnect.ts"
 import type { Settlement } from "../transport.ts"

@@ -3,7 +3,7 @@ import { connect, serve } from "callboard"
 import { plugin as memory } from "callboard/plugins/memory"
 import type { ConnectOptions, Plugin, Transport } from "callboard/transport"
 import { describe, expect, test } from "vitest"
-import { Client } from "../../runtime/client.ts"
+import { Client } from "../../runtime/client/client.ts"
 import { connectTransport, displayUrl, leaseOf, parseUrl } from "../../runtime/connect.ts"
 import { generateId } from "../../runtime/id.ts"
 

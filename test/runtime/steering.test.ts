@@ -2,7 +2,7 @@
 import { actor, connect, type Service, serve } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"
 import type { Board } from "../../runtime/board.ts"
-import type { Client } from "../../runtime/client.ts"
+import type { Client } from "../../runtime/client/client.ts"
 import { generateId } from "../../runtime/id.ts"
 import { type JobRecord, step } from "../../runtime/protocol/record.ts"
 import { cancelJob, deleteJob, patchMeta, rerunJob } from "../../runtime/steering.ts"

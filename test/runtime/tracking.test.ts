@@ -2,7 +2,7 @@
 import { connect } from "callboard"
 import { afterEach, describe, expect, test, vi } from "vitest"
 import type { Board } from "../../runtime/board.ts"
-import type { Client } from "../../runtime/client.ts"
+import type { Client } from "../../runtime/client/client.ts"
 import { generateId } from "../../runtime/id.ts"
 import { type JobRecord, step } from "../../runtime/protocol/record.ts"
 import { deleteJob } from "../../runtime/steering.ts"

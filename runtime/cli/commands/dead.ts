@@ -1,6 +1,6 @@
 /** `callboard dead`: the dead letters, with the reason of each; `dead redrive` puts them back to work. */
 import type { Command } from "commander"
-import type { Client } from "../../client.ts"
+import type { Client } from "../../client/client.ts"
 import { wrongUsage } from "../failure.ts"
 import { localTime, oneLine } from "../format.ts"
 import { runs } from "./command.ts"

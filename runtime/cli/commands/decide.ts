@@ -1,5 +1,6 @@
 /** What `cancel`, `retry` and `delete` have in common: the same decision about several jobs, each on its own. */
-import type { Client, JobHandle } from "../../client.ts"
+import type { Client } from "../../client/client.ts"
+import type { JobHandle } from "../../client/job-handle.ts"
 import { TransportError } from "../../transport.ts"
 import type { JobView } from "../../view.ts"
 import { CommandFailed, EXIT, lineOf } from "../failure.ts"

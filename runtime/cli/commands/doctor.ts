@@ -1,6 +1,6 @@
 /** `callboard doctor`: every setting and where it came from, what the transport can do, and whether it can be reached. */
 import type { Command } from "commander"
-import { type Client, connect } from "../../client.ts"
+import { type Client, connect } from "../../client/client.ts"
 import { DEFAULTS } from "../../config.ts"
 import type { Entry } from "../../config-sources.ts"
 import { displayUrl } from "../../connect.ts"

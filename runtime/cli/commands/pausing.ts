@@ -1,6 +1,6 @@
 /** `callboard pause|resume|purge QUEUE`, `callboard suspend|unsuspend [WORKER]`. */
 import type { Command } from "commander"
-import type { Client } from "../../client.ts"
+import type { Client } from "../../client/client.ts"
 import { numberOrText } from "../input.ts"
 import { runs } from "./command.ts"
 

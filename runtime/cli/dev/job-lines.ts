@@ -1,5 +1,5 @@
 /** One line per job, when it has ended or will be tried again. */
-import type { Client } from "../../client.ts"
+import type { Client } from "../../client/client.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Settlement } from "../../transport.ts"
 import { type JobView, jobView } from "../../view.ts"

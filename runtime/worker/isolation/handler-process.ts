@@ -5,7 +5,7 @@
 import { type ChildProcess, spawn } from "node:child_process"
 import { Exit, Result } from "effect"
 import type { ActorDefinition } from "../../actor.ts"
-import type { Client } from "../../client.ts"
+import type { Client } from "../../client/client.ts"
 import { LOG_LEVELS, type Log, type LogLevel } from "../../log.ts"
 import { parseJson, renderJson } from "../../protocol/json.ts"
 import type { JobError } from "../../protocol/record.ts"

@@ -4,7 +4,7 @@
  */
 import { Effect, Exit } from "effect"
 import type { ActorDefinition } from "../../actor.ts"
-import type { Client } from "../../client.ts"
+import type { Client } from "../../client/client.ts"
 import type { Log } from "../../log.ts"
 import type { Running } from "../delivery.ts"
 import { ActorStartFailed } from "../preparing/served-actor.ts"

@@ -1,7 +1,7 @@
 /** Transports that fail in the middle of a submission or a release: nothing is lost, nothing runs twice, nothing blocks the rest. */
 import { describe, expect, test } from "vitest"
 import type { Board } from "../../../runtime/board.ts"
-import { Client } from "../../../runtime/client.ts"
+import { Client } from "../../../runtime/client/client.ts"
 import { release } from "../../../runtime/dependencies/release.ts"
 import { Sweep } from "../../../runtime/dependencies/sweep.ts"
 import { generateId } from "../../../runtime/id.ts"

@@ -2,10 +2,10 @@
 import { Validator } from "@seriousme/openapi-schema-validator"
 import { Schema } from "effect"
 import { afterEach, describe, expect, test } from "vitest"
+import { SubmissionSchema } from "../../../runtime/client/submitting/submission.ts"
 import { openApiOf } from "../../../runtime/http/openapi.ts"
 import { ERROR_CODES, PROBLEMS } from "../../../runtime/http/problem.ts"
 import { routes } from "../../../runtime/http/routes.ts"
-import { SubmissionSchema } from "../../../runtime/submission.ts"
 import { start, stopAll } from "./harness.ts"
 
 afterEach(stopAll)

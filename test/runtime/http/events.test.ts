@@ -1,6 +1,6 @@
 /** Server-sent events: replayed, live, resumed, kept alive, ended. */
 import { afterEach, describe, expect, test } from "vitest"
-import { Client } from "../../../runtime/client.ts"
+import { Client } from "../../../runtime/client/client.ts"
 import { http } from "../../../runtime/http/app.ts"
 import { eventually } from "../../servers/process.ts"
 import { finished, type Running, start, stopAll } from "./harness.ts"

@@ -3,11 +3,11 @@
 import type { SubmissionFields } from "callboard"
 import { Result } from "effect"
 import { describe, expect, test } from "vitest"
+import { plan } from "../../../runtime/client/submitting/plan.ts"
 import { advance, deferred, type Ending, endingOf } from "../../../runtime/protocol/dependencies.ts"
 import { parseTask } from "../../../runtime/protocol/headers.ts"
 import { type JobRecord, tombstoneOf } from "../../../runtime/protocol/record.ts"
 import { STATES } from "../../../runtime/protocol/state.ts"
-import { plan } from "../../../runtime/submission.ts"
 
 const NOW = Date.UTC(2026, 0, 1)
 

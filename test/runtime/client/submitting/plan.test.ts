@@ -1,48 +1,16 @@
 /** What a submission becomes: whatever is accepted here must be a task that every reader can read. */
 import { Result } from "effect"
 import { describe, expect, test } from "vitest"
-import { generateId } from "../../runtime/id.ts"
-import { decodeBody } from "../../runtime/protocol/body.ts"
-import { parseTask } from "../../runtime/protocol/headers.ts"
-import { type PlanContext, parseSubmission, plan } from "../../runtime/submission.ts"
+import type { PlanContext } from "../../../../runtime/client/submitting/plan.ts"
+import { generateId } from "../../../../runtime/id.ts"
+import { parseTask } from "../../../../runtime/protocol/headers.ts"
+import { NOW, posting, problem } from "./planned.ts"
 
-const NOW = Date.UTC(2031, 5, 7, 8, 9, 10, 500)
-const CONTEXT: PlanContext = { now: NOW, id: "own", origin: "gen1@here", defaults: { queue: "default" } }
-
-const planned = (fields: object, context: Partial<PlanContext> = {}) => {
-  const checked = Result.getOrThrow(parseSubmission({ task: "echo", ...fields }))
-  return plan(checked, { ...CONTEXT, ...context })
-}
-const posting = (fields: object, context?: Partial<PlanContext>) => Result.getOrThrow(planned(fields, context))
 const task = (fields: object, context?: Partial<PlanContext>) => {
   const { message } = posting(fields, context)
   // As it comes out at the other end.
   return Result.getOrThrow(parseTask({ headers: JSON.parse(JSON.stringify(message.headers)) }))
 }
-const problem = (fields: object) => {
-  const answer = planned(fields)
-  return Result.isFailure(answer) ? { code: answer.failure.code, field: answer.failure.details.field } : undefined
-}
-const shapeProblem = (value: unknown) => {
-  const answer = parseSubmission(value)
-  return Result.isFailure(answer) ? { code: answer.failure.code, field: answer.failure.details.field } : undefined
-}
-
-describe("the shape", () => {
-  test.each([null, undefined, 1, "echo", [], [{ task: "echo" }]])("%j is no task", (value) => {
-    expect(shapeProblem(value)).toMatchObject({ code: "invalid-input" })
-  })
-
-  test("a field that nobody knows is named; one whose feature is missing is unsupported, whatever else is wrong", () => {
-    expect(shapeProblem({ task: "echo", nonsense: 1 })).toEqual({ code: "unknown-field", field: "nonsense" })
-    expect(shapeProblem({ task: "echo", key: "x", nonsense: 1 })).toEqual({ code: "unsupported", field: "key" })
-  })
-
-  test("a nested problem is named by its path", () => {
-    expect(shapeProblem({ task: "echo", chain: [{ task: "a" }, { task: "" }] })?.field).toBe("chain.1.task")
-    expect(shapeProblem({ task: "echo", retry: { backoff: { factor: 0 } } })?.field).toBe("retry.backoff.factor")
-  })
-})
 
 describe("times", () => {
   test("delay counts from now; eta is a time, UTC where it names no zone", () => {
@@ -99,24 +67,6 @@ describe("ids", () => {
       expect(problem({ [field]: wrong })).toEqual({ code: "invalid-input", field })
     }
   })
-
-  test("a chain whose links would all carry very many errbacks is refused before it is written out", () => {
-    const many = (count: number) => Array.from({ length: count }, () => ({ task: "a" }))
-    expect(problem({ chain: many(1_000), errbacks: many(1_000) })).toEqual({ code: "invalid-input", field: "errbacks" })
-    expect(posting({ chain: many(1_000), errbacks: many(3) }).id).toBe("own")
-  })
-
-  test("two follow-ups, or a follow-up and its job, cannot have one id: one of them would never be submitted", () => {
-    expect(problem({ callbacks: [{ task: "a", id: "own" }] })).toEqual({
-      code: "invalid-input",
-      field: "callbacks[0].id",
-    })
-    expect(problem({ callbacks: [{ task: "a", id: "x" }], chain: [{ task: "b" }, { task: "b", id: "x" }] })).toEqual({
-      code: "invalid-input",
-      field: "chain[1].id",
-    })
-    expect(problem({ callbacks: [{ task: "a", id: "x" }], errbacks: [{ task: "b", id: "y" }] })).toBeUndefined()
-  })
 })
 
 describe("hostile values", () => {
@@ -142,16 +92,6 @@ describe("hostile values", () => {
     expect(Reflect.get(task({ meta }).own.meta ?? {}, "admin")).toBeUndefined()
     expect(Reflect.get({}, "admin")).toBeUndefined()
   })
-})
-
-test("a chain travels with its next link last, and its links inherit the errbacks", () => {
-  const { message } = posting({ chain: [{ task: "a" }, { task: "b" }], errbacks: [{ task: "sorry" }] })
-  const { embed } = Result.getOrThrow(decodeBody(message))
-  expect(embed.chain?.map((link) => link.task)).toEqual(["b", "a"])
-  expect(embed.chain?.map((link) => link.options["link_error"])).toMatchObject([
-    [{ task: "sorry" }],
-    [{ task: "sorry" }],
-  ])
 })
 
 test("every submission that is accepted is a task that can be read", () => {

@@ -3,7 +3,7 @@ import { type ActorHandle, actor, type Client, connect, type JsonForm, type Outc
 import { Effect, Schema } from "effect"
 import * as v from "valibot"
 import * as z from "zod"
-import { same } from "./same.ts"
+import { same } from "../same.ts"
 
 const shop = actor("shop", {
   start: () => ({ stock: 3 }),
@@ -104,10 +104,12 @@ export const calls = async (client: Client) => {
 // By import, as the documentation shows: types only, the actor's module and its libraries are not loaded.
 export const byImport = async () => {
   await using client = await connect("memory:")
-  const job = await client.actor<typeof import("../../actors/text.ts").default>("text").count.submit({ files: "*.md" })
+  const job = await client
+    .actor<typeof import("../../../actors/text.ts").default>("text")
+    .count.submit({ files: "*.md" })
   ;(await job.result()).words satisfies number
   // @ts-expect-error the input of another method
-  await client.actor<typeof import("../../actors/text.ts").default>("text").count.submit({ words: "*.md" })
+  await client.actor<typeof import("../../../actors/text.ts").default>("text").count.submit({ words: "*.md" })
 }
 
 interface Tree {

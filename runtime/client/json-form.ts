@@ -1,15 +1,4 @@
-/** The types that flow from an actor's definition to `submit` and `result()`, without its code. */
-import type { ActorDefinition } from "./actor.ts"
-import type { SubmittedJob } from "./client.ts"
-import type { SubmissionFields } from "./submission.ts"
-
-export type { Resolved } from "./inference.ts"
-
-/** Any actor, for type parameters. */
-export interface AnyActor extends ActorDefinition {
-  readonly "~types"?: { readonly input: object; readonly result: object }
-}
-
+/** The type of a value after a round trip through JSON. */
 type IsAny<T> = 0 extends 1 & T ? true : false
 
 type Unstored = bigint | symbol | ((...args: never) => unknown)
@@ -59,27 +48,3 @@ export type JsonForm<T> =
                     : T extends object
                       ? JsonObject<T>
                       : unknown
-
-/** Everything but what the handle itself fills in. */
-export type CallOptions = Omit<SubmissionFields, "input" | "args" | "kwargs" | "meth">
-
-/** One method of an actor, from afar. */
-export interface MethodHandle<In, R> {
-  /** Submits a task for this method; resolves once it is kept. */
-  submit(...args: SubmitArguments<In>): Promise<SubmittedJob<R>>
-}
-
-/** Nothing submitted is an empty object to the handler: only a method that takes one may be submitted with nothing. */
-type SubmitArguments<In> = [In] extends [undefined | void]
-  ? [input?: undefined, options?: CallOptions]
-  : Record<never, never> extends In
-    ? [input?: In, options?: CallOptions]
-    : [input: Exclude<In, undefined>, options?: CallOptions]
-
-export type ActorHandle<A extends AnyActor> = A extends {
-  readonly "~types"?: { readonly input: infer In; readonly result: infer R }
-}
-  ? {
-      readonly [K in keyof R & string]: MethodHandle<K extends keyof In ? In[K] : unknown, JsonForm<R[K]>>
-    }
-  : never

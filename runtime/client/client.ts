@@ -1,0 +1,264 @@
+/** What applications hold: submit tasks, follow jobs, decide about them. HTTP and the command line are thin over this. */
+import { hostname } from "node:os"
+import type { Board } from "../board.ts"
+import { type BulkReport, decideAll } from "../bulk.ts"
+import { type ConnectSettings, connectBoard } from "../connect.ts"
+import { type ActorDescription, Directory, listActors, listWorkers, type WorkerDescription } from "../directory.ts"
+import { CallboardError } from "../errors.ts"
+import { EventSender, listenToEvents, type ReceivedEvent } from "../events.ts"
+import { checkOwnEvent, type OwnEventFields } from "../own-event.ts"
+import {
+  pausedQueues,
+  pauseQueue,
+  resumeQueue,
+  resumeWorkers,
+  type SuspendOptions,
+  suspendWorkers,
+} from "../pausing.ts"
+import { type PurgeOptions, purgeQueue } from "../purging.ts"
+import { type AskOptions, ask } from "../remote/ask.ts"
+import type { CommandName } from "../remote/call.ts"
+import type { Answer } from "../remote/message.ts"
+import { lift, listRevocations, type Revocation, type RevokeOptions, revoke } from "../revocation.ts"
+import { cancelJob, rerunJob } from "../steering.ts"
+import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
+import { followBoard } from "../tracking.ts"
+import type { QueueStats, RecordQuery } from "../transport.ts"
+import { type JobView, jobView } from "../view.ts"
+import { askWhy } from "../why/ask.ts"
+import type { Why } from "../why/cause.ts"
+import { type ActorHandle, type AnyActor, actorHandle } from "./actor-handle.ts"
+import { type JobHandle, jobHandle, type SubmittedJob } from "./job-handle.ts"
+import type { SubmitContext } from "./submitting/context.ts"
+import type { Receipt } from "./submitting/receipt.ts"
+import type { SubmissionFields } from "./submitting/submission.ts"
+import { type Prepared, Submitter } from "./submitting/submitter.ts"
+
+export interface JobPage {
+  readonly jobs: ReadonlyArray<JobView>
+  readonly next?: string
+}
+
+export interface ClientSettings extends ConnectSettings, TracingSettings {
+  /** Task names that stand for an actor's method: `app.tasks.add` → `math.add`. */
+  readonly taskNames?: ReadonlyMap<string, string>
+  /** Tells of each task that was accepted, as the event `task-sent`. Defaults to false. */
+  readonly taskSentEvents?: boolean
+}
+
+/** Connects to a transport and returns a client; `await using` closes it. */
+export const connect = async (target: string | object, settings: ClientSettings = {}): Promise<Client> => {
+  const { taskNames, taskSentEvents = false } = settings
+  const tracing = await openTracing(settings)
+  return new Client(await connectBoard(target, settings), {
+    ownsTransport: true,
+    taskSentEvents,
+    ...(taskNames === undefined ? {} : { taskNames }),
+    ...(tracing === undefined ? {} : { tracing }),
+  })
+}
+
+export class Client implements AsyncDisposable {
+  readonly board: Board
+  readonly directory: Directory
+  readonly #ownsTransport: boolean
+  readonly #taskNames: ReadonlyMap<string, string>
+  readonly #events: EventSender
+  readonly #submitter: Submitter
+
+  constructor(
+    board: Board,
+    options: {
+      readonly ownsTransport?: boolean
+      readonly actors?: ReadonlyArray<ActorDescription>
+      readonly taskNames?: ReadonlyMap<string, string>
+      readonly tracing?: Tracing
+      readonly taskSentEvents?: boolean
+    } = {},
+  ) {
+    const {
+      ownsTransport = false,
+      actors,
+      taskNames = new Map<string, string>(),
+      tracing,
+      taskSentEvents = false,
+    } = options
+    const origin = `gen${process.pid}@${hostname()}`
+    this.board = board
+    this.directory = new Directory(board.store, actors)
+    this.#ownsTransport = ownsTransport
+    this.#taskNames = taskNames
+    this.#events = new EventSender({ board, hostname: origin, enabled: taskSentEvents })
+    const { directory } = this
+    this.#submitter = new Submitter({ board, directory, taskNames, origin, events: this.#events, tracing })
+  }
+
+  /** Submits one task; resolves once it is kept. Fails with {@link CallboardError} or `TransportError`. */
+  async submit(task: string, fields: SubmissionFields = {}, context: SubmitContext = {}): Promise<SubmittedJob> {
+    const [answer] = await this.submitMany([{ ...fields, task }], context)
+    if (answer === undefined) throw new CallboardError("internal", "the submission was lost")
+    if (answer instanceof CallboardError) throw answer
+    return { ...jobHandle(this.board, answer.id), receipt: answer }
+  }
+
+  /**
+   * Submits tasks in as few round trips as the transport needs. The whole array is checked first: one that is wrong
+   * fails all, with its `index`. Then each element has its own answer, in order.
+   */
+  async submitMany(
+    submissions: ReadonlyArray<unknown>,
+    context: SubmitContext = {},
+  ): Promise<ReadonlyArray<Receipt | CallboardError>> {
+    return this.post(await this.prepare(submissions, context))
+  }
+
+  /** The first half of {@link submitMany}: checks everything and fixes the ids. Nothing is submitted yet. */
+  prepare(submissions: ReadonlyArray<unknown>, context: SubmitContext = {}): Promise<Prepared> {
+    return this.#submitter.prepare(submissions, context)
+  }
+
+  /** The second half of {@link submitMany}. Each element has its own answer, in order. */
+  post(prepared: Prepared): Promise<ReadonlyArray<Receipt | CallboardError>> {
+    return this.#submitter.post(prepared)
+  }
+
+  /** A typed handle of an actor; types only, its module is not loaded. */
+  actor<A extends AnyActor>(name: A["name"]): ActorHandle<A> {
+    return actorHandle<A>(name, (task, fields) => this.submit(task, fields))
+  }
+
+  /** A job by its id, for instance one that was submitted over HTTP. */
+  job<R = unknown>(id: string): JobHandle<R> {
+    return jobHandle<R>(this.board, id)
+  }
+
+  /**
+   * Why a job does not run: the first cause is the true one. While the transport is down that is the cause. Fails with
+   * `not-found`, and with `gone` for a job that is not kept any more.
+   */
+  why(id: string): Promise<Why> {
+    return askWhy(this.board, id, { taskNames: this.#taskNames })
+  }
+
+  /** Jobs, newest first, a page at a time. */
+  async jobs(query: Partial<RecordQuery> = {}): Promise<JobPage> {
+    const page = await this.board.records.query({ limit: 100, ...query })
+    return { jobs: page.records.map(jobView), ...(page.next === undefined ? {} : { next: page.next }) }
+  }
+
+  /** Cancels the jobs of one page of a query. Pass `next` on as `after` until there is none. */
+  cancelAll(query: Partial<RecordQuery>): Promise<BulkReport> {
+    return decideAll(this.board, query, (board, id) => cancelJob(board, id))
+  }
+
+  /** Runs the ended jobs of one page of a query again. Pass `next` on as `after` until there is none. */
+  retryAll(query: Partial<RecordQuery>): Promise<BulkReport> {
+    return decideAll(this.board, query, rerunJob)
+  }
+
+  /** Every job's changes, from now on, until the signal fires. */
+  events(signal: AbortSignal): ReturnType<typeof followBoard> {
+    return followBoard(this.board, signal)
+  }
+
+  /**
+   * Cancels every task that carries a header with one of some values, now and until the revocation lapses. Waiting ones
+   * end when their turn comes, running ones at once. Fails with `invalid-input`.
+   */
+  revoke(options: RevokeOptions): Promise<Revocation> {
+    return revoke(this.board.store, options)
+  }
+
+  /** Revocations that hold now, oldest first. */
+  revocations(): Promise<ReadonlyArray<Revocation>> {
+    return listRevocations(this.board.store)
+  }
+
+  /** Ends a revocation; what it has cancelled stays cancelled. Fails with `not-found`. */
+  lift(id: string): Promise<void> {
+    return lift(this.board.store, id)
+  }
+
+  /**
+   * What workers and applications tell (`worker-online`, `task-superseded`, `order-shipped` …), from now on, until the signal
+   * fires. Resolves once it listens. Best effort: nothing is replayed.
+   */
+  listen(listener: (event: ReceivedEvent) => void, signal: AbortSignal): Promise<void> {
+    const heard = (event: ReceivedEvent) => {
+      this.#events.heard(event)
+      listener(event)
+    }
+    return listenToEvents(this.board, heard, signal)
+  }
+
+  /**
+   * Tells an event of the application, `order-shipped`, to whoever listens now. The type is `category-action` in lower case,
+   * with another category than `task` and `worker`; the fields are JSON of 64 KiB at most. Resolves once it is sent. Fails with
+   * `CallboardError` `invalid-input`, naming the field, and with `TransportError`.
+   */
+  async event(type: string, fields: OwnEventFields = {}): Promise<void> {
+    checkOwnEvent(type, fields)
+    await this.#events.send(type, fields)
+  }
+
+  /** Lets a queue take tasks and give none out, until it is resumed. Fails with `invalid-input`. */
+  pause(queue: string): Promise<void> {
+    return pauseQueue(this.board.store, queue)
+  }
+
+  resume(queue: string): Promise<void> {
+    return resumeQueue(this.board.store, queue)
+  }
+
+  /** Names of the queues that are paused. */
+  paused(): Promise<ReadonlyArray<string>> {
+    return pausedQueues(this.board.store)
+  }
+
+  /** Cancels what waits in a queue; resolves with how many tasks that were. Fails with `invalid-input`, `unsupported`. */
+  purge(queue: string, options: PurgeOptions = {}): Promise<number> {
+    return purgeQueue(this.board, queue, options)
+  }
+
+  /** Lets a worker, or all there are and will be, pull nothing; what runs goes on. Fails with `invalid-input`. */
+  suspend(worker?: string, options: SuspendOptions = {}): Promise<void> {
+    return suspendWorkers(this.board.store, worker, options)
+  }
+
+  /** Ends the suspension of a worker, or every suspension there is. */
+  unsuspend(worker?: string): Promise<void> {
+    return resumeWorkers(this.board.store, worker)
+  }
+
+  /**
+   * Sends a command to workers (`active`, `pool-grow` …) and collects their answers, one per worker. Fails with
+   * `invalid-input`, naming the argument, and with `not-found` for workers that do not live.
+   */
+  control(command: CommandName, given: object = {}, options: AskOptions = {}): Promise<ReadonlyArray<Answer>> {
+    return ask(this.board, command, given, options)
+  }
+
+  async queues(): Promise<ReadonlyArray<QueueStats>> {
+    return (await this.board.queue.stats?.()) ?? []
+  }
+
+  workers(): Promise<ReadonlyArray<WorkerDescription>> {
+    return listWorkers(this.board.store)
+  }
+
+  /** Actors that live workers serve, and those of this process. */
+  async actors(): Promise<ReadonlyArray<ActorDescription>> {
+    const all = new Map((await listActors(this.board.store)).map((actor) => [actor.name, actor]))
+    for (const actor of this.directory.local.values()) all.set(actor.name, actor)
+    return [...all.values()].sort((a, b) => a.name.localeCompare(b.name))
+  }
+
+  async close(): Promise<void> {
+    await this.#events.flush()
+    if (this.#ownsTransport) await this.board.transport.close()
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+}

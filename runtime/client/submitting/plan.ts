@@ -1,0 +1,176 @@
+/** Turns a checked submission into the posting that a transport carries. */
+import { Result } from "effect"
+import type { CallboardError } from "../../errors.ts"
+import { encodeBody, encodeValue } from "../../protocol/body.ts"
+import {
+  type AfterHeader,
+  isReservedHeader,
+  LANG,
+  newTask,
+  type OwnHeaders,
+  postingOfTask,
+  renderCompact,
+  type Task,
+} from "../../protocol/headers.ts"
+import { bodyOfInput } from "../../protocol/input.ts"
+import { DEFAULT_PRIORITY, type Message, type Posting } from "../../protocol/message.ts"
+import { checkQueueName, isId, MAX_ID_BYTES } from "../../protocol/name.ts"
+import { parseMoment, parseTime } from "../../protocol/time.ts"
+import { tracestateBeside } from "../../protocol/trace-context.ts"
+import { type PolicyProblem, repeatHeader, retryHeader } from "../../retry-policy.ts"
+import { checkFollowUps, embedOf } from "./follow-ups.ts"
+import { milliseconds, refusals, refuse } from "./refusal.ts"
+import type { Submission } from "./submission.ts"
+
+/** What a submission needs from outside: the clock, an id, and what is known about the actor. */
+export interface PlanContext {
+  readonly now: number
+  readonly id: string
+  /** Who submits: `gen<pid>@<host>`, as Celery writes it. */
+  readonly origin: string
+  /** Queue and priority of tasks that name none. */
+  readonly defaults: { readonly queue: string; readonly priority?: number }
+  /** W3C trace context of the caller, carried along. */
+  readonly traceparent?: string
+  /** What belongs to it; dropped where it is malformed, and cut to 512 characters. */
+  readonly tracestate?: string
+  /** The job that submits, if one does. */
+  readonly parent?: { readonly id: string; readonly rootId: string }
+}
+
+/** Turns a checked submission into a posting. Fails with `invalid-input`, naming the field. */
+export const plan = (submission: Submission, context: PlanContext): Result.Result<Posting, CallboardError> =>
+  refusals(() => planOrThrow(submission, context))
+
+const planOrThrow = (submission: Submission, context: PlanContext): Posting => {
+  const { now, id, parent } = context
+  const queue = submission.queue ?? context.defaults.queue
+  const checkedQueue = checkQueueName(queue)
+  if (Result.isFailure(checkedQueue)) refuse("queue", checkedQueue.failure.message)
+
+  if (submission.delay !== undefined && submission.eta !== undefined) refuse("delay", "give `delay` or `eta`, not both")
+  const due =
+    submission.delay !== undefined ? Math.ceil(now + milliseconds("delay", submission.delay)) : etaOf(submission.eta)
+  const expires = submission.expires === undefined ? undefined : expiryOf(submission.expires, now)
+
+  checkCarried(submission)
+  checkFollowUps(submission, id)
+  const own = ownHeadersOf(submission, id, now)
+  const given = bodyOfInput(submission, embedOf(submission))
+  if (Result.isFailure(given)) return refuse(given.failure.field, given.failure.message)
+  const body = encodeBody(given.success)
+  if (Result.isFailure(body)) return refuse("input", body.failure.message)
+  const task: Task = newTask({
+    lang: LANG,
+    task: submission.task,
+    meth: submission.meth ?? null,
+    id,
+    rootId: submission.rootId ?? parent?.rootId ?? id,
+    parentId: submission.parentId ?? parent?.id ?? null,
+    group: submission.group ?? null,
+    shadow: submission.shadow ?? null,
+    eta: due ?? null,
+    expires: expires ?? null,
+    timelimit: submission.timeLimit === undefined ? { hard: null, soft: null } : limits(submission.timeLimit),
+    origin: context.origin,
+    traceparent: context.traceparent ?? null,
+    tracestate: tracestateBeside(context.traceparent, context.tracestate),
+    own,
+    custom: submission.headers ?? {},
+  })
+  const message: Message = {
+    headers: renderCompact(task),
+    properties: {
+      content_type: body.success.contentType,
+      content_encoding: body.success.contentEncoding,
+      correlation_id: id,
+      delivery_mode: 2,
+      priority: submission.priority ?? context.defaults.priority ?? DEFAULT_PRIORITY,
+    },
+    body: body.success.bytes,
+  }
+  const posting = postingOfTask(task, message, queue)
+  return Result.isSuccess(posting) ? posting.success : refuse(posting.failure.field, posting.failure.message)
+}
+
+const etaOf = (eta: string | undefined): number | undefined => {
+  if (eta === undefined) return undefined
+  const parsed = parseTime(eta)
+  return Result.isSuccess(parsed) ? Math.ceil(parsed.success) : refuse("eta", parsed.failure.message)
+}
+
+const expiryOf = (expires: number | string, now: number): number => {
+  const parsed = parseMoment(expires, now)
+  const at = Result.isSuccess(parsed) ? parsed.success : refuse("expires", parsed.failure.message)
+  return at > now ? Math.ceil(at) : refuse("expires", "has already passed")
+}
+
+/** What the submitter makes up and the task carries as it is. */
+const checkCarried = (submission: Submission): void => {
+  for (const name of Object.keys(submission.headers ?? {})) {
+    if (isReservedHeader(name)) refuse(`headers.${name}`, "is a standard header; use the field of the task instead")
+  }
+  if (submission.headers !== undefined) checkJson("headers", submission.headers)
+  if (submission.meta !== undefined) checkJson("meta", submission.meta)
+  for (const field of ["parentId", "rootId", "group"] as const) {
+    // Accepted, the task could not be read any more: nobody would find it, and its worker would call it dead.
+    const given = submission[field]
+    if (given !== undefined && !isId(given)) refuse(field, `must be well-formed text of 1 to ${MAX_ID_BYTES} bytes`)
+  }
+}
+
+/** Headers travel as plain JSON: refused here, by name, instead of by the transport for the whole message. */
+const checkJson = (field: string, value: unknown): void => {
+  const encoded = encodeValue(value)
+  if (Result.isFailure(encoded)) refuse(field, encoded.failure.message)
+  try {
+    JSON.stringify(value)
+  } catch (cause) {
+    refuse(field, cause instanceof Error ? cause.message : String(cause))
+  }
+}
+
+const ownHeadersOf = (submission: Submission, id: string, now: number): OwnHeaders => ({
+  submittedAt: now,
+  ...(submission.front ? { front: true } : {}),
+  ...(submission.resultTtl === undefined ? {} : { resultTtlMs: timeToLive("resultTtl", submission.resultTtl) }),
+  ...(submission.failureTtl === undefined ? {} : { failureTtlMs: timeToLive("failureTtl", submission.failureTtl) }),
+  ...(submission.retry === undefined ? {} : { retry: policy(retryHeader(submission.retry)) }),
+  ...(submission.repeat === undefined ? {} : { repeat: policy(repeatHeader(submission.repeat)) }),
+  ...(submission.after === undefined ? {} : { after: afterOf(submission.after, id) }),
+  ...(submission.meta === undefined ? {} : { meta: submission.meta }),
+  ...(submission.description === undefined ? {} : { description: submission.description }),
+})
+
+/** A time to live: negative means for ever, which a duration cannot say. */
+const timeToLive = (field: string, value: number | string): number =>
+  typeof value === "number" && value < 0 ? -1 : milliseconds(field, value)
+
+/** What a policy comes to; a problem with it is refused by its field. */
+const policy = <A>(made: Result.Result<A, PolicyProblem>): A =>
+  Result.isSuccess(made) ? made.success : refuse(made.failure.field, made.failure.message)
+
+/** The jobs that a task waits for, each once. */
+const afterOf = (after: NonNullable<Submission["after"]>, own: string): AfterHeader => {
+  const { ids: given, allowFailure = false } =
+    typeof after === "object" && "ids" in after ? after : { ids: after, allowFailure: false }
+  const ids = [...new Set(typeof given === "string" ? [given] : given)]
+  for (const id of ids) {
+    if (id === own) refuse("after", "a job cannot wait for itself")
+    if (!isId(id)) refuse("after", `a job id is well-formed text of 1 to ${MAX_ID_BYTES} bytes`)
+  }
+  return { ids, ...(allowFailure ? { allowFailure } : {}) }
+}
+
+const limits = (timeLimit: NonNullable<Submission["timeLimit"]>): Task["timelimit"] => {
+  const given = typeof timeLimit === "object" ? timeLimit : { hard: timeLimit }
+  const seconds = (field: string, value: number | string | undefined): number | null => {
+    if (value === undefined) return null
+    const ms = milliseconds(field, value)
+    return ms > 0 ? ms / 1000 : refuse(field, "must be more than 0")
+  }
+  const hard = seconds("timeLimit.hard", given.hard)
+  const soft = seconds("timeLimit.soft", given.soft)
+  if (hard !== null && soft !== null && soft >= hard) refuse("timeLimit.soft", "must be shorter than timeLimit.hard")
+  return { hard, soft }
+}

@@ -1,0 +1,100 @@
+/** Fills in what a submission leaves open, above all its queue, by what is known of the actor that it is for. */
+import { Result } from "effect"
+import { type ActorDescription, DEFAULT_QUEUE, type Directory } from "../../directory.ts"
+import { asTransportError, CallboardError } from "../../errors.ts"
+import type { Posting } from "../../protocol/message.ts"
+import { DEFAULT_METHOD, resolveName, type Target } from "../../protocol/name.ts"
+import type { SubmitContext } from "./context.ts"
+import { type PlanContext, plan } from "./plan.ts"
+import { publishFailed } from "./receipt.ts"
+import type { Submission } from "./submission.ts"
+
+type MethodDescription = ActorDescription["methods"][number]
+
+export class Planner {
+  readonly #directory: Directory
+  readonly #taskNames: ReadonlyMap<string, string>
+  readonly #origin: string
+
+  /** `origin`: who submits, `gen<pid>@<host>`. */
+  constructor(directory: Directory, taskNames: ReadonlyMap<string, string>, origin: string) {
+    this.#directory = directory
+    this.#taskNames = taskNames
+    this.#origin = origin
+  }
+
+  /** The posting of a checked submission. Fails with what is wrong with it, naming the field. */
+  async plan(
+    submission: Submission,
+    id: string,
+    now: number,
+    context: SubmitContext,
+  ): Promise<Result.Result<Posting, CallboardError>> {
+    const target = this.#targetOf(submission.task, submission.meth ?? null)
+    let actor: ActorDescription | undefined
+    try {
+      // The actor may be served by another process: what the store knows of it decides its queue.
+      const asked = this.#directory.find(target.actor)
+      actor = asked instanceof Promise ? await asked : asked
+    } catch (cause) {
+      // In the default queue nobody may ever look for it: better not accepted than accepted there.
+      if (context.strict || submission.queue === undefined)
+        return Result.fail(publishFailed(id, asTransportError(cause), "none"))
+    }
+    const method = methodIn(actor, target)
+    if (context.strict && (actor === undefined || method === undefined)) {
+      return Result.fail(unknownActor(submission.task, target, actor, this.#directory))
+    }
+    const priority = method?.priority
+    const planned: PlanContext = {
+      now,
+      id,
+      origin: this.#origin,
+      defaults: {
+        queue: method?.queue ?? actor?.queue ?? DEFAULT_QUEUE,
+        ...(priority === undefined ? {} : { priority }),
+      },
+      ...(context.parent === undefined ? {} : { parent: context.parent }),
+      ...(context.traceparent === undefined ? {} : { traceparent: context.traceparent }),
+      ...(context.tracestate === undefined ? {} : { tracestate: context.tracestate }),
+    }
+    const posting = plan(submission, planned)
+    const { maxBody = Number.POSITIVE_INFINITY } = context
+    if (Result.isSuccess(posting) && posting.success.message.body.length > maxBody) {
+      const { length } = posting.success.message.body
+      return Result.fail(new CallboardError("too-large", `the body has ${length} bytes, and ${maxBody} are allowed`))
+    }
+    return posting
+  }
+
+  /** What is known of the method that a task is for. Fails as the store does. */
+  async methodOf(task: string, meth: string | null): Promise<MethodDescription | undefined> {
+    const target = this.#targetOf(task, meth)
+    return methodIn(await this.#directory.find(target.actor), target)
+  }
+
+  #targetOf(task: string, meth: string | null): Target {
+    return resolveName(task, meth, (name) => this.#directory.local.has(name), this.#taskNames)
+  }
+}
+
+const methodIn = (actor: ActorDescription | undefined, target: Target): MethodDescription | undefined =>
+  actor?.methods.find((method) => method.name === (target.meth ?? DEFAULT_METHOD))
+
+const unknownActor = (
+  task: string,
+  target: Target,
+  actor: ActorDescription | undefined,
+  directory: Directory,
+): CallboardError =>
+  actor === undefined
+    ? new CallboardError(
+        "unknown-actor",
+        `no actor ${target.actor} is known (known: ${[...directory.local.keys()].join(", ") || "none"})`,
+        { field: "task" },
+      )
+    : new CallboardError(
+        "unknown-actor",
+        `actor ${target.actor} has no method ${target.meth ?? DEFAULT_METHOD} (it has ${actor.methods.map((method) => method.name).join(", ")})`,
+        { field: task.includes(".") ? "task" : "meth" },
+      )

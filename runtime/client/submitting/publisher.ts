@@ -1,0 +1,109 @@
+/** Stores what is to be submitted, and answers each task: what may start goes to its queue, what waits for others is deferred. */
+import type { Board } from "../../board.ts"
+import { isDeferred } from "../../dependencies/checking.ts"
+import { type Deferred, defer } from "../../dependencies/defer.ts"
+import { asTransportError, CallboardError } from "../../errors.ts"
+import type { EventSender } from "../../events.ts"
+import type { Posting } from "../../protocol/message.ts"
+import { type Answer, publishFailed, type Receipt } from "./receipt.ts"
+import { answerOfEarlier } from "./repetition.ts"
+import { type MethodOf, tellSent } from "./task-sent.ts"
+
+/** Tasks that go to the transport at a time. */
+const CHUNK = 1_000
+
+export class Publisher {
+  readonly #board: Board
+  readonly #events: EventSender
+  readonly #methodOf: MethodOf
+
+  constructor(board: Board, events: EventSender, methodOf: MethodOf) {
+    this.#board = board
+    this.#events = events
+    this.#methodOf = methodOf
+  }
+
+  /** One answer per posting, in order. `known`: ids that may have been submitted before. `now`: when they were planned. */
+  async publish(
+    postings: ReadonlyArray<Posting>,
+    known: ReadonlySet<string>,
+    now: number,
+  ): Promise<ReadonlyArray<Answer>> {
+    const answers: Array<Answer> = []
+    for (let from = 0; from < postings.length; from += CHUNK) {
+      answers.push(...(await this.#publish(postings.slice(from, from + CHUNK), known, now)))
+    }
+    return answers
+  }
+
+  async #publish(
+    postings: ReadonlyArray<Posting>,
+    known: ReadonlySet<string>,
+    now: number,
+  ): Promise<ReadonlyArray<Answer>> {
+    const fresh: Array<Posting> = []
+    const waiting: Array<Posting> = []
+    const answers = new Map<Posting, Answer>()
+    // Together: a thousand round trips one after the other would outlast the deadline of a request.
+    const before = await Promise.all(
+      postings.map((each) => (known.has(each.id) ? answerOfEarlier(this.#board, each) : undefined)),
+    )
+    for (const [at, posting] of postings.entries()) {
+      const earlier = before[at]
+      if (earlier !== undefined) answers.set(posting, earlier)
+      else if (isDeferred(posting.message)) waiting.push(posting)
+      else fresh.push(posting)
+    }
+    await this.#enqueue(fresh, known, now, answers)
+    if (waiting.length > 0) await this.#defer(waiting, answers)
+    return postings.map((posting) => answers.get(posting) ?? publishFailed(posting.id, undefined))
+  }
+
+  async #enqueue(
+    postings: ReadonlyArray<Posting>,
+    known: ReadonlySet<string>,
+    now: number,
+    answers: Map<Posting, Answer>,
+  ): Promise<void> {
+    const { durability } = this.#board.transport.capabilities
+    const receipts = await this.#board.queue.publish(postings).catch((cause: unknown) => {
+      const error = asTransportError(cause)
+      return postings.map(() => ({ status: "failed" as const, error }))
+    })
+    for (const [at, posting] of postings.entries()) {
+      const receipt = receipts[at]
+      if (receipt === undefined || receipt.status === "failed") {
+        answers.set(posting, publishFailed(posting.id, receipt?.error))
+        continue
+      }
+      const isDuplicate = receipt.status === "duplicate"
+      // Another submission of this id may have come in between: it must have been the same.
+      const raced = isDuplicate && known.has(posting.id) ? await answerOfEarlier(this.#board, posting) : undefined
+      const accepted: Receipt = {
+        id: posting.id,
+        state: posting.due !== undefined && posting.due > now ? "scheduled" : "queued",
+        durability,
+        ...(isDuplicate ? { duplicate: true as const } : {}),
+      }
+      answers.set(posting, raced ?? accepted)
+      if (this.#events.enabled && !isDuplicate) await tellSent(this.#events, posting, this.#methodOf)
+    }
+  }
+
+  /** Those that wait for others, after those that do not: what they wait for may be among them. */
+  async #defer(postings: ReadonlyArray<Posting>, answers: Map<Posting, Answer>): Promise<void> {
+    const { durability } = this.#board.transport.capabilities
+    const accepted = [...answers.values()].flatMap((answer) => (answer instanceof CallboardError ? [] : [answer.id]))
+    const deferred = await defer(this.#board, postings, new Set(accepted))
+    for (const [at, posting] of postings.entries()) {
+      const { id } = posting
+      const answer: Deferred | undefined = deferred[at]
+      if (answer === "deferred") {
+        answers.set(posting, { id, state: "deferred", durability })
+        if (this.#events.enabled) await tellSent(this.#events, posting, this.#methodOf)
+      } else if (answer === "conflict") {
+        answers.set(posting, (await answerOfEarlier(this.#board, posting)) ?? publishFailed(id, undefined))
+      } else answers.set(posting, answer instanceof CallboardError ? answer : publishFailed(id, answer))
+    }
+  }
+}

@@ -1,0 +1,98 @@
+/**
+ * How a submission flows: all of it is checked and has its ids before anything is stored; then it is published.
+ *
+ * `submission.ts` checks the shape of each task, `planner.ts` and `plan.ts` make the posting of it that a transport carries,
+ * `publisher.ts` stores the postings, `receipt.ts` is what came of each.
+ */
+import { Result } from "effect"
+import type { Board } from "../../board.ts"
+import { tooEarly } from "../../dependencies/checking.ts"
+import type { Directory } from "../../directory.ts"
+import { CallboardError } from "../../errors.ts"
+import type { EventSender } from "../../events.ts"
+import { generateId } from "../../id.ts"
+import type { Posting } from "../../protocol/message.ts"
+import type { Tracing } from "../../tracing/tracing.ts"
+import type { SubmitContext } from "./context.ts"
+import { Planner } from "./planner.ts"
+import { Publisher } from "./publisher.ts"
+import type { Answer } from "./receipt.ts"
+import { parseSubmission, type Submission } from "./submission.ts"
+
+/** Submissions that were checked, ready to be posted. */
+export interface Prepared {
+  readonly postings: ReadonlyArray<Posting>
+  /** Ids that the submitter named: there may be jobs with them. */
+  readonly known: ReadonlySet<string>
+  readonly now: number
+}
+
+export interface SubmitterOptions {
+  readonly board: Board
+  readonly directory: Directory
+  /** Task names that stand for an actor's method. */
+  readonly taskNames: ReadonlyMap<string, string>
+  /** Who submits: `gen<pid>@<host>`, as Celery writes it. */
+  readonly origin: string
+  readonly events: EventSender
+  readonly tracing: Tracing | undefined
+}
+
+export class Submitter {
+  readonly #planner: Planner
+  readonly #publisher: Publisher
+  readonly #tracing: Tracing | undefined
+
+  constructor({ board, directory, taskNames, origin, events, tracing }: SubmitterOptions) {
+    const planner = new Planner(directory, taskNames, origin)
+    this.#planner = planner
+    this.#publisher = new Publisher(board, events, (task, meth) => planner.methodOf(task, meth))
+    this.#tracing = tracing
+  }
+
+  /** Checks everything and fixes the ids. One that is wrong fails all, with its `index`. Nothing is stored yet. */
+  async prepare(submissions: ReadonlyArray<unknown>, context: SubmitContext): Promise<Prepared> {
+    const now = Date.now()
+    const known = new Set<string>()
+    const planning: Array<Promise<Result.Result<Posting, CallboardError>>> = []
+    for (const [index, value] of submissions.entries()) {
+      const checked = withoutTwin(parseSubmission(value), known)
+      if (Result.isFailure(checked)) {
+        planning.push(Promise.resolve(Result.fail(checked.failure)))
+        break
+      }
+      const id = checked.success.id ?? context.ids?.[index] ?? generateId(now)
+      // Together: what is asked about one actor after the other may each take as long as the transport needs to fail.
+      planning.push(this.#planner.plan(checked.success, id, now, context))
+    }
+    const postings: Array<Posting> = []
+    for (const [index, posting] of (await Promise.all(planning)).entries()) {
+      if (Result.isFailure(posting)) throw at(posting.failure, submissions.length, index)
+      postings.push(posting.success)
+    }
+    const early = tooEarly(postings)
+    if (early !== undefined) throw at(early.error, submissions.length, early.index)
+    return { postings, known, now }
+  }
+
+  /** Stores what was prepared. Each element has its own answer, in order. */
+  async post({ postings, known, now }: Prepared): Promise<ReadonlyArray<Answer>> {
+    const publish = (all: ReadonlyArray<Posting>) => this.#publisher.publish(all, known, now)
+    return this.#tracing === undefined ? publish(postings) : this.#tracing.submission(postings, publish)
+  }
+}
+
+/** A submission whose id no other of the same call has. Notes the id. */
+const withoutTwin = (
+  checked: Result.Result<Submission, CallboardError>,
+  known: Set<string>,
+): Result.Result<Submission, CallboardError> => {
+  const id = Result.isSuccess(checked) ? checked.success.id : undefined
+  if (id === undefined) return checked
+  if (known.has(id)) return Result.fail(new CallboardError("invalid-input", "id: is given twice", { field: "id" }))
+  known.add(id)
+  return checked
+}
+
+const at = (error: CallboardError, length: number, index: number): CallboardError =>
+  length === 1 ? error : new CallboardError(error.code, `[${index}] ${error.message}`, { ...error.details, index })

@@ -1,0 +1,20 @@
+/** The event that a task was accepted, told by whoever submitted it. */
+import { Result } from "effect"
+import type { EventSender } from "../../events.ts"
+import { parseTask } from "../../protocol/headers.ts"
+import type { Posting } from "../../protocol/message.ts"
+import type { Redaction } from "../../redaction.ts"
+import { taskTexts } from "../../task-texts.ts"
+
+/** What a task's method says about showing its arguments, if that is known. */
+export type MethodOf = (task: string, meth: string | null) => Promise<Redaction | undefined>
+
+/** Never fails: an event is no reason to fail a submission. */
+export const tellSent = async (events: EventSender, { message, queue }: Posting, methodOf: MethodOf): Promise<void> => {
+  const parsed = parseTask(message)
+  if (Result.isFailure(parsed)) return
+  const task = parsed.success
+  const method = await methodOf(task.task, task.meth).catch(() => undefined)
+  // As Celery has it: sent by way of the exchange without a name, which every queue is bound to by its own.
+  events.tell("task-sent", { ...taskTexts(task, message, method), queue, exchange: "", routing_key: queue })
+}

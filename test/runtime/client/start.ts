@@ -1,0 +1,40 @@
+/** A board of its own for each test, with an actor that does what it is told. */
+import { actor, connect, type Service, serve } from "callboard"
+import { afterEach } from "vitest"
+import { generateId } from "../../../runtime/id.ts"
+
+const echo = actor("echo", {
+  methods: {
+    run: (input: unknown) => input,
+    fail: () => {
+      throw new RangeError("out of it")
+    },
+    hang: (_input, job) => new Promise<void>((resolve) => job.signal.addEventListener("abort", () => resolve())),
+  },
+})
+
+const open: Array<AsyncDisposable> = []
+afterEach(async () => {
+  for (const each of open.splice(0).reverse()) await each[Symbol.asyncDispose]()
+})
+
+/** A client of a board of its own, with or without a worker. */
+export const start = async (work = true) => {
+  const transport = `memory://${generateId()}`
+  const client = await connect(transport)
+  open.push(client)
+  let service: Service | undefined
+  if (work) {
+    service = await serve({ transport, actors: [echo], signals: false, logLevel: "none" })
+    open.push(service)
+    await service.ready()
+  }
+  return { client, service, transport, echo: client.actor<typeof echo>("echo") }
+}
+
+export const WAIT = { timeout: 5 }
+export const refusal = (code: string, field?: string) => ({
+  _tag: "CallboardError",
+  code,
+  ...(field === undefined ? {} : { details: { field } }),
+})
