@@ -1,6 +1,6 @@
 /** Runs a service until a signal stops it, or until its worker gives up. */
 import type { Log } from "../log.ts"
-import type { Service } from "../service.ts"
+import type { Service } from "../service/service.ts"
 import type { TransportError } from "../transport.ts"
 import type { StopReport } from "../worker/interface.ts"
 import { CommandFailed, EXIT, lineOf } from "./failure.ts"

@@ -4,7 +4,8 @@ import { type Config, DEFAULTS } from "../config.ts"
 import { displayUrl } from "../connect.ts"
 import type { HttpOptions } from "../http/server.ts"
 import { type Log, makeLog } from "../log.ts"
-import type { ServeOptions, Service } from "../service.ts"
+import type { ServeOptions } from "../service/options.ts"
+import type { Service } from "../service/service.ts"
 import { connectSettings, type Invocation } from "./invocation.ts"
 
 /** The log of a command that goes on. `--json` asks for lines that a program can read. */

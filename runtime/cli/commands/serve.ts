@@ -1,6 +1,6 @@
 /** `callboard serve`: answers HTTP, and runs no actors; those run in workers. */
 import type { Command } from "commander"
-import { serve } from "../../service.ts"
+import { serve } from "../../service/serve.ts"
 import { addSettings, HTTP_SETTINGS } from "../options.ts"
 import { untilStopped } from "../run-service.ts"
 import { httpOptions, logOf, serveOptions } from "../serve-options.ts"

@@ -1,5 +1,5 @@
 /** A process of a pool answers the one that watches over it: whether it is ready, and what it has counted. */
-import type { Service } from "../../service.ts"
+import type { Service } from "../../service/service.ts"
 import { questionOf, type Report } from "./message.ts"
 
 /** Answers questions from now on. */

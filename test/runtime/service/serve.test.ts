@@ -2,10 +2,10 @@
 import { actor, connect, type ServeOptions, type Service, serve } from "callboard"
 import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test } from "vitest"
-import { generateId } from "../../runtime/id.ts"
-import { collectLog } from "../../runtime/testing/log.ts"
-import { eventually } from "../servers/process.ts"
-import { faulty, gate, sleep, withQueue } from "./hunt/board.ts"
+import { generateId } from "../../../runtime/id.ts"
+import { collectLog } from "../../../runtime/testing/log.ts"
+import { eventually } from "../../servers/process.ts"
+import { faulty, gate, sleep, withQueue } from "../hunt/board.ts"
 
 const services: Array<Service> = []
 afterEach(async () => {

@@ -1,0 +1,96 @@
+/** What `serve()` can be told. */
+import type { ActorDefinition, DurationInput } from "../actor.ts"
+import type { ColourChoice } from "../colour.ts"
+import type { ConnectSettings } from "../connect.ts"
+import type { HttpOptions } from "../http/server.ts"
+import type { Log, LogFormat, LogLevel, LogSink } from "../log.ts"
+import type { ReconnectOptions } from "../reconnect.ts"
+import type { TracingSettings } from "../tracing/tracing.ts"
+import type { Settlement } from "../transport.ts"
+import type { Autoscale } from "../worker/consuming/autoscale.ts"
+import type { FailureHandler } from "../worker/telling/failure-handlers.ts"
+import type { Service } from "./service.ts"
+
+export interface ServeOptions extends ConnectSettings, TracingSettings {
+  /** Where tasks travel: a URL, or a client object that the application holds. Defaults to `sqlite:.callboard/board.db`. */
+  readonly transport?: string | object
+  /** Actors to run. None: no worker is started (HTTP only). */
+  readonly actors?: ReadonlyArray<ActorDefinition>
+  /** Queues to work on, in order of preference. Defaults to the queues that the actors name, and `default`. */
+  readonly queues?: ReadonlyArray<string>
+  /** Handlers that run at a time, 1–10,000. Defaults to the number of cores, at least 4. */
+  readonly concurrency?: number
+  /**
+   * Lets the number of handlers follow what is held, between two bounds: `"2..16"`. Takes the place of `concurrency`.
+   * Defaults to no.
+   */
+  readonly autoscale?: string | Autoscale
+  /**
+   * Deliveries held per handler, 1–1,000; 1 keeps the order of queues and priorities strict. Defaults to 1 where several
+   * queues are given in strict order, else to 4.
+   */
+  readonly prefetch?: number
+  /** `strict`: earlier queues first; `rotate`: queues take turns. Defaults to `strict`. */
+  readonly order?: "strict" | "rotate"
+  /**
+   * Stops when the queues are empty: nothing in them is due, and nothing is to come back that a limit has put off. What is
+   * due later by itself (`eta`, the back-off of a retry) is not waited for. Defaults to false.
+   */
+  readonly burst?: boolean
+  /** Stops after so many jobs, 1 at least. Defaults to no bound. */
+  readonly maxJobs?: number
+  /** Stops after this long without a job. Defaults to never. */
+  readonly maxIdle?: DurationInput
+  /** Name of the worker; unique among live ones. Defaults to `<host>-<pid>`, and `<host>-<pid>-2` for the second of a process. */
+  readonly name?: string
+  /** How long a soft stop lets handlers run before it hands them back. Defaults to 25 seconds. */
+  readonly grace?: DurationInput
+  /** How long successes are kept. Defaults to 24 hours. */
+  readonly resultTtl?: DurationInput
+  /** How long failures are kept. Defaults to 7 days. */
+  readonly failureTtl?: DurationInput
+  /** Whether the worker keeps to the rates and limits of methods. Defaults to true. */
+  readonly rateLimits?: boolean
+  /** Worker deaths in mid-run after which a job is given up, 1–1,000. Defaults to 3. */
+  readonly lostCap?: number
+  /** How long a task that nobody here serves is handed back before it is given up. Defaults to 60 seconds. */
+  readonly unknownGrace?: DurationInput
+  /** Largest body of a task, in bytes. Defaults to 1 MiB. */
+  readonly maxBody?: number
+  /** What becomes of a lost transport, and of one that is not there at the start. Defaults to trying again 100 times. */
+  readonly reconnect?: ReconnectOptions
+  /** Fetch less after a broken connection, while the tasks that ran go on. Defaults to true. */
+  readonly prefetchReduction?: boolean
+  /** Hand running tasks back, uncounted, when the connection is lost, instead of letting them go on. Defaults to false. */
+  readonly cancelOnConnectionLoss?: boolean
+  /** Queue of the workers of another language, by the `lang` header: `{ py: "celery" }`. */
+  readonly languages?: Readonly<Record<string, string>>
+  /** Task names that stand for an actor's method: `{"app.tasks.add": "math.add"}`. */
+  readonly taskNames?: Readonly<Record<string, string>>
+  /** Workers tell what happens to every task, as events. Defaults to false; `worker.events(true)` changes it. */
+  readonly events?: boolean
+  /** What this service submits is told as the event `task-sent`. Defaults to false. */
+  readonly taskSentEvents?: boolean
+  /** Serves HTTP; absent or false: not. */
+  readonly http?: HttpOptions | false
+  /** Counts what happens, for Prometheus. Defaults to whether it serves HTTP. */
+  readonly metrics?: boolean
+  /** Stop on SIGINT, SIGTERM and SIGQUIT. Defaults to true. */
+  readonly signals?: boolean
+  /** Least level that is logged. Defaults to `info`, or to what `log` wants. */
+  readonly logLevel?: LogLevel
+  /** Levels of loggers by name: `{"callboard.http": "warn"}`. Defaults to none. */
+  readonly logLevels?: Readonly<Record<string, LogLevel>>
+  /** Form of a line. Defaults to `pretty` on a terminal, else `logfmt`. */
+  readonly logFormat?: LogFormat
+  /** Colours of `pretty`. Defaults to `auto`: on a terminal, unless NO_COLOR or FORCE_COLOR say otherwise. */
+  readonly logColor?: ColourChoice
+  /** The application's own log, or an adapter to it; nothing is written anywhere else then. Defaults to standard output. */
+  readonly log?: Log | LogSink
+  /** Run in order after each failed attempt is stored; one that returns false ends the chain. */
+  readonly onFailure?: ReadonlyArray<FailureHandler>
+  /** Called once per settled job, after it is stored. */
+  readonly onSettled?: (settlement: Settlement) => void
+  /** Called once, when it consumes for the first time and HTTP, if there is any, listens. What it throws is logged. */
+  readonly onReady?: (service: Service) => unknown
+}

@@ -1,0 +1,153 @@
+/** `serve()`: worker and HTTP in one process, stopped by signals. `bun run service.ts` is a complete service. */
+import { hostname } from "node:os"
+import type { Board } from "../board.ts"
+import { Client } from "../client/client.ts"
+import { DEFAULTS } from "../config.ts"
+import { type ConnectSettings, connectBoard, displayUrl, leaseOf } from "../connect.ts"
+import { describeActor } from "../directory.ts"
+import { CallboardError } from "../errors.ts"
+import type { EarlyServer } from "../http/server.ts"
+import { hostLog, makeLog } from "../log.ts"
+import type { Metrics } from "../metrics/metrics.ts"
+import { connectPatiently, reconnectDelay } from "../reconnect.ts"
+import { openTracing } from "../tracing/tracing.ts"
+import type { Worker } from "../worker/interface.ts"
+import { isInside } from "../worker/isolation/inside.ts"
+import type { WorkerOptions } from "../worker/options.ts"
+import type { WorkerObserver } from "../worker/telling/observer.ts"
+import { TaskNames } from "../worker/telling/task-names.ts"
+import { startWorker } from "../worker/worker.ts"
+import type { ServeOptions } from "./options.ts"
+import { RunningService, type Service } from "./service.ts"
+import { settingsOf } from "./settings.ts"
+
+/**
+ * Starts a service; resolves once the transport is there. HTTP is answered from the beginning: until then with 503,
+ * but for what needs no transport. Fails with `CallboardError` `invalid-input` naming an option, with
+ * `TransportError` when the transport refuses or stays away, and with `ActorStartFailed`.
+ */
+export const serve = async (options: ServeOptions = {}): Promise<Service> => {
+  // A file that serves when it is loaded would start a service in each process of its isolated handlers, and so on.
+  if (isInside()) {
+    throw new CallboardError(
+      "unsupported",
+      "a file that defines isolated actors must not call serve() when it is loaded: move the actors to a file of their own",
+    )
+  }
+  const levels = { level: options.logLevel, levels: options.logLevels }
+  const log =
+    options.log === undefined
+      ? makeLog({ ...levels, format: options.logFormat, color: options.logColor })
+      : hostLog(options.log, levels)
+  const actors = options.actors ?? []
+  const target = options.transport ?? DEFAULTS.transport
+  const name = options.name ?? nextName()
+  const descriptions = actors.map(describeActor)
+  const settings = settingsOf(options)
+  const { taskNames } = settings
+  const tracing = await openTracing(options)
+  const own = log.with({ logger: "callboard.service" })
+  const connectSettings: ConnectSettings = {
+    ...options,
+    name,
+    reconnectDelay: options.reconnectDelay ?? ((tries) => reconnectDelay(tries, settings.reconnect)),
+  }
+  const names = new TaskNames(actors, taskNames)
+  const observers: Array<WorkerObserver> = []
+  if (tracing !== undefined) observers.push(tracing.attempts(names))
+  let board: Board
+  let client: Client | undefined
+  let worker: Worker | undefined
+  let http: EarlyServer | undefined
+  let metrics: Metrics | undefined
+  try {
+    if (options.metrics ?? (options.http !== undefined && options.http !== false)) {
+      // Loaded only where it is wanted: it takes its time.
+      metrics = new (await import("../metrics/metrics.ts")).Metrics()
+      if (actors.length > 0) observers.push(metrics.worker(names, () => worker?.load))
+    }
+    // First of all: connecting may be tried again for long, and whoever looks must be told that, and by whom.
+    if (options.http)
+      http = (await import("../http/server.ts")).startHttp(options.http, {
+        ready: () => worker?.listening ?? actors.length === 0,
+        maxBody: settings.maxBody,
+        log,
+        metrics: metrics ?? false,
+      })
+    board = await connectPatiently(() => connectBoard(target, connectSettings), settings.reconnect, own)
+    client = new Client(board, {
+      ownsTransport: true,
+      actors: descriptions,
+      taskNames,
+      taskSentEvents: options.taskSentEvents ?? false,
+      ...(tracing === undefined ? {} : { tracing }),
+    })
+    metrics?.follow(client)
+    http?.open(client)
+    if (actors.length > 0) {
+      worker = await startWorker({
+        ...settings,
+        board,
+        client,
+        actors,
+        name,
+        leaseMs: leaseOf(target, options),
+        ...leaseThreadOf(target, options, board),
+        log: log.with({ logger: "callboard.worker" }),
+        observers,
+      })
+    }
+  } catch (cause) {
+    await http?.stop()
+    metrics?.close()
+    await client?.close()
+    throw cause
+  }
+  const service = new RunningService({ client, worker, http, metrics }, own, options.signals ?? true)
+  const ready = () => {
+    const transport = typeof target === "string" ? displayUrl(target) : "client object"
+    const { durability } = board.transport.capabilities
+    own.info("ready", {
+      ...(worker === undefined
+        ? {}
+        : {
+            worker: worker.name,
+            queues: worker.queues.join(","),
+            actors: actors.map((actor) => actor.name).join(","),
+          }),
+      transport: `${transport} (durable: ${durability})`,
+      ...(http === undefined ? {} : { url: http.listens }),
+    })
+    return options.onReady?.(service)
+  }
+  // A worker that gives up says so by itself.
+  void service.ready().then(
+    () =>
+      Promise.resolve()
+        .then(ready)
+        .catch((cause: unknown) =>
+          own.error("onReady failed", { cause: cause instanceof Error ? cause.message : String(cause) }),
+        ),
+    () => undefined,
+  )
+  return service
+}
+
+let named = 0
+
+/** Two workers of one name would overwrite each other's entry in the list of workers, and delete it. */
+const nextName = (): string => {
+  named++
+  return `${hostname()}-${process.pid}${named === 1 ? "" : `-${named}`}`
+}
+
+/** A thread can open the transport again if it has a URL, is not of this process alone, and its plugin comes by name. */
+const leaseThreadOf = (
+  target: string | object,
+  options: ServeOptions,
+  board: Board,
+): Pick<WorkerOptions, "leaseThread"> => {
+  if (typeof target !== "string" || board.transport.capabilities.reach === "process") return {}
+  if (Object.keys(options.transports ?? {}).some((scheme) => target.startsWith(`${scheme}:`))) return {}
+  return { leaseThread: { url: target, namespace: options.namespace, heartbeat: options.heartbeatMs } }
+}
