@@ -22,7 +22,7 @@ export type { JobHandle, SubmittedJob, WaitOptions } from "./client/job-handle.t
 export type { JsonForm } from "./client/json-form.ts"
 export type { Receipt } from "./client/submitting/receipt.ts"
 export type { Submission, SubmissionFields } from "./client/submitting/submission.ts"
-export type { Config } from "./config.ts"
+export type { Config } from "./config/schema.ts"
 export type { ConnectSettings } from "./connect.ts"
 export { Ignore, Reject, Retry } from "./control.ts"
 export type { ActorDescription, WorkerDescription } from "./directory.ts"

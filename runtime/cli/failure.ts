@@ -2,7 +2,7 @@
 
 import { fileURLToPath } from "node:url"
 import { stripVTControlCharacters } from "node:util"
-import { ConfigError } from "../config.ts"
+import { ConfigError } from "../config/config-error.ts"
 import { DiscoveryFailed } from "../discover.ts"
 import { CallboardError, type ErrorCode } from "../errors.ts"
 import { AddressTaken } from "../http/listener.ts"

@@ -1,7 +1,7 @@
 /** Flags that stand for settings, made from the schema of the settings; and how to find out which were given. */
 import { type Command, Option } from "commander"
-import { SETTINGS } from "../config.ts"
-import type { FlagValue } from "../config-sources.ts"
+import type { FlagValue } from "../config/resolving.ts"
+import { SETTINGS } from "../config/settings.ts"
 
 /** Settings that every command takes. */
 export const COMMON_SETTINGS = ["transport", "actors", "log.level", "log.color"]

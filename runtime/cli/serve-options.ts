@@ -1,6 +1,7 @@
 /** The options of `serve()` as the configuration says them, for the commands that start a service. */
 
-import { type Config, DEFAULTS } from "../config.ts"
+import { DEFAULTS } from "../config/defaults.ts"
+import type { Config } from "../config/schema.ts"
 import { displayUrl } from "../connect.ts"
 import type { HttpOptions } from "../http/server.ts"
 import { type Log, makeLog } from "../log.ts"

@@ -4,7 +4,7 @@
  */
 import type { Hono } from "hono"
 import type { Client } from "../client/client.ts"
-import { DEFAULTS } from "../config.ts"
+import { DEFAULTS } from "../config/defaults.ts"
 import { hostLog, type Log, type LogSink, makeLog } from "../log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
 import { TransportError } from "../transport.ts"

@@ -3,7 +3,7 @@
  * streams, lets other requests finish for a moment, and then closes what is left.
  */
 import type { Client } from "../client/client.ts"
-import { DEFAULTS } from "../config.ts"
+import { DEFAULTS } from "../config/defaults.ts"
 import { CallboardError } from "../errors.ts"
 import type { Log } from "../log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"

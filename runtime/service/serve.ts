@@ -2,7 +2,7 @@
 import { hostname } from "node:os"
 import type { Board } from "../board.ts"
 import { Client } from "../client/client.ts"
-import { DEFAULTS } from "../config.ts"
+import { DEFAULTS } from "../config/defaults.ts"
 import { type ConnectSettings, connectBoard, displayUrl, leaseOf } from "../connect.ts"
 import { describeActor } from "../directory.ts"
 import { CallboardError } from "../errors.ts"

@@ -1,7 +1,7 @@
 /** What the options of a service come to: checked, in one unit, with their defaults. */
 import { Result } from "effect"
 import type { ActorDefinition, DurationInput } from "../actor.ts"
-import { DEFAULTS } from "../config.ts"
+import { DEFAULTS } from "../config/defaults.ts"
 import { DEFAULT_QUEUE } from "../directory.ts"
 import { CallboardError } from "../errors.ts"
 import { parseDuration } from "../protocol/time.ts"

@@ -1,6 +1,6 @@
 /** The README's tables of defaults, made from the schema and the constants of the runtime: they cannot say anything else. */
 import { spanText } from "../../runtime/cli/format.ts"
-import { SETTINGS } from "../../runtime/config.ts"
+import { SETTINGS } from "../../runtime/config/settings.ts"
 import { DEFAULT_QUEUE, HEARTBEAT_MS, WORKER_TTL_MS } from "../../runtime/directory.ts"
 import { IDEMPOTENCY_TTL_MS, MAX_BATCH } from "../../runtime/http/limits.ts"
 import { DEFAULT_PRIORITY } from "../../runtime/protocol/message.ts"

@@ -1,8 +1,8 @@
 /** `callboard doctor`: every setting and where it came from, what the transport can do, and whether it can be reached. */
 import type { Command } from "commander"
 import { type Client, connect } from "../../client/client.ts"
-import { DEFAULTS } from "../../config.ts"
-import type { Entry } from "../../config-sources.ts"
+import { DEFAULTS } from "../../config/defaults.ts"
+import type { Entry } from "../../config/resolving.ts"
 import { displayUrl } from "../../connect.ts"
 import { discoverActors } from "../../discover.ts"
 import type { Capabilities } from "../../transport.ts"

@@ -1,7 +1,7 @@
 /** `callboard worker`: runs the actors of a folder until a signal stops it, in one process or several. */
 import { hostname } from "node:os"
 import { type Command, Option } from "commander"
-import { DEFAULTS } from "../../config.ts"
+import { DEFAULTS } from "../../config/defaults.ts"
 import { discoverActors } from "../../discover.ts"
 import type { HttpServer } from "../../http/server.ts"
 import { serve } from "../../service/serve.ts"

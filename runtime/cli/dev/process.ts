@@ -4,7 +4,7 @@
  */
 import type { ActorDefinition } from "../../actor.ts"
 import { takesColour } from "../../colour.ts"
-import { DEFAULTS } from "../../config.ts"
+import { DEFAULTS } from "../../config/defaults.ts"
 import { displayUrl } from "../../connect.ts"
 import { discoverActors } from "../../discover.ts"
 import { serve } from "../../service/serve.ts"

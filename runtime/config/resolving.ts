@@ -2,19 +2,14 @@
  * Where settings come from: flags, the environment, the configuration file. Puts them together, the strongest last, and
  * remembers of each value where it was given.
  */
-import { existsSync } from "node:fs"
-import { join } from "node:path"
-import { pathToFileURL } from "node:url"
 import { Result, Schema } from "effect"
-import { type Config, ConfigError, checkConfig, issueOf, SETTINGS, type Setting } from "./config.ts"
-import { didYouMean } from "./suggest.ts"
-
-/** What a configuration file was found to export. */
-export interface ConfigFile {
-  /** As it is shown: relative to the folder. */
-  readonly name: string
-  readonly value: unknown
-}
+import { didYouMean } from "../suggest.ts"
+import { checkConfig, issueOf } from "./checking.ts"
+import { ConfigError } from "./config-error.ts"
+import type { ConfigFile } from "./file.ts"
+import type { Config } from "./schema.ts"
+import { SETTINGS, type Setting } from "./settings.ts"
+import { readText } from "./text.ts"
 
 /** A setting that was given as a flag: the flag as it was written, and its text. */
 export interface FlagValue {
@@ -44,29 +39,6 @@ export interface Resolved {
   readonly entries: ReadonlyArray<Entry>
 }
 
-const FILE_NAMES = ["callboard.config.ts", "callboard.config.mts", "callboard.config.js", "callboard.config.mjs"]
-
-/** Paths that a configuration file may have in a folder. */
-export const configPaths = (folder: string): ReadonlyArray<string> => FILE_NAMES.map((name) => join(folder, name))
-
-/** Loads the configuration file of a folder, if there is one. Fails with {@link ConfigError}. */
-export const loadConfigFile = async (folder: string): Promise<ConfigFile | undefined> => {
-  const [name, other] = FILE_NAMES.filter((each) => existsSync(join(folder, each)))
-  if (name === undefined) return undefined
-  if (other !== undefined) throw new ConfigError(`there are both ${name} and ${other}: remove one`)
-  try {
-    const module: unknown = await import(pathToFileURL(join(folder, name)).href)
-    const exported: unknown =
-      typeof module === "object" && module !== null && "default" in module ? module.default : undefined
-    const value: unknown = typeof exported === "function" ? await exported() : exported
-    return { name, value }
-  } catch (cause) {
-    throw new ConfigError(`${name} cannot be loaded: ${cause instanceof Error ? cause.message : String(cause)}`, {
-      cause,
-    })
-  }
-}
-
 /** Variables that begin like ours and belong to the launcher or to the tests. */
 const FOREIGN_VARIABLES = [
   /^CALLBOARD_RUNTIME$/,
@@ -85,52 +57,10 @@ const checkVariables = (env: Readonly<Record<string, string | undefined>>): void
   }
 }
 
-const SWITCHES: ReadonlyMap<string, boolean> = new Map([
-  ...["true", "yes", "on", "1"].map((text) => [text, true] as const),
-  ...["false", "no", "off", "0"].map((text) => [text, false] as const),
-])
-
-/** Reads a value from text. What it may be is checked by the schema; this only gives it its form. */
-const read = (how: Setting["read"], text: string): unknown => {
-  switch (how) {
-    case "number":
-    case "duration":
-      // A duration may have a unit, and is then left as text.
-      return /^\s*[+-]?(\d+\.?\d*|\.\d+)(e\d+)?\s*$/i.test(text) ? Number(text) : text
-    case "switch":
-      return SWITCHES.get(text.trim().toLowerCase()) ?? text
-    case "list":
-      return text
-        .split(",")
-        .map((part) => part.trim())
-        .filter((part) => part !== "")
-    case "pairs":
-      return Object.fromEntries(
-        text
-          .split(",")
-          .filter((pair) => pair.trim() !== "")
-          .map((pair) => {
-            const at = pair.indexOf("=")
-            if (at < 1)
-              throw new ConfigError(`${JSON.stringify(pair.trim())} is not a pair: write name=value,name=value`)
-            return [pair.slice(0, at).trim(), pair.slice(at + 1).trim()]
-          }),
-      )
-    case "tokens":
-      // Neither sign can be part of a token.
-      return text.split(",").map((part) => {
-        const at = part.indexOf(":")
-        return { token: part.slice(at + 1).trim(), scopes: at < 0 ? ["admin"] : part.slice(0, at).trim().split("+") }
-      })
-    default:
-      return text
-  }
-}
-
 const valueOf = (setting: Setting, text: string, origin: string): unknown => {
   let value: unknown
   try {
-    value = read(setting.read, text)
+    value = readText(setting.read, text)
   } catch (cause) {
     throw new ConfigError(`${origin}: ${cause instanceof Error ? cause.message : String(cause)}`)
   }

@@ -1,0 +1,62 @@
+/** How a setting is described: what there is to be known about it, and the kinds of values. */
+import { Result, Schema } from "effect"
+import { parseDuration } from "../protocol/time.ts"
+
+/** What is to be known about a setting besides its type. */
+export interface About {
+  /** One sentence, without the default. */
+  readonly description: string
+  readonly unit?: string
+  /** The default in words. */
+  readonly default: string
+  /** What the default comes to on this machine, where the words do not say it. */
+  readonly here?: () => string
+  /** How text, from a flag or a variable, becomes a value. `none`: it can be given in the file alone. */
+  readonly read: "text" | "number" | "switch" | "duration" | "list" | "pairs" | "tokens" | "none"
+  /** Flag of the commands that start something, as commander writes it. */
+  readonly flag?: string
+  /** Never printed. */
+  readonly secret?: true
+}
+
+declare module "effect/Schema" {
+  namespace Annotations {
+    interface Annotations {
+      readonly "callboard/setting"?: About | undefined
+    }
+  }
+}
+
+export const about = (description: string, rest: Omit<About, "description">) => ({
+  description,
+  "callboard/setting": { description, ...rest },
+})
+
+export const whole = (minimum: number, maximum: number) =>
+  Schema.Number.check(
+    Schema.makeFilter(
+      (value: number) =>
+        (Number.isInteger(value) && value >= minimum && value <= maximum) ||
+        (maximum === Number.MAX_SAFE_INTEGER
+          ? `must be a whole number, ${minimum} or more`
+          : `must be a whole number from ${minimum} to ${maximum}`),
+    ),
+  )
+
+export const duration = (
+  options: { readonly least?: number; readonly orZero?: boolean; readonly forEver?: boolean } = {},
+) =>
+  Schema.Union([Schema.Finite, Schema.String]).check(
+    Schema.makeFilter((value: number | string) => {
+      if (options.forEver && typeof value === "number" && value < 0) return true
+      const parsed = parseDuration(value)
+      if (Result.isFailure(parsed)) return parsed.failure.message
+      if (options.orZero && parsed.success === 0) return true
+      return parsed.success >= (options.least ?? 0) || `must be at least ${(options.least ?? 0) / 1000} seconds`
+    }),
+  )
+
+export const Text = Schema.String.check(Schema.isMinLength(1))
+
+/** A default in words. */
+export const yesNo = (value: boolean): string => (value ? "yes" : "no")

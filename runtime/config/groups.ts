@@ -1,0 +1,134 @@
+/** Settings that belong together: those of HTTP, of the log, and of a lost transport. */
+import { Schema } from "effect"
+import { COLOUR_CHOICES } from "../colour.ts"
+import { SCOPES } from "../http/access.ts"
+import { defaultFormat, LOG_FORMATS, LOG_LEVELS } from "../log.ts"
+import { about, duration, Text, whole, yesNo } from "./about.ts"
+import { DEFAULTS } from "./defaults.ts"
+
+export const HttpConfig = Schema.Struct({
+  port: Schema.optionalKey(
+    whole(0, 65_535).annotate(
+      about("Port of the HTTP interface; 0: any free one", {
+        default: `${DEFAULTS.http.port}`,
+        read: "number",
+        flag: "-p, --port <port>",
+      }),
+    ),
+  ),
+  host: Schema.optionalKey(
+    Text.annotate(
+      about("Address of the HTTP interface; another than loopback needs a token", {
+        default: `\`${DEFAULTS.http.host}\``,
+        read: "text",
+        flag: "--host <address>",
+      }),
+    ),
+  ),
+  tokens: Schema.optionalKey(
+    Schema.Array(
+      Schema.Struct({
+        token: Text,
+        scopes: Schema.Array(Schema.Literals(SCOPES)),
+        name: Schema.optionalKey(Text),
+      }),
+    ).annotate(
+      about(
+        "Who may do what: `{token, scopes, name?}` with the scopes `read`, `submit`, `admin`; as text `scope+scope:token,…`",
+        { default: "none: everyone on this machine may do everything", read: "tokens", secret: true },
+      ),
+    ),
+  ),
+})
+
+export const ReconnectConfig = Schema.Struct({
+  enabled: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("Try again when the transport is lost; off: its loss ends the worker, with exit code 1", {
+        default: yesNo(DEFAULTS.reconnect.enabled),
+        read: "switch",
+        flag: "--no-reconnect",
+      }),
+    ),
+  ),
+  atStart: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("Try again when a worker finds no transport at its start; off: it ends at once, with exit code 4", {
+        default: yesNo(DEFAULTS.reconnect.atStart),
+        read: "switch",
+        flag: "--no-reconnect-at-start",
+      }),
+    ),
+  ),
+  maxTries: Schema.optionalKey(
+    whole(0, Number.MAX_SAFE_INTEGER).annotate(
+      about("Tries in a row to reach the transport before a worker gives up; 0: for ever", {
+        default: `${DEFAULTS.reconnect.maxTries}`,
+        read: "number",
+        flag: "--max-tries <count>",
+      }),
+    ),
+  ),
+  base: Schema.optionalKey(
+    duration({ least: 1 }).annotate(
+      about("Wait before the first try; it doubles with each", {
+        unit: "duration",
+        default: DEFAULTS.reconnect.base,
+        read: "duration",
+      }),
+    ),
+  ),
+  cap: Schema.optionalKey(
+    duration({ least: 1 }).annotate(
+      about("Longest wait between two tries", {
+        unit: "duration",
+        default: DEFAULTS.reconnect.cap,
+        read: "duration",
+      }),
+    ),
+  ),
+  jitter: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("Shorten each wait by up to half, so that many workers do not all come back at once", {
+        default: yesNo(DEFAULTS.reconnect.jitter),
+        read: "switch",
+      }),
+    ),
+  ),
+})
+
+export const LogConfig = Schema.Struct({
+  level: Schema.optionalKey(
+    Schema.Literals(LOG_LEVELS).annotate(
+      about("Least level that is logged: debug, info, warn, error or none", {
+        default: `\`${DEFAULTS.log.level}\``,
+        read: "text",
+        flag: "-l, --log-level <level>",
+      }),
+    ),
+  ),
+  format: Schema.optionalKey(
+    Schema.Literals(LOG_FORMATS).annotate(
+      about("Form of a log line: pretty, logfmt or json", {
+        default: "`pretty` on a terminal, else `logfmt`",
+        here: defaultFormat,
+        read: "text",
+        flag: "--log-format <format>",
+      }),
+    ),
+  ),
+  color: Schema.optionalKey(
+    Schema.Literals(COLOUR_CHOICES).annotate(
+      about("Colours: auto (on a terminal, unless `NO_COLOR` or `FORCE_COLOR` say otherwise), always or never", {
+        default: "`auto`",
+        read: "text",
+        flag: "--color <when>",
+      }),
+    ),
+  ),
+  levels: Schema.optionalKey(
+    Schema.Record(Schema.String, Schema.Literals(LOG_LEVELS)).annotate(
+      about("Levels of loggers by name: `callboard.http=warn`", { default: "none", read: "pairs" }),
+    ),
+  ),
+})
