@@ -1,6 +1,6 @@
 /** A job as a page of text: what it is, how it stands, and its story step by step. */
 
-import type { JobEvent } from "../tracking.ts"
+import type { JobEvent } from "../tracking/following.ts"
 import type { JobView, TransitionView } from "../view.ts"
 import { clockTime, listText, localTime, percent, spanText, stateText } from "./format.ts"
 import { columns, type Paint } from "./output.ts"

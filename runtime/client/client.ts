@@ -1,7 +1,6 @@
 /** What applications hold: submit tasks, follow jobs, decide about them. HTTP and the command line are thin over this. */
 import { hostname } from "node:os"
 import type { Board } from "../board.ts"
-import { type BulkReport, decideAll } from "../bulk.ts"
 import { type ConnectSettings, connectBoard } from "../connect.ts"
 import { type ActorDescription, Directory, listActors, listWorkers, type WorkerDescription } from "../directory.ts"
 import { CallboardError } from "../errors.ts"
@@ -15,14 +14,16 @@ import {
   type SuspendOptions,
   suspendWorkers,
 } from "../pausing.ts"
-import { type PurgeOptions, purgeQueue } from "../purging.ts"
 import { type AskOptions, ask } from "../remote/ask.ts"
 import type { CommandName } from "../remote/call.ts"
 import type { Answer } from "../remote/message.ts"
 import { lift, listRevocations, type Revocation, type RevokeOptions, revoke } from "../revocation.ts"
-import { cancelJob, rerunJob } from "../steering.ts"
+import { type BulkReport, decideAll } from "../steering/bulk.ts"
+import { cancelJob } from "../steering/cancel.ts"
+import { type PurgeOptions, purgeQueue } from "../steering/purge.ts"
+import { rerunJob } from "../steering/rerun.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
-import { followBoard } from "../tracking.ts"
+import { followBoard } from "../tracking/board-events.ts"
 import type { QueueStats, RecordQuery } from "../transport.ts"
 import { type JobView, jobView } from "../view.ts"
 import { askWhy } from "../why/ask.ts"

@@ -1,7 +1,8 @@
 /** How a job ends that waits for others and can never start: as a dead letter, with its errbacks. */
+
+import { keepOf, NO_FENCE } from "../protocol/outside.ts"
 import type { JobError, JobRecord } from "../protocol/record.ts"
 import { step } from "../protocol/record.ts"
-import { keepOf, NO_FENCE } from "../tracking.ts"
 import type { Change, TransportError } from "../transport.ts"
 import { failedInAbsence } from "../worker/upkeep/obituary.ts"
 

@@ -1,9 +1,9 @@
 /** Moves jobs on that wait for others, by compare-and-set, when it is known how those have ended. */
 import type { Board } from "../board.ts"
 import { advance } from "../protocol/dependencies.ts"
+import { NO_FENCE } from "../protocol/outside.ts"
 import type { JobError, JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
-import { NO_FENCE } from "../tracking.ts"
 import { type Change, type Found, TransportError } from "../transport.ts"
 import { postMissing } from "../worker/upkeep/posting-again.ts"
 import { type Edge, removeEdges } from "./edges.ts"

@@ -4,7 +4,7 @@
  */
 import type { Board } from "../board.ts"
 import { endingOf } from "../protocol/dependencies.ts"
-import { expire, isOverdue } from "../tracking.ts"
+import { expire, isOverdue } from "../tracking/finding.ts"
 import type { Found } from "../transport.ts"
 import { edgeIn, type Place, readEdges, removeEdges, writtenAt } from "./edges.ts"
 import { byChild, findEndings } from "./endings.ts"

@@ -1,6 +1,6 @@
 /** Routes about dead letters: tasks that were given up without the application having decided so. */
 import { CallboardError } from "../errors.ts"
-import { rerunJob } from "../steering.ts"
+import { rerunJob } from "../steering/rerun.ts"
 import { jobView } from "../view.ts"
 import { answer } from "./answer.ts"
 import { reading } from "./deadline.ts"

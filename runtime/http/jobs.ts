@@ -1,7 +1,8 @@
 /** Routes about many jobs: lists, and decisions by the same filter. */
-import type { BulkReport as Report } from "../bulk.ts"
+
 import type { JobPage } from "../client/client.ts"
 import { isTerminal, STATES } from "../protocol/state.ts"
+import type { BulkReport as Report } from "../steering/bulk.ts"
 import { answer } from "./answer.ts"
 import { reading } from "./deadline.ts"
 import { bulkQueryOf, filter, queryOf, withCursor } from "./filter.ts"

@@ -2,7 +2,7 @@
 import { actor, type Client, type JobView, Retry } from "callboard"
 import { describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
-import { isOverdue } from "../../runtime/tracking.ts"
+import { isOverdue } from "../../runtime/tracking/finding.ts"
 import { start } from "../runtime/worker/services.ts"
 import { eventually } from "../servers/process.ts"
 import { onEveryBoard } from "./boards.ts"

@@ -10,7 +10,7 @@ import {
   revocationOf,
   revocationOfMessage,
 } from "../../revocation.ts"
-import { cancelJob } from "../../steering.ts"
+import { cancelJob } from "../../steering/cancel.ts"
 import { StoreMirror } from "../../store-mirror.ts"
 import type { Held } from "../delivery.ts"
 

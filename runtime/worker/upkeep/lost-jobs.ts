@@ -4,9 +4,9 @@
  */
 import type { Board } from "../../board.ts"
 import { HEARTBEAT_MS, listWorkers, readWorker } from "../../directory.ts"
+import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import { NO_FENCE } from "../../tracking.ts"
 import type { Change, Entry, Found } from "../../transport.ts"
 import { EARLY_PREFIX, type EarlyAcks, type EarlyList, readEarlyList } from "../outcome/early-acks.ts"
 import type { Ended } from "../outcome/follow-ups.ts"

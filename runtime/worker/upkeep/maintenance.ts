@@ -1,7 +1,7 @@
 /** What workers do beside their work, in slices, now and then. Several may do it at once: whoever is first records it. */
 import type { Board } from "../../board.ts"
 import type { Log } from "../../log.ts"
-import { expire, isOverdue } from "../../tracking.ts"
+import { expire, isOverdue } from "../../tracking/finding.ts"
 import type { Dependents } from "./dependents.ts"
 import type { LostJobs } from "./lost-jobs.ts"
 import { mend } from "./mending.ts"

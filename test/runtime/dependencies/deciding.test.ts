@@ -1,6 +1,7 @@
 /** Cancelling and deleting jobs for which others wait, with transports that fail in the middle: the same again goes on. */
 import { describe, expect, test } from "vitest"
-import { cancelJob, deleteJob } from "../../../runtime/steering.ts"
+import { cancelJob } from "../../../runtime/steering/cancel.ts"
+import { deleteJob } from "../../../runtime/steering/delete.ts"
 import { jobView } from "../../../runtime/view.ts"
 import { onEveryBoard } from "../../scenarios/boards.ts"
 import { failing, openBench } from "./bench.ts"

@@ -1,7 +1,8 @@
 /** What the document says of answers is what is answered: the views and the schemas are the same types. */
-import type { BulkReport as Report } from "../../../runtime/bulk.ts"
+
 import type { BulkReport, Job, JobEventSchema, TransitionSchema } from "../../../runtime/http/schema.ts"
-import type { JobEvent } from "../../../runtime/tracking.ts"
+import type { BulkReport as Report } from "../../../runtime/steering/bulk.ts"
+import type { JobEvent } from "../../../runtime/tracking/following.ts"
 import type { JobView, TransitionView } from "../../../runtime/view.ts"
 import { same } from "../same.ts"
 

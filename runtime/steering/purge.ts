@@ -1,9 +1,13 @@
 /** Empties a queue: every task that waits in it ends as cancelled, so that nobody waits for it for ever. */
 import { Result } from "effect"
-import type { Board } from "./board.ts"
-import { CallboardError } from "./errors.ts"
-import { checkQueueName } from "./protocol/name.ts"
-import { deleteJob, purgeJob } from "./steering.ts"
+import type { Board } from "../board.ts"
+import { CallboardError } from "../errors.ts"
+import { checkQueueName } from "../protocol/name.ts"
+import { endedOutside } from "../protocol/outside.ts"
+import { step } from "../protocol/record.ts"
+import { isTerminal } from "../protocol/state.ts"
+import { decide } from "./decide.ts"
+import { deleteJob } from "./delete.ts"
 
 export interface PurgeOptions {
   /** Forgets the jobs as well, as if they had never been. Defaults to false. */
@@ -52,3 +56,24 @@ const purge = async (board: Board, id: string, forget: boolean): Promise<boolean
   if (purged && forget) await deleteJob(board, id)
   return purged
 }
+
+/**
+ * Takes a waiting job off its queue: cancelled, with the reason `purged`. Resolves with whether it was still waiting;
+ * what runs, or has ended, is left as it is.
+ */
+const purgeJob = async (board: Board, id: string): Promise<boolean> => {
+  try {
+    await decide(board, id, ({ record }) => {
+      if (record.tombstone || isTerminal(record.state) || record.state === "started") throw NOT_WAITING
+      const now = Date.now()
+      const cancelled = step(record, { at: now, state: "cancelled", reason: "purged" })
+      return { record: endedOutside(cancelled, now), withdraw: true }
+    })
+    return true
+  } catch (thrown) {
+    if (thrown === NOT_WAITING || (thrown instanceof CallboardError && thrown.code === "not-found")) return false
+    throw thrown
+  }
+}
+
+const NOT_WAITING = new CallboardError("already-terminal", "the job does not wait any more")

@@ -1,0 +1,26 @@
+/** What is written about a job by who does not hold its task. */
+import { Result } from "effect"
+import { parseTask } from "./headers.ts"
+import type { JobRecord } from "./record.ts"
+
+/**
+ * What a decision from outside of a delivery writes: kept, a delivery that settles later would take the record for its
+ * own, and its refusal for a lost acknowledgement.
+ */
+export const NO_FENCE = ""
+
+const EXPIRED_KEEP_MS = 7 * 86_400_000
+
+/** How long a job that is cancelled or expires while it waits is kept: as its failure would be, else as failures are by default. */
+export const keepOf = ({ message }: JobRecord): number => {
+  const task = message === undefined ? undefined : Result.getOrUndefined(parseTask(message))
+  return task?.own.failureTtlMs ?? EXPIRED_KEEP_MS
+}
+
+/** The record of a job whose end was decided from outside. */
+export const endedOutside = (record: JobRecord, now: number): JobRecord => ({
+  ...record,
+  fence: NO_FENCE,
+  endedAt: now,
+  keepMs: keepOf(record),
+})
