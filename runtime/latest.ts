@@ -1,5 +1,7 @@
 /** What comes from listeners, read one after the other. Bounded: of what a slow reader has not read, the oldest is dropped. */
 
+import { stayAlive } from "./stay-alive.ts"
+
 const BUFFER = 1_000
 
 /**
@@ -20,6 +22,7 @@ export const latest = async function* <A>(
     wake?.()
   }
   signal.addEventListener("abort", end)
+  stayAlive(stop.signal)
   try {
     await listen((value) => {
       if (buffer.length >= BUFFER) buffer.shift()

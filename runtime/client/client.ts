@@ -18,6 +18,7 @@ import { type AskOptions, ask } from "../remote/ask.ts"
 import type { CommandName } from "../remote/call.ts"
 import type { Answer } from "../remote/message.ts"
 import { lift, listRevocations, type Revocation, type RevokeOptions, revoke } from "../revocation.ts"
+import { stayAlive } from "../stay-alive.ts"
 import { type BulkReport, decideAll } from "../steering/bulk.ts"
 import { cancelJob } from "../steering/cancel.ts"
 import { type PurgeOptions, purgeQueue } from "../steering/purge.ts"
@@ -66,6 +67,7 @@ export class Client implements AsyncDisposable {
   readonly #taskNames: ReadonlyMap<string, string>
   readonly #events: EventSender
   readonly #submitter: Submitter
+  readonly #closing = new AbortController()
 
   constructor(
     board: Board,
@@ -157,9 +159,17 @@ export class Client implements AsyncDisposable {
     return decideAll(this.board, query, rerunJob)
   }
 
-  /** Every job's changes, from now on, until the signal fires. */
-  events(signal: AbortSignal): ReturnType<typeof followBoard> {
-    return followBoard(this.board, signal)
+  /** Every job's changes, from now on, until the signal fires or the client is closed. */
+  async *events(signal: AbortSignal): ReturnType<typeof followBoard> {
+    const stop = new AbortController()
+    const sources = [signal, this.#closing.signal]
+    const end = () => stop.abort()
+    for (const source of sources) source.addEventListener("abort", end)
+    try {
+      if (!sources.some(({ aborted }) => aborted)) yield* followBoard(this.board, stop.signal)
+    } finally {
+      for (const source of sources) source.removeEventListener("abort", end)
+    }
   }
 
   /**
@@ -182,14 +192,20 @@ export class Client implements AsyncDisposable {
 
   /**
    * What workers and applications tell (`worker-online`, `task-superseded`, `order-shipped` …), from now on, until the signal
-   * fires. Resolves once it listens. Best effort: nothing is replayed.
+   * fires. Resolves once it listens, and keeps the process alive as long. Best effort: nothing is replayed.
    */
-  listen(listener: (event: ReceivedEvent) => void, signal: AbortSignal): Promise<void> {
+  async listen(listener: (event: ReceivedEvent) => void, signal: AbortSignal): Promise<void> {
     const heard = (event: ReceivedEvent) => {
       this.#events.heard(event)
       listener(event)
     }
-    return listenToEvents(this.board, heard, signal)
+    const end = stayAlive(signal, this.#closing.signal)
+    try {
+      await listenToEvents(this.board, heard, signal)
+    } catch (error) {
+      end()
+      throw error
+    }
   }
 
   /**
@@ -255,6 +271,7 @@ export class Client implements AsyncDisposable {
   }
 
   async close(): Promise<void> {
+    this.#closing.abort()
     await this.#events.flush()
     if (this.#ownsTransport) await this.board.transport.close()
   }
