@@ -34,6 +34,46 @@ export const onToldReady = (child: ChildProcess, ready: () => void): void => {
   })
 }
 
+const ENDING = "ending"
+const NOTED = "noted"
+
+/** Longest wait for the watcher to note that this process ends. */
+const NOTED_MS = 1_000
+
+/**
+ * Tells the process that watches over this one that it ends by its own decision: one that is gone without having said so
+ * died of what it ran. Resolves when that was noted, since the end itself may be seen before any message.
+ */
+export const tellEnding = (): Promise<void> =>
+  new Promise((resolve) => {
+    if (process.send === undefined || !process.connected) return resolve()
+    const done = () => {
+      clearTimeout(timer)
+      process.off("message", hear)
+      process.off("disconnect", done)
+      resolve()
+    }
+    const hear = (message: unknown) => {
+      if (message === NOTED) done()
+    }
+    const timer = setTimeout(done, NOTED_MS)
+    process.on("message", hear)
+    process.once("disconnect", done)
+    process.send(ENDING, (error: Error | null) => {
+      if (error !== null) done()
+    })
+  })
+
+/** Calls back when a process says that it ends by its own decision. */
+export const onToldEnding = (child: ChildProcess, ending: () => void): void => {
+  child.on("message", (message) => {
+    if (message !== ENDING) return
+    ending()
+    // It may be gone by now.
+    child.send(NOTED, () => undefined)
+  })
+}
+
 /** Calls back when the process that watches over this one is gone. */
 export const onOrphaned = (stop: () => void): void => {
   process.once("disconnect", stop)

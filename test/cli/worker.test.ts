@@ -143,6 +143,44 @@ test("a worker that was killed starts again, and its job runs to the end", async
   expect(await worker.exited).toEqual({ code: 0, signal: null })
 })
 
+test.each([
+  { processes: 1, code: 3 },
+  { processes: 2, code: 1 },
+])(
+  "a handler that ends its process with exit code $code costs none of $processes worker(s)",
+  async ({ processes, code }) => {
+    using project = makeProject({
+      "actors/works.ts": works,
+      "actors/ends.ts": `
+      import { actor } from "callboard"
+      export default actor("ends", { methods: { run: ({ code }) => process.exit(code) } })`,
+    })
+    await using worker = await startWorker(
+      project,
+      ...["--processes", `${processes}`, "-Q", "default", "-n", "w", "--lease", "1s", "--lost-cap", "1"],
+    )
+    await project.json("submit", "ends", JSON.stringify({ code }), "--id", "ends")
+    const who = processes === 1 ? "the worker" : "worker [12]"
+    await worker.waitForLine(
+      new RegExp(`${who} ended with exit code ${code}, unasked; starting it again in 1 s`),
+      15_000,
+    )
+    await eventually(async () => (await find(project, "ends")).state === "failed", {
+      deadline: 30_000,
+      message: "it is given up",
+    })
+    await eventually(
+      async () => (await project.json<{ workers: ReadonlyArray<unknown> }>("workers")).workers.length === processes,
+      { deadline: 15_000, message: "all workers are there again" },
+    )
+    await project.json("submit", "works.echo", "--id", "echo")
+    await eventually(async () => (await find(project, "echo")).state === "succeeded", { message: "they work" })
+    worker.kill("SIGTERM")
+    expect(await worker.exited).toEqual({ code: 0, signal: null })
+  },
+  60_000,
+)
+
 describe("what cannot start", () => {
   test("an actors' folder that fails to load: one line, exit code 1, no second try", async () => {
     using project = makeProject({ "actors/works.ts": `console.log("loading"); throw new Error("no licence")` })

@@ -14,7 +14,7 @@ import { reportLast, reportTo } from "../pool/reporter.ts"
 import { WorkerPool } from "../pool/supervisor.ts"
 import { gaveUp, untilStopped } from "../run-service.ts"
 import { httpOptions, logOf, serveOptions } from "../serve-options.ts"
-import { onOrphaned, tellReady, WORK_FLAG } from "../work-process.ts"
+import { onOrphaned, tellEnding, tellReady, WORK_FLAG } from "../work-process.ts"
 import { runs } from "./command.ts"
 
 export const addWorker = (program: Command): void => {
@@ -98,6 +98,7 @@ const work = async (invocation: Invocation, answers: boolean): Promise<void> => 
   try {
     await untilStopped(service, log)
   } finally {
+    await tellEnding()
     if (isPooled) await reportLast(service)
   }
 }

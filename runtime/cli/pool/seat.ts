@@ -1,7 +1,7 @@
-/** One worker of a pool, again and again: started again when it was killed. */
+/** One worker of a pool, again and again: started again when it was killed, or ended by what it ran. */
 import type { ChildProcess } from "node:child_process"
 import { EXIT } from "../failure.ts"
-import { onToldReady, passSignal, startWorkProcess } from "../work-process.ts"
+import { onToldEnding, onToldReady, passSignal, startWorkProcess } from "../work-process.ts"
 import { type Report, reportOf } from "./message.ts"
 
 const FIRST_WAIT_MS = 1_000
@@ -34,6 +34,8 @@ export class Seat {
   #child: ChildProcess | undefined
   /** Whether the process there is was ready: only then it answers. */
   #isReady = false
+  /** Whether it has said that it ends by its own decision. */
+  #isEnding = false
   #questions = 0
   #timer: ReturnType<typeof setTimeout> | undefined
   #stopping = false
@@ -104,9 +106,13 @@ export class Seat {
     const child = startWorkProcess(this.#options.arguments)
     this.#child = child
     this.#isReady = false
+    this.#isEnding = false
     onToldReady(child, () => {
       this.#isReady = true
       this.#unready = 0
+    })
+    onToldEnding(child, () => {
+      if (this.#child === child) this.#isEnding = true
     })
     child.on("message", (message: unknown) => {
       const report = reportOf(message)
@@ -128,7 +134,10 @@ export class Seat {
   /** What becomes of a seat whose process has ended. True: another is started soon. */
   #decide(code: number | null, signal: NodeJS.Signals | null, livedMs: number): boolean {
     const { name, note } = this.#options
-    if (code !== null || this.#stopping) {
+    // What ends while it starts does so by its own decision; what worked, and did not say that it ends, was ended: a
+    // handler called `process.exit`, or threw where nobody could catch it.
+    const isDecided = code !== null && (this.#isEnding || !this.#isReady)
+    if (isDecided || this.#stopping) {
       this.#end(code ?? 0)
       return false
     }
@@ -138,7 +147,8 @@ export class Seat {
       return false
     }
     if (livedMs > STABLE_MS) this.#waitMs = FIRST_WAIT_MS
-    note(`${name} was ended by ${signal}; starting it again in ${this.#waitMs / 1_000} s`)
+    const how = code === null ? `was ended by ${signal}` : `ended with exit code ${code}, unasked`
+    note(`${name} ${how}; starting it again in ${this.#waitMs / 1_000} s`)
     this.#timer = setTimeout(() => this.#start(), this.#waitMs)
     this.#waitMs = Math.min(LONGEST_WAIT_MS, this.#waitMs * 2)
     return true
