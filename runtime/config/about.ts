@@ -1,5 +1,6 @@
 /** How a setting is described: what there is to be known about it, and the kinds of values. */
 import { Result, Schema } from "effect"
+import { checkQueueName } from "../protocol/name.ts"
 import { parseDuration } from "../protocol/time.ts"
 
 /** What is to be known about a setting besides its type. */
@@ -57,6 +58,13 @@ export const duration = (
   )
 
 export const Text = Schema.String.check(Schema.isMinLength(1))
+
+export const QueueName = Schema.String.check(
+  Schema.makeFilter((name: string) => {
+    const checked = checkQueueName(name)
+    return Result.isSuccess(checked) || checked.failure.message
+  }),
+)
 
 /** A default in words. */
 export const yesNo = (value: boolean): string => (value ? "yes" : "no")

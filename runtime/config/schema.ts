@@ -7,7 +7,7 @@ import { hostname } from "node:os"
 import { Result, Schema } from "effect"
 import type { Plugin } from "../transport.ts"
 import { parseAutoscale } from "../worker/consuming/autoscale.ts"
-import { about, duration, Text, whole, yesNo } from "./about.ts"
+import { about, duration, QueueName, Text, whole, yesNo } from "./about.ts"
 import { DEFAULTS } from "./defaults.ts"
 import { HttpConfig, LogConfig, ReconnectConfig } from "./groups.ts"
 
@@ -37,7 +37,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   queues: Schema.optionalKey(
-    Schema.NonEmptyArray(Text).annotate(
+    Schema.NonEmptyArray(QueueName).annotate(
       about("Queues to work on, in order of preference", {
         default: "those that the actors name, and `default`",
         read: "list",

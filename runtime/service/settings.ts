@@ -4,6 +4,7 @@ import type { ActorDefinition, DurationInput } from "../actor.ts"
 import { DEFAULTS } from "../config/defaults.ts"
 import { DEFAULT_QUEUE } from "../directory.ts"
 import { CallboardError } from "../errors.ts"
+import { checkQueueName } from "../protocol/name.ts"
 import { parseDuration } from "../protocol/time.ts"
 import { resolveReconnect } from "../reconnect.ts"
 import { type Autoscale, parseAutoscale } from "../worker/consuming/autoscale.ts"
@@ -18,7 +19,7 @@ type Settings = Omit<
 
 /** Fails with `CallboardError` `invalid-input`, naming the option. */
 export const settingsOf = (options: ServeOptions): Settings => ({
-  queues: options.queues ?? queuesOf(options.actors ?? []),
+  queues: options.queues === undefined ? queuesOf(options.actors ?? []) : options.queues.map(queueName),
   rotate: options.order === "rotate",
   concurrency: whole("concurrency", options.concurrency, DEFAULTS.concurrency, 1, 10_000),
   prefetch: whole("prefetch", options.prefetch, prefetchOf(options), 1, 1_000),
@@ -55,6 +56,12 @@ const queuesOf = (actors: ReadonlyArray<ActorDefinition>): ReadonlyArray<string>
   }
   queues.add(DEFAULT_QUEUE)
   return [...queues]
+}
+
+const queueName = (queue: unknown): string => {
+  const checked = checkQueueName(queue)
+  if (Result.isSuccess(checked)) return checked.success
+  throw new CallboardError("invalid-input", `queues: ${checked.failure.message}`, { field: "queues" })
 }
 
 const milliseconds = (field: string, value: DurationInput): number => {

@@ -23,6 +23,7 @@ describe("a mistake ends with exit code 2 and one line of advice", () => {
     ["submit works.echo --meta 1", /--meta must be a JSON object/],
     ["worker -c many", /--concurrency: must be a whole number from 1 to 10000/],
     ["worker -c 0", /--concurrency: must be a whole number from 1 to 10000/],
+    ["worker -Q high,a*b", /--queues: "a\*b" cannot be a name of a queue: use at most/],
     ["worker --processes 1.5", /--processes: must be a whole number from 1 to 256/],
     ["worker --autoscale 16,2", /--autoscale: is written from least to most: 2\.\.16, not 16,2/],
     ["worker --autoscale 10", /--autoscale: must be two whole numbers, as in 2\.\.16/],

@@ -45,6 +45,8 @@ describe("options", () => {
     [{ concurrency: 1.5 }, "concurrency"],
     [{ concurrency: Number.NaN }, "concurrency"],
     [{ prefetch: 0 }, "prefetch"],
+    [{ queues: ["high", "a b"] }, "queues"],
+    [{ queues: [""] }, "queues"],
     [{ lostCap: 0 }, "lostCap"],
     [{ maxBody: 0 }, "maxBody"],
     [{ reconnect: { maxTries: -1 } }, "reconnect.maxTries"],
