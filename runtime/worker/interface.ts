@@ -60,7 +60,10 @@ export interface Worker {
   inspect(): WorkerHands
   /** What it handed back because it could not run it now: one job, or the latest, 1,000 at most. */
   putOff(id?: string): ReadonlyArray<PutOff>
-  /** Changes how many handlers run at a time, 1–10,000; what runs goes on. Fails with `CallboardError` `invalid-input`. */
+  /**
+   * Changes how many handlers run at a time, 1–10,000; what runs goes on. With `autoscale`, bounds that it lies outside of
+   * move. Fails with `CallboardError` `invalid-input`.
+   */
   resize(concurrency: number): void
   /**
    * Changes the bounds between which the concurrency follows what is held; null: it stays as it is. Fails with

@@ -24,8 +24,17 @@ export class PoolSize {
     this.#keepalive = setInterval(() => this.follow(), KEEPALIVE_MS)
   }
 
-  /** Changes the size; what runs goes on. */
+  /** Changes the size; what runs goes on. Bounds that it lies outside of move, since the next task would undo it otherwise. */
   set(concurrency: number): void {
+    const scaler = this.#autoscaler
+    if (scaler !== undefined) {
+      const { min, max } = scaler.bounds
+      scaler.bounds = { min: Math.min(min, concurrency), max: Math.max(max, concurrency) }
+    }
+    this.#resize(concurrency)
+  }
+
+  #resize(concurrency: number): void {
     const { hands, prefetch } = this.#options
     const bounds = this.#autoscaler?.bounds
     // What is held is made for the largest pool there will be.
@@ -37,7 +46,7 @@ export class PoolSize {
     if (bounds === null) this.#autoscaler = undefined
     else if (this.#autoscaler === undefined) this.#autoscaler = new Autoscaler(bounds, Date.now())
     else this.#autoscaler.bounds = bounds
-    this.set(this.#options.hands.concurrency)
+    this.#resize(this.#options.hands.concurrency)
     this.follow()
   }
 
@@ -48,7 +57,7 @@ export class PoolSize {
     const wanted = this.#autoscaler?.scale(held.size, concurrency, Date.now()) ?? concurrency
     if (wanted === concurrency) return
     log.info(`${wanted > concurrency ? "Scaling up" : "Scaling down"} to ${wanted} handlers`)
-    this.set(wanted)
+    this.#resize(wanted)
   }
 
   stop(): void {
