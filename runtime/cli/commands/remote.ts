@@ -77,6 +77,12 @@ const askOptions = ({ workers, timeout }: Options) => ({
   ...(timeout === undefined ? {} : { timeout: numberOrText(timeout) }),
 })
 
+/** What is answered without any worker refuses what is only about workers, instead of ignoring it. */
+const asksNobody = (name: string, { workers, timeout }: Options): void => {
+  if (workers === undefined && timeout === undefined) return
+  wrongUsage(`${name}: asks no worker, and takes neither --workers nor --timeout`)
+}
+
 /** Jobs wait for their time at the transport, and not in any worker: so that is asked. */
 const SCHEDULED = "scheduled"
 
@@ -88,6 +94,7 @@ const addInspect = (program: Command): void => {
     const [name = ""] = command.args
     const options = askOptions(command.opts<Options>())
     if (name === SCHEDULED) {
+      asksNobody(`inspect ${name}`, command.opts<Options>())
       return withClient(async (client) => {
         const { jobs } = await client.jobs({ states: ["scheduled"], limit: 1_000 })
         if (output.json) return output.document(jobs)
@@ -118,6 +125,7 @@ const addControl = (program: Command): void => {
     const [name = "", ...given] = command.args
     const options = askOptions(command.opts<Options>())
     if (DECISIONS.includes(name)) {
+      asksNobody(`control ${name}`, command.opts<Options>())
       if (given.length === 0) wrongUsage(`control ${name}: name the jobs`)
       const terminate = name === "terminate"
       return withClient((client) => decideAll(client, output, given, (job) => job.cancel({ terminate }), "cancelled"))
