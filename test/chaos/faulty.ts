@@ -14,12 +14,16 @@ export type Fault =
   | "no-fence"
   /** Nobody hears who waits for a job. */
   | "no-edges"
+  /** Some settlements are never answered, so that their workers hold them for ever. */
+  | "no-answer"
 
-export const FAULTS: ReadonlyArray<Fault> = ["ack-first", "follow-ups-last", "no-fence", "no-edges"]
+export const FAULTS: ReadonlyArray<Fault> = ["ack-first", "follow-ups-last", "no-fence", "no-edges", "no-answer"]
 export const isFault = (text: string): text is Fault => (FAULTS as ReadonlyArray<string>).includes(text)
 
 /** Long enough for a kill to come between two writes. */
 const GAP_MS = 60
+/** Part of the settlements that are not answered. */
+const UNANSWERED = 0.03
 const gap = () => new Promise<void>((resolve) => setTimeout(resolve, GAP_MS))
 
 /** `faulty:<url>`: the transport of that URL, with the fault. */
@@ -98,6 +102,10 @@ const settleWith =
           settled[at] = { status: "settled" }
         }
         return settled
+      }
+      case "no-answer": {
+        const settled = await queue.settle(settlements)
+        return Math.random() < UNANSWERED ? new Promise(() => undefined) : settled
       }
       default:
         return queue.settle(settlements)

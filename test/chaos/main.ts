@@ -1,4 +1,4 @@
-/** The long form: `bun run chaos [sqlite] [nats] [--jobs 20000] [--kills 50] [--restarts 10]`. Exits 1 when the checker finds a problem. */
+/** The long form: `bun run chaos [sqlite] [nats] [--jobs 20000] [--kills 50] [--restarts 10] [--cuts 10]`. Exits 1 when the checker finds a problem. */
 import { parseArgs } from "node:util"
 import { sharedBoards } from "../e2e/boards.ts"
 import { check, describe } from "./checker.ts"
@@ -11,6 +11,7 @@ const { values, positionals } = parseArgs({
     jobs: { type: "string", default: "20000" },
     kills: { type: "string", default: "50" },
     restarts: { type: "string", default: "10" },
+    cuts: { type: "string", default: "10" },
   },
 })
 
@@ -27,7 +28,7 @@ for (const kind of sharedBoards) {
     kills: Number(values.kills),
     ...(board.restartBroker === undefined
       ? {}
-      : { restartBroker: board.restartBroker, brokerRestarts: Number(values.restarts) }),
+      : { restartBroker: board.restartBroker, brokerRestarts: Number(values.restarts), cuts: Number(values.cuts) }),
     concurrency: 16,
     restMs: 300_000,
   })

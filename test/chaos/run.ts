@@ -2,7 +2,10 @@
 import { existsSync, readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { type Client, connect, type JobView } from "callboard"
+import { Schema } from "effect"
 import { generateId } from "../../runtime/id.ts"
+import type { Answer } from "../../runtime/remote/message.ts"
+import { type Proxy, startProxy } from "../plugins/nats/proxy.ts"
 import { eventually, type Spawned, spawnScript } from "../servers/process.ts"
 import type { Fault } from "./faulty.ts"
 import type { Execution, History, Plan } from "./history.ts"
@@ -18,6 +21,8 @@ export interface ChaosOptions {
   /** Brings the broker down and up again, where there is one; as often as `brokerRestarts` says, spread over the run. */
   readonly restartBroker?: () => Promise<void>
   readonly brokerRestarts?: number
+  /** How often the wire between all workers and their broker is cut for less than a lease, spread over the run. Needs a URL with a port. */
+  readonly cuts?: number
   readonly leaseMs: number
   readonly workers?: number
   readonly concurrency?: number
@@ -80,18 +85,21 @@ const taskOf = (plan: Plan) => {
 
 class Crew {
   readonly #options: ChaosOptions
+  /** Where workers find the transport. */
+  readonly #url: string
   readonly #ledgers: Array<string> = []
   readonly workers: Array<Spawned> = []
 
-  constructor(options: ChaosOptions) {
+  constructor(options: ChaosOptions, url: string) {
     this.#options = options
+    this.#url = url
   }
 
   async hire(): Promise<Spawned> {
-    const { url, folder, concurrency = 8, fault } = this.#options
+    const { folder, concurrency = 8, fault } = this.#options
     const ledger = `${folder}/ledger-${this.#ledgers.length}`
     this.#ledgers.push(ledger)
-    const worker = spawnScript(WORKER, [url, ledger, `${concurrency}`, ...(fault === undefined ? [] : [fault])])
+    const worker = spawnScript(WORKER, [this.#url, ledger, `${concurrency}`, ...(fault === undefined ? [] : [fault])])
     this.workers.push(worker)
     await worker.waitForLine(/^ready/, 20_000)
     return worker
@@ -141,8 +149,43 @@ class Crew {
   }
 }
 
+/** The wire between workers and their broker, which can be cut while both go on. */
+class Wire implements AsyncDisposable {
+  readonly #proxy: Proxy
+  /** Of the transport, over this wire. */
+  readonly url: string
+
+  private constructor(proxy: Proxy, url: string) {
+    this.#proxy = proxy
+    this.url = url
+  }
+
+  static async to(target: string): Promise<Wire> {
+    const url = new URL(target)
+    const port = Number(url.port)
+    const proxy = await startProxy(() => port)
+    url.port = `${proxy.port}`
+    return new Wire(proxy, url.href)
+  }
+
+  async cut(ms: number): Promise<void> {
+    await this.#proxy.cut()
+    await new Promise((resolve) => setTimeout(resolve, ms))
+    await this.#proxy.heal()
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#proxy.stop()
+  }
+}
+
+/** Whether something that is to happen so often in so many strikes happens at this one. */
+const isTurn = (strike: number, strikes: number, times: number): boolean =>
+  times > 0 && strike % Math.max(1, Math.floor(strikes / times)) === 0
+
 export const runChaos = async (options: ChaosOptions): Promise<History> => {
-  const { jobs, kills, say = () => undefined } = options
+  const { jobs, kills, cuts = 0, leaseMs, say = () => undefined } = options
+  await using wire = cuts > 0 ? await Wire.to(options.url) : undefined
   await using client = await connect(options.url)
   const watching = new AbortController()
   const outcomes: Array<History["outcomes"][number]> = []
@@ -153,7 +196,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
     },
     watching.signal,
   )
-  const crew = new Crew(options)
+  const crew = new Crew(options, wire?.url ?? options.url)
   const plans = plansFor(jobs)
   const accepted = new Set<string>()
   try {
@@ -161,14 +204,17 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
     // A part of the load before each strike, so that every strike hits work in progress.
     const part = Math.ceil(plans.length / Math.max(1, kills))
     const { restartBroker, brokerRestarts = 0 } = options
-    const everyNth = brokerRestarts === 0 ? Number.POSITIVE_INFINITY : Math.max(1, Math.floor(kills / brokerRestarts))
     for (let from = 0, struck = 0; from < plans.length; from += part) {
       const batch = plans.slice(from, from + part)
       for (const id of await submitted(client, batch)) accepted.add(id)
       if (struck++ >= kills) continue
-      if (restartBroker !== undefined && struck % everyNth === 0) {
+      if (restartBroker !== undefined && isTurn(struck, kills, brokerRestarts)) {
         await restartBroker()
         say(`the broker was restarted before strike ${struck}`)
+      }
+      if (wire !== undefined && isTurn(struck, kills, cuts)) {
+        await wire.cut((0.1 + Math.random() * 0.5) * leaseMs)
+        say(`the wire was cut before strike ${struck}`)
       }
       await new Promise((resolve) => setTimeout(resolve, Math.random() * STRIKE_WITHIN_MS))
       await crew.strike()
@@ -210,23 +256,32 @@ const submitted = async (client: Client, batch: ReadonlyArray<Plan>): Promise<Re
 const SUBMIT_TRIES = 60
 const SUBMIT_PAUSE_MS = 500
 
-/** Workers that say, with nothing left to do, that something is still in their hands. */
+/** Workers that say, with nothing left to do, that something is still in their hands, or that they have less room than at first. */
 const leakedBy = async (client: Client): Promise<ReadonlyArray<string>> => {
-  let found: ReadonlyArray<string> = []
+  let found: ReadonlyArray<string> = NOBODY_ANSWERED
   await eventually(
     async () => {
       const answers = await client.control("stats", {}, { timeout: 5 }).catch(() => [])
-      found = answers.flatMap(({ worker, value, error }) => {
-        if (error !== undefined) return [`${worker}: ${error}`]
-        const held = typeof value === "object" && value !== null && "inFlight" in value ? value.inFlight : undefined
-        return held === 0 ? [] : [`${worker} holds ${held}`]
-      })
-      return answers.length > 0 && found.length === 0
+      found = answers.length === 0 ? NOBODY_ANSWERED : answers.flatMap(leakOf)
+      return found.length === 0
     },
     // The heartbeat of a worker that was killed last lapses first.
     { deadline: 20_000, every: 500, message: "all hands are empty" },
   ).catch(() => undefined)
   return found
+}
+
+const NOBODY_ANSWERED = ["no worker answered"]
+
+const Stats = Schema.Struct({ inFlight: Schema.Int, capacity: Schema.Int, room: Schema.Int })
+const isStats = Schema.is(Stats)
+
+const leakOf = ({ worker, value, error }: Answer): ReadonlyArray<string> => {
+  if (error !== undefined || !isStats(value)) return [`${worker}: ${error ?? "told nothing of its slots"}`]
+  const { inFlight, capacity, room } = value
+  return inFlight === 0 && room === capacity
+    ? []
+    : [`${worker} holds ${inFlight} and has room for ${room} of ${capacity}`]
 }
 
 /** Waits until nothing waits and every job has ended, or until the time is over: what is stuck then, the checker says. */
