@@ -44,7 +44,14 @@ const NOTED_MS = 1_000
  * Tells the process that watches over this one that it ends by its own decision: one that is gone without having said so
  * died of what it ran. Resolves when that was noted, since the end itself may be seen before any message.
  */
-export const tellEnding = (): Promise<void> =>
+export const tellEnding = (): Promise<void> => {
+  told ??= ending()
+  return told
+}
+
+let told: Promise<void> | undefined
+
+const ending = (): Promise<void> =>
   new Promise((resolve) => {
     if (process.send === undefined || !process.connected) return resolve()
     const done = () => {

@@ -33,7 +33,7 @@ HTTP is answered only if --port is given here. Of several --processes, the one t
     // Two workers on one machine share a configuration, but cannot share its port.
     const answers = givenSettings(command).has("http.port")
     return command.opts<{ readonly workProcess?: boolean }>().workProcess
-      ? work(invocation, answers)
+      ? workAndTell(invocation, answers)
       : watch(invocation, answers)
   })
 }
@@ -72,7 +72,15 @@ const answerFor = async (pool: WorkerPool, invocation: Invocation): Promise<Http
   return http
 }
 
-/** The process that works. */
+/** The process that works. However it comes to its end, it says so: one that does not was ended by what it ran. */
+const workAndTell = async (invocation: Invocation, answers: boolean): Promise<void> => {
+  try {
+    await work(invocation, answers)
+  } finally {
+    await tellEnding()
+  }
+}
+
 const work = async (invocation: Invocation, answers: boolean): Promise<void> => {
   const { config } = invocation
   const isPooled = processesOf(invocation) > 1
@@ -98,6 +106,7 @@ const work = async (invocation: Invocation, answers: boolean): Promise<void> => 
   try {
     await untilStopped(service, log)
   } finally {
+    // First: a handler that ignores its signal is ended with the process, which may be any moment now.
     await tellEnding()
     if (isPooled) await reportLast(service)
   }

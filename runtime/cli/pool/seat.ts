@@ -40,7 +40,7 @@ export class Seat {
   #timer: ReturnType<typeof setTimeout> | undefined
   #stopping = false
   #waitMs = FIRST_WAIT_MS
-  /** Processes in a row that were killed before they were ready. */
+  /** Processes in a row that were ended before they were ready. */
   #unready = 0
 
   constructor(options: SeatOptions) {
@@ -134,20 +134,19 @@ export class Seat {
   /** What becomes of a seat whose process has ended. True: another is started soon. */
   #decide(code: number | null, signal: NodeJS.Signals | null, livedMs: number): boolean {
     const { name, note } = this.#options
-    // What ends while it starts does so by its own decision; what worked, and did not say that it ends, was ended: a
-    // handler called `process.exit`, or threw where nobody could catch it.
-    const isDecided = code !== null && (this.#isEnding || !this.#isReady)
-    if (isDecided || this.#stopping) {
+    // Who has not said that it ends was ended: by a signal, or because a handler called `process.exit`, or threw where
+    // nobody could catch it.
+    if (this.#isEnding || this.#stopping) {
       this.#end(code ?? 0)
       return false
     }
+    const how = code === null ? `was ended by ${signal}` : `ended with exit code ${code}, unasked`
     if (!this.#isReady && ++this.#unready >= MOST_UNREADY) {
-      note(`${name} was ended by ${signal} ${this.#unready} times before it was ready, and is given up`)
+      note(`${name} ${how} ${this.#unready} times before it was ready, and is given up`)
       this.#end(EXIT.failed)
       return false
     }
     if (livedMs > STABLE_MS) this.#waitMs = FIRST_WAIT_MS
-    const how = code === null ? `was ended by ${signal}` : `ended with exit code ${code}, unasked`
     note(`${name} ${how}; starting it again in ${this.#waitMs / 1_000} s`)
     this.#timer = setTimeout(() => this.#start(), this.#waitMs)
     this.#waitMs = Math.min(LONGEST_WAIT_MS, this.#waitMs * 2)
