@@ -110,6 +110,29 @@ describe("ready", () => {
     expect(JSON.stringify(lines)).not.toContain("secret")
   })
 
+  test("the consumer starts last: nothing is pulled before the actors have what they need, and they let go after it", async () => {
+    const order: Array<string> = []
+    const slow = actor("slow", {
+      start: async () => {
+        await sleep(50)
+        order.push("started")
+      },
+      stop: () => void order.push("stopped"),
+      methods: { run: () => "done" },
+    })
+    const transports = withQueue((queue) => ({
+      pull: (request, signal) => {
+        order.push("pull")
+        return queue.pull(request, signal)
+      },
+    }))
+    const service = await start({ actors: [slow], transports, onReady: () => void order.push("ready") })
+    await eventually(() => order.includes("ready"), { message: "it is ready" })
+    await service.stop()
+    expect(order.slice(0, 2)).toEqual(["started", "pull"])
+    expect(order.at(-1)).toBe("stopped")
+  })
+
   test("onReady is called once, with the service, when it consumes and listens", async () => {
     const seen: Array<readonly [Service, boolean | undefined, number]> = []
     const onReady = async (service: Service) => {
