@@ -82,6 +82,13 @@ test("pause, resume and purge; suspend and unsuspend", { timeout: 60_000 }, asyn
   await project.json("submit", "works.echo", "--id", "after")
   expect(await stateOf("after")).toBe("queued")
   expect((await project.run("unsuspend", "w1")).code).toBe(0)
+  // It is for a worker to come: whoever means another name should see that.
+  expect(await project.run("suspend", "w3", "--ttl", "1s")).toMatchObject({
+    code: 0,
+    stdout: "w3  suspended\n",
+    stderr: "no worker of the name w3 lives now; one that starts will be suspended\n",
+  })
+  expect(await project.json("unsuspend", "w3")).toEqual({ worker: "w3", state: "at work again" })
   await eventually(async () => (await stateOf("after")) === "succeeded", { message: "it runs" })
 })
 

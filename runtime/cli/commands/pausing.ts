@@ -49,7 +49,10 @@ const addSuspend = (program: Command): void => {
     const { ttl } = suspend.opts<{ readonly ttl?: string }>()
     return withClient(async (client) => {
       await client.suspend(worker, ttl === undefined ? {} : { ttl: numberOrText(ttl) })
-      if (!output.json) output.line(`${worker ?? "all workers"}  suspended`)
+      if (output.json) output.document({ worker: worker ?? null, state: "suspended" })
+      else output.line(`${worker ?? "all workers"}  suspended`)
+      if (worker === undefined || (await client.workers()).some(({ name }) => name === worker)) return
+      output.note(`no worker of the name ${worker} lives now; one that starts will be suspended`)
     })
   })
   const unsuspend = program
@@ -60,7 +63,8 @@ const addSuspend = (program: Command): void => {
     const [worker] = unsuspend.args
     return withClient(async (client) => {
       await client.unsuspend(worker)
-      if (!output.json) output.line(`${worker ?? "all workers"}  at work again`)
+      if (output.json) output.document({ worker: worker ?? null, state: "at work again" })
+      else output.line(`${worker ?? "all workers"}  at work again`)
     })
   })
 }
