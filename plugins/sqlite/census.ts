@@ -38,7 +38,7 @@ export class Census {
            WHERE queue = ? AND at = 0 AND place > ? ORDER BY place LIMIT ${SLICE})`,
       ),
       countLater: prepare(
-        `SELECT queue, fence IS NOT NULL AND at > ?1 AS held, at > ?1 AS ahead, count(*) AS count
+        `SELECT queue, ifnull(fence, 0) > 0 AND at > ?1 AS held, at > ?1 AS ahead, count(*) AS count
          FROM callboard_job INDEXED BY callboard_job_later WHERE at > 0 AND at >= ?2 AND at < ?3 GROUP BY 1, 2, 3`,
       ),
       endOfSlice: prepare(
@@ -51,7 +51,7 @@ export class Census {
       ),
       overdue: prepare(
         `SELECT seq, of FROM callboard_job INDEXED BY callboard_job_expires
-         WHERE expires IS NOT NULL AND expires <= ?1 AND ns = ?2 AND at IS NOT NULL AND (fence IS NULL OR at <= ?3)
+         WHERE expires IS NOT NULL AND expires <= ?1 AND ns = ?2 AND at IS NOT NULL AND (ifnull(fence, 0) <= 0 OR at <= ?3)
          ORDER BY expires LIMIT ?4`,
       ),
       readyIn: prepare(
@@ -60,7 +60,7 @@ export class Census {
       ),
       laterIn: prepare(
         `SELECT seq, of FROM callboard_job INDEXED BY callboard_job_later
-         WHERE at > 0 AND queue = ?1 AND (fence IS NULL OR at <= ?2) ORDER BY at LIMIT ?3`,
+         WHERE at > 0 AND queue = ?1 AND (ifnull(fence, 0) <= 0 OR at <= ?2) ORDER BY at LIMIT ?3`,
       ),
     }
   }

@@ -119,7 +119,7 @@ export class JobTable {
       putState: prepare("UPDATE callboard_job SET state = ? WHERE seq = ?"),
       clearTask: prepare("UPDATE callboard_job SET at = NULL, expires = NULL WHERE seq = ?"),
       hold: prepare("UPDATE callboard_job SET at = ? WHERE seq = ?"),
-      release: prepare("UPDATE callboard_job SET at = ?, fence = NULL WHERE seq = ?"),
+      release: prepare("UPDATE callboard_job SET at = ?, fence = ? WHERE seq = ?"),
       removeJob: prepare("DELETE FROM callboard_job WHERE seq = ?"),
       removeLoad: prepare("DELETE FROM callboard_load WHERE seq = ?"),
       removeLinks: prepare("DELETE FROM callboard_link WHERE seq = ?"),
@@ -238,9 +238,9 @@ export class JobTable {
     this.#statements.hold.run(at, row.seq)
   }
 
-  /** Hands a task back; ready at `at`, 0 is now. */
+  /** Hands a task back; ready at `at`, 0 is now. What is put off keeps in mind who did so. */
   release(row: JobRow, at: number): void {
-    this.#statements.release.run(at, row.seq)
+    this.#statements.release.run(at, at === 0 || row.fence === null ? null : -row.fence, row.seq)
   }
 
   /**

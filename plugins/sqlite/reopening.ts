@@ -60,6 +60,7 @@ class Reopening {
         report: (reports) => file(({ queue }) => queue.report(reports)),
         settle: (settlements) => file(({ queue }) => queue.settle(settlements)),
         extend: (tokens) => file(({ queue }) => queue.extend(tokens)),
+        hasten: (tokens) => file(({ queue }) => queue.hasten(tokens)),
         stats: () => file(({ queue }) => queue.stats()),
         overdue: (now, max) => file(({ queue }) => queue.overdue(now, max)),
         waiting: (queueName, max) => file(({ queue }) => queue.waiting(queueName, max)),

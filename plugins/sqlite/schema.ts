@@ -51,7 +51,7 @@ CREATE TABLE callboard_job (
   place INTEGER,                     -- level and order
   at INTEGER,                        -- 0 ready; else when it is due or its lease ends; null without a task in the queue:
                                      -- then place, fence, due, posted and bytes mean nothing
-  fence INTEGER,                     -- of the last delivery, unless it was given back
+  fence INTEGER,                     -- of the last delivery; below zero if that put the task off, null if it gave it back
   deliveries INTEGER NOT NULL DEFAULT 0,
   touched INTEGER NOT NULL DEFAULT 0,-- 1 if an older posting of this job was handed over
   due INTEGER,                       -- not before; null at once

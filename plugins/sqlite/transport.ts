@@ -25,6 +25,7 @@ import type { Database } from "./database.ts"
 import { Doorbell } from "./doorbell.ts"
 import { faultOf, isBusy } from "./fault.ts"
 import { FileWatch } from "./file-watch.ts"
+import { Hastener } from "./hasten.ts"
 import { JobTable } from "./job-table.ts"
 import { Leases } from "./lease.ts"
 import { Listening } from "./listening.ts"
@@ -92,6 +93,7 @@ export const transportOver = (
   const claimer = new Claimer(jobs, lease)
   const changer = new Changer(jobs, names, publisher)
   const leases = new Leases(database, lease)
+  const hastener = new Hastener(database)
   const lister = new Lister(database, ns, jobs, names)
   const census = new Census(database, ns, jobs, names)
   const table = new StoreTable(database, ns)
@@ -198,6 +200,10 @@ export const transportOver = (
     settle: (settlements) => open(() => inPortions(writer, settlements, settling)),
     extend: (tokens) =>
       open(() => writer.doLightly((transaction) => tokens.map((token) => leases.extend(transaction, token)))),
+    hasten: (tokens) =>
+      open(() =>
+        writer.doLightly((transaction) => tokens.forEach((token) => void hastener.hasten(transaction, token))),
+      ),
     stats: () => open(() => census.stats()),
     overdue: (now, max) => open(() => census.overdue(now, max)),
     waiting: (name, max) => open(() => census.waiting(name, max)),

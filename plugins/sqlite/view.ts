@@ -8,7 +8,7 @@ import { keyOf } from "./number.ts"
 
 /** Whether a delivery has the task. A lapsed one has not. */
 export const isHeld = (row: Pick<JobRow, "at" | "fence">, now: number): boolean =>
-  row.fence !== null && row.at !== null && row.at > now
+  row.fence !== null && row.fence > 0 && row.at !== null && row.at > now
 
 export const revisionOf = (row: JobRow | undefined): Revision => (row?.rev == null ? "" : String(row.rev))
 
