@@ -271,8 +271,8 @@ const noteCause = ({ reason, worker, until, detail }: NonNullable<Facts["putOff"
     "unknown-actor": `${worker} took it and does not serve it: ${detail}; ${again}. Let workers that share a queue serve the same actors`,
     "actor-unhealthy": `${worker} took it while its actor ${actor} was not ready: ${detail}; ${again}`,
     "rate-limit": `${method} may not start more often (${detail}): ${again}`,
-    "concurrency-limit": `as many ${method} run as may (${detail}): ${again}`,
-    "tenant-limit": `its tenant has what its limit allows (${method}: ${detail}): ${again}`,
+    "concurrency-limit": `as many ${method} run as may (${detail}): ${again} at the latest`,
+    "tenant-limit": `its tenant has what its limit allows (${method}: ${detail}): ${again} at the latest`,
   }
   return { code: reason, message: advice[reason], actor, workers: [worker], until: iso(until), reason: detail }
 }

@@ -32,6 +32,8 @@ export class Held {
   killed = false
   /** Says that its handler has really ended, or was never called: it needs its actor's resources and limits no more. */
   leave: (() => void) | undefined
+  /** To be called once its task is back in its queue, where that was put off by a limit. */
+  whenBack: (() => void) | undefined
   /** What to settle instead of a result that the transport can never take. */
   refused: ((error: JobError) => Settlement) | undefined
 

@@ -5,6 +5,7 @@
 import { Effect, Exit } from "effect"
 import type { EventSender } from "../events.ts"
 import type { JobRecord } from "../protocol/record.ts"
+import { isTerminal } from "../protocol/state.ts"
 import type { Rate } from "../rate.ts"
 import type { Claim, Claimed, Delivery, Settlement } from "../transport.ts"
 import type { Hands } from "./consuming/hands.ts"
@@ -47,6 +48,9 @@ export interface FlowOptions {
   readonly allows: (queue: string) => boolean
 }
 
+/** A task that was put off is on its list after a moment. */
+const ENTERING_MS = 100
+
 export class Flow {
   /** What was handed back because it could not run, and why. */
   readonly putOffs = new PutOffs()
@@ -84,6 +88,11 @@ export class Flow {
     )
     this.#limiter = new Limiter({
       store: board.store,
+      ...(queue.hasten === undefined ? {} : { hasten: async (tokens) => queue.hasten?.(tokens) }),
+      isOver: async (id) => {
+        const found = await board.records.find(id).catch(() => null)
+        return found === undefined || (found !== null && isTerminal(found.record.state))
+      },
       log,
       enabled: worker.rateLimits,
       leaseMs,
@@ -111,7 +120,8 @@ export class Flow {
       onRun: (held) => this.#started(held),
       onPutOff: (putOff) => {
         this.putOffs.note(putOff)
-        if (isByLimit(putOff)) this.#returns.note(putOff.queue, putOff.until)
+        // Who waits on a list is found there.
+        if (isByLimit(putOff) && putOff.listed !== true) this.#returns.note(putOff.queue, putOff.until)
       },
     })
     this.#leases = keepLeases({
@@ -173,9 +183,13 @@ export class Flow {
     this.#watch.stop()
   }
 
-  /** Until when tasks of some queues may come that a limit has put off on other workers, in milliseconds since the epoch. Fails as the store does. */
-  othersComeUntil(queues: ReadonlyArray<string>): Promise<number> {
-    return queues.length === 0 ? Promise.resolve(0) : this.#returns.ofOthers(queues)
+  /**
+   * Until when tasks of some queues may come that wait for a slot, or were put off by a rate on other workers, in
+   * milliseconds since the epoch. Fails as the store does.
+   */
+  async othersComeUntil(queues: ReadonlyArray<string>): Promise<number> {
+    if (queues.length === 0) return 0
+    return this.#limiter.isEntering ? Date.now() + ENTERING_MS : this.#returns.until(queues)
   }
 
   /** Changes the time limits of a method on this worker, for runs that begin from now on. False if nobody here serves it. */
@@ -249,6 +263,7 @@ export class Flow {
     if (stored === "superseded" && settlement.record !== undefined) this.#refused(held, settlement.record)
     else if (stored === "superseded" || stored === "lost") this.#observers.unsettled(held, stored)
     else if (stored.then.kind === "release") {
+      held.whenBack?.()
       this.#hands.handedBack()
       this.#observers.handedBack(held)
     } else this.#observers.settled(held, stored)

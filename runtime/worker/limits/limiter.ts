@@ -6,10 +6,12 @@
 import type { ErasedMethod } from "../../actor.ts"
 import type { Log } from "../../log.ts"
 import { type Rate, take } from "../../rate.ts"
-import type { Store } from "../../transport.ts"
+import type { Delivery, Posting, Store, StoreOperation } from "../../transport.ts"
+import { Batcher } from "../outcome/batcher.ts"
 import { jobError } from "../outcome/job-error.ts"
 import { isPromiseLike } from "../running/invocation.ts"
 import { Line } from "./line.ts"
+import { placeOf } from "./place.ts"
 import { Presence } from "./presence.ts"
 import { SharedLimit } from "./shared-limit.ts"
 import { limitKey } from "./state.ts"
@@ -18,9 +20,17 @@ export type Admission =
   /** It may run; `release` is to be called once, when its handler has really ended or was never called. */
   | { readonly kind: "admitted"; readonly release: () => void }
   /** Not now: it comes again after so many milliseconds. */
-  | { readonly kind: "refused"; readonly delayMs: number; readonly by: RefusedBy }
+  | Refusal
   /** Its tenant cannot be told. */
   | { readonly kind: "invalid"; readonly message: string }
+
+export interface Refusal {
+  readonly kind: "refused"
+  readonly delayMs: number
+  readonly by: RefusedBy
+  /** To be called once the task is back in its queue: it then waits on a list, to be called before that. */
+  readonly whenBack?: () => void
+}
 
 /** Which limit said no, and what it is, for people. */
 export interface RefusedBy {
@@ -30,6 +40,10 @@ export interface RefusedBy {
 
 export interface LimiterOptions {
   readonly store: Store
+  /** Makes tasks that were put off due at once; absent where the transport cannot. */
+  readonly hasten?: (tokens: ReadonlyArray<string>) => Promise<void>
+  /** Whether a job is over. */
+  readonly isOver: (id: string) => Promise<boolean>
   readonly log: Log
   /** Off: nothing is limited. */
   readonly enabled: boolean
@@ -46,16 +60,31 @@ export interface Applicant {
   readonly method: ErasedMethod
   /** What the handler would get; of an isolated method, before its schema. */
   readonly input: unknown
-  /** Whether it was delivered before. */
-  readonly returning: boolean
+  readonly delivery: Pick<Delivery, "token" | "sequence" | "deliveries">
+  readonly posting: Pick<Posting, "id" | "queue" | "level">
 }
 
 /** Shortest life of a worker's entry: a thread that is busy for a moment must not lose its slots. */
 const LEAST_PRESENCE_MS = 3_000
 const UPKEEP_MS = 1_000
+/** How often is looked which limits are due to be looked after, as long as some wait, and how many at a time at most. */
+const ATTEND_MS = 100
+const MOST_ATTENDED = 20
+/**
+ * Who waits on a list is called; should nobody call, it comes by itself after so long, then after twice as long, and so on,
+ * so that thousands who wait cost nothing. Where nobody can call it comes much sooner.
+ */
+const UNCALLED_MS = 30_000
+const LONGEST_UNCALLED_MS = 300_000
+const SOON_MS = 500
+const LONGEST_SOON_MS = 10_000
+/** An entry of the list outlives the delay of its task by so much. */
+const ENTRY_MS = 60_000
 /** A task that is handed back comes again after this long at least. */
 const LEAST_DELAY_MS = 5
 const CLOSE_MS = 2_000
+/** Entries that are written together. */
+const MOST_ENTRIES = 128
 const MAX_TENANT_BYTES = 255
 
 const NOTHING_TO_RELEASE = () => undefined
@@ -76,6 +105,8 @@ export class Limiter {
   readonly #rates = new Map<string, Rate | null>()
   readonly #timer: ReturnType<typeof setInterval>
   readonly #ttlMs: number
+  readonly #entries: Batcher<StoreOperation, true>
+  #attending: ReturnType<typeof setInterval> | undefined
   #beatAt = 0
 
   constructor(options: LimiterOptions) {
@@ -84,6 +115,10 @@ export class Limiter {
     this.#presence = new Presence(options.store, this.#ttlMs, () => options.onHolding(this.#presence.key, this.#ttlMs))
     this.#timer = setInterval(() => void this.#upkeep(), Math.min(UPKEEP_MS, this.#ttlMs / 3))
     this.#timer.unref()
+    this.#entries = new Batcher(async (operations) => {
+      await options.store.write(operations)
+      return operations.map(() => true)
+    }, MOST_ENTRIES)
   }
 
   /** Replaces the rate of a method on this worker; `null`: none any more. */
@@ -117,9 +152,15 @@ export class Limiter {
     return admission
   }
 
+  /** Whether tasks that were put off are not on their list yet. */
+  get isEntering(): boolean {
+    return [...this.#shared.values()].some((shared) => shared.isEntering)
+  }
+
   /** Gives everything back. Resolves soon, whether or not the store can be reached: what is left lapses by itself. */
   async close(): Promise<void> {
     clearInterval(this.#timer)
+    clearInterval(this.#attending)
     const shared = [...this.#shared.values()]
     const written = Promise.all(shared.map((each) => each.settled()))
       // Handlers that ignored their signal still run: their slots end with this process.
@@ -133,18 +174,64 @@ export class Limiter {
     clearTimeout(timer)
   }
 
-  async #ask(shared: SharedLimit, { returning }: Applicant, by: () => RefusedBy): Promise<Admission> {
+  async #ask(shared: SharedLimit, applicant: Applicant, by: () => RefusedBy): Promise<Admission> {
+    const { delivery, posting } = applicant
+    const returning = delivery.deliveries > 1
+    if (shared.hasSlots) return this.#askForSlot(shared, applicant, returning, by)
     const join = (waitMs: number): Admission => {
       const { spacingMs } = shared
-      const leastMs = Math.max(waitMs, LEAST_DELAY_MS, shared.hasSlots ? spacingMs : 0)
+      const leastMs = Math.max(waitMs, LEAST_DELAY_MS)
       return refused(shared.line.join({ now: Date.now(), leastMs, spacingMs, returning, random: Math.random() }), by())
     }
     // Others wait already: whoever comes first must not be served before them, and need not be asked for.
     if (!returning && shared.line.end > Date.now() + shared.spacingMs) return join(0)
-    const answer = await shared.ask()
-    if (!answer.granted) return join(answer.waitMs)
-    const from = Date.now()
-    return { kind: "admitted", release: () => shared.release(Date.now() - from) }
+    const answer = await shared.ask({ place: posting.id, returning })
+    return answer.granted ? { kind: "admitted", release: NOTHING_TO_RELEASE } : join(answer.waitMs)
+  }
+
+  async #askForSlot(
+    shared: SharedLimit,
+    { delivery, posting }: Applicant,
+    returning: boolean,
+    by: () => RefusedBy,
+  ): Promise<Admission> {
+    const { token, sequence, deliveries } = delivery
+    const { id, queue } = posting
+    const place = placeOf({ ...posting, sequence })
+    const answer = await shared.ask({ place, returning })
+    if (answer.granted) return { kind: "admitted", release: () => shared.release() }
+    this.#attend()
+    const doubled = 2 ** Math.min(deliveries - 1, 10)
+    if (!shared.calls || answer.away) {
+      const delayMs = Math.min(LONGEST_SOON_MS, SOON_MS * doubled) * (0.75 + Math.random() / 2)
+      return refused(Math.max(delayMs, answer.waitMs), by())
+    }
+    const delayMs = Math.min(LONGEST_UNCALLED_MS, UNCALLED_MS * doubled) * (0.75 + Math.random() / 2)
+    const whenBack = () => {
+      // It may have been forgotten as idle meanwhile.
+      if (!this.#shared.has(shared.key)) this.#shared.set(shared.key, shared)
+      void (this.#shared.get(shared.key) ?? shared).enter({ place, token, id, queue }, delayMs + ENTRY_MS)
+      this.#attend()
+    }
+    return { ...refused(delayMs, by()), whenBack }
+  }
+
+  /** Looks after those who wait, as long as there are some. */
+  #attend(): void {
+    this.#attending ??= setInterval(() => {
+      const now = Date.now()
+      let looks = 0
+      let some = false
+      for (const shared of this.#shared.values()) {
+        if (!shared.someWait) continue
+        some = true
+        if (looks < MOST_ATTENDED && shared.attend(now)) looks++
+      }
+      if (some) return
+      clearInterval(this.#attending)
+      this.#attending = undefined
+    }, ATTEND_MS)
+    this.#attending.unref()
   }
 
   #rateOf(name: string, method: ErasedMethod): Rate | undefined {
@@ -166,8 +253,10 @@ export class Limiter {
   #sharedOf(key: string, limit: NonNullable<ErasedMethod["limit"]>): SharedLimit {
     let shared = this.#shared.get(key)
     if (shared === undefined) {
-      const { store, log } = this.#options
-      shared = new SharedLimit({ key, limit, store, log, presence: this.#presence })
+      const { store, log, hasten, isOver } = this.#options
+      const enter = (operation: StoreOperation) => this.#entries.add(operation)
+      const calls = hasten === undefined ? {} : { hasten }
+      shared = new SharedLimit({ key, limit, store, log, presence: this.#presence, enter, isOver, ...calls })
       this.#shared.set(key, shared)
     }
     return shared
@@ -193,7 +282,7 @@ export class Limiter {
   }
 }
 
-const refused = (delayMs: number, by: RefusedBy): Admission => ({
+const refused = (delayMs: number, by: RefusedBy): Refusal => ({
   kind: "refused",
   delayMs: Math.max(LEAST_DELAY_MS, delayMs),
   by,
@@ -214,7 +303,8 @@ const byLimit = ({ rate, concurrency }: NonNullable<ErasedMethod["limit"]>, tena
 }
 
 /** Takes one of this worker's own rate, or says when to come again. */
-const takeLocal = (local: LocalRate, { returning }: Applicant): number | undefined => {
+const takeLocal = (local: LocalRate, { delivery }: Applicant): number | undefined => {
+  const returning = delivery.deliveries > 1
   const now = performance.now()
   const { rate, line } = local
   const spacingMs = rate.intervalMs * 0.75

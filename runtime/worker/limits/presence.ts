@@ -28,11 +28,6 @@ export class Presence {
     this.#begun = begun
   }
 
-  /** Whether its entry was written so lately that nobody can take this worker for dead. */
-  get isSure(): boolean {
-    return Date.now() - this.#beatAt < this.#ttlMs / 2
-  }
-
   /** Resolves once this worker is known to be alive. Fails as the store does. */
   begin(): Promise<void> {
     this.#first ??= this.beat().then(this.#begun, (cause: unknown) => {

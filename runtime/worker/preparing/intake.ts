@@ -13,10 +13,16 @@ export interface Unreadable {
   readonly kept: { readonly raw: Uint8Array } | { readonly message: Message }
 }
 
+/** What a delivery carries. */
+export interface Intake {
+  readonly task: Task
+  readonly posting: Posting
+  /** What the task asks for; that of its posting is the level in the queue, where there may be fewer. */
+  readonly level: number
+}
+
 /** Reads a delivery; protocol 1 is converted first. */
-export const readTask = (
-  delivery: Delivery,
-): Result.Result<{ readonly task: Task; readonly posting: Posting }, Unreadable> => {
+export const readTask = (delivery: Delivery): Result.Result<Intake, Unreadable> => {
   const { message } = delivery
   if (isUndecodable(message)) {
     return Result.fail({ reason: "undecodable", problem: message.undecodable, kept: { raw: message.raw } })
@@ -32,7 +38,8 @@ export const readTask = (
   if (Result.isFailure(parsed)) return Result.fail(invalid(parsed.failure))
   const posting = postingOfTask(parsed.success, converted.success, delivery.queue)
   if (Result.isFailure(posting)) return Result.fail(invalid(posting.failure))
-  return Result.succeed({ task: parsed.success, posting: { ...posting.success, level: delivery.level } })
+  const { level } = posting.success
+  return Result.succeed({ task: parsed.success, posting: { ...posting.success, level: delivery.level }, level })
 }
 
 /** This host's zone at a wall-clock time: what protocol 1 means by `utc: false`. */

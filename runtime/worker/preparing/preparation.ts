@@ -4,11 +4,10 @@
  */
 import { Effect, Result } from "effect"
 import type { Task } from "../../protocol/headers.ts"
-import type { Posting } from "../../protocol/message.ts"
 import { claimed, type JobRecord, started } from "../../protocol/record.ts"
 import type { Claim, Claimed } from "../../transport.ts"
 import { type Held, Running } from "../delivery.ts"
-import type { Admission, Limiter } from "../limits/limiter.ts"
+import type { Limiter, Refusal } from "../limits/limiter.ts"
 import type { Batcher } from "../outcome/batcher.ts"
 import { Decided } from "../outcome/decided.ts"
 import { acksEarly } from "../outcome/early-acks.ts"
@@ -19,7 +18,7 @@ import type { MethodPlans } from "../running/method-plan.ts"
 import { type ActorPool, nameOf, type Target } from "./actor-pool.ts"
 import { afterClaim, insist, workerLost } from "./claiming.ts"
 import { embedOf, type InputRead, invalidInput, readInput } from "./handler-input.ts"
-import { readTask } from "./intake.ts"
+import { type Intake, readTask } from "./intake.ts"
 import type { ServedActor } from "./served-actor.ts"
 import { UnknownTasks, type UnknownTasksOptions } from "./unknown-tasks.ts"
 
@@ -101,10 +100,12 @@ export class Preparation {
       options.limiter.limits(target.method, () => nameOf(target)) &&
       (task.expires === null || task.expires > now) &&
       !options.isRevoked(task)
-    const admission = mustAsk ? yield* this.#admit(held, target, posting) : undefined
+    const admission = mustAsk ? yield* this.#admit(held, target, intake.success) : undefined
     if (admission?.refused !== undefined) {
-      const { delayMs, by } = admission.refused
-      options.onPutOff({ id: posting.id, queue: posting.queue, until: Date.now() + delayMs, ...by })
+      const { delayMs, by, whenBack } = admission.refused
+      const listed = whenBack !== undefined
+      options.onPutOff({ id: posting.id, queue: posting.queue, until: Date.now() + delayMs, listed, ...by })
+      held.whenBack = whenBack
       return new Decided({ token: delivery.token, then: { kind: "release", delay: delayMs } })
     }
     const endsOnLoss = target.found && target.method.onLost === "fail" && !acksEarly(target.method)
@@ -180,16 +181,16 @@ export class Preparation {
     this: Preparation,
     held: Held,
     target: Target,
-    posting: Posting,
-  ): Effect.fn.Return<{ readonly input: InputRead; readonly refused?: Refused } | undefined> {
+    { posting, level }: Intake,
+  ): Effect.fn.Return<{ readonly input: InputRead; readonly refused?: Refusal } | undefined> {
     const { actor, method } = target
     if (actor.condition !== "ready") return undefined
     const read = yield* readInput(posting, method, this.#options.maxBody)
     if (Result.isFailure(read)) return { input: read }
     const { embed, input } = read.success
-    const returning = held.delivery.deliveries > 1
+    const { delivery } = held
     const admission = yield* Effect.promise(() =>
-      this.#options.limiter.admit({ name: nameOf(target), method, input, returning }),
+      this.#options.limiter.admit({ name: nameOf(target), method, input, delivery, posting: { ...posting, level } }),
     )
     switch (admission.kind) {
       case "admitted":
@@ -204,5 +205,3 @@ export class Preparation {
     }
   })
 }
-
-type Refused = Extract<Admission, { readonly kind: "refused" }>

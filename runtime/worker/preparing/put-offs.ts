@@ -13,8 +13,10 @@ export interface PutOff {
   readonly id: string
   readonly queue: string
   readonly reason: (typeof PUT_OFF_REASONS)[number]
-  /** When it may be delivered again, in milliseconds since the epoch. */
+  /** When it is delivered again at the latest, in milliseconds since the epoch. */
   readonly until: number
+  /** Whether it waits on a list, to be called before that. */
+  readonly listed?: boolean
   /** More about it, for people. */
   readonly detail: string
 }
@@ -35,14 +37,14 @@ export class PutOffs {
 
   #drop(oldest: PutOff): void {
     this.#notes.delete(oldest.id)
-    if (isByLimit(oldest)) this.#forgottenUntil = Math.max(this.#forgottenUntil, oldest.until)
+    if (mayCome(oldest)) this.#forgottenUntil = Math.max(this.#forgottenUntil, oldest.until)
   }
 
-  /** Until when tasks of some queues may come that a limit has put off and that have not run here since, in milliseconds since the epoch. */
+  /** Until when tasks of some queues may come that a rate has put off and that have not run here since, in milliseconds since the epoch. */
   comeUntil(queues: ReadonlyArray<string>): number {
     let last = queues.length > 0 ? this.#forgottenUntil : 0
     for (const note of this.#notes.values())
-      if (isByLimit(note) && queues.includes(note.queue)) last = Math.max(last, note.until)
+      if (mayCome(note) && queues.includes(note.queue)) last = Math.max(last, note.until)
     return last + LATE_MS
   }
 
@@ -61,3 +63,6 @@ export class PutOffs {
 
 /** Whether it is for a limit that a task was put off. */
 export const isByLimit = ({ reason }: PutOff): boolean => LIMITS.some((limit) => limit === reason)
+
+/** Whoever is on a list is found there, wherever he runs. */
+const mayCome = (note: PutOff): boolean => isByLimit(note) && note.listed !== true

@@ -2,7 +2,9 @@
 import { actor, type InvalidActor } from "callboard"
 import { describe, expect, test } from "vitest"
 import { Line, LONGEST_WAIT_MS } from "../../../runtime/worker/limits/line.ts"
-import { limitKey } from "../../../runtime/worker/limits/state.ts"
+import { behind, placeOf, type Standing } from "../../../runtime/worker/limits/place.ts"
+import { decodeState, encodeState, limitKey, waitingPrefix } from "../../../runtime/worker/limits/state.ts"
+import { turnOf } from "../../../runtime/worker/limits/turn.ts"
 import { eventually } from "../../servers/process.ts"
 import { start } from "./services.ts"
 
@@ -157,4 +159,67 @@ describe("a line", () => {
     expect(line.join({ ...at(0), random: 0 })).toBe(LONGEST_WAIT_MS / 2)
     expect(line.join({ ...at(0), random: 1 })).toBe(LONGEST_WAIT_MS)
   })
+})
+
+describe("a place", () => {
+  const at = (fields: Partial<Standing> = {}) =>
+    placeOf({ level: 4, sequence: 1_000, queue: "default", id: "a", ...fields })
+
+  test("is before those of lower priority, and of those who came later", () => {
+    const places = [
+      at({ level: 10, sequence: 2 ** 50 }),
+      at({ level: 9, sequence: 7 }),
+      at({ sequence: 9 }),
+      at({ sequence: 10 }),
+      at({ sequence: 35 }),
+      at({ sequence: 36 }),
+      at({ sequence: 2 ** 52 }),
+      at({ level: 0, sequence: 1 }),
+    ]
+    expect(places.toSorted()).toEqual(places)
+  })
+
+  test("is the same each time, and nobody else's", () => {
+    expect(at()).toBe(at())
+    expect(new Set([at(), at({ id: "b" }), at({ queue: "other" })]).size).toBe(3)
+    expect([at({ sequence: 11 }), behind(at()), at()].sort()).toEqual([at({ sequence: 11 }), at(), behind(at())])
+  })
+
+  test("on a list fits into the store, and lists are apart", () => {
+    const long = limitKey(`${"a".repeat(128)}.${"m".repeat(128)}`, "é".repeat(127))
+    expect(Buffer.byteLength(waitingPrefix(long) + behind(at()))).toBeLessThanOrEqual(512)
+    expect(waitingPrefix("limit/a.run/x").startsWith(waitingPrefix("limit/a.run/"))).toBe(false)
+  })
+})
+
+describe("the next turn", () => {
+  const turn = (slots: number, asking: string, expected: string, waiting: string) => {
+    const { admitted, next } = turnOf(slots, { asking: [...asking], expected: [...expected], waiting: [...waiting] })
+    return { admitted: [...admitted].join(""), next: next.join("") }
+  }
+
+  test.each([
+    ["nobody without a slot", 0, "a", "", "b", { admitted: "", next: "" }],
+    ["who asks, where nobody is before him", 1, "a", "", "b", { admitted: "a", next: "" }],
+    ["who waits before who asks", 1, "b", "", "a", { admitted: "", next: "a" }],
+    ["who was called keeps the slot", 1, "b", "a", "c", { admitted: "", next: "" }],
+    ["who is before those who were called", 1, "a", "b", "", { admitted: "a", next: "" }],
+    ["who was called, once he is here", 1, "a", "a", "a", { admitted: "a", next: "" }],
+    ["as many as there are slots", 3, "be", "a", "cd", { admitted: "b", next: "c" }],
+  ])("is that of %s", (_, slots, asking, expected, waiting, result) => {
+    expect(turn(slots, asking, expected, waiting)).toEqual(result)
+  })
+})
+
+test("the state of a limit is read as it was written, and what is none counts as nothing", () => {
+  const state = {
+    tat: 5.5,
+    held: new Map([["w", 2]]),
+    head: "4a",
+    called: new Map([["4b", { until: 9, tries: 1 }]]),
+  }
+  expect(decodeState(encodeState(state))).toEqual(state)
+  const nothing = { tat: undefined, held: new Map(), head: undefined, called: new Map() }
+  expect(decodeState(encodeState(nothing))).toEqual(nothing)
+  expect(decodeState(new TextEncoder().encode('{"held":7}'))).toEqual(nothing)
 })

@@ -3,9 +3,10 @@ import { connect } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"
 import { generateId } from "../../../runtime/id.ts"
 import { makeLog } from "../../../runtime/log.ts"
-import { type Store, TransportError } from "../../../runtime/transport.ts"
+import { type Store, type StoreOperation, TransportError } from "../../../runtime/transport.ts"
 import { Presence } from "../../../runtime/worker/limits/presence.ts"
 import { type Limit, SharedLimit } from "../../../runtime/worker/limits/shared-limit.ts"
+import { WaitingList } from "../../../runtime/worker/limits/waiting.ts"
 import { eventually } from "../../servers/process.ts"
 
 const KEY = "limit/a.run/"
@@ -23,8 +24,15 @@ const newStore = async (): Promise<Store> => {
 
 const worker = (store: Store, limit: Limit, ttlMs = 60_000) => {
   const presence = new Presence(store, ttlMs, () => undefined)
-  return { presence, limit: new SharedLimit({ key: KEY, limit, store, presence, log }) }
+  const enter = (operation: StoreOperation) => store.write([operation])
+  return {
+    presence,
+    limit: new SharedLimit({ key: KEY, limit, store, presence, log, enter, isOver: async () => false }),
+  }
 }
+
+let places = 0
+const newcomer = () => ({ place: String(++places).padStart(8, "0"), returning: false })
 
 const stateOf = async (store: Store): Promise<{ readonly tat?: number; readonly held?: Record<string, number> }> => {
   const entry = await store.get(KEY)
@@ -32,7 +40,8 @@ const stateOf = async (store: Store): Promise<{ readonly tat?: number; readonly 
 }
 
 const ask = async (limit: SharedLimit, count: number): Promise<number> =>
-  (await Promise.all(Array.from({ length: count }, () => limit.ask()))).filter(({ granted }) => granted).length
+  (await Promise.all(Array.from({ length: count }, () => limit.ask(newcomer())))).filter(({ granted }) => granted)
+    .length
 
 describe("slots", () => {
   test("are never more than there are, however many workers take and give at once", async () => {
@@ -43,12 +52,12 @@ describe("slots", () => {
     let done = 0
     const work = async (limit: SharedLimit) => {
       for (let tries = 0; tries < 60; tries++) {
-        if (!(await limit.ask()).granted) continue
+        if (!(await limit.ask(newcomer())).granted) continue
         most = Math.max(most, ++running)
         await new Promise((resolve) => setTimeout(resolve, Math.random() * 3))
         running--
         done++
-        limit.release(1)
+        limit.release()
       }
     }
     await Promise.all(workers.flatMap((limit) => Array.from({ length: 4 }, () => work(limit))))
@@ -81,7 +90,7 @@ describe("slots", () => {
     await frozen.limit.settled()
     expect((await stateOf(store)).held).toEqual({ [frozen.presence.id]: 2, [other.presence.id]: 1 })
     expect(await ask(other.limit, 1)).toBe(0)
-    for (let count = 0; count < 2; count++) frozen.limit.release(1)
+    for (let count = 0; count < 2; count++) frozen.limit.release()
     await frozen.limit.settled()
     expect(await ask(other.limit, 2)).toBe(1)
   })
@@ -102,7 +111,7 @@ describe("slots", () => {
     expect(await ask(limit, 1)).toBe(1)
     away = true
     expect(await ask(limit, 5)).toBe(0)
-    limit.release(1)
+    limit.release()
     await limit.settled()
     expect((await stateOf(store)).held).toBeDefined()
     expect(limit.isIdle).toBe(false)
@@ -131,7 +140,7 @@ describe("slots", () => {
     expect(await ask(limit, 1)).toBe(1)
     const before = writes
     for (let count = 0; count < 20; count++) {
-      limit.release(1)
+      limit.release()
       expect(await ask(limit, 1)).toBe(1)
     }
     expect(writes).toBe(before)
@@ -178,11 +187,42 @@ describe("a rate", () => {
   })
 })
 
-test("those who wait for a long run come less and less often", async () => {
-  const store = await newStore()
-  const { limit } = worker(store, { concurrency: 1 })
-  expect(await ask(limit, 1)).toBe(1)
-  const early = limit.spacingMs
-  await eventually(() => limit.spacingMs > early + 10, { message: "the wait grows while nothing changes" })
-  expect(limit.spacingMs).toBeLessThanOrEqual(10_000)
+describe("a list of those who wait", () => {
+  const enter = (store: Store, list: WaitingList, ...places: ReadonlyArray<string>) =>
+    store.write(places.map((place) => list.entering({ place, token: place, id: place, queue: "q" }, 60_000)))
+
+  test("shows whoever came among the first ones, also who is before where it was read from", async () => {
+    const store = await newStore()
+    const [mine, other] = [new WaitingList(store, KEY), new WaitingList(store, KEY)]
+    await enter(store, other, "5", "7")
+    expect((await mine.from("5", 2)).places).toEqual(["5", "7"])
+    await enter(store, other, "6", "2")
+    await other.tell("2")
+    expect((await mine.from("5", 2)).places).toEqual(["5", "6"])
+    expect((await mine.from("2", 2)).places).toEqual(["2", "5"])
+  })
+
+  test("is read once for many, and says where the next one is", async () => {
+    const store = await newStore()
+    const list = new WaitingList(store, KEY)
+    await enter(store, list, "1", "2", "3")
+    const front = await list.from("1", 3)
+    expect(front.headAfter("1")).toBe("2")
+    expect(front.headAfter("3")).toBeUndefined()
+    // Somebody may have come behind them since.
+    expect((await list.from("2", 1)).headAfter("3")).toBe("3+")
+  })
+
+  test("tells whoever has moved the head who was overlooked", async () => {
+    const store = await newStore()
+    const [mine, other] = [new WaitingList(store, KEY), new WaitingList(store, KEY)]
+    await enter(store, other, "5")
+    await mine.from("5", 1)
+    expect(await mine.overlooked("6")).toBeUndefined()
+    await enter(store, other, "4", "8")
+    await other.tell("4")
+    expect(await mine.overlooked("6")).toBe("4")
+    expect(await mine.overlooked("3")).toBeUndefined()
+    expect(await mine.overlooked(undefined)).toBe("4")
+  })
 })

@@ -1,0 +1,274 @@
+/** Who waits for a slot of a limit, and in which order they get it: with one service or two, on every transport. */
+import { actor, type Client, connect } from "callboard"
+import type { Queue, Store } from "callboard/transport"
+import { afterEach, describe, expect, test } from "vitest"
+import { generateId } from "../../runtime/id.ts"
+import { WAITING_PREFIX } from "../../runtime/worker/limits/state.ts"
+import { faulty, withQueue } from "../runtime/hunt/board.ts"
+import { start } from "../runtime/worker/services.ts"
+import { eventually } from "../servers/process.ts"
+import { onEveryBoard } from "./boards.ts"
+import { mortal } from "./mortal.ts"
+
+interface Call {
+  readonly name: string
+  /** It runs until it is let go. */
+  readonly held?: boolean
+}
+
+/** An actor with one slot, and one with ten, and what they have begun, in order. */
+const stage = () => {
+  const begun: Array<{ readonly name: string; readonly at: number }> = []
+  const gates = new Map<string, () => void>()
+  let running = 0
+  let most = 0
+  const single = actor("single", {
+    methods: {
+      run: {
+        limit: { concurrency: 1, key: () => "tenant" },
+        run: async ({ name, held = false }: Call) => {
+          begun.push({ name, at: performance.now() })
+          most = Math.max(most, ++running)
+          if (held) await new Promise<void>((resolve) => gates.set(name, resolve))
+          running--
+        },
+      },
+    },
+  })
+  const several = actor("several", {
+    methods: {
+      run: {
+        limit: { concurrency: 10 },
+        run: async () => {
+          begun.push({ name: "", at: performance.now() })
+          most = Math.max(most, ++running)
+          await new Promise((resolve) => setTimeout(resolve, 5))
+          running--
+        },
+      },
+    },
+  })
+  const has = (name: string): boolean => begun.some((each) => each.name === name)
+  return {
+    single,
+    several,
+    begun,
+    names: () => begun.map(({ name }) => name),
+    has,
+    letGo: (name: string) => gates.get(name)?.(),
+    most: () => most,
+    at: (name: string) => begun.find((each) => each.name === name)?.at ?? Number.NaN,
+  }
+}
+
+const open: Array<Client> = []
+afterEach(() => Promise.all(open.splice(0).map((client) => client.close())))
+
+const clientOf = async (board: string, options: Parameters<typeof connect>[1] = {}): Promise<Client> => {
+  const client = await connect(board, options)
+  open.push(client)
+  return client
+}
+
+const submit = (client: Client, name: string, more: { readonly priority?: number; readonly held?: boolean } = {}) => {
+  const { held = false, ...options } = more
+  return client.submit("single.run", { input: { name, held }, ...options })
+}
+
+const waiting = (client: Client): Promise<number> => client.board.store.count(WAITING_PREFIX)
+
+const allWait = (client: Client, count: number): Promise<unknown> =>
+  eventually(async () => (await waiting(client)) === count, { deadline: 20_000, message: `${count} wait` })
+
+/** How soon the next one must start on a busy machine; nobody may come to look by chance only. */
+const SOON_MS = 1_000
+
+onEveryBoard((newBoard, transport) => {
+  describe("who waits for a slot", () => {
+    test("gets it as soon as it is free, by priority and then in order of submission", async () => {
+      const { single, names, letGo, at, has, most } = stage()
+      const board = newBoard()
+      await start([single], { transport: board, concurrency: 4 })
+      const client = await clientOf(board)
+      await submit(client, "first", { held: true })
+      await eventually(() => has("first"), { message: "the slot is taken" })
+      const submitted = Array.from({ length: 20 }, (_, index) => ({ name: `job-${index}`, priority: (index * 7) % 10 }))
+      for (const { name, priority } of submitted) await submit(client, name, { priority })
+      await allWait(client, 20)
+      const expected = submitted
+        .map((job, index) => ({ ...job, index }))
+        .sort((a, b) => b.priority - a.priority || a.index - b.index)
+      const free = performance.now()
+      letGo("first")
+      await eventually(() => names().length === 21, { deadline: 15_000, message: "all have run" })
+      expect(names().slice(1)).toEqual(expected.map(({ name }) => name))
+      expect(at(expected[0]?.name ?? "") - free).toBeLessThan(SOON_MS)
+      expect(most()).toBe(1)
+      await eventually(async () => (await waiting(client)) === 0, { message: "nobody is left on the list" })
+    })
+
+    test("gets it in order from two workers, also who comes later with a higher priority", async () => {
+      const { single, names, letGo, has, most } = stage()
+      const board = newBoard()
+      await start([single], { transport: board, concurrency: 2 })
+      await start([single], { transport: board, concurrency: 2 })
+      const client = await clientOf(board)
+      await submit(client, "first", { held: true })
+      await eventually(() => has("first"), { message: "the slot is taken" })
+      for (let index = 0; index < 8; index++) await submit(client, `low-${index}`, { priority: 1 })
+      await allWait(client, 8)
+      await submit(client, "high", { priority: 9, held: true })
+      await allWait(client, 9)
+      letGo("first")
+      await eventually(() => has("high"), { message: "the one with the priority runs" })
+      // A newcomer does not overtake its equals, although both workers have hands free.
+      await submit(client, "late", { priority: 1 })
+      await allWait(client, 9)
+      letGo("high")
+      await eventually(() => names().length === 11, { deadline: 15_000, message: "all have run" })
+      expect(names()).toEqual(["first", "high", ...Array.from({ length: 8 }, (_, index) => `low-${index}`), "late"])
+      expect(most()).toBe(1)
+    })
+
+    test("is not forgotten, however many come and go at two workers", async () => {
+      const { several, names, most } = stage()
+      const board = newBoard()
+      await start([several], { transport: board, concurrency: 16 })
+      await start([several], { transport: board, concurrency: 16 })
+      const client = await clientOf(board)
+      await client.submitMany(Array.from({ length: 600 }, () => ({ task: "several.run" })))
+      // Long before the first one would come by itself.
+      await eventually(() => names().length === 600, { deadline: 15_000, message: "all have run" })
+      expect(most()).toBeLessThanOrEqual(10)
+      await eventually(async () => (await waiting(client)) === 0, { message: "nobody is left on the list" })
+    })
+
+    test("does not wait for others that were cancelled", async () => {
+      const { single, letGo, at, has, names } = stage()
+      const board = newBoard()
+      await start([single], { transport: board, concurrency: 2 })
+      const client = await clientOf(board)
+      await submit(client, "first", { held: true })
+      await eventually(() => has("first"), { message: "the slot is taken" })
+      const cancelled = await Promise.all(Array.from({ length: 150 }, () => submit(client, "cancelled")))
+      await allWait(client, 150)
+      await submit(client, "next")
+      await allWait(client, 151)
+      for (const job of cancelled) await job.cancel()
+      const free = performance.now()
+      letGo("first")
+      await eventually(() => has("next"), { deadline: 10_000, message: "the next one runs" })
+      expect(at("next") - free).toBeLessThan(3_000)
+      expect(names()).toEqual(["first", "next"])
+      await eventually(async () => (await waiting(client)) === 0, { message: "nobody is left on the list" })
+    })
+  })
+
+  if (transport !== "memory") return
+
+  describe("on a board with faults", () => {
+    test("a call that is lost costs a second at most", async () => {
+      const { single, names, letGo, at, has } = stage()
+      let lost = 0
+      const transports = withQueue((queue: Queue) => ({
+        hasten: async (tokens) => {
+          if (lost++ > 0) await queue.hasten?.(tokens)
+        },
+      }))
+      const board = `faulty://${generateId()}`
+      const { client } = await start([single], { transport: board, transports, concurrency: 2 })
+      await submit(client, "first", { held: true })
+      await eventually(() => has("first"), { message: "the slot is taken" })
+      await submit(client, "second")
+      await submit(client, "third")
+      await allWait(client, 2)
+      const free = performance.now()
+      letGo("first")
+      await eventually(() => names().length === 3, { message: "all have run" })
+      expect(lost).toBeGreaterThan(1)
+      expect(names()).toEqual(["first", "second", "third"])
+      expect(at("second") - free).toBeGreaterThan(300)
+      expect(at("second") - free).toBeLessThan(1_500)
+    })
+
+    test("the slot of a worker that dies goes to who waits on another, a moment after its lease", async () => {
+      const { single, begun, names, letGo, has } = stage()
+      const name = generateId()
+      const dying = mortal()
+      await start([single], {
+        transport: `mortal://${name}?lease=1`,
+        transports: dying.transports,
+        concurrency: 1,
+        prefetch: 1,
+      })
+      const client = await clientOf(`memory://${name}?lease=30`)
+      await submit(client, "first", { held: true })
+      await eventually(() => has("first"), { message: "the slot is taken" })
+      await start([single], { transport: `memory://${name}?lease=30`, concurrency: 2 })
+      await submit(client, "second")
+      await allWait(client, 1)
+      const died = performance.now()
+      dying.die()
+      // The job that it had comes again after its lease, and waits like all others.
+      await eventually(() => begun.length === 2, { deadline: 10_000, message: "the slot comes back" })
+      // Its entry lives for three seconds at least.
+      expect((begun[1]?.at ?? Number.NaN) - died).toBeLessThan(4_500)
+      letGo("first")
+      await eventually(() => has("second"), { message: "the other one has its turn" })
+      expect(names()).toEqual(["first", "first", "second"])
+    })
+
+    test("ten thousand who wait cost a few operations for each that runs", async () => {
+      const { single, names, letGo, has } = stage()
+      const count = { store: 0, hasten: 0, settle: 0 }
+      const counted = (store: Store): Store => ({
+        get: (key) => {
+          count.store++
+          return store.get(key)
+        },
+        write: (operations) => {
+          count.store++
+          return store.write(operations)
+        },
+        list: (options) => {
+          count.store++
+          return store.list(options)
+        },
+        count: (prefix) => store.count(prefix),
+        watch: (prefix, listener, signal) => store.watch(prefix, listener, signal),
+        now: () => store.now(),
+      })
+      const transports = faulty((whole) => ({
+        ...whole,
+        queue: {
+          ...whole.queue,
+          hasten: async (tokens) => {
+            count.hasten++
+            await whole.queue.hasten?.(tokens)
+          },
+          settle: (settlements) => {
+            count.settle += settlements.length
+            return whole.queue.settle(settlements)
+          },
+        },
+        ...(whole.store === undefined ? {} : { store: counted(whole.store) }),
+      }))
+      const board = `faulty://${generateId()}`
+      const { client } = await start([single], { transport: board, transports, concurrency: 4 })
+      await submit(client, "first", { held: true })
+      await eventually(() => has("first"), { message: "the slot is taken" })
+      for (let sent = 0; sent < 10_000; sent += 1_000)
+        await client.submitMany(Array.from({ length: 1_000 }, () => ({ task: "single.run", input: { name: "many" } })))
+      await allWait(client, 10_000)
+      const before = { ...count }
+      const ran = names().length
+      letGo("first")
+      await eventually(() => names().length >= ran + 200, { deadline: 15_000, message: "two hundred have run" })
+      const runs = names().length - ran
+      // Its call: state and news, the list now and then, its own entry. Its run: state, entry. The slot given back goes with the next call.
+      expect((count.store - before.store) / runs).toBeLessThan(15)
+      expect((count.hasten - before.hasten) / runs).toBeLessThan(1.2)
+      expect((count.settle - before.settle) / runs).toBeLessThan(1.5)
+    }, 60_000)
+  })
+})
