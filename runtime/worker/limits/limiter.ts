@@ -13,7 +13,8 @@ import { isPromiseLike } from "../running/invocation.ts"
 import { Line } from "./line.ts"
 import { placeOf } from "./place.ts"
 import { Presence } from "./presence.ts"
-import { SharedLimit } from "./shared-limit.ts"
+import { RateLimit } from "./rate-limit.ts"
+import { SlotLimit } from "./slot-limit.ts"
 import { limitKey } from "./state.ts"
 
 export type Admission =
@@ -89,6 +90,8 @@ const MAX_TENANT_BYTES = 255
 
 const NOTHING_TO_RELEASE = () => undefined
 
+type Limit = NonNullable<ErasedMethod["limit"]>
+
 /** A rate of this worker alone. */
 interface LocalRate {
   readonly rate: Rate
@@ -99,7 +102,9 @@ interface LocalRate {
 export class Limiter {
   readonly #options: LimiterOptions
   readonly #presence: Presence
-  readonly #shared = new Map<string, SharedLimit>()
+  /** Limits that the cluster shares: those with slots, and those of a rate alone. */
+  readonly #slots = new Map<string, SlotLimit>()
+  readonly #sharedRates = new Map<string, RateLimit>()
   readonly #local = new Map<string, LocalRate>()
   /** Rates that were set while it runs; `null`: none. */
   readonly #rates = new Map<string, Rate | null>()
@@ -144,9 +149,7 @@ export class Limiter {
     const delayMs = local === undefined ? undefined : takeLocal(local, applicant)
     if (local !== undefined && delayMs !== undefined) return refused(delayMs, byRate(local.rate))
     if (limit === undefined) return { kind: "admitted", release: NOTHING_TO_RELEASE }
-    const admission = await this.#ask(this.#sharedOf(limitKey(name, tenant), limit), applicant, () =>
-      byLimit(limit, tenant),
-    )
+    const admission = await this.#ask(limitKey(name, tenant), limit, applicant, () => byLimit(limit, tenant))
     // What it did not use is another's.
     if (admission.kind !== "admitted" && local?.tat !== undefined) local.tat -= local.rate.intervalMs
     return admission
@@ -154,17 +157,17 @@ export class Limiter {
 
   /** Whether tasks that were put off are not on their list yet. */
   get isEntering(): boolean {
-    return [...this.#shared.values()].some((shared) => shared.isEntering)
+    return [...this.#slots.values()].some((limit) => limit.isEntering)
   }
 
   /** Gives everything back. Resolves soon, whether or not the store can be reached: what is left lapses by itself. */
   async close(): Promise<void> {
     clearInterval(this.#timer)
     clearInterval(this.#attending)
-    const shared = [...this.#shared.values()]
-    const written = Promise.all(shared.map((each) => each.settled()))
+    const slots = [...this.#slots.values()]
+    const written = Promise.all([...slots, ...this.#sharedRates.values()].map((limit) => limit.settled()))
       // Handlers that ignored their signal still run: their slots end with this process.
-      .then(() => (shared.some((each) => each.running > 0) ? undefined : this.#presence.end()))
+      .then(() => (slots.some(({ running }) => running > 0) ? undefined : this.#presence.end()))
       .catch(() => undefined)
     let timer: ReturnType<typeof setTimeout> | undefined
     const patience = new Promise<void>((resolve) => {
@@ -174,43 +177,49 @@ export class Limiter {
     clearTimeout(timer)
   }
 
-  async #ask(shared: SharedLimit, applicant: Applicant, by: () => RefusedBy): Promise<Admission> {
-    const { delivery, posting } = applicant
+  async #ask(key: string, limit: Limit, applicant: Applicant, by: () => RefusedBy): Promise<Admission> {
+    const { rate, concurrency } = limit
+    if (concurrency !== undefined)
+      return this.#askForSlot(
+        this.#slotsOf(key, { concurrency, ...(rate === undefined ? {} : { rate }) }),
+        applicant,
+        by,
+      )
+    if (rate !== undefined) return this.#askForRate(this.#sharedRateOf(key, rate), applicant, by)
+    return { kind: "admitted", release: NOTHING_TO_RELEASE }
+  }
+
+  async #askForRate(limit: RateLimit, { delivery, posting }: Applicant, by: () => RefusedBy): Promise<Admission> {
+    const { spacingMs } = limit
     const returning = delivery.deliveries > 1
-    if (shared.hasSlots) return this.#askForSlot(shared, applicant, returning, by)
     const join = (waitMs: number): Admission => {
-      const { spacingMs } = shared
       const leastMs = Math.max(waitMs, LEAST_DELAY_MS)
-      return refused(shared.line.join({ now: Date.now(), leastMs, spacingMs, returning, random: Math.random() }), by())
+      return refused(limit.line.join({ now: Date.now(), leastMs, spacingMs, returning, random: Math.random() }), by())
     }
     // Others wait already: whoever comes first must not be served before them, and need not be asked for.
-    if (!returning && shared.line.end > Date.now() + shared.spacingMs) return join(0)
-    const answer = await shared.ask({ place: posting.id, returning })
+    if (!returning && limit.line.end > Date.now() + spacingMs) return join(0)
+    const answer = await limit.ask({ place: posting.id, returning })
     return answer.granted ? { kind: "admitted", release: NOTHING_TO_RELEASE } : join(answer.waitMs)
   }
 
-  async #askForSlot(
-    shared: SharedLimit,
-    { delivery, posting }: Applicant,
-    returning: boolean,
-    by: () => RefusedBy,
-  ): Promise<Admission> {
+  async #askForSlot(limit: SlotLimit, { delivery, posting }: Applicant, by: () => RefusedBy): Promise<Admission> {
     const { token, sequence, deliveries } = delivery
     const { id, queue } = posting
     const place = placeOf({ ...posting, sequence })
-    const answer = await shared.ask({ place, returning })
-    if (answer.granted) return { kind: "admitted", release: () => shared.release() }
+    const answer = await limit.ask({ place, returning: deliveries > 1 })
+    if (answer.granted) return { kind: "admitted", release: () => limit.release() }
     this.#attend()
     const doubled = 2 ** Math.min(deliveries - 1, 10)
-    if (!shared.calls || answer.away) {
+    if (!limit.calls || answer.away) {
       const delayMs = Math.min(LONGEST_SOON_MS, SOON_MS * doubled) * (0.75 + Math.random() / 2)
       return refused(Math.max(delayMs, answer.waitMs), by())
     }
     const delayMs = Math.min(LONGEST_UNCALLED_MS, UNCALLED_MS * doubled) * (0.75 + Math.random() / 2)
     const whenBack = () => {
       // It may have been forgotten as idle meanwhile.
-      if (!this.#shared.has(shared.key)) this.#shared.set(shared.key, shared)
-      void (this.#shared.get(shared.key) ?? shared).enter({ place, token, id, queue }, delayMs + ENTRY_MS)
+      const known = this.#slots.get(limit.key) ?? limit
+      this.#slots.set(limit.key, known)
+      void known.enter({ place, token, id, queue }, delayMs + ENTRY_MS)
       this.#attend()
     }
     return { ...refused(delayMs, by()), whenBack }
@@ -222,10 +231,14 @@ export class Limiter {
       const now = Date.now()
       let looks = 0
       let some = false
-      for (const shared of this.#shared.values()) {
-        if (!shared.someWait) continue
+      for (const [key, limit] of this.#slots) {
+        if (!limit.someWait) continue
         some = true
-        if (looks < MOST_ATTENDED && shared.attend(now)) looks++
+        if (looks >= MOST_ATTENDED || !limit.attend(now)) continue
+        looks++
+        // Behind the others: of very many none is passed over again and again.
+        this.#slots.delete(key)
+        this.#slots.set(key, limit)
       }
       if (some) return
       clearInterval(this.#attending)
@@ -250,14 +263,24 @@ export class Limiter {
     return local
   }
 
-  #sharedOf(key: string, limit: NonNullable<ErasedMethod["limit"]>): SharedLimit {
-    let shared = this.#shared.get(key)
-    if (shared === undefined) {
+  #slotsOf(key: string, limit: { readonly concurrency: number; readonly rate?: Rate }): SlotLimit {
+    let slots = this.#slots.get(key)
+    if (slots === undefined) {
       const { store, log, hasten, isOver } = this.#options
       const enter = (operation: StoreOperation) => this.#entries.add(operation)
       const calls = hasten === undefined ? {} : { hasten }
-      shared = new SharedLimit({ key, limit, store, log, presence: this.#presence, enter, isOver, ...calls })
-      this.#shared.set(key, shared)
+      slots = new SlotLimit({ ...limit, key, store, log, presence: this.#presence, enter, isOver, ...calls })
+      this.#slots.set(key, slots)
+    }
+    return slots
+  }
+
+  #sharedRateOf(key: string, rate: Rate): RateLimit {
+    let shared = this.#sharedRates.get(key)
+    if (shared === undefined) {
+      const { store, log } = this.#options
+      shared = new RateLimit({ key, rate, store, log })
+      this.#sharedRates.set(key, shared)
     }
     return shared
   }
@@ -275,10 +298,11 @@ export class Limiter {
       }
     }
     // Tenants come and go: of those who are gone nothing is kept.
-    for (const [key, shared] of this.#shared) {
-      shared.upkeep(lapsed)
-      if (shared.isIdle) this.#shared.delete(key)
+    for (const [key, limit] of this.#slots) {
+      limit.upkeep(lapsed)
+      if (limit.isIdle) this.#slots.delete(key)
     }
+    for (const [key, limit] of this.#sharedRates) if (limit.isIdle) this.#sharedRates.delete(key)
   }
 }
 
@@ -292,7 +316,7 @@ const spaced = ({ intervalMs }: Rate): string => `one each ${Number((intervalMs 
 
 const byRate = (rate: Rate): RefusedBy => ({ reason: "rate-limit", detail: `${spaced(rate)} on each worker` })
 
-const byLimit = ({ rate, concurrency }: NonNullable<ErasedMethod["limit"]>, tenant: string): RefusedBy => {
+const byLimit = ({ rate, concurrency }: Limit, tenant: string): RefusedBy => {
   const rules = [
     ...(concurrency === undefined ? [] : [`${concurrency} at a time`]),
     ...(rate === undefined ? [] : [spaced(rate)]),

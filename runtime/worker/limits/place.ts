@@ -30,3 +30,6 @@ export const placeOf = ({ level, sequence, queue, id }: Standing): string => {
 
 /** Just behind a place, before all others that are behind it. */
 export const behind = (place: string): string => `${place}+`
+
+export const earliest = (one: string | undefined, other: string): string =>
+  one === undefined || other < one ? other : one

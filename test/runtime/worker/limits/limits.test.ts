@@ -1,12 +1,12 @@
 /** Rates and limits in one worker, and what actors may say of them. */
 import { actor, type InvalidActor } from "callboard"
 import { describe, expect, test } from "vitest"
-import { Line, LONGEST_WAIT_MS } from "../../../runtime/worker/limits/line.ts"
-import { behind, placeOf, type Standing } from "../../../runtime/worker/limits/place.ts"
-import { decodeState, encodeState, limitKey, waitingPrefix } from "../../../runtime/worker/limits/state.ts"
-import { turnOf } from "../../../runtime/worker/limits/turn.ts"
-import { eventually } from "../../servers/process.ts"
-import { start } from "./services.ts"
+import { Line, LONGEST_WAIT_MS } from "../../../../runtime/worker/limits/line.ts"
+import { behind, placeOf, type Standing } from "../../../../runtime/worker/limits/place.ts"
+import { decodeState, encodeState, limitKey, waitingPrefix } from "../../../../runtime/worker/limits/state.ts"
+import { turnOf } from "../../../../runtime/worker/limits/turn.ts"
+import { eventually } from "../../../servers/process.ts"
+import { start } from "../services.ts"
 
 /** Counts its runs, by name, with the time of each. */
 const counter = () => {

@@ -1,13 +1,13 @@
-/** One limit as several workers share it, over a store that can be slow, contended or away. */
+/** Slots as several workers share them, over a store that can be slow, contended or away. */
 import { connect } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"
-import { generateId } from "../../../runtime/id.ts"
-import { makeLog } from "../../../runtime/log.ts"
-import { type Store, type StoreOperation, TransportError } from "../../../runtime/transport.ts"
-import { Presence } from "../../../runtime/worker/limits/presence.ts"
-import { type Limit, SharedLimit } from "../../../runtime/worker/limits/shared-limit.ts"
-import { WaitingList } from "../../../runtime/worker/limits/waiting.ts"
-import { eventually } from "../../servers/process.ts"
+import { generateId } from "../../../../runtime/id.ts"
+import { makeLog } from "../../../../runtime/log.ts"
+import type { Rate } from "../../../../runtime/rate.ts"
+import { type Store, type StoreOperation, TransportError } from "../../../../runtime/transport.ts"
+import { Presence } from "../../../../runtime/worker/limits/presence.ts"
+import { SlotLimit } from "../../../../runtime/worker/limits/slot-limit.ts"
+import { eventually } from "../../../servers/process.ts"
 
 const KEY = "limit/a.run/"
 const log = makeLog({ level: "none" })
@@ -22,12 +22,12 @@ const newStore = async (): Promise<Store> => {
   return client.board.store
 }
 
-const worker = (store: Store, limit: Limit, ttlMs = 60_000) => {
+const worker = (store: Store, limit: { readonly concurrency: number; readonly rate?: Rate }, ttlMs = 60_000) => {
   const presence = new Presence(store, ttlMs, () => undefined)
   const enter = (operation: StoreOperation) => store.write([operation])
   return {
     presence,
-    limit: new SharedLimit({ key: KEY, limit, store, presence, log, enter, isOver: async () => false }),
+    limit: new SlotLimit({ ...limit, key: KEY, store, presence, log, enter, isOver: async () => false }),
   }
 }
 
@@ -39,7 +39,7 @@ const stateOf = async (store: Store): Promise<{ readonly tat?: number; readonly 
   return entry === undefined ? {} : JSON.parse(new TextDecoder().decode(entry.value))
 }
 
-const ask = async (limit: SharedLimit, count: number): Promise<number> =>
+const ask = async (limit: SlotLimit, count: number): Promise<number> =>
   (await Promise.all(Array.from({ length: count }, () => limit.ask(newcomer())))).filter(({ granted }) => granted)
     .length
 
@@ -50,7 +50,7 @@ describe("slots", () => {
     let running = 0
     let most = 0
     let done = 0
-    const work = async (limit: SharedLimit) => {
+    const work = async (limit: SlotLimit) => {
       for (let tries = 0; tries < 60; tries++) {
         if (!(await limit.ask(newcomer())).granted) continue
         most = Math.max(most, ++running)
@@ -145,38 +145,8 @@ describe("slots", () => {
     }
     expect(writes).toBe(before)
   })
-})
 
-describe("a rate", () => {
-  test("is taken in portions, and never more of it than it allows", async () => {
-    const store = await newStore()
-    let reads = 0
-    const counted: Store = {
-      get: (key) => {
-        reads++
-        return store.get(key)
-      },
-      write: (operations) => store.write(operations),
-      list: (options) => store.list(options),
-      count: (prefix) => store.count(prefix),
-      watch: (prefix, listener, signal) => store.watch(prefix, listener, signal),
-      now: () => store.now(),
-    }
-    const rate = { intervalMs: 1 }
-    const { limit: alone } = worker(counted, { rate })
-    for (let count = 0; count < 50; count++) expect(await ask(alone, 1)).toBe(1)
-    expect(reads).toBeLessThan(5)
-    const workers = [worker(counted, { rate }).limit, worker(counted, { rate }).limit]
-    const began = performance.now()
-    let granted = 0
-    while (granted < 600) for (const limit of workers) granted += await ask(limit, 1)
-    const took = performance.now() - began
-    // A burst of 100, of which some is taken already.
-    expect(granted).toBeLessThanOrEqual(took + 100 + 1)
-    expect(took).toBeLessThan(3_000)
-  })
-
-  test("that takes nothing for what finds no slot", async () => {
+  test("take nothing of their rate for what finds none", async () => {
     const store = await newStore()
     const limit = { rate: { intervalMs: 60_000 }, concurrency: 1 }
     const [first, second] = [worker(store, limit).limit, worker(store, limit).limit]
@@ -184,45 +154,5 @@ describe("a rate", () => {
     const { tat } = await stateOf(store)
     expect(await ask(second, 5)).toBe(0)
     expect((await stateOf(store)).tat).toBe(tat)
-  })
-})
-
-describe("a list of those who wait", () => {
-  const enter = (store: Store, list: WaitingList, ...places: ReadonlyArray<string>) =>
-    store.write(places.map((place) => list.entering({ place, token: place, id: place, queue: "q" }, 60_000)))
-
-  test("shows whoever came among the first ones, also who is before where it was read from", async () => {
-    const store = await newStore()
-    const [mine, other] = [new WaitingList(store, KEY), new WaitingList(store, KEY)]
-    await enter(store, other, "5", "7")
-    expect((await mine.from("5", 2)).places).toEqual(["5", "7"])
-    await enter(store, other, "6", "2")
-    await other.tell("2")
-    expect((await mine.from("5", 2)).places).toEqual(["5", "6"])
-    expect((await mine.from("2", 2)).places).toEqual(["2", "5"])
-  })
-
-  test("is read once for many, and says where the next one is", async () => {
-    const store = await newStore()
-    const list = new WaitingList(store, KEY)
-    await enter(store, list, "1", "2", "3")
-    const front = await list.from("1", 3)
-    expect(front.headAfter("1")).toBe("2")
-    expect(front.headAfter("3")).toBeUndefined()
-    // Somebody may have come behind them since.
-    expect((await list.from("2", 1)).headAfter("3")).toBe("3+")
-  })
-
-  test("tells whoever has moved the head who was overlooked", async () => {
-    const store = await newStore()
-    const [mine, other] = [new WaitingList(store, KEY), new WaitingList(store, KEY)]
-    await enter(store, other, "5")
-    await mine.from("5", 1)
-    expect(await mine.overlooked("6")).toBeUndefined()
-    await enter(store, other, "4", "8")
-    await other.tell("4")
-    expect(await mine.overlooked("6")).toBe("4")
-    expect(await mine.overlooked("3")).toBeUndefined()
-    expect(await mine.overlooked(undefined)).toBe("4")
   })
 })
