@@ -53,6 +53,24 @@ onEveryBoard((newBoard) => {
     await waits.outcome(WAIT)
   })
 
+  test("control is served before the tasks that wait, however many those are", async () => {
+    const transport = newBoard()
+    let ran = 0
+    const busy = actor("busy", { methods: { run: () => void ran++ } })
+    const { client, stopped } = await start([busy], { transport, concurrency: 4 })
+    await using other = await connect(transport)
+    const backlog = 2_000
+    await client.submitMany(Array.from({ length: backlog }, () => ({ task: "busy" })))
+    expect(await other.control("ping")).toMatchObject([{ value: "pong" }])
+    expect(ran).toBeLessThan(backlog)
+    // At once: what comes after it is not taken any more.
+    await other.control("shutdown")
+    const before = ran
+    expect(before).toBeLessThan(backlog)
+    await stopped
+    expect(ran - before).toBeLessThan(backlog / 4)
+  })
+
   test("the pool grows and shrinks, exactly, while jobs run", async () => {
     const transport = newBoard()
     const { promise, resolve } = Promise.withResolvers<void>()
