@@ -28,25 +28,30 @@ export class Sweep {
     this.#board = board
   }
 
-  /** One look; `now` is in milliseconds since the epoch. Fails as the transport does. */
-  async look(now: number): Promise<void> {
+  /**
+   * Looks at one slice; `now` is in milliseconds since the epoch. Resolves to whether it was the last one, after which it
+   * begins anew. Fails as the transport does.
+   */
+  async look(now: number): Promise<boolean> {
     const { store, records } = this.#board
-    const { entries, next = BEGINNING } = await readEdges(store, this.#from, SLICE)
+    const { entries, next } = await readEdges(store, this.#from, SLICE)
     // Also where this slice fails: what cannot be moved on must not keep the others waiting.
-    this.#from = next
+    this.#from = next ?? BEGINNING
     const written = entries.flatMap(({ key, value }) => {
       const edge = edgeIn(key)
       return edge === undefined ? [] : [{ edge, at: writtenAt(value) }]
     })
-    const edges = written.map(({ edge }) => edge)
+    // Those that wait first: their records are stored after those of the jobs that they wait for. The other way round, one
+    // that is being submitted this moment would be found, and what it waits for be taken for gone.
+    const children = await findAll(
+      records,
+      written.map(({ edge }) => edge.child),
+      (found) => ({ overdue: found.record.state === "deferred" && isOverdue(found.record, now) ? found : undefined }),
+    )
+    const edges = written.flatMap(({ edge }) => (children.has(edge.child) ? [edge] : []))
     const endings = await findEndings(
       records,
       edges.map(({ parent }) => parent),
-    )
-    const children = await findAll(
-      records,
-      edges.map(({ child }) => child),
-      (found) => ({ overdue: found.record.state === "deferred" && isOverdue(found.record, now) ? found : undefined }),
     )
     await this.#expire([...children.values()].flatMap(({ overdue }) => overdue ?? []))
     await moveOn(this.#board, byChild(edges, endings))
@@ -55,6 +60,7 @@ export class Sweep {
       store,
       abandoned.map(({ edge }) => edge),
     )
+    return next === undefined
   }
 
   async #expire(overdue: ReadonlyArray<Found>): Promise<void> {

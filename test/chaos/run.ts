@@ -43,6 +43,9 @@ const PREFETCH = 4
 
 const WORKER = fileURLToPath(new URL("worker.ts", import.meta.url))
 
+/** So many wait for one another, one after the other. */
+const LONGEST_LINE = 20
+
 /** Jobs of all kinds, evenly. */
 const plansFor = (jobs: number): ReadonlyArray<Plan> => {
   const ids = Array.from({ length: jobs }, () => generateId())
@@ -57,13 +60,13 @@ const plansFor = (jobs: number): ReadonlyArray<Plan> => {
       case 3:
         return { id, kind: "chain", failures: 0, followUps: 2 }
       default:
-        // A chain, one that fails, and the one of its own kind before it.
+        // A chain, one that fails, and the one of its own kind before it, up to a length that comes to its end in time.
         return {
           id,
           kind: "after",
           failures: 0,
           followUps: 0,
-          after: [1, 2, 5].flatMap((back) => ids[at - back] ?? []),
+          after: (at % (5 * LONGEST_LINE) < 5 ? [1, 2] : [1, 2, 5]).flatMap((back) => ids[at - back] ?? []),
         }
     }
   })

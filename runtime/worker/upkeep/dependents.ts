@@ -19,6 +19,9 @@ const AT_A_TIME = 100
 /** More that have ended than this are left to the sweep. */
 const MOST = 10_000
 
+/** How long one round may look at those that wait, unless a single slice takes longer: a small part of the time between two rounds. */
+const SWEEP_MS = 200
+
 export class Dependents {
   readonly #board: Board
   readonly #log: Log
@@ -57,11 +60,13 @@ export class Dependents {
     if (isTerminal(record.state) && this.#edges.ended(record.id)) this.#add(record.id, endingOf(record))
   }
 
-  /** One round: what was left, then a slice of all that wait. Fails as the transport does. */
+  /** One round: what was left, then as many slices of all that wait as there is time for. Fails as the transport does. */
   async look(): Promise<void> {
-    this.#edges.renew(performance.now())
+    const began = performance.now()
+    this.#edges.renew(began)
     this.#goOn()
-    if (!this.#edges.isEmpty) await this.#sweep.look(Date.now())
+    for (let isDone = this.#edges.isEmpty; !isDone && performance.now() - began < SWEEP_MS; )
+      isDone = await this.#sweep.look(Date.now())
   }
 
   /** Resolves when what has ended here is done, or cannot be done. Never rejects. */

@@ -26,7 +26,7 @@ export interface Bench extends AsyncDisposable {
   /** Runs the task that is next in its queue, stores how it ended, and does nothing else: its worker dies then. */
   end(state: State, fields?: Partial<JobRecord>): Promise<JobRecord>
   /** One look of maintenance. */
-  look(now?: number): Promise<void>
+  look(now?: number): Promise<unknown>
   edges(): Promise<ReadonlyArray<Edge>>
 }
 

@@ -39,7 +39,7 @@ const withoutPosting = (board: Board): Board =>
     return changed?.status === "changed" ? { status: "failed", error: unavailable("unknown") } : changed
   })
 
-const lookAt = (board: Board): Promise<void> => new Sweep(board).look(Date.now())
+const lookAt = (board: Board): Promise<unknown> => new Sweep(board).look(Date.now())
 
 onEveryBoard((newBoard) => {
   const setUp = () => openBench(newBoard())

@@ -68,6 +68,38 @@ onEveryBoard((newBoard) => {
     })
   })
 
+  test("jobs that are being submitted while it looks are not taken for gone", async () => {
+    await using bench = await setUp()
+    const { store } = bench.board
+    const other = await bench.submit("other")
+    const [middle, last] = [generateId(), generateId()]
+    const after = { ids: [middle], allowFailure: true }
+    const edges = [
+      { parent: other.id, child: middle },
+      { parent: middle, child: last },
+    ]
+    await writeEdges(store, edges, Date.now())
+    const submit = () =>
+      bench.client.submitMany([
+        { task: "step.run", id: middle, after: other.id },
+        { task: "step.run", id: last, after },
+      ])
+    let submitted: Promise<unknown> | undefined
+    const records = Object.assign(Object.create(bench.board.records), {
+      // What it finds first is as it was before the records were stored.
+      find: async (id: string) => {
+        const there = await bench.board.records.find(id)
+        submitted ??= submit()
+        await submitted
+        return there
+      },
+    })
+    await new Sweep({ ...bench.board, records }).look(Date.now())
+    expect(submitted).toBeDefined()
+    expect([await bench.stateOf({ id: middle }), await bench.stateOf({ id: last })]).toEqual(["deferred", "deferred"])
+    expect(await bench.edges()).toEqual(expect.arrayContaining(edges))
+  })
+
   describe("a submitter that died", () => {
     test("after the edges has submitted nothing; they are kept for an hour, in case it only takes long", async () => {
       await using bench = await setUp()
