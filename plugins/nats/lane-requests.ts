@@ -17,10 +17,8 @@ interface Question {
 interface Look {
   /** How many tasks had come before, of all lanes. */
   readonly since: number
-  /** How often the consumer was too late for it. */
+  /** How often a consumer was too late for it before. */
   readonly missed: number
-  /** It was too late this time too. */
-  late: boolean
 }
 
 /** Asks for one task, whenever there is one. */
@@ -46,8 +44,8 @@ export interface LaneRequestsParts {
 /** How long to leave a consumer alone that refused a request. */
 const REFUSED_MS = 50
 
-/** How often a consumer is asked to look when it is too late for that each time. */
-const LOOKS = 4
+/** How often a consumer is asked to look, each time with twice as long as before, until it is taken to have nothing. */
+const LOOKS = 10
 
 /** A parked request that is silent for so many beats is given up: its consumer's leader may have died. */
 const SILENT_BEATS = 2.5
@@ -59,6 +57,7 @@ export class LaneRequests {
   #question: Question | undefined
   #parked: Parked | undefined
   #seen: number | undefined
+  #late = false
   #refusedUntil = 0
 
   constructor(parts: LaneRequestsParts) {
@@ -69,6 +68,11 @@ export class LaneRequests {
   /** How many tasks had come, of all lanes, when this one was last seen empty. */
   get seen(): number | undefined {
     return this.#seen
+  }
+
+  /** Its consumer was too late to look when it was last asked to: whether there is something is not known. */
+  get isLate(): boolean {
+    return this.#late
   }
 
   /** A question is open. */
@@ -101,21 +105,19 @@ export class LaneRequests {
     this.#send(fetching(wanted))
   }
 
-  /** Like `fetch`, and where nothing is found the lane was empty after `since` tasks had come. */
-  look(wanted: number, since: number, missed = 0): void {
+  /**
+   * Like `fetch`, and where nothing is found the lane was empty after `since` tasks had come. The consumer has longer for
+   * it the more often one was too late.
+   */
+  look(wanted: number, since: number, missed: number): void {
     // Where there are several servers, a request that may wait costs an entry of their log, and the one that looks may be
     // behind the one that acknowledges anyway.
     const { replicated } = this.#parts
     // A look goes on for a moment after it has found nothing: it must not take much with it.
     const count = this.lane.quiet && !replicated ? 1 : wanted
-    this.#question = { number: ++this.#numbers, wanted: count, got: 0, look: { since, missed, late: false } }
+    this.#late = false
+    this.#question = { number: ++this.#numbers, wanted: count, got: 0, look: { since, missed } }
     this.#send(replicated ? fetching(count) : looking(count, missed))
-  }
-
-  /** Looks again where the consumer was too late. */
-  lookAgain(since: number): void {
-    const question = this.#question
-    if (question?.look?.late) this.look(question.wanted - question.got, since, question.look.missed + 1)
   }
 
   /** Asks for one task that may come later, unless that is under way. */
@@ -152,12 +154,13 @@ export class LaneRequests {
       }
       this.#parked = undefined
     } else if (question?.number === number) {
-      if (code === 408 && question.look !== undefined && question.look.missed < LOOKS - 1) question.look.late = true
+      this.#late = code === 408 && question.look !== undefined && question.look.missed < LOOKS - 1
+      if (this.#late) this.#question = undefined
       else this.endQuestion()
     } else return false
     // 404 and, after a look, 100: there is nothing. 408: time is over, or others wait for what there is.
     if (code === 404 || code === 408 || code === 100) {
-      if (question?.number === number && question.got === 0) this.lane.quiet = true
+      if (question?.number === number && question.got === 0 && !this.#late) this.lane.quiet = true
     } else {
       this.#refusedUntil = Date.now() + REFUSED_MS
       // 503: nobody serves this consumer: it was deleted, or its leader is being elected.

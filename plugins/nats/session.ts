@@ -130,8 +130,7 @@ export class Session {
 
   /** Looks whether any lane has something after all: a consumer may not have heard of it when it was asked. */
   async look(): Promise<void> {
-    const all = range(0, this.lanes).map((lane) => ({ lane, wanted: 1 }))
-    await this.#ask(all, (requests, wanted) => requests.look(wanted, this.#arrived))
+    await this.#look(range(0, this.lanes).map((lane) => ({ lane, wanted: 1 })))
   }
 
   /**
@@ -146,8 +145,20 @@ export class Session {
       const unsure = above.filter(({ lane, since }) => (this.#lanes[lane]?.seen ?? 0) < since)
       if (this.#interrupted) return []
       if (unsure.length === 0 || !this.#parts.link.connected) return this.#takeOut(shares, chosen)
-      const asked = round <= FULL_ROUNDS ? above : unsure
-      await this.#ask(asked, (requests, wanted) => requests.look(wanted, this.#arrived))
+      await this.#look(round <= FULL_ROUNDS ? above : unsure)
+    }
+  }
+
+  /**
+   * Looks at lanes; where a consumer was too late, at all of them once more. Those that were empty a moment ago may have
+   * something by the time the late one has looked.
+   */
+  async #look(wanted: ReadonlyArray<Wanted>): Promise<void> {
+    const before = this.#arrived
+    for (let missed = 0; ; missed++) {
+      await this.#ask(wanted, (requests, count) => requests.look(count, before, missed))
+      if (this.#arrived > before || this.#interrupted || !this.#parts.link.connected) return
+      if (!wanted.some(({ lane }) => this.#lanes[lane]?.isLate)) return
     }
   }
 
@@ -242,7 +253,6 @@ export class Session {
         throw new TransportError("unavailable", `the consumer ${names.join(", ")} does not answer`)
       }
       await this.event(until)
-      for (const lane of open) lane.lookAgain(this.#arrived)
     }
   }
 

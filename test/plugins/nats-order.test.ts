@@ -3,9 +3,10 @@
  * server. A wire between worker and server holds that request until they are.
  */
 import { actor, connect } from "callboard"
-import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { plugin } from "../../plugins/nats/mod.ts"
 import { generateId } from "../../runtime/id.ts"
+import type { Transport } from "../../runtime/transport.ts"
 import { idOf, taskOf } from "../kit/task.ts"
 import { start } from "../runtime/worker/services.ts"
 import { type NatsServer, startNats } from "../servers/nats.ts"
@@ -22,7 +23,7 @@ const HIGH = 20
 let server: NatsServer
 let proxy: Proxy
 /** How many requests of pulls still pass before one is held, and what happens meanwhile. */
-let held: { requests: number; readonly act: () => Promise<unknown> } | undefined
+let held: { requests: number; readonly act: (sent: string) => Promise<string> } | undefined
 
 beforeAll(async () => {
   server = await startNats()
@@ -32,7 +33,7 @@ beforeAll(async () => {
       if (held === undefined || !sent.includes(".CONSUMER.MSG.NEXT.") || held.requests-- > 0) return undefined
       const { act } = held
       held = undefined
-      return act()
+      return act(sent)
     },
   )
 })
@@ -42,13 +43,14 @@ afterAll(async () => {
   await server?.stop()
 })
 
-/** Resolves when a request of a pull was held and `act` has ended. */
-const whileHeld = <T>(requests: number, act: () => Promise<T>): Promise<T> =>
+/** Resolves when a request of a pull was held and `act` has ended; `pass` says what is sent then. */
+const whileHeld = <T>(requests: number, act: () => Promise<T>, pass = (sent: string) => sent): Promise<T> =>
   new Promise((resolve, reject) => {
-    held = {
-      requests,
-      act: () => act().then(resolve, reject),
-    }
+    const hold = (sent: string) =>
+      act()
+        .then(resolve, reject)
+        .then(() => pass(sent))
+    held = { requests, act: hold }
   })
 
 const names = (prefix: string, count: number): ReadonlyArray<string> =>
@@ -106,30 +108,60 @@ describe.each([
   )
 })
 
-test("what is handed back for higher tasks comes again at once, in its order, and was never claimed", async () => {
-  const namespace = generateId()
-  const options = { namespace, lease: 30_000, name: "test", timeout: 5_000 }
-  await using resources = new AsyncDisposableStack()
-  const open = async (url: string) =>
-    resources.adopt(await plugin.connect(new URL(url), options), (transport) => transport.close())
-  const other = await open(server.url)
-  const worker = await open(`nats://127.0.0.1:${proxy.port}`)
+describe("a pull", () => {
+  const options = { lease: 30_000, name: "test", timeout: 5_000 }
   const tasks = (queue: string, count: number) =>
     names(`${queue}-${generateId()}`, count).map((id) => taskOf({ id, queue }))
   const ids = (postings: ReadonlyArray<{ readonly id: string }>) => postings.map(({ id }) => id)
-  const [low, high] = [tasks("low", 12), tasks("high", 5)]
+  let worker: Transport
+  let other: Transport
+  let resources: AsyncDisposableStack
+
+  beforeEach(async () => {
+    resources = new AsyncDisposableStack()
+    const namespace = generateId()
+    const open = async (url: string) =>
+      resources.adopt(await plugin.connect(new URL(url), { ...options, namespace }), (transport) => transport.close())
+    other = await open(server.url)
+    worker = await open(`nats://127.0.0.1:${proxy.port}`)
+  })
+
+  afterEach(() => resources.disposeAsync())
+
   const pull = (max: number) => worker.queue.pull({ queues: ["high", "low"], max, wait: 5_000 }, never)
-  await other.queue.publish(low)
-  expect((await pull(2)).map(idOf)).toEqual(ids(low.slice(0, 2)))
-  // The next pull begins where the last one found something; high ones come while it asks there.
-  const accepting = whileHeld(0, () => other.queue.publish(high))
-  expect((await pull(4)).map(idOf)).toEqual(ids(high.slice(0, 4)))
-  await accepting
-  expect((await pull(3)).map(idOf)).toEqual(ids([...high.slice(4), ...low.slice(2, 4)]))
-  const rest = await pull(8)
-  expect(rest.map(idOf)).toEqual(ids(low.slice(4)))
-  // Handed over twice, as the broker counts; nothing is stored about them.
-  expect(rest.map(({ deliveries }) => deliveries)).toEqual([2, 2, 1, 1, 1, 1, 1, 1])
-  const records = await Promise.all(ids(low.slice(4)).map((id) => other.records?.find(id)))
-  expect(records.map((found) => found?.record.state)).toEqual(rest.map(() => "queued"))
+
+  test("brings what is handed back for higher tasks again at once, in its order, and never claimed", async () => {
+    const [low, high] = [tasks("low", 12), tasks("high", 5)]
+    await other.queue.publish(low)
+    expect((await pull(2)).map(idOf)).toEqual(ids(low.slice(0, 2)))
+    // The next pull begins where the last one found something; high ones come while it asks there.
+    const accepting = whileHeld(0, () => other.queue.publish(high))
+    expect((await pull(4)).map(idOf)).toEqual(ids(high.slice(0, 4)))
+    await accepting
+    expect((await pull(3)).map(idOf)).toEqual(ids([...high.slice(4), ...low.slice(2, 4)]))
+    const rest = await pull(8)
+    expect(rest.map(idOf)).toEqual(ids(low.slice(4)))
+    // Handed over twice, as the broker counts; nothing is stored about them.
+    expect(rest.map(({ deliveries }) => deliveries)).toEqual([2, 2, 1, 1, 1, 1, 1, 1])
+    const records = await Promise.all(ids(low.slice(4)).map((id) => other.records?.find(id)))
+    expect(records.map((found) => found?.record.state)).toEqual(rest.map(() => "queued"))
+  })
+
+  test("looks at all lanes again where one consumer was too late", async () => {
+    const [low, high] = [tasks("low", 4), tasks("high", 1)]
+    await other.queue.publish(low)
+    expect((await pull(1)).map(idOf)).toEqual(ids(low.slice(0, 1)))
+    // First it asks for a task, then it looks at the lanes above it: here one look has no time, but not that at `high`.
+    const looked = whileHeld(
+      1,
+      async () => {},
+      (sent) => sent.replace(/"expires":(\d+)/, (_, { length }) => `"expires":2${" ".repeat(length - 1)}`),
+    )
+    const pulled = pull(1)
+    await looked
+    // The high one comes after its lane was seen empty, and before the late one has answered.
+    await whileHeld(0, () => other.queue.publish(high))
+    expect((await pulled).map(idOf)).toEqual(ids(high))
+    expect((await pull(4)).map(idOf)).toEqual(ids(low.slice(1)))
+  })
 })

@@ -13,10 +13,10 @@ export interface Proxy {
   stop(): Promise<void>
 }
 
-/** `before` sees what a client sends, as text, and holds it until it resolves. */
+/** `before` sees what a client sends, as text of one byte each, and holds it until it resolves with what is sent instead. */
 export const startProxy = async (
   target: () => number,
-  before?: (sent: string) => Promise<unknown> | undefined,
+  before?: (sent: string) => Promise<string> | undefined,
 ): Promise<Proxy> => {
   const pairs = new Set<readonly [Socket, Socket]>()
   let whole = true
@@ -40,7 +40,10 @@ export const startProxy = async (
     let passing: Promise<unknown> = Promise.resolve()
     client.on("data", (chunk) => {
       if (before === undefined) upstream.write(chunk)
-      else passing = passing.then(() => before(chunk.toString("latin1"))).then(() => upstream.write(chunk))
+      else
+        passing = passing
+          .then(() => before(chunk.toString("latin1")))
+          .then((sent) => upstream.write(sent === undefined ? chunk : Buffer.from(sent, "latin1")))
     })
     upstream.on("data", (chunk) => client.write(chunk))
   })
