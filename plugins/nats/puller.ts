@@ -16,6 +16,7 @@ import type { Ledger } from "./ledger.ts"
 import type { Link } from "./link.ts"
 import { Returns } from "./returns.ts"
 import { Session } from "./session.ts"
+import type { Turns } from "./turns.ts"
 
 /** How long the lanes of a pull stay parked for the next one. Longer, and tasks would wait for a worker that is busy. */
 const LINGER_MS = 5
@@ -36,6 +37,7 @@ export interface PullerParts {
   readonly mint: Mint
   readonly consumers: Consumers
   readonly ledger: Ledger
+  readonly turns: Turns
   /** Several servers keep the streams. */
   readonly replicated: boolean
 }
@@ -62,9 +64,10 @@ export class Puller {
    * `closed` after the transport was closed.
    */
   async pull(request: PullRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>> {
-    const { link, ledger } = this.#parts
+    const { link, ledger, turns } = this.#parts
     if (link.closing.aborted) throw closed()
     if (signal.aborted || request.max < 1 || request.queues.length === 0) return []
+    turns.start()
     const queues = [...new Set(request.queues)]
     const key = JSON.stringify(queues)
     const session = this.#take(key, queues)
@@ -148,8 +151,10 @@ export class Puller {
       // Late: who gave up must not be told of what came all the same.
       if (session.interrupted) return []
       if (!session.isEmpty) {
-        if (turns) return this.#takeTurns(session, key, queues.length, max)
-        return (await session.take([{ lanes: all, max }])).flat()
+        const taken = turns
+          ? await this.#takeTurns(session, key, queues.length, max)
+          : (await session.take([{ lanes: all, max }])).flat()
+        if (taken.length > 0 || session.interrupted) return taken
       }
       if (Date.now() < end) continue
       if (link.connected) return []

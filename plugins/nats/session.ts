@@ -15,12 +15,14 @@ import { LaneRequests } from "./lane-requests.ts"
 import type { Link } from "./link.ts"
 import { beatOf } from "./pull-request.ts"
 import type { Returns } from "./returns.ts"
+import type { Turns } from "./turns.ts"
 
 export interface SessionParts {
   readonly link: Link
   readonly mint: Mint
   readonly consumers: Consumers
   readonly returns: Returns
+  readonly turns: Turns
   /** Several servers keep the streams. */
   readonly replicated: boolean
 }
@@ -140,6 +142,7 @@ export class Session {
    */
   async take(shares: ReadonlyArray<Share>): Promise<ReadonlyArray<ReadonlyArray<Arrived>>> {
     for (let round = 1; ; round++) {
+      this.#forgetUnsound()
       const chosen = shares.map((share) => choose(this.#arrivals, share))
       const above = shares.flatMap((share, at) => lanesAbove(share, chosen[at] ?? []))
       const unsure = above.filter(({ lane, since }) => (this.#lanes[lane]?.seen ?? 0) < since)
@@ -221,6 +224,7 @@ export class Session {
     if (this.#ended) return
     this.#ended = true
     this.#stopStatus()
+    this.#forgetUnsound()
     this.#parts.returns.give(this.#arrivals.map(({ token }) => token))
     this.#arrivals = []
     try {
@@ -267,6 +271,10 @@ export class Session {
     const now = Date.now()
     const index = this.#ended ? undefined : this.#laneOf(ack)
     const requests = index === undefined ? undefined : this.#lanes[index]
+    if (!this.#parts.turns.isSound(now)) {
+      if (requests?.arrived()) this.#wake?.()
+      return
+    }
     const arrived = requests === undefined ? undefined : this.#parts.mint.read(message, ack, requests.lane, now)
     if (arrived === undefined || index === undefined || requests === undefined) {
       this.#parts.returns.give([{ ack, consumer: consumerOf(ack) ?? "" }])
@@ -291,6 +299,12 @@ export class Session {
       .map(Number)
     const { code = 0, description = "" } = message.headers ?? {}
     if (this.#lanes[index]?.told(number, code, description)) this.#wake?.()
+  }
+
+  /** What may be in other hands by now is left alone. */
+  #forgetUnsound(): void {
+    const { turns } = this.#parts
+    this.#arrivals = this.#arrivals.filter(({ token }) => turns.isSound(token.receivedAt))
   }
 
   /** After a change of the connection the server knows of no request any more. */

@@ -24,6 +24,7 @@ import { Settler } from "./settle.ts"
 import { NatsStore } from "./store.ts"
 import { type Board, DEDUPE_MS, ensureBoard } from "./streams.ts"
 import { Names } from "./subject.ts"
+import { Turns } from "./turns.ts"
 import { Upkeep } from "./upkeep.ts"
 import { Subscriptions, Watches } from "./watch.ts"
 
@@ -95,7 +96,7 @@ const assemble = (link: Link, names: Names, board: Board, { lease }: ConnectOpti
   const journal = new Journal({ publisher: outcomes, reader: states, names, maxRecord })
   const runs = new Runs({ publisher: reports, reader: running, names, lease })
   const posts = new Posts({ publisher: intake, consumers, names, maxTask })
-  const puller = new Puller({ link, mint, consumers, ledger, replicated })
+  const puller = new Puller({ link, mint, consumers, ledger, turns: new Turns(link, lease), replicated })
   const claims = new Claims({ journal, runs, ledger })
   const putOffs = new PutOffs({ link, ledger, names, publisher: reports, running, now: () => store.now() })
   const settler = new Settler({ link, names, journal, posts, ledger, runs, putOffs, tasks })

@@ -1,0 +1,54 @@
+/**
+ * Whether this thread turns. What the server hands over while it stands still (blocked by a handler, frozen, swapped out)
+ * lies in the socket, and its lease runs: by the time it is read it may be in other hands, and to start it, extend it or
+ * hand it back would take it from them. It is left alone, and comes again when its lease has lapsed.
+ */
+import type { Link } from "./link.ts"
+
+/** How often this thread shows that it turns; a lease is at least a second. */
+const TURN_MS = 250
+
+/** The part of a lease that may pass unnoticed: what is left is enough for the next extension, after a third of it. */
+const UNNOTICED = 0.6
+
+export class Turns {
+  readonly #link: Link
+  readonly #limit: number
+  #timer: ReturnType<typeof setInterval> | undefined
+  #last = Date.now()
+  #soundFrom = Number.NEGATIVE_INFINITY
+  #stops = 0
+
+  /** `lease` is the length of one, in milliseconds. */
+  constructor(link: Link, lease: number) {
+    this.#link = link
+    this.#limit = Math.max(2 * TURN_MS, lease * UNNOTICED)
+  }
+
+  /** To be called before anything is asked for. */
+  start(): void {
+    if (this.#timer !== undefined || this.#link.closing.aborted) return
+    this.#last = Date.now()
+    this.#timer = setInterval(() => this.#turned(Date.now()), TURN_MS)
+    this.#link.closing.addEventListener("abort", () => clearInterval(this.#timer), { once: true })
+  }
+
+  /** Whether what was read at `readAt` is in our hands still, as far as this thread's standing still is concerned. */
+  isSound(readAt: number): boolean {
+    this.#turned(Date.now())
+    return readAt >= this.#soundFrom
+  }
+
+  #turned(now: number): void {
+    const stood = this.#timer !== undefined && now - this.#last > this.#limit
+    this.#last = now
+    if (!stood) return
+    const stop = ++this.#stops
+    this.#soundFrom = Number.POSITIVE_INFINITY
+    // The server answers after all that it had sent before. A connection that is lost brings none of it any more.
+    const over = (): void => {
+      if (stop === this.#stops) this.#soundFrom = Date.now()
+    }
+    void this.#link.flush().then(over, over)
+  }
+}
