@@ -32,7 +32,8 @@ group.each(sharedBoards)("on $name", (kind) => {
 
 const CATCHES: ReadonlyArray<readonly [Fault, ReadonlyArray<Problem>]> = [
   ["ack-first", ["lost", "stuck", "missing", "wrong"]],
-  ["follow-ups-last", ["missing"]],
+  // The next attempt of a job is a follow-up too: without it, the job is scheduled for ever.
+  ["follow-ups-last", ["missing", "stuck"]],
   ["no-fence", ["changed", "doubled"]],
   ["no-edges", ["stuck"]],
   ["no-answer", ["leaked"]],

@@ -16,7 +16,7 @@ export interface ChaosOptions {
   /** For ledgers. */
   readonly folder: string
   readonly jobs: number
-  /** SIGKILL, and SIGSTOP followed by SIGCONT after the lease is over, at random. */
+  /** SIGKILL, and SIGSTOP followed by SIGCONT after the lease is over, of any worker at any time. */
   readonly kills: number
   /** Brings the broker down and up again, where there is one; as often as `brokerRestarts` says, spread over the run. */
   readonly restartBroker?: () => Promise<void>
@@ -108,12 +108,12 @@ class Crew {
     return worker
   }
 
-  /** Kills a worker and hires another, or freezes one until its leases are over. */
-  async strike(): Promise<void> {
+  /** Kills a worker and hires another, or, at two strikes of five, freezes one until its leases are over. */
+  async strike(number: number): Promise<void> {
     const at = Math.floor(Math.random() * this.workers.length)
     const worker = this.workers[at]
     if (worker === undefined) return
-    if (Math.random() < 0.6) {
+    if (number % 5 !== 2 && number % 5 !== 4) {
       worker.kill("SIGKILL")
       await worker.exited
       this.workers.splice(at, 1)
@@ -220,7 +220,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
         say(`the wire was cut before strike ${struck}`)
       }
       await new Promise((resolve) => setTimeout(resolve, Math.random() * STRIKE_WITHIN_MS))
-      await crew.strike()
+      await crew.strike(struck)
       if (struck % REPLACE_EVERY === 0) await crew.replace()
       say(`strike ${struck} of ${kills}`)
     }
