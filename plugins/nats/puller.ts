@@ -111,9 +111,9 @@ export class Puller {
     queues: ReadonlyArray<string>,
     { max, wait, rotate = false }: PullRequest,
   ): Promise<ReadonlyArray<Arrived>> {
-    const { link } = this.#parts
+    const { link, turns } = this.#parts
     const end = Date.now() + wait
-    const turns = rotate && queues.length > 1
+    const rotates = rotate && queues.length > 1
     const all: Lanes = { from: 0, to: session.lanes }
     /** Since when a consumer does not answer. */
     let trouble: number | undefined
@@ -123,10 +123,12 @@ export class Puller {
     for (;;) {
       const now = Date.now()
       while (!link.connected && !session.interrupted && Date.now() < end) await session.event(end)
+      const { doubt } = turns
+      if (doubt !== undefined) await session.after(doubt)
       if (!session.interrupted && link.connected) {
         try {
           await session.ensure()
-          if (turns) await this.#sweepTurns(session, key, queues.length, max)
+          if (rotates) await this.#sweepTurns(session, key, queues.length, max)
           else await session.sweep(all, max)
           // Who does not wait goes away with this answer.
           if (session.isEmpty && Date.now() >= end) await session.look()
@@ -151,7 +153,7 @@ export class Puller {
       // Late: who gave up must not be told of what came all the same.
       if (session.interrupted) return []
       if (!session.isEmpty) {
-        const taken = turns
+        const taken = rotates
           ? await this.#takeTurns(session, key, queues.length, max)
           : (await session.take([{ lanes: all, max }])).flat()
         if (taken.length > 0 || session.interrupted) return taken

@@ -17,7 +17,7 @@ export class Turns {
   #timer: ReturnType<typeof setInterval> | undefined
   #last = Date.now()
   #soundFrom = Number.NEGATIVE_INFINITY
-  #stops = 0
+  #doubt: Promise<void> | undefined
 
   /** `lease` is the length of one, in milliseconds. */
   constructor(link: Link, lease: number) {
@@ -39,16 +39,26 @@ export class Turns {
     return readAt >= this.#soundFrom
   }
 
+  /** Ends, and never fails, when what lay in the socket has been read: what is asked for after that is sound. */
+  get doubt(): Promise<void> | undefined {
+    this.#turned(Date.now())
+    return this.#doubt
+  }
+
   #turned(now: number): void {
     const stood = this.#timer !== undefined && now - this.#last > this.#limit
     this.#last = now
     if (!stood) return
-    const stop = ++this.#stops
     this.#soundFrom = Number.POSITIVE_INFINITY
     // The server answers after all that it had sent before. A connection that is lost brings none of it any more.
-    const over = (): void => {
-      if (stop === this.#stops) this.#soundFrom = Date.now()
-    }
-    void this.#link.flush().then(over, over)
+    const doubt: Promise<void> = this.#link
+      .flush()
+      .catch(() => undefined)
+      .then(() => {
+        if (this.#doubt !== doubt) return
+        this.#doubt = undefined
+        this.#soundFrom = Date.now()
+      })
+    this.#doubt = doubt
   }
 }
