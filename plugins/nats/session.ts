@@ -271,7 +271,7 @@ export class Session {
     const now = Date.now()
     const index = this.#ended ? undefined : this.#laneOf(ack)
     const requests = index === undefined ? undefined : this.#lanes[index]
-    if (!this.#parts.turns.isSound(now)) {
+    if (now < this.#parts.turns.soundFrom(now)) {
       if (requests?.arrived()) this.#wake?.()
       return
     }
@@ -303,8 +303,8 @@ export class Session {
 
   /** What may be in other hands by now is left alone. */
   #forgetUnsound(): void {
-    const { turns } = this.#parts
-    this.#arrivals = this.#arrivals.filter(({ token }) => turns.isSound(token.receivedAt))
+    const from = this.#parts.turns.soundFrom(Date.now())
+    if (from > Number.NEGATIVE_INFINITY) this.#arrivals = this.#arrivals.filter(({ token }) => token.receivedAt >= from)
   }
 
   /** After a change of the connection the server knows of no request any more. */

@@ -33,10 +33,13 @@ export class Turns {
     this.#link.closing.addEventListener("abort", () => clearInterval(this.#timer), { once: true })
   }
 
-  /** Whether what was read at `readAt` is in our hands still, as far as this thread's standing still is concerned. */
-  isSound(readAt: number): boolean {
-    this.#turned(Date.now())
-    return readAt >= this.#soundFrom
+  /**
+   * From when on what is read is in our hands, in milliseconds since the epoch: what was read before may be in others.
+   * `Infinity` while that cannot be told.
+   */
+  soundFrom(now: number): number {
+    this.#turned(now)
+    return this.#soundFrom
   }
 
   /** Ends, and never fails, when what lay in the socket has been read: what is asked for after that is sound. */

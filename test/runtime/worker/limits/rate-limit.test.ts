@@ -1,22 +1,12 @@
 /** A rate as several workers share it. */
-import { connect } from "callboard"
-import { afterEach, expect, test } from "vitest"
+import { expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
 import { makeLog } from "../../../../runtime/log.ts"
 import type { Store } from "../../../../runtime/transport.ts"
 import { RateLimit } from "../../../../runtime/worker/limits/rate-limit.ts"
+import { newStore, storeWith } from "./stores.ts"
 
 const KEY = "limit/a.run/"
-const open: Array<AsyncDisposable> = []
-afterEach(async () => {
-  for (const resource of open.splice(0)) await resource[Symbol.asyncDispose]()
-})
-
-const newStore = async (): Promise<Store> => {
-  const client = await connect(`memory://${generateId()}`)
-  open.push(client)
-  return client.board.store
-}
 
 const limitOver = (store: Store): RateLimit =>
   new RateLimit({ key: KEY, rate: { intervalMs: 1 }, store, log: makeLog({ level: "none" }) })
@@ -29,17 +19,12 @@ const ask = async (limit: RateLimit): Promise<number> => {
 test("a rate is taken in portions, and never more of it than it allows", async () => {
   const store = await newStore()
   let reads = 0
-  const counted: Store = {
+  const counted = storeWith(store, {
     get: (key) => {
       reads++
       return store.get(key)
     },
-    write: (operations) => store.write(operations),
-    list: (options) => store.list(options),
-    count: (prefix) => store.count(prefix),
-    watch: (prefix, listener, signal) => store.watch(prefix, listener, signal),
-    now: () => store.now(),
-  }
+  })
   const alone = limitOver(counted)
   for (let count = 0; count < 50; count++) expect(await ask(alone)).toBe(1)
   expect(reads).toBeLessThan(5)

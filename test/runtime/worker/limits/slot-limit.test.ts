@@ -1,26 +1,15 @@
 /** Slots as several workers share them, over a store that can be slow, contended or away. */
-import { connect } from "callboard"
-import { afterEach, describe, expect, test } from "vitest"
-import { generateId } from "../../../../runtime/id.ts"
+import { describe, expect, test } from "vitest"
 import { makeLog } from "../../../../runtime/log.ts"
 import type { Rate } from "../../../../runtime/rate.ts"
 import { type Store, type StoreOperation, TransportError } from "../../../../runtime/transport.ts"
 import { Presence } from "../../../../runtime/worker/limits/presence.ts"
 import { SlotLimit } from "../../../../runtime/worker/limits/slot-limit.ts"
 import { eventually } from "../../../servers/process.ts"
+import { newStore, storeWith } from "./stores.ts"
 
 const KEY = "limit/a.run/"
 const log = makeLog({ level: "none" })
-const open: Array<AsyncDisposable> = []
-afterEach(async () => {
-  for (const resource of open.splice(0)) await resource[Symbol.asyncDispose]()
-})
-
-const newStore = async (): Promise<Store> => {
-  const client = await connect(`memory://${generateId()}`)
-  open.push(client)
-  return client.board.store
-}
 
 const worker = (store: Store, limit: { readonly concurrency: number; readonly rate?: Rate }, ttlMs = 60_000) => {
   const presence = new Presence(store, ttlMs, () => undefined)
@@ -99,14 +88,10 @@ describe("slots", () => {
     const store = await newStore()
     let away = false
     const down = () => Promise.reject(new TransportError("unavailable", "away"))
-    const shaky: Store = {
+    const shaky = storeWith(store, {
       get: (key) => (away ? down() : store.get(key)),
       write: (operations) => (away ? down() : store.write(operations)),
-      list: (options) => store.list(options),
-      count: (prefix) => store.count(prefix),
-      watch: (prefix, listener, signal) => store.watch(prefix, listener, signal),
-      now: () => store.now(),
-    }
+    })
     const { limit } = worker(shaky, { concurrency: 1 })
     expect(await ask(limit, 1)).toBe(1)
     away = true
@@ -125,17 +110,12 @@ describe("slots", () => {
   test("that are taken again at once cost no write", async () => {
     const store = await newStore()
     let writes = 0
-    const counted: Store = {
-      get: (key) => store.get(key),
+    const counted = storeWith(store, {
       write: (operations) => {
         writes++
         return store.write(operations)
       },
-      list: (options) => store.list(options),
-      count: (prefix) => store.count(prefix),
-      watch: (prefix, listener, signal) => store.watch(prefix, listener, signal),
-      now: () => store.now(),
-    }
+    })
     const { limit } = worker(counted, { concurrency: 1 })
     expect(await ask(limit, 1)).toBe(1)
     const before = writes

@@ -1,21 +1,10 @@
 /** The list of those who wait for a slot of one limit, as several workers read and write it. */
-import { connect } from "callboard"
-import { afterEach, expect, test } from "vitest"
-import { generateId } from "../../../../runtime/id.ts"
+import { expect, test } from "vitest"
 import type { Store } from "../../../../runtime/transport.ts"
 import { WaitingList } from "../../../../runtime/worker/limits/waiting.ts"
+import { newStore } from "./stores.ts"
 
 const KEY = "limit/a.run/"
-const open: Array<AsyncDisposable> = []
-afterEach(async () => {
-  for (const resource of open.splice(0)) await resource[Symbol.asyncDispose]()
-})
-
-const newStore = async (): Promise<Store> => {
-  const client = await connect(`memory://${generateId()}`)
-  open.push(client)
-  return client.board.store
-}
 
 const enter = (store: Store, list: WaitingList, ...places: ReadonlyArray<string>) =>
   store.write(places.map((place) => list.entering({ place, token: place, id: place, queue: "q" }, 60_000)))
