@@ -65,9 +65,14 @@ export class LaneRequests {
     this.lane = parts.lane
   }
 
-  /** How many tasks had come, of all lanes, when this one was last seen empty. */
+  /** How many tasks had come, of all lanes, when this one was seen empty; 0: it may have something; `undefined`: nobody has looked yet. */
   get seen(): number | undefined {
     return this.#seen
+  }
+
+  /** It may have something again: what was seen says nothing about now. */
+  unsee(): void {
+    if (this.#seen !== undefined) this.#seen = 0
   }
 
   /** Its consumer was too late to look when it was last asked to: whether there is something is not known. */
@@ -116,6 +121,8 @@ export class LaneRequests {
     // A look goes on for a moment after it has found nothing: it must not take much with it.
     const count = this.lane.quiet && !replicated ? 1 : wanted
     this.#late = false
+    // Whether it brings as much as was asked for, or comes too late: that it was empty before counts no more.
+    this.unsee()
     this.#question = { number: ++this.#numbers, wanted: count, got: 0, look: { since, missed } }
     this.#send(replicated ? fetching(count) : looking(count, missed))
   }

@@ -141,6 +141,8 @@ export class Session {
    * it is interrupted.
    */
   async take(shares: ReadonlyArray<Share>): Promise<ReadonlyArray<ReadonlyArray<Arrived>>> {
+    // What was left over of the last one would otherwise go first unseen.
+    for (const lane of this.#lanes) lane.unsee()
     for (let round = 1; ; round++) {
       this.#forgetUnsound()
       const chosen = shares.map((share) => choose(this.#arrivals, share))
