@@ -151,3 +151,94 @@ export function cycles(sources: Sources): string[] {
   for (const path of sources.keys()) visit(path, [])
   return found
 }
+
+/** The list of rooms, the highest first: each is the folders and files of the runtime that its row names. */
+export type Rooms = readonly (readonly string[])[]
+
+/** Reads the rows of the table under "## Rooms": the first column names the folders (with a slash at the end) and files. */
+export function roomsOf(page: string): Rooms {
+  const section = page.split(/^## /m).find((text) => text.startsWith("Rooms\n")) ?? ""
+  return [...section.matchAll(/^\|([^|]*)\|/gm)]
+    .map(([, cell = ""]) => [...cell.matchAll(/`([^`]+)`/g)].map(([, path = ""]) => `runtime/${path}`))
+    .filter((paths) => paths.length > 0)
+}
+
+/** The position of a file's room in the list; the longest path that fits counts. */
+function roomOf(path: string, rooms: Rooms): number | undefined {
+  const fits = rooms
+    .flatMap((paths, room) => paths.map((own) => ({ room, own })))
+    .filter(({ own }) => (own.endsWith("/") ? path.startsWith(own) : path === own))
+  return fits.toSorted((a, b) => b.own.length - a.own.length)[0]?.room
+}
+
+/** Files of the runtime that no room of the list names. */
+export function homeless(sources: Sources, rooms: Rooms): string[] {
+  return [...sources.keys()].filter((path) => path.startsWith("runtime/") && roomOf(path, rooms) === undefined)
+}
+
+function* arrows(sources: Sources): Generator<readonly [from: string, to: string]> {
+  for (const [path, source] of sources) {
+    for (const { target } of importsOf(path, source)) if (target !== path && sources.has(target)) yield [path, target]
+  }
+}
+
+/** The arrows between rooms that run up the list, each with the imports behind it. */
+export function arrowsUp(sources: Sources, rooms: Rooms): string[] {
+  const found = new Map<string, string[]>()
+  for (const [from, to] of arrows(sources)) {
+    const [low, high] = [roomOf(from, rooms), roomOf(to, rooms)]
+    if (low === undefined || high === undefined || low <= high) continue
+    const arrow = `${rooms[low]?.[0]} → ${rooms[high]?.[0]}`
+    found.set(arrow, [...(found.get(arrow) ?? []), `${from} imports ${to}`])
+  }
+  return [...found].map(([arrow, imports]) => `${arrow}: ${[...new Set(imports)].join(", ")}`)
+}
+
+/** The groups of more than one node in which each reaches each: the strongly connected components (Tarjan). */
+function components(graph: ReadonlyMap<string, ReadonlySet<string>>): string[][] {
+  const found: string[][] = []
+  const index = new Map<string, number>()
+  const stack: string[] = []
+  const visit = (node: string): number => {
+    let low = index.size
+    index.set(node, low)
+    stack.push(node)
+    for (const next of graph.get(node) ?? []) {
+      if (!index.has(next)) low = Math.min(low, visit(next))
+      else if (stack.includes(next)) low = Math.min(low, index.get(next) ?? low)
+    }
+    if (low === index.get(node)) {
+      const group = stack.splice(stack.indexOf(node))
+      if (group.length > 1) found.push(group.toSorted())
+    }
+    return low
+  }
+  for (const node of graph.keys()) if (!index.has(node)) visit(node)
+  return found
+}
+
+function graphOf(pairs: Iterable<readonly [from: string, to: string]>): Map<string, Set<string>> {
+  const graph = new Map<string, Set<string>>()
+  for (const [from, to] of pairs) graph.set(from, (graph.get(from) ?? new Set()).add(to))
+  return graph
+}
+
+/** Circles of files, imports of types among them. */
+export function fileCircles(sources: Sources): string[][] {
+  return components(graphOf(arrows(sources)))
+}
+
+/** Circles within a folder: what lies directly in it, files and folders, counts as one each, with all that is inside. */
+export function folderCircles(sources: Sources): string[][] {
+  const within = new Map<string, [string, string][]>()
+  for (const [from, to] of arrows(sources)) {
+    const [a, b] = [from.split("/"), to.split("/")]
+    const depth = a.findIndex((part, i) => part !== b[i])
+    // Which of the repository's areas may import which is for the table of directions to say.
+    if (depth === 0) continue
+    const folder = a.slice(0, depth).join("/")
+    const pair: [string, string] = [a.slice(0, depth + 1).join("/"), b.slice(0, depth + 1).join("/")]
+    within.set(folder, [...(within.get(folder) ?? []), pair])
+  }
+  return [...within.values()].flatMap((pairs) => components(graphOf(pairs)))
+}
