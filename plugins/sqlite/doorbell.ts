@@ -7,7 +7,7 @@
  * write-ahead log itself would spare the ring, but tells before the commit can be read, and of every commit; looking at
  * `PRAGMA data_version` every 2 ms is as fast, but takes 1.6 % of a core on an idle board.
  */
-import { closeSync, constants, type FSWatcher, openSync, watch, writeSync } from "node:fs"
+import { closeSync, constants, type FSWatcher, openSync, statSync, watch, writeSync } from "node:fs"
 import type { Database } from "./database.ts"
 import { int } from "./row.ts"
 
@@ -28,6 +28,7 @@ const BYTE = Uint8Array.of(1)
 
 export class Doorbell {
   readonly #path: string | undefined
+  readonly #database: string | undefined
   readonly #version
   readonly #onRing: () => void
   #file: number | undefined
@@ -43,6 +44,7 @@ export class Doorbell {
 
   /** `onRing` is called when another connection has committed something. */
   constructor(database: Database, onRing: () => void) {
+    this.#database = database.path
     this.#path = database.path === undefined ? undefined : `${database.path}-bell`
     this.#version = database.prepare("PRAGMA data_version")
     this.#onRing = onRing
@@ -50,10 +52,10 @@ export class Doorbell {
 
   /** Wakes everybody else who has started on this file. Best effort. */
   ring(): void {
-    if (this.#path === undefined) return
+    if (this.#path === undefined || this.#database === undefined) return
     try {
-      // Made when missing; neither cut off nor appended to.
-      this.#file ??= openSync(this.#path, constants.O_RDWR | constants.O_CREAT)
+      // Made when missing, with the rights of the database; neither cut off nor appended to.
+      this.#file ??= openSync(this.#path, constants.O_RDWR | constants.O_CREAT, statSync(this.#database).mode & 0o777)
       writeSync(this.#file, BYTE, 0, 1, 0)
     } catch {
       this.#shutFile()

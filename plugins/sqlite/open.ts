@@ -2,7 +2,7 @@
  * Opens the file of a board, or takes over a connection that the application holds. Never waits for a lock inside
  * SQLite: it tries, lets the event loop run, and tries again until its time is up.
  */
-import { existsSync, mkdirSync, statSync, writeFileSync } from "node:fs"
+import { closeSync, existsSync, mkdirSync, openSync, statSync, writeFileSync } from "node:fs"
 import { basename, dirname, join, resolve } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { type Capabilities, TransportError } from "../../runtime/transport.ts"
@@ -14,6 +14,10 @@ import { APPLICATION_ID, ensureSchema } from "./schema.ts"
 
 /** A folder of ours: made when missing, and ignored by git. Any other folder must be there. */
 const OWN_FOLDER = ".callboard"
+
+/** Tasks may hold secrets: what is made in that folder is for its owner alone. What is there already stays as it is. */
+const OWN_FOLDER_MODE = 0o700
+const OWN_FILE_MODE = 0o600
 
 /** Measured: 8 KiB carries a quarter more jobs per second than 4 KiB, as a page holds about ten of them. */
 const PAGE_BYTES = 8192
@@ -74,9 +78,13 @@ const prepareFolder = (path: string): void => {
   const folder = dirname(path)
   try {
     if (basename(folder) === OWN_FOLDER) {
-      mkdirSync(folder, { recursive: true })
+      // The folders above it belong to the project, and get the rights that the umask gives.
+      mkdirSync(dirname(folder), { recursive: true })
+      mkdirSync(folder, { recursive: true, mode: OWN_FOLDER_MODE })
       const ignore = join(folder, ".gitignore")
-      if (!existsSync(ignore)) writeFileSync(ignore, "*\n")
+      if (!existsSync(ignore)) writeFileSync(ignore, "*\n", { mode: OWN_FILE_MODE })
+      // SQLite would create the database with the umask's rights, and gives its log and shared memory those of the database.
+      if (!existsSync(path)) closeSync(openSync(path, "a", OWN_FILE_MODE))
     }
   } catch (cause) {
     throw new TransportError("unauthorized", `${folder}: the folder cannot be made: ${String(cause)}`, { cause })

@@ -1,5 +1,5 @@
 /** The sqlite transport under the conformance kit, and what only it promises: files, locks, times, shared connections. */
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { afterAll, afterEach, describe, expect, test, vi } from "vitest"
@@ -14,7 +14,7 @@ import {
 } from "../../runtime/transport.ts"
 import { type Harness, register } from "../kit/mod.ts"
 import { recordOf, taskOf } from "../kit/task.ts"
-import { eventually, temporaryFolder } from "../servers/process.ts"
+import { eventually, spawnScript, temporaryFolder } from "../servers/process.ts"
 import { corrupt } from "./sqlite/corrupt.ts"
 
 const folder = temporaryFolder()
@@ -121,6 +121,41 @@ describe("opening", () => {
     const path = join(folder.path, "fresh", ".callboard")
     await connect(`sqlite:${path}/board.db`)
     expect(readFileSync(join(path, ".gitignore"), "utf8")).toBe("*\n")
+  })
+
+  test.each([0o000, 0o022])("its folder is for its owner alone, with all that is in it (umask %i)", async (umask) => {
+    const parent = join(folder.path, `owner-${umask}`)
+    const path = join(parent, ".callboard")
+    const program = `
+      import { plugin } from ${JSON.stringify(new URL("../../plugins/sqlite/mod.ts", import.meta.url).href)}
+      import { taskOf } from ${JSON.stringify(new URL("../kit/task.ts", import.meta.url).href)}
+      process.umask(${umask})
+      const options = { namespace: "test", lease: 30_000, name: "test", timeout: 1_000 }
+      const transport = await plugin.connect(new URL("sqlite:${path}/board.db"), options)
+      await transport.queue.publish([taskOf({ id: "a", queue: "q" })])
+      await transport.queue.pull({ queues: ["other"], max: 1, wait: 60_000 }, new AbortController().signal)`
+    const script = join(folder.path, `owner-${umask}.ts`)
+    writeFileSync(script, program)
+    await using writer = spawnScript(script)
+    await eventually(() => existsSync(join(path, "board.db-bell")), { message: "the writer waits for tasks" })
+    const names = readdirSync(path)
+    expect(names, writer.output).toEqual(
+      expect.arrayContaining([".gitignore", "board.db", "board.db-shm", "board.db-wal"]),
+    )
+    const modeOf = (...names: Array<string>) => statSync(join(path, ...names)).mode & 0o777
+    expect(modeOf()).toBe(0o700)
+    for (const name of names) expect(`${name} ${modeOf(name).toString(8)}`).toBe(`${name} 600`)
+    // The project's own folder keeps to the umask.
+    expect(statSync(parent).mode & 0o777).toBe(0o777 & ~umask)
+  })
+
+  test("a folder .callboard that is there keeps its rights", async () => {
+    const path = join(folder.path, "kept", ".callboard")
+    mkdirSync(path, { recursive: true })
+    chmodSync(path, 0o750)
+    await connect(`sqlite:${path}/board.db`)
+    expect(statSync(path).mode & 0o777).toBe(0o750)
+    expect(statSync(join(path, "board.db")).mode & 0o777).toBe(0o600)
   })
 
   test("any other folder must be there", async () => {
