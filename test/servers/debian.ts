@@ -28,7 +28,6 @@ const run = promisify(execFile)
 export const cacheFolder = join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "callboard")
 
 const unpackedFolder = join(cacheFolder, "debian")
-const fallbackMirror = "http://deb.debian.org/debian"
 
 /** The folders of a package that were unpacked before, newest version first. */
 export function unpackedPackages(name: string): string[] {
@@ -39,16 +38,16 @@ export function unpackedPackages(name: string): string[] {
     .map((folder) => join(unpackedFolder, folder))
 }
 
-/** The Debian mirror that this machine's own apt uses. */
-async function mirror(): Promise<string> {
-  const { stdout } = await run("apt-get", [
-    "indextargets",
-    "--format",
-    "$(REPO_URI) $(RELEASE)",
-    "Created-By: Packages",
-  ])
-  const uris = stdout.split("\n").map((line) => line.split(" ")[0] ?? "")
-  return uris.find((uri) => /^https?:.*\/debian\/?$/.test(uri) && !uri.includes("snapshot")) ?? fallbackMirror
+/** The Debian archive among the addresses that apt is configured with, one a line. Throws where there is none. */
+export function debianArchive(addresses: string): string {
+  const found = addresses.split("\n").find((address) => /\/debian\/?$/.test(address))
+  if (found === undefined) throw new Error("apt on this machine is configured with no archive of Debian packages")
+  return found
+}
+
+async function configuredArchive(): Promise<string> {
+  const { stdout } = await run("apt-get", ["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
+  return debianArchive(stdout)
 }
 
 /** The keys that Debian signs its suites with; Ubuntu has them in a package. */
@@ -73,11 +72,11 @@ async function keyring(work: string): Promise<string> {
  * @returns the folder that now holds its files, as `usr/…`
  */
 async function download(name: string, suite: string, work: string): Promise<string> {
-  const [uri, keys] = await Promise.all([mirror(), keyring(work)])
+  const [uri, keys] = await Promise.all([configuredArchive(), keyring(work)])
   for (const folder of ["state/lists/partial", "cache/archives/partial"])
     mkdirSync(join(work, folder), { recursive: true })
   writeFileSync(join(work, "status"), "")
-  // A mirror may be a copy frozen at some day, whose lists count as expired: that says that there could be something
+  // The archive may be a copy frozen at some day, whose lists count as expired: that says that there could be something
   // newer, which is no matter here. Signatures are checked all the same, and the version is by the caller.
   const source = `deb [signed-by=${keys} check-valid-until=no] ${uri} ${suite} main`
   writeFileSync(join(work, "sources.list"), `${source}\n`)

@@ -84,6 +84,6 @@ export function natsProgram(release: NatsRelease = "current"): Promise<FoundProg
 
 function natsAdvice(release: NatsRelease): string {
   return release === "old"
-    ? "it comes from Debian's package; no other way is provided"
+    ? "configure apt with an archive of Debian packages, from which nats-server of trixie or bookworm is fetched"
     : "install nats-server 2.15 (or 2.14.5, or 2.12.15) and put it on PATH, or name it in $NATS_SERVER"
 }
