@@ -59,7 +59,10 @@ export const displayUrl = (text: string): string => {
   const shown = plain.replace(/\/\/[^/]*@/, "//")
   if (url !== undefined && !shown.includes("@")) return shown
   // Not as it should be: everything before the last @ may be part of a password.
-  return text.replace(/\/\/.*@/s, "//").replace(/[?#].*$/s, "")
+  const from = text.indexOf("//") + 2
+  const at = text.lastIndexOf("@")
+  const bare = from >= 2 && at >= from ? text.slice(0, from) + text.slice(at + 1) : text
+  return bare.replace(/[?#].*$/s, "")
 }
 
 /**

@@ -58,7 +58,7 @@ export const exitCodeOf = (error: unknown): number => {
 /** What went wrong in one line. */
 export const lineOf = (error: unknown): string => {
   const message = messageOf(error)
-    .replace(/\s*\n\s*/g, " ")
+    .replace(/(?<!\s)\s*\n\s*/g, " ")
     .trim()
   if (error instanceof TransportError && exitCodeOf(error) === EXIT.unreachable) {
     return `${message}; is it running? Name another with --transport, and see: callboard doctor`
@@ -101,7 +101,7 @@ const ofBun = (error: object & { readonly message: unknown }): SyntaxErrorFound 
 
 /** Deno puts a picture of the line between what is wrong and where. */
 const ofDeno = (message: string): SyntaxErrorFound | undefined => {
-  const [, file, position] = /^\s*at (file:\S+?)((?::\d+)+)$/m.exec(stripVTControlCharacters(message)) ?? []
+  const [, file, position] = /^[ \t]*at (file:\S+)(:\d+:\d+)$/m.exec(stripVTControlCharacters(message)) ?? []
   if (file === undefined) return undefined
   return {
     where: `${fileURLToPath(file)}${position}`,

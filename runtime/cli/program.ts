@@ -93,8 +93,8 @@ const usageFailure = (error: CommanderError): number => {
   if (error.code !== "commander.help") {
     const line = error.message
       .replace(/^error: /, "")
-      .replace(/\.?\s*\n\(Did you mean (.*)\?\)/, " (did you mean $1?)")
-      .replace(/\s*\n\s*/g, " ")
+      .replace(/\.?\n\(Did you mean (.*)\?\)/, " (did you mean $1?)")
+      .replace(/(?<!\s)\s*\n\s*/g, " ")
     process.stderr.write(`callboard: ${line}; see: callboard --help\n`)
   }
   return EXIT.usage

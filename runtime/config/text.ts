@@ -14,7 +14,7 @@ export const readText = (how: About["read"], text: string): unknown => {
     case "number":
     case "duration":
       // A duration may have a unit, and is then left as text.
-      return /^\s*[+-]?(\d+\.?\d*|\.\d+)(e\d+)?\s*$/i.test(text) ? Number(text) : text
+      return /^\s*[+-]?(\d+(?:\.\d*)?|\.\d+)(e\d+)?\s*$/i.test(text) ? Number(text) : text
     case "switch":
       return SWITCHES.get(text.trim().toLowerCase()) ?? text
     case "list":

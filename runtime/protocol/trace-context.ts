@@ -49,7 +49,8 @@ const parseTracestate = (text: unknown): string | null => {
   const members = new Map<string, string>()
   let count = 0
   for (const part of text.split(",")) {
-    const member = part.replace(/^[ \t]+|[ \t]+$/g, "")
+    // Looking behind spares a look from each of many blanks to the end.
+    const member = part.replace(/^[ \t]+|(?<![ \t])[ \t]+$/g, "")
     if (member === "") continue
     const [, key] = MEMBER.exec(member) ?? []
     if (key === undefined || ++count > MOST_MEMBERS) return null

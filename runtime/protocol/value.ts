@@ -79,7 +79,7 @@ export class Exact {
 
 const DATE = /^\d{4}-\d\d-\d\d$/
 const TIME = /^\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?$/
-const DECIMAL = /^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|Inf(?:inity)?|s?NaN\d*)$/i
+const DECIMAL = /^[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|Inf(?:inity)?|s?NaN\d*)$/i
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
 const isDay = (text: string): boolean => DATE.test(text) && Result.isSuccess(parseTimeParts(text))

@@ -62,7 +62,7 @@ const nameOf = (folder: string): string =>
   basename(folder)
     .toLowerCase()
     .replace(/[^a-z0-9._-]+/g, "-")
-    .replace(/^[._-]+|-+$/g, "") || "tasks"
+    .replace(/^[._-]+|(?<!-)-+$/g, "") || "tasks"
 
 /** Whether a folder holds anything that could be an actor already. */
 const hasFiles = async (folder: string): Promise<boolean> =>
