@@ -2,12 +2,13 @@
  * Posts the tasks of one request, once per `Idempotency-Key` and within a deadline. Their ids are fixed first, so that
  * whatever happens then can be told by them, and repeating the request with them is safe.
  */
+import type { Prepared } from "../client/submitting/submitter.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { TransportError } from "../transport.ts"
 import { within } from "./deadline.ts"
 import type { Desk } from "./desk.ts"
-import type { Answers, IdempotentRequest } from "./idempotency.ts"
+import type { Answers, Earlier, IdempotentRequest } from "./idempotency.ts"
 import { SUBMIT_DEADLINE_MS } from "./limits.ts"
 
 /** What a submission says its id is; anything else than text is refused when it is checked. */
@@ -60,29 +61,31 @@ export class Submitting {
   }
 
   async #run(request: IdempotentRequest | undefined): Promise<Answers> {
-    if (request === undefined) return this.#post(this.#tasks)
+    if (request === undefined) return this.#post(await this.#prepare(this.#tasks))
     // Looked at before the tasks are checked: what was right then (an `expires`) need not be right any more.
-    let earlier = await request.earlier()
-    if (earlier === undefined) {
-      // What is refused takes no key.
-      await this.#prepare(this.#tasks)
-      const taken = await request.take(this.#ids)
-      if (taken !== "taken") earlier = taken
-    }
-    if (earlier?.status === "done") return earlier.answers
-    let tasks = this.#tasks
-    if (earlier !== undefined) {
-      // Named like ids of the submitter's own, they are looked up: they may have been submitted before.
-      const { ids } = earlier
-      this.#ids = ids
-      tasks = tasks.map((task, at) => withId(task, ids[at]))
-    }
-    const answers = await this.#post(tasks)
+    const earlier = (await request.earlier()) ?? (await this.#take(request))
+    if (earlier.status === "done") return earlier.answers
+    const answers = await this.#post(earlier.status === "taken" ? earlier.prepared : await this.#again(earlier.ids))
     await this.#remember(request, answers)
     return answers
   }
 
-  async #prepare(tasks: ReadonlyArray<unknown>) {
+  /** Takes the key for tasks that are right: a request that is refused takes none. Another request may be faster. */
+  async #take(
+    request: IdempotentRequest,
+  ): Promise<Earlier | { readonly status: "taken"; readonly prepared: Prepared }> {
+    const prepared = await this.#prepare(this.#tasks)
+    const taken = await request.take(this.#ids)
+    return taken === "taken" ? { status: "taken", prepared } : taken
+  }
+
+  /** The tasks under the ids of an earlier request: named like the submitter's own, so that they are looked up. */
+  #again(ids: ReadonlyArray<string>): Promise<Prepared> {
+    this.#ids = ids
+    return this.#prepare(this.#tasks.map((task, at) => withId(task, ids[at])))
+  }
+
+  async #prepare(tasks: ReadonlyArray<unknown>): Promise<Prepared> {
     const { client, maxBody } = this.#desk
     const { isArray, ...context } = this.#options
     try {
@@ -93,8 +96,7 @@ export class Submitting {
     }
   }
 
-  async #post(tasks: ReadonlyArray<unknown>): Promise<Answers> {
-    const prepared = await this.#prepare(tasks)
+  async #post(prepared: Prepared): Promise<Answers> {
     this.#outcome = "unknown"
     return this.#desk.client.post(prepared)
   }

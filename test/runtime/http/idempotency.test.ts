@@ -1,7 +1,7 @@
 /** `Idempotency-Key`: the same request twice is one submission, whatever happens in between. */
 import { encode } from "@msgpack/msgpack"
 import { TransportError } from "callboard/transport"
-import { afterEach, describe, expect, test } from "vitest"
+import { afterEach, describe, expect, test, vi } from "vitest"
 import { type Running, start, stopAll } from "./harness.ts"
 
 afterEach(stopAll)
@@ -21,6 +21,21 @@ test("the same request gets the same receipt, as a duplicate", async () => {
   expect(again).toMatchObject({ status: 202, body: { ...first.body, duplicate: true } })
   expect(again.headers.get("location")).toBe(first.headers.get("location"))
   expect(await count(running)).toBe(1)
+})
+
+test("a task under a key is encoded once", async () => {
+  const { submit } = await start()
+  const input = { marker: "only here" }
+  const text = JSON.stringify(input)
+  const stringify = vi.spyOn(JSON, "stringify")
+  try {
+    expect(
+      (await submit({ ...TASK, task: "nobody.listens", input }, { ...KEY, prefer: "handling=lenient" })).status,
+    ).toBe(202)
+    expect(stringify.mock.results.filter(({ value }) => value === text)).toHaveLength(1)
+  } finally {
+    stringify.mockRestore()
+  }
 })
 
 test("it gets it also when the job and its record are gone", async () => {
