@@ -1,6 +1,7 @@
 /** Finds a job's record, and judges its expiry: whoever looks first at a job that waits past its time records that. */
 import type { Board } from "../board.ts"
 import { CallboardError } from "../errors.ts"
+import { isExpired } from "../protocol/expiry.ts"
 import { isId } from "../protocol/name.ts"
 import { endedOutside } from "../protocol/outside.ts"
 import { type JobRecord, step } from "../protocol/record.ts"
@@ -32,9 +33,7 @@ export const findRecord = async (board: Board, id: string): Promise<Found> => {
 
 /** Whether a job waits past its time, as far as somebody can tell who does not hold its task. */
 export const isOverdue = ({ state, expiresAt }: JobRecord, now: number): boolean =>
-  (state === "queued" || state === "scheduled" || state === "deferred") &&
-  expiresAt !== undefined &&
-  expiresAt + UNREPORTED_MS <= now
+  (state === "queued" || state === "scheduled" || state === "deferred") && isExpired(expiresAt, now, UNREPORTED_MS)
 
 /** Records that a waiting job is past its time. Whoever notices first does it: a worker, a reader or maintenance. */
 export const expire = async (board: Board, found: Found): Promise<Found> => {

@@ -2,6 +2,7 @@
 import { Result } from "effect"
 import type { CallboardError } from "../../errors.ts"
 import { encodeBody, encodeValue } from "../../protocol/body.ts"
+import { isExpired } from "../../protocol/expiry.ts"
 import {
   type AfterHeader,
   isReservedHeader,
@@ -101,8 +102,8 @@ const etaOf = (eta: string | undefined): number | undefined => {
 
 const expiryOf = (expires: number | string, now: number): number => {
   const parsed = parseMoment(expires, now)
-  const at = Result.isSuccess(parsed) ? parsed.success : refuse("expires", parsed.failure.message)
-  return at > now ? Math.ceil(at) : refuse("expires", "has already passed")
+  const at = Result.isSuccess(parsed) ? Math.ceil(parsed.success) : refuse("expires", parsed.failure.message)
+  return isExpired(at, now) ? refuse("expires", "has already passed") : at
 }
 
 /** What the submitter makes up and the task carries as it is. */

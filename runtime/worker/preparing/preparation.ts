@@ -3,6 +3,7 @@
  * goes on or ends with the settlement that says how.
  */
 import { Effect, Result } from "effect"
+import { isExpired } from "../../protocol/expiry.ts"
 import type { Task } from "../../protocol/headers.ts"
 import { claimed, type JobRecord, started } from "../../protocol/record.ts"
 import type { Claim, Claimed } from "../../transport.ts"
@@ -98,7 +99,7 @@ export class Preparation {
     const mustAsk =
       target.found &&
       options.limiter.limits(target.method, () => nameOf(target)) &&
-      (task.expires === null || task.expires > now) &&
+      !isExpired(task.expires, now) &&
       !options.isRevoked(task)
     const admission = mustAsk ? yield* this.#admit(held, target, intake.success) : undefined
     if (admission?.refused !== undefined) {
@@ -137,7 +138,7 @@ export class Preparation {
           this.#judgement.givenUp(lost, embedOf(posting, options.maxBody), error, "worker-lost"),
       )
     }
-    if (task.expires !== null && task.expires <= now) return new Decided(verdict.expired(attempt(before)))
+    if (isExpired(task.expires, now)) return new Decided(verdict.expired(attempt(before)))
     if (options.isRevoked(task)) return new Decided(verdict.revoked(attempt(before)))
 
     const record = isClaimed ? claimed(before, begins) : started(before, begins)

@@ -1,43 +1,19 @@
-import { describe, expect, test } from "vitest"
-import { isDue, isExpired, isRevoked } from "../../../runtime/protocol/expiry.ts"
-import { newTask } from "../../../runtime/protocol/headers.ts"
+import { expect, test } from "vitest"
+import { isExpired } from "../../../runtime/protocol/expiry.ts"
 
-test("a task expires after its time, not at it, and never without one", () => {
-  expect([99, 100, 101].map((now) => isExpired({ expires: 100 }, now))).toEqual([false, false, true])
-  expect(isExpired({ expires: null }, Number.MAX_VALUE)).toBe(false)
-})
-
-test("a task is due from its time on, and at once without one", () => {
-  expect([99, 100, 101].map((now) => isDue({ eta: 100 }, now))).toEqual([false, true, true])
-  expect(isDue({ eta: null }, 0)).toBe(true)
-})
-
-describe("isRevoked", () => {
-  const task = newTask({
-    task: "t",
-    id: "1",
-    stampedHeaders: ["tenant", "batch"],
-    stamps: { tenant: ["a", "b"], batch: "x" },
-  })
-  const stamps = (entries: Readonly<Record<string, ReadonlyArray<unknown>>>) => ({
-    ids: new Set<string>(),
-    stamps: new Map(Object.entries(entries).map(([name, values]) => [name, new Set(values)])),
-  })
-
-  test("by id", () => {
-    expect(isRevoked(task, { ids: new Set(["1"]) })).toBe(true)
-    expect(isRevoked(task, { ids: new Set(["2"]) })).toBe(false)
-  })
-
-  test("by any value of a stamp, scalar or list", () => {
-    expect(isRevoked(task, stamps({ tenant: ["b"] }))).toBe(true)
-    expect(isRevoked(task, stamps({ batch: ["x"] }))).toBe(true)
-    expect(isRevoked(task, stamps({ batch: ["y"] }))).toBe(false)
-    expect(isRevoked(newTask({ task: "t", id: "1" }), stamps({ batch: ["x"] }))).toBe(false)
-  })
-
-  test("the first of its stamped headers for which anything is revoked decides", () => {
-    expect(isRevoked(task, stamps({ tenant: ["z"], batch: ["x"] }))).toBe(false)
-    expect(isRevoked(task, stamps({ other: ["z"], batch: ["x"] }))).toBe(true)
-  })
+test.each<
+  readonly [what: string, expires: number | null | undefined, now: number, tolerance: number, expired: boolean]
+>([
+  ["before its time", 100, 99, 0, false],
+  ["a fraction before it", 100, 99.9, 0, false],
+  ["at its time", 100, 100, 0, true],
+  ["after it", 100, 101, 0, true],
+  ["long after it", 100, Number.MAX_SAFE_INTEGER, 0, true],
+  ["within the tolerance", 100, 599, 500, false],
+  ["at the end of the tolerance", 100, 600, 500, true],
+  ["at the epoch", 0, 0, 0, true],
+  ["without one, in a header", null, Number.MAX_SAFE_INTEGER, 0, false],
+  ["without one, in a record", undefined, Number.MAX_SAFE_INTEGER, 500, false],
+])("a task %s", (_what, expires, now, tolerance, expired) => {
+  expect(isExpired(expires, now, tolerance)).toBe(expired)
 })
