@@ -8,10 +8,17 @@ export interface Board {
   readonly records: Records
   readonly store: Store
   readonly broadcast: Broadcast
+  /** How long a job that ends without a result is kept, unless its task says otherwise. */
+  readonly keepFailed: KeepFailed
 }
 
+/** Milliseconds for the jobs of a method; negative: for ever. */
+export type KeepFailed = (task: string, meth: string | null) => number
+
+export const DEFAULT_KEEP_FAILED_MS = 7 * 86_400_000
+
 /** Fails with a `TransportError` `unsupported` that names the missing part. */
-export const boardOf = (transport: Transport): Board => {
+export const boardOf = (transport: Transport, keepFailed: KeepFailed = () => DEFAULT_KEEP_FAILED_MS): Board => {
   const { queue, records, store, broadcast } = transport
   const missing = [
     ...(records === undefined ? ["records"] : []),
@@ -24,7 +31,7 @@ export const boardOf = (transport: Transport): Board => {
       `transport ${transport.name} has no ${missing.join(" and no ")}, which Callboard needs`,
     )
   }
-  return { transport, queue, records, store, broadcast }
+  return { transport, queue, records, store, broadcast, keepFailed }
 }
 
 /** Topic on which a cancelled job is announced to the workers that may run it: JSON `{id, run, terminate}`. */

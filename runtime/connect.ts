@@ -1,6 +1,6 @@
 /** Finds the plugin of a URL and connects; knows the options that all transports share. */
 import { hostname } from "node:os"
-import { type Board, boardOf } from "./board.ts"
+import { type Board, boardOf, type KeepFailed } from "./board.ts"
 import { type BuiltinScheme, builtin } from "./builtin.ts"
 import { type ConnectOptions, type Plugin, type Transport, TransportError } from "./transport.ts"
 
@@ -110,10 +110,14 @@ export const connectTransport = async (target: string | object, settings: Connec
 }
 
 /** {@link connectTransport}, with everything that Callboard needs. A transport that lacks some of it is closed again. */
-export const connectBoard = async (target: string | object, settings: ConnectSettings = {}): Promise<Board> => {
+export const connectBoard = async (
+  target: string | object,
+  settings: ConnectSettings = {},
+  keepFailed?: KeepFailed,
+): Promise<Board> => {
   const transport = await connectTransport(target, settings)
   try {
-    return boardOf(transport)
+    return boardOf(transport, keepFailed)
   } catch (cause) {
     await transport.close()
     throw cause

@@ -42,7 +42,9 @@ export const invocationOf = async (command: Command): Promise<Invocation> => {
 const clientSettings = ({
   taskNames,
   taskSentEvents,
-}: Config): Pick<ClientSettings, "taskNames" | "taskSentEvents"> => ({
+  failureTtl,
+}: Config): Pick<ClientSettings, "taskNames" | "taskSentEvents" | "failureTtl"> => ({
+  ...(failureTtl === undefined ? {} : { failureTtl }),
   ...(taskNames === undefined ? {} : { taskNames: new Map(Object.entries(taskNames)) }),
   ...(taskSentEvents === undefined ? {} : { taskSentEvents }),
 })

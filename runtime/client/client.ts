@@ -1,5 +1,7 @@
 /** What applications hold: submit tasks, follow jobs, decide about them. HTTP and the command line are thin over this. */
 import { hostname } from "node:os"
+import { Result } from "effect"
+import type { DurationInput } from "../actor.ts"
 import type { Board } from "../board.ts"
 import { type ConnectSettings, connectBoard } from "../connect.ts"
 import { type ActorDescription, Directory, listActors, listWorkers, type WorkerDescription } from "../directory.ts"
@@ -14,6 +16,7 @@ import {
   type SuspendOptions,
   suspendWorkers,
 } from "../pausing.ts"
+import { parseTimeToLive } from "../protocol/time.ts"
 import { type AskOptions, ask } from "../remote/ask.ts"
 import type { CommandName } from "../remote/call.ts"
 import type { Answer } from "../remote/message.ts"
@@ -46,13 +49,22 @@ export interface ClientSettings extends ConnectSettings, TracingSettings {
   readonly taskNames?: ReadonlyMap<string, string>
   /** Tells of each task that was accepted, as the event `task-sent`. Defaults to false. */
   readonly taskSentEvents?: boolean
+  /**
+   * How long a job is kept that this client cancels, or finds past its `expires`, unless its task says otherwise; negative:
+   * for ever. Defaults to 7 days.
+   */
+  readonly failureTtl?: DurationInput
 }
 
 /** Connects to a transport and returns a client; `await using` closes it. */
 export const connect = async (target: string | object, settings: ClientSettings = {}): Promise<Client> => {
-  const { taskNames, taskSentEvents = false } = settings
+  const { taskNames, taskSentEvents = false, failureTtl } = settings
+  const keepMs = failureTtl === undefined ? undefined : parseTimeToLive(failureTtl)
+  if (keepMs !== undefined && Result.isFailure(keepMs)) {
+    throw new CallboardError("invalid-input", `failureTtl: ${keepMs.failure.message}`, { field: "failureTtl" })
+  }
   const tracing = await openTracing(settings)
-  return new Client(await connectBoard(target, settings), {
+  return new Client(await connectBoard(target, settings, keepMs && (() => keepMs.success)), {
     ownsTransport: true,
     taskSentEvents,
     ...(taskNames === undefined ? {} : { taskNames }),

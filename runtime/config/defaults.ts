@@ -1,5 +1,6 @@
 /** Defaults that both the command line and `serve()` apply. */
 import { availableParallelism } from "node:os"
+import { DEFAULT_KEEP_FAILED_MS } from "../board.ts"
 import { DEFAULT_HEARTBEAT_MS, DEFAULT_LEASE_MS, DEFAULT_TRANSPORT } from "../connect.ts"
 import { RECONNECT_DEFAULTS } from "../reconnect.ts"
 
@@ -12,7 +13,7 @@ export const DEFAULTS = {
   order: "strict",
   grace: "25 seconds",
   resultTtl: "24 hours",
-  failureTtl: "7 days",
+  failureTtl: `${DEFAULT_KEEP_FAILED_MS / 86_400_000} days`,
   lease: `${DEFAULT_LEASE_MS / 1000} seconds`,
   rateLimits: true,
   lostCap: 3,

@@ -1,5 +1,6 @@
 /** How a job ends that waits for others and can never start: as a dead letter, with its errbacks. */
 
+import type { KeepFailed } from "../board.ts"
 import { keepOf, NO_FENCE } from "../protocol/outside.ts"
 import type { JobError, JobRecord } from "../protocol/record.ts"
 import { step } from "../protocol/record.ts"
@@ -28,15 +29,14 @@ export const failure = (
   record: JobRecord,
   error: JobError,
   now: number,
-  { bare = false } = {},
+  { keepFailed, bare = false }: { readonly keepFailed: KeepFailed; readonly bare?: boolean },
 ): Pick<Change, "record" | "post"> => {
-  const keepMs = keepOf(record)
+  const keepMs = keepOf(record, keepFailed)
   const dead = error.reason
   const { after, message, ...kept } = record
   const ended: JobRecord = after === undefined ? kept : { ...kept, after: withoutWaiting(after) }
   if (!bare && message !== undefined) {
-    const keep = { resultMs: keepMs, failureMs: keepMs }
-    const settlement = failedInAbsence({ ...ended, message }, error, { token: "", fence: NO_FENCE, now, keep, dead })
+    const settlement = failedInAbsence({ ...ended, message }, error, { token: "", fence: NO_FENCE, now, keepMs, dead })
     if (settlement?.record !== undefined) return { record: settlement.record, post: settlement.followUps ?? [] }
   }
   const { meta: _meta, ...small } = ended

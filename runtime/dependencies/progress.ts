@@ -71,7 +71,7 @@ const move = async (board: Board, open: ReadonlyArray<Moving>): Promise<Moved> =
     const there = found.get(moving.child)
     // Not there: it is being submitted this moment, or was never accepted.
     if (there === undefined) continue
-    const change = changeOf(there, moving)
+    const change = changeOf(board, there, moving)
     if (change !== undefined) steps.push({ moving, change })
     else {
       // Whoever has ended it may have died before what follows was posted.
@@ -109,13 +109,20 @@ const servedBy = ({ state, after }: JobRecord, { child, endings }: Moving): Read
   return [...endings.keys()].filter((parent) => !waiting.has(parent)).map((parent) => ({ parent, child }))
 }
 
-const changeOf = ({ record, revision }: Found, { endings, refusals }: Moving): Change | undefined => {
+const changeOf = (
+  { keepFailed }: Board,
+  { record, revision }: Found,
+  { endings, refusals }: Moving,
+): Change | undefined => {
   const now = Date.now()
   const next = advance(record, endings, now)
   if (next === undefined) return undefined
   const at = { id: record.id, expect: revision }
   const [refusal] = refusals
-  const fail = (error: JobError, bare: boolean): Change => ({ ...at, ...failure(record, error, now, { bare }) })
+  const fail = (error: JobError, bare: boolean): Change => ({
+    ...at,
+    ...failure(record, error, now, { bare, keepFailed }),
+  })
   if (next.kind === "never") return fail(parentGone(next.parent), refusal !== undefined)
   if (next.kind === "invalid") return fail(unreadable(next.why.message), refusal !== undefined)
   if (refusal !== undefined) return fail(refused(refusal), refusals.length > 1)

@@ -9,18 +9,19 @@ import type { JobRecord } from "./record.ts"
  */
 export const NO_FENCE = ""
 
-const EXPIRED_KEEP_MS = 7 * 86_400_000
+/** What is configured for the failures of a method, in milliseconds. */
+type KeepFailed = (task: string, meth: string | null) => number
 
-/** How long a job that is cancelled or expires while it waits is kept: as its failure would be, else as failures are by default. */
-export const keepOf = ({ message }: JobRecord): number => {
+/** How long a job that is cancelled or expires while it waits is kept: as its failure would be. */
+export const keepOf = ({ message, task: name, meth }: JobRecord, keepFailed: KeepFailed): number => {
   const task = message === undefined ? undefined : Result.getOrUndefined(parseTask(message))
-  return task?.own.failureTtlMs ?? EXPIRED_KEEP_MS
+  return task?.own.failureTtlMs ?? keepFailed(name, meth)
 }
 
 /** The record of a job whose end was decided from outside. */
-export const endedOutside = (record: JobRecord, now: number): JobRecord => ({
+export const endedOutside = (record: JobRecord, now: number, keepFailed: KeepFailed): JobRecord => ({
   ...record,
   fence: NO_FENCE,
   endedAt: now,
-  keepMs: keepOf(record),
+  keepMs: keepOf(record, keepFailed),
 })

@@ -237,6 +237,10 @@ export const parseDuration = (input: unknown): Result.Result<number, InvalidDura
   return checkedDuration(input, scaled(Number(match[2]), unit) * (match[1] === "-" ? -1 : 1))
 }
 
+/** A duration for which something is kept; a negative number is for ever, and comes as -1. Fails as {@link parseDuration}. */
+export const parseTimeToLive = (input: unknown): Result.Result<number, InvalidDuration> =>
+  typeof input === "number" && input < 0 ? Result.succeed(-1) : parseDuration(input)
+
 /** In whole milliseconds, so that 0.3 s are 300 and not a little less; what is not nothing is at least one. */
 const scaled = (amount: number, unit: number): number => {
   const ms = Math.round(amount * unit)

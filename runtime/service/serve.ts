@@ -1,6 +1,6 @@
 /** `serve()`: worker and HTTP in one process, stopped by signals. `bun run service.ts` is a complete service. */
 import { hostname } from "node:os"
-import type { Board } from "../board.ts"
+import type { Board, KeepFailed } from "../board.ts"
 import { Client } from "../client/client.ts"
 import { DEFAULTS } from "../config/defaults.ts"
 import { type ConnectSettings, connectBoard, displayUrl, leaseOf } from "../connect.ts"
@@ -14,6 +14,7 @@ import { openTracing } from "../tracing/tracing.ts"
 import type { Worker } from "../worker/interface.ts"
 import { isInside } from "../worker/isolation/inside.ts"
 import type { WorkerOptions } from "../worker/options.ts"
+import { MethodPlans } from "../worker/running/method-plan.ts"
 import type { WorkerObserver } from "../worker/telling/observer.ts"
 import { TaskNames } from "../worker/telling/task-names.ts"
 import { startWorker } from "../worker/worker.ts"
@@ -53,6 +54,11 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     reconnectDelay: options.reconnectDelay ?? ((tries) => reconnectDelay(tries, settings.reconnect)),
   }
   const names = new TaskNames(actors, taskNames)
+  const plans = new MethodPlans(settings.keep)
+  const keepFailed: KeepFailed = (task, meth) => {
+    const method = names.method(task, meth)
+    return method === undefined ? settings.keep.failureMs : plans.of(method).keep.failureMs
+  }
   const observers: Array<WorkerObserver> = []
   if (tracing !== undefined) observers.push(tracing.attempts(names))
   let board: Board
@@ -74,7 +80,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         log,
         metrics: metrics ?? false,
       })
-    board = await connectPatiently(() => connectBoard(target, connectSettings), settings.reconnect, own)
+    board = await connectPatiently(() => connectBoard(target, connectSettings, keepFailed), settings.reconnect, own)
     client = new Client(board, {
       ownsTransport: true,
       actors: descriptions,

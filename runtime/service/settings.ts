@@ -5,7 +5,7 @@ import { DEFAULTS } from "../config/defaults.ts"
 import { DEFAULT_QUEUE } from "../directory.ts"
 import { CallboardError } from "../errors.ts"
 import { checkQueueName } from "../protocol/name.ts"
-import { parseDuration } from "../protocol/time.ts"
+import { parseDuration, parseTimeToLive } from "../protocol/time.ts"
 import { resolveReconnect } from "../reconnect.ts"
 import { type Autoscale, parseAutoscale } from "../worker/consuming/autoscale.ts"
 import type { WorkerOptions } from "../worker/options.ts"
@@ -38,8 +38,8 @@ export const settingsOf = (options: ServeOptions): Settings => ({
   prefetchReduction: options.prefetchReduction ?? DEFAULTS.prefetchReduction,
   cancelOnConnectionLoss: options.cancelOnConnectionLoss ?? DEFAULTS.cancelOnConnectionLoss,
   keep: {
-    resultMs: milliseconds("resultTtl", options.resultTtl ?? DEFAULTS.resultTtl),
-    failureMs: milliseconds("failureTtl", options.failureTtl ?? DEFAULTS.failureTtl),
+    resultMs: milliseconds("resultTtl", options.resultTtl ?? DEFAULTS.resultTtl, parseTimeToLive),
+    failureMs: milliseconds("failureTtl", options.failureTtl ?? DEFAULTS.failureTtl, parseTimeToLive),
   },
   languages: new Map(Object.entries(options.languages ?? {})),
   taskNames: new Map(Object.entries(options.taskNames ?? {})),
@@ -64,9 +64,8 @@ const queueName = (queue: unknown): string => {
   throw new CallboardError("invalid-input", `queues: ${checked.failure.message}`, { field: "queues" })
 }
 
-const milliseconds = (field: string, value: DurationInput): number => {
-  if (typeof value === "number" && value < 0 && field.endsWith("Ttl")) return -1
-  const parsed = parseDuration(value)
+const milliseconds = (field: string, value: DurationInput, parse = parseDuration): number => {
+  const parsed = parse(value)
   if (Result.isFailure(parsed))
     throw new CallboardError("invalid-input", `${field}: ${parsed.failure.message}`, { field })
   return parsed.success

@@ -36,7 +36,7 @@ export const cancelJob = async (board: Board, id: string, options: CancelOptions
       state: "cancelled",
       ...(record.state === "started" ? { reason: "stopped" } : {}),
     })
-    return { record: endedOutside(cancelled, now), withdraw: true }
+    return { record: endedOutside(cancelled, now, board.keepFailed), withdraw: true }
   })
   // The record decides; the news only spares a worker the rest of the run.
   const news = JSON.stringify({ id, run: cancelled.run, terminate })

@@ -35,7 +35,7 @@ const withdraw = (board: Board, id: string): Promise<JobRecord> =>
     if (record.tombstone) throw gone(id)
     if (isTerminal(record.state)) return undefined
     const now = Date.now()
-    return { record: endedOutside(withdrawn(record, now), now), withdraw: true }
+    return { record: endedOutside(withdrawn(record, now), now, board.keepFailed), withdraw: true }
   })
 
 /** A job that waits, and is not to run any more. Fails with `job-exists` while it runs. */

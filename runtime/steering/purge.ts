@@ -67,7 +67,7 @@ const purgeJob = async (board: Board, id: string): Promise<boolean> => {
       if (record.tombstone || isTerminal(record.state) || record.state === "started") throw NOT_WAITING
       const now = Date.now()
       const cancelled = step(record, { at: now, state: "cancelled", reason: "purged" })
-      return { record: endedOutside(cancelled, now), withdraw: true }
+      return { record: endedOutside(cancelled, now, board.keepFailed), withdraw: true }
     })
     return true
   } catch (thrown) {

@@ -38,7 +38,7 @@ export const isOverdue = ({ state, expiresAt }: JobRecord, now: number): boolean
 /** Records that a waiting job is past its time. Whoever notices first does it: a worker, a reader or maintenance. */
 export const expire = async (board: Board, found: Found): Promise<Found> => {
   const now = Date.now()
-  const record = endedOutside(step(found.record, { at: now, state: "expired" }), now)
+  const record = endedOutside(step(found.record, { at: now, state: "expired" }), now, board.keepFailed)
   const [changed] = await board.records.change([{ id: record.id, expect: found.revision, record, withdraw: true }])
   if (changed?.status === "changed") return { record, revision: found.revision }
   return (await board.records.find(record.id)) ?? found

@@ -294,6 +294,7 @@ export class Flow {
       hardAt: run.hardAt,
       hardSeconds: (run.hardAt - run.startedAt) / 1000,
       rejects: run.method.acks?.onTimeout === "reject",
+      keepMs: this.#options.worker.board.keepFailed(run.task.task, run.task.meth),
     })
   }
 

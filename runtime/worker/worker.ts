@@ -139,7 +139,6 @@ class RunningWorker implements Worker {
       board,
       own: this.#early,
       holds: (token) => this.#hands.held.has(token),
-      keep: options.keep,
       queueFor: (task, meth) => pool.queueOf(task, meth),
       onLost: (record) => {
         failures.lost(record)

@@ -16,7 +16,7 @@ import {
 import { bodyOfInput } from "../../protocol/input.ts"
 import { DEFAULT_PRIORITY, type Message, type Posting } from "../../protocol/message.ts"
 import { checkQueueName, isId, MAX_ID_BYTES } from "../../protocol/name.ts"
-import { parseMoment, parseTime } from "../../protocol/time.ts"
+import { parseMoment, parseTime, parseTimeToLive } from "../../protocol/time.ts"
 import { tracestateBeside } from "../../protocol/trace-context.ts"
 import { type PolicyProblem, repeatHeader, retryHeader } from "../../retry-policy.ts"
 import { checkFollowUps, embedOf } from "./follow-ups.ts"
@@ -143,9 +143,10 @@ const ownHeadersOf = (submission: Submission, id: string, now: number): OwnHeade
   ...(submission.description === undefined ? {} : { description: submission.description }),
 })
 
-/** A time to live: negative means for ever, which a duration cannot say. */
-const timeToLive = (field: string, value: number | string): number =>
-  typeof value === "number" && value < 0 ? -1 : milliseconds(field, value)
+const timeToLive = (field: string, value: number | string): number => {
+  const parsed = parseTimeToLive(value)
+  return Result.isSuccess(parsed) ? parsed.success : refuse(field, parsed.failure.message)
+}
 
 /** What a policy comes to; a problem with it is refused by its field. */
 const policy = <A>(made: Result.Result<A, PolicyProblem>): A =>

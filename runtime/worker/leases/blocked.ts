@@ -6,7 +6,6 @@ import type { Log } from "../../log.ts"
 import { type JobError, type JobRecord, started } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Settlement, Transport } from "../../transport.ts"
-import { DEFAULT_KEEP } from "../outcome/verdict.ts"
 import { failedInAbsence } from "../upkeep/obituary.ts"
 import type { RunNote } from "./lease-protocol.ts"
 
@@ -51,7 +50,7 @@ const timedOut = async (transport: Transport, run: RunNote): Promise<Settlement 
     token: run.token,
     fence: run.fence,
     now: Date.now(),
-    keep: DEFAULT_KEEP,
+    keepMs: run.keepMs,
     ...(run.rejects ? { dead: error.reason } : {}),
   })
 }

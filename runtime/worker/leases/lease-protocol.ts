@@ -52,6 +52,8 @@ export interface RunNote {
   readonly hardSeconds: number
   /** Whether a job that ran into its hard limit is a dead letter. */
   readonly rejects: boolean
+  /** How long its failure is kept, in milliseconds, unless its task says otherwise. */
+  readonly keepMs: number
 }
 
 /** Longest note, in bytes; a longer one (an absurdly long id) is left out, and its job is found again by its lease. */
@@ -88,7 +90,7 @@ export class SharedClock {
 
   /** The handler that is about to be called. */
   note(run: RunNote): void {
-    const text = `${run.hardAt}\n${run.hardSeconds}\n${run.rejects ? 1 : 0}\n${run.fence}\n${run.token}\n${run.id}`
+    const text = `${run.hardAt}\n${run.hardSeconds}\n${run.rejects ? 1 : 0}\n${run.keepMs}\n${run.fence}\n${run.token}\n${run.id}`
     const { read, written } = this.#encoder.encodeInto(text, this.#draft)
     if (read < text.length) {
       // Half an id would be another job's, and the note of the run before is not this one's.
@@ -104,12 +106,13 @@ export class SharedClock {
     const length = this.#length[0] ?? 0
     if (length === 0) return undefined
     const text = new TextDecoder().decode(this.#note.slice(0, length))
-    const [hardAt, hardSeconds, rejects, fence, token, ...id] = text.split("\n")
+    const [hardAt, hardSeconds, rejects, keepMs, fence, token, ...id] = text.split("\n")
     if (fence === undefined || token === undefined || id.length === 0) return undefined
     return {
       hardAt: Number(hardAt),
       hardSeconds: Number(hardSeconds),
       rejects: rejects === "1",
+      keepMs: Number(keepMs),
       fence,
       token,
       id: id.join("\n"),

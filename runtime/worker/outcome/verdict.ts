@@ -34,8 +34,6 @@ export interface Keep {
   readonly failureMs: number
 }
 
-export const DEFAULT_KEEP: Keep = { resultMs: 86_400_000, failureMs: 7 * 86_400_000 }
-
 /** The record of a task that waits, or waited, with nothing stored about it. */
 export const waiting = (posting: Posting, task: Task, now: number): JobRecord => recordOfTask(posting, task, now)
 
@@ -258,6 +256,7 @@ export const unreadable = (
   delivery: Pick<Delivery, "token" | "fence" | "queue"> & { readonly id: string | undefined },
   { reason, problem, kept }: Unreadable,
   now: number,
+  keep: Keep,
 ): Settlement => ({
   token: delivery.token,
   record: {
@@ -277,7 +276,7 @@ export const unreadable = (
     error: { name: "Unreadable", message: problem, reason },
     dead: reason,
     timeline: [{ n: 1, run: 1, at: now, state: "failed", reason }],
-    keepMs: DEFAULT_KEEP.failureMs,
+    keepMs: keep.failureMs,
     ...kept,
   },
   then: ack,

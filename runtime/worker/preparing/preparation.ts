@@ -78,7 +78,7 @@ export class Preparation {
       const { token, fence, queue } = delivery
       // Under its own id only where nothing else can be known under that id: it may name a job that is not its own.
       const id = delivery.fresh ? held.id : undefined
-      return new Decided(verdict.unreadable({ token, fence, queue, id }, intake.failure, now))
+      return new Decided(verdict.unreadable({ token, fence, queue, id }, intake.failure, now, options.keep))
     }
     const { task, posting } = intake.success
     const target = options.pool.resolve(task.task, task.meth)
@@ -91,7 +91,7 @@ export class Preparation {
       task,
       record,
       now,
-      keep: options.keep,
+      keep: target.found ? this.#plans.of(target.method).keep : options.keep,
     })
     const begins = { fence: delivery.fence, worker: options.worker, at: now }
     let isClaimed = false

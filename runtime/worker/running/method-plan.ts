@@ -1,7 +1,7 @@
 /** What the options of a method come to: its time limits, which may be changed meanwhile, and how long its jobs are kept. */
 import { Result } from "effect"
 import type { ErasedMethod } from "../../actor.ts"
-import { parseDuration } from "../../protocol/time.ts"
+import { parseDuration, parseTimeToLive } from "../../protocol/time.ts"
 import type { Keep } from "../outcome/verdict.ts"
 
 /** Hard time limit of methods and tasks that name none: every run has an end. */
@@ -56,7 +56,8 @@ const planOf = (method: ErasedMethod, keep: Keep): MethodPlan => {
   // Checked when the actor was defined.
   const ms = (value: number | string | undefined) =>
     value === undefined ? undefined : Result.getOrUndefined(parseDuration(value))
-  const ttl = (value: number | string | undefined) => (typeof value === "number" && value < 0 ? -1 : ms(value))
+  const ttl = (value: number | string | undefined) =>
+    value === undefined ? undefined : Result.getOrUndefined(parseTimeToLive(value))
   return {
     hardMs: ms(given.hard) ?? DEFAULT_HARD_MS,
     softMs: ms(given.soft),

@@ -9,7 +9,7 @@ export class TaskNames {
   readonly all: ReadonlyArray<string>
   readonly #byMethod = new Map<ErasedMethod, string>()
   readonly #actors = new Set<string>()
-  readonly #known: ReadonlySet<string>
+  readonly #byName: ReadonlyMap<string, ErasedMethod>
   readonly #mapping: ReadonlyMap<string, string>
 
   /** `mapping`: task names that stand for an actor's method. */
@@ -19,7 +19,7 @@ export class TaskNames {
       for (const method of actor.methods.values()) this.#byMethod.set(method, `${actor.name}.${method.name}`)
     }
     this.all = [...this.#byMethod.values()]
-    this.#known = new Set(this.all)
+    this.#byName = new Map([...this.#byMethod].map(([method, name]) => [name, method]))
     this.#mapping = mapping
   }
 
@@ -27,8 +27,13 @@ export class TaskNames {
   of(held: Held, record: JobRecord | undefined): string | undefined {
     if (held.run !== undefined) return this.#byMethod.get(held.run.method)
     if (record === undefined) return undefined
-    const target = resolveName(record.task, record.meth, (name) => this.#actors.has(name), this.#mapping)
-    const name = `${target.actor}.${target.meth ?? DEFAULT_METHOD}`
-    return this.#known.has(name) ? name : undefined
+    const method = this.method(record.task, record.meth)
+    return method === undefined ? undefined : this.#byMethod.get(method)
+  }
+
+  /** The method that a task is for; `undefined` where it is not served here. */
+  method(task: string, meth: string | null): ErasedMethod | undefined {
+    const target = resolveName(task, meth, (name) => this.#actors.has(name), this.#mapping)
+    return this.#byName.get(`${target.actor}.${target.meth ?? DEFAULT_METHOD}`)
   }
 }

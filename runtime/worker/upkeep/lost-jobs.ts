@@ -10,7 +10,6 @@ import { isTerminal } from "../../protocol/state.ts"
 import type { Change, Entry, Found } from "../../transport.ts"
 import { EARLY_PREFIX, type EarlyAcks, type EarlyList, readEarlyList } from "../outcome/early-acks.ts"
 import type { Ended } from "../outcome/follow-ups.ts"
-import type { Keep } from "../outcome/verdict.ts"
 import { failedInAbsence } from "./obituary.ts"
 import { postMissing } from "./posting-again.ts"
 
@@ -20,7 +19,6 @@ export interface LostJobsOptions {
   readonly own: EarlyAcks
   /** Whether this worker still has the delivery with this token in its hands. */
   readonly holds: (token: string) => boolean
-  readonly keep: Keep
   readonly queueFor: (task: string, meth: string | null) => string | undefined
   /** Told of each job that was ended here. */
   readonly onLost: (record: JobRecord) => void
@@ -126,15 +124,16 @@ export class LostJobs {
   }
 
   #failed(record: JobRecord, now: number): Pick<Change, "record" | "post"> {
-    const { keep, queueFor } = this.#options
+    const { board, queueFor } = this.#options
     const queue: Ended["queueFor"] = (task, meth) => queueFor(task, meth) ?? record.queue
     const dead = ERROR.reason
-    const obituary = { token: "", fence: NO_FENCE, now, keep, dead, queueFor: queue }
+    const keepMs = board.keepFailed(record.task, record.meth)
+    const obituary = { token: "", fence: NO_FENCE, now, keepMs, dead, queueFor: queue }
     const settlement = failedInAbsence(record, ERROR, obituary)
     if (settlement?.record !== undefined) return { record: settlement.record, post: settlement.followUps ?? [] }
     const { acked: _acked, claims: _claims, ...kept } = record
     const ended = step(kept, { at: now, state: "failed", reason: dead })
-    return { record: { ...ended, fence: NO_FENCE, endedAt: now, error: ERROR, dead, keepMs: keep.failureMs } }
+    return { record: { ...ended, fence: NO_FENCE, endedAt: now, error: ERROR, dead, keepMs } }
   }
 
   /** Its outcome is stored, and its worker may have died before what follows was published: no delivery brings it back. */

@@ -10,14 +10,15 @@ import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { Settlement } from "../../transport.ts"
 import { afterFailure, type Ended, embedProblem } from "../outcome/follow-ups.ts"
-import { failed, type Keep } from "../outcome/verdict.ts"
+import { failed } from "../outcome/verdict.ts"
 
 export interface Obituary {
   /** Of the delivery that has run the job; both are empty for a decision from outside of one. */
   readonly token: string
   readonly fence: string
   readonly now: number
-  readonly keep: Keep
+  /** How long the job is kept, in milliseconds, unless its task says otherwise. */
+  readonly keepMs: number
   /** Why it is a dead letter. Absent: it is none. */
   readonly dead?: string
   /** Queue of errbacks that name none. Defaults to the job's own. */
@@ -30,7 +31,7 @@ export const failedInAbsence = (record: JobRecord, error: JobError, obituary: Ob
   if (message === undefined) return undefined
   const task = parseTask(message)
   if (Result.isFailure(task)) return undefined
-  const { token, fence, now, keep, dead, queueFor = () => queue } = obituary
+  const { token, fence, now, keepMs, dead, queueFor = () => queue } = obituary
   const body = decodeBody(message)
   const embed =
     Result.isSuccess(body) && embedProblem(body.success.embed, record.id) === undefined ? body.success.embed : NO_EMBED
@@ -38,6 +39,7 @@ export const failedInAbsence = (record: JobRecord, error: JobError, obituary: Ob
   const newId = () => generateId(now)
   const followUps = afterFailure(embed, error, { task: task.success, now, trace, newId, queueFor })
   const posting = { id: record.id, run: record.run, retries: record.retries, queue, level: record.priority, message }
+  const keep = { resultMs: keepMs, failureMs: keepMs }
   return failed({ token, fence, posting, task: task.success, record, now, keep }, error, {
     followUps,
     ...(dead === undefined ? {} : { dead }),

@@ -61,6 +61,7 @@ export const openBench = async (url: string): Promise<Bench> => {
     records: faults.wrap("records", board.records),
     store: faults.wrap("store", board.store),
     broadcast: board.broadcast,
+    keepFailed: board.keepFailed,
   }
   const record = async ({ id }: { readonly id: string }) => {
     const found = await board.records.find(id)

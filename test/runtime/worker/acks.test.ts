@@ -8,13 +8,16 @@ import { parseTask, postingOf } from "../../../runtime/protocol/headers.ts"
 import { type JobRecord, recordOfPosting, started } from "../../../runtime/protocol/record.ts"
 import { Held } from "../../../runtime/worker/delivery.ts"
 import { EARLY_PREFIX, EarlyAcks } from "../../../runtime/worker/outcome/early-acks.ts"
-import { DEFAULT_KEEP, retried, succeeded } from "../../../runtime/worker/outcome/verdict.ts"
+import { retried, succeeded } from "../../../runtime/worker/outcome/verdict.ts"
 import { LostJobs } from "../../../runtime/worker/upkeep/lost-jobs.ts"
 import { onEveryBoard } from "../../scenarios/boards.ts"
 import { eventually } from "../../servers/process.ts"
 import { start } from "./services.ts"
 
 const WAIT = { timeout: 15 } as const
+
+/** How long the board of a lost job keeps failures. */
+const KEPT_MS = 5_400_000
 
 const open: Array<() => Promise<void>> = []
 afterEach(async () => {
@@ -208,7 +211,7 @@ onEveryBoard((newBoard) => {
       const url = newBoard()
       const transport = await connectTransport(url)
       open.push(() => transport.close())
-      const board = boardOf(transport)
+      const board = boardOf(transport, () => KEPT_MS)
       const own = () => new EarlyAcks({ store: board.store, worker: `worker-${generateId()}`, startedAt: "then" })
       const dead = own()
       const client = keep(await connect(url))
@@ -237,7 +240,7 @@ onEveryBoard((newBoard) => {
           return settled?.status === "settled" ? settlement : "lost"
         })
         expect(taking).toBe("taken")
-        return { token, fence, posting, task: task.success, record, now, keep: DEFAULT_KEEP }
+        return { token, fence, posting, task: task.success, record, now, keep: { resultMs: 60_000, failureMs: 60_000 } }
       }
       const lost: Array<string> = []
       const sweeper = (list = own(), holds: (token: string) => boolean = () => false) =>
@@ -245,7 +248,6 @@ onEveryBoard((newBoard) => {
           board,
           own: list,
           holds,
-          keep: DEFAULT_KEEP,
           queueFor: () => undefined,
           onLost: ({ id }) => void lost.push(id),
         })
@@ -279,6 +281,7 @@ onEveryBoard((newBoard) => {
         dead: "worker-lost",
         error: { name: "WorkerLost", reason: "worker-lost" },
       })
+      expect((await board.records.find(id))?.record.keepMs).toBe(KEPT_MS)
       expect(await client.job(errback.id).find()).toMatchObject({ state: "queued" })
       expect(await tasksIn(client)).toBe(2)
       expect(await late.find()).toMatchObject({ state: "started" })

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { GRACE_MS, SharedClock } from "../../../../runtime/worker/leases/lease-protocol.ts"
 
-const note = { token: "t.1", fence: "0001", id: "job", hardAt: 1_000, hardSeconds: 0.5, rejects: true }
+const note = { token: "t.1", fence: "0001", id: "job", hardAt: 1_000, hardSeconds: 0.5, rejects: true, keepMs: -1 }
 
 describe("the note of the last run", () => {
   test("reads as it was written, by whoever shares the memory, whatever the id is", () => {
