@@ -6,7 +6,7 @@
  * there, `08` and `1e5` are texts, too), so the rules of PyYAML 6 stand here.
  */
 import { Result } from "effect"
-import { parseDocument, type ScalarTag, type Tags } from "yaml"
+import { isAlias, isCollection, isPair, isScalar, Lexer, parseDocument, type ScalarTag, type Tags } from "yaml"
 import { decodeBase64 } from "./base64.ts"
 import { type Codec, type CodecFailure, MAX_DEPTH } from "./codec.ts"
 import { readFailure, tooDeep, writeFailure } from "./codec-failure.ts"
@@ -172,9 +172,76 @@ const options = {
 } as const
 
 /** Largest YAML that is read, in bytes: it takes up to four microseconds per byte, a hundred times as long as JSON. */
-export const MAX_YAML_BYTES = 256 * 1024
+export const MAX_YAML_BYTES = 64 * 1024
+
+/** Most values that a text may stand for once its aliases are replaced by what they name. */
+const MAX_VALUES = 100_000
+
+/** What the lexer puts before a document, before the text of a plain word or a block, and where it ends a list or map by itself. */
+const DOCUMENT = "\u0002"
+const SCALAR = "\u001f"
+const FLOW_END = "\u0018"
+const MARKS = [DOCUMENT, SCALAR, FLOW_END]
+
+const CLOSERS: ReadonlyMap<string, string> = new Map([
+  ["[", "]"],
+  ["{", "}"],
+])
+
+/**
+ * Looks at the signs of a text before it is parsed: the parser takes seconds, and hundreds of bytes of memory per sign,
+ * for what opens too much, or closes what nothing has opened.
+ */
+const survey = (text: string): void => {
+  const open: Array<string> = []
+  /** Lists and maps that begin on this line. */
+  let begun = 0
+  let before = ""
+  let at = 0
+  for (const token of new Lexer().lex(text)) {
+    // The text of a word may look like a sign.
+    const sign = before === SCALAR ? "" : token
+    before = token
+    const closer = CLOSERS.get(sign)
+    if (closer !== undefined) open.push(closer)
+    else if (sign === FLOW_END) open.length = 0
+    else if (sign === "]" || sign === "}") {
+      if (open.pop() !== sign) throw new SyntaxError(`a ${sign} that closes nothing (at character ${at})`)
+    } else if (sign.endsWith("\n")) begun = 0
+    else if (open.length === 0 && (sign === "-" || sign === "?" || sign === ":")) begun++
+    if (open.length + begun > MAX_DEPTH) throw tooDeep()
+    if (!MARKS.includes(token)) at += token.length
+  }
+}
+
+/** What a name stands for; without a number while that is still being counted. */
+interface Named {
+  values?: number
+}
+
+/**
+ * How many values a node stands for. The library would follow each alias anew to find that out, which takes half a minute
+ * for a kilobyte of lists that hold one another.
+ */
+const valuesOf = (node: unknown, names: Map<string, Named>): number => {
+  if (isAlias(node)) {
+    const { values } = names.get(node.source) ?? { values: 1 }
+    // A list that holds itself.
+    if (values === undefined) throw tooDeep()
+    return values
+  }
+  if (isPair(node)) return valuesOf(node.key, names) + valuesOf(node.value, names)
+  const named: Named = {}
+  if ((isCollection(node) || isScalar(node)) && node.anchor !== undefined) names.set(node.anchor, named)
+  let values = 1
+  if (isCollection(node)) for (const item of node.items) values += valuesOf(item, names)
+  if (values > MAX_VALUES) throw new SyntaxError(`aliases that stand for more than ${MAX_VALUES} values`)
+  named.values = values
+  return values
+}
 
 const read = (text: string): unknown => {
+  survey(text)
   const document = parseDocument(text, options)
   // An unknown tag is a mere warning to the library; PyYAML's safe loader refuses it.
   const problem = document.errors[0] ?? document.warnings[0]
@@ -182,6 +249,7 @@ const read = (text: string): unknown => {
     if (problem.message.startsWith("Maximum call stack")) throw tooDeep()
     throw new SyntaxError(`${problem.message} (at character ${problem.pos[0]})`)
   }
+  valuesOf(document.contents, new Map())
   const value: unknown = document.toJS({ mapAsMap: true, maxAliasCount: 100 })
   return settle(value, MAX_DEPTH)
 }

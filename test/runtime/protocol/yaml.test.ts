@@ -108,7 +108,60 @@ describe("reading", () => {
   })
 
   test("thousands of errors take no longer than one", { timeout: 10_000 }, () => {
-    expect(refused('"'.repeat(250_000))).toMatch(/^malformed/)
+    expect(refused('"'.repeat(MAX_YAML_BYTES))).toMatch(/^malformed/)
+  })
+
+  const many = (count: number, each: (at: number) => string): string =>
+    Array.from({ length: count }, (_, at) => each(at)).join("")
+  const deep = 400
+
+  // Each took seconds, or hundreds of mebibytes.
+  test.each<readonly [string, string, RegExp]>([
+    ["closers without openers", "]".repeat(MAX_YAML_BYTES), /^malformed: .*a ] that closes nothing \(at character 0\)/],
+    [
+      "closers of another kind",
+      "[}".repeat(MAX_YAML_BYTES / 2),
+      /^malformed: .*a } that closes nothing \(at character 1\)/,
+    ],
+    ["openers", "[".repeat(MAX_YAML_BYTES), /^too-deep/],
+    ["maps in maps", "{a: ".repeat(MAX_YAML_BYTES / 4), /^too-deep/],
+    ["lists on one line", "- ".repeat(MAX_YAML_BYTES / 2), /^too-deep/],
+    ["keys on one line", "? ".repeat(MAX_YAML_BYTES / 2), /^too-deep/],
+    ["lists that each hold themselves", `${many(deep, (at) => `&a${at} [*a${at},`)}1${"]".repeat(deep)}`, /^too-deep/],
+    [
+      "lists that hold all those that they lie in",
+      `${many(deep, (at) => `&a${at} [`)}${many(deep, (at) => `*a${at},`)}1${"]".repeat(deep)}`,
+      /^too-deep/,
+    ],
+    [
+      "aliases of one large list and of those that it lies in",
+      `[${many(deep, (at) => `&a${at} [`)}${"1,".repeat(5_000)}${"]".repeat(deep)},${many(deep, (at) => `*a${at},`)}]`,
+      /^malformed: .*aliases that stand for more than 100000 values/,
+    ],
+    [
+      "maps merged into one another",
+      `a0: &a0 {x: 1}\n${many(300, (at) => `a${at + 1}: &a${at + 1} {<<: *a${at}, k${at}: 1}\n`)}`,
+      /^malformed: /,
+    ],
+  ])("%s are refused within a moment", (_name, text, message) => {
+    const from = performance.now()
+    expect(refused(text)).toMatch(message)
+    expect(performance.now() - from).toBeLessThan(1_000)
+  })
+
+  test("signs in words, texts and comments open and close nothing", () => {
+    expect(read("a: x]\nb: 'x] }'\nc: |\n  ]\n  }\n# ]\nd: \"]\"\ne: [1, {f: 'g]'}] # }\n")).toEqual({
+      a: "x]",
+      b: "x] }",
+      c: "]\n}\n",
+      d: "]",
+      e: [1, { f: "g]" }],
+    })
+    expect(read(`${many(600, (at) => `k${at}: {a: 1, b: [1]}\n`)}`)).toMatchObject({ k599: { a: 1, b: [1] } })
+  })
+
+  test("a name that is given twice stands for the last one", () => {
+    expect(read("[&a [1, &a 2, *a], *a, &a [3], *a, *a]")).toEqual([[1, 2, 2], 2, [3], [3], [3]])
   })
 })
 
