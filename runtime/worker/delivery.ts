@@ -26,6 +26,8 @@ export class Held {
   telling: Promise<void> | undefined
   /** Set while its handler runs. */
   run: Running | undefined
+  /** Whether its handler was called: whatever fails from then on must not make it run again. */
+  called = false
   /** Set when it was decided from outside, also before the handler ran. */
   stop: Stop | undefined
   /** Whether the process of its handler was killed because the job was cancelled. */

@@ -56,6 +56,7 @@ export class Executor {
       }
       held.run = ready.run
       this.#options.onRun(held)
+      held.called = true
       const exit = yield* this.#call(ready)
       if (ready.run.stop === "cancelled") yield* tellStopped(ready.run.method, ready.job)
       return this.#judgement.judge(held, ready.run, exit)
@@ -87,8 +88,21 @@ export class Executor {
     }
   }
 
-  /** A fault of our own: the job is given back rather than lost or failed for it. */
+  /** The end of a delivery whose handler has run, after a fault of our own. Nothing where it has not, or was ended from outside. */
+  faulted(held: Held, cause: unknown): Settlement | undefined {
+    return held.run === undefined || !held.called ? undefined : this.#judgement.faulted(held, held.run, cause)
+  }
+
+  /** A fault of our own: a job whose handler has run fails for it, once; any other is given back. */
   #fault(held: Held, cause: Cause.Cause<unknown>): Settlement | undefined {
+    const failed = this.faulted(held, Cause.squash(cause))
+    if (failed !== undefined) {
+      this.#options.log.error("an outcome could not be made, and the job fails for that", {
+        job: held.id,
+        cause: Cause.pretty(cause),
+      })
+      return failed
+    }
     this.#options.log.error("a task could not be processed and is handed back", {
       job: held.id,
       cause: Cause.pretty(cause),

@@ -20,7 +20,8 @@ import { Returns } from "./limits/returns.ts"
 import type { WorkerOptions } from "./options.ts"
 import { Batcher } from "./outcome/batcher.ts"
 import type { EarlyAcks } from "./outcome/early-acks.ts"
-import { Settler } from "./outcome/settler.ts"
+import { jobError } from "./outcome/job-error.ts"
+import { Settler, type Settling } from "./outcome/settler.ts"
 import { type ActorPool, nameOf } from "./preparing/actor-pool.ts"
 import { isByLimit, PutOffs } from "./preparing/put-offs.ts"
 import type { Cancellation } from "./running/cancellation.ts"
@@ -229,6 +230,21 @@ export class Flow {
   }
 
   #executed(held: Held, settlement: Settlement | undefined): void {
+    try {
+      this.#left(held)
+      this.#pump()
+    } catch (cause) {
+      // Whatever else is amiss, the outcome is stored.
+      this.#tellFault(held, cause)
+    }
+    if (settlement === undefined) {
+      if (held.run?.stop === "superseded") this.#refused(held, undefined)
+      this.#hands.drop(held)
+    } else void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
+  }
+
+  /** The handler of a delivery is over, or was never called. */
+  #left(held: Held): void {
     this.#watch.remove(held)
     this.#hands.handlerEnded(held)
     const { leave } = held
@@ -246,16 +262,36 @@ export class Flow {
           },
         )
     }
-    this.#pump()
-    if (settlement === undefined) {
-      if (held.run?.stop === "superseded") this.#refused(held, undefined)
-      this.#hands.drop(held)
-    } else void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
   }
 
+  #tellFault(held: Held, cause: unknown): void {
+    this.#options.worker.log.error("a fault beside the outcome of a task", {
+      job: held.id,
+      cause: jobError(cause).message,
+    })
+  }
+
+  /** Stores how a delivery ended, and does what follows from that here. Never rejects. */
   async #settle(held: Held, settlement: Settlement): Promise<void> {
+    try {
+      this.#settled(held, settlement, await this.#store(held, settlement))
+    } catch (cause) {
+      this.#tellFault(held, cause)
+    }
+  }
+
+  async #store(held: Held, settlement: Settlement): Promise<Settling> {
     if (held.telling !== undefined) await held.telling
-    const stored = await this.#settler.settle(settlement, this.#end.signal, held.refused)
+    try {
+      return await this.#settler.settle(settlement, this.#end.signal, held.refused)
+    } catch (cause) {
+      const failed = this.#executor.faulted(held, cause)
+      if (failed === undefined) throw cause
+      return this.#settler.settle(failed, this.#end.signal)
+    }
+  }
+
+  #settled(held: Held, settlement: Settlement, stored: Settling): void {
     // What could not be stored, or is no outcome, leaves a job that nobody else ends: it stays on the list.
     if (held.offQueue && stored !== "lost" && settlement.then.kind === "ack")
       this.#options.early.done(held.delivery.token)

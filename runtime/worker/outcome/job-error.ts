@@ -68,3 +68,12 @@ export const jobError = (thrown: unknown, reason = "handler"): JobError => {
         : { cause: { name: "Error", message: cut(text(cause), MAX_MESSAGE) } }),
   }
 }
+
+export const OUTCOME_LOST = "outcome-lost"
+
+/** Why a job fails whose handler has run, where something else has failed before its outcome was stored. */
+export const outcomeLost = (why: string): JobError => ({
+  name: "OutcomeLost",
+  message: cut(`its handler has run, and its outcome could not be stored: ${why}`, MAX_MESSAGE),
+  reason: OUTCOME_LOST,
+})

@@ -4,6 +4,7 @@ import type { ErasedMethod } from "../../actor.ts"
 import { Ignore, Reject, Retry } from "../../control.ts"
 import { generateId } from "../../id.ts"
 import type { Embed } from "../../protocol/body.ts"
+import type { Posting } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { parseDuration } from "../../protocol/time.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
@@ -14,7 +15,7 @@ import type { MethodPlans } from "../running/method-plan.ts"
 import { softLimitError } from "../running/soft-limit.ts"
 import { NOTHING } from "./decided.ts"
 import { afterFailure, afterSuccess, type Ended } from "./follow-ups.ts"
-import { jobError, readable } from "./job-error.ts"
+import { jobError, OUTCOME_LOST, outcomeLost, readable } from "./job-error.ts"
 import { KnownFailure } from "./known-failure.ts"
 import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "./retry.ts"
 import * as verdict from "./verdict.ts"
@@ -34,11 +35,37 @@ export class Judgement {
     const attempt = this.attempt(held, run)
     if (Exit.isFailure(exit)) return this.#failure(attempt, run, readable(Cause.squash(exit.cause)))
     // Should the transport refuse the result for good, the job fails for that, once, with its errbacks.
-    held.refused = (error) => this.givenUp(attempt, run.embed, error, rejected(run.method.acks?.onFailure, error))
+    held.refused = (error) => this.givenUp(attempt, run.embed, error, deadOf(run.method.acks?.onFailure, error))
     const { repeat } = run.task.own
     if (repeat !== undefined && repeat.done < repeat.times)
       return verdict.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done))
-    return verdict.succeeded(attempt, exit.value, afterSuccess(run.embed, exit.value, this.#ended(attempt)))
+    let followUps: ReadonlyArray<Posting>
+    try {
+      followUps = afterSuccess(run.embed, exit.value, this.#ended(attempt))
+    } catch (cause) {
+      const message = `its handler succeeded, and what follows it cannot be submitted: ${messageOf(cause)}`
+      const error = { name: "FollowUpsRefused", message, reason: "follow-ups-refused" }
+      return this.givenUp(attempt, run.embed, error, error.reason)
+    }
+    return verdict.succeeded(attempt, exit.value, followUps)
+  }
+
+  /**
+   * The settlement of a run after which something of our own has failed: its handler has run, and must not run again for
+   * that. Nothing for a run that was ended from outside: its task is handed back, or is somebody else's.
+   */
+  faulted(held: Held, run: Running, cause: unknown): Settlement | undefined {
+    if (run.stop !== undefined && run.stop !== "timeout") return undefined
+    const error = outcomeLost(messageOf(cause))
+    try {
+      return this.givenUp(this.attempt(held, run), run.embed, error, error.reason)
+    } catch {
+      // What has failed may fail again: with as little as there is.
+      const { posting, task, record } = run
+      const { token, fence } = held.delivery
+      const attempt = { token, fence, posting, task, record, now: Date.now(), keep: verdict.DEFAULT_KEEP }
+      return verdict.failed(attempt, error, { dead: error.reason })
+    }
   }
 
   /** The settlement of a run that was ended from outside. */
@@ -94,7 +121,13 @@ export class Judgement {
 
   /** A failure for good: its errbacks are fixed in the record that says so. */
   givenUp(attempt: verdict.Attempt, embed: Embed, error: JobError, dead?: string): Settlement {
-    const followUps = afterFailure(embed, error, this.#ended(attempt))
+    let followUps: ReadonlyArray<Posting>
+    try {
+      followUps = afterFailure(embed, error, this.#ended(attempt))
+    } catch (cause) {
+      const message = `${error.message} (and its errbacks cannot be submitted: ${messageOf(cause)})`
+      return verdict.failed(attempt, { ...error, message }, { dead: "errbacks-refused" })
+    }
     return verdict.failed(attempt, error, { followUps, ...(dead === undefined ? {} : { dead }) })
   }
 
@@ -121,12 +154,18 @@ export class Judgement {
   }
 }
 
+const messageOf = (cause: unknown): string => jobError(cause).message
+
 const errorOf = (run: Running, thrown: unknown): JobError =>
   thrown instanceof KnownFailure ? thrown.error : (softLimitError(thrown, run.softReason) ?? jobError(thrown))
 
 /** Why a job that has failed is a dead letter; nothing, where its method does not want that. */
 const rejected = (choice: "ack" | "reject" | undefined, { reason }: JobError): string | undefined =>
   choice === "reject" ? reason : undefined
+
+/** The same for what the transport refuses: what it fails at is nothing that the application has decided. */
+const deadOf = (choice: "ack" | "reject" | undefined, error: JobError): string | undefined =>
+  error.reason === OUTCOME_LOST ? error.reason : rejected(choice, error)
 
 const WORKER_STOPPED: JobError = {
   name: "WorkerStopped",

@@ -8,6 +8,7 @@ import type { JobError } from "../../protocol/record.ts"
 import type { Queue, Settled, Settlement, TransportError } from "../../transport.ts"
 import type { Reach } from "../consuming/reach.ts"
 import { Batcher } from "./batcher.ts"
+import { outcomeLost } from "./job-error.ts"
 
 /** How it ended: the settlement that was stored, which need not be the one that was tried first; or why there is none. */
 export type Settling = Settlement | "superseded" | "lost"
@@ -15,12 +16,17 @@ export type Settling = Settlement | "superseded" | "lost"
 const FIRST_WAIT_MS = 100
 const LONGEST_WAIT_MS = 5_000
 
+/** How often a settlement is tried again that the transport fails at without saying that it is unreachable. */
+const MOST_FAULTS = 3
+
 export class Settler {
+  readonly #queue: Queue
   readonly #batcher: Batcher<Settlement, Settled>
   readonly #log: Log
   readonly #reach: Reach
 
   constructor(queue: Queue, log: Log, reach: Reach) {
+    this.#queue = queue
     this.#batcher = new Batcher((items) => queue.settle(items))
     this.#log = log
     this.#reach = reach
@@ -48,6 +54,7 @@ export class Settler {
     let current = settlement
     let instead = refused
     let wait = FIRST_WAIT_MS
+    let faults = 0
     const again = async () => {
       settled = await this.#batcher.add(current).catch(failedOf)
     }
@@ -55,7 +62,15 @@ export class Settler {
       if (settled.status === "settled" || settled.status === "gone") return current
       if (settled.status === "superseded") return "superseded"
       const { error } = settled
-      if (error.reason === "too-large" || error.reason === "invalid") {
+      if (error.reason === "internal" && faults < MOST_FAULTS && !signal.aborted) {
+        faults++
+        await this.#reach.returned(wait, signal)
+        wait *= 2
+        // Alone: what one settlement of a batch makes the transport throw is no fault of the others.
+        settled = await this.#alone(current)
+        continue
+      }
+      if (error.reason === "too-large" || error.reason === "invalid" || error.reason === "internal") {
         const next: Settlement | undefined = instead?.(refusal(error)) ?? small(current) ?? alone(current, error)
         instead = undefined
         if (next !== undefined) {
@@ -76,6 +91,15 @@ export class Settler {
       await again()
     }
   }
+
+  async #alone(settlement: Settlement): Promise<Settled> {
+    try {
+      const [settled] = await this.#queue.settle([settlement])
+      return settled ?? failedOf("the transport gave no answer")
+    } catch (cause) {
+      return failedOf(cause)
+    }
+  }
 }
 
 const failedOf = (cause: unknown): Settled => ({ status: "failed", error: asTransportError(cause) })
@@ -88,7 +112,9 @@ const refusal = (error: TransportError): JobError =>
         message: `${error.message}; store large results elsewhere and return where they are`,
         reason: "result-too-large",
       }
-    : { name: "UnserialisableResult", message: error.message, reason: "result-unserialisable" }
+    : error.reason === "internal"
+      ? outcomeLost(error.message)
+      : { name: "UnserialisableResult", message: error.message, reason: "result-unserialisable" }
 
 /**
  * A failed record without what should follow from it, and a dead letter for that: an outcome that is never stored would run

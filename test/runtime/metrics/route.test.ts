@@ -110,7 +110,7 @@ test("an outcome that is lost, and one that is refused", async () => {
   faults.before = (call) => {
     if (call !== "queue.settle") return
     faults.before = () => undefined
-    throw new TransportError("internal", "out of order")
+    throw new TransportError("unauthorized", "out of order")
   }
   // Its outcome is lost once: it runs again when the lease is over.
   await finished(running, { task: "late.works" })
