@@ -1,11 +1,11 @@
 /** The README says nothing that is not so: its examples run, its commands, options and routes exist. */
-import { existsSync, readFileSync, symlinkSync } from "node:fs"
+import { existsSync, mkdirSync, readFileSync, symlinkSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { connect, http } from "callboard"
 import { expect, test } from "vitest"
 import { makeProject, type Project } from "./cli/project.ts"
-import { freePort, type Spawned, spawnProcess, spawnScript } from "./servers/process.ts"
+import { eventually, freePort, type Spawned, spawnProcess, spawnScript } from "./servers/process.ts"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 const readme = readFileSync(join(root, "README.md"), "utf8")
@@ -124,6 +124,24 @@ test("the recipes run against callboard dev", { timeout: 60_000 }, async () => {
   })
 })
 
+test("the mounted example asks for its token, and does not start without one", async () => {
+  using project = makeExamples(Object.fromEntries(filesOf()))
+  const port = await freePort()
+  project.write("app.ts", (filesOf().get("app.ts") ?? "").replace("3000", `${port}`))
+  mkdirSync(join(project.path, ".callboard"), { recursive: true })
+  const app = join(project.path, "app.ts")
+  await using refused = spawnScript(app, [], { cwd: project.path, env: { TOKEN: "" } })
+  expect(await ended(refused)).toMatchObject({ code: 1, output: expect.stringContaining("http.tokens[0]") })
+  await using serving = spawnScript(app, [], { cwd: project.path, env: { TOKEN: "secret" } })
+  const ask = (headers: Readonly<Record<string, string>>) =>
+    fetch(`http://localhost:${port}/board/v1/queues`, { headers }).then(
+      ({ status }) => status,
+      () => serving.output,
+    )
+  await eventually(async () => (await ask({ authorization: "Bearer secret" })) === 200, { message: "it serves" })
+  expect(await ask({})).toBe(401)
+})
+
 test("the example of a test passes", async () => {
   using project = makeExamples(Object.fromEntries(filesOf()))
   const paths = { callboard: [join(root, "runtime/mod.ts")], "callboard/testing": [join(root, "runtime/testing.ts")] }
@@ -176,7 +194,7 @@ test("every command and option that it names exists", { timeout: 60_000 }, async
 
 test("the routes that it names are those of the OpenAPI document", async () => {
   await using client = await connect("memory:")
-  const answer = await http(client).request("/openapi.json")
+  const answer = await http(client, { open: true }).request("/openapi.json")
   const document: { readonly paths: Readonly<Record<string, object>> } = JSON.parse(await answer.text())
   const served = Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.keys(methods)

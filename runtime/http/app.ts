@@ -1,10 +1,11 @@
 /**
  * The Hono application: the table of routes behind one door. It can be served by itself, or mounted in another
- * application: `app.route("/jobs", http(client))`.
+ * application: `app.route("/jobs", http(client, { tokens }))`.
  */
 import type { Hono } from "hono"
 import type { Client } from "../client/client.ts"
 import { DEFAULTS } from "../config/defaults.ts"
+import { CallboardError } from "../errors.ts"
 import { hostLog, type Log, type LogSink, makeLog } from "../log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
 import { TransportError } from "../transport.ts"
@@ -16,13 +17,18 @@ import { type OpenApi, openApiOf } from "./openapi.ts"
 import { routes } from "./routes.ts"
 
 export interface HttpAppOptions {
-  /** Who may do what. None: everyone who reaches the application may do everything, except pages of other origins. */
+  /** Who may do what. Without any, say `loopbackOnly: true` or `open: true`. */
   readonly tokens?: ReadonlyArray<Token>
+  /**
+   * Without tokens: everyone who reaches the application may do everything, except pages of other origins. For an
+   * application that lets in by itself only those who may. Defaults to false.
+   */
+  readonly open?: boolean
   /** Largest task, in bytes; an array may have 16 times as many. The transport may allow less. Defaults to 1 MiB. */
   readonly maxBody?: number
   /** What `/readyz` says, besides whether the transport is within reach. Defaults to yes. */
   readonly ready?: () => boolean
-  /** Answer only requests that name this machine as their host. Defaults to false. */
+  /** Answer only requests that name this machine as their host: for an application that listens on loopback. Defaults to false. */
   readonly loopbackOnly?: boolean
   /** Ends waits and streams when it fires, and refuses what comes after. */
   readonly closing?: AbortSignal
@@ -44,8 +50,14 @@ const boardMetrics = (client: Client): MetricsText => {
   return { text: async () => (await loaded).text() }
 }
 
-/** An application over a client, which stays the caller's. Fails with `invalid-input` when a token cannot be used. */
+/**
+ * An application over a client, which stays the caller's. Fails with `invalid-input` when a token cannot be used, and
+ * where there is none and neither `loopbackOnly` nor `open` says that this is meant.
+ */
 export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
+  const { tokens = [], loopbackOnly = false, open = false } = options
+  if (tokens.length === 0 && !loopbackOnly && !open)
+    throw new CallboardError("invalid-input", UNGUARDED, { field: "tokens" })
   const early = earlyHttp({ ...options, metrics: options.metrics ?? boardMetrics(client) })
   early.open(client)
   return early.app
@@ -100,5 +112,8 @@ export const earlyHttp = (options: HttpAppOptions): EarlyHttp => {
     },
   }
 }
+
+const UNGUARDED =
+  "http: without tokens everyone who reaches it may do everything; give `tokens`, or say `loopbackOnly: true` (answers to localhost only) or `open: true` (your application decides who gets here)"
 
 const CONNECTING = "this process has not reached its transport yet"

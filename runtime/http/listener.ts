@@ -83,7 +83,10 @@ export const listen = (address: Address, handler: Handler): Listener => {
   } catch (cause) {
     throw cannotListen(address, cause)
   }
-  throw new CallboardError("unsupported", "HTTP is served on Bun or Deno; mount `http(client)` in a server of your own")
+  throw new CallboardError(
+    "unsupported",
+    "HTTP is served on Bun or Deno; mount `http(client, { tokens })` in a server of your own",
+  )
 }
 
 /** Another program has the port. What the runtime says about that is nothing more: there is no cause. */

@@ -30,5 +30,5 @@ for (const task of ["noisy.speak", "noisy.inline", "noisy.crash", "noisy.missing
 // A fault inside the HTTP interface.
 const settings = how === "host" ? { log } : { log: (await import("../../runtime/log.ts")).makeLog({ format: "json" }) }
 client.workers = () => Promise.reject(new TransportError("internal", "broken"))
-await new Hono().route("/", http(client, settings)).request("http://localhost/v1/workers")
+await new Hono().route("/", http(client, { ...settings, open: true })).request("http://localhost/v1/workers")
 await client.submit("noisy.block", { timeLimit: 0.2 })

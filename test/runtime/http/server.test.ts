@@ -79,7 +79,7 @@ describe("stopping", () => {
 describe("mounted", () => {
   test("it serves under its path, and its links lead there", async () => {
     const { service } = await start()
-    const app = new Hono().get("/", (c) => c.text("mine")).route("/board/jobs", http(service.client))
+    const app = new Hono().get("/", (c) => c.text("mine")).route("/board/jobs", http(service.client, { open: true }))
     const submitted = await app.request("/board/jobs/v1/jobs", {
       method: "POST",
       headers: { "content-type": "application/json" },
@@ -98,7 +98,7 @@ describe("mounted", () => {
 
   test("it answers with its own problems, and leaves other paths alone", async () => {
     const { service } = await start()
-    const app = new Hono().route("/jobs", http(service.client))
+    const app = new Hono().route("/jobs", http(service.client, { open: true }))
     const missing = await app.request("/jobs/v1/jobs/unheard-of")
     expect(missing.status).toBe(404)
     expect(await missing.json()).toMatchObject({ code: "not-found", id: "unheard-of" })
@@ -107,13 +107,30 @@ describe("mounted", () => {
     expect(await (await app.request("/elsewhere")).text()).toBe("404 Not Found")
   })
 
+  test("without tokens it needs a word that this is meant, and says which", async () => {
+    const { service } = await start()
+    for (const options of [undefined, {}, { tokens: [] }, { open: false }]) {
+      expect(() => http(service.client, options)).toThrow(
+        expect.objectContaining({
+          code: "invalid-input",
+          message: expect.stringMatching(/`tokens`.*`loopbackOnly: true`.*`open: true`/),
+        }),
+      )
+    }
+    const here = http(service.client, { loopbackOnly: true })
+    const host = (name: string) => ({ headers: { host: name } })
+    expect((await here.request("/v1/queues", host("localhost:3000"))).status).toBe(200)
+    const elsewhere = await here.request("/v1/queues", host("board.example.com"))
+    expect(elsewhere.status).toBe(403)
+  })
+
   test("it takes tokens of its own, and refuses pages of other origins without", async () => {
     const { service } = await start()
     const guarded = new Hono().route("/jobs", http(service.client, { tokens: [{ token: "secret", scopes: ["read"] }] }))
     expect((await guarded.request("/jobs/v1/info")).status).toBe(401)
     const authorized = await guarded.request("/jobs/v1/info", { headers: { authorization: "Bearer secret" } })
     expect(authorized.status).toBe(200)
-    const open = new Hono().route("/jobs", http(service.client))
+    const open = new Hono().route("/jobs", http(service.client, { open: true }))
     const foreign = await open.request("/jobs/v1/jobs/cancel?state=queued", {
       method: "POST",
       headers: { origin: "https://evil.example", host: "board.example.com" },

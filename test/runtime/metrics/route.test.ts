@@ -39,10 +39,12 @@ test("a process without a worker tells of the queues; one with metrics off, noth
 
 test("an application that mounts the routes tells of the board, and of the worker where it is given", async () => {
   const { service } = await start()
-  const alone = await (await http(service.client).request("/metrics")).text()
+  const alone = await (await http(service.client, { open: true }).request("/metrics")).text()
   expect(new Exposition(alone).value("callboard_transport_connected")).toBe(1)
   expect(alone).not.toContain("callboard_worker")
-  const whole = await (await http(service.client, { metrics: service.metrics ?? false }).request("/metrics")).text()
+  const whole = await (
+    await http(service.client, { open: true, metrics: service.metrics ?? false }).request("/metrics")
+  ).text()
   expect(new Exposition(whole).value("callboard_worker_concurrency")).toBeGreaterThan(0)
 })
 
