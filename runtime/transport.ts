@@ -164,8 +164,10 @@ export interface Queue {
   publish(postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>>
 
   /**
-   * Takes up to `max` tasks that are due, in the order: queue (as listed), level (high first), sequence; one that was
-   * accepted before a lower one is taken goes first, also while the pull is under way. With `rotate` the queues take
+   * Takes up to `max` tasks that are due, by queue (as listed), then level (high first), then sequence, as this pull finds
+   * them. Where a broker is asked one queue and level after the other (nats), a task that is accepted while a pull is
+   * under way, or that the broker has not heard of yet when it is asked, may come after what that pull brings (never more
+   * than `max`); elsewhere one that was accepted before a lower one is taken goes first. With `rotate` the queues take
    * turns, from one pull to the next, and levels count within each. Waits up to `wait` for the first one and then returns
    * what there is. Aborting the signal resolves with an empty list soon; tasks that arrive late for it are handed back,
    * never stranded. A task is in the hands of one delivery at a time, until its lease lapses.

@@ -1,10 +1,4 @@
-/**
- * Which of the tasks that are here go first, and of which lanes that is not certain yet. Pure.
- *
- * Each lane has a consumer of its own that knows nothing of the others, so that a lane which was empty a moment ago may
- * have tasks by the time one below it hands some over. What came of a lane goes first for certain when all lanes above it
- * were seen empty since.
- */
+/** Which of the tasks that have come go first. Pure. */
 
 /** A range of lanes, the first one highest. */
 export interface Lanes {
@@ -12,48 +6,29 @@ export interface Lanes {
   readonly to: number
 }
 
-/** How many tasks are to be taken out of a range of lanes, at most. */
-export interface Share {
-  readonly lanes: Lanes
-  readonly max: number
-}
-
 /** A task that is here. */
 export interface Candidate {
   readonly lane: number
-  /** Counts what has come; the first is 1. */
-  readonly number: number
   readonly delivery: { readonly sequence: number }
 }
 
-/** A lane above something that was chosen. */
-export interface Above {
-  readonly lane: number
-  /** How many tasks of it would go first. */
-  readonly wanted: number
-  /** Number of the last task that was chosen below it. */
-  readonly since: number
-}
+/** By lane, then by age. */
+export const inOrder = <T extends Candidate>(here: ReadonlyArray<T>): ReadonlyArray<T> =>
+  [...here].sort((a, b) => a.lane - b.lane || a.delivery.sequence - b.delivery.sequence)
 
-/** The tasks of a share, in order of lane and sequence. */
-export const choose = <T extends Candidate>(
+/** One task of each queue in turn, beginning with the queue `first`; within a queue by lane, then by age. */
+export const inTurns = <T extends Candidate>(
   here: ReadonlyArray<T>,
-  { lanes: { from, to }, max }: Share,
+  queueOf: (lane: number) => number,
+  queues: number,
+  first: number,
 ): ReadonlyArray<T> => {
-  const chosen = here.filter(({ lane }) => lane >= from && lane < to)
-  chosen.sort((a, b) => a.lane - b.lane || a.delivery.sequence - b.delivery.sequence)
-  if (chosen.length > max) chosen.length = max
-  return chosen
-}
-
-/** The lanes above what was chosen, lowest first. */
-export const lanesAbove = ({ lanes, max }: Share, chosen: ReadonlyArray<Candidate>): ReadonlyArray<Above> => {
-  const above: Array<Above> = []
-  let since = 0
-  let at = chosen.length
-  for (let lane = chosen.at(-1)?.lane ?? lanes.from; lane >= lanes.from; lane--) {
-    if (since > 0) above.push({ lane, wanted: max - at, since })
-    for (; at > 0 && chosen[at - 1]?.lane === lane; at--) since = Math.max(since, chosen[at - 1]?.number ?? 0)
-  }
-  return above
+  const rounds = new Array<number>(queues).fill(0)
+  const placed = inOrder(here).map((task) => {
+    const queue = queueOf(task.lane)
+    const round = rounds[queue] ?? 0
+    rounds[queue] = round + 1
+    return { task, place: round * queues + ((queue - first + queues) % queues) }
+  })
+  return placed.sort((a, b) => a.place - b.place).map(({ task }) => task)
 }

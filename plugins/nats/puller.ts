@@ -1,25 +1,30 @@
 /**
- * Pulls. Strict order: a lane is asked only when those above it have no more, and what came of it is given only when they
- * still have none. A pull that finds nothing waits with one task asked for on each lane; what comes too many or too late
- * is handed back.
+ * Pulls, each by queue, then priority, then age, as it finds them: a lane is asked only when those above it have no more.
+ * A pull that finds nothing waits with one task asked for on each lane; what comes too many or too late is handed back.
  *
  * The client's own `consume` and `fetch` are not used (nats 2.29.3): they stall for seconds when a consumer changes its
  * leader, know neither `no_wait` nor order, and lose what they hold when they are drained.
  */
 import { createInbox } from "nats"
 import { type Delivery, type PullRequest, TransportError } from "../../runtime/transport.ts"
-import type { Lanes } from "./choice.ts"
+import { inOrder, inTurns, type Lanes } from "./choice.ts"
 import type { Consumers } from "./consumers.ts"
-import type { Arrived, Mint } from "./delivery.ts"
+import type { Mint } from "./delivery.ts"
 import { closed } from "./errors.ts"
 import type { Ledger } from "./ledger.ts"
 import type { Link } from "./link.ts"
 import { Returns } from "./returns.ts"
-import { Session } from "./session.ts"
+import { type Arrival, Session } from "./session.ts"
 import type { Turns } from "./turns.ts"
 
 /** How long the lanes of a pull stay parked for the next one. Longer, and tasks would wait for a worker that is busy. */
 const LINGER_MS = 5
+
+/**
+ * A pull that does not wait parks its lanes for a moment: a consumer may not have heard yet of what was accepted, and
+ * reads the stream only for a request that may wait.
+ */
+const MOMENT_MS = 50
 
 /** How long a consumer that does not answer is left alone. */
 const AWAY_MS = 100
@@ -38,8 +43,6 @@ export interface PullerParts {
   readonly consumers: Consumers
   readonly ledger: Ledger
   readonly turns: Turns
-  /** Several servers keep the streams. */
-  readonly replicated: boolean
 }
 
 export class Puller {
@@ -75,7 +78,7 @@ export class Puller {
     const interrupt = (): void => session.interrupt()
     signal.addEventListener("abort", interrupt)
     link.closing.addEventListener("abort", interrupt)
-    let found: ReadonlyArray<Arrived> = []
+    let found: ReadonlyArray<Arrival> = []
     this.#running++
     try {
       found = await this.#run(session, key, queues, request)
@@ -110,11 +113,11 @@ export class Puller {
     key: string,
     queues: ReadonlyArray<string>,
     { max, wait, rotate = false }: PullRequest,
-  ): Promise<ReadonlyArray<Arrived>> {
+  ): Promise<ReadonlyArray<Arrival>> {
     const { link, turns } = this.#parts
-    const end = Date.now() + wait
+    const answerBy = Date.now() + wait
+    const end = Math.max(answerBy, Date.now() + MOMENT_MS)
     const rotates = rotate && queues.length > 1
-    const all: Lanes = { from: 0, to: session.lanes }
     /** Since when a consumer does not answer. */
     let trouble: number | undefined
     // What is on its way back to the server is nowhere to be seen, and may well be what should come first.
@@ -129,9 +132,7 @@ export class Puller {
         try {
           await session.ensure()
           if (rotates) await this.#sweepTurns(session, key, queues.length, max)
-          else await session.sweep(all, max)
-          // Who does not wait goes away with this answer.
-          if (session.isEmpty && Date.now() >= end) await session.look()
+          else await session.sweep({ from: 0, to: session.lanes }, max)
         } catch (error) {
           // A consumer without a leader comes back: whoever waits anyway sees it by himself.
           if (!(error instanceof TransportError && error.retryable) || Date.now() + AWAY_MS >= end) throw error
@@ -143,7 +144,8 @@ export class Puller {
         const { refusing } = session
         if (refusing === undefined) trouble = undefined
         else trouble ??= now
-        if (refusing !== undefined && session.isEmpty && (Date.now() >= end || now - (trouble ?? now) >= PATIENCE_MS))
+        const isLong = now - (trouble ?? now) >= PATIENCE_MS
+        if (refusing !== undefined && session.isEmpty && (Date.now() >= answerBy || isLong))
           throw new TransportError("unavailable", `the consumer ${refusing} does not answer`)
       }
       if (session.isEmpty && !session.interrupted && link.connected && Date.now() < end) {
@@ -152,65 +154,36 @@ export class Puller {
       }
       // Late: who gave up must not be told of what came all the same.
       if (session.interrupted) return []
-      if (!session.isEmpty) {
-        const taken = rotates
-          ? await this.#takeTurns(session, key, queues.length, max)
-          : (await session.take([{ lanes: all, max }])).flat()
-        if (taken.length > 0 || session.interrupted) return taken
-      }
+      const taken = rotates ? this.#takeTurns(session, key, queues.length, max) : session.take(max, inOrder)
+      if (taken.length > 0) return taken
       if (Date.now() < end) continue
       if (link.connected) return []
       throw new TransportError("unavailable", "not connected to the server")
     }
   }
 
-  /** Gives each queue its share, and what one leaves over to those that have more. */
+  /** Asks each queue for its share, and those that gave theirs for what the others left over. */
   async #sweepTurns(session: Session, key: string, count: number, max: number): Promise<void> {
-    const { link } = this.#parts
     const first = this.#turns.get(key) ?? 0
-    const shares = new Array<number>(count).fill(0)
-    const mayHaveMore = new Array<boolean>(count).fill(true)
-    const has = (queue: number): number => session.count(lanesOf(session, count, queue))
-    for (;;) {
-      let left = max - shares.reduce((sum, _, queue) => sum + has(queue), 0)
-      const open = shares.map((_, at) => (first + at) % count).filter((queue) => mayHaveMore[queue])
-      if (left <= 0 || open.length === 0 || session.interrupted || !link.connected) return
-      for (const queue of open) shares[queue] = has(queue)
-      while (left > 0) {
-        for (const queue of open) {
-          if (left === 0) break
-          shares[queue] = (shares[queue] ?? 0) + 1
-          left--
-        }
-      }
-      const asked = open.filter((queue) => (shares[queue] ?? 0) > has(queue))
-      for (const queue of asked) {
-        await session.sweep(lanesOf(session, count, queue), shares[queue] ?? 0)
-        mayHaveMore[queue] = has(queue) >= (shares[queue] ?? 0)
-      }
+    const left = (): number => max - session.count({ from: 0, to: session.lanes })
+    let open = Array.from({ length: count }, (_, at) => lanesOf(session, count, (first + at) % count))
+    while (left() > 0 && open.length > 0) {
+      const shares = open.map((lanes, at) => ({
+        lanes,
+        wanted: session.count(lanes) + Math.ceil((left() - at) / open.length),
+      }))
+      for (const { lanes, wanted } of shares) await session.sweep(lanes, wanted)
+      open = shares.filter(({ lanes, wanted }) => session.count(lanes) >= wanted).map(({ lanes }) => lanes)
     }
   }
 
   /** One task of each queue in turn. */
-  async #takeTurns(session: Session, key: string, count: number, max: number): Promise<ReadonlyArray<Arrived>> {
-    const first = this.#turns.get(key) ?? 0
-    const ranges = Array.from({ length: count }, (_, queue) => lanesOf(session, count, queue))
-    const left = ranges.map((lanes) => session.count(lanes))
-    /** Whose turn it is, one after the other. */
-    const turns: Array<number> = []
-    for (let before = -1; turns.length > before && turns.length < max; ) {
-      before = turns.length
-      for (let at = 0; at < count && turns.length < max; at++) {
-        const queue = (first + at) % count
-        if ((left[queue] ?? 0) === 0) continue
-        left[queue] = (left[queue] ?? 0) - 1
-        turns.push(queue)
-      }
-    }
-    const shares = ranges.map((lanes, queue) => ({ lanes, max: turns.filter((turn) => turn === queue).length }))
-    const taken = (await session.take(shares)).map((each) => each.values())
-    this.#turns.set(key, ((turns.at(-1) ?? first - 1) + 1) % count)
-    return turns.flatMap((queue) => taken[queue]?.next().value ?? [])
+  #takeTurns(session: Session, key: string, count: number, max: number): ReadonlyArray<Arrival> {
+    const queueOf = (lane: number): number => Math.floor((lane * count) / session.lanes)
+    const taken = session.take(max, (here) => inTurns(here, queueOf, count, this.#turns.get(key) ?? 0))
+    const last = taken.at(-1)
+    if (last !== undefined) this.#turns.set(key, (queueOf(last.lane) + 1) % count)
+    return taken
   }
 
   #take(key: string, queues: ReadonlyArray<string>): Session {

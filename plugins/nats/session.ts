@@ -3,17 +3,16 @@
  * without stranding anything.
  *
  * A lane is asked for what it has, which the server answers at once, or parked: one task is asked for that will come
- * when there is one. Asking goes from the top down, and begins at the first lane that had tasks the last time. Before
- * tasks are taken out, all lanes above them are looked at once more, in one write, and what is there comes first.
+ * when there is one. Asking goes from the top down. Lanes that had nothing the last time are asked together with the next
+ * one below them, in one write, so that they cost no time; what comes too many by that is handed back.
  */
 import type { Msg, Subscription } from "nats"
 import { type Delivery, TransportError } from "../../runtime/transport.ts"
-import { type Candidate, choose, type Lanes, lanesAbove, type Share } from "./choice.ts"
+import type { Candidate, Lanes } from "./choice.ts"
 import type { Consumers, Lane } from "./consumers.ts"
 import { type Arrived, consumerOf, type Mint } from "./delivery.ts"
 import { LaneRequests } from "./lane-requests.ts"
 import type { Link } from "./link.ts"
-import { beatOf } from "./pull-request.ts"
 import type { Returns } from "./returns.ts"
 import type { Turns } from "./turns.ts"
 
@@ -23,28 +22,14 @@ export interface SessionParts {
   readonly consumers: Consumers
   readonly returns: Returns
   readonly turns: Turns
-  /** Several servers keep the streams. */
-  readonly replicated: boolean
 }
 
-interface Arrival extends Arrived, Candidate {
+export interface Arrival extends Arrived, Candidate {
   readonly delivery: Delivery
-}
-
-/** How many tasks are to come of a lane. */
-interface Wanted {
-  readonly lane: number
-  readonly wanted: number
 }
 
 /** How long a consumer may take to say what it has. */
 const ANSWER_MS = 2_000
-
-/**
- * How often all lanes above are looked at while tasks come there. From then on only those of which it is not certain:
- * each time they are higher up, so that a pull ends however fast tasks come.
- */
-const FULL_ROUNDS = 2
 
 export class Session {
   readonly #parts: SessionParts
@@ -55,20 +40,18 @@ export class Session {
   readonly #stopStatus: () => void
   #arrivals: Array<Arrival> = []
   #lastLane = 0
-  #arrived = 0
   #wake: (() => void) | undefined
   #interrupted = false
   #ended = false
 
   constructor(parts: SessionParts, lanes: ReadonlyArray<Lane>, prefix: string) {
-    const { link, consumers, replicated } = parts
+    const { link, consumers } = parts
     this.#parts = parts
     this.#prefix = prefix
-    const beat = beatOf(lanes.length)
     this.#lanes = lanes.map((lane, index) => {
       const send = (request: Uint8Array, number: number) =>
         link.send(lane.next, request, `${prefix}.${index}.${number}`)
-      return new LaneRequests({ lane, beat, replicated, send, onLost: () => consumers.lost(lane) })
+      return new LaneRequests({ lane, send, onLost: () => consumers.lost(lane) })
     })
     this.#byConsumer = new Map(lanes.map(({ consumer }, index) => [consumer, index]))
     this.#subscription = link.subscribe(`${prefix}.*.*`, (message) => this.#received(message))
@@ -107,79 +90,26 @@ export class Session {
   }
 
   /**
-   * Asks these lanes for what they have, until `max` tasks are here; goes down a lane only when the one above has no
-   * more. Ends early when interrupted or disconnected. Fails with `unavailable` when a consumer does not answer.
+   * Asks these lanes for what they have, until `max` tasks are here; goes below a lane that had tasks the last time only
+   * when it has no more. Ends early when interrupted or disconnected. Fails with `unavailable` when a consumer does not
+   * answer.
    */
   async sweep({ from, to }: Lanes, max: number): Promise<void> {
-    const fetch = (lanes: ReadonlyArray<number>): Promise<void> =>
-      this.#ask(
-        lanes.map((lane) => ({ lane, wanted: max - this.count({ from, to: lane + 1 }) })),
-        (requests, wanted) => requests.fetch(wanted),
-      )
-    let start = from
-    while (start < to && this.#lanes[start]?.lane.quiet) start++
-    if (start === to) start = from
-    // What is parked is known to be empty. The others above are looked at in the end; in a new session, though, they may
-    // well have something by now, and what was taken below would have to be handed back.
-    const above = range(from, start).filter((index) => !this.#lanes[index]?.isParked)
-    const isNew = above.some((index) => this.#lanes[index]?.seen === undefined)
-    if (isNew) await fetch(above)
-    for (let index = start; index < to && this.count({ from, to: index + 1 }) < max; index++) {
-      if (!this.#lanes[index]?.isParked) await fetch([index])
-    }
-    if (!isNew && this.count({ from, to }) === 0) await fetch(above)
-  }
-
-  /** Looks whether any lane has something after all: a consumer may not have heard of it when it was asked. */
-  async look(): Promise<void> {
-    await this.#look(range(0, this.lanes).map((lane) => ({ lane, wanted: 1 })))
-  }
-
-  /**
-   * Takes out up to `max` of the tasks that are here, of each share, in order of lane and sequence, after a look at the
-   * lanes above them: what is there by now comes first, and what has no place any more is handed back. Takes nothing when
-   * it is interrupted.
-   */
-  async take(shares: ReadonlyArray<Share>): Promise<ReadonlyArray<ReadonlyArray<Arrived>>> {
-    // What was left over of the last one would otherwise go first unseen.
-    for (const lane of this.#lanes) lane.unsee()
-    for (let round = 1; ; round++) {
-      this.#forgetUnsound()
-      const chosen = shares.map((share) => choose(this.#arrivals, share))
-      const above = shares.flatMap((share, at) => lanesAbove(share, chosen[at] ?? []))
-      const unsure = above.filter(({ lane, since }) => (this.#lanes[lane]?.seen ?? 0) < since)
-      if (this.#interrupted) return []
-      if (unsure.length === 0 || !this.#parts.link.connected) return this.#takeOut(shares, chosen)
-      await this.#look(round <= FULL_ROUNDS ? above : unsure)
+    for (let first = from; first < to && this.count({ from, to }) < max; ) {
+      let last = first
+      while (last < to - 1 && this.#isEmpty(last)) last++
+      await this.#ask(first, last, (lane) => max - this.count({ from, to: lane + 1 }))
+      first = last + 1
     }
   }
 
-  /**
-   * Looks at lanes; where a consumer was too late, at all of them once more. Those that were empty a moment ago may have
-   * something by the time the late one has looked.
-   */
-  async #look(wanted: ReadonlyArray<Wanted>): Promise<void> {
-    const before = this.#arrived
-    for (let missed = 0; ; missed++) {
-      await this.#ask(wanted, (requests, count) => requests.look(count, before, missed))
-      if (this.#arrived > before || this.#interrupted || !this.#parts.link.connected) return
-      if (!wanted.some(({ lane }) => this.#lanes[lane]?.isLate)) return
-    }
-  }
-
-  #takeOut(
-    shares: ReadonlyArray<Share>,
-    chosen: ReadonlyArray<ReadonlyArray<Arrival>>,
-  ): ReadonlyArray<ReadonlyArray<Arrived>> {
-    const taken = new Set(chosen.flat())
-    for (const { lane } of taken) this.#lanes[lane]?.hadTasks()
-    // What is left of these lanes comes first the next time. What is below would wait here while more comes above.
-    const isDisplaced = ({ lane }: Arrival): boolean =>
-      shares.some(({ lanes: { from, to } }, at) => lane >= from && lane < to && lane > (chosen[at]?.at(-1)?.lane ?? to))
-    const left = this.#arrivals.filter((arrival) => !taken.has(arrival))
-    this.#parts.returns.give(left.filter(isDisplaced).map(({ token }) => token))
-    this.#arrivals = left.filter((arrival) => !isDisplaced(arrival))
-    return chosen
+  /** Takes out up to `max` of the tasks that are here, those first that `order` puts there; hands back the others. */
+  take(max: number, order: (here: ReadonlyArray<Arrival>) => ReadonlyArray<Arrival>): ReadonlyArray<Arrival> {
+    this.#forgetUnsound()
+    const here = order(this.#arrivals)
+    this.#arrivals = []
+    this.#parts.returns.give(here.slice(max).map(({ token }) => token))
+    return here.slice(0, max)
   }
 
   /** Asks each lane for one task that may come later. */
@@ -237,14 +167,20 @@ export class Session {
     }
   }
 
+  /** As far as is known: what is parked comes by itself. */
+  #isEmpty(index: number): boolean {
+    const requests = this.#lanes[index]
+    return requests !== undefined && (requests.lane.quiet || requests.isParked)
+  }
+
   /** Asks lanes, in one write, and awaits what they have. */
-  async #ask(wanted: ReadonlyArray<Wanted>, ask: (requests: LaneRequests, wanted: number) => void): Promise<void> {
-    if (wanted.length === 0 || this.#interrupted || !this.#parts.link.connected) return
+  async #ask(first: number, last: number, wanted: (lane: number) => number): Promise<void> {
+    if (this.#interrupted || !this.#parts.link.connected) return
     const asked: Array<LaneRequests> = []
-    for (const each of wanted) {
-      const requests = this.#lanes[each.lane]
-      if (requests === undefined) continue
-      ask(requests, each.wanted)
+    for (let index = first; index <= last; index++) {
+      const requests = this.#lanes[index]
+      if (requests === undefined || requests.isParked) continue
+      requests.fetch(wanted(index))
       asked.push(requests)
     }
     const until = Date.now() + ANSWER_MS
@@ -252,7 +188,7 @@ export class Session {
       const open = asked.filter(({ isAsked }) => isAsked)
       if (open.length === 0 || this.#interrupted) return
       if (Date.now() >= until) {
-        for (const lane of open) lane.endQuestion()
+        for (const requests of open) requests.giveUp()
         // Those of a consumer that is away come when it is back: no reason to keep the others waiting.
         if (!this.isEmpty) return
         const names = open.map(({ lane }) => lane.consumer)
@@ -282,7 +218,7 @@ export class Session {
       this.#parts.returns.give([{ ack, consumer: consumerOf(ack) ?? "" }])
       return
     }
-    this.#arrivals.push({ ...arrived, lane: index, number: ++this.#arrived })
+    this.#arrivals.push({ ...arrived, lane: index })
     if (requests.arrived()) this.#wake?.()
   }
 
@@ -315,6 +251,3 @@ export class Session {
     this.#wake?.()
   }
 }
-
-const range = (from: number, to: number): ReadonlyArray<number> =>
-  Array.from({ length: to - from }, (_, at) => from + at)

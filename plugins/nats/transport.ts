@@ -96,7 +96,7 @@ const assemble = (link: Link, names: Names, board: Board, { lease }: ConnectOpti
   const journal = new Journal({ publisher: outcomes, reader: states, names, maxRecord })
   const runs = new Runs({ publisher: reports, reader: running, names, lease })
   const posts = new Posts({ publisher: intake, consumers, names, maxTask })
-  const puller = new Puller({ link, mint, consumers, ledger, turns: new Turns(link, lease), replicated })
+  const puller = new Puller({ link, mint, consumers, ledger, turns: new Turns(link, lease) })
   const claims = new Claims({ journal, runs, ledger })
   const putOffs = new PutOffs({ link, ledger, names, publisher: reports, running, now: () => store.now() })
   const settler = new Settler({ link, names, journal, posts, ledger, runs, putOffs, tasks })

@@ -48,6 +48,8 @@ export const noDelay: Need = ({ capabilities }) => !capabilities.delay || "it ke
 export const front: Need = ({ capabilities }) => capabilities.front || "it has no front (front: false)"
 export const noFront: Need = ({ capabilities }) => !capabilities.front || "it has a front (front: true)"
 export const noKeys: Need = ({ capabilities }) => !capabilities.keyed || "it keeps order by key (keyed: true)"
+export const strictOrder: Need = ({ lanewise }) =>
+  lanewise !== true || "what is accepted while it pulls may come after what that pull brings (lanewise)"
 export const dedupe: Need = ({ capabilities }) =>
   capabilities.dedupeWindow > 0 || "it does not recognise publish keys (dedupeWindow: 0)"
 export const durable: Need = ({ capabilities }) =>

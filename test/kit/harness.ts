@@ -48,6 +48,13 @@ export interface Harness {
   /** How far the clocks of transport and kit may be apart, in milliseconds. Defaults to 20. */
   readonly clockTolerance?: number
 
+  /**
+   * Set for a transport that asks its broker one queue and level after the other: a task that is accepted while a pull is
+   * under way, or that the broker has not heard of yet (does not count in `stats`) when it is asked, may come after what
+   * that pull brings.
+   */
+  readonly lanewise?: boolean
+
   /** Set for a transport that looks for new tasks in intervals of up to a second, instead of being woken. */
   readonly slow?: boolean
 }

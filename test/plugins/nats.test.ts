@@ -27,6 +27,7 @@ const harness: Harness = {
   name: "nats",
   capabilities: capabilitiesOf({ replicas: 1, storage: "file", bands: new Bands(3) }, 1024 * 1024),
   connect: (options: ConnectOptions) => plugin.connect(url(), options),
+  lanewise: true,
   restart: () => server.restart(),
   kill: async () => {
     await server.kill()

@@ -91,7 +91,7 @@ onEveryBoard((newBoard, transport) => {
     { between: "priorities", high: { priority: 9 }, low: { priority: 0 }, options: { prefetch: 1 } },
   ])("between $between", ({ high, low, options }) => {
     test.each([4, 16])(
-      "500 high jobs thrown into a backlog of 10,000 low ones are overtaken by none that had not started (%i handlers)",
+      `500 high jobs thrown into a backlog of 10,000 low ones are overtaken by ${transport === "nats" ? "no more than are taken at a time" : "none that had not started"} (%i handlers)`,
       async (concurrency) => {
         await using resources = new AsyncDisposableStack()
         const namespace = generateId()
@@ -119,7 +119,8 @@ onEveryBoard((newBoard, transport) => {
         const isHigh = (name: string) => name.startsWith("high")
         await eventually(() => started.filter(isHigh).length === 500, { deadline: 30_000 })
         const overtakers = started.slice(accepted, started.findLastIndex(isHigh)).filter((name) => !isHigh(name))
-        expect(overtakers).toEqual([])
+        // Where the broker is asked lane by lane, the pull that is under way may bring low ones.
+        expect(overtakers.length).toBeLessThanOrEqual(transport === "nats" ? concurrency : 0)
         expect(started.filter(isHigh)).toHaveLength(500)
       },
       60_000,

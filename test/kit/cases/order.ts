@@ -1,10 +1,16 @@
 /** Which task comes next: queue, then level, then sequence. */
-import { type Case, front } from "../case.ts"
-import { check, equal } from "../check.ts"
-import { size, sleep } from "../context.ts"
+import { type Case, front, strictOrder } from "../case.ts"
+import { between, check, equal } from "../check.ts"
+import { type Context, size, sleep } from "../context.ts"
 import { idOf } from "../task.ts"
 
 const group = "order"
+
+/** Resolves when a pull that begins must see this task of a queue without others. */
+const seen = async ({ harness, peer, until }: Context, queue: string): Promise<void> => {
+  const stats = async () => (await peer.transport.queue.stats?.())?.find((each) => each.queue === queue)
+  if (harness.lanewise) await until("the broker to count the task", async () => (await stats())?.ready === 1)
+}
 
 export const orderCases: ReadonlyArray<Case> = [
   {
@@ -71,16 +77,40 @@ export const orderCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a pull that begins when a higher task has been accepted brings that one first",
-    async run({ peer, fresh, task, elsewhere, harness }) {
+    async run(context) {
+      const { peer, fresh, task, elsewhere, harness } = context
       const [high, low] = [fresh("high"), fresh("low")]
       const other = await elsewhere()
       await peer.publish(task({ queue: low }))
       for (let round = 0; round < size(100, 1_000); round++) {
         const posting = task({ queue: high, front: harness.capabilities.front })
         await other.publish(posting)
+        await seen(context, high)
         const found = await peer.pull([high, low], { max: 1 })
         equal(found.map(idOf), [posting.id], `what comes in round ${round}`)
         for (const delivery of found) await peer.succeed(delivery, posting)
+      }
+    },
+  },
+  {
+    group,
+    name: "what is accepted while a pull is under way comes after what that pull brings, at the latest",
+    async run(context) {
+      const { peer, fresh, task, tasks, elsewhere } = context
+      const [high, low] = [fresh("high"), fresh("low")]
+      const other = await elsewhere()
+      const rounds = size(40, 400)
+      const max = 3
+      await peer.publish(...tasks(rounds * max + 1, { queue: low }))
+      for (let round = 0; round < rounds; round++) {
+        const posting = task({ queue: high })
+        const [found] = await Promise.all([peer.pull([high, low], { max }), other.publish(posting)])
+        const came = found.map(idOf)
+        if (!came.includes(posting.id)) {
+          await seen(context, high)
+          came.push(...(await peer.pull([high, low], { max: 1 })).map(idOf))
+        }
+        between(came.indexOf(posting.id), 0, max, `lower tasks that came before the higher one of round ${round}`)
       }
     },
   },
@@ -89,6 +119,7 @@ export const orderCases: ReadonlyArray<Case> = [
     return {
       group,
       name: `what was accepted before a lower task was published comes before it, by a pull ${how}`,
+      needs: [strictOrder],
       async run({ peer, fresh, task, elsewhere, harness, within }) {
         const [high, low] = [fresh("high"), fresh("low")]
         const other = await elsewhere()

@@ -70,6 +70,20 @@ const believing = queueBroken(() => (queue) => ({
   },
 }))
 
+/** Takes a queue that was empty for empty in the next pull as well. */
+const remembering = queueBroken(() => {
+  let empty = new Set<string>()
+  return (queue) => ({
+    pull: async (request, signal) => {
+      const queues = request.queues.filter((name) => !empty.has(name))
+      const found = await queue.pull({ ...request, queues }, signal)
+      const came = new Set(found.map((delivery) => delivery.queue))
+      empty = new Set(queues.filter((name) => !came.has(name)))
+      return found
+    },
+  })
+})
+
 /** Acknowledges a moment before a pull can see it. */
 const hasty = queueBroken(() => (queue) => ({
   publish: async (postings) => {
@@ -193,6 +207,10 @@ export const pullMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "order: a pull that begins when a higher task has been accepted brings that one first",
     breaker: hasty,
+  },
+  {
+    breaks: "order: what is accepted while a pull is under way comes after what that pull brings, at the latest",
+    breaker: remembering,
   },
   {
     breaks: "order: what was accepted before a lower task was published comes before it, by a pull that does not wait",
