@@ -339,23 +339,35 @@ describe("in a cluster of three", () => {
     const leader = () =>
       eventually(async () => leaderIn(await ask(`CONSUMER.INFO.${consumer}`)), { message: "the consumer has a leader" })
     const accepted: Array<string> = []
+    const stepDown = async () => {
+      const streams = [names.queueStream, names.stateStream].map((stream) => `STREAM.LEADER.STEPDOWN.${stream}`)
+      for (const subject of [`CONSUMER.LEADER.STEPDOWN.${consumer}`, ...streams]) {
+        // Between two leaders nobody answers.
+        await eventually(() => ask(subject), { deadline: 20_000 })
+      }
+    }
     return {
       ...worker,
       cluster,
       leader,
+      /** The leader, once it is another than this server. */
+      leaderButNot: (server: string) =>
+        eventually(
+          async () => {
+            const name = await leader()
+            if (name !== server) return name
+            await stepDown()
+            return undefined
+          },
+          { deadline: 20_000, every: 200 },
+        ),
       accepted,
       /** So many jobs, so that what is measured is the worker alone. */
       stock: async (count: number) => {
         const receipts = await client.submitMany(Array.from({ length: count }, () => ({ task: "steps.run" })))
         for (const receipt of receipts) if ("id" in receipt) accepted.push(receipt.id)
       },
-      stepDown: async () => {
-        const streams = [names.queueStream, names.stateStream].map((stream) => `STREAM.LEADER.STEPDOWN.${stream}`)
-        for (const subject of [`CONSUMER.LEADER.STEPDOWN.${consumer}`, ...streams]) {
-          // Between two leaders nobody answers.
-          await eventually(() => ask(subject), { deadline: 20_000 })
-        }
-      },
+      stepDown,
       /** Disturbs the cluster in the middle of work; says how long no job ended. */
       through: async (what: string, disturb: () => Promise<void>): Promise<void> => {
         const ended = () => worker.ended.length
@@ -395,18 +407,26 @@ describe("in a cluster of three", () => {
     await bench.over()
   })
 
+  test("a worker that waits is given what comes after the leader has died that it had asked", {
+    timeout: 180_000,
+  }, async () => {
+    const bench = await setup("n1")
+    // Once it has run something it waits for more.
+    await bench.stock(1)
+    await bench.over()
+    const leader = await bench.leaderButNot("n1")
+    await bench.cluster.servers.get(leader)?.kill()
+    const began = performance.now()
+    await eventually(() => bench.stock(1).then(() => bench.accepted.length > 1), { deadline: 20_000, every: 50 })
+    await bench.over()
+    const took = Math.round(performance.now() - began)
+    console.log(`a worker that waited ran a job ${took} ms after the leader had died`)
+    expect(took).toBeLessThan(15_000)
+  })
+
   test("a worker whose own server lives is red while there is no leader", { timeout: 180_000 }, async () => {
     const bench = await setup("n1")
-    // The leader is another than the server that the worker is connected to.
-    const leader = await eventually(
-      async () => {
-        const name = await bench.leader()
-        if (name !== "n1") return name
-        await bench.stepDown()
-        return undefined
-      },
-      { deadline: 20_000, every: 200 },
-    )
+    const leader = await bench.leaderButNot("n1")
     const others = [...bench.cluster.servers].filter(([name]) => name !== "n1").map(([, server]) => server)
     const began = performance.now()
     // Both others: without a majority there is no leader for as long as it takes.
