@@ -187,6 +187,22 @@ describe("a pull", () => {
     expect((await pull(4)).map(idOf)).toEqual(ids([...high, ...low.slice(3, 5)]))
   })
 
+  test("of a busy queue is one write, whatever the number of lanes, and brings nothing too many", async () => {
+    const low = tasks("low", 22)
+    await publish(low)
+    expect((await pull(2)).map(idOf)).toEqual(ids(low.slice(0, 2)))
+    let writes = 0
+    tap = (sent) => {
+      if (sent.includes(".CONSUMER.MSG.NEXT.")) writes++
+      return undefined
+    }
+    const came = [...(await pull(4)), ...(await pull(4)), ...(await pull(4)), ...(await pull(4)), ...(await pull(4))]
+    tap = undefined
+    expect(came.map(idOf)).toEqual(ids(low.slice(2)))
+    expect(writes).toBe(5)
+    expect(came.map(({ deliveries }) => deliveries)).toEqual(came.map(() => 1))
+  })
+
   test("hands back what comes too many, at once, in its order, and never claimed", async () => {
     const [low, high] = [tasks("low", 12), tasks("high", 5)]
     await publish(low)
@@ -202,6 +218,19 @@ describe("a pull", () => {
     expect(rest.map(({ deliveries }) => deliveries)).toEqual([2, 2, 1, 1, 1, 1, 1, 1])
     const records = await Promise.all(ids(low.slice(4)).map((id) => other.records?.find(id)))
     expect(records.map((found) => found?.record.state)).toEqual(rest.map(() => "queued"))
+  })
+
+  test("that does not wait brings what the consumer has not heard of yet when it is asked", async () => {
+    const low = tasks("low", 1)
+    await publish(low)
+    // Another lane answers in its place, where there is nothing.
+    const names = new Names(namespace)
+    const [asked, answering] = [names.consumer("low", 4), names.consumer("high", 4)]
+    tap = (sent) =>
+      sent.includes('"no_wait":true') ? Promise.resolve(sent.replaceAll(`.${asked} `, `.${answering} `)) : undefined
+    const came = await pull(1, 0)
+    tap = undefined
+    expect(came.map(idOf)).toEqual(ids(low))
   })
 
   test("that waits asks again when its requests got lost without a word", async () => {
