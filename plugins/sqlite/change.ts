@@ -1,6 +1,7 @@
 /** Changes from outside a delivery, and finding: compare-and-set by revision, task and follow-ups in one transaction. */
 import type { Change, Changed, Found, JobRecord } from "../../runtime/transport.ts"
 import { type PostingColumns, type RecordColumns, recordColumns, recordLinks } from "./column.ts"
+import type { Database } from "./database.ts"
 import { idToColumn } from "./id.ts"
 import type { JobRow, JobTable } from "./job-table.ts"
 import type { QueueNames } from "./name.ts"
@@ -16,21 +17,26 @@ export interface PreparedChange {
 }
 
 export class Changer {
+  readonly #database: Database
   readonly #jobs: JobTable
   readonly #names: QueueNames
   readonly #publisher: Publisher
 
-  constructor(jobs: JobTable, names: QueueNames, publisher: Publisher) {
+  constructor(database: Database, jobs: JobTable, names: QueueNames, publisher: Publisher) {
+    this.#database = database
     this.#jobs = jobs
     this.#names = names
     this.#publisher = publisher
   }
 
   find(id: string): Found | undefined {
-    const row = this.#jobs.byId(idToColumn(id))
-    if (row === undefined) return undefined
-    const record = this.#view(row, id) ?? this.#viewOlder(row, id)
-    return record && { record, revision: revisionOf(row) }
+    const column = idToColumn(id)
+    return this.#database.snapshot(() => {
+      const row = this.#jobs.byId(column)
+      if (row === undefined) return undefined
+      const record = this.#view(row, id) ?? this.#viewOlder(row, id)
+      return record && { record, revision: revisionOf(row) }
+    })
   }
 
   #view(row: JobRow, id: string): JobRecord | undefined {

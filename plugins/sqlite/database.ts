@@ -6,6 +6,8 @@ export class Database {
   readonly #handle: DatabaseSync
   readonly #patience: { readonly none: StatementSync; readonly usual: StatementSync } | undefined
   readonly #durable: boolean
+  readonly #begin: StatementSync
+  readonly #end: StatementSync
   #waits = true
   /** Whether this transport opened it and may close it. */
   readonly owned: boolean
@@ -21,6 +23,8 @@ export class Database {
     this.owned = owned
     this.path = path
     this.label = path ?? "the database in memory"
+    this.#begin = this.prepare("BEGIN")
+    this.#end = this.prepare("ROLLBACK")
     const timeout = int(this.prepare("PRAGMA busy_timeout").get() ?? {}, "timeout")
     // An application may let its own statements wait for a lock; ours must not stop the event loop.
     if (timeout > 0) {
@@ -45,6 +49,21 @@ export class Database {
       statement.run()
     } finally {
       this.#patience?.usual.get()
+    }
+  }
+
+  /**
+   * Runs `run`, which only reads, at one moment of the file: what another process commits meanwhile is not seen. Between
+   * two statements outside of it a job may move from its queue into its record.
+   */
+  snapshot<T>(run: () => T): T {
+    // The transaction that is open, ours or the application's, is one moment as well.
+    if (this.inTransaction) return run()
+    this.#begin.run()
+    try {
+      return run()
+    } finally {
+      if (this.inTransaction) this.#end.run()
     }
   }
 

@@ -48,17 +48,26 @@ export class Lister {
     const records: Array<JobRecord> = []
     let bytes = 0
     let last = 0
-    for await (const row of this.#rows(query, query.after === undefined ? TOP : cursorOf(query.after))) {
-      const load = this.#jobs.load(row.seq)
-      const id = this.#jobs.idOf(row)
-      const record = viewOf(row, id, this.#names.nameOf(row.queue), load, Date.now())
+    for await (const { seq } of this.#rows(query, query.after === undefined ? TOP : cursorOf(query.after))) {
+      const { record, size } = this.#read(seq)
       if (record === undefined || !matches(record, query)) continue
-      bytes += (load.envelope?.length ?? 0) + (load.record?.length ?? 0)
+      bytes += size
       if (records.length === limit || (bytes > PAGE_BYTES && records.length > 0)) return { records, next: String(last) }
       records.push(record)
-      last = row.seq
+      last = seq
     }
     return { records }
+  }
+
+  /** A job as it is now, read anew: since its row was listed, another process may have moved it on. */
+  #read(seq: number): { readonly record: JobRecord | undefined; readonly size: number } {
+    return this.#database.snapshot(() => {
+      const row = this.#jobs.bySeq(seq)
+      if (row === undefined) return { record: undefined, size: 0 }
+      const load = this.#jobs.load(seq)
+      const record = viewOf(row, this.#jobs.idOf(row), this.#names.nameOf(row.queue), load, Date.now())
+      return { record, size: (load.envelope?.length ?? 0) + (load.record?.length ?? 0) }
+    })
   }
 
   /** Rows that may match, newest first, below a number. */

@@ -101,6 +101,27 @@ test("processes that pull from one queue share no task, and take all of them", {
   expect([...settled].sort()).toEqual([...ids].sort())
 })
 
+test("a job that another process is just ending is found, and listed, at every moment", {
+  timeout: 60_000,
+}, async () => {
+  const file = freshFile()
+  const transport = await connect(file, 30_000)
+  const ids = Array.from({ length: 400 }, (_, at) => `job-${at}`)
+  await transport.queue.publish(ids.map((id) => taskOf({ id, task: id, queue: "q" })))
+  const worker = member(file, "finish", "q")
+  await worker.waitForLine(/^ready/, 20_000)
+  const missed: Array<string> = []
+  for (const [at, id] of ids.entries()) {
+    for (let state: string | undefined; state !== "succeeded"; ) {
+      const found = at % 2 === 0 ? await transport.records?.find(id) : undefined
+      const page = at % 2 === 1 ? await transport.records?.query({ task: id, limit: 1 }) : undefined
+      state = found?.record.state ?? page?.records[0]?.state
+      if (state === undefined) missed.push(id)
+    }
+  }
+  expect(missed).toEqual([])
+})
+
 test("processes hear of each other's broadcasts, records and values", { timeout: 60_000 }, async () => {
   const file = freshFile()
   const transport = await connect(file, 30_000)

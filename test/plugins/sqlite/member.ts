@@ -5,6 +5,7 @@
  * publish <count>        publishes one task after another; prints each id once it is accepted
  * insist                 publishes without an end; prints each id once it is accepted, or refused
  * work <queue>           pulls and acks until nothing comes for a second; prints each id once it is settled
+ * finish <queue>         pulls one task at a time and ends its job as succeeded (task and id are one word), until nothing comes for a second
  * hold <queue> <count>   pulls once and keeps what came; prints the ids
  * hear <topic>           prints each broadcast, each change of a record and each change of the store
  * idle                   watches records, then has nothing left to do
@@ -12,7 +13,7 @@
 import { plugin } from "../../../plugins/sqlite/mod.ts"
 import { isUndecodable } from "../../../runtime/protocol/message.ts"
 import type { Delivery } from "../../../runtime/transport.ts"
-import { taskOf } from "../../kit/task.ts"
+import { recordOf, taskOf } from "../../kit/task.ts"
 
 const [file = "", role = "", ...rest] = process.argv.slice(2)
 const never = new AbortController().signal
@@ -56,6 +57,17 @@ const work = async (name: string): Promise<void> => {
   }
 }
 
+const finish = async (name: string): Promise<void> => {
+  console.log("ready")
+  for (;;) {
+    const [delivery] = await queue.pull({ queues: [name], max: 1, wait: 1_000 }, never)
+    if (delivery === undefined) return
+    const id = idOf(delivery)
+    const record = recordOf(taskOf({ id, task: id, queue: name }), "succeeded", { fence: delivery.fence })
+    await queue.settle([{ token: delivery.token, record, then: { kind: "ack" } }])
+  }
+}
+
 const hold = async (name: string, count: number): Promise<void> => {
   const deliveries = await queue.pull({ queues: [name], max: count, wait: 5_000 }, never)
   for (const delivery of deliveries) console.log("holds", idOf(delivery))
@@ -81,7 +93,8 @@ const [first = "", second = "1"] = rest
 if (role === "publish") await publish(Number(first))
 else if (role === "insist") await insist()
 else if (role === "work") await work(first)
+else if (role === "finish") await finish(first)
 else if (role === "hold") await hold(first, Number(second))
 else if (role === "hear") await hear(first)
 else await idle()
-if (role === "publish" || role === "work") await transport.close()
+if (role === "publish" || role === "work" || role === "finish") await transport.close()
