@@ -32,6 +32,8 @@ export class Listening {
   /** Resolves once others tell this transport of such things. */
   async start(kind: number): Promise<void> {
     if (this.#presence.has(kind)) return
+    // First, because others ring as soon as they know of this transport.
+    await this.#doorbell.start()
     try {
       await this.#writer.doLightly((transaction) => {
         this.#presence.announce(transaction, kind)
@@ -42,7 +44,6 @@ export class Listening {
       throw error
     }
     if (this.#closing.aborted) return
-    this.#doorbell.start()
     // What came before this was known rang no bell.
     if (kind === PULLS) this.#look()
   }

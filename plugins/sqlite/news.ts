@@ -8,7 +8,7 @@ import type { Changer } from "./change.ts"
 import type { Database } from "./database.ts"
 import type { Doorbell } from "./doorbell.ts"
 import { keyFromBytes, keyToBytes } from "./key.ts"
-import { BROADCAST, type Presence, PULLS, RECORDS, STORE } from "./presence.ts"
+import { BROADCAST, type Listener, type Presence, PULLS, RECORDS, STORE } from "./presence.ts"
 import { bytes, bytesOrNull, int } from "./row.ts"
 import type { StoreTable } from "./store.ts"
 import type { Subscriptions } from "./subscription.ts"
@@ -37,8 +37,11 @@ export class News implements Participant {
   readonly #taker: Taker
   readonly #doorbell: Doorbell
   readonly #statements
-  #others = 0
-  #ring = false
+  #others: ReadonlyArray<Listener> = []
+  /** The sum of what others listen for. */
+  #wanted = 0
+  /** The kinds of news in this transaction. */
+  #brought = 0
   /** Last news that were read, or that came before this transport listened. */
   #last = -1
 
@@ -79,7 +82,8 @@ export class News implements Participant {
   /** Whether somebody, here or elsewhere, watches records. Asked once at the beginning of each transaction. */
   tells(): boolean {
     this.#others = this.#presence.others()
-    return this.#subscriptions.watchesRecords || (this.#others & RECORDS) !== 0
+    this.#wanted = this.#others.reduce((sum, { kinds }) => sum | kinds, 0)
+    return this.#subscriptions.watchesRecords || (this.#wanted & RECORDS) !== 0
   }
 
   /** From this transaction on, what others write is read. */
@@ -93,31 +97,32 @@ export class News implements Participant {
 
   join(transaction: Transaction): void {
     const { records, stored, announced, readied, later, now } = transaction
-    const others = this.#others
-    if (others === 0) return
+    const wanted = this.#wanted
+    if (wanted === 0) return
     const put = (kind: number, topic: string, payload: Uint8Array | null): void => {
       const { instance } = this.#presence
       this.#statements.insert.run(transaction.next(), this.#ns, instance, kind, keyToBytes(topic), payload, now)
-      this.#ring = true
+      this.#brought |= kind
     }
-    if (others & RECORDS) for (const id of new Set(records.map((record) => record.id))) put(RECORDS, id, null)
-    if (others & STORE) for (const { key } of stored) put(STORE, key, null)
-    if (others & BROADCAST) for (const { topic, payload } of announced) put(BROADCAST, topic, payload)
+    if (wanted & RECORDS) for (const id of new Set(records.map((record) => record.id))) put(RECORDS, id, null)
+    if (wanted & STORE) for (const { key } of stored) put(STORE, key, null)
+    if (wanted & BROADCAST) for (const { topic, payload } of announced) put(BROADCAST, topic, payload)
     // What the pulls of this process took in the same transaction is nobody else's business.
     const left = (): boolean => [...readied].some((queue) => this.#taker.isReady(queue))
-    if (others & PULLS && (later - now < SOON_MS || left())) this.#ring = true
+    if (wanted & PULLS && (later - now < SOON_MS || left())) this.#brought |= PULLS
   }
 
   committed({ records, stored, announced }: Transaction): void {
-    if (this.#ring) this.#doorbell.ring()
-    this.#ring = false
+    const concerned = this.#others.filter(({ kinds }) => (kinds & this.#brought) !== 0)
+    this.#brought = 0
+    this.#doorbell.ring(concerned.map(({ instance }) => instance))
     for (const record of records) this.#subscriptions.tellRecord(record)
     for (const change of stored) this.#subscriptions.tellStore(change)
     for (const announcement of announced) this.#subscriptions.tellTopic(announcement)
   }
 
   rolledBack(): void {
-    this.#ring = false
+    this.#brought = 0
   }
 
   failed(_error: TransportError): void {

@@ -17,6 +17,12 @@ export const BROADCAST = 8
 const GONE_MS = 60_000
 export const BEAT_MS = 20_000
 
+/** Another transport that listens, and for which kinds. */
+export interface Listener {
+  readonly instance: number
+  readonly kinds: number
+}
+
 export class Presence {
   /** Tells this transport from all others on the file. */
   readonly instance = randomInt(1, 2 ** 48 - 1)
@@ -28,7 +34,7 @@ export class Presence {
     this.#ns = ns
     const prepare = (sql: string) => database.prepare(sql)
     this.#statements = {
-      others: prepare("SELECT kinds FROM callboard_listener WHERE ns = ? AND instance <> ? AND until > ?"),
+      others: prepare("SELECT instance, kinds FROM callboard_listener WHERE ns = ? AND instance <> ? AND until > ?"),
       put: prepare(
         `INSERT INTO callboard_listener (instance, ns, kinds, until) VALUES (?, ?, ?, ?)
          ON CONFLICT (instance) DO UPDATE SET kinds = excluded.kinds, until = excluded.until`,
@@ -45,11 +51,10 @@ export class Presence {
     return (this.#kinds & kind) === kind
   }
 
-  /** What others listen for. Reads only. */
-  others(): number {
-    let kinds = 0
-    for (const row of this.#statements.others.all(this.#ns, this.instance, Date.now())) kinds |= int(row, "kinds")
-    return kinds
+  /** Who else listens, and for what. Reads only. */
+  others(): ReadonlyArray<Listener> {
+    const rows = this.#statements.others.all(this.#ns, this.instance, Date.now())
+    return rows.map((row) => ({ instance: int(row, "instance"), kinds: int(row, "kinds") }))
   }
 
   /** Makes it known that this transport is there and listens for `kind` too. */

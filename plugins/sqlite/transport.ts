@@ -111,7 +111,7 @@ export const transportOver = (
       queueMicrotask(() => (now ? listener("connected") : listener("disconnected", why)))
   }
 
-  const doorbell = new Doorbell(database, () => {
+  const doorbell = new Doorbell(database, presence.instance, () => {
     pulls.look()
     listening.read()
     alarm.set()

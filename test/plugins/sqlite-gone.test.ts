@@ -20,7 +20,7 @@ afterEach(async () => {
 let files = 0
 const freshFile = (): string => join(folder.path, `${++files}.db`)
 
-const SIDES = ["", "-wal", "-shm", "-bell"]
+const SIDES = ["", "-wal", "-shm"]
 const remove = (path: string, sides = SIDES): void => {
   for (const side of sides) rmSync(`${path}${side}`, { force: true })
 }

@@ -8,6 +8,8 @@
  * finish <queue>         pulls one task at a time and ends its job as succeeded (task and id are one word), until nothing comes for a second
  * hold <queue> <count>   pulls once and keeps what came; prints the ids
  * hear <topic>           prints each broadcast, each change of a record and each change of the store
+ * answer <topic>         answers each broadcast on that topic with one on "answer", of the same payload
+ * talk <topic>           broadcasts without an end, every few milliseconds
  * idle                   watches records, then has nothing left to do
  */
 import { plugin } from "../../../plugins/sqlite/mod.ts"
@@ -83,6 +85,20 @@ const hear = async (topic: string): Promise<void> => {
   setInterval(() => undefined, 1_000)
 }
 
+const answer = async (topic: string): Promise<void> => {
+  await broadcast?.listen(topic, (payload) => void broadcast.send("answer", payload), never)
+  console.log("ready")
+  setInterval(() => undefined, 1_000)
+}
+
+const talk = async (topic: string): Promise<void> => {
+  console.log("ready")
+  for (;;) {
+    await broadcast?.send(topic, new Uint8Array(1))
+    await new Promise((resolve) => setTimeout(resolve, 3))
+  }
+}
+
 const idle = async (): Promise<void> => {
   await records?.watch({}, () => undefined, never)
   await queue.pull({ queues: ["q"], max: 1, wait: 300 }, never)
@@ -96,5 +112,7 @@ else if (role === "work") await work(first)
 else if (role === "finish") await finish(first)
 else if (role === "hold") await hold(first, Number(second))
 else if (role === "hear") await hear(first)
+else if (role === "answer") await answer(first)
+else if (role === "talk") await talk(first)
 else await idle()
 if (role === "publish" || role === "work" || role === "finish") await transport.close()
