@@ -61,7 +61,7 @@ export type ResultOf<Method> = "output" extends keyof Method
  * Stands beside the actor's name, where a sentence can say what is wrong: next to the methods it would disturb the
  * inference of their handlers.
  */
-export type Verdict<P> = [P] extends [never] ? unknown : { readonly problem: P }
+export type Verdict<P> = [P] extends [never] ? unknown : IsAny<P> extends true ? unknown : { readonly problem: P }
 
 export type Problems<M, Use> = { [K in keyof M]: ProblemsOf<M[K], Use, K extends string ? K : string> }[keyof M]
 
@@ -118,12 +118,21 @@ type JobProblem<A, Use, Name extends string> = A extends readonly [unknown, infe
     : `${Name}: its handler expects another job.use than start gives`
   : never
 
+// What a handler gives is `any` where it has no type (`JSON.parse`), and where its code does not compile: that is an error
+// where it stands. An Effect that needs `unknown` was made of such.
 type EffectProblem<R, Name extends string> =
-  R extends Effect.Effect<infer _A, infer _E, infer Needs>
-    ? [Needs] extends [never]
-      ? never
-      : `${Name}: its Effect needs services that nobody provides`
-    : never
+  IsAny<R> extends true
+    ? never
+    : R extends Effect.Effect<infer _A, infer _E, infer Needs>
+      ? [Needs] extends [never]
+        ? never
+        : [unknown] extends [Needs]
+          ? never
+          : `${Name}: its Effect needs services that nobody provides`
+      : never
+
+// Within tuples, since a conditional type about code that does not compile is taken for an error itself.
+type IsAny<T> = [unknown] extends [T] ? ([T] extends [string] ? true : false) : false
 
 type OutputProblem<R, Method, Name extends string> = "output" extends keyof Method
   ? [Resolved<R>] extends [SchemaInput<Method["output"]>]

@@ -1,6 +1,7 @@
 /** What a handler gets besides its input: its job. */
 
 import type { DurationInput } from "./actor.ts"
+import type { AnyActor, ChildActorHandle } from "./client/actor-handle.ts"
 import type { JobHandle } from "./client/job-handle.ts"
 import type { SubmissionFields } from "./client/submitting/submission.ts"
 import type { OwnEventFields } from "./own-event.ts"
@@ -16,7 +17,8 @@ export interface Job<Use = unknown> {
   readonly run: number
   /** Retries that the application asked for, so far. */
   readonly retries: number
-  readonly actor: string
+  /** Name of the actor whose handler this is. */
+  readonly actorName: string
   readonly method: string
   readonly queue: string
   /** How it stands: `started` in the handler; in its hooks, what the attempt has come to. */
@@ -49,6 +51,8 @@ export interface Job<Use = unknown> {
   event(type: string, fields?: OwnEventFields): void
   /** Submits another task, as a child of this one: sets `parentId` and `rootId`. */
   submit(task: string, fields?: SubmissionFields): Promise<JobHandle>
+  /** A typed handle of an actor, `job.actor<typeof text>("text")`, that submits as {@link submit} does. Its module is not loaded. */
+  actor<A extends AnyActor>(name: A["name"]): ChildActorHandle<A>
   /** The record of the job that `parentId` names; `undefined` when there is none, or when it is not kept (any more). */
   parent(): Promise<JobView | undefined>
   /** Ends this attempt and asks for another: `throw job.retry({ after: "10s" })`. Counts as a retry. */

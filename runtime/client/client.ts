@@ -17,9 +17,9 @@ import {
   suspendWorkers,
 } from "../pausing.ts"
 import { parseTimeToLive } from "../protocol/time.ts"
+import type { AnswerTo, ArgumentsOf } from "../remote/answers.ts"
 import { type AskOptions, ask } from "../remote/ask.ts"
 import type { CommandName } from "../remote/call.ts"
-import type { Answer } from "../remote/message.ts"
 import { lift, listRevocations, type Revocation, type RevokeOptions, revoke } from "../revocation.ts"
 import { stayAlive } from "../stay-alive.ts"
 import { type BulkReport, decideAll } from "../steering/bulk.ts"
@@ -28,15 +28,16 @@ import { type PurgeOptions, purgeQueue } from "../steering/purge.ts"
 import { rerunJob } from "../steering/rerun.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import { followBoard } from "../tracking/board-events.ts"
-import type { QueueStats, RecordQuery } from "../transport.ts"
+import type { QueueStats } from "../transport.ts"
 import { type JobView, jobView } from "../view.ts"
 import { askWhy } from "../why/ask.ts"
 import type { Why } from "../why/cause.ts"
 import { type ActorHandle, type AnyActor, actorHandle } from "./actor-handle.ts"
 import { type JobHandle, jobHandle, type SubmittedJob } from "./job-handle.ts"
+import { type JobQuery, recordQueryOf } from "./job-query.ts"
 import type { SubmitContext } from "./submitting/context.ts"
 import type { Receipt } from "./submitting/receipt.ts"
-import type { SubmissionFields } from "./submitting/submission.ts"
+import type { Submission, SubmissionFields } from "./submitting/submission.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"
 
 export interface JobPage {
@@ -71,6 +72,12 @@ export const connect = async (target: string | object, settings: ClientSettings 
     ...(tracing === undefined ? {} : { tracing }),
   })
 }
+
+/** The arguments may be left out where a command needs none. */
+type ControlArguments<C extends CommandName> =
+  Record<never, never> extends ArgumentsOf<C>
+    ? [given?: ArgumentsOf<C>, options?: AskOptions]
+    : [given: ArgumentsOf<C>, options?: AskOptions]
 
 export class Client implements AsyncDisposable {
   readonly board: Board
@@ -113,7 +120,7 @@ export class Client implements AsyncDisposable {
     const [answer] = await this.submitMany([{ ...fields, task }], context)
     if (answer === undefined) throw new CallboardError("internal", "the submission was lost")
     if (answer instanceof CallboardError) throw answer
-    return { ...jobHandle(this.board, answer.id), receipt: answer }
+    return this.#submitted(answer)
   }
 
   /**
@@ -121,7 +128,7 @@ export class Client implements AsyncDisposable {
    * fails all, with its `index`. Then each element has its own answer, in order.
    */
   async submitMany(
-    submissions: ReadonlyArray<unknown>,
+    submissions: ReadonlyArray<Submission>,
     context: SubmitContext = {},
   ): Promise<ReadonlyArray<Receipt | CallboardError>> {
     return this.post(await this.prepare(submissions, context))
@@ -139,7 +146,17 @@ export class Client implements AsyncDisposable {
 
   /** A typed handle of an actor; types only, its module is not loaded. */
   actor<A extends AnyActor>(name: A["name"]): ActorHandle<A> {
-    return actorHandle<A>(name, (task, fields) => this.submit(task, fields))
+    return actorHandle<A>(name, {
+      submit: (task, fields) => this.submit(task, fields),
+      submitMany: async (submissions) =>
+        (await this.submitMany(submissions)).map((each) =>
+          each instanceof CallboardError ? each : this.#submitted(each),
+        ),
+    })
+  }
+
+  #submitted(receipt: Receipt): SubmittedJob {
+    return { ...jobHandle(this.board, receipt.id), receipt }
   }
 
   /** A job by its id, for instance one that was submitted over HTTP. */
@@ -156,19 +173,19 @@ export class Client implements AsyncDisposable {
   }
 
   /** Jobs, newest first, a page at a time. */
-  async jobs(query: Partial<RecordQuery> = {}): Promise<JobPage> {
-    const page = await this.board.records.query({ limit: 100, ...query })
+  async jobs(query: JobQuery = {}): Promise<JobPage> {
+    const page = await this.board.records.query(recordQueryOf(query))
     return { jobs: page.records.map(jobView), ...(page.next === undefined ? {} : { next: page.next }) }
   }
 
   /** Cancels the jobs of one page of a query. Pass `next` on as `after` until there is none. */
-  cancelAll(query: Partial<RecordQuery>): Promise<BulkReport> {
-    return decideAll(this.board, query, (board, id) => cancelJob(board, id))
+  async cancelAll(query: JobQuery): Promise<BulkReport> {
+    return decideAll(this.board, recordQueryOf(query), (board, id) => cancelJob(board, id))
   }
 
   /** Runs the ended jobs of one page of a query again. Pass `next` on as `after` until there is none. */
-  retryAll(query: Partial<RecordQuery>): Promise<BulkReport> {
-    return decideAll(this.board, query, rerunJob)
+  async retryAll(query: JobQuery): Promise<BulkReport> {
+    return decideAll(this.board, recordQueryOf(query), rerunJob)
   }
 
   /** Every job's changes, from now on, until the signal fires or the client is closed. */
@@ -263,8 +280,12 @@ export class Client implements AsyncDisposable {
    * Sends a command to workers (`active`, `pool-grow` …) and collects their answers, one per worker. Fails with
    * `invalid-input`, naming the argument, and with `not-found` for workers that do not live.
    */
-  control(command: CommandName, given: object = {}, options: AskOptions = {}): Promise<ReadonlyArray<Answer>> {
-    return ask(this.board, command, given, options)
+  async control<C extends CommandName>(
+    command: C,
+    ...[given, options = {}]: ControlArguments<C>
+  ): Promise<ReadonlyArray<AnswerTo<C>>> {
+    // What a worker sends back is made by the type of its answers; one of another version may answer in its own way.
+    return (await ask(this.board, command, given ?? {}, options)) as ReadonlyArray<AnswerTo<C>>
   }
 
   async queues(): Promise<ReadonlyArray<QueueStats>> {

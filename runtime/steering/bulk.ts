@@ -20,10 +20,10 @@ const AT_A_TIME = 32
  */
 export const decideAll = async (
   board: Board,
-  query: Partial<RecordQuery>,
+  query: RecordQuery,
   decide: (board: Board, id: string) => Promise<unknown>,
 ): Promise<BulkReport> => {
-  const page = await board.records.query({ limit: 100, ...query })
+  const page = await board.records.query(query)
   const ids = page.records.map((record) => record.id)
   const refused: Array<BulkReport["refused"][number]> = []
   for (let from = 0; from < ids.length; from += AT_A_TIME) {

@@ -1,5 +1,5 @@
 /** What must compile about `actor()`, with the types that come out of it, and what must not. Checked by tsc, never run. */
-import { actor, type Job } from "callboard"
+import { type ActorHandle, actor, type Job } from "callboard"
 import { Context, Effect, Schema } from "effect"
 import * as v from "valibot"
 import * as z from "zod"
@@ -259,6 +259,49 @@ actor("wrong", { methods: { run: { queue: "high" } } })
 
 // @ts-expect-error no schema
 actor("wrong", { methods: { run: { input: { path: "string" }, run: () => 1 } } })
+
+// A handler may answer with what has no type: the caller gets `unknown`.
+const loose = actor("loose", {
+  methods: {
+    a: () => 1,
+    b: () => JSON.parse("1"),
+    c: async () => JSON.parse("1"),
+    d: { input: z.object({ n: z.number() }), run: ({ n }) => JSON.parse(String(n)) },
+    e: { output: z.number(), run: () => JSON.parse("1") },
+    f: (input: { readonly n: number }, job) => job.meta["text"] ?? JSON.parse(String(input.n)),
+    g: {
+      run: () => JSON.parse("1"),
+      onSuccess: () => JSON.parse("1"),
+      onFailure: (error) => JSON.parse(String(error)),
+    },
+  },
+})
+same<keyof TypesOf<typeof loose>["result"], "a" | "b" | "c" | "d" | "e" | "f" | "g">(true)
+same<Awaited<ReturnType<Awaited<ReturnType<ActorHandle<typeof loose>["b"]["submit"]>>["result"]>>, unknown>(true)
+
+// What does not compile in a handler is one error, where it stands: none on the name.
+actor("wrong", {
+  methods: {
+    // @ts-expect-error nothing has this name
+    missing: () => nowhere.to.be.found,
+    field: (input: { readonly n: number }) => {
+      // @ts-expect-error the input has no such field
+      return input.m
+    },
+    effect: () =>
+      Effect.gen(function* () {
+        // @ts-expect-error nothing has this name
+        return yield* nowhere
+      }),
+    schema: {
+      input: z.object({ n: z.number() }),
+      run: async (input) => {
+        // @ts-expect-error the schema gives no such field
+        return input.m.n
+      },
+    },
+  },
+})
 
 // @ts-expect-error another job.use than `start` gives
 actor("wrong", { start: () => ({ a: 1 }), methods: { run: (_input: unknown, job: Job<{ b: 1 }>) => job.use.b } })

@@ -272,7 +272,7 @@ onEveryBoard((newBoard) => {
         task: "step.run",
         id,
         input: { name: String(at) },
-        ...(at === 0 ? {} : { after: parentsOf(at).map((parent) => ids[parent]) }),
+        ...(at === 0 ? {} : { after: parentsOf(at).flatMap((parent) => ids[parent] ?? []) }),
       }))
       expect(await client.submitMany(tasks)).toMatchObject(
         tasks.map((_, at) => ({ state: at === 0 ? "queued" : "deferred" })),

@@ -211,8 +211,10 @@ onEveryBoard((newBoard) => {
   ])("S138 arguments: %j is refused, naming %s", async (fields, field) => {
     const { client } = await start([makeActor([])], { transport: newBoard() })
     // As hurried users send it: over HTTP nothing is typed.
-    const sent: object = { task: "scene.works", ...fields }
-    await expect(client.submitMany([sent])).rejects.toMatchObject({ code: "invalid-input", details: { field } })
+    await expect(client.prepare([{ task: "scene.works", ...fields }])).rejects.toMatchObject({
+      code: "invalid-input",
+      details: { field },
+    })
     expect((await client.jobs()).jobs).toEqual([])
   })
 

@@ -5,7 +5,8 @@ import type { ActorDescription } from "../../directory.ts"
 import { keepListening } from "../../listening.ts"
 import type { Log } from "../../log.ts"
 import { parseDuration } from "../../protocol/time.ts"
-import { type Call, isNoRate, parseCall } from "../../remote/call.ts"
+import type { Answers } from "../../remote/answers.ts"
+import { type Call, type CommandName, isNoRate, parseCall } from "../../remote/call.ts"
 import { type Answer, CONTROL_TOPIC, encode, questionOf } from "../../remote/message.ts"
 import { isHandlerCount, MOST_HANDLERS } from "../consuming/autoscale.ts"
 import type { Worker } from "../interface.ts"
@@ -50,49 +51,59 @@ const answerTo = (command: string, given: unknown, options: RemoteControlOptions
 
 type Outcome = Pick<Answer, "value" | "error">
 
+/** The value that the command promises. */
+const value = <C extends CommandName>(_command: C, value: Answers[C]): Outcome => ({ value })
+
 const obey = (call: Call, { worker, actors, shutdown, log }: RemoteControlOptions): Outcome => {
   switch (call.command) {
     case "ping":
-      return { value: "pong" }
+      return value(call.command, "pong")
     case "active":
-      return { value: worker.inspect().active }
+      return value(call.command, worker.inspect().active)
     case "reserved":
-      return { value: worker.inspect().reserved }
+      return value(call.command, worker.inspect().reserved)
     case "put-off":
-      return { value: worker.putOff(call.arguments.id) }
+      return value(call.command, worker.putOff(call.arguments.id))
     case "stats":
-      return { value: { ...worker.describe(), uptimeSeconds: process.uptime(), memory: process.memoryUsage() } }
+      return value(call.command, {
+        ...worker.describe(),
+        uptimeSeconds: process.uptime(),
+        memory: process.memoryUsage(),
+      })
     case "registered":
-      return { value: actors.map(({ name, methods }) => ({ name, methods: methods.map((method) => method.name) })) }
+      return value(
+        call.command,
+        actors.map(({ name, methods }) => ({ name, methods: methods.map((method) => method.name) })),
+      )
     case "queues":
-      return { value: worker.queues }
+      return value(call.command, worker.queues)
     case "pool-grow":
       return resized(worker, call.arguments.count)
     case "pool-shrink":
       return resized(worker, -call.arguments.count)
     case "autoscale":
       worker.autoscale(call.arguments)
-      return { value: call.arguments }
+      return value(call.command, call.arguments)
     case "add-consumer":
       worker.addQueue(call.arguments.queue)
-      return { value: worker.queues }
+      return value(call.command, worker.queues)
     case "cancel-consumer":
       return worker.removeQueue(call.arguments.queue)
-        ? { value: worker.queues }
+        ? value(call.command, worker.queues)
         : { error: `queue: it does not listen to ${call.arguments.queue}` }
     case "time-limit":
       return limited(worker, call.arguments)
     case "rate-limit":
       return rated(worker, call.arguments)
     case "enable-events":
-      return { value: worker.events(true) ? "task events enabled" : "task events already enabled" }
+      return value(call.command, worker.events(true) ? "task events enabled" : "task events already enabled")
     case "disable-events":
-      return { value: worker.events(false) ? "task events disabled" : "task events already disabled" }
+      return value(call.command, worker.events(false) ? "task events disabled" : "task events already disabled")
     case "shutdown":
       log.info("told to stop by remote control")
       // The answer goes out first.
       setTimeout(shutdown, 0)
-      return { value: "stopping" }
+      return value(call.command, "stopping")
   }
 }
 
@@ -105,13 +116,15 @@ const resized = (worker: Worker, by: number): Outcome => {
     return { error: `count: it has ${concurrency} handler(s) and ${rule}: ${most} at most` }
   }
   worker.resize(wanted)
-  return { value: { concurrency: wanted } }
+  return value(by < 0 ? "pool-shrink" : "pool-grow", { concurrency: wanted })
 }
 
 const rated = (worker: Worker, { task, rate }: { readonly task: string; readonly rate: number | string }): Outcome => {
   const isNone = isNoRate(rate)
   const known = worker.rateLimit(task, isNone ? null : rate)
-  return known ? { value: { task, rate: isNone ? "none" : rate } } : { error: `task: nobody here serves ${task}` }
+  return known
+    ? value("rate-limit", { task, rate: isNone ? "none" : rate })
+    : { error: `task: nobody here serves ${task}` }
 }
 
 const limited = (
@@ -121,5 +134,5 @@ const limited = (
   // Checked with the call.
   const ms = (value: number | string) => Result.getOrThrow(parseDuration(value))
   const known = worker.limitTime(task, { hardMs: ms(hard), softMs: soft === undefined ? null : ms(soft) })
-  return known ? { value: { task, hard, soft: soft ?? null } } : { error: `task: nobody here serves ${task}` }
+  return known ? value("time-limit", { task, hard, soft: soft ?? null }) : { error: `task: nobody here serves ${task}` }
 }

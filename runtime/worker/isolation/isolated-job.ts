@@ -1,6 +1,7 @@
 /** The {@link Job} of an isolated handler: what it says and asks for goes to the worker, which has the transport. */
 import { Result } from "effect"
 import type { DurationInput } from "../../actor.ts"
+import { type AnyActor, type ChildActorHandle, childHandle } from "../../client/actor-handle.ts"
 import type { JobHandle, WaitOptions } from "../../client/job-handle.ts"
 import type { SubmissionFields } from "../../client/submitting/submission.ts"
 import { Retry } from "../../control.ts"
@@ -44,7 +45,7 @@ export class IsolatedJob implements Job<unknown> {
   readonly parentId: string | undefined
   readonly rootId: string | undefined
   readonly after: ReadonlyArray<string>
-  readonly actor: string
+  readonly actorName: string
   readonly method: string
   readonly use: unknown
   readonly headers: Headers
@@ -67,7 +68,7 @@ export class IsolatedJob implements Job<unknown> {
     this.parentId = order.job.parentId
     this.rootId = order.job.rootId
     this.after = order.job.after ?? []
-    this.actor = fields.actor
+    this.actorName = fields.actor
     this.method = order.method
     this.use = fields.use
     this.headers = fields.headers
@@ -99,6 +100,8 @@ export class IsolatedJob implements Job<unknown> {
     const id = await this.#line.ask({ run: this.#run, what: "submit", about: task, fields: text.success })
     return handleOf(String(id), this.#line, this.#run)
   }
+
+  readonly actor = <A extends AnyActor>(name: A["name"]): ChildActorHandle<A> => childHandle<A>(name, this.submit)
 
   readonly parent = async (): Promise<JobView | undefined> =>
     this.parentId === undefined

@@ -1,5 +1,6 @@
 /** The {@link Job} that a handler gets: a view of its run, made once per attempt. */
 import type { DurationInput } from "../../actor.ts"
+import { type AnyActor, type ChildActorHandle, childHandle } from "../../client/actor-handle.ts"
 import type { Client } from "../../client/client.ts"
 import type { JobHandle } from "../../client/job-handle.ts"
 import type { SubmissionFields } from "../../client/submitting/submission.ts"
@@ -27,7 +28,7 @@ export interface JobSurroundings {
 export const JOB_FIELDS = ["uuid"]
 
 export class JobContext implements Job<unknown> {
-  readonly actor: string
+  readonly actorName: string
   readonly use: unknown
   state: JobState = "started"
   readonly #run: Running
@@ -36,7 +37,7 @@ export class JobContext implements Job<unknown> {
 
   constructor(run: Running, actor: string, use: unknown, worker: JobSurroundings) {
     this.#run = run
-    this.actor = actor
+    this.actorName = actor
     this.use = use
     this.#worker = worker
   }
@@ -106,6 +107,8 @@ export class JobContext implements Job<unknown> {
       ...(trace?.context ?? traceContextOf(parent)),
     })
   }
+
+  readonly actor = <A extends AnyActor>(name: A["name"]): ChildActorHandle<A> => childHandle<A>(name, this.submit)
 
   readonly parent = async (): Promise<JobView | undefined> => {
     const { parentId } = this

@@ -1,3 +1,4 @@
+import { CallboardError } from "callboard"
 import { describe, expect, test } from "vitest"
 import { start, WAIT } from "./start.ts"
 
@@ -8,6 +9,18 @@ describe("a typed handle", () => {
       expect(await (await echo.run.submit(input)).result(WAIT)).toEqual(input)
     }
     expect(await (await echo.run.submit()).result(WAIT)).toEqual({})
+  })
+
+  test("submits many at a time, each with its own answer, in order", async () => {
+    const { echo } = await start()
+    const answers = await echo.run.submitMany([{ n: 1 }, "two", null], { priority: 9 })
+    const results = answers.map((each) => (each instanceof CallboardError ? each : each.result(WAIT)))
+    expect(await Promise.all(results)).toEqual([{ n: 1 }, "two", null])
+    const [first] = answers
+    if (first === undefined || first instanceof CallboardError) throw new Error("the first was not accepted")
+    expect(await first.find()).toMatchObject({ priority: 9, task: "echo", meth: "run" })
+    expect(first.receipt).toMatchObject({ id: first.id, state: "queued" })
+    await expect(echo.run.submitMany([1, 2], { priority: 10 })).rejects.toMatchObject({ details: { index: 0 } })
   })
 
   test("can be awaited and printed without being taken for a promise or a job", async () => {

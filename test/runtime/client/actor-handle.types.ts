@@ -1,5 +1,15 @@
 /** What must and must not compile about a typed handle, and the JSON forms of results. Checked by tsc, never run. */
-import { type ActorHandle, actor, type Client, connect, type JsonForm, type Outcome } from "callboard"
+import {
+  type ActorHandle,
+  type AnswerTo,
+  actor,
+  CallboardError,
+  type Client,
+  connect,
+  type JobQuery,
+  type JsonForm,
+  type Outcome,
+} from "callboard"
 import { Effect, Schema } from "effect"
 import * as v from "valibot"
 import * as z from "zod"
@@ -51,6 +61,23 @@ export const calls = async (client: Client) => {
   await handle.ping.submit(undefined, { after: order.id })
   await handle.count.submit({ path: "a" }, { after: [order.id] })
   await handle.find.submit("pen", { after: { ids: [order.id], allowFailure: true } })
+
+  const many = await handle.count.submitMany([{ path: "a" }, { path: "b" }], { priority: 9 })
+  for (const each of many) {
+    if (each instanceof CallboardError) each.code satisfies string
+    else same<Awaited<ReturnType<typeof each.result>>, number>(true)
+  }
+  const priced = await handle.find.submitMany(["pen", "ink"])
+  const [first] = priced
+  if (first !== undefined && !(first instanceof CallboardError)) (await first.result()).name satisfies string
+  // @ts-expect-error one input of the wrong type among several
+  await handle.count.submitMany([{ path: "a" }, { path: 1 }])
+  // @ts-expect-error a single input
+  await handle.count.submitMany({ path: "a" })
+  // @ts-expect-error one id for several jobs
+  await handle.count.submitMany([{ path: "a" }, { path: "b" }], { id: "x" })
+  // @ts-expect-error a field that no task has
+  await client.submitMany([{ task: "shop.ping", prio: 9 }])
 
   const found = await handle.find.submit("pen")
   same<Awaited<ReturnType<typeof found.result>>, { readonly name: string; readonly price: boolean }>(true)
@@ -110,6 +137,54 @@ export const byImport = async () => {
   ;(await job.result()).words satisfies number
   // @ts-expect-error the input of another method
   await client.actor<typeof import("../../../actors/text.ts").default>("text").count.submit({ words: "*.md" })
+}
+
+// In a handler: what is submitted there is a child, and typed alike.
+export const seller = actor("seller", {
+  methods: {
+    sell: async (input: { readonly item: string }, job) => {
+      const shop = job.actor<Shop>("shop")
+      const order = await shop.order.submit({ item: input.item, at: "2026-01-01" }, { delay: 1 })
+      same<Awaited<ReturnType<typeof order.result>>["amount"], number>(true)
+      job.actorName satisfies string
+      // @ts-expect-error a field of the wrong type
+      await shop.count.submit({ path: 1 })
+      // @ts-expect-error another actor's name
+      job.actor<Shop>("shopp")
+      return order.id
+    },
+  },
+})
+
+// Commands to workers: their arguments, and what each answers.
+export const commands = async (client: Client) => {
+  const [pong] = await client.control("ping")
+  same<typeof pong, AnswerTo<"ping"> | undefined>(true)
+  pong?.value satisfies "pong" | undefined
+  const [grown] = await client.control("pool-grow", { count: 2 }, { workers: ["w1"] })
+  grown?.value?.concurrency satisfies number | undefined
+  for (const { value = [] } of await client.control("active")) value[0]?.attempt satisfies number | undefined
+  await client.control("put-off", { id: "a" })
+  await client.control("time-limit", { task: "a.b", hard: "10s" })
+  // @ts-expect-error no such command
+  await client.control("pnig")
+  // @ts-expect-error its argument is missing
+  await client.control("pool-grow")
+  // @ts-expect-error an argument of the wrong type
+  await client.control("pool-grow", { count: "2" })
+  // @ts-expect-error another command's argument
+  await client.control("autoscale", { count: 2 })
+}
+
+// Lists of jobs have a query of their own.
+export const lists = async (client: Client) => {
+  const query: JobQuery = { states: ["failed"], task: "text.count", dead: true, limit: 10 }
+  const page = await client.jobs(query)
+  if (page.next !== undefined) await client.cancelAll({ ...query, after: page.next })
+  // @ts-expect-error no state
+  await client.jobs({ states: ["done"] })
+  // @ts-expect-error a field that no query has
+  await client.jobs({ state: "failed" })
 }
 
 interface Tree {

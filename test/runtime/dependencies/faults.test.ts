@@ -232,7 +232,7 @@ onEveryBoard((newBoard) => {
     test("of which a part cannot be stored accepts nothing that would wait for that part", async () => {
       await using bench = await setUp()
       const parent = await bench.submit("parent")
-      const [a, b, c, d] = ["a", "b", "c", "d"].map((name) => `${name}-${generateId()}`)
+      const [a, b, c, d] = [`a-${generateId()}`, `b-${generateId()}`, `c-${generateId()}`, `d-${generateId()}`]
       const tasks = [
         { task: "step.run", id: a, input: {}, after: parent.id },
         { task: "step.run", id: b, input: {}, after: a },

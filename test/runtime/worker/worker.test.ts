@@ -403,6 +403,21 @@ describe("the job", () => {
     expect(await client.job(id).find()).toMatchObject({ parentId: parent.id, rootId: parent.id })
   })
 
+  test("a handler submits to an actor by its type, and the job is its child", async () => {
+    const adder = actor("adder", { methods: { add: ({ a, b }: { readonly a: number; readonly b: number }) => a + b } })
+    const asker = actor("asker", {
+      methods: {
+        run: async (_input: unknown, job) =>
+          (await job.actor<typeof adder>("adder").add.submit({ a: 1, b: 2 }, { priority: 9 })).id,
+      },
+    })
+    const { client } = await start([adder, asker])
+    const job = await client.submit("asker")
+    const id = String(await job.result(WAIT))
+    expect(await client.job(id).result(WAIT)).toBe(3)
+    expect(await client.job(id).find()).toMatchObject({ parentId: job.id, rootId: job.id, priority: 9, meth: "add" })
+  })
+
   test("progress is seen while it runs", async () => {
     const gate = Promise.withResolvers<void>()
     const steps = actor("steps", {

@@ -23,7 +23,7 @@ describe("submit", () => {
     [{ input: { f: () => 1 } }, "invalid-input", "input"],
   ])("%o is refused before anything is kept", async (fields, code, field) => {
     const { client } = await start(false)
-    await expect(client.submitMany([{ task: "echo", ...fields }])).rejects.toMatchObject(refusal(code, field))
+    await expect(client.prepare([{ task: "echo", ...fields }])).rejects.toMatchObject(refusal(code, field))
     expect((await client.jobs()).jobs).toEqual([])
   })
 
@@ -43,7 +43,7 @@ describe("submit", () => {
     const { client } = await start(false)
     const receipts = await client.submitMany([{ task: "echo" }, { task: "echo.fail" }, { task: "echo", delay: 5 }])
     expect(receipts.map((receipt) => "state" in receipt && receipt.state)).toEqual(["queued", "queued", "scheduled"])
-    const wrong = client.submitMany([{ task: "echo" }, { task: "echo", priority: "high" }])
+    const wrong = client.submitMany([{ task: "echo" }, { task: "echo", priority: 10 }])
     await expect(wrong).rejects.toMatchObject({ code: "invalid-input", details: { index: 1, field: "priority" } })
     expect((await client.jobs()).jobs).toHaveLength(3)
   })

@@ -1,0 +1,35 @@
+/** Which jobs a client lists, or decides about. */
+import { CallboardError } from "../errors.ts"
+import type { State } from "../protocol/state.ts"
+import type { RecordQuery } from "../transport.ts"
+
+/** All that is given must be true of a job. A page holds the newest jobs first. */
+export interface JobQuery {
+  /** Any of these states. Defaults to every state. */
+  readonly states?: ReadonlyArray<State>
+  /** The task as it was submitted, `text` or `text.count`. */
+  readonly task?: string
+  readonly queue?: string
+  /** Id of the job that it all began with. */
+  readonly rootId?: string
+  /** Id of the job that submitted it, or that it follows. */
+  readonly parentId?: string
+  /** The `group` of the submission. */
+  readonly group?: string
+  /** Only dead letters. Defaults to false. */
+  readonly dead?: boolean
+  /** Most jobs on the page, 1–1,000. Defaults to 100. */
+  readonly limit?: number
+  /** Where the page begins: `next` of the page before. Defaults to the newest job. */
+  readonly after?: string
+}
+
+const DEFAULT_LIMIT = 100
+const MOST = 1_000
+
+/** The query as transports take it. Fails with `invalid-input` where the limit is out of range. */
+export const recordQueryOf = (query: JobQuery): RecordQuery => {
+  const { limit = DEFAULT_LIMIT } = query
+  if (Number.isInteger(limit) && limit >= 1 && limit <= MOST) return { ...query, limit }
+  throw new CallboardError("invalid-input", `limit: must be a whole number from 1 to ${MOST}`, { field: "limit" })
+}
