@@ -1,19 +1,45 @@
 import { fileURLToPath } from "node:url"
 import { defineConfig } from "vitest/config"
+import { BaseSequencer, type TestSpecification } from "vitest/node"
+import { integrationTests, longest, unitTests } from "./suites.js"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
+
+/** The longest files first, so that none of them is alone at the end. */
+class LongestFirst extends BaseSequencer {
+  override async sort(files: Array<TestSpecification>): Promise<Array<TestSpecification>> {
+    const rank = ({ moduleId }: TestSpecification): number => {
+      const at = longest.findIndex((part) => moduleId.includes(`/test/${part}`))
+      return at < 0 ? longest.length : at
+    }
+    return (await super.sort(files)).toSorted((a, b) => rank(a) - rank(b))
+  }
+}
 
 export default defineConfig({
   root,
   test: {
-    include: ["test/**/*.test.ts"],
-    testTimeout: 20_000,
+    testTimeout: 60_000,
     // A hook may be the first to fetch a server.
     hookTimeout: 120_000,
-    // Most tests wait for servers and clocks: two files at a time fit on two cores.
-    maxWorkers: 2,
     // Vitest's forks do not start on Bun, its threads miss a function on Deno.
     pool: "bun" in process.versions ? "threads" : "forks",
+    // Loading all modules anew for each file would take longer than the tests themselves.
+    isolate: false,
+    // Concurrent cases, those of the conformance kit above all, wait most of their time.
+    maxConcurrency: 16,
+    sequence: { sequencer: LongestFirst },
+    projects: [
+      {
+        extends: true,
+        test: { name: "unit", include: unitTests, maxWorkers: 2, sequence: { groupOrder: 0 } },
+      },
+      {
+        extends: true,
+        // These wait for servers and clocks: more files side by side than there are cores.
+        test: { name: "integration", include: integrationTests, maxWorkers: 5, sequence: { groupOrder: 1 } },
+      },
+    ],
   },
   resolve: {
     // The published names mean the sources here, as in tsconfig.json and deno.json.

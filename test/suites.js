@@ -1,0 +1,40 @@
+/**
+ * Which test files there are, and what each needs: the one place that knows. Plain JavaScript, because `npm test` reads it
+ * under Node.
+ */
+
+import { readdirSync, readFileSync } from "node:fs"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+
+const root = fileURLToPath(new URL("..", import.meta.url))
+
+/** Every test file, as a path from the root of the repository. */
+export const testFiles = readdirSync(join(root, "test"), { recursive: true, encoding: "utf8" })
+  .map((file) => `test/${file.replaceAll("\\", "/")}`)
+  .filter((file) => file.endsWith(".test.ts"))
+  .sort()
+
+/** What starts a server or a process, takes a board that processes share, or runs the kit. */
+const starters =
+  /\b(startNats|startNatsCluster|spawnProcess|spawnScript|makeProject|onEveryBoard|sharedBoards|runConformance)\b|node:child_process|kit\/mod\.ts/
+
+/** A unit test needs this process alone: its file names nothing that starts another one. */
+export const unitTests = testFiles.filter((file) => !starters.test(readFileSync(join(root, file), "utf8")))
+
+export const integrationTests = testFiles.filter((file) => !unitTests.includes(file))
+
+/**
+ * The files that take longest, begun first, so that none of them is alone at the end. Each is a part of a file's path;
+ * Vitest remembers durations too, but not on a new machine.
+ */
+export const longest = ["chaos/", "e2e/", "cli/worker", "scenarios/workers", "scenarios/", "plugins/nats.test", "cli/"]
+
+/** What runs on Deno as well: what reads or writes the wire, a store or a socket. Each is a part of a file's path. */
+export const denoTests = [
+  "test/runtime/protocol/",
+  "test/plugins/",
+  "test/runtime/http/",
+  "test/e2e/http",
+  "test/servers/",
+]
