@@ -63,7 +63,7 @@ export class Judgement {
       // What has failed may fail again: with as little as there is.
       const { posting, task, record } = run
       const { token, fence } = held.delivery
-      const attempt = { token, fence, posting, task, record, now: Date.now(), keep: verdict.DEFAULT_KEEP }
+      const attempt = { token, fence, posting, task, record, now: Date.now(), keep: this.#plans.of(run.method).keep }
       return verdict.failed(attempt, error, { dead: error.reason })
     }
   }
