@@ -112,13 +112,18 @@ const errorText = (error: Error): string => {
   return typeof stack === "string" && stack !== "" ? stack : `${name}: ${message}`
 }
 
+/** What a terminal obeys instead of showing it: controls, ends of lines, and marks that turn the direction of a text. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what this is about
-const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g
+const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g
 
 const escaped = (control: string): string => `\\u${control.charCodeAt(0).toString(16).padStart(4, "0")}`
 
 /** A text in one line, without what a terminal could obey: control characters as JSON writes them. */
 export const inOneLine = (text: string): string => text.replace(CONTROLS, escaped)
+
+/** A text of any number of lines, otherwise the same. */
+export const visible = (text: string): string =>
+  text.replace(CONTROLS, (control) => (control === "\n" || control === "\t" ? control : escaped(control)))
 
 /** The same for people: it may have several lines, and none of them looks like the beginning of an entry. */
 export const indented = (text: string): string => text.split(/\r?\n/).map(inOneLine).join("\n  ")

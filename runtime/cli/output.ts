@@ -1,24 +1,49 @@
 /** What commands print: aligned columns for people, JSON for programs. */
+import { randomUUID } from "node:crypto"
 import { type ColourChoice, takesColour } from "../colour.ts"
+import { inOneLine, visible } from "../log-value.ts"
 
 const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, blue: 34, cyan: 36 } as const
 export type Colour = keyof typeof CODES
 
 export type Paint = (text: string, colour: Colour | undefined) => string
 
+/**
+ * Names, descriptions and errors were written by others, and the terminal must show them and not obey them. So a command
+ * paints with a key that nobody else knows, and what it prints is escaped, but for colours with that key.
+ */
+const KEY = `${randomUUID()};`
+const PAINTED = new RegExp(`\\u001b\\[${KEY}(\\d+)m`)
+
 /** Colours text for a stream, or leaves it as it is. */
 export const painter =
   (enabled: boolean): Paint =>
   (text, colour) =>
-    enabled && colour !== undefined && text !== "" ? `\u001b[${CODES[colour]}m${text}\u001b[0m` : text
+    enabled && colour !== undefined && text !== "" ? `\u001b[${KEY}${CODES[colour]}m${text}\u001b[${KEY}0m` : text
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: colours begin with one
-const ESCAPES = /\u001b\[\d+m/g
+/** Changes a text between its colours. */
+const between = (text: string, change: (part: string) => string, colour: (code: string) => string): string =>
+  text
+    .split(PAINTED)
+    .map((part, at) => (at % 2 === 0 ? change(part) : colour(part)))
+    .join("")
 
-const widthOf = (text: string): number => text.replace(ESCAPES, "").length
+/** What a command wants to print, as the terminal gets it. */
+export const shown = (text: string): string => between(text, visible, (code) => `\u001b[${code}m`)
+
+/** A cell lies in one line. */
+const cellText = (text: string): string => between(text, inOneLine, (code) => `\u001b[${KEY}${code}m`)
+
+const widthOf = (text: string): number =>
+  between(
+    text,
+    (part) => part,
+    () => "",
+  ).length
 
 /** Rows in columns that are as wide as their widest cell. The last column is not filled up. */
-export const columns = (rows: ReadonlyArray<ReadonlyArray<string>>): string => {
+export const columns = (given: ReadonlyArray<ReadonlyArray<string>>): string => {
+  const rows = given.map((row) => row.map(cellText))
   const widths: Array<number> = []
   for (const row of rows) for (const [at, cell] of row.entries()) widths[at] = Math.max(widths[at] ?? 0, widthOf(cell))
   return rows
@@ -50,8 +75,8 @@ export interface Output {
 
 export const outputFor = (json: boolean, colour: ColourChoice = "auto"): Output => {
   const paint = painter(takesColour(colour, process.stdout))
-  const line = (text = "") => void process.stdout.write(`${text}\n`)
-  const note = (text: string) => void process.stderr.write(`${text}\n`)
+  const line = (text = "") => void process.stdout.write(`${shown(text)}\n`)
+  const note = (text: string) => void process.stderr.write(`${shown(text)}\n`)
   return {
     json,
     paint,

@@ -1,5 +1,6 @@
 /** The program `callboard`: its commands, and what becomes of their failures. */
 import { Command, CommanderError } from "commander"
+import { visible } from "../log-value.ts"
 import { VERSION } from "../version.ts"
 import { addCancel } from "./commands/cancel.ts"
 import { addDead } from "./commands/dead.ts"
@@ -82,7 +83,7 @@ export const run = async (args: ReadonlyArray<string>): Promise<number> => {
     if (error instanceof CommanderError) return usageFailure(error)
     const line = lineOf(error)
     const command = calledIn(program, args)
-    if (line !== "") process.stderr.write(`callboard: ${wantsStack(command) ? stackOf(error) : line}\n`)
+    if (line !== "") process.stderr.write(`callboard: ${visible(wantsStack(command) ? stackOf(error) : line)}\n`)
     return exitCodeOf(error)
   }
 }
@@ -95,7 +96,7 @@ const usageFailure = (error: CommanderError): number => {
       .replace(/^error: /, "")
       .replace(/\.?\n\(Did you mean (.*)\?\)/, " (did you mean $1?)")
       .replace(/(?<!\s)\s*\n\s*/g, " ")
-    process.stderr.write(`callboard: ${line}; see: callboard --help\n`)
+    process.stderr.write(`callboard: ${visible(line)}; see: callboard --help\n`)
   }
   return EXIT.usage
 }

@@ -2,7 +2,7 @@
 
 import type { JobEvent } from "../tracking/following.ts"
 import type { JobView, TransitionView } from "../view.ts"
-import { clockTime, listText, localTime, percent, spanText, stateText } from "./format.ts"
+import { clockTime, listText, localTime, oneLine, percent, spanText, stateText } from "./format.ts"
 import { columns, type Paint } from "./output.ts"
 
 const indented = (text: string): string =>
@@ -75,7 +75,7 @@ export const stepCells = (step: TransitionView, paint: Paint): ReadonlyArray<str
 /** The whole page. */
 export const jobPage = (job: JobView, paint: Paint): string =>
   [
-    `${paint(job.name, "bold")}  ${job.id}  ${stateText(paint, job.state)}`,
+    `${paint(oneLine(job.name), "bold")}  ${job.id}  ${stateText(paint, job.state)}`,
     columns(facts(job).map(([name, value]) => [`  ${paint(name, "dim")}`, value])),
     ...(job.error?.traceback === undefined ? [] : [indented(job.error.traceback)]),
     "",

@@ -252,3 +252,20 @@ describe("revoke", () => {
     expect(stderr).toContain(message)
   })
 })
+
+test("what others wrote about a job reaches the terminal escaped, and programs as it is", async () => {
+  const hostile = "x\u001b]0;title\u0007\u001b[31m\r\u009b2J\u202ey"
+  const harmless = "x\\u001b]0;title\\u0007\\u001b[31m\\u000d\\u009b2J\\u202ey"
+  const args = ["--queue", "nobody", "--delay", "1h", "--description", hostile]
+  const id = await submit("text.count", "{}", ...args, "--meta", JSON.stringify({ note: hostile }))
+  const page = (await project.run("job", id)).stdout
+  expect(page).toContain(harmless)
+  for (const command of [["job", id], ["jobs"], ["why", id]]) {
+    const { stdout, stderr } = await project.run(...command)
+    expect(stdout + stderr).not.toMatch(/[^\P{Cc}\n\t]|\u202e/u)
+  }
+  expect(await find(id)).toMatchObject({ description: hostile, meta: { note: hostile } })
+  const unknown = await project.run("job", "no\u001b[2Jsuch")
+  expect(unknown.stderr).toContain("\\u001b[2J")
+  expect(unknown.stderr).not.toContain("\u001b")
+})

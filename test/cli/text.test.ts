@@ -6,7 +6,7 @@ import { actor } from "../../runtime/actor.ts"
 import { curlOf, exampleOf } from "../../runtime/cli/dev/curl.ts"
 import { sampleOf } from "../../runtime/cli/dev/sample.ts"
 import { listText, oneLine, shortId, spanText } from "../../runtime/cli/format.ts"
-import { columns, painter } from "../../runtime/cli/output.ts"
+import { columns, painter, shown } from "../../runtime/cli/output.ts"
 import { takesColour } from "../../runtime/colour.ts"
 import { jsonSchemaOf } from "../../runtime/json-schema.ts"
 import { suggest } from "../../runtime/suggest.ts"
@@ -20,6 +20,25 @@ test("columns are as wide as what is seen in them", () => {
       ["x", ""],
     ]),
   ).toBe(`a     b\n${paint("long", "red")}  c\nx`)
+})
+
+test("what others wrote is shown by the terminal, and never obeyed", () => {
+  const hostile = "\u001b]0;title\u0007\u001b[31m\r\u009b2J\u202e\u2066x\u2028\u007f"
+  const harmless = "\\u001b]0;title\\u0007\\u001b[31m\\u000d\\u009b2J\\u202e\\u2066x\\u2028\\u007f"
+  expect(shown(hostile)).toBe(harmless)
+  expect(shown(`a\tb\nc ${hostile}`)).toBe(`a\tb\nc ${harmless}`)
+  expect(shown(painter(true)(hostile, "red"))).toBe(`\u001b[31m${harmless}\u001b[0m`)
+  // A cell keeps to its line, and to its width.
+  expect(
+    shown(
+      columns([
+        ["a\nb", "c"],
+        [painter(true)("long text", "red"), hostile],
+      ]),
+    ),
+  ).toBe(`a\\u000ab   c\n\u001b[31mlong text\u001b[0m  ${harmless}`)
+  // JSON means the same.
+  expect(JSON.parse(shown(JSON.stringify({ hostile })))).toEqual({ hostile })
 })
 
 test("lists are cut where they would be long", () => {

@@ -4,6 +4,7 @@ import { resolve } from "node:path"
 import { type Command, Option } from "commander"
 import { DEFAULTS } from "../../config/defaults.ts"
 import { configPaths } from "../../config/file.ts"
+import { visible } from "../../log-value.ts"
 import { runDevProcess } from "../dev/process.ts"
 import { superviseDev } from "../dev/supervisor.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
@@ -26,7 +27,7 @@ export const addDev = (program: Command): void => {
     }
     const exitCode = await superviseDev({
       watched: { folder: actors, files: configPaths(process.cwd()) },
-      note: (text) => void process.stderr.write(`callboard: ${text}\n`),
+      note: (text) => void process.stderr.write(`callboard: ${visible(text)}\n`),
     })
     if (exitCode !== EXIT.done) throw new CommandFailed(exitCode)
   })

@@ -1,6 +1,7 @@
 /** `callboard job ID`: everything about one job; with `--watch` as it goes on, until it ends. */
 import type { Command } from "commander"
 import { CommandFailed, EXIT } from "../failure.ts"
+import { oneLine } from "../format.ts"
 import { eventLine, jobPage } from "../story.ts"
 import { runs } from "./command.ts"
 
@@ -17,7 +18,7 @@ export const addJob = (program: Command): void => {
       if (!command.opts<{ readonly watch?: boolean }>().watch) {
         return output.json ? output.document(first) : output.line(jobPage(first, output.paint))
       }
-      if (!output.json) output.line(`${output.paint(first.name, "bold")}  ${first.id}`)
+      if (!output.json) output.line(`${output.paint(oneLine(first.name), "bold")}  ${first.id}`)
       for await (const event of job.events()) {
         if (output.json) output.record(event)
         else output.line(eventLine(event, output.paint))

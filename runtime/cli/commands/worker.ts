@@ -4,6 +4,7 @@ import { type Command, Option } from "commander"
 import { DEFAULTS } from "../../config/defaults.ts"
 import { discoverActors } from "../../discover.ts"
 import type { HttpServer } from "../../http/server.ts"
+import { visible } from "../../log-value.ts"
 import { serve } from "../../service/serve.ts"
 import type { Service } from "../../service/service.ts"
 import { TransportError } from "../../transport.ts"
@@ -48,7 +49,7 @@ const watch = async (invocation: Invocation, answers: boolean): Promise<void> =>
   const pool = new WorkerPool({
     count,
     argumentsOf: (seat) => (count === 1 ? [] : ["--name", `${name}-${seat}`]),
-    note: (text) => void process.stderr.write(`callboard: ${text}\n`),
+    note: (text) => void process.stderr.write(`callboard: ${visible(text)}\n`),
   })
   // A single worker answers by itself.
   const http = answers && count > 1 ? await answerFor(pool, invocation) : undefined

@@ -17,7 +17,7 @@ const jobLine = (job: JobView, { paint }: Output): string => {
   const cells = [
     clockTime(new Date()),
     state + padding,
-    job.name,
+    oneLine(job.name),
     paint(shortId(job.id), "dim"),
     runTime(job),
     paint(error, "red"),

@@ -2,7 +2,7 @@
 import { type Fields, type LineLevel, type Log, type LogSettings, logOver } from "../../log.ts"
 import { inOneLine } from "../../log-value.ts"
 import { clockTime, oneLine } from "../format.ts"
-import type { Colour, Paint } from "../output.ts"
+import { type Colour, type Paint, shown } from "../output.ts"
 
 const COLOURS: Partial<Record<LineLevel, Colour>> = { debug: "dim", warn: "yellow", error: "red" }
 
@@ -28,7 +28,7 @@ export const devLog = (settings: LogSettings, paint: Paint): Log =>
         inOneLine(message),
         paint(all.join(" "), "dim"),
       ]
-      process.stderr.write(`${line.join("  ").trimEnd()}\n`)
+      process.stderr.write(`${shown(line.join("  ").trimEnd())}\n`)
     },
     { ...settings, settings },
   )
