@@ -40,7 +40,7 @@ export interface Job<Use = unknown> {
   readonly log: JobLog
   /**
    * Says how far the work is: `fraction` from 0 to 1 (clamped), `detail` any JSON value. Cheap: written a few times a
-   * second at most, the last value wins.
+   * second at most, the last value wins. A detail of more than 16,384 characters of JSON is cut to its beginning.
    */
   progress(fraction: number, detail?: unknown): void
   /**

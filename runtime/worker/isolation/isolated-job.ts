@@ -14,6 +14,7 @@ import type { Headers } from "../../protocol/message.ts"
 import { type Outcome, valueOf } from "../../tracking/outcome.ts"
 import type { JobView } from "../../view.ts"
 import { fractionOf, JOB_FIELDS } from "../running/job-context.ts"
+import { progressDetail } from "../running/progress-detail.ts"
 import { cutLine, MAX_DETAIL, type News, type Order } from "./message.ts"
 import { ProgressNews } from "./progress-news.ts"
 
@@ -82,10 +83,7 @@ export class IsolatedJob implements Job<unknown> {
 
   // Fields, not methods: handlers take their job apart (`async (input, { progress }) => …`).
   readonly progress = (fraction: number, detail?: unknown): void => {
-    const text = detail === undefined ? undefined : (JSON.stringify(detail) ?? "null")
-    if (text !== undefined && text.length > MAX_DETAIL) {
-      throw new CallboardError("invalid-input", `detail: is longer than ${MAX_DETAIL} characters`, { field: "detail" })
-    }
+    const text = detail === undefined ? undefined : progressDetail(detail)
     this.#progress.say({ fraction: fractionOf(fraction), ...(text === undefined ? {} : { detail: text }) })
   }
 

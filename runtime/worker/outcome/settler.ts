@@ -71,6 +71,12 @@ export class Settler {
         continue
       }
       if (error.reason === "too-large" || error.reason === "invalid" || error.reason === "internal") {
+        const bare = error.reason === "too-large" ? withoutDetail(current) : undefined
+        if (bare !== undefined) {
+          current = bare
+          await again()
+          continue
+        }
         const next: Settlement | undefined = instead?.(refusal(error)) ?? small(current) ?? alone(current, error)
         instead = undefined
         if (next !== undefined) {
@@ -126,6 +132,14 @@ const alone = (settlement: Settlement, { message: why }: TransportError): Settle
   const { followUps: _followUps, ...rest } = record
   const message = `${record.error.message} (and its ${followUps.length} errbacks cannot be submitted: ${why})`
   return { ...kept, record: { ...rest, error: { ...record.error, message }, dead: "errbacks-refused" } }
+}
+
+/** The same outcome without what was said beside the last progress: that never decides it. Nothing once that was tried. */
+const withoutDetail = (settlement: Settlement): Settlement | undefined => {
+  const { record } = settlement
+  if (record?.progress === undefined || record.progress.detail === undefined) return undefined
+  const { detail: _detail, ...progress } = record.progress
+  return { ...settlement, record: { ...record, progress } }
 }
 
 /** A failed record without what may be large: its message, its data and its traceback. Nothing once that was tried. */

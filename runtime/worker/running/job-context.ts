@@ -16,6 +16,7 @@ import { findRecord } from "../../tracking/finding.ts"
 import { type JobView, jobView } from "../../view.ts"
 import type { Running } from "../delivery.ts"
 import { JOB_LOGGER, jobFields } from "../telling/job-fields.ts"
+import { progressDetail } from "./progress-detail.ts"
 
 /** What of its worker a handler reaches through its job. */
 export interface JobSurroundings {
@@ -90,8 +91,7 @@ export class JobContext implements Job<unknown> {
   // Fields, not methods: handlers take their job apart (`async (input, { progress }) => …`).
   readonly progress = (fraction: number, detail?: unknown): void => {
     const clamped = fractionOf(fraction)
-    // Taken as JSON now: what the handler changes later was not this progress.
-    const json: unknown = detail === undefined ? undefined : JSON.parse(JSON.stringify(detail) ?? "null")
+    const json: unknown = detail === undefined ? undefined : JSON.parse(progressDetail(detail))
     this.#run.progress = { fraction: clamped, ...(json === undefined ? {} : { detail: json }), at: Date.now() }
   }
 

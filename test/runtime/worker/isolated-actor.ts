@@ -118,6 +118,10 @@ export const isolated = actor("isolated", {
       appendFileSync(ledger, "halfway\n")
       await new Promise((resolve) => signal.addEventListener("abort", resolve))
     },
+    wide: (_input: unknown, { progress }) => {
+      progress(1, "w".repeat(1_000_000))
+      return "done"
+    },
     parent: async (_input: unknown, job) => {
       const child = await job.submit("isolated.echo", { input: { from: job.id } })
       return { child: child.id, result: await child.result({ timeout: 10 }), state: (await child.find()).state }

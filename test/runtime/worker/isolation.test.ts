@@ -162,6 +162,16 @@ describe("a handler in a process of its own", () => {
     expect(await outcome("again")).toEqual({ state: "succeeded", result: 2 })
   })
 
+  test("a progress detail that is too large is cut, and the job succeeds", async () => {
+    const { client } = await start()
+    const job = await client.submit("isolated.wide")
+    expect(await job.outcome({ timeout: 20 })).toEqual({ state: "succeeded", result: "done" })
+    expect(await job.find()).toMatchObject({
+      attempts: 1,
+      progress: { detail: expect.stringMatching(/^"w+… \(cut: /) },
+    })
+  })
+
   test("progress and log lines arrive while it runs", async () => {
     const ledger = newLedger()
     const lines: Array<string> = []
