@@ -21,8 +21,8 @@ import type { Turns } from "./turns.ts"
 const LINGER_MS = 5
 
 /**
- * A pull that does not wait parks its lanes for a moment: a consumer may not have heard yet of what was accepted, and
- * reads the stream only for a request that may wait.
+ * How long a pull that has found nothing parks its lanes in any case, also when it does not wait: a consumer may not have
+ * heard yet of what was accepted, and reads the stream only for a request that may wait.
  */
 const MOMENT_MS = 50
 
@@ -115,9 +115,9 @@ export class Puller {
     { max, wait, rotate = false }: PullRequest,
   ): Promise<ReadonlyArray<Arrival>> {
     const { link, turns } = this.#parts
-    const answerBy = Date.now() + wait
-    const end = Math.max(answerBy, Date.now() + MOMENT_MS)
     const rotates = rotate && queues.length > 1
+    let end = Date.now() + wait
+    let parked = false
     /** Since when a consumer does not answer. */
     let trouble: number | undefined
     // What is on its way back to the server is nowhere to be seen, and may well be what should come first.
@@ -144,11 +144,12 @@ export class Puller {
         const { refusing } = session
         if (refusing === undefined) trouble = undefined
         else trouble ??= now
-        const isLong = now - (trouble ?? now) >= PATIENCE_MS
-        if (refusing !== undefined && session.isEmpty && (Date.now() >= answerBy || isLong))
+        if (refusing !== undefined && session.isEmpty && (Date.now() >= end || now - (trouble ?? now) >= PATIENCE_MS))
           throw new TransportError("unavailable", `the consumer ${refusing} does not answer`)
       }
-      if (session.isEmpty && !session.interrupted && link.connected && Date.now() < end) {
+      if (session.isEmpty && !session.interrupted && link.connected) {
+        if (!parked) end = Math.max(end, Date.now() + MOMENT_MS)
+        parked = true
         session.park()
         await session.event(end)
       }
