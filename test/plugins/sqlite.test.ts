@@ -137,14 +137,16 @@ describe("opening", () => {
     const script = join(folder.path, `owner-${umask}.ts`)
     writeFileSync(script, program)
     await using writer = spawnScript(script)
-    await eventually(() => existsSync(join(path, "board.db-bell")), { message: "the writer waits for tasks" })
+    await eventually(() => existsSync(join(path, "board.db-bells")), { message: "the writer waits for tasks" })
     const names = readdirSync(path)
     expect(names, writer.output).toEqual(
       expect.arrayContaining([".gitignore", "board.db", "board.db-shm", "board.db-wal"]),
     )
     const modeOf = (...names: Array<string>) => statSync(join(path, ...names)).mode & 0o777
     expect(modeOf()).toBe(0o700)
-    for (const name of names) expect(`${name} ${modeOf(name).toString(8)}`).toBe(`${name} 600`)
+    expect(modeOf("board.db-bells")).toBe(0o700)
+    for (const name of names.filter((each) => each !== "board.db-bells"))
+      expect(`${name} ${modeOf(name).toString(8)}`).toBe(`${name} 600`)
     // The project's own folder keeps to the umask.
     expect(statSync(parent).mode & 0o777).toBe(0o777 & ~umask)
   })
