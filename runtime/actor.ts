@@ -5,7 +5,7 @@
  * gets the same types without importing a handler.
  */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
-import { type Effect, Result } from "effect"
+import { Result } from "effect"
 import type { InputOf, MethodSchema, MethodsOf, Problems, ResultOf, Verdict } from "./inference.ts"
 import type { Job } from "./job.ts"
 import { eraseMethod, InvalidActor } from "./method.ts"
@@ -163,9 +163,6 @@ export interface MethodHooks<Use = unknown> {
 /** A function that may say itself what its parameters are. */
 type Bivariant<A extends ReadonlyArray<unknown>> = { hook(...args: A): unknown }["hook"]
 
-/** A handler's answer: a value, a promise of one, or an Effect that needs nothing from outside. */
-export type Answer<A> = A | PromiseLike<A> | Effect.Effect<A, unknown>
-
 /** A method with options. `Input` is what the handler gets. */
 export interface MethodDefinition<Input = unknown, Use = unknown> extends MethodOptions, MethodHooks<Use> {
   /**
@@ -181,8 +178,8 @@ export interface MethodDefinition<Input = unknown, Use = unknown> extends Method
 }
 
 /**
- * A method without options: only the handler, which gives an {@link Answer}. The parameters are bivariant, so that a
- * handler without a schema may say itself what its input is.
+ * A method without options: only the handler, which gives a value, a promise of one, or an Effect that needs nothing
+ * from outside. The parameters are bivariant, so that a handler without a schema may say itself what its input is.
  */
 export type MethodHandler<Input, Use> = {
   handler(input: Input, job: Job<Use>): unknown

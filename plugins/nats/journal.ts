@@ -18,12 +18,6 @@ export interface Kept {
   readonly subject: string
 }
 
-/** One record to write. `expect`: sequence of the record that is current, 0 for none. */
-export interface Write {
-  readonly record: JobRecord
-  readonly expect: number
-}
-
 /** Bytes of a record, checked and ready to be written. */
 export interface Prepared {
   readonly subject: string
@@ -31,9 +25,6 @@ export interface Prepared {
   readonly payload: Uint8Array
   readonly ttlSeconds: number | undefined
 }
-
-/** What a stored message needs beside its payload: headers and subject. */
-export const RECORD_OVERHEAD = 8 * 1024
 
 export class Journal {
   readonly #publisher: Publisher

@@ -186,12 +186,6 @@ export class Names {
     return `${this.namespace}.t.${kind}.*.${queue === undefined ? "*" : escapeToken(queue)}`
   }
 
-  /** Token of the id in a record's subject, republished or not. */
-  recordId(subject: string): string {
-    const tokens = subject.split(".")
-    return tokens[tokens.length - 2] ?? ""
-  }
-
   run(idToken: string): string {
     return `${this.namespace}.r.${idToken}`
   }

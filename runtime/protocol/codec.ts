@@ -43,10 +43,6 @@ export const codecsOf = (...codecs: ReadonlyArray<Codec>): Codecs => {
   return byType
 }
 
-/** A registry with further codecs; they replace those of the same type. */
-export const withCodecs = (base: Codecs, ...codecs: ReadonlyArray<Codec>): Codecs =>
-  new Map([...base, ...codecsOf(...codecs)])
-
 /** A content type without its parameters, in lower case: `application/json; charset=utf-8` is `application/json`. */
 export const mediaType = (contentType: string): string => {
   const end = contentType.indexOf(";")

@@ -68,9 +68,6 @@ const plainBytes = (bytes: Uint8Array): Uint8Array => new Uint8Array(bytes.buffe
 const isTooLarge = (cause: unknown): boolean =>
   cause instanceof Error && "code" in cause && cause.code === "ERR_BUFFER_TOO_LARGE"
 
-/** Whether a compression is known here, by its content type or kombu's alias. */
-export const isCompression = (compression: string): boolean => METHODS.has(compression.trim().toLowerCase())
-
 /**
  * The bytes as they were before compression. `maxBytes` bounds the result. Fails with `unsupported-compression`,
  * `too-large` (before more than `maxBytes` have been built) or `malformed`.

@@ -97,12 +97,6 @@ export interface ReceivedEvent {
   readonly [field: string]: unknown
 }
 
-/** Routing key of an event: `task-succeeded` goes to `task.succeeded`. */
-export const eventRoutingKey = (type: string): string => type.replaceAll("-", ".")
-
-/** Routing key of a message that holds several events about tasks. */
-export const EVENT_BATCH_ROUTING_KEY = "task.multi"
-
 /** What is no event message. */
 export interface InvalidEvent {
   readonly _tag: "InvalidEvent"
@@ -146,7 +140,3 @@ export const joinEvents = (bodies: ReadonlyArray<Uint8Array>): Uint8Array => {
   joined[joined.length - 1] = CLOSE
   return joined
 }
-
-/** When an event happened, in milliseconds since the epoch; `ownOffset` is the receiver's own `utcoffset`. */
-export const eventTime = (event: Pick<EventFields, "timestamp" | "utcoffset">, ownOffset = 0): number =>
-  (event.timestamp - (event.utcoffset - ownOffset) * 3600) * 1000

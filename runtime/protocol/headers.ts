@@ -14,5 +14,5 @@ export {
   type RetryHeader,
 } from "./own-headers.ts"
 export { postingOf, postingOfTask } from "./posting.ts"
-export { completeHeaders, LANG, renderCompact, renderHeaders } from "./render.ts"
+export { LANG, renderCompact } from "./render.ts"
 export { isReservedHeader, newTask, parseTask, type Task } from "./task.ts"

@@ -7,7 +7,7 @@ import { Result } from "effect"
 /** A name or id that is not allowed. `kind` says of what. */
 export interface InvalidName {
   readonly _tag: "InvalidName"
-  readonly kind: "actor" | "method" | "queue" | "id"
+  readonly kind: "actor" | "method" | "queue"
   readonly name: string
   readonly message: string
 }
@@ -15,10 +15,9 @@ export interface InvalidName {
 /** Longest id, ours or foreign, in bytes of UTF-8. */
 export const MAX_ID_BYTES = 255
 
-/** Longest name of an actor, a method or a queue, and longest id of our own, in characters. */
+/** Longest name of an actor, a method or a queue, in characters. */
 export const MAX_NAME_LENGTH = 128
 
-const OWN_ID = /^[A-Za-z0-9_-]{1,128}$/
 const ACTOR = /^[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*$/
 const METHOD = /^[A-Za-z_$][A-Za-z0-9_$-]*$/
 const QUEUE = /^[A-Za-z0-9_][A-Za-z0-9_.:@-]*$/
@@ -46,9 +45,6 @@ export const isId = (text: string): boolean =>
   text.isWellFormed() &&
   (text.length * 3 <= MAX_ID_BYTES || byteLength(text) <= MAX_ID_BYTES)
 
-/** Whether text is an id as we give them and take them from users: `[A-Za-z0-9_-]{1,128}`. */
-export const isOwnId = (text: string): boolean => OWN_ID.test(text)
-
 const shorten = (name: string): string => (name.length > 60 ? `${name.slice(0, 60)}…` : name)
 
 const refuse = (kind: InvalidName["kind"], name: unknown, rule: string): Result.Result<never, InvalidName> => {
@@ -65,7 +61,6 @@ const NOUN: Readonly<Record<InvalidName["kind"], string>> = {
   actor: "name of an actor",
   method: "name of a method",
   queue: "name of a queue",
-  id: "job id",
 }
 
 const checked = (
@@ -77,10 +72,6 @@ const checked = (
   typeof name === "string" && name.length <= MAX_NAME_LENGTH && pattern.test(name)
     ? Result.succeed(name)
     : refuse(kind, name, rule)
-
-/** The id that a user chose for a job. Fails with {@link InvalidName}. */
-export const checkId = (id: unknown): Result.Result<string, InvalidName> =>
-  checked("id", id, OWN_ID, `use 1 to ${MAX_NAME_LENGTH} letters, digits, "_" or "-"`)
 
 /** An actor's name: words of letters, digits, `_` and `-`, joined by dots. Fails with {@link InvalidName}. */
 export const checkActorName = (name: unknown): Result.Result<string, InvalidName> =>

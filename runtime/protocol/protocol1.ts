@@ -1,22 +1,11 @@
 /**
- * Celery's message protocol 1 ⇄ 2. Protocol 1 has everything in the body and nothing in the headers, so a transport that
+ * Celery's message protocol 1, read as protocol 2. Protocol 1 has everything in the body and nothing in the headers, so a transport that
  * takes messages from Celery converts them on arrival; everybody behind it knows protocol 2 only.
  */
 import { Result } from "effect"
-import {
-  type Body,
-  bodyOf,
-  type DecodeOptions,
-  decodeBody,
-  decodeValue,
-  encodeBody,
-  encodeValue,
-  type UndecodableBody,
-  type UnserialisableBody,
-} from "./body.ts"
-import { type InvalidTask, isReservedHeader, parseTask } from "./headers.ts"
+import { bodyOf, type DecodeOptions, decodeValue, encodeBody, type UndecodableBody } from "./body.ts"
+import { isReservedHeader } from "./headers.ts"
 import type { Headers, Message } from "./message.ts"
-import type { Signature } from "./signature.ts"
 import { formatTime, parseTimeParts } from "./time.ts"
 
 /** A message that is no task of either protocol. Celery 5.6 logs it and rejects it without putting it back. */
@@ -148,83 +137,4 @@ const zonedTime = (value: unknown, utc: unknown, options: Protocol1Options): unk
   if (zoned) return value
   const offset = utc === false && options.localOffset !== undefined ? options.localOffset(ms) : 0
   return formatTime(ms - offset, micros)
-}
-
-/** A chain of protocol 2 (the next one last) as protocol 1 has it: each step in the `link` of the one before. */
-const nestedLinks = (chain: ReadonlyArray<Signature>): Signature | undefined =>
-  chain.reduce<Signature | undefined>((following, step) => {
-    if (following === undefined) return step
-    const { link } = step.options
-    const links = Array.isArray(link) ? [...link, following] : link ? [link, following] : [following]
-    return { ...step, options: { ...step.options, link: links } }
-  }, undefined)
-
-const protocol1Fields = (headers: Headers, body: Body): Fields => {
-  const next = body.embed.chain === null ? undefined : nestedLinks(body.embed.chain)
-  const callbacks = next === undefined ? body.embed.callbacks : [...(body.embed.callbacks ?? []), next]
-  return {
-    task: headers.task,
-    id: headers.id,
-    args: body.args,
-    kwargs: body.kwargs,
-    group: headers.group ?? null,
-    group_index: headers.group_index ?? null,
-    retries: headers.retries ?? 0,
-    eta: headers.eta ?? null,
-    expires: headers.expires ?? null,
-    utc: true,
-    callbacks,
-    errbacks: body.embed.errbacks,
-    timelimit: headers.timelimit ?? [null, null],
-    taskset: headers.group ?? null,
-    chord: body.embed.chord,
-  }
-}
-
-/** Headers that protocol 1 keeps in its body, or does not know. */
-const PROTOCOL_2_HEADERS: ReadonlySet<string> = new Set([
-  "lang",
-  "task",
-  "id",
-  "shadow",
-  "eta",
-  "expires",
-  "group",
-  "group_index",
-  "retries",
-  "timelimit",
-  "root_id",
-  "parent_id",
-  "argsrepr",
-  "kwargsrepr",
-  "origin",
-  "ignore_result",
-  "replaced_task_nesting",
-  "stamped_headers",
-  "stamps",
-  "compression",
-  "meth",
-])
-
-/**
- * A message of protocol 2 in protocol 1, for readers that know nothing else. Root, parent, shadow, stamps and `meth` have
- * no place there and are lost; a chain becomes nested links. Uncompressed, of the same content type. Fails with
- * InvalidTask, UndecodableBody or UnserialisableBody.
- */
-export const toProtocol1 = (
-  message: Message,
-  options: Pick<DecodeOptions, "codecs" | "maxBytes"> = {},
-): Result.Result<Message, InvalidTask | UndecodableBody | UnserialisableBody> => {
-  const task = parseTask(message)
-  if (Result.isFailure(task)) return Result.fail(task.failure)
-  const body = decodeBody(message, options)
-  if (Result.isFailure(body)) return Result.fail(body.failure)
-  const fields = protocol1Fields(message.headers, body.success)
-  const encoded = encodeValue(fields, message.properties.content_type, options.codecs)
-  if (Result.isFailure(encoded)) return Result.fail(encoded.failure)
-  const custom: Record<string, unknown> = {}
-  for (const name of Object.keys(message.headers)) {
-    if (!PROTOCOL_2_HEADERS.has(name) && name !== "__proto__") custom[name] = message.headers[name]
-  }
-  return Result.succeed({ headers: custom, properties: message.properties, body: encoded.success })
 }

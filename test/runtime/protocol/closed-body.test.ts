@@ -50,6 +50,7 @@ test.each<readonly [string, Message]>([["a body that must not be read", closed],
   expect(resolveName(task.task, task.meth, () => false)).toEqual({ actor: "lab", meth: "add" })
   expect(task.lang).toBe("py")
   expect([isExpired(task.expires, expires - 1), isExpired(task.expires, expires)]).toEqual([false, true])
+  expect(task).toMatchObject({ expires, stamps: { tenant: "a" } })
   const posting = Result.getOrThrow(postingOfTask(task, message, "q"))
   expect(posting).toMatchObject({ level: 7, queue: "q", expires })
   expect(publishKey(posting)).toBe("1/1/0")

@@ -1,13 +1,7 @@
 import { Result } from "effect"
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
-import {
-  decodeEvents,
-  encodeEvents,
-  eventRoutingKey,
-  eventTime,
-  type KnownEvent,
-} from "../../../runtime/protocol/event.ts"
+import { decodeEvents, encodeEvents, type KnownEvent } from "../../../runtime/protocol/event.ts"
 
 const started: KnownEvent = {
   type: "task-started",
@@ -41,17 +35,5 @@ describe("events", () => {
 
   test("random bytes never throw", () => {
     fc.assert(fc.property(fc.uint8Array(), (bytes) => void decodeEvents(bytes)))
-  })
-
-  test("every dash of the type becomes a dot of the routing key", () => {
-    expect(eventRoutingKey("task-succeeded")).toBe("task.succeeded")
-    expect(eventRoutingKey("worker-elect-ack")).toBe("worker.elect.ack")
-  })
-
-  test("the time is the sender's, less the difference of the offsets", () => {
-    expect(eventTime(started)).toBe(1795196680500)
-    // Helsinki in winter is −2; a receiver there sees its own events unchanged.
-    expect(eventTime({ timestamp: 10_000, utcoffset: -2 }, -2)).toBe(10_000_000)
-    expect(eventTime({ timestamp: 10_000, utcoffset: 1 }, 0)).toBe(6_400_000)
   })
 })

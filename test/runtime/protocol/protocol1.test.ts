@@ -1,11 +1,11 @@
 import { Result } from "effect"
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
-import { decodeBody, decodeValue, encodeValue } from "../../../runtime/protocol/body.ts"
+import { decodeBody, encodeValue } from "../../../runtime/protocol/body.ts"
 import { compress } from "../../../runtime/protocol/compression.ts"
 import { parseTask } from "../../../runtime/protocol/headers.ts"
 import type { Headers, Message } from "../../../runtime/protocol/message.ts"
-import { toProtocol1, toProtocol2 } from "../../../runtime/protocol/protocol1.ts"
+import { toProtocol2 } from "../../../runtime/protocol/protocol1.ts"
 
 const message = (value: unknown, headers: Headers = {}, contentType = "application/json"): Message => ({
   headers,
@@ -131,60 +131,5 @@ describe("protocol 1 to 2", () => {
         },
       ),
     )
-  })
-})
-
-describe("protocol 2 to 1", () => {
-  const headers: Headers = {
-    task: "t",
-    id: "1",
-    group: "g",
-    timelimit: [30, 20],
-    retries: 2,
-    "x-a": 1,
-    root_id: "0",
-    lang: "py",
-  }
-  const body = [
-    [1],
-    { a: 2 },
-    { callbacks: [{ task: "c" }], errbacks: null, chain: [{ task: "third" }, { task: "second" }], chord: null },
-  ]
-
-  test("everything lies in the body, a chain as links within links", () => {
-    const old = Result.getOrThrow(toProtocol1(message(body, headers)))
-    expect(old.headers).toEqual({ "x-a": 1 })
-    const second = { task: "second", options: { link: [{ task: "third" }] } }
-    expect(Result.getOrThrow(decodeValue(old)).value).toMatchObject({
-      task: "t",
-      id: "1",
-      args: [1],
-      kwargs: { a: 2 },
-      group: "g",
-      taskset: "g",
-      timelimit: [30, 20],
-      retries: 2,
-      utc: true,
-      callbacks: [{ task: "c" }, second],
-    })
-  })
-
-  test("links that a step has stay beside the next step", () => {
-    const chain = [{ task: "third" }, { task: "second", options: { link: { task: "own" } } }]
-    const old = Result.getOrThrow(toProtocol1(message([[], {}, { chain }], headers)))
-    const links = [{ task: "own" }, { task: "third" }]
-    expect(Result.getOrThrow(decodeValue(old)).value).toMatchObject({
-      callbacks: [{ task: "second", options: { link: links } }],
-    })
-  })
-
-  test("what is no task, or cannot be opened, fails as a value", () => {
-    expect(Result.flip(toProtocol1(message(body)))).toMatchObject({ success: { _tag: "InvalidTask" } })
-    expect(Result.flip(toProtocol1(message([], headers)))).toMatchObject({ success: { _tag: "UndecodableBody" } })
-    const raw: Message = {
-      ...message([], headers),
-      properties: { content_type: "application/data", content_encoding: "binary" },
-    }
-    expect(Result.flip(toProtocol1(raw))).toMatchObject({ success: { _tag: "UnserialisableBody" } })
   })
 })
