@@ -2,15 +2,7 @@
  * Compression of bodies, by the content type that stands in the `compression` header. What comes out is bounded before
  * it is built: a small body cannot fill the memory.
  */
-import {
-  brotliCompressSync,
-  brotliDecompressSync,
-  constants,
-  deflateSync,
-  unzipSync,
-  zstdCompressSync,
-  zstdDecompressSync,
-} from "node:zlib"
+import * as zlib from "node:zlib"
 import { Result } from "effect"
 
 /** Why a body cannot be decompressed or compressed. */
@@ -26,22 +18,28 @@ interface Method {
 }
 
 /** kombu 5.6 calls a zlib stream (RFC 1950) `application/x-gzip`; real gzip is read as well. */
-const zlib: Method = { compress: (bytes) => deflateSync(bytes), decompress: unzipSync }
+const deflate: Method = { compress: (bytes) => zlib.deflateSync(bytes), decompress: zlib.unzipSync }
 
 const brotli: Method = {
   // Quality 11, the default, is a hundred times slower than 5 for a few per cent.
-  compress: (bytes) => brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 5 } }),
-  decompress: brotliDecompressSync,
+  compress: (bytes) => zlib.brotliCompressSync(bytes, { params: { [zlib.constants.BROTLI_PARAM_QUALITY]: 5 } }),
+  decompress: zlib.brotliDecompressSync,
 }
 
-const zstd: Method = { compress: (bytes) => zstdCompressSync(bytes), decompress: zstdDecompressSync }
+/** Looked up when it is used: Node before 22.15 has no zstd, and an import by name would fail for the whole package. */
+const zstd: Method = {
+  compress: (bytes) => zlib.zstdCompressSync(bytes),
+  decompress: (bytes, options) => zlib.zstdDecompressSync(bytes, options),
+}
+
+const isMissing = (method: Method): boolean => method === zstd && !("zstdDecompressSync" in zlib)
 
 /** kombu's names and aliases. bzip2 and xz are not here: no runtime has them built in. */
 const METHODS: ReadonlyMap<string, Method> = new Map([
-  ["application/x-gzip", zlib],
-  ["application/gzip", zlib],
-  ["gzip", zlib],
-  ["zlib", zlib],
+  ["application/x-gzip", deflate],
+  ["application/gzip", deflate],
+  ["gzip", deflate],
+  ["zlib", deflate],
   ["application/x-brotli", brotli],
   ["brotli", brotli],
   ["application/zstd", zstd],
@@ -54,11 +52,14 @@ const fail = (reason: CompressionFailure["reason"], message: string): Result.Res
 
 const methodOf = (compression: string): Result.Result<Method, CompressionFailure> => {
   const method = METHODS.get(compression.trim().toLowerCase())
-  return method === undefined
-    ? fail(
-        "unsupported-compression",
-        `Compression "${compression.slice(0, 100)}" is not supported; use application/x-gzip, application/x-brotli or application/zstd.`,
-      )
+  if (method === undefined) {
+    return fail(
+      "unsupported-compression",
+      `Compression "${compression.slice(0, 100)}" is not supported; use application/x-gzip, application/x-brotli or application/zstd.`,
+    )
+  }
+  return isMissing(method)
+    ? fail("unsupported-compression", "Compression with zstd needs Bun, Deno, or Node 22.15 or newer.")
     : Result.succeed(method)
 }
 

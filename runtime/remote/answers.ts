@@ -13,11 +13,15 @@ export interface ActiveTask {
   readonly startedAt: string
 }
 
+/** Limits let a task run later; of the others nobody knows whether it ever can. */
+export const LIMIT_REASONS = ["rate-limit", "concurrency-limit", "tenant-limit"] as const
+export const PUT_OFF_REASONS = ["unknown-actor", "actor-unhealthy", ...LIMIT_REASONS] as const
+
 /** A task that was handed back because it could not run, and comes again. */
 export interface WaitingTask {
   readonly id: string
   readonly queue: string
-  readonly reason: string
+  readonly reason: (typeof PUT_OFF_REASONS)[number]
   /** When it comes again at the latest, in milliseconds since the epoch. */
   readonly until: number
   /** More about it, for people. */

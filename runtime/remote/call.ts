@@ -5,7 +5,9 @@ import { checkQueueName } from "../protocol/name.ts"
 import { parseDuration } from "../protocol/time.ts"
 import { parseRate } from "../rate.ts"
 import { didYouMean } from "../suggest.ts"
-import { MOST_HANDLERS } from "../worker/consuming/autoscale.ts"
+
+/** Handlers that a worker may run at a time. */
+export const MOST_HANDLERS = 10_000
 
 const Count = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MOST_HANDLERS }))
 const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))

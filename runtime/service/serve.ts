@@ -35,6 +35,12 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       "a file that defines isolated actors must not call serve() when it is loaded: move the actors to a file of their own",
     )
   }
+  if ((options.actors ?? []).length > 0 && !("bun" in process.versions || "deno" in process.versions)) {
+    throw new CallboardError(
+      "unsupported",
+      `a worker needs Bun or Deno, and this is Node ${process.version}: start it with \`bun run\`, \`deno run -A\` or the callboard command (npm install bun brings Bun)`,
+    )
+  }
   const levels = { level: options.logLevel, levels: options.logLevels }
   const log =
     options.log === undefined

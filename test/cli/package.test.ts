@@ -6,6 +6,7 @@ import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, expect, test } from "vitest"
+import { startNats } from "../servers/nats.ts"
 import {
   eventually,
   freePort,
@@ -118,6 +119,54 @@ console.log(result)
   writeFileSync(join(project, "service.ts"), service)
   expect(await run(bun(), ["service.ts"])).toBe("HI\n")
 })
+
+/** The last Node without zstd, from the package of this platform: it needs no install script. */
+const OLD_NODE = "22.14.0"
+
+test("a client runs on a Node without zstd over nats; a worker says what it needs", async () => {
+  const name = `node-${process.platform}-${process.arch}`
+  const tools = join(folder.path, "old-node")
+  mkdirSync(tools)
+  await run("npm", ["install", "--no-audit", "--no-fund", "--prefer-offline", "--prefix", tools, `${name}@${OLD_NODE}`])
+  const node = join(tools, "node_modules", name, "bin/node")
+  await using server = await startNats()
+  const shout = `
+import { actor, serve } from "callboard"
+export const text = actor("text", { methods: { shout: async ({ text }: { text: string }) => text.toUpperCase() } })
+await serve({ transport: "${server.url}", actors: [text] })
+`
+  writeFileSync(join(project, "shout.ts"), shout)
+  await using worker = spawnProcess(bun(), ["shout.ts"], { cwd: project })
+  const submit = `
+import { connect } from "callboard/client"
+const client = await connect("${server.url}")
+const [job] = await client.actor("text").shout.submitMany([{ text: process.version }])
+console.log(await job.result({ timeout: "10 seconds" }), (await job.find()).state)
+await client.close()
+`
+  writeFileSync(join(project, "submit.mjs"), submit)
+  expect(await run(node, ["submit.mjs"])).toBe(`V${OLD_NODE} succeeded\n`)
+  worker.kill("SIGTERM")
+  await worker.closed
+  const tried = `
+import { actor, serve } from "callboard"
+await serve({ transport: "memory:", actors: [actor("text", { methods: { run: () => 1 } })] }).catch((error) => {
+  console.log(error.message)
+})
+`
+  writeFileSync(join(project, "tried.mjs"), tried)
+  expect(await run(node, ["tried.mjs"])).toMatch(
+    /^a worker needs Bun or Deno, and this is Node v22\.14\.0: start it with `bun run`.*\n$/,
+  )
+  const packed = `
+import { compress, decompress } from "./node_modules/callboard/dist/runtime/protocol/compression.js"
+for (const { failure } of [compress(new Uint8Array(9), "zstd"), decompress(new Uint8Array(9), "application/zstd", 9)])
+  console.log(failure.reason, failure.message)
+`
+  writeFileSync(join(project, "packed.mjs"), packed)
+  const missing = "unsupported-compression Compression with zstd needs Bun, Deno, or Node 22.15 or newer."
+  expect(await run(node, ["packed.mjs"])).toBe(`${missing}\n${missing}\n`)
+}, 120_000)
 
 /** A package as its author publishes it: it knows `callboard/transport` and nothing else of this repository. */
 const installTiny = () => {

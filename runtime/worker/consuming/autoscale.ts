@@ -3,6 +3,7 @@
  * only when it has held fewer for as long as the keepalive.
  */
 import { Result } from "effect"
+import { MOST_HANDLERS } from "../../remote/call.ts"
 
 /** Bounds of the number of handlers. */
 export interface Autoscale {
@@ -11,9 +12,6 @@ export interface Autoscale {
   /** Not less than `min`. */
   readonly max: number
 }
-
-/** Handlers that a worker runs at a time, at most. */
-export const MOST_HANDLERS = 10_000
 
 /** Whether a worker can run so many handlers at a time. */
 export const isHandlerCount = (value: unknown): value is number =>

@@ -6,9 +6,9 @@ import { keepListening } from "../../listening.ts"
 import type { Log } from "../../log.ts"
 import { parseDuration } from "../../protocol/time.ts"
 import type { Answers } from "../../remote/answers.ts"
-import { type Call, type CommandName, isNoRate, parseCall } from "../../remote/call.ts"
+import { type Call, type CommandName, isNoRate, MOST_HANDLERS, parseCall } from "../../remote/call.ts"
 import { type Answer, CONTROL_TOPIC, encode, questionOf } from "../../remote/message.ts"
-import { isHandlerCount, MOST_HANDLERS } from "../consuming/autoscale.ts"
+import { isHandlerCount } from "../consuming/autoscale.ts"
 import type { Worker } from "../interface.ts"
 
 export interface RemoteControlOptions {

@@ -1,12 +1,9 @@
 /** What a worker handed back because it could not run it now, and why: for whoever asks why a job waits. */
+import { LIMIT_REASONS as LIMITS, type PUT_OFF_REASONS } from "../../remote/answers.ts"
 import { LATE_MS } from "../limits/returns.ts"
 
 /** More at a time, and the oldest are forgotten, but for when the last of them comes back. */
 const CAPACITY = 10_000
-
-/** Limits let a task run later; of the others nobody knows whether it ever can. */
-const LIMITS = ["rate-limit", "concurrency-limit", "tenant-limit"] as const
-export const PUT_OFF_REASONS = ["unknown-actor", "actor-unhealthy", ...LIMITS] as const
 
 /** A task that was handed back, and comes again. */
 export interface PutOff {
