@@ -82,7 +82,9 @@ export const orderCases: ReadonlyArray<Case> = [
       const [high, low] = [fresh("high"), fresh("low")]
       const other = await elsewhere()
       await peer.publish(task({ queue: low }))
-      for (let round = 0; round < size(100, 1_000); round++) {
+      // Where the broker has to be asked first, nothing is left to chance.
+      const rounds = harness.lanewise ? size(20, 200) : size(100, 1_000)
+      for (let round = 0; round < rounds; round++) {
         const posting = task({ queue: high, front: harness.capabilities.front })
         await other.publish(posting)
         await seen(context, high)
