@@ -142,7 +142,30 @@ describe("the exact reader", () => {
     )
   })
 
+  test("bare words inside text stay text, and of a key that comes twice the last one counts", () => {
+    expect(read('["NaN", "a\\"Infinity, ", NaN]')).toEqual(["NaN", 'a"Infinity, ', Number.NaN])
+    expect(read('{"a":[9007199254740993],"a":9007199254740995,"b":[1,-Infinity]}')).toEqual({
+      a: 9007199254740995n,
+      b: [1, Number.NEGATIVE_INFINITY],
+    })
+  })
+
+  test("time rises with the length alone, and depth is bounded", { timeout: 20_000 }, () => {
+    const length = 1_000_000
+    const long = "\\n".repeat(length)
+    expect(read(`["${long}",NaN]`)).toEqual(["\n".repeat(length), Number.NaN])
+    for (const text of [`"${'\\"'.repeat(length)}NaN`, `[${'"\\",'.repeat(length)}NaN`, "NaN".repeat(length)]) {
+      expect(Result.flip(parseJson(text))).toMatchObject({ success: { reason: "malformed" } })
+    }
+    for (const text of [`${"[".repeat(501)}NaN${"]".repeat(501)}`, `${"[".repeat(length)}NaN${"]".repeat(length)}`]) {
+      expect(Result.flip(parseJson(text))).toMatchObject({ success: { reason: "too-deep" } })
+    }
+  })
+
   test.each([
+    "1NaN",
+    "NaN1",
+    '"a"NaN',
     "[NaN,]",
     "[NaN",
     "NaN NaN",
