@@ -59,6 +59,11 @@ export const duration = (
 
 export const Text = Schema.String.check(Schema.isMinLength(1))
 
+/** Of a worker: it travels in commands and stands in lists. */
+export const WorkerName = Schema.String.check(
+  Schema.makeFilter((name: string) => (name.length >= 1 && name.length <= 255) || "must have 1 to 255 characters"),
+)
+
 export const QueueName = Schema.String.check(
   Schema.makeFilter((name: string) => {
     const checked = checkQueueName(name)

@@ -16,6 +16,14 @@ export const issueOf = (issue: SchemaIssue.Issue): { readonly path: string; read
   return { path, message }
 }
 
+/** The first thing that is wrong, an unknown name before all else. */
+export const problemOf = (issue: SchemaIssue.Issue): ReturnType<typeof issueOf> & { readonly isUnknown: boolean } => {
+  const unknown = format(issue).issues.find(({ message }) => message === "Expected no excess property")
+  if (unknown === undefined) return { ...issueOf(issue), isUnknown: false }
+  const path = (unknown.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
+  return { path, message: "is not known", isUnknown: true }
+}
+
 /** The names that are possible beside one that is not: those of its group. */
 const siblingsOf = (path: string): ReadonlyArray<string> => {
   const group = path.includes(".") ? path.slice(0, path.lastIndexOf(".") + 1) : ""
@@ -27,11 +35,7 @@ const siblingsOf = (path: string): ReadonlyArray<string> => {
 export const checkConfig = (file: string, value: unknown): Config => {
   const decoded = decode(value)
   if (Result.isSuccess(decoded)) return decoded.success
-  const unknown = format(decoded.failure.issue).issues.find((issue) => issue.message === "Expected no excess property")
-  if (unknown !== undefined) {
-    const path = (unknown.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
-    throw new ConfigError(`${file}: ${path} is not a setting${didYouMean(path, siblingsOf(path))}`)
-  }
-  const { path, message } = issueOf(decoded.failure.issue)
+  const { path, message, isUnknown } = problemOf(decoded.failure.issue)
+  if (isUnknown) throw new ConfigError(`${file}: ${path} is not a setting${didYouMean(path, siblingsOf(path))}`)
   throw new ConfigError(path === "" ? `${file}: its default export ${message}` : `${file}: ${path}: ${message}`)
 }

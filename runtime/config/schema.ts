@@ -7,7 +7,7 @@ import { hostname } from "node:os"
 import { Result, Schema } from "effect"
 import type { Plugin } from "../transport.ts"
 import { parseAutoscale } from "../worker/consuming/autoscale.ts"
-import { about, duration, QueueName, Text, whole, yesNo } from "./about.ts"
+import { about, duration, QueueName, Text, WorkerName, whole, yesNo } from "./about.ts"
 import { DEFAULTS } from "./defaults.ts"
 import { HttpConfig, LogConfig, ReconnectConfig } from "./groups.ts"
 
@@ -37,13 +37,15 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   queues: Schema.optionalKey(
-    Schema.NonEmptyArray(QueueName).annotate(
-      about("Queues to work on, in order of preference", {
-        default: "those that the actors name, and `default`",
-        read: "list",
-        flag: "-Q, --queues <names>",
-      }),
-    ),
+    Schema.Array(QueueName)
+      .check(Schema.makeFilter((names: ReadonlyArray<string>) => names.length > 0 || "must name one queue at least"))
+      .annotate(
+        about("Queues to work on, in order of preference", {
+          default: "those that the actors name, and `default`",
+          read: "list",
+          flag: "-Q, --queues <names>",
+        }),
+      ),
   ),
   concurrency: Schema.optionalKey(
     whole(1, 10_000).annotate(
@@ -121,7 +123,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   name: Schema.optionalKey(
-    Text.annotate(
+    WorkerName.annotate(
       about("Name of the worker, unique among those that are alive", {
         default: "`<host>-<pid>`",
         here: () => `${hostname()}-<pid>`,

@@ -41,6 +41,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       `a worker needs Bun or Deno, and this is Node ${process.version}: start it with \`bun run\`, \`deno run -A\` or the callboard command (npm install bun brings Bun)`,
     )
   }
+  const settings = settingsOf(options)
   const levels = { level: options.logLevel, levels: options.logLevels }
   const log =
     options.log === undefined
@@ -50,7 +51,6 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   const target = options.transport ?? DEFAULTS.transport
   const name = options.name ?? nextName()
   const descriptions = actors.map(describeActor)
-  const settings = settingsOf(options)
   const { taskNames } = settings
   const tracing = await openTracing(options)
   const own = log.with({ logger: "callboard.service" })

@@ -3,12 +3,11 @@ import { Result } from "effect"
 import type { ActorDefinition, DurationInput } from "../actor.ts"
 import { DEFAULTS } from "../config/defaults.ts"
 import { DEFAULT_QUEUE } from "../directory.ts"
-import { CallboardError } from "../errors.ts"
-import { checkQueueName } from "../protocol/name.ts"
 import { parseDuration, parseTimeToLive } from "../protocol/time.ts"
 import { resolveReconnect } from "../reconnect.ts"
-import { type Autoscale, parseAutoscale } from "../worker/consuming/autoscale.ts"
+import { parseAutoscale } from "../worker/consuming/autoscale.ts"
 import type { WorkerOptions } from "../worker/options.ts"
+import { checkOptions } from "./checking.ts"
 import type { ServeOptions } from "./options.ts"
 
 /** All that a worker is told by the options alone. */
@@ -18,28 +17,31 @@ type Settings = Omit<
 >
 
 /** Fails with `CallboardError` `invalid-input`, naming the option. */
-export const settingsOf = (options: ServeOptions): Settings => ({
-  queues: options.queues === undefined ? queuesOf(options.actors ?? []) : options.queues.map(queueName),
+export const settingsOf = (options: ServeOptions): Settings => {
+  checkOptions(options)
+  return checkedSettingsOf(options)
+}
+
+const checkedSettingsOf = (options: ServeOptions): Settings => ({
+  queues: options.queues ?? queuesOf(options.actors ?? []),
   rotate: options.order === "rotate",
-  concurrency: whole("concurrency", options.concurrency, DEFAULTS.concurrency, 1, 10_000),
-  prefetch: whole("prefetch", options.prefetch, prefetchOf(options), 1, 1_000),
+  concurrency: options.concurrency ?? DEFAULTS.concurrency,
+  prefetch: options.prefetch ?? prefetchOf(options),
   burst: options.burst ?? false,
-  ...(options.autoscale === undefined ? {} : { autoscale: bounds(options.autoscale) }),
-  ...(options.maxJobs === undefined
-    ? {}
-    : { maxJobs: whole("maxJobs", options.maxJobs, 0, 1, Number.MAX_SAFE_INTEGER) }),
-  ...(options.maxIdle === undefined ? {} : { maxIdleMs: milliseconds("maxIdle", options.maxIdle) }),
-  graceMs: milliseconds("grace", options.grace ?? DEFAULTS.grace),
-  lostCap: whole("lostCap", options.lostCap, DEFAULTS.lostCap, 1, 1_000),
-  unknownGraceMs: milliseconds("unknownGrace", options.unknownGrace ?? DEFAULTS.unknownGrace),
-  maxBody: whole("maxBody", options.maxBody, DEFAULTS.maxBody, 1, 1024 * 1024 * 1024),
+  ...(options.autoscale === undefined ? {} : { autoscale: Result.getOrThrow(parseAutoscale(options.autoscale)) }),
+  ...(options.maxJobs === undefined ? {} : { maxJobs: options.maxJobs }),
+  ...(options.maxIdle === undefined ? {} : { maxIdleMs: milliseconds(options.maxIdle) }),
+  graceMs: milliseconds(options.grace ?? DEFAULTS.grace),
+  lostCap: options.lostCap ?? DEFAULTS.lostCap,
+  unknownGraceMs: milliseconds(options.unknownGrace ?? DEFAULTS.unknownGrace),
+  maxBody: options.maxBody ?? DEFAULTS.maxBody,
   reconnect: resolveReconnect(options.reconnect),
   rateLimits: options.rateLimits ?? DEFAULTS.rateLimits,
   prefetchReduction: options.prefetchReduction ?? DEFAULTS.prefetchReduction,
   cancelOnConnectionLoss: options.cancelOnConnectionLoss ?? DEFAULTS.cancelOnConnectionLoss,
   keep: {
-    resultMs: milliseconds("resultTtl", options.resultTtl ?? DEFAULTS.resultTtl, parseTimeToLive),
-    failureMs: milliseconds("failureTtl", options.failureTtl ?? DEFAULTS.failureTtl, parseTimeToLive),
+    resultMs: timeToLive(options.resultTtl ?? DEFAULTS.resultTtl),
+    failureMs: timeToLive(options.failureTtl ?? DEFAULTS.failureTtl),
   },
   languages: new Map(Object.entries(options.languages ?? {})),
   taskNames: new Map(Object.entries(options.taskNames ?? {})),
@@ -58,32 +60,9 @@ const queuesOf = (actors: ReadonlyArray<ActorDefinition>): ReadonlyArray<string>
   return [...queues]
 }
 
-const queueName = (queue: unknown): string => {
-  const checked = checkQueueName(queue)
-  if (Result.isSuccess(checked)) return checked.success
-  throw new CallboardError("invalid-input", `queues: ${checked.failure.message}`, { field: "queues" })
-}
-
-const milliseconds = (field: string, value: DurationInput, parse = parseDuration): number => {
-  const parsed = parse(value)
-  if (Result.isFailure(parsed))
-    throw new CallboardError("invalid-input", `${field}: ${parsed.failure.message}`, { field })
-  return parsed.success
-}
-
-const whole = (field: string, value: number | undefined, otherwise: number, least: number, most: number): number => {
-  if (value === undefined) return otherwise
-  if (!Number.isInteger(value) || value < least || value > most) {
-    throw new CallboardError("invalid-input", `${field}: must be a whole number from ${least} to ${most}`, { field })
-  }
-  return value
-}
-
-const bounds = (autoscale: unknown): Autoscale => {
-  const parsed = parseAutoscale(autoscale)
-  if (Result.isSuccess(parsed)) return parsed.success
-  throw new CallboardError("invalid-input", `autoscale: ${parsed.failure}`, { field: "autoscale" })
-}
+/** What a duration comes to that has been checked. */
+const milliseconds = (value: DurationInput): number => Result.getOrThrow(parseDuration(value))
+const timeToLive = (value: DurationInput): number => Result.getOrThrow(parseTimeToLive(value))
 
 /** What is held beyond what runs was pulled before anything that came later to a queue that is before its own. */
 const prefetchOf = ({ queues = [], order = DEFAULTS.order }: ServeOptions): number =>

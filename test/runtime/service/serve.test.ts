@@ -1,7 +1,8 @@
 /** A service from start to stop, and what of it anybody may wait for. */
-import { actor, connect, type ServeOptions, type Service, serve } from "callboard"
+import { actor, CallboardError, connect, type ServeOptions, type Service, serve } from "callboard"
 import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test } from "vitest"
+import { checkConfig } from "../../../runtime/config/checking.ts"
 import { generateId } from "../../../runtime/id.ts"
 import { collectLog } from "../../../runtime/testing/log.ts"
 import { eventually } from "../../servers/process.ts"
@@ -55,6 +56,26 @@ describe("options", () => {
     [{ unknownGrace: "x" }, "unknownGrace"],
     [{ resultTtl: "-1 day" }, "resultTtl"],
     [{ failureTtl: Number.NaN }, "failureTtl"],
+    [{ queues: [] }, "queues"],
+    [{ queues: ["q".repeat(512)] }, "queues"],
+    [{ name: "n".repeat(512) }, "name"],
+    [{ name: "" }, "name"],
+    [{ autoscale: "16..2" }, "autoscale"],
+    [{ autoscale: { min: 0, max: 2 } }, "autoscale"],
+    [{ maxJobs: 0 }, "maxJobs"],
+    [{ http: { port: 65_536 } }, "http.port"],
+    [{ http: { tokens: [{ token: "", scopes: ["read"] }] } }, "http.tokens"],
+    [Object.fromEntries([["order", "zz"]]), "order"],
+    [Object.fromEntries([["burst", "no"]]), "burst"],
+    [Object.fromEntries([["concurency", 2]]), "concurency"],
+    [Object.fromEntries([["http", { prot: 1 }]]), "http.prot"],
+    [Object.fromEntries([["http", true]]), "http"],
+    [Object.fromEntries([["reconnect", { tries: 1 }]]), "reconnect.tries"],
+    [Object.fromEntries([["actors", [{}]]]), "actors"],
+    [Object.fromEntries([["actors", "text"]]), "actors"],
+    [Object.fromEntries([["onFailure", () => true]]), "onFailure"],
+    [Object.fromEntries([["logLevel", "loud"]]), "logLevel"],
+    [Object.fromEntries([["signals", 1]]), "signals"],
   ])("%j is refused by its name, before anything is connected", async (options, field) => {
     let connected = 0
     const transports = faulty((same) => {
@@ -63,6 +84,29 @@ describe("options", () => {
     })
     await expect(start({ transports, ...options })).rejects.toMatchObject({ code: "invalid-input", details: { field } })
     expect(connected).toBe(0)
+  })
+
+  test.each<[option: string, value: unknown, why: RegExp]>([
+    ["order", "zz", /must be "strict" or "rotate"/],
+    ["burst", "no", /must be boolean/],
+    ["queues", [], /must name one queue at least/],
+    ["name", "n".repeat(512), /must have 1 to 255 characters/],
+    ["concurrency", 0, /must be a whole number from 1 to 10000/],
+    ["grace", "soon", /is not a duration.*Give seconds/],
+  ])("%s: %j is refused in the words of the configuration, which say what is allowed", async (option, value, why) => {
+    const options: object = Object.fromEntries([[option, value]])
+    const refused: unknown = await start(options).catch((error: unknown) => error)
+    if (!(refused instanceof CallboardError)) throw new Error("it was accepted")
+    expect(refused.message).toMatch(why)
+    expect(() => checkConfig("callboard.config.ts", options)).toThrow(`callboard.config.ts: ${refused.message}`)
+  })
+
+  test("an option that is misspelt is named with the one that is meant; what is undefined is not given", async () => {
+    await expect(start(Object.fromEntries([["concurency", 2]]))).rejects.toThrow(
+      /^concurency is not an option of serve\(\).*concurrency/,
+    )
+    const open: object = { name: undefined, reconnect: undefined, http: { tokens: undefined, port: 0 } }
+    expect((await start(open)).worker).toBeDefined()
   })
 
   test("works on the queues that its actors name, and the default one", async () => {
