@@ -41,7 +41,10 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   readonly maxJobs?: number
   /** Stops after this long without a job. Defaults to never. */
   readonly maxIdle?: DurationInput
-  /** Name of the worker, 1–255 characters; unique among live ones. Defaults to `<host>-<pid>`, and `<host>-<pid>-2` for the second of a process. */
+  /**
+   * Name of the worker, 1–255 characters; unique among live ones. Defaults to `<host>-<pid>`, and `<host>-<pid>-2` for the
+   * second of a process.
+   */
   readonly name?: string
   /** How long a soft stop lets handlers run before it hands them back. Defaults to 25 seconds. */
   readonly grace?: DurationInput
