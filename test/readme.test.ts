@@ -93,7 +93,7 @@ test("all examples compile", { timeout: 60_000 }, async () => {
 test("the recipes run against callboard dev", { timeout: 60_000 }, async () => {
   using project = makeExamples(Object.fromEntries(filesOf()))
   await using dev = project.start("dev", "--port", `${await freePort()}`, "--queues", "default")
-  await dev.waitForLine(/^ {2}actors +orders: total, deliver, receipt, apologise$/, 20_000)
+  await dev.waitForLine(/^ {2}actors +orders: total, deliver, receipt, apologise$/)
   await using submits = spawnScript(join(project.path, "submit.ts"), [], { cwd: project.path })
   const { code, output } = await ended(submits)
   expect({ code, output }).toMatchObject({ code: 0 })

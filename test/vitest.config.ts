@@ -19,13 +19,15 @@ class LongestFirst extends BaseSequencer {
 export default defineConfig({
   root,
   test: {
-    testTimeout: 60_000,
+    // Longer than what a test waits for anything: that says more about what did not happen.
+    testTimeout: 90_000,
     // A hook may be the first to fetch a server.
     hookTimeout: 120_000,
     // Vitest's forks do not start on Bun, its threads miss a function on Deno.
     pool: "bun" in process.versions ? "threads" : "forks",
     // Loading all modules anew for each file would take longer than the tests themselves.
     isolate: false,
+    setupFiles: ["test/setup.ts"],
     // Concurrent cases, those of the conformance kit above all, wait most of their time.
     maxConcurrency: 16,
     sequence: { sequencer: LongestFirst },
@@ -37,7 +39,7 @@ export default defineConfig({
       {
         extends: true,
         // These wait for servers and clocks: more files side by side than there are cores.
-        test: { name: "integration", include: integrationTests, maxWorkers: 5, sequence: { groupOrder: 1 } },
+        test: { name: "integration", include: integrationTests, maxWorkers: 4, sequence: { groupOrder: 1 } },
       },
     ],
   },

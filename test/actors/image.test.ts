@@ -20,7 +20,7 @@ describe("image.thumbnails", () => {
       sizes: [100, 1000, 100],
       formats: ["webp", "avif", "jpeg"],
     })
-    const { thumbnails } = await job.result({ timeout: 10 })
+    const { thumbnails } = await job.result({ timeout: 60 })
     expect(thumbnails.map(({ file, width, height }) => [file, width, height])).toEqual([
       ["thumbnails/trip/cat.png/100.webp", 100, 50],
       ["thumbnails/trip/cat.png/100.avif", 100, 50],
@@ -73,7 +73,7 @@ describe("image.thumbnails", () => {
     await using run = await runActor(imageActor({ root: folder.path }))
     const sizes = Array.from({ length: 20 }, (_, at) => 1_000 + at)
     const job = await run.submit.thumbnails({ file: "big.png", sizes }, { timeLimit: { soft: 0.3, hard: 10 } })
-    expect(await job.outcome({ timeout: 5 })).toMatchObject({
+    expect(await job.outcome({ timeout: 60 })).toMatchObject({
       state: "failed",
       error: { name: "SoftTimeLimitExceeded", reason: "timeout" },
     })

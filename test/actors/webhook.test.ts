@@ -22,7 +22,7 @@ describe("webhook.send", () => {
     await using hook = await endpoint(statuses(204))
     await using worker = await run()
     const job = await worker.submit.send({ url: hook.url, ...event, timestamp: "2026-01-02T03:04:05Z" })
-    expect(await job.result({ timeout: 5 })).toEqual({ id: job.id, status: 204, milliseconds: expect.any(Number) })
+    expect(await job.result({ timeout: 60 })).toEqual({ id: job.id, status: 204, milliseconds: expect.any(Number) })
     const [{ method, path, headers, body } = never()] = hook.received
     expect([method, path, headers["content-type"], headers.host]).toEqual([
       "POST",
@@ -67,7 +67,7 @@ describe("webhook.send", () => {
     await using hook = await endpoint(statuses(503, 429, 500, 200))
     await using worker = await run()
     const job = await worker.submit.send({ url: hook.url, ...event })
-    expect(await job.result({ timeout: 5 })).toMatchObject({ status: 200 })
+    expect(await job.result({ timeout: 60 })).toMatchObject({ status: 200 })
     expect((await job.find()).attempts).toBe(4)
     expect(new Set(hook.received.map(({ headers }) => headers["webhook-id"]))).toEqual(new Set([job.id]))
     for (const { headers, body } of hook.received) new Webhook(secret).verify(body, textHeaders(headers))
@@ -77,7 +77,7 @@ describe("webhook.send", () => {
     await using hook = await endpoint(statuses(503))
     await using worker = await run()
     const job = await worker.submit.send({ url: hook.url, ...event }, { retry: { max: 2 } })
-    expect(await job.outcome({ timeout: 5 })).toMatchObject({
+    expect(await job.outcome({ timeout: 60 })).toMatchObject({
       state: "failed",
       error: { name: "EndpointBusy", message: "the endpoint answered 503" },
     })
@@ -100,7 +100,7 @@ describe("webhook.send", () => {
     await using hook = await endpoint((response) => response.writeHead(429, { "retry-after": "1" }).end())
     await using worker = await run()
     const job = await worker.submit.send({ url: hook.url, ...event }, { retry: { max: 1 } })
-    expect(await job.outcome({ timeout: 5 })).toMatchObject({ state: "failed", error: { name: "EndpointBusy" } })
+    expect(await job.outcome({ timeout: 60 })).toMatchObject({ state: "failed", error: { name: "EndpointBusy" } })
     expect(hook.received).toHaveLength(2)
   })
 
@@ -108,7 +108,7 @@ describe("webhook.send", () => {
     await using hook = await endpoint(statuses(status))
     await using worker = await run()
     const job = await worker.submit.send({ url: hook.url, ...event })
-    expect(await job.outcome({ timeout: 5 })).toMatchObject({
+    expect(await job.outcome({ timeout: 60 })).toMatchObject({
       state: "failed",
       error: { name: "EndpointRefused", message: `the endpoint answered ${status}` },
     })
@@ -129,7 +129,7 @@ describe("webhook.send", () => {
     await using hook = await endpoint((response, at) => void (at > 0 && response.writeHead(200).end()))
     await using worker = await run()
     const job = await worker.submit.send({ url: hook.url, ...event }, { timeLimit: { soft: 0.2, hard: 5 } })
-    expect(await job.result({ timeout: 5 })).toMatchObject({ status: 200 })
+    expect(await job.result({ timeout: 60 })).toMatchObject({ status: 200 })
     expect((await job.find()).attempts).toBe(2)
   })
 
@@ -160,7 +160,7 @@ describe("webhook.send", () => {
     )
     await using worker = await run()
     const job = await worker.submit.send({ url: hook.url, ...event })
-    expect(await job.result({ timeout: 5 })).toMatchObject({ status: 200 })
+    expect(await job.result({ timeout: 60 })).toMatchObject({ status: 200 })
     expect((await job.find()).attempts).toBe(2)
 
     const closed = createServer().listen(0, "127.0.0.1")
@@ -169,7 +169,7 @@ describe("webhook.send", () => {
     await new Promise((resolve) => closed.close(resolve))
     const port = typeof address === "object" ? address?.port : 0
     const lost = await worker.submit.send({ url: `http://127.0.0.1:${port}/`, ...event }, { retry: { max: 1 } })
-    expect(await lost.outcome({ timeout: 5 })).toMatchObject({
+    expect(await lost.outcome({ timeout: 60 })).toMatchObject({
       state: "failed",
       error: { name: "EndpointUnreachable" },
     })
@@ -243,7 +243,7 @@ describe("webhook.notify", () => {
     const failed = await worker.client.submit("shop.fail")
     await failed.outcome()
     const job = await worker.submit.notify({ url: hook.url }, { parentId: failed.id })
-    expect(await job.result({ timeout: 5 })).toMatchObject({ status: 200 })
+    expect(await job.result({ timeout: 60 })).toMatchObject({ status: 200 })
     expect(hook.received.map(({ body }) => JSON.parse(body))).toEqual([
       expect.objectContaining({ status: "failed", exc_info: expect.stringContaining("sold out") }),
       expect.objectContaining({ job_id: failed.id }),
@@ -255,7 +255,7 @@ describe("webhook.notify", () => {
     await using worker = await runShop()
     const outcomeAfter = async (parentId?: string) => {
       const job = await worker.submit.notify({ url: hook.url }, parentId === undefined ? {} : { parentId })
-      return { ...(await job.outcome({ timeout: 5 })), attempts: (await job.find()).attempts }
+      return { ...(await job.outcome({ timeout: 60 })), attempts: (await job.find()).attempts }
     }
     const nothing = (message: string) => ({
       attempts: 1,
@@ -311,7 +311,7 @@ describe("webhook speaks to public addresses only", () => {
   ])("%s is refused, without a retry", async (url) => {
     await using worker = await run({ allow: [] })
     const job = await worker.submit.send({ url, ...event })
-    expect(await job.outcome({ timeout: 5 })).toMatchObject({ state: "failed", error: { name: "AddressRefused" } })
+    expect(await job.outcome({ timeout: 60 })).toMatchObject({ state: "failed", error: { name: "AddressRefused" } })
     expect((await job.find()).attempts).toBe(1)
   })
 

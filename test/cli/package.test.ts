@@ -63,7 +63,7 @@ test("init, dev, a task over HTTP, an edit, a stop", { timeout: 60_000 }, async 
   await run(process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "--project", project])
   const port = await freePort()
   await using dev = spawnProcess("npx", ["callboard", "dev", "--port", String(port)], { cwd: project })
-  const [, curl = ""] = await dev.waitForLine(/^ {2}(curl .*)$/, 20_000)
+  const [, curl = ""] = await dev.waitForLine(/^ {2}(curl .*)$/)
   expect(dev.stdout).toMatch(/actors +hello: greet, count/)
   expect(JSON.parse(await run("sh", ["-c", curl]))).toMatchObject({ state: "succeeded", result: "Hello, world!" })
   const url = `http://127.0.0.1:${port}`
@@ -90,7 +90,7 @@ test("init, dev, a task over HTTP, an edit, a stop", { timeout: 60_000 }, async 
 test("the launcher alone passes a signal on, and ends with the exit code of the work", async () => {
   const launcher = join(project, "node_modules/.bin/callboard")
   await using dev = spawnProcess(launcher, ["dev", "--port", String(await freePort())], { cwd: project })
-  await dev.waitForLine(/^ {2}curl /, 20_000)
+  await dev.waitForLine(/^ {2}curl /)
   dev.kill("SIGTERM")
   expect(await dev.exited).toEqual({ code: 0, signal: null })
 })
@@ -99,7 +99,7 @@ test("the same actors run on Deno", { timeout: 120_000 }, async () => {
   const env = { ...withDeno(findDeno()), CALLBOARD_RUNTIME: "deno" }
   const port = await freePort()
   await using dev = spawnProcess("npx", ["callboard", "dev", "--port", String(port)], { cwd: project, env })
-  await dev.waitForLine(/^callboard .* on Deno \d/, 40_000)
+  await dev.waitForLine(/^callboard .* on Deno \d/)
   await dev.waitForLine(/^ {2}curl /)
   expect(await post(`http://127.0.0.1:${port}`, "hello.greet", {})).toMatchObject({ result: "Ahoy, world!" })
   dev.killGroup("SIGTERM")

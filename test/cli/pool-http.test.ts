@@ -53,7 +53,7 @@ class Pool implements AsyncDisposable {
         expect(answer.status, answer.text).toBe(status)
         return answer
       },
-      { deadline: 15_000, message: `/readyz is ${status}` },
+      { deadline: 60_000, message: `/readyz is ${status}` },
     )
   }
 

@@ -132,7 +132,7 @@ test("a worker that was killed starts again, and its job runs to the end", async
   await eventually(async () => (await find(project, "job")).state === "started")
   process.kill(Number(pid), "SIGKILL")
   await worker.waitForLine(/the worker was ended by SIGKILL; starting it again in 1 s/)
-  await worker.waitForLine(/^napping \d+ 2/, 15_000)
+  await worker.waitForLine(/^napping \d+ 2/)
   const job = await eventually(async () => {
     const found = await find(project, "job")
     return found.state === "succeeded" ? found : undefined
@@ -166,12 +166,12 @@ test.each([
       15_000,
     )
     await eventually(async () => (await find(project, "ends")).state === "failed", {
-      deadline: 30_000,
+      deadline: 60_000,
       message: "it is given up",
     })
     await eventually(
       async () => (await project.json<{ workers: ReadonlyArray<unknown> }>("workers")).workers.length === processes,
-      { deadline: 15_000, message: "all workers are there again" },
+      { deadline: 60_000, message: "all workers are there again" },
     )
     await project.json("submit", "works.echo", "--id", "echo")
     await eventually(async () => (await find(project, "echo")).state === "succeeded", { message: "they work" })
@@ -244,14 +244,14 @@ describe.each(["sqlite", "nats"])("S180 pool on %s", (transport) => {
         const workers = await listed(project)
         return workers.length === 2 ? workers : undefined
       },
-      { deadline: 15_000, message: "two workers are there" },
+      { deadline: 60_000, message: "two workers are there" },
     )
     expect(two.map(({ name }) => name)).toEqual(["pool-1", "pool-2"])
     const [first] = two
     process.kill(first?.pid ?? 0, "SIGKILL")
     await eventually(
       async () => (await listed(project)).some(({ name, pid }) => name === "pool-1" && pid !== first?.pid),
-      { deadline: 10_000, message: "the killed one is there again" },
+      { deadline: 60_000, message: "the killed one is there again" },
     )
     expect(await listed(project)).toHaveLength(2)
     pool.kill("SIGTERM")

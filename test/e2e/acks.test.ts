@@ -39,7 +39,7 @@ describe.each(sharedBoards)("acked early, on $name", (kind) => {
     await begun("late", 2)
     expect(await job.find()).toMatchObject({ state: "started" })
     writeFileSync(gate, "")
-    await redelivered.result({ timeout: 10 })
+    await redelivered.result({ timeout: 60 })
     for (const lost of [job, ...others])
       expect(await lost.outcome({ timeout: DEATH_SECONDS })).toMatchObject({
         state: "failed",
@@ -56,7 +56,7 @@ describe.each(sharedBoards)("acked early, on $name", (kind) => {
     expect(linesOf(heard)).toHaveLength(3)
     // Redriven by hand, it runs.
     await job.retry()
-    expect(await job.result({ timeout: 10 })).toMatchObject({ attempt: 2 })
+    expect(await job.result({ timeout: 60 })).toMatchObject({ attempt: 2 })
   }, 120_000)
 
   test("a worker that is frozen for longer than a lease stores its outcome when it wakes", async () => {
@@ -72,8 +72,8 @@ describe.each(sharedBoards)("acked early, on $name", (kind) => {
     await begun("late", 2)
     first.kill("SIGCONT")
     for (const { pid } of [first, second]) writeFileSync(`${ownGate}${pid}`, "")
-    expect(await job.result({ timeout: 10 })).toEqual({ pid: first.pid, attempt: 1 })
-    expect(await redelivered.result({ timeout: 10 })).toMatchObject({ pid: second.pid })
+    expect(await job.result({ timeout: 60 })).toEqual({ pid: first.pid, attempt: 1 })
+    expect(await redelivered.result({ timeout: 60 })).toMatchObject({ pid: second.pid })
     expect(linesOf(started)).toEqual([`${first.pid}`])
   }, 60_000)
 
@@ -89,7 +89,7 @@ describe.each(sharedBoards)("acked early, on $name", (kind) => {
     first.kill("SIGTERM")
     await first.waitForLine(/stopping/, DEADLINE)
     writeFileSync(gate, "")
-    expect(await finishes.result({ timeout: 10 })).toMatchObject({ attempt: 1 })
+    expect(await finishes.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
     await first.exited
     expect(await fails.outcome({ timeout: 1 })).toMatchObject({
       state: "failed",
@@ -98,7 +98,7 @@ describe.each(sharedBoards)("acked early, on $name", (kind) => {
     expect(await fails.find()).toMatchObject({ dead: "worker-lost" })
     writeFileSync(never, "")
     await startService(board, LEASE)
-    expect(await again.result({ timeout: 10 })).toMatchObject({ attempt: 2 })
+    expect(await again.result({ timeout: 60 })).toMatchObject({ attempt: 2 })
     await begun("heard", 1)
   }, 60_000)
 })

@@ -99,7 +99,7 @@ const shutDown = async ({ pid }: NatsServer): Promise<void> => {
 /** Submits one job under an id of its own, again until it is accepted. */
 const persist = async (client: Client, task: string): Promise<string> => {
   const id = generateId()
-  await eventually(() => client.submit(task, { id }), { deadline: 10_000, every: 20 })
+  await eventually(() => client.submit(task, { id }), { deadline: 60_000, every: 20 })
   return id
 }
 
@@ -154,7 +154,7 @@ describe("on a nats-server", () => {
       back.push(performance.now() - since)
     }
     const took = performance.now() - began
-    await eventually(() => isEmpty(service), { deadline: 20_000, every: 100, message: "something is still held" })
+    await eventually(() => isEmpty(service), { deadline: 60_000, every: 100, message: "something is still held" })
     expect(accepted.filter((id) => !runs.has(id))).toEqual([])
     await endedOnce(client, accepted)
     back.sort((a, b) => a - b)
@@ -182,7 +182,7 @@ describe("on a nats-server", () => {
       "The prefetch count will be gradually restored to 20 as the tasks complete processing.",
     )
     for (const end of gates.values()) end()
-    for (const job of jobs) expect(await job.result({ timeout: 10 })).toBe("waited")
+    for (const job of jobs) expect(await job.result({ timeout: 60 })).toBe("waited")
     expect(lines).toContain(
       "Resuming normal operations following a restart. Prefetch count has been restored to the maximum of 20",
     )
@@ -197,7 +197,7 @@ describe("on a nats-server", () => {
     await red()
     for (const end of gates.values()) end()
     await server.restart()
-    expect(await job.result({ timeout: 10 })).toBe("waited")
+    expect(await job.result({ timeout: 60 })).toBe("waited")
     await eventually(() => isEmpty(service))
   })
 
@@ -214,7 +214,7 @@ describe("on a nats-server", () => {
     await green()
     await eventually(() => gates.size === 1)
     for (const end of gates.values()) end()
-    expect(await job.result({ timeout: 10 })).toBe("waited")
+    expect(await job.result({ timeout: 60 })).toBe("waited")
     expect((await job.find()).retries).toBe(0)
     expect(lines.join("\n")).not.toMatch(/prefetch count/)
   })
@@ -359,7 +359,7 @@ describe("in a cluster of three", () => {
             await stepDown()
             return undefined
           },
-          { deadline: 20_000, every: 200 },
+          { deadline: 60_000, every: 200 },
         ),
       accepted,
       /** So many jobs, so that what is measured is the worker alone. */
@@ -372,7 +372,7 @@ describe("in a cluster of three", () => {
       through: async (what: string, disturb: () => Promise<void>): Promise<void> => {
         const ended = () => worker.ended.length
         const before = ended()
-        await eventually(() => ended() > before + 20, { deadline: 30_000, message: `consuming before ${what}` })
+        await eventually(() => ended() > before + 20, { deadline: 60_000, message: `consuming before ${what}` })
         const began = performance.now()
         await disturb()
         await eventually(() => worker.ended.some((at) => at > began + 6_000), {
@@ -390,7 +390,7 @@ describe("in a cluster of three", () => {
           deadline: 60_000,
           message: "a job is lost",
         })
-        await eventually(() => isEmpty(worker.service), { deadline: 30_000, every: 200, message: "something is held" })
+        await eventually(() => isEmpty(worker.service), { deadline: 60_000, every: 200, message: "something is held" })
       },
     }
   }
@@ -438,7 +438,7 @@ describe("in a cluster of three", () => {
     const back = performance.now()
     await bench.green(40_000)
     console.log(`and green ${Math.round(performance.now() - back)} ms after the others are back`)
-    await eventually(() => bench.stock(10).then(() => true), { deadline: 20_000, every: 100 })
+    await eventually(() => bench.stock(10).then(() => true), { deadline: 60_000, every: 100 })
     await bench.over()
   })
 })
@@ -499,13 +499,13 @@ describe("submitting to a cluster of three", () => {
     expect(longest).toBeLessThan(REFUSED_MS)
 
     await Promise.all(others.map((server) => server.restart()))
-    await eventually(leader, { deadline: 40_000, every: 20, message: "there is a leader" })
+    await eventually(leader, { deadline: 60_000, every: 20, message: "there is a leader" })
     const led = performance.now()
     const again = refused[0] ?? ""
-    await eventually(() => client.submit("steps.run", { id: again, queue: "default" }), { deadline: 20_000, every: 20 })
+    await eventually(() => client.submit("steps.run", { id: again, queue: "default" }), { deadline: 60_000, every: 20 })
     console.log(`a submission went through ${Math.round(performance.now() - led)} ms after there was one`)
     // The same once more, as the refusal says.
-    for (const id of refused) await eventually(() => client.submit("steps.run", { id }), { deadline: 20_000 })
+    for (const id of refused) await eventually(() => client.submit("steps.run", { id }), { deadline: 60_000 })
     for (const id of refused) expect((await client.job(id).find()).state).toBe("queued")
   })
 })
@@ -518,7 +518,7 @@ const leaderIn = (answer: unknown): string | undefined => {
 }
 
 describe("on sqlite", () => {
-  test("a database that another program locks makes the worker wait, and go on", { timeout: 30_000 }, async () => {
+  test("a database that another program locks makes the worker wait, and go on", { timeout: 120_000 }, async () => {
     using folder = temporaryFolder()
     const file = `${folder.path}/board.db`
     const { service, lines, gates, red, green } = await startService(`sqlite:${file}`)
@@ -536,8 +536,8 @@ describe("on sqlite", () => {
     await eventually(() => lines.some((line) => /Trying again in .* \(1\/100\)/.test(line)))
     locker.write("unlock\n")
     await green()
-    expect(await running.result({ timeout: 10 })).toBe("waited")
-    expect(await (await service.client.submit("steps.run")).outcome({ timeout: 10 })).toMatchObject({
+    expect(await running.result({ timeout: 60 })).toBe("waited")
+    expect(await (await service.client.submit("steps.run")).outcome({ timeout: 60 })).toMatchObject({
       state: "succeeded",
     })
     await eventually(() => isEmpty(service))

@@ -47,7 +47,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
     const client = await clientOf(board)
     expect((await client.job(id).find()).state).toBe("queued")
     await startService(board, 30)
-    expect(await client.job(id).result({ timeout: 10 })).toMatchObject({ attempt: 1 })
+    expect(await client.job(id).result({ timeout: 60 })).toMatchObject({ attempt: 1 })
   })
 
   test("a worker killed in the middle of a job loses nothing: another runs it after its lease, and it ends once", async () => {
@@ -65,7 +65,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
       message: "another worker starts the job",
     })
     writeFileSync(files.gate, "")
-    expect(await job.result({ timeout: 10 })).toMatchObject({ pid: second.pid })
+    expect(await job.result({ timeout: 60 })).toMatchObject({ pid: second.pid })
     expect(linesOf(files.ledger)).toHaveLength(1)
   })
 
@@ -78,7 +78,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
     // A full second of its own: what it would write, it has tried to write.
     await expect(job.result({ timeout: 1 })).rejects.toMatchObject({ _tag: "WaitTimeout" })
     writeFileSync(`${ownGate}${second.pid}`, "")
-    expect(await job.result({ timeout: 10 })).toMatchObject({ pid: second.pid })
+    expect(await job.result({ timeout: 60 })).toMatchObject({ pid: second.pid })
     const view = await job.find()
     expect(view.transitions.filter((transition) => transition.state === "succeeded")).toHaveLength(1)
     expect(refusals).toMatchObject([{ uuid: job.id, name: "e2e.step", pid: first.pid }])
@@ -87,7 +87,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
   test("a worker frozen in mid-job that wakes when another has finished it is refused", async () => {
     const { job, first, second, ownGate, ledger, refusals } = await frozenFirst(keep(await kind.open()))
     writeFileSync(`${ownGate}${second.pid}`, "")
-    const result = await job.result({ timeout: 10 })
+    const result = await job.result({ timeout: 60 })
     expect(result).toMatchObject({ pid: second.pid })
     writeFileSync(`${ownGate}${first.pid}`, "")
     first.kill("SIGCONT")
@@ -113,12 +113,12 @@ describe.each(sharedBoards)("on $name", (kind) => {
     await first.exited
     writeFileSync(files.gate, "")
     const second = await startService(board, 1)
-    expect(await job.outcome({ timeout: 10 })).toMatchObject({
+    expect(await job.outcome({ timeout: 60 })).toMatchObject({
       state: "failed",
       error: { name: "WorkerLost", reason: "worker-lost", message: "its worker died while it ran" },
     })
     expect(await job.find()).toMatchObject({ dead: "worker-lost", attempts: 1 })
-    expect(await retried.result({ timeout: 10 })).toBe(second.pid)
+    expect(await retried.result({ timeout: 60 })).toBe(second.pid)
     expect(await retried.find()).toMatchObject({ attempts: 2, retries: 1 })
     await eventually(() => linesOf(ledger).length === 1, { deadline: DEADLINE, message: "the errback runs" })
     await second.waitForLine(new RegExp(`^failure ${job.id} WorkerLost`), DEADLINE)
@@ -134,12 +134,12 @@ describe.each(sharedBoards)("on $name", (kind) => {
     await eventually(
       async () => {
         const service = keep(spawnScript(SERVICE, [board.url(1), JSON.stringify({ lostCap: 2, concurrency: 1 })]))
-        await Promise.race([service.exited, killer.outcome({ timeout: 30 })])
+        await Promise.race([service.exited, killer.outcome({ timeout: 60 })])
         const { state } = await killer.find()
         if (state !== "failed") return undefined
         return service
       },
-      { deadline: 40_000, message: "the killer is given up" },
+      { deadline: 60_000, message: "the killer is given up" },
     )
     expect(await killer.find()).toMatchObject({
       state: "failed",
@@ -170,7 +170,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
     const ledger = `${board.folder}/ledger`
     const [first, second] = await Promise.all([startService(board, 1), startService(board, 1)])
     const job = await client.submit("e2e.block", { input: { ms: 3_500, ledger } })
-    const pid = await job.result({ timeout: 15 })
+    const pid = await job.result({ timeout: 60 })
     expect([first.pid, second.pid]).toContain(pid)
     expect(linesOf(ledger)).toEqual([`${pid}`])
     expect(await job.find()).toMatchObject({ attempts: 1 })
@@ -190,7 +190,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
     })
     expect(linesOf(ledger)).toEqual([`${blocked.pid}`])
     await startService(board, 1)
-    expect(await neighbour.result({ timeout: 10 })).toMatchObject({ attempt: 1 })
+    expect(await neighbour.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
   }, 30_000)
 
   test("the first signal lets what runs finish and hands back the rest; the exit code is 0", async () => {
@@ -211,10 +211,10 @@ describe.each(sharedBoards)("on $name", (kind) => {
     await service.waitForLine(/Restoring 1 unacknowledged/, DEADLINE)
     writeFileSync(files.gate, "")
     expect(await service.exited).toMatchObject({ code: 0 })
-    expect(await running.result({ timeout: 5 })).toMatchObject({ attempt: 1 })
+    expect(await running.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
     expect(await waiting.find()).toMatchObject({ state: "queued", attempts: 0 })
     await startService(board, 30)
-    expect(await waiting.result({ timeout: 5 })).toMatchObject({ attempt: 1 })
+    expect(await waiting.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
   })
 
   test("the second signal hands back what runs, uncounted", async () => {
@@ -241,6 +241,6 @@ describe.each(sharedBoards)("on $name", (kind) => {
     })
     writeFileSync(files.gate, "")
     await startService(board, 30)
-    expect(await job.result({ timeout: 10 })).toMatchObject({ attempt: 1 })
+    expect(await job.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
   })
 })

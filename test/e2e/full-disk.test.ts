@@ -147,7 +147,7 @@ describe.each([...onDisks, onNats, onStuckNats])("$name", (kind) => {
         more.push((await submit()).status)
         return /Trying again in \S+ seconds… \(6\/100\)/.test(service.output)
       },
-      { deadline: 30_000, every: 50, message: "it goes on trying" },
+      { deadline: 60_000, every: 50, message: "it goes on trying" },
     )
     expect(new Set(more)).toEqual(new Set([503]))
     const lines = service.output.split("\n").length
@@ -157,7 +157,7 @@ describe.each([...onDisks, onNats, onStuckNats])("$name", (kind) => {
 
     await board.free()
     const freed = performance.now()
-    await eventually(async () => (await ask("/readyz")).status === 200, { deadline: 20_000, message: "it is green" })
+    await eventually(async () => (await ask("/readyz")).status === 200, { deadline: 60_000, message: "it is green" })
     console.log(`consuming ${Math.round(performance.now() - freed)} ms after there was room`)
     // The same once more, as the refusal says.
     const again = await submit({ id: refused.body.id })

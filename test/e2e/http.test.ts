@@ -6,7 +6,7 @@ import { eventually, type Spawned, spawnScript } from "../servers/process.ts"
 import { sharedBoards } from "./boards.ts"
 
 const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))
-const DEADLINE = 15_000
+const DEADLINE = 60_000
 
 const open: Array<AsyncDisposable> = []
 afterEach(async () => {

@@ -2,26 +2,17 @@
 import { existsSync, readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { type Client, connect } from "callboard"
-import { afterEach } from "vitest"
+import { keep } from "../servers/keep.ts"
 import { type Spawned, spawnScript } from "../servers/process.ts"
 import type { SharedBoard } from "./boards.ts"
+
+export { keep } from "../servers/keep.ts"
 
 /** The program that they run. */
 export const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))
 
 /** Longest wait for what another process does, in milliseconds. */
-export const DEADLINE = 20_000
-
-const open: Array<AsyncDisposable> = []
-afterEach(async () => {
-  for (const resource of open.splice(0).reverse()) await resource[Symbol.asyncDispose]()
-})
-
-/** Disposes of a resource when the test is over, last kept first. */
-export const keep = <R extends AsyncDisposable>(resource: R): R => {
-  open.push(resource)
-  return resource
-}
+export const DEADLINE = 60_000
 
 /** A service in a process of its own, which consumes; `lease` in seconds. */
 export const startService = async (board: SharedBoard, lease: number, options: object = {}): Promise<Spawned> => {

@@ -28,7 +28,7 @@ test("a worker answers while its broker is not there, and works once it is", asy
   expect(await status(port, "/v1/jobs")).toBe(503)
   const server = await startNats({ port: broker })
   try {
-    await eventually(async () => (await status(port, "/readyz")) === 200, { deadline: 15_000 })
+    await eventually(async () => (await status(port, "/readyz")) === 200, { deadline: 60_000 })
     expect(await project.json("submit", "works.echo", "7", "--wait")).toMatchObject({ result: 7 })
     worker.kill("SIGTERM")
     expect(await worker.exited).toEqual({ code: 0, signal: null })

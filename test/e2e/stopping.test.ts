@@ -54,7 +54,7 @@ const expectGoesOn = async (job: SubmittedJob, started: string, idle: Spawned, g
   const gap = Date.parse(transitions.at(-1)?.at ?? "") - Date.parse(back?.at ?? "")
   expect(gap).toBeLessThan(1_000)
   writeFileSync(gate, "")
-  expect(await job.result({ timeout: 10 })).toEqual({ pid: idle.pid, attempt: 1 })
+  expect(await job.result({ timeout: 60 })).toEqual({ pid: idle.pid, attempt: 1 })
   expect(await job.find()).toMatchObject({ attempts: 1, retries: 0 })
 }
 
@@ -82,7 +82,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
     expect(found?.transitions.at(-1)).toMatchObject({ reason: "handed-back" })
     writeFileSync(gate, "")
     const later = await startService(board, LEASE)
-    expect(await jobs[0]?.result({ timeout: 10 })).toEqual({ pid: later.pid, attempt: 1 })
+    expect(await jobs[0]?.result({ timeout: 60 })).toEqual({ pid: later.pid, attempt: 1 })
   })
 
   test("two jobs, one of which ends within the grace: it is finished, the other is handed back", async () => {
@@ -131,7 +131,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
     restarted = true
     const ids = await flowing
     const done = () => linesOf(ledger).filter((line) => line.startsWith("done"))
-    await eventually(() => done().length >= ids.length, { deadline: 30_000, message: "all jobs have run" })
+    await eventually(() => done().length >= ids.length, { deadline: 60_000, message: "all jobs have run" })
     // None was lost, none began twice: the grace lets them finish.
     const began = linesOf(ledger).filter((line) => line.startsWith("began"))
     expect(began.map((line) => line.split(" ")[1]).toSorted()).toEqual(ids.toSorted())
@@ -166,7 +166,7 @@ const flow = async (client: Client, ledger: string, mayEnd: () => boolean): Prom
       ids.push(receipt.id)
     }
     const begun = () => linesOf(ledger).filter((line) => line.startsWith("began")).length
-    await eventually(() => ids.length - begun() < BACKLOG, { deadline: 30_000, message: "jobs begin" })
+    await eventually(() => ids.length - begun() < BACKLOG, { deadline: 60_000, message: "jobs begin" })
   }
   return ids
 }

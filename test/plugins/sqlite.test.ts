@@ -211,7 +211,7 @@ describe("opening", () => {
     const error = await errorOf(connect(`sqlite:${path}`, { timeout: 300 }))
     expect(error.reason).toBe("unavailable")
     expect(error.message).toMatch(/locked: end that program/)
-    expect(performance.now() - start).toBeLessThan(2_000)
+    expect(performance.now() - start).toBeLessThan(4_000)
   })
 
   test("several connections create one file at the same time", async () => {
@@ -304,7 +304,7 @@ describe("a connection that the application holds", () => {
     const start = performance.now()
     const published = transport.queue.publish([taskOf({ id: "a", queue: "q" })])
     await new Promise((resolve) => setTimeout(resolve, 20))
-    expect(performance.now() - start).toBeLessThan(1_000)
+    expect(performance.now() - start).toBeLessThan(2_500)
     other.exec("COMMIT")
     expect(await published).toEqual([{ status: "stored" }])
     expect(handle.prepare("PRAGMA busy_timeout").get()).toMatchObject({ timeout: 3_000n })
@@ -343,7 +343,7 @@ describe("what was kept long enough", () => {
     expect(await transport.queue.publish([taskOf({ id: "a", queue: "q" })])).toEqual([{ status: "stored" }])
   })
 
-  test("is buried and removed by maintenance; what waits never is", { timeout: 30_000 }, async () => {
+  test("is buried and removed by maintenance; what waits never is", { timeout: 120_000 }, async () => {
     const path = freshFile()
     const transport = await connect(`sqlite:${path}`)
     for (let each = 0; each < 5; each++) await end(transport, `ended-${each}`)
@@ -352,10 +352,10 @@ describe("what was kept long enough", () => {
     const graves = () => handle.prepare("SELECT count(*) AS n, sum(grave) AS graves FROM callboard_job").get()
     const now = Date.now()
     vi.useFakeTimers({ toFake: ["Date"], now: now + 2_000 })
-    await eventually(() => graves()?.["graves"] === 5, { message: "five graves", deadline: 12_000 })
+    await eventually(() => graves()?.["graves"] === 5, { message: "five graves" })
     expect(graves()).toMatchObject({ n: 6 })
     vi.setSystemTime(now + 3_000 + TOMBSTONE_MS)
-    await eventually(() => graves()?.["n"] === 1, { message: "only what waits is left", deadline: 12_000 })
+    await eventually(() => graves()?.["n"] === 1, { message: "only what waits is left" })
     expect((await transport.records?.find("waits"))?.record.id).toBe("waits")
   })
 })

@@ -94,7 +94,7 @@ describe("runActor", () => {
     async (method) => {
       await using run = await runActor(shop)
       const job = await run.submit[method]()
-      expect(await job.result({ timeout: 5 })).toBe(method === "flaky" ? 4 : 1)
+      expect(await job.result({ timeout: 60 })).toBe(method === "flaky" ? 4 : 1)
       expect((await job.find()).attempts).toBe(method === "flaky" ? 4 : 2)
     },
   )

@@ -10,7 +10,7 @@ import { eventually, freePort, isRunning, type TemporaryFolder, temporaryFolder 
 import { onEveryBoard } from "./boards.ts"
 import { apart, hooked } from "./hooked-actor.ts"
 
-const WAIT = { timeout: 15 } as const
+const WAIT = { timeout: 60 } as const
 
 let folder: TemporaryFolder
 beforeAll(() => {
@@ -119,7 +119,7 @@ onEveryBoard((newBoard) => {
       const stopped = performance.now()
       await job.cancel({ terminate })
       await eventually(() => service.worker?.describe().running.length === 0, { message: "the worker is idle" })
-      expect(performance.now() - stopped).toBeLessThan(3_000)
+      expect(performance.now() - stopped).toBeLessThan(10_000)
       const view = await job.find()
       expect(view).toMatchObject({ state: "cancelled", attempts: 1, retries: 0 })
       expect(view.transitions.at(-1)).toMatchObject({ state: "cancelled", reason: "stopped" })

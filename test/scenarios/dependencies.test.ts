@@ -8,7 +8,7 @@ import { start } from "../runtime/worker/services.ts"
 import { eventually } from "../servers/process.ts"
 import { onEveryBoard } from "./boards.ts"
 
-const WAIT = { timeout: 15 } as const
+const WAIT = { timeout: 60 } as const
 
 /** Steps that note when they run, wait to be let go where they shall, and fail where they are told to. */
 const stage = () => {
@@ -295,8 +295,8 @@ onEveryBoard((newBoard) => {
           submit("child", { after: quick.id }),
           submit("other", { after: quick.id }),
         ])
-        expect(await child.outcome({ timeout: 5 })).toMatchObject({ state: "succeeded" })
-        expect(await other.outcome({ timeout: 5 })).toMatchObject({ state: "succeeded" })
+        expect(await child.outcome({ timeout: 60 })).toMatchObject({ state: "succeeded" })
+        expect(await other.outcome({ timeout: 60 })).toMatchObject({ state: "succeeded" })
       }
       await client.close()
     })

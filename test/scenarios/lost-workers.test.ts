@@ -65,12 +65,12 @@ describe("on memory", () => {
     die()
     open()
     await hire("second")
-    expect(await job.outcome({ timeout: 10 })).toMatchObject({
+    expect(await job.outcome({ timeout: 60 })).toMatchObject({
       state: "failed",
       error: { name: "WorkerLost", reason: "worker-lost", message: "its worker died while it ran" },
     })
     expect(await job.find()).toMatchObject({ dead: "worker-lost", attempts: 1 })
-    expect(await retried.result({ timeout: 10 })).toBe("second")
+    expect(await retried.result({ timeout: 60 })).toBe("second")
     expect(await retried.find()).toMatchObject({ attempts: 2, retries: 1 })
     await eventually(() => heard.length === 1, { message: "the errback runs" })
     expect(heard).toEqual([job.id])
@@ -94,7 +94,7 @@ describe("on memory", () => {
     await eventually(() => started.length === 5, { message: "the other job starts again" })
     expect(await job.find()).toMatchObject({ state: "started" })
     open()
-    expect(await redelivered.result({ timeout: 10 })).not.toBe("first")
+    expect(await redelivered.result({ timeout: 60 })).not.toBe("first")
     for (const lost of [job, ...others])
       expect(await lost.outcome({ timeout: DEATH_SECONDS })).toMatchObject({
         state: "failed",
@@ -114,7 +114,7 @@ describe("on memory", () => {
     expect(started).toHaveLength(5)
     // Redriven by hand, it runs.
     await job.retry()
-    expect(await job.result({ timeout: 10 })).not.toBe("first")
+    expect(await job.result({ timeout: 60 })).not.toBe("first")
     expect(await job.find()).toMatchObject({ attempts: 2 })
     expect(failures).toHaveLength(3)
   }, 120_000)

@@ -111,13 +111,13 @@ onEveryBoard((newBoard, transport) => {
         for (let batch = 0; batch < 10; batch++) await many(low, "low", 1_000)
         const service = await start([note], { transport: target, namespace, concurrency, ...options })
         resources.defer(async () => void (await service.stop({ now: true })))
-        await eventually(() => started.length >= 1_000, { every: 1, deadline: 30_000 })
+        await eventually(() => started.length >= 1_000, { every: 1, deadline: 60_000 })
         await many(high, "high", 500)
         // What came together with the last acknowledgement starts in the turn in which it came.
         await setImmediate()
         const accepted = started.length
         const isHigh = (name: string) => name.startsWith("high")
-        await eventually(() => started.filter(isHigh).length === 500, { deadline: 30_000 })
+        await eventually(() => started.filter(isHigh).length === 500, { deadline: 60_000 })
         const overtakers = started.slice(accepted, started.findLastIndex(isHigh)).filter((name) => !isHigh(name))
         // Where the broker is asked lane by lane, the pull that is under way may bring low ones.
         expect(overtakers.length).toBeLessThanOrEqual(transport === "nats" ? concurrency : 0)

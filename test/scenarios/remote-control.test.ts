@@ -5,7 +5,7 @@ import { start } from "../runtime/worker/services.ts"
 import { eventually } from "../servers/process.ts"
 import { onEveryBoard } from "./boards.ts"
 
-const WAIT = { timeout: 15 } as const
+const WAIT = { timeout: 60 } as const
 
 const makeActor = (held: Promise<void>) =>
   actor("scene", {

@@ -7,7 +7,7 @@ import { start } from "../runtime/worker/services.ts"
 import { eventually } from "../servers/process.ts"
 import { onEveryBoard } from "./boards.ts"
 
-const WAIT = { timeout: 15 } as const
+const WAIT = { timeout: 60 } as const
 
 /** What happened, in order: `ran` is the id of each run. */
 const makeActor = (ran: Array<string>) =>

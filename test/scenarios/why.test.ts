@@ -394,7 +394,7 @@ onEveryBoard((newBoard) => {
     const { client } = await start([scene], { transport: newBoard() })
     await expect(client.why("nobody")).rejects.toMatchObject({ code: "not-found" })
     const job = await client.submit("scene")
-    await job.outcome({ timeout: 15 })
+    await job.outcome({ timeout: 60 })
     await job.delete()
     await expect(client.why(job.id)).rejects.toMatchObject({ code: "gone" })
   })

@@ -7,7 +7,7 @@ import { start } from "../runtime/worker/services.ts"
 import { eventually } from "../servers/process.ts"
 import { onEveryBoard } from "./boards.ts"
 
-const WAIT = { timeout: 15 } as const
+const WAIT = { timeout: 60 } as const
 
 interface Stage {
   readonly ran: Array<string>
@@ -111,7 +111,7 @@ onEveryBoard((newBoard) => {
     const service = await start([stage().actor], { transport: newBoard() })
     const began = performance.now()
     expect(await service.stop()).toEqual({ finished: 0, handedBack: 0, stuck: 0, lost: 0 })
-    expect(performance.now() - began).toBeLessThan(1_000)
+    expect(performance.now() - began).toBeLessThan(4_000)
   })
 
   test("S168 graceful stop, busy: the running job finishes, the other stays queued, the worker is gone", async () => {
@@ -230,7 +230,7 @@ onEveryBoard((newBoard) => {
         await submitted(client, method, 6)
         const service = await start([limited(ran)], { transport, burst: true, concurrency: 3 })
         const ended = service.stopped.then(() => performance.now())
-        await eventually(() => ran.length === 6, { deadline: 15_000, every: 5 })
+        await eventually(() => ran.length === 6, { every: 5 })
         const lastAt = performance.now()
         expect((await ended) - lastAt).toBeLessThan(2_500)
         expect([...ran].sort()).toEqual([0, 1, 2, 3, 4, 5])

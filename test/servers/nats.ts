@@ -59,7 +59,7 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
     writeFileSync(configFile, `host: 127.0.0.1\nport: ${port}\n${jetstream}\n${options.config ?? ""}\n`)
     const server = spawnProcess(path, ["--config", configFile])
     try {
-      const line = await server.waitForLine(/Listening for client connections on .*:(\d+)/, 15_000)
+      const line = await server.waitForLine(/Listening for client connections on .*:(\d+)/)
       const listening = Number(line[1])
       await readInfo(listening)
       return { server, port: listening }

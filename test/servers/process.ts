@@ -136,7 +136,7 @@ export class Spawned implements AsyncDisposable {
    * Resolves with the first match in a line of the output, also in what is there already.
    * Rejects with the output when the deadline passes or the process ends first.
    */
-  waitForLine(pattern: RegExp, deadlineMs = 10_000): Promise<RegExpMatchArray> {
+  waitForLine(pattern: RegExp, deadlineMs = 60_000): Promise<RegExpMatchArray> {
     return new Promise((resolve, reject) => {
       const finish = (settle: () => void) => {
         clearTimeout(timer)
@@ -268,7 +268,7 @@ export function temporaryFolder(): TemporaryFolder {
 }
 
 export interface EventuallyOptions {
-  /** Milliseconds. Defaults to 10 seconds. */
+  /** Milliseconds. Defaults to a minute: a machine may be busy, and waiting costs nothing once it has happened. */
   readonly deadline?: number
   /** Milliseconds between two looks. Defaults to 20. */
   readonly every?: number
@@ -281,7 +281,7 @@ export interface EventuallyOptions {
  */
 export async function eventually<A>(
   look: () => A | Promise<A>,
-  { deadline = 10_000, every = 20, message = "it did not happen" }: EventuallyOptions = {},
+  { deadline = 60_000, every = 20, message = "it did not happen" }: EventuallyOptions = {},
 ): Promise<Exclude<A, undefined | null | false>> {
   const end = performance.now() + deadline
   for (;;) {

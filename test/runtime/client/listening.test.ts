@@ -13,7 +13,7 @@ test.each(["listen", "events"])(
       `sqlite:${folder.path}/board.db`,
       what,
     ])
-    await listener.waitForLine(/^ready/, 20_000)
+    await listener.waitForLine(/^ready/)
     const began = performance.now()
     await new Promise((resolve) => setTimeout(resolve, WINDOW_MS))
     expect(isRunning(listener.pid)).toBe(true)

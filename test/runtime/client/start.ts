@@ -1,7 +1,7 @@
 /** A board of its own for each test, with an actor that does what it is told. */
 import { actor, connect, type Service, serve } from "callboard"
-import { afterEach } from "vitest"
 import { generateId } from "../../../runtime/id.ts"
+import { keep } from "../../servers/keep.ts"
 
 const echo = actor("echo", {
   methods: {
@@ -13,26 +13,19 @@ const echo = actor("echo", {
   },
 })
 
-const open: Array<AsyncDisposable> = []
-afterEach(async () => {
-  for (const each of open.splice(0).reverse()) await each[Symbol.asyncDispose]()
-})
-
 /** A client of a board of its own, with or without a worker. */
 export const start = async (work = true) => {
   const transport = `memory://${generateId()}`
-  const client = await connect(transport)
-  open.push(client)
+  const client = keep(await connect(transport))
   let service: Service | undefined
   if (work) {
-    service = await serve({ transport, actors: [echo], signals: false, logLevel: "none" })
-    open.push(service)
+    service = keep(await serve({ transport, actors: [echo], signals: false, logLevel: "none" }))
     await service.ready()
   }
   return { client, service, transport, echo: client.actor<typeof echo>("echo") }
 }
 
-export const WAIT = { timeout: 5 }
+export const WAIT = { timeout: 60 }
 export const refusal = (code: string, field?: string) => ({
   _tag: "CallboardError",
   code,

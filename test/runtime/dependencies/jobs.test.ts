@@ -10,7 +10,7 @@ import { eventually } from "../../servers/process.ts"
 import { isolated } from "../worker/isolated-actor.ts"
 import { start } from "../worker/services.ts"
 
-const WAIT = { timeout: 15 } as const
+const WAIT = { timeout: 60 } as const
 
 /** Steps that note when they run: `name`, and the number of the attempt or run. */
 const stage = () => {

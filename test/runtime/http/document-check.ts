@@ -23,11 +23,18 @@ export interface Answered {
 export class DocumentCheck {
   readonly #document: Described
   readonly #ajv: Ajv2020
-  readonly #validators = new Map<object, ReturnType<Ajv2020["compile"]>>()
-  /** Operations that were answered, as `get /v1/jobs 200`. */
-  static readonly seen = new Set<string>()
+  readonly #validators = new Map<string, ReturnType<Ajv2020["compile"]>>()
+  /** By the text of the document: most services of a run publish the same one, and compiling its schemas takes long. */
+  static readonly #known = new Map<string, DocumentCheck>()
 
-  constructor(document: Described) {
+  static of(document: Described): DocumentCheck {
+    const text = JSON.stringify([document.paths, document.components])
+    const known = DocumentCheck.#known.get(text) ?? new DocumentCheck(document)
+    DocumentCheck.#known.set(text, known)
+    return known
+  }
+
+  private constructor(document: Described) {
     this.#document = document
     this.#ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: false })
     this.#ajv.addSchema({ $id: "document", components: document.components })
@@ -45,7 +52,6 @@ export class DocumentCheck {
     const response = operation.responses[String(status)]
     if (response === undefined)
       throw new Error(`${method} ${template} does not describe a ${status}: ${JSON.stringify(body)}`)
-    DocumentCheck.seen.add(`${method.toLowerCase()} ${template} ${status}`)
     if (response.content === undefined) {
       if (body !== undefined && body !== "") throw new Error(`${method} ${template} ${status} has a body`)
       return
@@ -68,13 +74,10 @@ export class DocumentCheck {
   }
 
   #validatorOf(schema: object): ReturnType<Ajv2020["compile"]> {
-    const known = this.#validators.get(schema)
-    if (known !== undefined) return known
-    const made = this.#ajv.compile(
-      JSON.parse(JSON.stringify(schema).replaceAll('"#/components/', '"document#/components/')),
-    )
-    this.#validators.set(schema, made)
-    return made
+    const text = JSON.stringify(schema).replaceAll('"#/components/', '"document#/components/')
+    const known = this.#validators.get(text) ?? this.#ajv.compile(JSON.parse(text))
+    this.#validators.set(text, known)
+    return known
   }
 
   #templateOf(method: string, path: string): string | undefined {

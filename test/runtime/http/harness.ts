@@ -89,7 +89,7 @@ export const start = async ({ change, ...options }: StartOptions = {}): Promise<
   await service.ready()
   const { url } = service
   if (url === undefined) throw new Error("the service does not answer HTTP")
-  const check = new DocumentCheck(await published(url))
+  const check = DocumentCheck.of(await published(url))
   const ask = async (
     method: string,
     path: string,

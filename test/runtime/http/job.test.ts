@@ -109,7 +109,7 @@ describe("the result", () => {
     const began = performance.now()
     running.release()
     expect(await waiting).toMatchObject({ status: 200, body: { id, state: "succeeded", result: "released" } })
-    expect(performance.now() - began).toBeLessThan(2_000)
+    expect(performance.now() - began).toBeLessThan(15_000)
     expect(running.faults.watching.size).toBe(0)
   })
 

@@ -92,7 +92,7 @@ describe("what is asked before anything is submitted", () => {
     const began = performance.now()
     const many = Array.from({ length: 50 }, (_, n) => ({ task: `actor-${n}.run` }))
     expect((await client.submitMany(many)).every((receipt) => "state" in receipt)).toBe(true)
-    expect(performance.now() - began).toBeLessThan(2_000)
+    expect(performance.now() - began).toBeLessThan(4_500)
   })
 })
 
@@ -125,7 +125,7 @@ describe("ids", () => {
     const many = Array.from({ length: 1_000 }, (_, n) => ({ task: "echo", id: `id-${n}` }))
     const receipts = await client.submitMany(many)
     expect(receipts.every((receipt) => "state" in receipt)).toBe(true)
-    expect(performance.now() - began).toBeLessThan(2_000)
+    expect(performance.now() - began).toBeLessThan(4_500)
   })
 
   test("of a job that was forgotten are not taken again", async () => {

@@ -27,7 +27,7 @@ const start = async (actors: ReadonlyArray<ActorDefinition>, options: ServeOptio
   return service
 }
 
-const WAIT = { timeout: "5 seconds" } as const
+const WAIT = { timeout: 60 } as const
 const quick = actor("quick", { methods: { run: () => "done" } })
 
 /** A log that only remembers. */
@@ -54,10 +54,10 @@ describe("slots", () => {
       },
     })
     for (let n = 0; n < 3; n++) expect(await (await service.client.submit("quick")).result(WAIT)).toBe("done")
-    await eventually(() => service.worker?.describe().inFlight === 0, { deadline: 1_000, message: "nothing is held" })
+    await eventually(() => service.worker?.describe().inFlight === 0, { message: "nothing is held" })
     const began = performance.now()
     await service.stop()
-    expect(performance.now() - began).toBeLessThan(2_000)
+    expect(performance.now() - began).toBeLessThan(10_000)
   })
 
   test("go on after the process stood still, though nothing new comes", async () => {
@@ -99,9 +99,9 @@ describe("a great many tasks at once", () => {
     await sender.client.submitMany(Array.from({ length: MANY }, () => ({ task: "quick" })))
     const service = await start([quick], { transport, concurrency: 10_000, log: noted })
     const worker = service.worker
-    await eventually(() => worker?.describe().processed === MANY, { deadline: 20_000, message: "all are done" })
+    await eventually(() => worker?.describe().processed === MANY, { message: "all are done" })
     expect(faults).toEqual([])
-  }, 30_000)
+  })
 })
 
 describe("a queue that is not listened to any more", () => {
@@ -484,7 +484,7 @@ describe("a task that nobody here serves", () => {
     const job = await stranger.client.submit("missing", { retry: { max: 5 } })
     await sleep(50)
     await start([missing], { transport })
-    expect(await job.outcome({ timeout: 10 })).toEqual({ state: "succeeded", result: "in the end" })
+    expect(await job.outcome({ timeout: 60 })).toEqual({ state: "succeeded", result: "in the end" })
   })
 })
 

@@ -1,11 +1,12 @@
+import { Buffer } from "node:buffer"
 import fc from "fast-check"
 import { expect, test } from "vitest"
 import { decodeBase64, encodeBase64 } from "../../../runtime/protocol/base64.ts"
 
 test("bytes read back, also many of them", () => {
-  fc.assert(fc.property(fc.uint8Array(), (bytes) => void expect(decodeBase64(encodeBase64(bytes))).toEqual(bytes)))
-  const many = new Uint8Array(300_000).map((_, at) => at * 7)
-  expect(decodeBase64(encodeBase64(many))).toEqual(many)
+  const readsBack = (bytes: Uint8Array) => Buffer.compare(decodeBase64(encodeBase64(bytes)), bytes) === 0
+  fc.assert(fc.property(fc.uint8Array(), readsBack))
+  expect(readsBack(new Uint8Array(300_000).map((_, at) => at * 7))).toBe(true)
 })
 
 test("padding is written, blanks are passed over, other text throws", () => {

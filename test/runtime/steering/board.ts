@@ -1,28 +1,21 @@
 /** A board of its own for each test, and hands to do with its jobs what a worker would do. */
 import { actor, connect, type Service, serve } from "callboard"
-import { afterEach } from "vitest"
 import type { Board } from "../../../runtime/board.ts"
 import type { Client } from "../../../runtime/client/client.ts"
 import { generateId } from "../../../runtime/id.ts"
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import type { Delivery, Records } from "../../../runtime/transport.ts"
-
-const open: Array<AsyncDisposable> = []
-afterEach(async () => {
-  for (const each of open.splice(0).reverse()) await each[Symbol.asyncDispose]()
-})
+import { keep } from "../../servers/keep.ts"
 
 export const start = async (): Promise<Client & { readonly transport: string }> => {
   const transport = `memory://${generateId()}`
-  const client = await connect(transport)
-  open.push(client)
+  const client = keep(await connect(transport))
   return Object.assign(client, { transport })
 }
 
 export const work = async (transport: string, run: (input: unknown) => unknown): Promise<Service> => {
   const echo = actor("echo", { methods: { run } })
-  const service = await serve({ transport, actors: [echo], signals: false, logLevel: "none" })
-  open.push(service)
+  const service = keep(await serve({ transport, actors: [echo], signals: false, logLevel: "none" }))
   await service.ready()
   return service
 }

@@ -33,7 +33,7 @@ beforeEach(() => exporter.reset())
 
 const TRACE = "0af7651916cd43dd8448eb211c80319c"
 const CALLER = "b7ad6b7169203331"
-const WAIT = { timeout: 15 } as const
+const WAIT = { timeout: 60 } as const
 
 /** The attempts of a job as other processes would see them: what its handlers noted of the active span. */
 const traced = actor("traced", {
@@ -236,7 +236,7 @@ describe("in processes of their own", { timeout: 60_000 }, () => {
   test("what a handler traces there, its hooks and its Effects belong to the attempt", async () => {
     const { client } = await start([apart, traced], { tracing: tracer, concurrency: 1 })
     const caller = { traceparent: `00-${TRACE}-${CALLER}-01`, tracestate: "congo=1" }
-    const works = await (await client.submit("apart.works", {}, caller)).result({ timeout: 30 })
+    const works = await (await client.submit("apart.works", {}, caller)).result({ timeout: 60 })
     const hook = await (await client.submit("apart.left", {}, caller)).result(WAIT)
     const [attempt] = await spansOf("process apart.works")
     const parent = idOf(attempt)
@@ -255,7 +255,7 @@ describe("in processes of their own", { timeout: 60_000 }, () => {
   test("without tracing a handler's spans are their own", async () => {
     const { client } = await start([apart], { concurrency: 1 })
     const caller = { traceparent: `00-${TRACE}-${CALLER}-01` }
-    const works = (await (await client.submit("apart.works", {}, caller)).result({ timeout: 30 })) as [Inside]
+    const works = (await (await client.submit("apart.works", {}, caller)).result({ timeout: 60 })) as [Inside]
     expect(works).toEqual([{ name: "inside", trace: expect.not.stringContaining(TRACE) }])
     expect(await (await client.submit("apart.effect", {}, caller)).result(WAIT)).toEqual({})
   })

@@ -1,21 +1,15 @@
 /** A board of its own for each test; transports that are late, deaf or down. */
 import { connect } from "callboard"
-import { afterEach, expect, vi } from "vitest"
+import { expect } from "vitest"
 import type { Board } from "../../../runtime/board.ts"
 import type { Client } from "../../../runtime/client/client.ts"
 import { generateId } from "../../../runtime/id.ts"
 import { type JobRecord, step } from "../../../runtime/protocol/record.ts"
 import { type Records, TransportError } from "../../../runtime/transport.ts"
-
-const open: Array<AsyncDisposable> = []
-afterEach(async () => {
-  vi.useRealTimers()
-  for (const each of open.splice(0).reverse()) await each[Symbol.asyncDispose]()
-})
+import { keep } from "../../servers/keep.ts"
 
 export const start = async (): Promise<Client> => {
-  const client = await connect(`memory://${generateId()}`)
-  open.push(client)
+  const client = keep(await connect(`memory://${generateId()}`))
   return client
 }
 

@@ -20,7 +20,9 @@ describe("finding", () => {
   test("a job that waits past its time is recorded as expired, once, and its task is gone", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { expires: 0.02 })
-    await expect.poll(async () => (await findRecord(client.board, id)).record.state, { timeout: 3_000 }).toBe("expired")
+    await expect
+      .poll(async () => (await findRecord(client.board, id)).record.state, { timeout: 60_000 })
+      .toBe("expired")
     const { record } = await findRecord(client.board, id)
     expect(record.timeline.map(({ state }) => state)).toEqual(["queued", "expired"])
     expect(await client.board.queue.waiting?.("default", 10)).toEqual([])
@@ -39,7 +41,9 @@ describe("finding", () => {
   test("an expired job is kept as long as it asked for its failure to be kept", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { expires: 0.02, failureTtl: -1 })
-    await expect.poll(async () => (await findRecord(client.board, id)).record.state, { timeout: 3_000 }).toBe("expired")
+    await expect
+      .poll(async () => (await findRecord(client.board, id)).record.state, { timeout: 60_000 })
+      .toBe("expired")
     expect((await findRecord(client.board, id)).record.keepMs).toBe(-1)
   })
 
@@ -57,6 +61,6 @@ describe("finding", () => {
         return client.board.records.change(changes)
       },
     })
-    await expect.poll(async () => (await findRecord(board, id)).record.state, { timeout: 3_000 }).toBe("succeeded")
+    await expect.poll(async () => (await findRecord(board, id)).record.state, { timeout: 60_000 }).toBe("succeeded")
   })
 })

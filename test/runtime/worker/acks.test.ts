@@ -14,7 +14,7 @@ import { onEveryBoard } from "../../scenarios/boards.ts"
 import { eventually } from "../../servers/process.ts"
 import { start } from "./services.ts"
 
-const WAIT = { timeout: 15 } as const
+const WAIT = { timeout: 60 } as const
 
 /** How long the board of a lost job keeps failures. */
 const KEPT_MS = 5_400_000
@@ -192,7 +192,7 @@ onEveryBoard((newBoard) => {
       const [fail, slow, lax] = await Promise.all([submit("strict.fail"), submit("strict.slow"), submit("strict.lax")])
       const unfit = await client.submit("strict.unfit")
       for (const job of [fail, slow, lax, unfit])
-        expect(await job.outcome({ timeout: 30 })).toMatchObject({ state: "failed" })
+        expect(await job.outcome({ timeout: 60 })).toMatchObject({ state: "failed" })
       expect(await fail.find()).toMatchObject({ dead: "handler", attempts: 2 })
       expect(await slow.find()).toMatchObject({ dead: "timeout", attempts: 2 })
       expect(await unfit.find()).toMatchObject({ dead: "result-unserialisable" })

@@ -109,7 +109,7 @@ describe("a message that is no good", () => {
     const id = generateId()
     await post(service, id, make(id))
     const neighbour = await service.client.submit("echo")
-    expect(await neighbour.result({ timeout: 5 })).toBe("ran")
+    expect(await neighbour.result({ timeout: 60 })).toBe("ran")
     const dead = await eventually(async () => (await service.client.jobs({ dead: true })).jobs[0], {
       message: "the dead letter",
     })
@@ -162,7 +162,7 @@ describe("a message that is no good", () => {
     seen.length = 0
     await post(service, id, message({ task: "echo", id }, followed(embed(id))))
     const neighbour = await service.client.submit("echo", { input: "neighbour" })
-    expect(await neighbour.result({ timeout: 5 })).toBe("ran")
+    expect(await neighbour.result({ timeout: 60 })).toBe("ran")
     expect(await service.client.job(id).find()).toMatchObject({
       state: "failed",
       dead: expect.stringMatching(/^(unsupported|malformed)$/),
@@ -175,7 +175,7 @@ describe("a message that is no good", () => {
     const service = await start([echo])
     const id = generateId()
     await post(service, id, message({ task: "echo.bytes", id }, new Uint8Array([0, 255, 1]), "application/x-protobuf"))
-    expect(await service.client.job(id).result({ timeout: 5 })).toEqual([0, 255, 1])
+    expect(await service.client.job(id).result({ timeout: 60 })).toEqual([0, 255, 1])
   })
 
   test("with __proto__ in its arguments changes nothing but its own input", async () => {
@@ -183,7 +183,7 @@ describe("a message that is no good", () => {
     const id = generateId()
     seen.length = 0
     await post(service, id, message({ task: "echo", id }, text('[[],{"__proto__":{"polluted":true},"a":1},null]')))
-    expect(await service.client.job(id).result({ timeout: 5 })).toBe("ran")
+    expect(await service.client.job(id).result({ timeout: 60 })).toBe("ran")
     expect(Reflect.get({}, "polluted")).toBeUndefined()
     expect(seen).toEqual([{ a: 1 }])
     expect(Reflect.get(Object(seen[0]), "polluted")).toBeUndefined()

@@ -38,7 +38,7 @@ describe("failure handlers", () => {
   test("hear of each failed attempt, and whether another follows", async () => {
     const heard: Array<boolean> = []
     const { client } = await start([failing], { onFailure: [({ willRetry }) => void heard.push(willRetry)] })
-    await (await client.submit("failing.twice")).outcome({ timeout: 5 })
+    await (await client.submit("failing.twice")).outcome({ timeout: 60 })
     await eventually(() => heard.length === 2, { message: "both attempts are heard of" })
     expect(heard).toEqual([true, false])
   })
@@ -107,7 +107,7 @@ describe("the line of a failure", () => {
 
   test("is written for each attempt", async () => {
     const { client, failures } = await linesOf([failing])
-    await (await client.submit("failing.twice")).outcome({ timeout: 5 })
+    await (await client.submit("failing.twice")).outcome({ timeout: 60 })
     await eventually(() => failures().length === 2, { message: "both lines" })
     expect(failures().map(({ fields }) => fields["attempt"])).toEqual([1, 2])
     expect(failures().map(({ message }) => message)).toEqual([
@@ -141,7 +141,7 @@ describe("the line of a failure", () => {
       big: "Error",
       class: "Error",
     })) {
-      const outcome = await (await client.submit(task, { input: kind })).outcome({ timeout: 10 })
+      const outcome = await (await client.submit(task, { input: kind })).outcome({ timeout: 60 })
       expect(outcome, kind).toMatchObject({ state: "failed", error: { name: expect.stringContaining(name) } })
     }
   })
@@ -152,7 +152,7 @@ describe("the soft time limit", () => {
     "that ends a handler of %s is told by its name, and can be retried",
     async (name) => {
       const { client, failures } = await linesOf([failing, isolated])
-      const outcome = await (await client.submit(`${name}.soft`)).outcome({ timeout: 15 })
+      const outcome = await (await client.submit(`${name}.soft`)).outcome({ timeout: 60 })
       expect(outcome).toMatchObject({
         state: "failed",
         error: {
@@ -167,10 +167,10 @@ describe("the soft time limit", () => {
 
   test("as the cause of another error, too; a TimeoutError of somebody else's is left alone", async () => {
     const { client } = await linesOf([failing])
-    expect(await (await client.submit("failing.wrapped")).outcome({ timeout: 5 })).toMatchObject({
+    expect(await (await client.submit("failing.wrapped")).outcome({ timeout: 60 })).toMatchObject({
       error: { name: "SoftTimeLimitExceeded" },
     })
-    expect(await (await client.submit("failing.foreign")).outcome({ timeout: 5 })).toMatchObject({
+    expect(await (await client.submit("failing.foreign")).outcome({ timeout: 60 })).toMatchObject({
       error: { name: "TimeoutError", reason: "handler" },
     })
   })
@@ -179,7 +179,7 @@ describe("the soft time limit", () => {
 describe("a traceback", () => {
   test.each(["failing", "failing.effect", "isolated"])("of %s is that of the application's own code", async (task) => {
     const { client } = await linesOf([failing, isolated])
-    const outcome = await (await client.submit(task, { input: {} })).outcome({ timeout: 10 })
+    const outcome = await (await client.submit(task, { input: {} })).outcome({ timeout: 60 })
     const traceback = outcome.state === "failed" ? (outcome.error.traceback ?? "") : ""
     const frames = traceback.split("\n").filter((line) => /^\s+at /.test(line))
     expect(frames.length).toBeGreaterThan(0)
@@ -198,7 +198,7 @@ describe("the lines of a job", () => {
   test.each(["failing", "isolated"])("of %s carry logger, task, method, id, queue and attempt", async (name) => {
     const { client, lines } = await linesOf([failing, isolated])
     const job = await client.submit(`${name}.speak`)
-    await job.outcome({ timeout: 10 })
+    await job.outcome({ timeout: 60 })
     const line = await eventually(() => lines.find(({ message }) => message === "hello"), { message: "the line" })
     expect(line.fields).toEqual({
       logger: "callboard.job",
@@ -214,7 +214,7 @@ describe("the lines of a job", () => {
   test.each(["failing", "isolated"])("of %s are also what its Effects log", async (name) => {
     const { client, lines } = await linesOf([failing, isolated])
     const job = await client.submit(`${name}.say`)
-    expect(await job.outcome({ timeout: 10 })).toEqual({ state: "succeeded", result: null })
+    expect(await job.outcome({ timeout: 60 })).toEqual({ state: "succeeded", result: null })
     const line = await eventually(() => lines.find(({ message }) => message === "an effect"), { message: "the line" })
     expect(line).toMatchObject({
       level: "warn",

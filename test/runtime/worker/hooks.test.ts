@@ -13,7 +13,7 @@ beforeEach(() => {
   ran = []
 })
 
-const WAIT = { timeout: 5 } as const
+const WAIT = { timeout: 60 } as const
 
 const nameOf = (error: unknown): string => (error instanceof Error ? error.name : String(error))
 

@@ -27,7 +27,7 @@ import { onEveryBoard } from "../../scenarios/boards.ts"
 import { eventually, isRunning, spawnScript, temporaryFolder } from "../../servers/process.ts"
 import { broken, isolated, mixed } from "./isolated-actor.ts"
 
-const WAIT = { timeout: "15 seconds" } as const
+const WAIT = { timeout: 60 } as const
 
 const open: Array<() => unknown> = []
 afterEach(async () => {
@@ -284,7 +284,7 @@ describe("ending it from outside", () => {
     const pid = Number(await firstLine(ledger))
     await eventually(async () => (await job.find()).state === "started", { message: "it is told to run" })
     await job.cancel({ terminate: true })
-    await eventually(() => !isRunning(pid), { message: "the process ends", deadline: 1_000 })
+    await eventually(() => !isRunning(pid), { message: "the process ends" })
     expect(await job.outcome(WAIT)).toEqual({ state: "cancelled" })
     expect(await result(client, "isolated.pid")).not.toBe(pid)
     expect(await job.find()).toMatchObject({ state: "cancelled", attempts: 1 })
@@ -427,7 +427,7 @@ describe("the processes", () => {
     expect(pids.map(isRunning)).toEqual([true, true])
     service.kill("SIGKILL")
     await service.exited
-    await eventually(() => !pids.some(isRunning), { message: "both end", deadline: 3_000 })
+    await eventually(() => !pids.some(isRunning), { message: "both end" })
   })
 })
 

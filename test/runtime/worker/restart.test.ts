@@ -20,8 +20,8 @@ describe("an actor", () => {
     })
     const { client } = await start([shaky, healthy])
     const job = await client.submit("shaky")
-    expect(await (await client.submit("healthy")).result({ timeout: 5 })).toBe("fine")
-    expect(await job.result({ timeout: 10 })).toEqual({ starts: 3, attempt: 1 })
+    expect(await (await client.submit("healthy")).result({ timeout: 60 })).toBe("fine")
+    expect(await job.result({ timeout: 60 })).toEqual({ starts: 3, attempt: 1 })
   })
 
   test("whose resource breaks is stopped and started anew, after the handlers that use it", async () => {
@@ -49,13 +49,13 @@ describe("an actor", () => {
       },
     })
     const { client, worker } = await start([fragile])
-    expect(await (await client.submit("fragile")).result({ timeout: 5 })).toBe(1)
+    expect(await (await client.submit("fragile")).result({ timeout: 60 })).toBe(1)
     const holding = await client.submit("fragile.hold")
     await eventually(() => worker?.describe().running.length === 1, { message: "the handler holds the resource" })
     breakIt?.(new Error("connection lost"))
     gate.resolve()
-    expect(await holding.result({ timeout: 5 })).toBe(1)
-    expect(await (await client.submit("fragile")).result({ timeout: 10 })).toBe(2)
+    expect(await holding.result({ timeout: 60 })).toBe(1)
+    expect(await (await client.submit("fragile")).result({ timeout: 60 })).toBe(2)
     expect(steps).toEqual(["start 1", "handler 1", "stop 1", "start 2"])
   })
 
@@ -74,11 +74,11 @@ describe("an actor", () => {
     const { client, worker } = await start([broken, healthy])
     const job = await client.submit("broken")
     await eventually(() => starts > 3, { message: "it is tried again and again" })
-    expect(await (await client.submit("healthy")).result({ timeout: 5 })).toBe("fine")
+    expect(await (await client.submit("healthy")).result({ timeout: 60 })).toBe("fine")
     expect(await job.find()).toMatchObject({ state: "queued", attempts: 0 })
     expect(worker?.listening).toBe(true)
     open = true
-    expect(await job.result({ timeout: 10 })).toBe("up")
+    expect(await job.result({ timeout: 60 })).toBe("up")
   })
 
   test("that does not start and is alone fails the start of the service, with the reason", async () => {

@@ -6,7 +6,7 @@ import { onEveryBoard } from "../../scenarios/boards.ts"
 import { eventually } from "../../servers/process.ts"
 import { start } from "./services.ts"
 
-const WAIT = { timeout: 15 } as const
+const WAIT = { timeout: 60 } as const
 
 const makeActor = (ran: Array<string>) =>
   actor("revocable", {

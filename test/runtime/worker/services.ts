@@ -1,12 +1,7 @@
 /** Services on memory boards of their own, stopped after each test. */
 import { type ActorDefinition, type ServeOptions, type Service, serve } from "callboard"
-import { afterEach } from "vitest"
+import { onTestFinished } from "vitest"
 import { generateId } from "../../../runtime/id.ts"
-
-const services: Array<Service> = []
-afterEach(async () => {
-  await Promise.all(services.splice(0).map((service) => service.stop({ now: true })))
-})
 
 /** Starts a service that is stopped with the test; resolves once it consumes. */
 export const start = async (actors: ReadonlyArray<ActorDefinition>, options: ServeOptions = {}): Promise<Service> => {
@@ -17,7 +12,7 @@ export const start = async (actors: ReadonlyArray<ActorDefinition>, options: Ser
     logLevel: "none",
     ...options,
   })
-  services.push(service)
+  onTestFinished(async () => void (await service.stop({ now: true })))
   await service.ready()
   return service
 }

@@ -6,7 +6,7 @@ import { generateId } from "../../../runtime/id.ts"
 import { eventually } from "../../servers/process.ts"
 import { start } from "./services.ts"
 
-const WAIT = { timeout: "5 seconds" } as const
+const WAIT = { timeout: 60 } as const
 
 describe("dispatch", () => {
   const greet = actor("greet", {

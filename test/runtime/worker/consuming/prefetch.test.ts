@@ -185,11 +185,11 @@ describe("a worker whose connection breaks", () => {
     for (const end of open.values()) end()
     for (const job of jobs) {
       if (!("id" in job)) throw new Error("submitting failed")
-      expect(await service.client.job(job.id).outcome({ timeout: 5 })).toMatchObject({ state: "succeeded" })
+      expect(await service.client.job(job.id).outcome({ timeout: 60 })).toMatchObject({ state: "succeeded" })
       // Handed back, not tried again.
       expect(await service.client.job(job.id).find()).toMatchObject({ retries: 0 })
     }
-    expect(await (await service.client.submit("waits.quick")).result({ timeout: 5 })).toBe("done")
+    expect(await (await service.client.submit("waits.quick")).result({ timeout: 60 })).toBe("done")
   })
 
   test("can be told not to reduce", async () => {
@@ -217,7 +217,7 @@ describe("a worker whose connection breaks", () => {
     line.mend()
     await eventually(() => service.worker?.listening)
     open.get(0)?.()
-    expect(await (await service.client.submit("waits.quick")).result({ timeout: 5 })).toBe("done")
+    expect(await (await service.client.submit("waits.quick")).result({ timeout: 60 })).toBe("done")
   })
 
   test("with reconnecting off, the loss ends the worker", async () => {

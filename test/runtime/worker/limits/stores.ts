@@ -1,18 +1,12 @@
 /** Stores for tests of limits: one in memory, and one of which single operations are replaced. */
 import { connect } from "callboard"
-import { afterEach } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
 import type { Store } from "../../../../runtime/transport.ts"
-
-const open: Array<AsyncDisposable> = []
-afterEach(async () => {
-  for (const resource of open.splice(0)) await resource[Symbol.asyncDispose]()
-})
+import { keep } from "../../../servers/keep.ts"
 
 /** An empty store, which is closed after the test. */
 export const newStore = async (): Promise<Store> => {
-  const client = await connect(`memory://${generateId()}`)
-  open.push(client)
+  const client = keep(await connect(`memory://${generateId()}`))
   return client.board.store
 }
 

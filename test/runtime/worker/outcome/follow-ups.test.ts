@@ -5,7 +5,7 @@ import { generateId } from "../../../../runtime/id.ts"
 import { eventually } from "../../../servers/process.ts"
 import { start } from "../services.ts"
 
-const WAIT = { timeout: "10 seconds" } as const
+const WAIT = { timeout: 60 } as const
 
 const math = actor("math", {
   methods: {
@@ -106,7 +106,7 @@ describe("follow-ups", () => {
       args: [0],
       chain: [...links, { task: "math.note", id: last, queue: "end" }],
     })
-    await eventually(() => client.job(last).find(), { deadline: 15_000, message: "the last link is submitted" })
+    await eventually(() => client.job(last).find(), { message: "the last link is submitted" })
     const found = await client.board.records.find(last)
     const body = new TextDecoder().decode(found?.record.message?.body)
     expect(JSON.parse(body)[0]).toEqual([1_000])
