@@ -1,7 +1,12 @@
-/** The long form: `bun run chaos [sqlite] [nats] [--jobs 20000] [--kills 50] [--restarts 10] [--cuts 10]`. Exits 1 when the checker finds a problem. */
+/**
+ * The long form: `npm run chaos -- [sqlite] [nats] [--jobs 20000] [--kills 50] [--restarts 10] [--cuts 10]`. Exits 1 when
+ * the checker finds a problem. `npm run chaos -- faults` runs broken builds instead, and exits 1 when the checker does
+ * not catch each of them.
+ */
 import { parseArgs } from "node:util"
 import { sharedBoards } from "../e2e/boards.ts"
-import { check, describe } from "./checker.ts"
+import { check, describe, type Problem, type Report } from "./checker.ts"
+import { FAULTS, type Fault } from "./faulty.ts"
 import { runChaos } from "./run.ts"
 
 const { values, positionals } = parseArgs({
@@ -15,25 +20,74 @@ const { values, positionals } = parseArgs({
   },
 })
 
-let ok = true
-for (const kind of sharedBoards) {
-  if (positionals.length > 0 && !positionals.includes(kind.name)) continue
-  await using board = await kind.open()
-  const began = Date.now()
-  const history = await runChaos({
-    url: board.url(2),
-    folder: board.folder,
-    leaseMs: 2_000,
-    jobs: Number(values.jobs),
-    kills: Number(values.kills),
-    ...(board.restartBroker === undefined
-      ? {}
-      : { restartBroker: board.restartBroker, brokerRestarts: Number(values.restarts), cuts: Number(values.cuts) }),
-    concurrency: 16,
-    restMs: 300_000,
-  })
-  const report = check(history)
-  ok &&= report.ok
-  console.log(`${kind.name}, ${Math.round((Date.now() - began) / 1000)} s: ${describe(report)}`)
+const longRuns = async (): Promise<boolean> => {
+  let ok = true
+  for (const kind of sharedBoards) {
+    if (positionals.length > 0 && !positionals.includes(kind.name)) continue
+    await using board = await kind.open()
+    const began = Date.now()
+    const history = await runChaos({
+      url: board.url(2),
+      folder: board.folder,
+      leaseMs: 2_000,
+      jobs: Number(values.jobs),
+      kills: Number(values.kills),
+      ...(board.restartBroker === undefined
+        ? {}
+        : { restartBroker: board.restartBroker, brokerRestarts: Number(values.restarts), cuts: Number(values.cuts) }),
+      concurrency: 16,
+      restMs: 300_000,
+    })
+    const report = check(history)
+    ok &&= report.ok
+    console.log(`${kind.name}, ${Math.round((Date.now() - began) / 1000)} s: ${describe(report)}`)
+  }
+  return ok
 }
+
+/** What each fault must be caught by: any of these. */
+const CATCHES: Readonly<Record<Fault, ReadonlyArray<Problem>>> = {
+  "ack-first": ["lost", "stuck", "missing", "wrong"],
+  // The next attempt of a job is a follow-up too: without it, the job is scheduled for ever.
+  "follow-ups-last": ["missing", "stuck"],
+  "no-fence": ["changed", "doubled"],
+  "no-edges": ["stuck"],
+  "no-answer": ["leaked"],
+}
+
+/** Strikes are random, and one run may miss the moment that a fault needs. */
+const TRIES = 3
+
+const brokenBuilds = async (): Promise<boolean> => {
+  let ok = true
+  for (const fault of FAULTS) {
+    let caught = false
+    for (let tried = 0; tried < TRIES && !caught; tried++) {
+      const report = await brokenRun(fault)
+      caught = CATCHES[fault].some((problem) => report.problems[problem].length > 0)
+      console.log(`${fault}: ${caught ? "caught" : `not caught: ${describe(report)}`}`)
+    }
+    ok &&= caught
+  }
+  return ok
+}
+
+const brokenRun = async (fault: Fault): Promise<Report> => {
+  const [sqlite] = sharedBoards
+  if (sqlite === undefined) throw new Error("there is no board")
+  await using board = await sqlite.open()
+  const history = await runChaos({
+    url: board.url(1),
+    folder: board.folder,
+    leaseMs: 1_000,
+    jobs: 800,
+    // Too few for a rolling restart, which would wait for what a leaking worker holds.
+    kills: fault === "no-answer" ? 4 : 8,
+    restMs: 4_000,
+    fault,
+  })
+  return check(history)
+}
+
+const ok = await (positionals.includes("faults") ? brokenBuilds() : longRuns())
 process.exit(ok ? 0 : 1)
