@@ -1,7 +1,7 @@
 /** Actors for the tests of isolation, in a file of their own: child processes load it. */
 import { spawn } from "node:child_process"
 import { appendFileSync } from "node:fs"
-import { actor, Ignore, Reject } from "callboard"
+import { type Actor, actor, Ignore, Reject } from "callboard"
 import { Effect, Schema } from "effect"
 
 const forever = () => new Promise<never>((_resolve) => setInterval(() => undefined, 60_000))
@@ -53,8 +53,11 @@ export const isolated = actor("isolated", {
       void child.result()
       return process.pid
     },
-    job: (_input: unknown, { id, attempt, run, retries, actor, method, queue, headers, meta, deadline, signal }) => ({
-      ...{ id, attempt, run, retries, actor, method, queue, meta, aborted: signal.aborted },
+    job: (
+      _input: unknown,
+      { id, attempt, run, retries, actorName, method, queue, headers, meta, deadline, signal },
+    ) => ({
+      ...{ id, attempt, run, retries, actorName, method, queue, meta, aborted: signal.aborted },
       ...{ task: headers["task"], left: deadline - Date.now() },
     }),
     after: (_input: unknown, job) => job.after,
@@ -123,7 +126,9 @@ export const isolated = actor("isolated", {
       return "done"
     },
     parent: async (_input: unknown, job) => {
-      const child = await job.submit("isolated.echo", { input: { from: job.id } })
+      const child = await job.actor<Actor<"isolated", { echo: unknown }, { echo: unknown }>>("isolated").echo.submit({
+        from: job.id,
+      })
       return { child: child.id, result: await child.result({ timeout: 10 }), state: (await child.find()).state }
     },
     misspelt: (_input: unknown, job) => job.submit("isolated.echo", { priority: 99 }),

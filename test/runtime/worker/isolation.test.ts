@@ -99,7 +99,7 @@ describe("a handler in a process of its own", () => {
     expect(await result(client, "isolated.bytes", { input: new Uint8Array([0, 255]) })).toEqual([0, 255])
     const job = await client.submit("isolated.job", { meta: { a: 1 }, timeLimit: 20, queue: "default" })
     expect(await job.result(WAIT)).toMatchObject({
-      ...{ id: job.id, attempt: 1, run: 1, retries: 0, actor: "isolated", method: "job", queue: "default" },
+      ...{ id: job.id, attempt: 1, run: 1, retries: 0, actorName: "isolated", method: "job", queue: "default" },
       ...{ meta: { a: 1 }, aborted: false, task: "isolated.job", left: expect.closeTo(20_000, -3.6) },
     })
   })
