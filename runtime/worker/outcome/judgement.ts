@@ -1,6 +1,7 @@
 /** The settlement for what came of a handler: success, repetition, retry, failure, or that it was stopped from outside. */
 import { Cause, Exit, Result } from "effect"
 import type { ErasedMethod } from "../../actor.ts"
+import { DEFAULT_KEEP_FAILED_MS } from "../../board.ts"
 import { Ignore, Reject, Retry } from "../../control.ts"
 import { generateId } from "../../id.ts"
 import type { Embed } from "../../protocol/body.ts"
@@ -63,7 +64,8 @@ export class Judgement {
       // What has failed may fail again: with as little as there is.
       const { posting, task, record } = run
       const { token, fence } = held.delivery
-      const attempt = { token, fence, posting, task, record, now: Date.now(), keep: this.#plans.of(run.method).keep }
+      const keep = { resultMs: DEFAULT_KEEP_FAILED_MS, failureMs: DEFAULT_KEEP_FAILED_MS }
+      const attempt = { token, fence, posting, task, record, now: Date.now(), keep }
       return verdict.failed(attempt, error, { dead: error.reason })
     }
   }
