@@ -30,11 +30,14 @@ export const integrationTests = testFiles.filter((file) => !unitTests.includes(f
  */
 export const longest = ["chaos/", "e2e/", "cli/worker", "scenarios/workers", "scenarios/", "plugins/nats.test", "cli/"]
 
-/** What runs on Deno as well: what reads or writes the wire, a store or a socket. Each is a part of a file's path. */
+/**
+ * What runs on Deno as well, since it can differ there: what reads or writes the wire, a store or a socket. What happens
+ * behind a route is the same code on both. Each is a part of a file's path.
+ */
 export const denoTests = [
   "test/runtime/protocol/",
   "test/plugins/",
-  "test/runtime/http/",
+  ...["access", "connecting", "events", "server", "submit"].map((name) => `test/runtime/http/${name}`),
   "test/e2e/http",
   "test/servers/",
 ]

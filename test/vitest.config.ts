@@ -29,7 +29,7 @@ export default defineConfig({
     isolate: false,
     setupFiles: ["test/setup.ts"],
     // Concurrent cases, those of the conformance kit above all, wait most of their time.
-    maxConcurrency: 16,
+    maxConcurrency: 8,
     sequence: { sequencer: LongestFirst },
     projects: [
       {

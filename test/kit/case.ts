@@ -12,7 +12,7 @@ export interface Case {
   readonly needs?: ReadonlyArray<Need>
   /** Lease of its connections, in milliseconds. Defaults to 30,000: long enough to play no part. */
   readonly lease?: number
-  /** Longest that it may take, in milliseconds. Defaults to 20,000. */
+  /** Longest that it may take, in milliseconds. Defaults to 60,000. */
   readonly timeout?: number
   /** Disturbs others (restarts a server): must run alone. */
   readonly exclusive?: boolean

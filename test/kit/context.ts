@@ -53,7 +53,7 @@ export class Context {
 
   /** What the transport may be late by on a busy machine, beyond what it declares. */
   get slack(): number {
-    return this.harness.slow ? 2_500 : 1_000
+    return this.harness.slack ?? (this.harness.slow ? 2_500 : 1_000)
   }
 
   /** What the two clocks may disagree by. */

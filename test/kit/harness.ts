@@ -57,4 +57,7 @@ export interface Harness {
 
   /** Set for a transport that looks for new tasks in intervals of up to a second, instead of being woken. */
   readonly slow?: boolean
+
+  /** What the transport may be late by on a busy machine, in milliseconds. Defaults to 1,000, or 2,500 for a slow one. */
+  readonly slack?: number
 }

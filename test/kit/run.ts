@@ -5,7 +5,8 @@ import { Context } from "./context.ts"
 import type { Harness } from "./harness.ts"
 
 const DEFAULT_LEASE = 30_000
-const DEFAULT_TIMEOUT = 20_000
+/** Far longer than any case takes: a busy machine breaks no promise. */
+const DEFAULT_TIMEOUT = 60_000
 
 /** Runs one case on one harness. Rejects with what does not hold. */
 export const runCase = (

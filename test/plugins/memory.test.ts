@@ -10,6 +10,7 @@ const url = new URL("memory://kit")
 
 const harness: Harness = {
   name: "memory",
+  slack: 2_500,
   capabilities,
   connect: (options) => plugin.connect(url, options),
   corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).board.inject(queue, bytes),

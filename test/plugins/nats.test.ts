@@ -25,6 +25,7 @@ const url = (): URL => new URL(`nats://127.0.0.1:${proxy.port}`)
 
 const harness: Harness = {
   name: "nats",
+  slack: 2_500,
   capabilities: capabilitiesOf({ replicas: 1, storage: "file", bands: new Bands(3) }, 1024 * 1024),
   connect: (options: ConnectOptions) => plugin.connect(url(), options),
   lanewise: true,

@@ -40,6 +40,7 @@ const kitFile = join(folder.path, "kit.db")
 
 const harness: Harness = {
   name: "sqlite",
+  slack: 2_500,
   capabilities,
   connect: (options) => plugin.connect(new URL(`sqlite:${kitFile}`), options),
   corrupt: async (queue, bytes, namespace) => corrupt(kitFile, queue, bytes, namespace),
