@@ -116,9 +116,12 @@ export interface MethodOptions {
   readonly description?: string
 }
 
+/** Names of the fields of an input, where its type tells. */
+type FieldOf<Input> = unknown extends Input ? string : Input extends object ? keyof Input & string : never
+
 /**
- * What all workers of a board together keep to: `rate`, `concurrency` or both. What may not run yet goes back to the queue,
- * uncounted, and others run meanwhile.
+ * What all workers of a board together keep to: `rate`, `concurrency` or both. What may not run yet waits without a handler,
+ * or goes back to the queue, uncounted, and others run meanwhile.
  */
 export interface Limit<Input = unknown> {
   /** How often it may start, evenly spaced; written like a method's `rate`. */
@@ -126,11 +129,12 @@ export interface Limit<Input = unknown> {
   /** How many may run at a time, 1–100,000. The slots of a worker that has died come back after a lease. */
   readonly concurrency?: number
   /**
-   * Whose limit it is: a tenant, a host. Each text, 1–255 bytes, has a limit of its own. It gets what the handler gets; of an
-   * isolated method, before its schema. A job for which it throws, or gives no such text, fails. Without it there is one
-   * limit for all.
+   * Whose limit it is: a tenant, a host. Each text, 1–255 bytes, has a limit of its own. The name of a field of the input, so
+   * that the key is known without reading the input; or a function, which gets what the handler gets. Of an isolated method
+   * both see the input before its schema. A job for which there is no such text fails. Without a key there is one limit for
+   * all.
    */
-  readonly key?: Bivariant<[input: Input]>
+  readonly key?: FieldOf<Input> | Bivariant<[input: Input]>
 }
 
 /**
@@ -253,7 +257,7 @@ export interface ErasedMethod extends Omit<MethodOptions, "retry" | "rate">, Met
   readonly limit?: {
     readonly rate?: Rate
     readonly concurrency?: number
-    readonly key?: (input: unknown) => unknown
+    readonly key?: string | ((input: unknown) => unknown)
   }
   readonly input: StandardSchemaV1 | undefined
   readonly output: StandardSchemaV1 | undefined

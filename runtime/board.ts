@@ -36,3 +36,6 @@ export const boardOf = (transport: Transport, keepFailed: KeepFailed = () => DEF
 
 /** Topic on which a cancelled job is announced to the workers that may run it: JSON `{id, run, terminate}`. */
 export const CANCEL_TOPIC = "cancel"
+
+/** Where workers tell each other of limits: some ask for permits, or have given some back. */
+export const LIMIT_TOPIC = "limit"

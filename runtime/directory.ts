@@ -18,6 +18,8 @@ const MethodDescription = Schema.Struct({
   params: Schema.optionalKey(Schema.Array(Schema.String)),
   /** Arguments that are not shown to anybody: all, or those with these names. */
   redact: Schema.optionalKey(Schema.Union([Schema.Boolean, Schema.Array(Schema.String)])),
+  /** Field of the input that says whose limit a job falls under. */
+  limitKey: Schema.optionalKey(Schema.String),
   /** JSON Schema of the input and of the result, where the method's schemas can tell. */
   input: Schema.optionalKey(Schema.Unknown),
   output: Schema.optionalKey(Schema.Unknown),
@@ -109,6 +111,7 @@ const describeMethod = (method: ErasedMethod): ActorDescription["methods"][numbe
     ...(method.retry?.max === undefined ? {} : { retries: method.retry.max }),
     ...(method.params === undefined ? {} : { params: method.params }),
     ...(method.redact === undefined ? {} : { redact: method.redact }),
+    ...(typeof method.limit?.key === "string" ? { limitKey: method.limit.key } : {}),
     ...(input === undefined ? {} : { input }),
     ...(output === undefined ? {} : { output }),
   }

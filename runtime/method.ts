@@ -11,11 +11,13 @@ import type {
   MethodHooks,
   MethodOptions,
 } from "./actor.ts"
+import { jsonSchemaOf } from "./json-schema.ts"
 import type { RetryHeader } from "./protocol/headers.ts"
 import { checkMethodName, checkQueueName } from "./protocol/name.ts"
 import { parseDuration } from "./protocol/time.ts"
 import { parseRate, type Rate } from "./rate.ts"
 import { RetryField, retryHeader } from "./retry-policy.ts"
+import { didYouMean } from "./suggest.ts"
 
 /** An actor definition that cannot be used. Thrown by `actor()`, when the module that defines it is loaded. */
 export class InvalidActor extends Error {
@@ -135,7 +137,7 @@ export const eraseMethod = (
     ...others,
     ...(retry === undefined ? {} : { retry: retryOf(where, retry) }),
     ...(rate === undefined ? {} : { rate: rateOf(where, "rate", rate) }),
-    ...(limit === undefined ? {} : { limit: limitOf(where, limit) }),
+    ...(limit === undefined ? {} : { limit: limitOf(where, limit, standardSchema(where, "input", method.input)) }),
     name,
     input: standardSchema(where, "input", method.input),
     output: standardSchema(where, "output", method.output),
@@ -171,7 +173,24 @@ const rateOf = (where: string, field: string, rate: unknown): Rate => {
 const MOST_CONCURRENT = 100_000
 const LIMIT_OPTIONS = ["rate", "concurrency", "key"] as const satisfies ReadonlyArray<keyof Limit>
 
-const limitOf = (where: string, limit: unknown): NonNullable<ErasedMethod["limit"]> => {
+const MOST_FIELD_BYTES = 255
+const isField = (key: unknown): key is string =>
+  typeof key === "string" && key.isWellFormed() && key !== "" && Buffer.byteLength(key) <= MOST_FIELD_BYTES
+
+/** Fields that an input has by its JSON Schema; `undefined` where that does not tell, or others are let through. */
+const fieldsOf = (input: StandardSchemaV1 | undefined): ReadonlyArray<string> | undefined => {
+  const schema: unknown = input === undefined ? undefined : jsonSchemaOf(input, "input")
+  if (!isObject(schema)) return undefined
+  const properties: unknown = Reflect.get(schema, "properties")
+  const others: unknown = Reflect.get(schema, "additionalProperties")
+  return isObject(properties) && !isObject(others) ? Object.keys(properties) : undefined
+}
+
+const limitOf = (
+  where: string,
+  limit: unknown,
+  input: StandardSchemaV1 | undefined,
+): NonNullable<ErasedMethod["limit"]> => {
   const refuse = (field: string, why: string): never => {
     throw new InvalidActor(`method ${where}: ${field}: ${why}`)
   }
@@ -186,7 +205,16 @@ const limitOf = (where: string, limit: unknown): NonNullable<ErasedMethod["limit
   ) {
     refuse("limit.concurrency", `must be a whole number from 1 to ${MOST_CONCURRENT}`)
   }
-  if (key !== undefined && typeof key !== "function") refuse("limit.key", "must be a function")
+  if (key !== undefined && typeof key !== "function" && !isField(key)) {
+    refuse("limit.key", `must be the name of a field of the input, of 1 to ${MOST_FIELD_BYTES} bytes, or a function`)
+  }
+  const fields = typeof key === "string" ? fieldsOf(input) : undefined
+  if (typeof key === "string" && fields !== undefined && !fields.includes(key)) {
+    refuse(
+      "limit.key",
+      `${JSON.stringify(key)} is no field of the input${didYouMean(key, fields)}: it has ${fields.join(", ") || "none"}`,
+    )
+  }
   return {
     ...(rate === undefined ? {} : { rate: rateOf(where, "limit.rate", rate) }),
     ...(concurrency === undefined ? {} : { concurrency }),

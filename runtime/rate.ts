@@ -1,7 +1,8 @@
 /**
  * Rates, and the generic cell rate algorithm (GCRA) that keeps to them. Pure: the clock comes from outside.
  *
- * All that is to be remembered of a rate is one moment: when the next one would be due if all came evenly spaced.
+ * A rate is a row of moments, evenly spaced, and each start takes one of them. All that is to be remembered is the first
+ * moment that nobody has taken yet.
  */
 import { Result } from "effect"
 
@@ -43,18 +44,37 @@ export const parseRate = (input: unknown): Result.Result<Rate, string> => {
   return Result.succeed({ intervalMs })
 }
 
-/** What comes at a high rate is counted in portions that are worth so much time. */
-const PORTION_MS = 100
+/** What a high rate is worth in so much time may come at once. */
+const BURST_MS = 100
 
 /** How many may come at once after a pause: one, or what a high rate is worth in a tenth of a second. */
-export const burstOf = ({ intervalMs }: Rate): number => Math.max(1, Math.floor(PORTION_MS / intervalMs))
+export const burstOf = ({ intervalMs }: Rate): number => Math.max(1, Math.floor(BURST_MS / intervalMs))
 
-export interface Taken {
+/** A start may come so much later than the moment that was meant for it, of a rate that is not slow. */
+const LATE_MS = 300
+/** The time in which no more may start than the rate says, and one. */
+const MINUTE_MS = 60_000
+
+/** How much later than its moment a start may come: a slow rate has time, but two must not meet. */
+export const latenessOf = ({ intervalMs }: Rate): number => Math.max(LATE_MS, 0.9 * intervalMs)
+
+/**
+ * Milliseconds from one moment to the next. A minute may hold what was late from before it: that is made up for by moments
+ * that are half a percent further apart, where a late one could be one too many.
+ */
+export const spacingOf = (rate: Rate): number => {
+  const { intervalMs } = rate
+  return latenessOf(rate) < intervalMs ? intervalMs : intervalMs * (1 + LATE_MS / MINUTE_MS)
+}
+
+export interface Reserved {
+  /** The first of the moments that were taken, the others follow at {@link spacingOf}. */
+  readonly first: number
   /** 0 to what was wanted. */
-  readonly granted: number
-  /** To be remembered: the theoretical arrival time of the next. */
+  readonly count: number
+  /** To be remembered: the first moment that nobody has taken. */
   readonly tat: number
-  /** Milliseconds until one more is granted; 0 when it would be now. */
+  /** Milliseconds until one more can be taken; 0 when it could be now. */
   readonly waitMs: number
 }
 
@@ -62,16 +82,22 @@ export interface Taken {
 const ROUNDING = 1e-6
 
 /**
- * Takes up to `wanted` at the time `now`, in milliseconds. `tat` is what the last call gave; absent: nothing was taken yet.
- * Within any time t no more is granted than the burst and what the rate is worth in t.
+ * Takes up to `wanted` moments for starts that are not later than `now + aheadMs`, in milliseconds. `tat` is what the last
+ * call gave; absent: nothing was taken yet. After a pause the burst lies in the past, and may start at once.
  */
-export const take = (rate: Rate, tat: number | undefined, now: number, wanted: number): Taken => {
-  const { intervalMs } = rate
-  const burstMs = burstOf(rate) * intervalMs
-  // Never later than a full burst from now: a clock that was set back, or a rate that was lower, must not block for long.
-  const from = Math.min(Math.max(tat ?? now, now), now + burstMs)
-  const room = Math.max(0, Math.floor((burstMs - (from - now)) / intervalMs + ROUNDING))
-  const granted = Math.min(wanted, room)
-  const next = from + granted * intervalMs
-  return { granted, tat: next, waitMs: Math.max(0, next + intervalMs - burstMs - now) }
+export const reserve = (
+  rate: Rate,
+  tat: number | undefined,
+  now: number,
+  { wanted, aheadMs }: { readonly wanted: number; readonly aheadMs: number },
+): Reserved => {
+  const spacing = spacingOf(rate)
+  const until = now + aheadMs
+  // Nobody takes later ones: a clock that was set back, or a rate that was lower, must not block for long.
+  const known = Math.min(tat ?? Number.NEGATIVE_INFINITY, until + spacing)
+  const first = Math.max(known, now - (burstOf(rate) - 1) * spacing)
+  const room = Math.max(0, Math.floor((until - first) / spacing + ROUNDING) + 1)
+  const count = Math.min(wanted, room)
+  const next = first + count * spacing
+  return { first, count, tat: next, waitMs: Math.max(0, next - until) }
 }

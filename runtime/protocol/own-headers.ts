@@ -1,5 +1,6 @@
 /** The `callboard` header: what we say about a task beyond Celery's protocol. */
 import { describe, isFiniteNumber, isMap, isTexts, Wrong } from "./header-field.ts"
+import { isTenant } from "./limit-key.ts"
 import { isId, MAX_ID_BYTES } from "./name.ts"
 import { MAX_DURATION_MS } from "./time.ts"
 
@@ -68,6 +69,8 @@ export interface OwnHeaders {
   readonly after?: AfterHeader
   readonly meta?: Readonly<Record<string, unknown>>
   readonly description?: string
+  /** Whose limit it falls under, as its submitter knew it: for whom does not want to read the input yet. */
+  readonly tenant?: string
   /** W3C trace context of the attempt before this one, where that was traced. */
   readonly attempted?: string
 }
@@ -96,7 +99,7 @@ export const ownOf = (value: unknown): OwnHeaders | Wrong => {
   if (!isMap(value)) return new Wrong(OWN_HEADER, `must be a map, not ${describe(value)}`)
   const own: { -readonly [Field in keyof OwnHeaders]: OwnHeaders[Field] } = {}
   const { run, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, repeat, after } = value
-  const { meta, description, attempted } = value
+  const { meta, description, tenant, attempted } = value
   if (run !== undefined && run !== null) {
     if (typeof run !== "number" || !Number.isInteger(run) || run < 1 || run > MOST_RUNS) {
       return wrongOwn("run", `must be a whole number from 1 to ${MOST_RUNS}`)
@@ -158,6 +161,8 @@ export const ownOf = (value: unknown): OwnHeaders | Wrong => {
     if (typeof description !== "string") return wrongOwn("description", "must be text")
     own.description = description
   }
+  // Only a hint: what cannot be one is passed over.
+  if (isTenant(tenant)) own.tenant = tenant
   if (attempted !== undefined && attempted !== null) {
     if (typeof attempted !== "string") return wrongOwn("attempted", "must be text")
     own.attempted = attempted

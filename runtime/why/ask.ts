@@ -156,6 +156,7 @@ const decodeNotes = Schema.decodeUnknownResult(
       reason: Schema.Literals(PUT_OFF_REASONS),
       until: Schema.Finite,
       detail: Schema.String,
+      waits: Schema.optionalKey(Schema.Boolean),
     }),
   ),
 )

@@ -263,16 +263,18 @@ const withNotes = (obstacles: ReadonlyArray<Cause>, facts: Facts): ReadonlyArray
   return obstacles.map((cause) => (cause.code === note.reason ? { ...cause, until } : cause))
 }
 
-const noteCause = ({ reason, worker, until, detail }: NonNullable<Facts["putOff"]>[number], facts: Facts): Cause => {
+const noteCause = (note: NonNullable<Facts["putOff"]>[number], facts: Facts): Cause => {
+  const { reason, worker, until, detail, waits = false } = note
   const { actor, now } = facts
   const method = `${actor}.${facts.method}`
-  const again = `it comes again ${when(until, now)}`
+  const again = waits ? `${worker} has it and starts it as soon as it may` : `it comes again ${when(until, now)}`
+  const atLatest = waits ? again : `${again} at the latest`
   const advice: Readonly<Record<PutOff["reason"], string>> = {
     "unknown-actor": `${worker} took it and does not serve it: ${detail}; ${again}. Let workers that share a queue serve the same actors`,
     "actor-unhealthy": `${worker} took it while its actor ${actor} was not ready: ${detail}; ${again}`,
     "rate-limit": `${method} may not start more often (${detail}): ${again}`,
-    "concurrency-limit": `as many ${method} run as may (${detail}): ${again} at the latest`,
-    "tenant-limit": `its tenant has what its limit allows (${method}: ${detail}): ${again} at the latest`,
+    "concurrency-limit": `as many ${method} run as may (${detail}): ${atLatest}`,
+    "tenant-limit": `its tenant has what its limit allows (${method}: ${detail}): ${atLatest}`,
   }
   return { code: reason, message: advice[reason], actor, workers: [worker], until: iso(until), reason: detail }
 }
@@ -294,8 +296,9 @@ const turn = (facts: Facts): ReadonlyArray<Cause> => {
   return causes
 }
 
+/** Those that wait for a limit are in flight, and take no room: only a worker that does not tell its room is judged by them. */
 const isFull = ({ inFlight, capacity = Number.POSITIVE_INFINITY, room }: WorkerDescription): boolean =>
-  room === 0 || inFlight >= capacity
+  room === undefined ? inFlight >= capacity : room === 0
 
 const behind = (queue: string, ahead: number, more: boolean): Cause => {
   const count = `${more ? "at least " : ""}${ahead.toLocaleString("en")}`

@@ -6,6 +6,8 @@ import { isUndecodable, type Posting } from "../protocol/message.ts"
 import { isId } from "../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import type { Delivery, Settlement } from "../transport.ts"
+import type { Gate } from "./limits/limiter.ts"
+import type { InputRead } from "./preparing/handler-input.ts"
 import type { Trace } from "./running/invocation.ts"
 import { softLimit } from "./running/soft-limit.ts"
 
@@ -17,7 +19,7 @@ export class Held {
   readonly delivery: Delivery
   /** Position of its queue in the worker's list. */
   readonly rank: number
-  phase: "buffered" | "running" | "settling" = "buffered"
+  phase: "buffered" | "waiting" | "running" | "settling" = "buffered"
   /** What it is for, where this worker serves that. */
   method: ErasedMethod | undefined
   /** Its task was taken off the queue, or is about to be: it has no lease that could be lost, and cannot be handed back. */
@@ -34,8 +36,14 @@ export class Held {
   killed = false
   /** Says that its handler has really ended, or was never called: it needs its actor's resources and limits no more. */
   leave: (() => void) | undefined
-  /** To be called once its task is back in its queue, where that was put off by a limit. */
-  whenBack: (() => void) | undefined
+  /** The limit that it waits for. */
+  gate: Gate | undefined
+  /** What its headers say, where that was read before it had to wait. */
+  task: Task | undefined
+  /** Gives back what its limit has let it have; set once it may start. */
+  permit: (() => void) | undefined
+  /** What its handler gets, where that was read before it had to wait. */
+  input: InputRead | undefined
   /** What to settle instead of a result that the transport can never take. */
   refused: ((error: JobError) => Settlement) | undefined
 

@@ -5,7 +5,6 @@
 import { Effect, Exit } from "effect"
 import type { EventSender } from "../events.ts"
 import type { JobRecord } from "../protocol/record.ts"
-import { isTerminal } from "../protocol/state.ts"
 import type { Rate } from "../rate.ts"
 import type { Claim, Claimed, Delivery, Settlement } from "../transport.ts"
 import type { Hands } from "./consuming/hands.ts"
@@ -15,7 +14,7 @@ import { Executor, type ExecutorOptions } from "./executor.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper } from "./leases/lease-keeper.ts"
 import { PauseWatch } from "./leases/pause-watch.ts"
-import { Limiter } from "./limits/limiter.ts"
+import { type Gate, Limiter, type Refusal } from "./limits/limiter.ts"
 import { Returns } from "./limits/returns.ts"
 import type { WorkerOptions } from "./options.ts"
 import { Batcher } from "./outcome/batcher.ts"
@@ -23,7 +22,7 @@ import type { EarlyAcks } from "./outcome/early-acks.ts"
 import { jobError } from "./outcome/job-error.ts"
 import { Settler, type Settling } from "./outcome/settler.ts"
 import { type ActorPool, nameOf } from "./preparing/actor-pool.ts"
-import { isByLimit, PutOffs } from "./preparing/put-offs.ts"
+import { type PutOff, PutOffs } from "./preparing/put-offs.ts"
 import type { Cancellation } from "./running/cancellation.ts"
 import type { TimeLimits } from "./running/method-plan.ts"
 import { RunWatch } from "./running/run-watch.ts"
@@ -48,9 +47,6 @@ export interface FlowOptions {
   /** Whether tasks of a queue may start now. */
   readonly allows: (queue: string) => boolean
 }
-
-/** A task that was put off is on its list after a moment. */
-const ENTERING_MS = 100
 
 export class Flow {
   /** What was handed back because it could not run, and why. */
@@ -89,15 +85,21 @@ export class Flow {
     )
     this.#limiter = new Limiter({
       store: board.store,
-      ...(queue.hasten === undefined ? {} : { hasten: async (tokens) => queue.hasten?.(tokens) }),
-      isOver: async (id) => {
-        const found = await board.records.find(id).catch(() => null)
-        return found === undefined || (found !== null && isTerminal(found.record.state))
-      },
+      broadcast: board.broadcast,
       log,
       enabled: worker.rateLimits,
       leaseMs,
+      isConnected: () => options.reach.connected,
+      handlers: () => hands.concurrency,
+      places: () => hands.places,
       onHolding: (key, ttlMs) => this.#leases.keepAlive(key, ttlMs),
+      onReady: () => this.#pump(),
+      isOver: ({ task }) =>
+        task !== undefined && ((task.expires !== null && task.expires <= Date.now()) || options.isRevoked(task)),
+      onOver: (held) => {
+        hands.waited(held, "buffered")
+        this.#pump()
+      },
     })
     this.#returns = new Returns(board.store, log)
     this.#executor = new Executor({
@@ -119,11 +121,8 @@ export class Flow {
         options.early.take(held, record, (settlement) => this.#settler.settle(settlement, this.#end.signal)),
       onFinished: (record) => options.dependents.stored(record),
       onRun: (held) => this.#started(held),
-      onPutOff: (putOff) => {
-        this.putOffs.note(putOff)
-        // Who waits on a list is found there.
-        if (isByLimit(putOff) && putOff.listed !== true) this.#returns.note(putOff.queue, putOff.until)
-      },
+      onPutOff: (putOff) => this.putOffs.note(putOff),
+      putOff: (refusal) => this.#putOff(refusal),
     })
     this.#leases = keepLeases({
       queue,
@@ -144,6 +143,8 @@ export class Flow {
     // Pulled before somebody said that they must not start.
     this.handBack((held) => this.#closed || !this.#options.allows(held.delivery.queue))
     this.#pump()
+    // Some that waited for a limit were let in while these were on their way: for so many there is no place any more.
+    for (const held of this.#hands.takeSurplus()) this.#release(held)
   }
 
   /** From now on handlers may start. */
@@ -159,7 +160,8 @@ export class Flow {
 
   /** Gives back, uncounted, what waits here; returns how many. */
   handBack(meant?: (held: Held) => boolean): number {
-    const waiting = this.#hands.takeBuffered(meant)
+    const limited = this.#limiter.waiting.filter((held) => (meant?.(held) ?? true) && this.#unwait(held))
+    const waiting = [...this.#hands.takeBuffered(meant), ...limited]
     for (const held of waiting) this.#release(held)
     return waiting.length
   }
@@ -184,13 +186,20 @@ export class Flow {
     this.#watch.stop()
   }
 
-  /**
-   * Until when tasks of some queues may come that wait for a slot, or were put off by a rate on other workers, in
-   * milliseconds since the epoch. Fails as the store does.
-   */
+  /** Until when tasks of some queues may come that others have put off, in milliseconds since the epoch. Fails as the store does. */
   async othersComeUntil(queues: ReadonlyArray<string>): Promise<number> {
-    if (queues.length === 0) return 0
-    return this.#limiter.isEntering ? Date.now() + ENTERING_MS : this.#returns.until(queues)
+    return queues.length === 0 ? 0 : this.#returns.until(queues)
+  }
+
+  /** What holds tasks up that came here: of one job, or of as many as are asked for. */
+  notes(id: string | undefined, most: number): ReadonlyArray<PutOff> {
+    const waiting = this.#limiter.notes(id, most)
+    return [...this.putOffs.list(id, most), ...waiting].slice(-most)
+  }
+
+  /** The transport was lost, and is back. */
+  reconnected(): void {
+    this.#limiter.reconnected()
   }
 
   /** Changes the time limits of a method on this worker, for runs that begin from now on. False if nobody here serves it. */
@@ -213,8 +222,13 @@ export class Flow {
     try {
       // In doubt again before each: the handler that was called last may have blocked for longer than a lease.
       while (!this.#closed && !this.#pauses.inDoubt(Date.now())) {
-        const held = this.#hands.next()
-        if (held === undefined) return
+        const ready = this.#hands.hasSlot ? this.#limiter.ready() : undefined
+        const held = this.#hands.next(ready)
+        if (held === undefined) {
+          this.#limiter.rest(this.#hands.hasSlot)
+          return
+        }
+        if (held === ready) this.#limiter.letIn(held)
         this.#process(held)
       }
     } finally {
@@ -231,6 +245,12 @@ export class Flow {
 
   #executed(held: Held, settlement: Settlement | undefined): void {
     try {
+      this.#watch.remove(held)
+      if (held.gate !== undefined) {
+        this.#wait(held, held.gate)
+        this.#pump()
+        return
+      }
       this.#left(held)
       this.#pump()
     } catch (cause) {
@@ -245,7 +265,6 @@ export class Flow {
 
   /** The handler of a delivery is over, or was never called. */
   #left(held: Held): void {
-    this.#watch.remove(held)
     this.#hands.handlerEnded(held)
     const { leave } = held
     const pending = held.run?.pending
@@ -262,6 +281,41 @@ export class Flow {
           },
         )
     }
+  }
+
+  /** It may not start yet: it waits for its limit, without a handler. */
+  #wait(held: Held, gate: Gate): void {
+    if (held.stop !== undefined || this.#closed || !this.#options.allows(held.delivery.queue)) {
+      held.gate = undefined
+      this.#hands.handlerEnded(held)
+      if (held.stop === "superseded") this.#forget(held)
+      else if (held.stop === "cancelled") this.#ack(held)
+      else this.#release(held)
+      return
+    }
+    // It was put off before, perhaps: now it is here.
+    if (held.id !== undefined) this.putOffs.forget(held.id)
+    const refusal = this.#limiter.wait(held, gate)
+    this.#hands.wait(held)
+    if (refusal === undefined) return
+    this.#hands.waited(refusal.held, "settling")
+    const { held: last } = refusal
+    void this.#settle(last, this.#putOff(refusal)).finally(() => this.#hands.drop(last))
+  }
+
+  /** Takes one delivery out of the room; false if it is not there. */
+  #unwait(held: Held): boolean {
+    if (!this.#limiter.leave(held)) return false
+    this.#hands.waited(held, "settling")
+    return true
+  }
+
+  #putOff({ held, delayMs, reason, detail }: Refusal): Settlement {
+    const { token, queue } = held.delivery
+    const until = Math.round(Date.now() + delayMs)
+    this.putOffs.note({ id: held.id ?? "", queue, until, reason, detail })
+    this.#returns.note(queue, until)
+    return { token, then: { kind: "release", delay: delayMs } }
   }
 
   #tellFault(held: Held, cause: unknown): void {
@@ -299,7 +353,6 @@ export class Flow {
     if (stored === "superseded" && settlement.record !== undefined) this.#refused(held, settlement.record)
     else if (stored === "superseded" || stored === "lost") this.#observers.unsettled(held, stored)
     else if (stored.then.kind === "release") {
-      held.whenBack?.()
       this.#hands.handedBack()
       this.#observers.handedBack(held)
     } else this.#observers.settled(held, stored)
@@ -341,7 +394,8 @@ export class Flow {
 
   /** After a pause as long as a lease (the process was frozen): asks which waiting deliveries are still ours. */
   async #resume(): Promise<void> {
-    const waiting = this.#hands.waiting
+    await this.#limiter.resume()
+    const waiting = [...this.#hands.waiting, ...this.#limiter.waiting]
     const kept = await this.#options.worker.board.queue
       .extend(waiting.map((held) => held.delivery.token))
       .catch(() => [])
@@ -351,11 +405,14 @@ export class Flow {
 
   /** Its lease lapsed, or somebody else decided: it is not ours to settle. */
   #lost(held: Held): void {
-    if (this.#hands.unbuffer(held)) {
-      // It never ran here: it is none of those that may come.
-      this.#hands.handedBack()
-      this.#hands.drop(held)
-    } else held.end("superseded")
+    if (this.#hands.unbuffer(held) || this.#unwait(held)) this.#forget(held)
+    else held.end("superseded")
+  }
+
+  /** It never ran here, and is not ours any more: it is none of those that may come. */
+  #forget(held: Held): void {
+    this.#hands.handedBack()
+    this.#hands.drop(held)
   }
 
   /** Somebody cancelled a job. */
@@ -369,10 +426,13 @@ export class Flow {
     for (const held of meant) {
       held.killed = terminate && held.run?.method.isolation === "process"
       held.end("cancelled")
-      if (!this.#hands.unbuffer(held)) continue
-      // Its record says cancelled already: only the task is left to take off the queue.
-      const settlement: Settlement = { token: held.delivery.token, then: { kind: "ack" } }
-      void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
+      if (this.#hands.unbuffer(held) || this.#unwait(held)) this.#ack(held)
     }
+  }
+
+  /** Its record says cancelled already: only the task is left to take off the queue. */
+  #ack(held: Held): void {
+    const settlement: Settlement = { token: held.delivery.token, then: { kind: "ack" } }
+    void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
   }
 }

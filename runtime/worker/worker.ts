@@ -316,7 +316,7 @@ class RunningWorker implements Worker {
   }
 
   putOff(id?: string): ReadonlyArray<PutOff> {
-    return this.#flow.putOffs.list(id, MOST_PUT_OFF)
+    return this.#flow.notes(id, MOST_PUT_OFF)
   }
 
   resize(concurrency: number): void {
@@ -418,6 +418,7 @@ class RunningWorker implements Worker {
 
   /** The connection is back. */
   #returned(): void {
+    this.#flow.reconnected()
     const { prefetchReduction, cancelOnConnectionLoss, log } = this.#options
     if (!prefetchReduction || cancelOnConnectionLoss) return
     const { running, capacity } = this.#hands

@@ -1,7 +1,7 @@
 import { Result } from "effect"
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
-import { burstOf, parseRate, type Rate, take } from "../../runtime/rate.ts"
+import { burstOf, parseRate, type Rate, reserve, spacingOf } from "../../runtime/rate.ts"
 
 const rate = (input: unknown): Rate => Result.getOrThrow(parseRate(input))
 
@@ -48,38 +48,37 @@ describe("a rate", () => {
   })
 })
 
-describe("taking", () => {
+describe("reserving", () => {
   const rates = fc.oneof(
     fc.integer({ min: 1, max: 5_000 }).map((perSecond) => rate(perSecond)),
     fc.integer({ min: 1, max: 600 }).map((perMinute) => rate(`${perMinute}/m`)),
   )
   const steps = fc.array(
-    fc.record({ after: fc.integer({ min: 0, max: 2_000 }), wanted: fc.integer({ min: 0, max: 300 }) }),
-    {
-      maxLength: 60,
-    },
+    fc.record({
+      after: fc.integer({ min: 0, max: 2_000 }),
+      wanted: fc.integer({ min: 0, max: 300 }),
+      aheadMs: fc.constantFrom(0, 250),
+    }),
+    { maxLength: 60 },
   )
 
-  test("gives, in any time, no more than the burst and what the rate is worth", () => {
+  test("gives each moment once, evenly spaced, none before the burst and none that is too far ahead", () => {
     fc.assert(
       fc.property(rates, steps, (limit, asked) => {
-        const taken: Array<{ readonly at: number; readonly count: number }> = []
+        const spacing = spacingOf(limit)
         let now = 1_000_000
         let tat: number | undefined
-        for (const { after, wanted } of asked) {
+        for (const { after, wanted, aheadMs } of asked) {
           now += after
-          const answer = take(limit, tat, now, wanted)
-          expect(answer.granted).toBeLessThanOrEqual(wanted)
-          tat = answer.tat
-          taken.push({ at: now, count: answer.granted })
-        }
-        for (let from = 0; from < taken.length; from++) {
-          let sum = 0
-          for (let to = from; to < taken.length; to++) {
-            sum += taken[to]?.count ?? 0
-            const ms = (taken[to]?.at ?? 0) - (taken[from]?.at ?? 0)
-            expect(sum).toBeLessThanOrEqual(burstOf(limit) + ms / limit.intervalMs + 0.001)
+          const answer = reserve(limit, tat, now, { wanted, aheadMs })
+          expect(answer.count).toBeLessThanOrEqual(wanted)
+          if (answer.count > 0) {
+            const last = answer.first + (answer.count - 1) * spacing
+            expect(answer.first).toBeGreaterThan(now - burstOf(limit) * spacing - 0.001)
+            expect(last).toBeLessThanOrEqual(now + aheadMs + 0.001)
+            if (tat !== undefined && tat <= now + aheadMs) expect(answer.first).toBeGreaterThanOrEqual(tat - 0.001)
           }
+          tat = answer.tat
         }
       }),
     )
@@ -88,10 +87,12 @@ describe("taking", () => {
   test("says when the next comes: then it does, and not before", () => {
     fc.assert(
       fc.property(rates, fc.integer({ min: 1, max: 1_000 }), (limit, wanted) => {
-        const first = take(limit, undefined, 0, wanted + burstOf(limit))
-        expect(first.granted).toBe(burstOf(limit))
-        expect(take(limit, first.tat, first.waitMs, 1).granted).toBe(1)
-        expect(take(limit, first.tat, first.waitMs - 0.1 * limit.intervalMs, 1).granted).toBe(0)
+        const ask = (tat: number | undefined, now: number, some: number) =>
+          reserve(limit, tat, now, { wanted: some, aheadMs: 0 })
+        const first = ask(undefined, 0, wanted + burstOf(limit))
+        expect(first.count).toBe(burstOf(limit))
+        expect(ask(first.tat, first.waitMs, 1).count).toBe(1)
+        expect(ask(first.tat, first.waitMs - 0.1 * limit.intervalMs, 1).count).toBe(0)
       }),
     )
   })
@@ -99,12 +100,13 @@ describe("taking", () => {
   test("is one at a time where the rate is low, and does not save up", () => {
     const slow = rate("10/m")
     expect(burstOf(slow)).toBe(1)
-    expect(take(slow, undefined, 0, 5)).toEqual({ granted: 1, tat: 6_000, waitMs: 6_000 })
-    expect(take(slow, 6_000, 3_600_000, 5).granted).toBe(1)
+    const now = { wanted: 5, aheadMs: 0 }
+    expect(reserve(slow, undefined, 0, now)).toEqual({ first: 0, count: 1, tat: 6_000, waitMs: 6_000 })
+    expect(reserve(slow, 6_000, 3_600_000, now).count).toBe(1)
   })
 
   test("heals a clock that was set back, and a rate that was lower", () => {
-    const answer = take(rate("1/s"), 10 * 3_600_000, 0, 1)
-    expect(answer).toMatchObject({ granted: 0, waitMs: 1_000 })
+    const answer = reserve(rate("1/s"), 10 * 3_600_000, 0, { wanted: 1, aheadMs: 0 })
+    expect(answer).toMatchObject({ count: 0, waitMs: 1_000 })
   })
 })

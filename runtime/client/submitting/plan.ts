@@ -1,7 +1,7 @@
 /** Turns a checked submission into the posting that a transport carries. */
 import { Result } from "effect"
 import type { CallboardError } from "../../errors.ts"
-import { encodeBody, encodeValue } from "../../protocol/body.ts"
+import { type Body, encodeBody, encodeValue } from "../../protocol/body.ts"
 import { isExpired } from "../../protocol/expiry.ts"
 import {
   type AfterHeader,
@@ -13,7 +13,8 @@ import {
   renderCompact,
   type Task,
 } from "../../protocol/headers.ts"
-import { bodyOfInput } from "../../protocol/input.ts"
+import { bodyOfInput, selectInput } from "../../protocol/input.ts"
+import { fieldOf, isTenant } from "../../protocol/limit-key.ts"
 import { DEFAULT_PRIORITY, type Message, type Posting } from "../../protocol/message.ts"
 import { checkQueueName, isId, MAX_ID_BYTES } from "../../protocol/name.ts"
 import { parseMoment, parseTime, parseTimeToLive } from "../../protocol/time.ts"
@@ -31,6 +32,9 @@ export interface PlanContext {
   readonly origin: string
   /** Queue and priority of tasks that name none. */
   readonly defaults: { readonly queue: string; readonly priority?: number }
+  /** The field of the input that says whose limit the job falls under, and names for positional arguments. */
+  readonly limitKey?: string
+  readonly params?: ReadonlyArray<string>
   /** W3C trace context of the caller, carried along. */
   readonly traceparent?: string
   /** What belongs to it; dropped where it is malformed, and cut to 512 characters. */
@@ -56,9 +60,10 @@ const planOrThrow = (submission: Submission, context: PlanContext): Posting => {
 
   checkCarried(submission)
   checkFollowUps(submission, id)
-  const own = ownHeadersOf(submission, id, now)
   const given = bodyOfInput(submission, embedOf(submission))
   if (Result.isFailure(given)) return refuse(given.failure.field, given.failure.message)
+  const tenant = tenantOf(given.success, context)
+  const own = { ...ownHeadersOf(submission, id, now), ...(tenant === undefined ? {} : { tenant }) }
   const body = encodeBody(given.success)
   if (Result.isFailure(body)) return refuse("input", body.failure.message)
   const task: Task = newTask({
@@ -92,6 +97,14 @@ const planOrThrow = (submission: Submission, context: PlanContext): Posting => {
   }
   const posting = postingOfTask(task, message, queue)
   return Result.isSuccess(posting) ? posting.success : refuse(posting.failure.field, posting.failure.message)
+}
+
+/** Whose limit the job falls under, where that can be told: a worker need not read the input then to let it wait. */
+const tenantOf = (body: Body, { limitKey, params }: PlanContext): string | undefined => {
+  if (limitKey === undefined) return undefined
+  const input = selectInput(body, params)
+  const tenant = Result.isSuccess(input) ? fieldOf(input.success, limitKey) : undefined
+  return isTenant(tenant) ? tenant : undefined
 }
 
 const etaOf = (eta: string | undefined): number | undefined => {

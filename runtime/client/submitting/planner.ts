@@ -47,6 +47,7 @@ export class Planner {
     }
     const priority = method?.priority
     const planned: PlanContext = {
+      ...(method?.limitKey === undefined ? {} : { limitKey: method.limitKey, params: method.params ?? [] }),
       now,
       id,
       origin: this.#origin,

@@ -1,10 +1,14 @@
 /**
  * What this worker has in its hands, bounded: deliveries that wait for a slot, run or settle. The number of free slots
- * is derived from what is really held, so that it cannot leak.
+ * is derived from what is really held, so that it cannot leak. Those that wait for a limit have a bound of their own: they
+ * must not keep others from being fetched.
  */
 import type { Delivery } from "../../transport.ts"
 import { Held } from "../delivery.ts"
 import { PrefetchQos } from "./prefetch.ts"
+
+/** Few handlers, too, keep up with a limit that lets many start. */
+const LEAST_PLACES = 64
 
 export class Hands {
   readonly held = new Map<string, Held>()
@@ -24,6 +28,8 @@ export class Hands {
   #running = 0
   /** Handlers that go on after their delivery was decided: they keep their slot until they really stop. */
   #stuck = 0
+  /** Deliveries that wait for a limit. */
+  #limited = 0
   #room: (() => void) | undefined
   #idle: Array<() => void> = []
 
@@ -90,8 +96,19 @@ export class Hands {
 
   /** How many more deliveries may come. */
   get free(): number {
-    const slots = this.#capacity - this.held.size - this.#stuck
-    return Math.min(this.#left, slots, this.#qos.limit(this.#capacity) - this.held.size + this.#carried.size)
+    const fetched = this.held.size - this.#limited
+    const slots = this.#capacity - fetched - this.#stuck
+    return Math.min(this.#left, slots, this.#qos.limit(this.#capacity) - fetched + this.#carried.size)
+  }
+
+  /** How many deliveries may wait for a limit, beside those that are fetched ahead. */
+  get places(): number {
+    return Math.max(LEAST_PLACES, Math.floor(this.#capacity / 2))
+  }
+
+  /** Whether a handler may start. */
+  get hasSlot(): boolean {
+    return this.#running + this.#stuck < this.#concurrency
   }
 
   /** After a broken connection: fetches less while what ran then goes on. Returns what may be fetched ahead now. */
@@ -148,17 +165,40 @@ export class Hands {
     this.#buffer.splice(at, 0, held)
   }
 
-  /** The next delivery to run, if a handler may start. */
-  next(): Held | undefined {
-    if (this.#running + this.#stuck >= this.#concurrency) return undefined
+  /** The next delivery to run, if a handler may start: `ready`, which has waited for its limit, or one of the others. */
+  next(ready?: Held): Held | undefined {
+    if (!this.hasSlot) return undefined
     // With `rotate` the first one of the next queue that has any. The transport's turns are lost here, where pulls meet.
-    const later = this.#rotate ? this.#buffer.findIndex(({ rank }) => rank > this.#turn) : 0
-    const [held] = this.#buffer.splice(Math.max(later, 0), 1)
+    const isLater = ({ rank }: Held): boolean => rank > this.#turn
+    const at = Math.max(0, this.#rotate ? this.#buffer.findIndex(isLater) : 0)
+    const first = this.#buffer[at]
+    const isReady =
+      ready !== undefined &&
+      (first === undefined ||
+        (this.#rotate && isLater(ready) !== isLater(first) ? isLater(ready) : precedes(ready, first)))
+    const held = isReady ? ready : first
     if (held === undefined) return undefined
+    if (isReady) this.#limited--
+    else this.#buffer.splice(at, 1)
     this.#turn = held.rank
     held.phase = "running"
     this.#running++
     return held
+  }
+
+  /** It needs no handler yet: it waits for its limit. */
+  wait(held: Held): void {
+    held.phase = "waiting"
+    this.#running--
+    this.#limited++
+    this.#changed()
+  }
+
+  /** It waits for its limit no more: to be settled, or to be looked at again in its turn. */
+  waited(held: Held, phase: "settling" | "buffered"): void {
+    held.phase = phase
+    this.#limited--
+    if (phase === "buffered") this.#insert(held)
   }
 
   /** Takes what is meant out of the buffer, to hand it back: everything, unless said otherwise. */
@@ -168,6 +208,14 @@ export class Hands {
     for (const held of taken) held.phase = "settling"
     const kept = this.#buffer.filter((held) => held.phase === "buffered")
     this.#buffer.splice(0, this.#buffer.length, ...kept)
+    return taken
+  }
+
+  /** Takes out of the buffer what is more than may be held, from its end, to hand it back. */
+  takeSurplus(): ReadonlyArray<Held> {
+    const surplus = Math.min(this.#buffer.length, Math.max(0, -this.free))
+    const taken = this.#buffer.splice(this.#buffer.length - surplus, surplus)
+    for (const held of taken) held.phase = "settling"
     return taken
   }
 
@@ -226,7 +274,8 @@ export class Hands {
   }
 }
 
-const precedes = (a: Held, b: Held): boolean => {
+/** The order in which deliveries start. */
+export const precedes = (a: Held, b: Held): boolean => {
   if (a.rank !== b.rank) return a.rank < b.rank
   if (a.delivery.level !== b.delivery.level) return a.delivery.level > b.delivery.level
   return a.delivery.sequence < b.delivery.sequence

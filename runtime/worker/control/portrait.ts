@@ -67,9 +67,10 @@ const stateOf = ({ isListening, isSuspended, stopAskedAt }: Standing, isBusy: bo
 export const handsOf = ({ held }: Hands): WorkerHands => {
   const active: Array<ActiveJob> = []
   const reserved: Array<ReservedTask> = []
-  for (const { run, id, delivery } of held.values()) {
+  for (const { run, id, delivery, phase } of held.values()) {
     if (run === undefined) {
-      reserved.push({ id: id ?? "", queue: delivery.queue })
+      // What waits for a limit is told of as put off: no handler would help it.
+      if (phase !== "waiting") reserved.push({ id: id ?? "", queue: delivery.queue })
       continue
     }
     active.push({

@@ -1,135 +1,129 @@
 /**
  * The limits of a worker's methods: how often one may start here (`rate`), and how often and how many at a time in the whole
- * cluster, per tenant (`limit`). A task that may not run now is not waited for: it goes back to the queue with a delay,
- * uncounted, so that others run.
+ * cluster, per tenant (`limit`). A task that may not start yet waits in the room, without a handler; one that finds no room
+ * goes back to its queue with a delay, uncounted.
  */
 import type { ErasedMethod } from "../../actor.ts"
+import { LIMIT_TOPIC } from "../../board.ts"
+import { keepListening } from "../../listening.ts"
 import type { Log } from "../../log.ts"
-import { type Rate, take } from "../../rate.ts"
-import type { Delivery, Posting, Store, StoreOperation } from "../../transport.ts"
-import { Batcher } from "../outcome/batcher.ts"
-import { jobError } from "../outcome/job-error.ts"
-import { isPromiseLike } from "../running/invocation.ts"
+import { type Rate, reserve } from "../../rate.ts"
+import type { Broadcast, Store } from "../../transport.ts"
+import { precedes } from "../consuming/hands.ts"
+import type { Held } from "../delivery.ts"
+import type { PutOff } from "../preparing/put-offs.ts"
 import { Line } from "./line.ts"
-import { placeOf } from "./place.ts"
+import { Permits } from "./permits.ts"
 import { Presence } from "./presence.ts"
-import { RateLimit } from "./rate-limit.ts"
-import { SlotLimit } from "./slot-limit.ts"
+import { Room } from "./room.ts"
 import { limitKey } from "./state.ts"
+import { tenantOf } from "./tenant.ts"
 
 export type Admission =
   /** It may run; `release` is to be called once, when its handler has really ended or was never called. */
   | { readonly kind: "admitted"; readonly release: () => void }
-  /** Not now: it comes again after so many milliseconds. */
-  | Refusal
+  /** Not now: it is to {@link Limiter.wait} at this gate. */
+  | { readonly kind: "waits"; readonly gate: Gate }
   /** Its tenant cannot be told. */
   | { readonly kind: "invalid"; readonly message: string }
 
-export interface Refusal {
-  readonly kind: "refused"
+/** A task that found no room, and is to be handed back for so long. */
+export interface Refusal extends RefusedBy {
+  readonly held: Held
   readonly delayMs: number
-  readonly by: RefusedBy
-  /** To be called once the task is back in its queue: it then waits on a list, to be called before that. */
-  readonly whenBack?: () => void
 }
 
 /** Which limit said no, and what it is, for people. */
-export interface RefusedBy {
+interface RefusedBy {
   readonly reason: "rate-limit" | "concurrency-limit" | "tenant-limit"
   readonly detail: string
 }
 
 export interface LimiterOptions {
   readonly store: Store
-  /** Makes tasks that were put off due at once; absent where the transport cannot. */
-  readonly hasten?: (tokens: ReadonlyArray<string>) => Promise<void>
-  /** Whether a job is over. */
-  readonly isOver: (id: string) => Promise<boolean>
+  readonly broadcast: Broadcast
   readonly log: Log
   /** Off: nothing is limited. */
   readonly enabled: boolean
-  /** Length of a lease: a worker that lost its slots has lost its deliveries, too. */
+  /** Length of a lease: a worker that lost its permits has lost its deliveries, too. */
   readonly leaseMs: number
-  /** Called with the key of this worker's entry, once it holds slots; whoever can keeps it alive if this thread blocks. */
+  readonly isConnected: () => boolean
+  /** How many handlers the worker has. */
+  readonly handlers: () => number
+  /** How many tasks may wait in the room. */
+  readonly places: () => number
+  /** Called with the key of this worker's entry, once it holds permits; whatever can keeps it alive if this thread blocks. */
   readonly onHolding: (key: string, ttlMs: number) => void
+  /** Called when more may start than before. */
+  readonly onReady: () => void
+  /** Whether a task that waits is to be looked at without its permit: it has expired, or was revoked. */
+  readonly isOver: (held: Held) => boolean
+  /** Takes a task that has left the room for that. */
+  readonly onOver: (held: Held) => void
 }
 
-/** A task that asks. */
-export interface Applicant {
-  /** Actor and method, joined by a dot. */
-  readonly name: string
-  readonly method: ErasedMethod
-  /** What the handler would get; of an isolated method, before its schema. */
-  readonly input: unknown
-  readonly delivery: Pick<Delivery, "token" | "sequence" | "deliveries">
-  readonly posting: Pick<Posting, "id" | "queue" | "level">
+/** What stands between the tasks of one method and tenant and their handlers. */
+export interface Gate {
+  readonly key: string
+  readonly line: Line
+  readonly local: LocalRate | undefined
+  readonly permits: Permits | undefined
+  readonly limit: ErasedMethod["limit"]
+  readonly tenant: string
 }
-
-/** Shortest life of a worker's entry: a thread that is busy for a moment must not lose its slots. */
-const LEAST_PRESENCE_MS = 3_000
-const UPKEEP_MS = 1_000
-/** How often is looked which limits are due to be looked after, as long as some wait, and how many at a time at most. */
-const ATTEND_MS = 100
-const MOST_ATTENDED = 20
-/**
- * Who waits on a list is called; should nobody call, it comes by itself after so long, then after twice as long, and so on,
- * so that thousands who wait cost nothing. Where nobody can call it comes much sooner.
- */
-const UNCALLED_MS = 30_000
-const LONGEST_UNCALLED_MS = 300_000
-const SOON_MS = 500
-const LONGEST_SOON_MS = 10_000
-/** An entry of the list outlives the delay of its task by so much. */
-const ENTRY_MS = 60_000
-/** A task that is handed back comes again after this long at least. */
-const LEAST_DELAY_MS = 5
-const CLOSE_MS = 2_000
-/** Entries that are written together. */
-const MOST_ENTRIES = 128
-const MAX_TENANT_BYTES = 255
-
-const NOTHING_TO_RELEASE = () => undefined
-
-type Limit = NonNullable<ErasedMethod["limit"]>
 
 /** A rate of this worker alone. */
 interface LocalRate {
   readonly rate: Rate
   tat: number | undefined
-  readonly line: Line
 }
+
+/** Shortest life of a worker's entry: a thread that is busy for a moment must not lose its permits. */
+const LEAST_PRESENCE_MS = 3_000
+const TICK_MS = 500
+const CLOSE_MS = 2_000
+/** Timers that are to wait for longer fire at once. */
+const LONGEST_ALARM_MS = 2 ** 31 - 1
+/** Limits that are looked at in the store with each tick. */
+const MOST_TICKED = 50
 
 export class Limiter {
   readonly #options: LimiterOptions
   readonly #presence: Presence
-  /** Limits that the cluster shares: those with slots, and those of a rate alone. */
-  readonly #slots = new Map<string, SlotLimit>()
-  readonly #sharedRates = new Map<string, RateLimit>()
+  readonly #gates = new Map<string, Gate>()
+  readonly #room: Room<Held>
   readonly #local = new Map<string, LocalRate>()
   /** Rates that were set while it runs; `null`: none. */
   readonly #rates = new Map<string, Rate | null>()
-  readonly #timer: ReturnType<typeof setInterval>
   readonly #ttlMs: number
-  readonly #entries: Batcher<StoreOperation, true>
-  #attending: ReturnType<typeof setInterval> | undefined
+  readonly #timer: ReturnType<typeof setInterval>
+  readonly #end = new AbortController()
+  #alarm: ReturnType<typeof setTimeout> | undefined
+  #alarmAt = Number.POSITIVE_INFINITY
+  #isListening = false
   #beatAt = 0
 
   constructor(options: LimiterOptions) {
     this.#options = options
     this.#ttlMs = Math.max(LEAST_PRESENCE_MS, options.leaseMs)
     this.#presence = new Presence(options.store, this.#ttlMs, () => options.onHolding(this.#presence.key, this.#ttlMs))
-    this.#timer = setInterval(() => void this.#upkeep(), Math.min(UPKEEP_MS, this.#ttlMs / 3))
+    this.#room = new Room({ most: options.places, precedes })
+    this.#timer = setInterval(() => void this.#tick(), TICK_MS)
     this.#timer.unref()
-    this.#entries = new Batcher(async (operations) => {
-      await options.store.write(operations)
-      return operations.map(() => true)
-    }, MOST_ENTRIES)
   }
 
-  /** Replaces the rate of a method on this worker; `null`: none any more. */
+  /** Replaces the rate that a method has on this worker; `null`: none. */
   setRate(name: string, rate: Rate | null): void {
     this.#rates.set(name, rate)
     this.#local.delete(name)
+    // Those that wait stand before a gate that is no more: they go through the new one.
+    for (const gate of [...this.#gates.values()]) {
+      if (!gate.key.startsWith(limitKey(name, ""))) continue
+      const waiting = this.#room.line(gate.key)
+      this.#gates.set(gate.key, { ...gate, local: this.#localOf(name, rate ?? undefined) })
+      for (const held of waiting) held.gate = this.#gates.get(gate.key)
+    }
+    this.#options.onReady()
   }
 
   /** Whether tasks of a method need to be admitted. */
@@ -139,35 +133,152 @@ export class Limiter {
     return this.#rates.size > 0 && this.#rateOf(name(), method) !== undefined
   }
 
-  /** Whether a task may run now. Never fails: where the store cannot be asked, a task waits. */
-  async admit(applicant: Applicant): Promise<Admission> {
-    const { name, method, input } = applicant
-    const { limit } = method
-    const tenant = limit?.key === undefined ? "" : tenantOf(limit.key, input)
-    if (typeof tenant !== "string") return { kind: "invalid", message: tenant.problem }
-    const local = this.#localOf(name, method)
-    const delayMs = local === undefined ? undefined : takeLocal(local, applicant)
-    if (local !== undefined && delayMs !== undefined) return refused(delayMs, byRate(local.rate))
-    if (limit === undefined) return { kind: "admitted", release: NOTHING_TO_RELEASE }
-    const admission = await this.#ask(limitKey(name, tenant), limit, applicant, () => byLimit(limit, tenant))
-    // What it did not use is another's.
-    if (admission.kind !== "admitted" && local?.tat !== undefined) local.tat -= local.rate.intervalMs
-    return admission
+  /**
+   * Says no to a task whose input nobody has read yet, where that is certain: there is no room for its tenant. `hint`: the
+   * tenant as the submitter knew it.
+   */
+  refuse(name: string, method: ErasedMethod, hint: string | undefined, held: Held): Refusal | undefined {
+    const tenant = method.limit?.key === undefined ? "" : hint
+    if (tenant === undefined) return undefined
+    const key = limitKey(name, tenant)
+    const gate = this.#gates.get(key)
+    if (gate === undefined || !this.#room.refuses(key, held)) return undefined
+    const now = performance.now()
+    if (this.#startsAt(gate, now) <= now) return undefined
+    if (held.delivery.deliveries > 1) gate.line.back()
+    return this.#refusal(gate, held, now)
   }
 
-  /** Whether tasks that were put off are not on their list yet. */
-  get isEntering(): boolean {
-    return [...this.#slots.values()].some((limit) => limit.isEntering)
+  /** Whether a task may run now, as far as this worker knows. */
+  admit(name: string, method: ErasedMethod, input: unknown, held: Held): Admission {
+    const tenant = tenantOf(method.limit?.key, input)
+    if (typeof tenant !== "string") return { kind: "invalid", message: tenant.problem }
+    const gate = this.#gateOf(name, method, tenant)
+    const now = performance.now()
+    if (held.delivery.deliveries > 1) gate.line.back()
+    const first = this.#room.first(gate.key)
+    // Equals are not overtaken.
+    if ((first === undefined || precedes(held, first)) && this.#startsAt(gate, now) <= now)
+      return { kind: "admitted", release: this.#start(gate, now) }
+    return { kind: "waits", gate }
+  }
+
+  /** Lets a task into the room. Returns what has to leave it, if it is full: that may be the task itself. */
+  wait(held: Held, gate: Gate): Refusal | undefined {
+    const now = performance.now()
+    held.gate = gate
+    const out = this.#room.add(gate.key, held)
+    this.#follow(gate, now)
+    gate.permits?.need(now)
+    if (out === undefined) return undefined
+    const other = out.gate ?? gate
+    out.gate = undefined
+    this.#follow(other, now)
+    return this.#refusal(other, out, now)
+  }
+
+  /** The first of those that wait and may start now. */
+  ready(): Held | undefined {
+    let best: Held | undefined
+    if (this.#room.size === 0) return undefined
+    const now = performance.now()
+    for (const key of this.#room.keys) {
+      const first = this.#room.first(key)
+      if (first?.gate === undefined || this.#startsAt(first.gate, now) > now) continue
+      if (best === undefined || precedes(first, best)) best = first
+    }
+    return best
+  }
+
+  /** Lets a task that is {@link ready} out of the room, with what it needs to start. */
+  letIn(held: Held): void {
+    const { gate } = held
+    if (gate === undefined) return
+    const now = performance.now()
+    this.leave(held)
+    held.permit = this.#start(gate, now)
+    gate.permits?.need(now)
+  }
+
+  /** It waits no more. False if it did not. */
+  leave(held: Held): boolean {
+    const { gate } = held
+    if (gate === undefined || !this.#room.remove(gate.key, held)) return false
+    held.gate = undefined
+    this.#follow(gate, performance.now())
+    return true
+  }
+
+  /** Those that wait. */
+  get waiting(): ReadonlyArray<Held> {
+    return [...this.#room.keys].flatMap((key) => this.#room.line(key))
+  }
+
+  /** What holds up those that wait, of one job, or of as many as are asked for. */
+  notes(id: string | undefined, most: number): ReadonlyArray<PutOff> {
+    const now = performance.now()
+    const notes: Array<PutOff> = []
+    for (const key of this.#room.keys)
+      for (const [at, held] of this.#room.line(key).entries()) {
+        const { gate, id: job = "", delivery } = held
+        if (gate === undefined || (id !== undefined && job !== id)) continue
+        if (notes.length >= most) return notes
+        const inMs = Math.max(TICK_MS, (at + 1) * gate.line.spacing(now))
+        const until = Math.round(Date.now() + inMs)
+        notes.push({ id: job, queue: delivery.queue, until, waits: true, ...this.#by(gate, now) })
+      }
+    return notes
+  }
+
+  /** Called when all that may have started: asks for what is missing, and sets the alarm for the next one. `hasSlot`: a handler is free. */
+  rest(hasSlot: boolean): void {
+    if (this.#room.size === 0) return
+    const now = performance.now()
+    let next = Number.POSITIVE_INFINITY
+    for (const key of this.#room.keys) {
+      const gate = this.#room.first(key)?.gate
+      if (gate === undefined) continue
+      const at = this.#startsAt(gate, now)
+      // One that may start by now waits for a handler, and is started when one ends.
+      if (at > now || hasSlot) next = Math.min(next, at)
+      gate.permits?.need(now)
+      const moreAt = gate.permits?.moreAt ?? Number.POSITIVE_INFINITY
+      if (moreAt > now) next = Math.min(next, moreAt)
+    }
+    if (next === this.#alarmAt) return
+    clearTimeout(this.#alarm)
+    this.#alarmAt = next
+    if (next === Number.POSITIVE_INFINITY) return
+    this.#alarm = setTimeout(() => this.#ring(), Math.min(LONGEST_ALARM_MS, Math.max(1, next - now)))
+  }
+
+  #ring(): void {
+    this.#alarmAt = Number.POSITIVE_INFINITY
+    this.#options.onReady()
+  }
+
+  /** The connection is back: what was told meanwhile was missed. */
+  reconnected(): void {
+    for (const { permits } of this.#gates.values()) permits?.look()
+    this.#options.onReady()
+  }
+
+  /** This process stood still for so long that others may have taken its permits. */
+  async resume(): Promise<void> {
+    if (!this.#presence.hasBegun) return
+    const lapsed = await this.#presence.beat().catch(() => true)
+    if (lapsed) this.#surrender()
   }
 
   /** Gives everything back. Resolves soon, whether or not the store can be reached: what is left lapses by itself. */
   async close(): Promise<void> {
     clearInterval(this.#timer)
-    clearInterval(this.#attending)
-    const slots = [...this.#slots.values()]
-    const written = Promise.all([...slots, ...this.#sharedRates.values()].map((limit) => limit.settled()))
-      // Handlers that ignored their signal still run: their slots end with this process.
-      .then(() => (slots.some(({ running }) => running > 0) ? undefined : this.#presence.end()))
+    clearTimeout(this.#alarm)
+    this.#end.abort()
+    const all = [...this.#gates.values()].flatMap(({ permits }) => permits ?? [])
+    const written = Promise.all(all.map((permits) => permits.close()))
+      // Handlers that ignored their signal still run: their permits end with this process.
+      .then(() => (all.some(({ running }) => running > 0) ? undefined : this.#presence.end()))
       .catch(() => undefined)
     let timer: ReturnType<typeof setTimeout> | undefined
     const patience = new Promise<void>((resolve) => {
@@ -177,74 +288,39 @@ export class Limiter {
     clearTimeout(timer)
   }
 
-  async #ask(key: string, limit: Limit, applicant: Applicant, by: () => RefusedBy): Promise<Admission> {
-    const { rate, concurrency } = limit
-    if (concurrency !== undefined)
-      return this.#askForSlot(
-        this.#slotsOf(key, { concurrency, ...(rate === undefined ? {} : { rate }) }),
-        applicant,
-        by,
-      )
-    if (rate !== undefined) return this.#askForRate(this.#sharedRateOf(key, rate), applicant, by)
-    return { kind: "admitted", release: NOTHING_TO_RELEASE }
+  #startsAt({ local, permits }: Gate, now: number): number {
+    if (!this.#options.isConnected() && permits !== undefined) return Number.POSITIVE_INFINITY
+    const own = local === undefined ? now : now + reserve(local.rate, local.tat, now, NOW).waitMs
+    return Math.max(own, permits?.startsAt(now) ?? now)
   }
 
-  async #askForRate(limit: RateLimit, { delivery, posting }: Applicant, by: () => RefusedBy): Promise<Admission> {
-    const { spacingMs } = limit
-    const returning = delivery.deliveries > 1
-    const join = (waitMs: number): Admission => {
-      const leastMs = Math.max(waitMs, LEAST_DELAY_MS)
-      return refused(limit.line.join({ now: Date.now(), leastMs, spacingMs, returning, random: Math.random() }), by())
-    }
-    // Others wait already: whoever comes first must not be served before them, and need not be asked for.
-    if (!returning && limit.line.end > Date.now() + spacingMs) return join(0)
-    const answer = await limit.ask({ place: posting.id, returning })
-    return answer.granted ? { kind: "admitted", release: NOTHING_TO_RELEASE } : join(answer.waitMs)
+  #start({ local, permits, line }: Gate, now: number): () => void {
+    if (local !== undefined) local.tat = reserve(local.rate, local.tat, now, ONE).tat
+    permits?.start()
+    line.started(now)
+    return () => permits?.end()
   }
 
-  async #askForSlot(limit: SlotLimit, { delivery, posting }: Applicant, by: () => RefusedBy): Promise<Admission> {
-    const { token, sequence, deliveries } = delivery
-    const { id, queue } = posting
-    const place = placeOf({ ...posting, sequence })
-    const answer = await limit.ask({ place, returning: deliveries > 1 })
-    if (answer.granted) return { kind: "admitted", release: () => limit.release() }
-    this.#attend()
-    const doubled = 2 ** Math.min(deliveries - 1, 10)
-    if (!limit.calls || answer.away) {
-      const delayMs = Math.min(LONGEST_SOON_MS, SOON_MS * doubled) * (0.75 + Math.random() / 2)
-      return refused(Math.max(delayMs, answer.waitMs), by())
-    }
-    const delayMs = Math.min(LONGEST_UNCALLED_MS, UNCALLED_MS * doubled) * (0.75 + Math.random() / 2)
-    const whenBack = () => {
-      // It may have been forgotten as idle meanwhile.
-      const known = this.#slots.get(limit.key) ?? limit
-      this.#slots.set(limit.key, known)
-      void known.enter({ place, token, id, queue }, delayMs + ENTRY_MS)
-      this.#attend()
-    }
-    return { ...refused(delayMs, by()), whenBack }
+  /** Whether tasks wait at a gate decides what its line learns of its starts. */
+  #follow({ key, line }: Gate, now: number): void {
+    line.waits(this.#room.first(key) !== undefined, now)
   }
 
-  /** Looks after those who wait, as long as there are some. */
-  #attend(): void {
-    this.#attending ??= setInterval(() => {
-      const now = Date.now()
-      let looks = 0
-      let some = false
-      for (const [key, limit] of this.#slots) {
-        if (!limit.someWait) continue
-        some = true
-        if (looks >= MOST_ATTENDED || !limit.attend(now)) continue
-        looks++
-        // Behind the others: of very many none is passed over again and again.
-        this.#slots.delete(key)
-        this.#slots.set(key, limit)
-      }
-      if (some) return
-      clearInterval(this.#attending)
-      this.#attending = undefined
-    }, ATTEND_MS)
-    this.#attending.unref()
+  #refusal(gate: Gate, held: Held, now: number): Refusal {
+    return { held, delayMs: gate.line.putOff(now, held.delivery.deliveries, Math.random()), ...this.#by(gate, now) }
+  }
+
+  #by({ local, limit, tenant }: Gate, now: number): RefusedBy {
+    if (local !== undefined && (limit === undefined || reserve(local.rate, local.tat, now, NOW).waitMs > 0))
+      return { reason: "rate-limit", detail: `${spaced(local.rate)} on each worker` }
+    const { rate, concurrency } = limit ?? {}
+    const rules = [
+      ...(concurrency === undefined ? [] : [`${concurrency} at a time`]),
+      ...(rate === undefined ? [] : [spaced(rate)]),
+    ]
+    const all = `${rules.join(" and ")} on all workers together`
+    if (tenant !== "") return { reason: "tenant-limit", detail: `${all} for ${JSON.stringify(tenant)}` }
+    return { reason: concurrency === undefined ? "rate-limit" : "concurrency-limit", detail: all }
   }
 
   #rateOf(name: string, method: ErasedMethod): Rate | undefined {
@@ -252,107 +328,101 @@ export class Limiter {
     return set === undefined ? method.rate : (set ?? undefined)
   }
 
-  #localOf(name: string, method: ErasedMethod): LocalRate | undefined {
-    const rate = this.#rateOf(name, method)
+  #localOf(name: string, rate: Rate | undefined): LocalRate | undefined {
     if (rate === undefined) return undefined
-    let local = this.#local.get(name)
-    if (local === undefined) {
-      local = { rate, tat: undefined, line: new Line() }
-      this.#local.set(name, local)
-    }
+    const local = this.#local.get(name) ?? { rate, tat: undefined }
+    this.#local.set(name, local)
     return local
   }
 
-  #slotsOf(key: string, limit: { readonly concurrency: number; readonly rate?: Rate }): SlotLimit {
-    let slots = this.#slots.get(key)
-    if (slots === undefined) {
-      const { store, log, hasten, isOver } = this.#options
-      const enter = (operation: StoreOperation) => this.#entries.add(operation)
-      const calls = hasten === undefined ? {} : { hasten }
-      slots = new SlotLimit({ ...limit, key, store, log, presence: this.#presence, enter, isOver, ...calls })
-      this.#slots.set(key, slots)
-    }
-    return slots
+  #gateOf(name: string, method: ErasedMethod, tenant: string): Gate {
+    const key = limitKey(name, tenant)
+    const known = this.#gates.get(key)
+    if (known !== undefined) return known
+    const { limit } = method
+    const local = this.#localOf(name, this.#rateOf(name, method))
+    const gate: Gate = { key, line: new Line(), local, permits: this.#permitsOf(key, limit), limit, tenant }
+    this.#gates.set(key, gate)
+    return gate
   }
 
-  #sharedRateOf(key: string, rate: Rate): RateLimit {
-    let shared = this.#sharedRates.get(key)
-    if (shared === undefined) {
-      const { store, log } = this.#options
-      shared = new RateLimit({ key, rate, store, log })
-      this.#sharedRates.set(key, shared)
-    }
-    return shared
+  #permitsOf(key: string, limit: ErasedMethod["limit"]): Permits | undefined {
+    if (limit === undefined) return undefined
+    const { store, log, handlers, onReady, broadcast } = this.#options
+    const { rate, concurrency = Number.POSITIVE_INFINITY } = limit
+    if (concurrency !== Number.POSITIVE_INFINITY) this.#listen()
+    return new Permits({
+      key,
+      concurrency,
+      ...(rate === undefined ? {} : { rate }),
+      store,
+      log,
+      handlers,
+      presence: this.#presence,
+      waiting: () => this.#room.line(key).length,
+      onChange: onReady,
+      // Who does not hear it looks by itself, a little later.
+      tell: () =>
+        void broadcast.send(LIMIT_TOPIC, encoder.encode(`${this.#presence.id} ${key}`)).catch(() => undefined),
+    })
   }
 
-  async #upkeep(): Promise<void> {
-    let lapsed = false
+  /** Listens for limits of which others ask for permits, or have given some back. */
+  #listen(): void {
+    if (this.#isListening) return
+    this.#isListening = true
+    const { broadcast, log } = this.#options
+    const heard = (payload: Uint8Array) => {
+      const text = decoder.decode(payload)
+      const at = text.indexOf(" ")
+      if (text.slice(0, at) !== this.#presence.id) this.#gates.get(text.slice(at + 1))?.permits?.look()
+    }
+    void keepListening(broadcast, LIMIT_TOPIC, heard, { log, signal: this.#end.signal })
+  }
+
+  async #tick(): Promise<void> {
+    for (const held of this.waiting) {
+      if (!this.#options.isOver(held)) continue
+      this.leave(held)
+      this.#options.onOver(held)
+    }
     const now = Date.now()
-    if (this.#presence.hasBegun && now - this.#beatAt >= this.#ttlMs / 3) {
+    const isDue = now - this.#beatAt >= this.#ttlMs / 3 - TICK_MS || !this.#presence.isFresh
+    if (this.#presence.hasBegun && isDue && this.#options.isConnected()) {
       this.#beatAt = now
       try {
-        lapsed = await this.#presence.beat()
+        if (await this.#presence.beat()) this.#surrender()
       } catch (cause) {
         this.#beatAt = 0
-        this.#options.log.debug("the slots of limits could not be kept alive now", { cause: String(cause) })
+        this.#options.log.debug("the permits of limits could not be kept alive now", { cause: String(cause) })
       }
     }
-    // Tenants come and go: of those who are gone nothing is kept.
-    for (const [key, limit] of this.#slots) {
-      limit.upkeep(lapsed)
-      if (limit.isIdle) this.#slots.delete(key)
+    let ticked = 0
+    for (const [key, gate] of [...this.#gates]) {
+      const isEmpty = this.#room.first(key) === undefined
+      if (isEmpty && gate.permits?.isIdle !== false && gate.line.end < performance.now()) {
+        // Tenants come and go: of those that are gone nothing is kept.
+        this.#gates.delete(key)
+        continue
+      }
+      if (gate.permits === undefined || (isEmpty && gate.permits.isIdle) || ticked >= MOST_TICKED) continue
+      ticked++
+      gate.permits.tick()
+      // Behind the others: of very many none is passed over again and again.
+      this.#gates.delete(key)
+      this.#gates.set(key, gate)
     }
-    for (const [key, limit] of this.#sharedRates) if (limit.isIdle) this.#sharedRates.delete(key)
+  }
+
+  #surrender(): void {
+    for (const { permits } of this.#gates.values()) permits?.surrender()
   }
 }
 
-const refused = (delayMs: number, by: RefusedBy): Refusal => ({
-  kind: "refused",
-  delayMs: Math.max(LEAST_DELAY_MS, delayMs),
-  by,
-})
+const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+
+const NOW = { wanted: 0, aheadMs: 0 }
+const ONE = { wanted: 1, aheadMs: 0 }
 
 const spaced = ({ intervalMs }: Rate): string => `one each ${Number((intervalMs / 1_000).toPrecision(3))} s`
-
-const byRate = (rate: Rate): RefusedBy => ({ reason: "rate-limit", detail: `${spaced(rate)} on each worker` })
-
-const byLimit = ({ rate, concurrency }: Limit, tenant: string): RefusedBy => {
-  const rules = [
-    ...(concurrency === undefined ? [] : [`${concurrency} at a time`]),
-    ...(rate === undefined ? [] : [spaced(rate)]),
-  ]
-  const all = `${rules.join(" and ")} on all workers together`
-  if (tenant !== "") return { reason: "tenant-limit", detail: `${all} for ${JSON.stringify(tenant)}` }
-  return { reason: concurrency === undefined ? "rate-limit" : "concurrency-limit", detail: all }
-}
-
-/** Takes one of this worker's own rate, or says when to come again. */
-const takeLocal = (local: LocalRate, { delivery }: Applicant): number | undefined => {
-  const returning = delivery.deliveries > 1
-  const now = performance.now()
-  const { rate, line } = local
-  const spacingMs = rate.intervalMs * 0.75
-  const waits = !returning && line.end > now + spacingMs
-  const taken = take(rate, local.tat, now, waits ? 0 : 1)
-  if (taken.granted === 1) {
-    local.tat = taken.tat
-    return undefined
-  }
-  return line.join({ now, leastMs: taken.waitMs, spacingMs, returning, random: Math.random() })
-}
-
-const tenantOf = (key: (input: unknown) => unknown, input: unknown): string | { readonly problem: string } => {
-  const rule = `limit.key must give text of 1 to ${MAX_TENANT_BYTES} bytes`
-  try {
-    const tenant = key(input)
-    // Its failure is nobody's: it is refused all the same.
-    if (isPromiseLike(tenant)) tenant.then(undefined, () => undefined)
-    if (typeof tenant !== "string") return { problem: `${rule}, not ${tenant === null ? "null" : typeof tenant}` }
-    const bytes = Buffer.byteLength(tenant)
-    if (bytes < 1 || bytes > MAX_TENANT_BYTES || !tenant.isWellFormed())
-      return { problem: `${rule}, not ${bytes} bytes` }
-    return tenant
-  } catch (thrown) {
-    return { problem: `limit.key failed: ${jobError(thrown).message}` }
-  }
-}

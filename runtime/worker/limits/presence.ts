@@ -1,6 +1,6 @@
 /**
- * Says that this worker is alive, for as long as it holds slots of a limit, and finds out whether others are. The slots of
- * a worker that has died count no more once its entry has lapsed.
+ * Says that this worker is alive, for as long as it holds permits of a limit, and finds out whether others are. The permits
+ * of a worker that has died count no more once its entry has lapsed.
  */
 import { generateId } from "../../id.ts"
 import type { Store } from "../../transport.ts"
@@ -8,10 +8,12 @@ import { HOLDER_PREFIX } from "./state.ts"
 
 /** An answer about another worker is believed for so long. */
 const BELIEVED_MS = 500
+/** Clocks and answers are a little late. */
+const FRESH = 0.8
 const ALIVE = new TextEncoder().encode("alive")
 
 export class Presence {
-  /** New with each start: a worker of the same name does not keep the slots of the one before. */
+  /** New with each start: a worker of the same name does not keep the permits of the one before. */
   readonly id = generateId(Date.now())
   readonly key = `${HOLDER_PREFIX}${this.id}`
   readonly #store: Store
@@ -41,7 +43,12 @@ export class Presence {
     return this.#first !== undefined
   }
 
-  /** Writes the entry again. Resolves to whether it may have lapsed before, so that others took this worker's slots. */
+  /** Whether the entry is certain to be there still: only then the permits that the worker holds are its own. */
+  get isFresh(): boolean {
+    return Date.now() - this.#beatAt < FRESH * this.#ttlMs
+  }
+
+  /** Writes the entry again. Resolves to whether it may have lapsed before, so that others took its permits. */
   async beat(): Promise<boolean> {
     const at = Date.now()
     await this.#store.write([{ key: this.key, value: ALIVE, ttl: this.#ttlMs }])

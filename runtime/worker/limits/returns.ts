@@ -1,13 +1,10 @@
 /**
- * Until when tasks come back that a limit has put off: what a worker that ends when nothing is left must wait for. Who
- * waits for a slot is on a list. Of those that wait for a rate their worker may be gone by then, so each leaves a note in
- * the store, one per queue, which lapses by itself.
+ * Until when tasks come back that a limit has put off: what a worker that ends when nothing is left must wait for. The worker
+ * that has put them off may be gone by then, so each leaves a note in the store, one per queue, which lapses by itself.
  */
 import { generateId } from "../../id.ts"
 import type { Log } from "../../log.ts"
 import type { Store } from "../../transport.ts"
-import { WAITING_PREFIX } from "./state.ts"
-import { readWaiter } from "./waiting.ts"
 
 const PREFIX = "put-off/"
 /** A task may come so much later than it was told to. */
@@ -16,11 +13,6 @@ export const LATE_MS = 3_000
 const STEP_MS = 1_000
 /** Notes that are looked at: one per queue and worker that has put something off within the last minutes. */
 const MOST_NOTES = 10_000
-
-/** Entries of lists that are read together. */
-const PAGE = 256
-/** Nobody knows when a slot will be free: it is looked at again after so long. */
-const LISTED_MS = 1_000
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
@@ -52,26 +44,15 @@ export class Returns {
   }
 
   /**
-   * Until when tasks of some queues may come that others have put off, or that wait on a list, in milliseconds since the
-   * epoch; 0: none. Fails as the store does.
+   * Until when tasks of some queues may come that others have put off, in milliseconds since the epoch; 0: none. Fails as
+   * the store does.
    */
   async until(queues: ReadonlyArray<string>): Promise<number> {
-    if (await this.#someWait(queues)) return Date.now() + LISTED_MS
     let until = 0
     for (const { key, value } of await this.#store.list({ prefix: PREFIX, limit: MOST_NOTES })) {
       const [queue = "", id] = key.slice(PREFIX.length).split("/")
       if (id !== this.#id && queues.includes(queue)) until = Math.max(until, Number(decoder.decode(value)) + LATE_MS)
     }
     return until
-  }
-
-  async #someWait(queues: ReadonlyArray<string>): Promise<boolean> {
-    for (let after: string | undefined; ; ) {
-      const range = after === undefined ? {} : { after }
-      const entries = await this.#store.list({ prefix: WAITING_PREFIX, limit: PAGE, ...range })
-      if (entries.some(({ value }) => queues.includes(readWaiter(value)?.queue ?? ""))) return true
-      if (entries.length < PAGE) return false
-      after = entries.at(-1)?.key
-    }
   }
 }

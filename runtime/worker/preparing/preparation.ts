@@ -6,11 +6,11 @@ import { Effect, Result } from "effect"
 import { isExpired } from "../../protocol/expiry.ts"
 import type { Task } from "../../protocol/headers.ts"
 import { claimed, type JobRecord, started } from "../../protocol/record.ts"
-import type { Claim, Claimed } from "../../transport.ts"
+import type { Claim, Claimed, Settlement } from "../../transport.ts"
 import { type Held, Running } from "../delivery.ts"
 import type { Limiter, Refusal } from "../limits/limiter.ts"
 import type { Batcher } from "../outcome/batcher.ts"
-import { Decided } from "../outcome/decided.ts"
+import { Decided, NOTHING } from "../outcome/decided.ts"
 import { acksEarly } from "../outcome/early-acks.ts"
 import type { Judgement } from "../outcome/judgement.ts"
 import * as verdict from "../outcome/verdict.ts"
@@ -33,6 +33,8 @@ export interface PreparationOptions extends JobSurroundings, UnknownTasksOptions
   readonly lostCap: number
   /** Whether a task falls under a revocation by header. */
   readonly isRevoked: (task: Task) => boolean
+  /** How a task is settled for which there is no room. */
+  readonly putOff: (refusal: Refusal) => Settlement
   /** Called for a job that somebody else has ended, who may have died before everything that follows was done. */
   readonly onFinished: (record: JobRecord) => void
 }
@@ -101,13 +103,11 @@ export class Preparation {
       options.limiter.limits(target.method, () => nameOf(target)) &&
       !isExpired(task.expires, now) &&
       !options.isRevoked(task)
-    const admission = mustAsk ? yield* this.#admit(held, target, intake.success) : undefined
-    if (admission?.refused !== undefined) {
-      const { delayMs, by, whenBack } = admission.refused
-      const listed = whenBack !== undefined
-      options.onPutOff({ id: posting.id, queue: posting.queue, until: Date.now() + delayMs, listed, ...by })
-      held.whenBack = whenBack
-      return new Decided({ token: delivery.token, then: { kind: "release", delay: delayMs } })
+    let read: InputRead | undefined
+    if (target.found && (held.permit !== undefined || mustAsk)) {
+      const answer = yield* this.#admit(held, target, intake.success)
+      if (answer instanceof Decided) return answer
+      read = answer
     }
     const endsOnLoss = target.found && target.method.onLost === "fail" && !acksEarly(target.method)
     // Of a first delivery nothing would be known after its worker has died: that is the hot path, and only where it may be.
@@ -153,7 +153,7 @@ export class Preparation {
       options.onPutOff({ id, queue, reason: "actor-unhealthy", until, detail: actor.trouble })
       return new Decided(verdict.handedBack(attempt(record), isClaimed, ACTOR_DOWN_DELAY_MS))
     }
-    const read = admission?.input ?? (yield* readInput(posting, method, options.maxBody))
+    read ??= yield* readInput(posting, method, options.maxBody)
     if (Result.isFailure(read)) {
       const { embed, error, dead } = read.failure
       return new Decided(this.#judgement.givenUp(attempt(record), embed, error, dead))
@@ -177,31 +177,41 @@ export class Preparation {
     return new Ready(running, input, actor, new JobContext(running, actor.definition.name, actor.use, options))
   })
 
-  /** Asks the limits of a method, where it has any. `refused`: not now. */
+  /** Asks the limits of a method. What its handler gets, where that was read; decided, where it is not to start now. */
   readonly #admit = Effect.fnUntraced(function* (
     this: Preparation,
     held: Held,
     target: Target,
-    { posting, level }: Intake,
-  ): Effect.fn.Return<{ readonly input: InputRead; readonly refused?: Refusal } | undefined> {
+    { posting, task }: Intake,
+  ): Effect.fn.Return<InputRead | Decided | undefined> {
     const { actor, method } = target
+    const { limiter, maxBody, putOff } = this.#options
+    if (held.permit !== undefined) {
+      // It has waited for its limit, and may start.
+      held.whenLeft(held.permit)
+      held.permit = undefined
+      return held.input
+    }
     if (actor.condition !== "ready") return undefined
-    const read = yield* readInput(posting, method, this.#options.maxBody)
-    if (Result.isFailure(read)) return { input: read }
+    const name = nameOf(target)
+    const refusal = limiter.refuse(name, method, task.own.tenant, held)
+    if (refusal !== undefined) return new Decided(putOff(refusal))
+    const read = held.input ?? (yield* readInput(posting, method, maxBody))
+    if (Result.isFailure(read)) return read
     const { embed, input } = read.success
-    const { delivery } = held
-    const admission = yield* Effect.promise(() =>
-      this.#options.limiter.admit({ name: nameOf(target), method, input, delivery, posting: { ...posting, level } }),
-    )
+    const admission = limiter.admit(name, method, input, held)
     switch (admission.kind) {
       case "admitted":
         held.whenLeft(admission.release)
-        return { input: read }
-      case "refused":
-        return { input: read, refused: admission }
+        return read
+      case "waits":
+        held.gate = admission.gate
+        held.task = task
+        held.input = read
+        return new Decided(NOTHING)
       case "invalid": {
         const error = invalidInput({ field: "limit-key", message: admission.message })
-        return { input: Result.fail({ error, embed }) }
+        return Result.fail({ error, embed })
       }
     }
   })

@@ -12,8 +12,8 @@ export interface PutOff {
   readonly reason: (typeof PUT_OFF_REASONS)[number]
   /** When it is delivered again at the latest, in milliseconds since the epoch. */
   readonly until: number
-  /** Whether it waits on a list, to be called before that. */
-  readonly listed?: boolean
+  /** It was not handed back: its worker starts it as soon as its limit allows. */
+  readonly waits?: boolean
   /** More about it, for people. */
   readonly detail: string
 }
@@ -34,14 +34,14 @@ export class PutOffs {
 
   #drop(oldest: PutOff): void {
     this.#notes.delete(oldest.id)
-    if (mayCome(oldest)) this.#forgottenUntil = Math.max(this.#forgottenUntil, oldest.until)
+    if (isByLimit(oldest)) this.#forgottenUntil = Math.max(this.#forgottenUntil, oldest.until)
   }
 
-  /** Until when tasks of some queues may come that a rate has put off and that have not run here since, in milliseconds since the epoch. */
+  /** Until when tasks of some queues may come that a limit has put off and that have not run here since, in milliseconds since the epoch. */
   comeUntil(queues: ReadonlyArray<string>): number {
     let last = queues.length > 0 ? this.#forgottenUntil : 0
     for (const note of this.#notes.values())
-      if (mayCome(note) && queues.includes(note.queue)) last = Math.max(last, note.until)
+      if (isByLimit(note) && queues.includes(note.queue)) last = Math.max(last, note.until)
     return last + LATE_MS
   }
 
@@ -60,6 +60,3 @@ export class PutOffs {
 
 /** Whether it is for a limit that a task was put off. */
 export const isByLimit = ({ reason }: PutOff): boolean => LIMITS.some((limit) => limit === reason)
-
-/** Whoever is on a list is found there, wherever he runs. */
-const mayCome = (note: PutOff): boolean => isByLimit(note) && note.listed !== true

@@ -1,10 +1,8 @@
 /** Rates and limits in one worker, and what actors may say of them. */
 import { actor, type InvalidActor } from "callboard"
+import { Schema } from "effect"
 import { describe, expect, test } from "vitest"
-import { Line, LONGEST_WAIT_MS } from "../../../../runtime/worker/limits/line.ts"
-import { behind, placeOf, type Standing } from "../../../../runtime/worker/limits/place.ts"
-import { decodeState, encodeState, limitKey, waitingPrefix } from "../../../../runtime/worker/limits/state.ts"
-import { turnOf } from "../../../../runtime/worker/limits/turn.ts"
+import { decodeState, encodeState, limitKey } from "../../../../runtime/worker/limits/state.ts"
 import { eventually } from "../../../servers/process.ts"
 import { start } from "../services.ts"
 
@@ -38,7 +36,9 @@ describe("an actor", () => {
     [{ concurrency: 0 }, "limit.concurrency"],
     [{ concurrency: 1.5 }, "limit.concurrency"],
     [{ concurrency: "2" }, "limit.concurrency"],
-    [{ concurrency: 1, key: "tenant" }, "limit.key"],
+    [{ concurrency: 1, key: 5 }, "limit.key"],
+    [{ concurrency: 1, key: "" }, "limit.key"],
+    [{ concurrency: 1, key: "x".repeat(256) }, "limit.key"],
     [{ concurrency: 1, per: "tenant" }, "limit.per"],
     [{}, "limit"],
     [{ key: () => "a" }, "limit"],
@@ -46,6 +46,16 @@ describe("an actor", () => {
     [[], "limit"],
   ])("with the limit %j is refused by name", (limit, field) => {
     expect(refusal({ limit })).toContain(`method x.run: ${field}: `)
+  })
+
+  test("with a limit by a field that its input does not have is refused by name", () => {
+    const input = Schema.Struct({ customer: Schema.String, text: Schema.String })
+    const limit = { concurrency: 1, key: "custommer" }
+    expect(refusal({ input, limit })).toMatch(
+      /^method x\.run: limit\.key: "custommer" is no field of the input.*customer/,
+    )
+    expect(refusal({ input, limit: { ...limit, key: "customer" } })).toBe("accepted")
+    expect(refusal({ limit })).toBe("accepted")
   })
 
   test.each(["100/s", "10/m", "1/h", 5])("may say %j", (rate) => {
@@ -135,91 +145,40 @@ describe("a key", () => {
   })
 })
 
-describe("a line", () => {
-  const at = (now: number, returning = false) => ({ now, leastMs: 10, spacingMs: 100, returning, random: 0.5 })
-
-  test("gives newcomers their place at its end", () => {
-    const line = new Line()
-    expect([line.join(at(1_000)), line.join(at(1_000)), line.join(at(1_050))]).toEqual([10, 110, 160])
-    expect(line.join(at(5_000))).toBe(10)
-  })
-
-  test("lets those in before its end who come back", () => {
-    const line = new Line()
-    for (let count = 0; count < 100; count++) line.join(at(0))
-    const again = line.join(at(0, true))
-    expect(again).toBeGreaterThan(10)
-    expect(again).toBeLessThan(line.end)
-  })
-
-  test("ends after some minutes, however many wait, and spreads those beyond", () => {
-    const line = new Line()
-    for (let count = 0; count < 100_000; count++) line.join(at(0))
-    expect(line.end).toBe(LONGEST_WAIT_MS)
-    expect(line.join({ ...at(0), random: 0 })).toBe(LONGEST_WAIT_MS / 2)
-    expect(line.join({ ...at(0), random: 1 })).toBe(LONGEST_WAIT_MS)
-  })
-})
-
-describe("a place", () => {
-  const at = (fields: Partial<Standing> = {}) =>
-    placeOf({ level: 4, sequence: 1_000, queue: "default", id: "a", ...fields })
-
-  test("is before those of lower priority, and of those who came later", () => {
-    const places = [
-      at({ level: 10, sequence: 2 ** 50 }),
-      at({ level: 9, sequence: 7 }),
-      at({ sequence: 9 }),
-      at({ sequence: 10 }),
-      at({ sequence: 35 }),
-      at({ sequence: 36 }),
-      at({ sequence: 2 ** 52 }),
-      at({ level: 0, sequence: 1 }),
-    ]
-    expect(places.toSorted()).toEqual(places)
-  })
-
-  test("is the same each time, and nobody else's", () => {
-    expect(at()).toBe(at())
-    expect(new Set([at(), at({ id: "b" }), at({ queue: "other" })]).size).toBe(3)
-    expect([at({ sequence: 11 }), behind(at()), at()].sort()).toEqual([at({ sequence: 11 }), at(), behind(at())])
-  })
-
-  test("on a list fits into the store, and lists are apart", () => {
-    const long = limitKey(`${"a".repeat(128)}.${"m".repeat(128)}`, "é".repeat(127))
-    expect(Buffer.byteLength(waitingPrefix(long) + behind(at()))).toBeLessThanOrEqual(512)
-    expect(waitingPrefix("limit/a.run/x").startsWith(waitingPrefix("limit/a.run/"))).toBe(false)
-  })
-})
-
-describe("the next turn", () => {
-  const turn = (slots: number, asking: string, expected: string, waiting: string) => {
-    const { admitted, next } = turnOf(slots, { asking: [...asking], expected: [...expected], waiting: [...waiting] })
-    return { admitted: [...admitted].join(""), next: next.join("") }
+describe("a key that names a field", () => {
+  const keyed = () => {
+    const { note, of } = counter()
+    const keyedBy = actor("field", { methods: { run: { limit: { concurrency: 1, key: "who" }, run: note } } })
+    return { keyedBy, of }
   }
 
-  test.each([
-    ["nobody without a slot", 0, "a", "", "b", { admitted: "", next: "" }],
-    ["who asks, where nobody is before him", 1, "a", "", "b", { admitted: "a", next: "" }],
-    ["who waits before who asks", 1, "b", "", "a", { admitted: "", next: "a" }],
-    ["who was called keeps the slot", 1, "b", "a", "c", { admitted: "", next: "" }],
-    ["who is before those who were called", 1, "a", "b", "", { admitted: "a", next: "" }],
-    ["who was called, once he is here", 1, "a", "a", "a", { admitted: "a", next: "" }],
-    ["as many as there are slots", 3, "be", "a", "cd", { admitted: "b", next: "c" }],
-  ])("is that of %s", (_, slots, asking, expected, waiting, result) => {
-    expect(turn(slots, asking, expected, waiting)).toEqual(result)
+  test("is told to submitters, who say it in a header, and the input decides", async () => {
+    const { keyedBy, of } = keyed()
+    const { client } = await start([keyedBy])
+    const directory = await eventually(async () => (await client.actors()).find(({ name }) => name === "field"))
+    expect(directory.methods[0]?.limitKey).toBe("who")
+    const job = await client.submit("field", { input: { who: "acme" } })
+    await job.result({ timeout: 5 })
+    expect(of("acme")).toBe(1)
+  })
+
+  test("fails a job for good whose input has no such text", async () => {
+    const { keyedBy } = keyed()
+    const { client } = await start([keyedBy])
+    for (const input of [{}, { who: 5 }, { who: "" }, 7]) {
+      const job = await client.submit("field", { input })
+      expect(await job.outcome({ timeout: 5 })).toMatchObject({
+        state: "failed",
+        error: { name: "InvalidInput", field: "limit-key", message: /the field who must be text/ },
+      })
+    }
   })
 })
 
 test("the state of a limit is read as it was written, and what is none counts as nothing", () => {
-  const state = {
-    tat: 5.5,
-    held: new Map([["w", 2]]),
-    head: "4a",
-    called: new Map([["4b", { until: 9, tries: 1 }]]),
-  }
+  const state = { tat: 5.5, held: new Map([["w", 2]]), asking: new Map([["v", { since: 9, wanted: 3 }]]) }
   expect(decodeState(encodeState(state))).toEqual(state)
-  const nothing = { tat: undefined, held: new Map(), head: undefined, called: new Map() }
+  const nothing = { tat: undefined, held: new Map(), asking: new Map() }
   expect(decodeState(encodeState(nothing))).toEqual(nothing)
   expect(decodeState(new TextEncoder().encode('{"held":7}'))).toEqual(nothing)
 })

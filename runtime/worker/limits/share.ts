@@ -1,0 +1,124 @@
+/** How many permits of a limit a worker is to hold. Pure: the same state gives every worker the same division. */
+import type { LimitState, Request } from "./state.ts"
+
+/** A worker, as it knows itself. */
+export interface Holder {
+  readonly id: string
+  readonly held: number
+  /** Of those that it holds, in use. */
+  readonly running: number
+  /** How many it could use now, those in use included. */
+  readonly wanted: number
+  /** It has not used all that it holds for a while. */
+  readonly isIdle: boolean
+}
+
+export interface Decision {
+  /** Permits that the worker holds from now on. */
+  readonly held: number
+  /** How many it may use while others ask; `Infinity` while none does. */
+  readonly share: number
+  readonly state: LimitState
+  /** Whether other workers must hear of it: permits are free that they ask for, or this worker asks and they hold. */
+  readonly isNews: boolean
+}
+
+/** Where there are fewer permits than workers that ask, each keeps its own for so long before it is another's turn. */
+const TURN_MS = 500
+
+interface Party {
+  readonly id: string
+  readonly held: number
+  readonly demand: number
+  /** Absent: it holds and does not ask. */
+  readonly since: number | undefined
+}
+
+/**
+ * The part of a worker: all get the same, but none more than it can use. What cannot be divided goes to those that have it
+ * already, for a while, then to the one that has asked for the longest time.
+ */
+export const shareOf = (
+  { held, asking }: LimitState,
+  own: Pick<Holder, "id" | "held" | "wanted">,
+  limit: number,
+  now: number,
+): number => {
+  const others = [...new Set([...held.keys(), ...asking.keys()])].filter((id) => id !== own.id)
+  const parties: ReadonlyArray<Party> = [
+    { id: own.id, held: own.held, demand: own.wanted, since: asking.get(own.id)?.since ?? now },
+    ...others.map((id) => {
+      const request = asking.get(id)
+      const holds = held.get(id) ?? 0
+      return { id, held: holds, demand: Math.max(holds, request?.wanted ?? 0), since: request?.since }
+    }),
+  ].sort((a, b) => a.demand - b.demand)
+  let left = limit
+  for (const [at, { id, demand }] of parties.entries()) {
+    const rest = parties.slice(at)
+    const even = Math.floor(left / rest.length)
+    if (demand > even) {
+      const order = rest.sort((a, b) => rankOf(a, even, now) - rankOf(b, even, now) || before(a, b))
+      const place = order.findIndex((party) => party.id === own.id)
+      return even + (place < left % rest.length ? 1 : 0)
+    }
+    if (id === own.id) return demand
+    left -= demand
+  }
+  return own.wanted
+}
+
+const rankOf = ({ held, since }: Party, even: number, now: number): number => {
+  if (held <= even) return 1
+  return since === undefined || now - since < TURN_MS ? 0 : 2
+}
+
+const before = (a: Party, b: Party): number => (a.since ?? 0) - (b.since ?? 0) || (a.id < b.id ? -1 : 1)
+
+/** What a worker does about a limit. `state`: of workers that are alive. */
+export const decide = (state: LimitState, own: Holder, limit: number, now: number): Decision => {
+  const { id, running, wanted } = own
+  const request = state.asking.get(id)
+  // What the store does not know was given to others meanwhile; only what runs cannot be taken back.
+  const before = Math.max(running, Math.min(own.held, state.held.get(id) ?? 0))
+  let others = 0
+  for (const [holder, count] of state.held) if (holder !== id) others += count
+  const free = limit - others - before
+  const isContested = [...state.asking.keys()].some((asker) => asker !== id)
+  const share = shareOf(state, { id, held: before, wanted }, limit, now)
+  let held = before
+  if (held < share) held += Math.max(0, Math.min(free, share - held))
+  else if (isContested) held = Math.max(running, Math.min(held, share))
+  else if (own.isIdle) held = Math.max(running, Math.min(held, wanted))
+
+  const isStarved = wanted > held
+  const mustForget = request !== undefined && !isStarved && (own.isIdle || held !== state.held.get(id))
+  const asking = new Map(state.asking)
+  if (mustForget) asking.delete(id)
+  else if (isStarved && mustAsk(request, wanted, held !== before)) asking.set(id, { since: now, wanted })
+  const holders = new Map(state.held)
+  if (held > 0) holders.set(id, held)
+  else holders.delete(id)
+  const asksAnew = isStarved && request === undefined && others > 0
+  return {
+    held,
+    share: isContested ? share : Number.POSITIVE_INFINITY,
+    state: { tat: state.tat, held: holders, asking },
+    isNews: asksAnew || (isContested && (held < before || mustForget)),
+  }
+}
+
+/** A request that changes a little is not worth a write. A worker that got something goes to the end of the line. */
+const mustAsk = (request: Request | undefined, wanted: number, hasChanged: boolean): boolean =>
+  request === undefined || hasChanged || wanted >= 2 * request.wanted || 2 * wanted <= request.wanted
+
+/** Whether two states need no write between them. */
+export const isSame = (a: LimitState, b: LimitState): boolean =>
+  a.tat === b.tat && sameCounts(a.held, b.held) && sameRequests(a.asking, b.asking)
+
+const sameCounts = (a: ReadonlyMap<string, number>, b: ReadonlyMap<string, number>): boolean =>
+  a.size === b.size && [...a].every(([id, count]) => b.get(id) === count)
+
+const sameRequests = (a: LimitState["asking"], b: LimitState["asking"]): boolean =>
+  a.size === b.size &&
+  [...a].every(([id, { since, wanted }]) => b.get(id)?.since === since && b.get(id)?.wanted === wanted)
