@@ -16,6 +16,7 @@ import { keepLeases, type LeaseKeeper } from "./leases/lease-keeper.ts"
 import { PauseWatch } from "./leases/pause-watch.ts"
 import { type Gate, Limiter, type Refusal } from "./limits/limiter.ts"
 import { Returns } from "./limits/returns.ts"
+import { Untouched } from "./limits/untouched.ts"
 import type { WorkerOptions } from "./options.ts"
 import { Batcher } from "./outcome/batcher.ts"
 import type { EarlyAcks } from "./outcome/early-acks.ts"
@@ -62,6 +63,7 @@ export class Flow {
   readonly #pauses: PauseWatch
   readonly #limiter: Limiter
   readonly #returns: Returns
+  readonly #untouched = new Untouched()
   readonly #end = new AbortController()
   #pumping = false
   #opened = false
@@ -135,8 +137,9 @@ export class Flow {
   }
 
   /** Takes what was pulled. */
-  accept(deliveries: ReadonlyArray<Delivery>): void {
-    if (deliveries.length === 0) return
+  accept(pulled: ReadonlyArray<Delivery>): void {
+    if (pulled.length === 0) return
+    const deliveries = pulled.map((delivery) => this.#untouched.recognise(delivery))
     this.#observers.received(deliveries)
     this.#hands.add(deliveries)
     this.#leases.added(deliveries.map((delivery) => delivery.token))
@@ -315,6 +318,7 @@ export class Flow {
     const until = Math.round(Date.now() + delayMs)
     this.putOffs.note({ id: held.id ?? "", queue, until, reason, detail })
     this.#returns.note(queue, until)
+    this.#untouched.note(held.delivery)
     return { token, then: { kind: "release", delay: delayMs } }
   }
 
@@ -417,6 +421,7 @@ export class Flow {
 
   /** Somebody cancelled a job. */
   cancelled({ id, run, terminate }: Cancellation): void {
+    this.#untouched.forget()
     // Late news of an earlier run must not take the task of this one off the queue.
     const meant = [...this.#hands.held.values()].filter(
       (held) => held.id === id && (run === undefined || held.jobRun === run),

@@ -39,6 +39,8 @@ const PULL_WAIT_MS = 20_000
 const IDLE_WAIT_MS = 1_000
 /** Between two looks of a worker that ends when nothing is left, while its last tasks run. */
 const BURST_PAUSE_MS = 50
+/** Between two pulls, while there is hardly room for what has to wait for a limit. */
+const CROWDED_PAUSE_MS = 25
 
 /** Runs until interrupted; fails with the transport's error when it gives up, or cannot ever work. */
 export const consume = (options: ConsumerOptions): Effect.Effect<never, TransportError> =>
@@ -97,6 +99,8 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       if (reach.wasLost) continue
       if (pulled._tag === "Success") {
         answered()
+        // What comes back to its limit comes in many small portions: together they cost one look.
+        if (hands.isCrowded) yield* Effect.sleep(CROWDED_PAUSE_MS)
         if (options.burst && pulled.success === 0) {
           if (wasEmpty) options.onEmpty()
           yield* Effect.sleep(BURST_PAUSE_MS)

@@ -106,6 +106,11 @@ export class Hands {
     return Math.max(LEAST_PLACES, Math.floor(this.#capacity / 2))
   }
 
+  /** Whether so many wait for limits that most of what comes now may have to go back. */
+  get isCrowded(): boolean {
+    return this.#limited >= 0.75 * this.places
+  }
+
   /** Whether a handler may start. */
   get hasSlot(): boolean {
     return this.#running + this.#stuck < this.#concurrency

@@ -5,11 +5,13 @@
 
 /** A task may come so soon. */
 const LEAST_MS = 5
+/** Those that come one after the other come together: each for itself would cost a look into the queue. */
+const TOGETHER_MS = 100
 /** While nothing has started yet nobody knows how fast the line moves. */
 const FIRST_MS = 100
 const MOST_DOUBLINGS = 6
 /** A little more comes than may start: some may have been cancelled. */
-const OVERSUPPLY = 0.75
+const OVERSUPPLY = 0.9
 /** One more that waits is looked at so much more seldom. */
 const EACH_MS = 5
 const SHORTEST_CAP_MS = 2_000
@@ -18,12 +20,18 @@ export const LONGEST_WAIT_MS = 5 * 60_000
 const MOST_STARTS = 64
 
 export class Line {
+  readonly #phase: number
   /** Since when starts are counted, while tasks wait. */
   #since: number | undefined
   #starts = 0
   /** When the last one of those that were put off comes. */
   #end = 0
   #length = 0
+
+  /** `phase`: when those that come together come, so that the workers do not all look at the same moment. */
+  constructor(phase = TOGETHER_MS * Math.random()) {
+    this.#phase = phase
+  }
 
   /** When the last one comes, in milliseconds; in the past when none is expected. */
   get end(): number {
@@ -60,6 +68,11 @@ export class Line {
 
   /** Milliseconds until a task should come again that was delivered so many times. `random`: 0 to 1. */
   putOff(now: number, deliveries: number, random: number): number {
+    const at = now + this.#delay(now, deliveries, random) - this.#phase
+    return Math.ceil(at / TOGETHER_MS) * TOGETHER_MS + this.#phase - now
+  }
+
+  #delay(now: number, deliveries: number, random: number): number {
     if (this.#end <= now) this.#length = 0
     this.#length++
     const least = this.#starts > 0 ? LEAST_MS : FIRST_MS * 2 ** Math.min(Math.max(0, deliveries - 1), MOST_DOUBLINGS)

@@ -54,7 +54,7 @@ describe("a room", () => {
 
 describe("a line", () => {
   test("lets those that were put off come about when there is room for them", () => {
-    const line = new Line()
+    const line = new Line(0)
     line.waits(true, 0)
     for (let at = 1; at <= 50; at++) line.started(at * 10)
     expect(line.spacing(500)).toBeCloseTo(10, 0)
@@ -65,15 +65,15 @@ describe("a line", () => {
   })
 
   test("is tried more and more seldom while nothing starts, and at most every few seconds", () => {
-    const line = new Line()
+    const line = new Line(0)
     line.waits(true, 0)
     expect(line.putOff(0, 1, 0.5)).toBe(100)
-    expect(new Line().putOff(0, 4, 0.5)).toBe(800)
-    expect(new Line().putOff(0, 40, 1)).toBeLessThanOrEqual(2_000)
+    expect(new Line(0).putOff(0, 4, 0.5)).toBe(800)
+    expect(new Line(0).putOff(0, 40, 1)).toBeLessThanOrEqual(2_000)
   })
 
   test("of ten thousand costs two hundred looks a second, and ends after some minutes however many wait", () => {
-    const line = new Line()
+    const line = new Line(0)
     line.waits(true, 0)
     for (let at = 1; at <= 50; at++) line.started(at * 60_000)
     const delays = Array.from({ length: 10_000 }, () => line.putOff(3_000_000, 1, 0.5))
