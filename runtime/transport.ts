@@ -208,15 +208,6 @@ export interface Queue {
    */
   extend(tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>>
 
-  /**
-   * Makes tasks due at once that the deliveries of these tokens have released with a delay; pulls that wait get them. A
-   * token is ignored whose task has been delivered again meanwhile, is due in a moment anyway, is in no queue any more or
-   * never was: what a later delivery does, the delay included with which that releases, is left alone. Works from any
-   * process, for releases that `settle` has answered. Best effort: what is not hastened comes at the end of its delay.
-   * Absent when the broker cannot.
-   */
-  hasten?(tokens: ReadonlyArray<string>): Promise<void>
-
   /** Names, depth and age of the queues that exist. Absent when the broker cannot tell. */
   stats?(): Promise<ReadonlyArray<QueueStats>>
 

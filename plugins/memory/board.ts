@@ -164,15 +164,6 @@ export class Board {
     return true
   }
 
-  hasten(tokens: ReadonlyArray<string>): void {
-    for (const token of tokens) {
-      const task = this.#taskOf(token)
-      // Its fence is that of the delivery which released it, until it is delivered again.
-      if (task?.place === "scheduled" && task.fence === fenceOf(token)) this.#lane(task.posting.queue).ready(task)
-    }
-    this.#serve()
-  }
-
   change({ id, expect, record, withdraw, post = [] }: Change): Changed {
     try {
       const job = this.jobs.get(id)

@@ -111,7 +111,6 @@ const connect = (url: URL, { namespace, lease }: ConnectOptions): Transport => {
       report: (reports) => open(() => reports.forEach((report) => void board.report(report))),
       settle: (settlements) => open(() => settlements.map((settlement) => board.settle(settlement))),
       extend: (tokens) => open(() => tokens.map((token) => board.extend(token))),
-      hasten: (tokens) => open(() => board.hasten(tokens)),
       stats: () => open(() => board.stats()),
       overdue: (now, max) => open(() => board.overdue(now, max)),
       waiting: (queue, max) => open(() => board.waiting(queue, max)),

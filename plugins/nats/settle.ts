@@ -15,7 +15,6 @@ import type { Ledger } from "./ledger.ts"
 import type { Link } from "./link.ts"
 import type { Posted, Posts } from "./posts.ts"
 import type { Outgoing } from "./publisher.ts"
-import type { PutOff, PutOffs } from "./put-offs.ts"
 import type { Reader, StoredMessage } from "./reader.ts"
 import type { Runs } from "./runs.ts"
 import { escapeToken, type Names } from "./subject.ts"
@@ -51,7 +50,6 @@ export interface SettlerParts {
   readonly posts: Posts
   readonly ledger: Ledger
   readonly runs: Runs
-  readonly putOffs: PutOffs
   /** Of the queue stream. */
   readonly tasks: Reader
 }
@@ -269,14 +267,8 @@ export class Settler {
   async #acknowledge(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
     for (const item of items) if (item.answer === undefined && !item.acknowledged) this.#add(item, acks)
     const handled = acks.finish().then((unanswered) => this.#adopt(items, unanswered))
-    const putOffs = items.flatMap(
-      ({ acknowledged, token, settlement: { then } }): ReadonlyArray<PutOff> =>
-        acknowledged && then.kind === "release" && then.delay > 0 ? [{ token, delay: then.delay }] : [],
-    )
-    // Whoever is told that a task was put off may call it back: a call that came before would be lost.
-    if (putOffs.length > 0) await Promise.all([handled, this.#parts.putOffs.note(putOffs)])
     // What has a record is over, acknowledged or not: who settles need not wait for the server to have handled that.
-    else if (items.some(({ prepared, acknowledged }) => acknowledged && prepared === undefined)) await handled
+    if (items.some(({ prepared, acknowledged }) => acknowledged && prepared === undefined)) await handled
   }
 
   /**

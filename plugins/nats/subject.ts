@@ -8,7 +8,6 @@
  * <ns>_state   <ns>.t.<class>.<id>.<queue>                what is stored about a job
  * <ns>_run     <ns>.r.<id>                                what a running job last said
  *              <ns>.l.<fence>                             a delivery that another thread extends
- *              <ns>.l.put-off-<sequence>                  a task that was put off, and by which delivery
  * <ns>_store   <ns>.k.<piece>[.<piece>…]                  a value of the store
  *              <ns>.ev.t.… <ns>.ev.r.… <ns>.ev.k.…        the same, republished to whoever watches
  *              <ns>.news.<topic>                          broadcast
@@ -192,10 +191,6 @@ export class Names {
 
   lease(fence: string): string {
     return `${this.namespace}.l.${fence}`
-  }
-
-  putOff(seq: number): string {
-    return `${this.namespace}.l.put-off-${seq}`
   }
 
   value(key: string): string {

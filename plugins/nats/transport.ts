@@ -16,7 +16,6 @@ import type { Link } from "./link.ts"
 import { Posts } from "./posts.ts"
 import { Publisher } from "./publisher.ts"
 import { Puller } from "./puller.ts"
-import { PutOffs } from "./put-offs.ts"
 import { Queries } from "./query.ts"
 import { Reader } from "./reader.ts"
 import { Runs } from "./runs.ts"
@@ -98,8 +97,7 @@ const assemble = (link: Link, names: Names, board: Board, { lease }: ConnectOpti
   const posts = new Posts({ publisher: intake, consumers, names, maxTask })
   const puller = new Puller({ link, mint, consumers, ledger, turns: new Turns(link, lease) })
   const claims = new Claims({ journal, runs, ledger })
-  const putOffs = new PutOffs({ link, ledger, names, publisher: reports, running, now: () => store.now() })
-  const settler = new Settler({ link, names, journal, posts, ledger, runs, putOffs, tasks })
+  const settler = new Settler({ link, names, journal, posts, ledger, runs, tasks })
   const leases = new Leases({ link, ledger, tasks, runs, lease })
   const upkeep = new Upkeep({ names, consumers, journal, tasks, states })
   const finder = new Finder({ names, tasks, runs, journal })
@@ -140,7 +138,6 @@ const assemble = (link: Link, names: Names, board: Board, { lease }: ConnectOpti
       report: (batch) => open(() => claims.report(batch)),
       settle: (batch) => open(() => settler.settle(batch)),
       extend: (tokens) => open(() => leases.extend(tokens)),
-      hasten: (tokens) => open(() => putOffs.hasten(tokens)),
       stats: () => open(() => upkeep.stats()),
       overdue: (now, max) => open(() => upkeep.overdue(now, max)),
       waiting: (queue, max) => open(() => upkeep.waiting(queue, max)),

@@ -114,7 +114,6 @@ export const openReopening = async (
       report: (reports) => use(({ queue }) => queue.report(reports)),
       settle: (settlements) => use(({ queue }) => queue.settle(settlements)),
       extend: (tokens) => use(({ queue }) => queue.extend(tokens)),
-      hasten: (tokens) => use(({ queue }) => queue.hasten(tokens)),
       stats: () => use(({ queue }) => queue.stats()),
       overdue: (now, max) => use(({ queue }) => queue.overdue(now, max)),
       waiting: (queueName, max) => use(({ queue }) => queue.waiting(queueName, max)),

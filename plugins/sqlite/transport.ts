@@ -25,7 +25,6 @@ import type { Database } from "./database.ts"
 import { Doorbell } from "./doorbell.ts"
 import { faultOf, isBusy } from "./fault.ts"
 import { FileWatch } from "./file-watch.ts"
-import { Hastener } from "./hasten.ts"
 import { JobTable } from "./job-table.ts"
 import { Leases } from "./lease.ts"
 import { Listening } from "./listening.ts"
@@ -93,7 +92,6 @@ export const transportOver = (
   const claimer = new Claimer(jobs, lease)
   const changer = new Changer(database, jobs, names, publisher)
   const leases = new Leases(database, lease)
-  const hastener = new Hastener(database)
   const lister = new Lister(database, ns, jobs, names)
   const census = new Census(database, ns, jobs, names)
   const table = new StoreTable(database, ns)
@@ -200,10 +198,6 @@ export const transportOver = (
     settle: (settlements) => open(() => inPortions(writer, settlements, settling)),
     extend: (tokens) =>
       open(() => writer.doLightly((transaction) => tokens.map((token) => leases.extend(transaction, token)))),
-    hasten: (tokens) =>
-      open(() =>
-        writer.doLightly((transaction) => tokens.forEach((token) => void hastener.hasten(transaction, token))),
-      ),
     stats: () => open(() => census.stats()),
     overdue: (now, max) => open(() => census.overdue(now, max)),
     waiting: (name, max) => open(() => census.waiting(name, max)),

@@ -6,7 +6,6 @@ import { closeCases } from "./cases/close.ts"
 import { declaredCases } from "./cases/declared.ts"
 import { delayCases } from "./cases/delay.ts"
 import { fenceCases } from "./cases/fence.ts"
-import { hastenCases } from "./cases/hasten.ts"
 import { hostileCases } from "./cases/hostile.ts"
 import { leaseCases } from "./cases/lease.ts"
 import { maintenanceCases } from "./cases/maintenance.ts"
@@ -28,7 +27,6 @@ export const cases: ReadonlyArray<Case> = [
   ...delayCases,
   ...leaseCases,
   ...settleCases,
-  ...hastenCases,
   ...fenceCases,
   ...claimCases,
   ...nextRunCases,

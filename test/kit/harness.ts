@@ -2,9 +2,9 @@
 import type { Capabilities, ConnectOptions, Transport } from "../../runtime/transport.ts"
 
 /** The optional members of a transport and of its queue. */
-export type Part = "records" | "store" | "broadcast" | "hasten" | "stats" | "overdue" | "waiting"
+export type Part = "records" | "store" | "broadcast" | "stats" | "overdue" | "waiting"
 
-export const PARTS: ReadonlyArray<Part> = ["records", "store", "broadcast", "hasten", "stats", "overdue", "waiting"]
+export const PARTS: ReadonlyArray<Part> = ["records", "store", "broadcast", "stats", "overdue", "waiting"]
 
 export interface Harness {
   /** Begins the titles of reports. */

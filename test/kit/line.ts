@@ -24,7 +24,7 @@ export class Line {
     return async (options) => {
       const transport = await this.#guard(() => connect(options))()
       const { queue, records, store, broadcast } = transport
-      const { hasten, stats, overdue, waiting } = queue
+      const { stats, overdue, waiting } = queue
       const guard = this.#guard.bind(this)
       return {
         ...transport,
@@ -37,7 +37,6 @@ export class Line {
           report: guard(queue.report),
           settle: guard(queue.settle),
           extend: guard(queue.extend),
-          ...(hasten && { hasten: guard(hasten) }),
           ...(stats && { stats: guard(stats) }),
           ...(overdue && { overdue: guard(overdue) }),
           ...(waiting && { waiting: guard(waiting) }),

@@ -1,5 +1,4 @@
 /** All mutants: at least one for each case of the kit, so that no case passes by itself. */
-import { hastenMutants } from "./mutants/hasten.ts"
 import { lifetimeMutants } from "./mutants/lifetime.ts"
 import type { Mutant } from "./mutants/mutant.ts"
 import { publishMutants } from "./mutants/publish.ts"
@@ -14,7 +13,6 @@ export const mutants: ReadonlyArray<Mutant> = [
   ...publishMutants,
   ...pullMutants,
   ...settleMutants,
-  ...hastenMutants,
   ...recordMutants,
   ...storeMutants,
   ...lifetimeMutants,

@@ -165,11 +165,6 @@ export class Peer {
     return this.#context.within("an extension", this.transport.queue.extend(tokens))
   }
 
-  /** Calls back what was put off. */
-  async hasten(...tokens: ReadonlyArray<string>): Promise<void> {
-    await this.#context.within("hastening", present(this.transport.queue.hasten?.(tokens), "a queue that can hasten"))
-  }
-
   // ── Records ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
   async lookup(id: string): Promise<Found | undefined> {

@@ -50,7 +50,6 @@ export const closeCases: ReadonlyArray<Case> = [
         ["report", () => queue.report([{ token: "1", record }])],
         ["settle", () => queue.settle([{ token: "1", then: { kind: "ack" } }])],
         ["extend", () => queue.extend(["1"])],
-        ["hasten", queue.hasten && (() => Promise.resolve(queue.hasten?.(["1"])))],
         ["stats", queue.stats && (() => Promise.resolve(queue.stats?.()))],
         ["overdue", queue.overdue && (() => Promise.resolve(queue.overdue?.(0, 1)))],
         ["waiting", queue.waiting && (() => Promise.resolve(queue.waiting?.(posting.queue, 1)))],

@@ -17,8 +17,8 @@ export const declaredCases: ReadonlyArray<Case> = [
     name: "the optional members are those that its author expects",
     async run({ peer, harness }) {
       const { records, store, broadcast, queue } = peer.transport
-      const { hasten, stats, overdue, waiting } = queue
-      const members = { records, store, broadcast, hasten, stats, overdue, waiting }
+      const { stats, overdue, waiting } = queue
+      const members = { records, store, broadcast, stats, overdue, waiting }
       const found = PARTS.filter((part) => members[part] !== undefined)
       equal(
         found,
