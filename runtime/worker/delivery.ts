@@ -19,6 +19,8 @@ export class Held {
   readonly delivery: Delivery
   /** Position of its queue in the worker's list. */
   readonly rank: number
+  /** Level in its queue, where there may be fewer than a task can ask for; once its headers are read, what it asks for. */
+  level: number
   phase: "buffered" | "waiting" | "running" | "settling" = "buffered"
   /** What it is for, where this worker serves that. */
   method: ErasedMethod | undefined
@@ -50,6 +52,7 @@ export class Held {
   constructor(delivery: Delivery, rank: number) {
     this.delivery = delivery
     this.rank = rank
+    this.level = delivery.level
   }
 
   /** Adds to what happens at the end of its handler. */

@@ -99,8 +99,8 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       if (reach.wasLost) continue
       if (pulled._tag === "Success") {
         answered()
-        // What comes back to its limit comes in many small portions: together they cost one look.
-        if (hands.isCrowded) yield* Effect.sleep(CROWDED_PAUSE_MS)
+        // What comes back to its limit comes in many small portions: together they cost one look. A long line is passed quickly.
+        if (hands.isCrowded && (pulled.success ?? 0) < max) yield* Effect.sleep(CROWDED_PAUSE_MS)
         if (options.burst && pulled.success === 0) {
           if (wasEmpty) options.onEmpty()
           yield* Effect.sleep(BURST_PAUSE_MS)

@@ -282,6 +282,6 @@ export class Hands {
 /** The order in which deliveries start. */
 export const precedes = (a: Held, b: Held): boolean => {
   if (a.rank !== b.rank) return a.rank < b.rank
-  if (a.delivery.level !== b.delivery.level) return a.delivery.level > b.delivery.level
+  if (a.level !== b.level) return a.level > b.level
   return a.delivery.sequence < b.delivery.sequence
 }

@@ -182,9 +182,10 @@ export class Preparation {
     this: Preparation,
     held: Held,
     target: Target,
-    { posting, task }: Intake,
+    { posting, task, level }: Intake,
   ): Effect.fn.Return<InputRead | Decided | undefined> {
     const { actor, method } = target
+    held.level = level
     const { limiter, maxBody, putOff } = this.#options
     if (held.permit !== undefined) {
       // It has waited for its limit, and may start.
