@@ -1,6 +1,6 @@
 /** Errors that an application or an HTTP client can act on. Each says in its message what to do. */
 import type { JobError } from "./protocol/record.ts"
-import { TransportError } from "./transport.ts"
+import { TransportError } from "./transport/mod.ts"
 
 /** What a call to a transport was rejected with. Anything else than a `TransportError` is a fault of its plugin. */
 export const asTransportError = (cause: unknown): TransportError =>

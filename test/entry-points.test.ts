@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { describe, expect, test } from "vitest"
-import { type Exports, exportsOf } from "./tools/exports.ts"
+import { type Exports, exportsOf } from "./support/tools/exports.ts"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 const read = (path: string) => readFileSync(join(root, path), "utf8")

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url"
 import { connect, http } from "callboard"
 import { expect, test } from "vitest"
 import { makeProject, type Project } from "./cli/project.ts"
-import { eventually, freePort, type Spawned, spawnProcess, spawnScript } from "./servers/process.ts"
+import { eventually, freePort, type Spawned, spawnProcess, spawnScript } from "./support/servers/process.ts"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 const readme = readFileSync(join(root, "README.md"), "utf8")
@@ -80,7 +80,10 @@ test("all examples compile", { timeout: 60_000 }, async () => {
   const files = { ...Object.fromEntries(filesOf()), "service.ts": firstOf("ts").text }
   using project = makeExamples(files)
   const template = JSON.parse(readFileSync(join(root, "runtime/cli/templates/tsconfig.json"), "utf8"))
-  const paths = { callboard: [join(root, "runtime/mod.ts")], "callboard/testing": [join(root, "runtime/testing.ts")] }
+  const paths = {
+    callboard: [join(root, "runtime/mod.ts")],
+    "callboard/testing": [join(root, "runtime/testing/mod.ts")],
+  }
   // The sources need a newer library than the declarations of the package do.
   const compilerOptions = { ...template.compilerOptions, lib: ["ESNext", "DOM"], types: ["node"], paths }
   project.write("package.json", JSON.stringify({ type: "module" }))
@@ -144,7 +147,10 @@ test("the mounted example asks for its token, and does not start without one", a
 
 test("the example of a test passes", async () => {
   using project = makeExamples(Object.fromEntries(filesOf()))
-  const paths = { callboard: [join(root, "runtime/mod.ts")], "callboard/testing": [join(root, "runtime/testing.ts")] }
+  const paths = {
+    callboard: [join(root, "runtime/mod.ts")],
+    "callboard/testing": [join(root, "runtime/testing/mod.ts")],
+  }
   project.write("tsconfig.json", JSON.stringify({ compilerOptions: { paths } }))
   await using tests = spawnProcess(process.execPath, ["test", "orders.test.ts"], { cwd: project.path })
   expect(await ended(tests)).toMatchObject({ code: 0, output: expect.stringContaining("1 pass") })

@@ -28,16 +28,24 @@ export const integrationTests = testFiles.filter((file) => !unitTests.includes(f
  * The files that take longest, begun first, so that none of them is alone at the end. Each is a part of a file's path;
  * Vitest remembers durations too, but not on a new machine.
  */
-export const longest = ["chaos/", "e2e/", "cli/worker", "scenarios/workers", "scenarios/", "plugins/nats.test", "cli/"]
+export const longest = [
+  "chaos/",
+  "e2e/",
+  "cli/worker",
+  "scenarios/workers",
+  "scenarios/",
+  "unit/plugins/nats/nats.test",
+  "cli/",
+]
 
 /**
  * What runs on Deno as well, since it can differ there: what reads or writes the wire, a store or a socket. What happens
  * behind a route is the same code on both. Each is a part of a file's path.
  */
 export const denoTests = [
-  "test/runtime/protocol/",
-  "test/plugins/",
-  ...["access", "connecting", "events", "server", "submit"].map((name) => `test/runtime/http/${name}`),
+  "test/unit/runtime/protocol/",
+  "test/unit/plugins/",
+  ...["access", "connecting", "events", "server", "submit"].map((name) => `test/unit/runtime/http/${name}`),
   "test/e2e/http",
-  "test/servers/",
+  "test/support/servers/",
 ]

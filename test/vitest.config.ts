@@ -47,7 +47,7 @@ export default defineConfig({
     // The published names mean the sources here, as in tsconfig.json and deno.json.
     alias: [
       { find: /^callboard$/, replacement: `${root}runtime/mod.ts` },
-      { find: /^callboard\/(transport|testing)$/, replacement: `${root}runtime/$1.ts` },
+      { find: /^callboard\/(transport|testing)$/, replacement: `${root}runtime/$1/mod.ts` },
       { find: /^callboard\/client$/, replacement: `${root}runtime/client/mod.ts` },
       { find: /^callboard\/conformance$/, replacement: `${root}test/kit/mod.ts` },
       { find: /^callboard\/plugins\/([^/]+)$/, replacement: `${root}plugins/$1/mod.ts` },

@@ -20,7 +20,7 @@ import {
   type Settled,
   type Settlement,
   TransportError,
-} from "../../runtime/transport.ts"
+} from "../../runtime/transport/mod.ts"
 import { isOver, type Job, judge, read } from "./job.ts"
 import { Jobs } from "./jobs.ts"
 import { isHeld, Lane, type Task } from "./lane.ts"

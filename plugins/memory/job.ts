@@ -2,7 +2,13 @@
 import { Buffer } from "node:buffer"
 import { isTakenEarly, recordFromJson, recordToJson, tombstoneOf } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
-import { type JobRecord, type Posting, type Revision, TOMBSTONE_MS, TransportError } from "../../runtime/transport.ts"
+import {
+  type JobRecord,
+  type Posting,
+  type Revision,
+  TOMBSTONE_MS,
+  TransportError,
+} from "../../runtime/transport/mod.ts"
 import type { Task } from "./lane.ts"
 
 export interface Job {

@@ -8,7 +8,7 @@ import {
   type RecordPage,
   type RecordQuery,
   TransportError,
-} from "../../runtime/transport.ts"
+} from "../../runtime/transport/mod.ts"
 import { Heap } from "./heap.ts"
 import { aged, type Job, read, type Stored, write } from "./job.ts"
 import { isHeld, type Task } from "./lane.ts"

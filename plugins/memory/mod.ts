@@ -10,7 +10,7 @@ import {
   type PullRequest,
   type Transport,
   TransportError,
-} from "../../runtime/transport.ts"
+} from "../../runtime/transport/mod.ts"
 import { Board, type Waiter } from "./board.ts"
 import { MemoryStore } from "./store.ts"
 

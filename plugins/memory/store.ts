@@ -1,6 +1,6 @@
 /** Keyed values in byte order, as one sorted list of keys beside a map. */
 import { Buffer } from "node:buffer"
-import { type Entry, type Store, type StoreOperation, TransportError } from "../../runtime/transport.ts"
+import { type Entry, type Store, type StoreOperation, TransportError } from "../../runtime/transport/mod.ts"
 
 interface Kept {
   readonly value: Uint8Array

@@ -2,7 +2,7 @@
  * Acknowledgements, many at a time. A consumer handles them in order, so that only the last one to each consumer asks
  * for an answer: when it comes, the others have been handled too.
  */
-import type { TransportError } from "../../runtime/transport.ts"
+import type { TransportError } from "../../runtime/transport/mod.ts"
 import { ofClient } from "./errors.ts"
 import { ANSWER_MS, type Link } from "./link.ts"
 

@@ -1,5 +1,5 @@
 /** News on core NATS: to whoever listens now, kept nowhere. */
-import { type Broadcast, TransportError } from "../../runtime/transport.ts"
+import { type Broadcast, TransportError } from "../../runtime/transport/mod.ts"
 import type { Link } from "./link.ts"
 import type { Names } from "./subject.ts"
 import type { Subscriptions } from "./watch.ts"

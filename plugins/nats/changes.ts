@@ -1,5 +1,5 @@
 /** Compare-and-set from outside a delivery: the record, then the waiting task out of the queue, then what follows. */
-import { type Change, type Changed, TransportError } from "../../runtime/transport.ts"
+import { type Change, type Changed, TransportError } from "../../runtime/transport/mod.ts"
 import { asTransportError } from "./errors.ts"
 import type { Journal, Kept } from "./journal.ts"
 import type { Posted, Posts } from "./posts.ts"

@@ -3,7 +3,7 @@
  * stays current until its outcome replaces it.
  */
 import { claimed, isClaimOf, type JobRecord, recordOfPosting, unclaimed } from "../../runtime/protocol/record.ts"
-import { type Claim, type Claimed, type Report, TransportError } from "../../runtime/transport.ts"
+import { type Claim, type Claimed, type Report, TransportError } from "../../runtime/transport/mod.ts"
 import type { Token } from "./delivery.ts"
 import { asTransportError } from "./errors.ts"
 import { judgeClaim, judgeRecord } from "./fencing.ts"

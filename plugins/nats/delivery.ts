@@ -4,7 +4,7 @@
  */
 import type { Msg } from "nats"
 import { decodeEnvelope } from "../../runtime/protocol/envelope.ts"
-import type { Delivery } from "../../runtime/transport.ts"
+import type { Delivery } from "../../runtime/transport/mod.ts"
 import type { Lane } from "./consumers.ts"
 
 /** What a token says. */

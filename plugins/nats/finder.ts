@@ -2,7 +2,7 @@
  * Finds jobs. Looks where a job was before where it goes (queue, run, record), so that one in motion is seen at least
  * once, and confirms a miss once, on the leader.
  */
-import type { Found } from "../../runtime/transport.ts"
+import type { Found } from "../../runtime/transport/mod.ts"
 import type { Journal } from "./journal.ts"
 import type { Reader } from "./reader.ts"
 import type { Runs } from "./runs.ts"

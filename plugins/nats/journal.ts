@@ -5,7 +5,7 @@
  */
 import { decodeRecord, encodeRecord, type JobRecord, tombstoneOf } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
-import { TOMBSTONE_MS, TransportError } from "../../runtime/transport.ts"
+import { TOMBSTONE_MS, TransportError } from "../../runtime/transport/mod.ts"
 import { textOf } from "./errors.ts"
 import type { Outgoing, Published, Publisher } from "./publisher.ts"
 import type { Reader, StoredMessage } from "./reader.ts"

@@ -2,7 +2,7 @@
  * Extends leases. The server resets the time of whoever asks, also of one whose task somebody else holds by now, so
  * that a lease which may have lapsed is not asked for.
  */
-import { TransportError } from "../../runtime/transport.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 import { Acks, IN_PROGRESS } from "./acks.ts"
 import type { Token } from "./delivery.ts"
 import type { Ledger } from "./ledger.ts"

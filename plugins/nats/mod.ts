@@ -4,7 +4,7 @@
  * `nats://[user:password@]host[:port][?option=…]`, or `tls://…`; the options are described in config.ts.
  */
 import type { NatsConnection } from "nats"
-import { type ConnectOptions, type Plugin, type Transport, TransportError } from "../../runtime/transport.ts"
+import { type ConnectOptions, type Plugin, type Transport, TransportError } from "../../runtime/transport/mod.ts"
 import { type BoardOptions, readConfig } from "./config.ts"
 import { adoptLink, bounded, openLink } from "./connect.ts"
 import type { Link } from "./link.ts"

@@ -4,7 +4,7 @@
  */
 import { encodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { FRONT_LEVEL, type Posting } from "../../runtime/protocol/message.ts"
-import { TransportError } from "../../runtime/transport.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Consumers, Lane } from "./consumers.ts"
 import { asTransportError } from "./errors.ts"
 import type { Outgoing, Published, Publisher } from "./publisher.ts"

@@ -3,7 +3,7 @@
  * back per message; nothing is tried twice.
  */
 import type { Msg } from "nats"
-import { TransportError } from "../../runtime/transport.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Acceptance } from "./acceptance.ts"
 import { asTransportError, BUSY, CODE, hasNoRoom, ofApi } from "./errors.ts"
 import { MAX_QUESTIONS } from "./inbox.ts"

@@ -6,7 +6,7 @@
  * leader, know neither `no_wait` nor order, and lose what they hold when they are drained.
  */
 import { createInbox } from "nats"
-import { type Delivery, type PullRequest, TransportError } from "../../runtime/transport.ts"
+import { type Delivery, type PullRequest, TransportError } from "../../runtime/transport/mod.ts"
 import { inOrder, inTurns, type Lanes } from "./choice.ts"
 import type { Consumers } from "./consumers.ts"
 import type { Mint } from "./delivery.ts"

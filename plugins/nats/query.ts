@@ -4,7 +4,7 @@
  */
 import { isOfTask, type JobRecord } from "../../runtime/protocol/record.ts"
 import { isTerminal, type State } from "../../runtime/protocol/state.ts"
-import { type RecordPage, type RecordQuery, TransportError } from "../../runtime/transport.ts"
+import { type RecordPage, type RecordQuery, TransportError } from "../../runtime/transport/mod.ts"
 import type { Finder } from "./finder.ts"
 import { aged, readRecord } from "./journal.ts"
 import type { Reader, StoredMessage } from "./reader.ts"

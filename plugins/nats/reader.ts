@@ -3,7 +3,7 @@
  * must see what it or somebody else has just been told was written; followers may lag behind.
  */
 import { Empty, type Msg, MsgHdrsImpl } from "nats"
-import { TransportError } from "../../runtime/transport.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 import { NO_MESSAGE, ofApi } from "./errors.ts"
 import { numberAt, textAt } from "./json.ts"
 import { ANSWER_MS, type Link } from "./link.ts"

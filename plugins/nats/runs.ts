@@ -3,7 +3,7 @@
  * alive. Read before records are, so that what is stored durably always has the last word.
  */
 import { encodeRecord, type JobRecord } from "../../runtime/protocol/record.ts"
-import { TransportError } from "../../runtime/transport.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 import { readRecord } from "./journal.ts"
 import type { Outgoing, Publisher } from "./publisher.ts"
 import type { Reader, StoredMessage } from "./reader.ts"

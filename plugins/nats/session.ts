@@ -7,7 +7,7 @@
  * one below them, in one write, so that they cost no time; what comes too many by that is handed back.
  */
 import type { Msg, Subscription } from "nats"
-import { type Delivery, TransportError } from "../../runtime/transport.ts"
+import { type Delivery, TransportError } from "../../runtime/transport/mod.ts"
 import type { Candidate, Lanes } from "./choice.ts"
 import type { Consumers, Lane } from "./consumers.ts"
 import { type Arrived, consumerOf, type Mint } from "./delivery.ts"

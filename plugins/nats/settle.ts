@@ -5,7 +5,7 @@
 import { decodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { postingOf } from "../../runtime/protocol/headers.ts"
 import { isUndecodable, type Posting, publishKey } from "../../runtime/protocol/message.ts"
-import { type Settled, type Settlement, TransportError } from "../../runtime/transport.ts"
+import { type Settled, type Settlement, TransportError } from "../../runtime/transport/mod.ts"
 import { ACK, Acks, nak } from "./acks.ts"
 import type { Token } from "./delivery.ts"
 import { asTransportError } from "./errors.ts"

@@ -3,7 +3,7 @@
  * is removed leaves an empty message with a header for a moment, so that whoever watches hears of it.
  */
 import { createInbox } from "nats"
-import { type Entry, type Store, type StoreOperation, TransportError } from "../../runtime/transport.ts"
+import { type Entry, type Store, type StoreOperation, TransportError } from "../../runtime/transport/mod.ts"
 import type { Acceptance } from "./acceptance.ts"
 import { apiError, BUSY, CODE, hasNoRoom, ofApi, timedOut } from "./errors.ts"
 import { at, objectAt, textAt } from "./json.ts"

@@ -2,7 +2,7 @@
  * The four streams of a board: made once, left alone when they are as they should be, grown where that is safe, and
  * refused with a reason where a board is not what the URL says.
  */
-import { TransportError } from "../../runtime/transport.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 import type { BoardOptions } from "./config.ts"
 import { CODE, ofApi } from "./errors.ts"
 import { at, listAt, numberAt, objectAt, textAt } from "./json.ts"

@@ -1,5 +1,5 @@
 /** One transport: the parts put together, each call refused once it was closed. */
-import { type Capabilities, type ConnectOptions, type Transport, TransportError } from "../../runtime/transport.ts"
+import { type Capabilities, type ConnectOptions, type Transport, TransportError } from "../../runtime/transport/mod.ts"
 import { Acceptance } from "./acceptance.ts"
 import { makeBroadcast } from "./broadcast.ts"
 import { Changer } from "./changes.ts"

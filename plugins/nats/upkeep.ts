@@ -1,5 +1,5 @@
 /** What maintenance asks: how full the queues are, what waits in them, and what waits in vain. */
-import type { QueueStats } from "../../runtime/transport.ts"
+import type { QueueStats } from "../../runtime/transport/mod.ts"
 import type { Consumers, LaneInfo } from "./consumers.ts"
 import { type Journal, readRecord } from "./journal.ts"
 import { EXPIRES_HEADER } from "./posts.ts"

@@ -2,7 +2,7 @@
 import { decodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { OWN_HEADER } from "../../runtime/protocol/headers.ts"
 import { FRONT_LEVEL, isUndecodable } from "../../runtime/protocol/message.ts"
-import type { QueueStats } from "../../runtime/transport.ts"
+import type { QueueStats } from "../../runtime/transport/mod.ts"
 import type { Database } from "./database.ts"
 import type { JobTable } from "./job-table.ts"
 import type { QueueNames } from "./name.ts"

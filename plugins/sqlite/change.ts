@@ -1,5 +1,5 @@
 /** Changes from outside a delivery, and finding: compare-and-set by revision, task and follow-ups in one transaction. */
-import type { Change, Changed, Found, JobRecord } from "../../runtime/transport.ts"
+import type { Change, Changed, Found, JobRecord } from "../../runtime/transport/mod.ts"
 import { type PostingColumns, type RecordColumns, recordColumns, recordLinks } from "./column.ts"
 import type { Database } from "./database.ts"
 import { idToColumn } from "./id.ts"

@@ -1,5 +1,5 @@
 /** Chooses which tasks a pull takes: always the first ones of a queue, so that a place says it all. Reads only. */
-import type { PullRequest } from "../../runtime/transport.ts"
+import type { PullRequest } from "../../runtime/transport/mod.ts"
 import type { Database } from "./database.ts"
 import type { QueueNames } from "./name.ts"
 import { int, intOrNull } from "./row.ts"

@@ -2,7 +2,7 @@
 import { publishKey } from "../../runtime/protocol/message.ts"
 import { claimed, isClaimOf, isTakenEarly, recordOfPosting, unclaimed } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
-import { type Claim, type Claimed, type JobRecord, type Report, TransportError } from "../../runtime/transport.ts"
+import { type Claim, type Claimed, type JobRecord, type Report, TransportError } from "../../runtime/transport/mod.ts"
 import { type RecordColumns, recordColumns } from "./column.ts"
 import { idToColumn } from "./id.ts"
 import type { JobRow, JobTable } from "./job-table.ts"

@@ -5,7 +5,7 @@ import { OWN_HEADER } from "../../runtime/protocol/headers.ts"
 import type { Message, Posting } from "../../runtime/protocol/message.ts"
 import { recordToJson } from "../../runtime/protocol/record.ts"
 import { isTerminal, STATES, type State } from "../../runtime/protocol/state.ts"
-import { type JobRecord, TOMBSTONE_MS, TransportError } from "../../runtime/transport.ts"
+import { type JobRecord, TOMBSTONE_MS, TransportError } from "../../runtime/transport/mod.ts"
 import { type IdColumn, idToColumn } from "./id.ts"
 import { isLevel, nthOf } from "./number.ts"
 

@@ -1,5 +1,5 @@
 /** Tells the errors of SQLite apart: who must wait, who must give up, and what the person in front of it can do. */
-import { TransportError, type TransportReason } from "../../runtime/transport.ts"
+import { TransportError, type TransportReason } from "../../runtime/transport/mod.ts"
 
 // https://sqlite.org/rescode.html
 const PERM = 3

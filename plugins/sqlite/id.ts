@@ -3,7 +3,7 @@
  * text as it is. Both directions are exact.
  */
 import type { SQLOutputValue } from "node:sqlite"
-import { TransportError } from "../../runtime/transport.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 
 export type IdColumn = string | Uint8Array
 

@@ -1,6 +1,6 @@
 /** The rows of jobs: looking them up, putting records and tasks into them, removing them. Knows no rules. */
 import { recordFromJson } from "../../runtime/protocol/record.ts"
-import { type JobRecord, TOMBSTONE_MS, TransportError } from "../../runtime/transport.ts"
+import { type JobRecord, TOMBSTONE_MS, TransportError } from "../../runtime/transport/mod.ts"
 import type { Link, PostingColumns, RecordColumns } from "./column.ts"
 import type { Database } from "./database.ts"
 import { type IdColumn, idFromColumn } from "./id.ts"

@@ -1,6 +1,6 @@
 /** Whether a delivery may still write about its job. Pure. */
 import { isTerminal } from "../../runtime/protocol/state.ts"
-import type { JobRecord } from "../../runtime/transport.ts"
+import type { JobRecord } from "../../runtime/transport/mod.ts"
 import { isAhead, keyOf } from "./number.ts"
 
 /**

@@ -1,5 +1,5 @@
 /** Keys of the store as bytes: in the order of their UTF-8, with everything that a key may hold. Pure. */
-import { TransportError } from "../../runtime/transport.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 
 const MAX_BYTES = 512
 

@@ -1,5 +1,5 @@
 /** What a `sqlite:` URL says. Pure. */
-import { type ConnectOptions, TransportError } from "../../runtime/transport.ts"
+import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
 
 export interface Location {
   /** Path of the database file; relative to the working directory unless absolute. */

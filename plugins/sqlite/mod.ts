@@ -5,7 +5,7 @@
  */
 import { resolve } from "node:path"
 import { DatabaseSync } from "node:sqlite"
-import type { ConnectOptions, Plugin, Transport } from "../../runtime/transport.ts"
+import type { ConnectOptions, Plugin, Transport } from "../../runtime/transport/mod.ts"
 import { checkOptions, locate } from "./location.ts"
 import { openFile, openHandle } from "./open.ts"
 import { openReopening } from "./reopening.ts"

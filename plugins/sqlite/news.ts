@@ -3,7 +3,7 @@
  * what somebody in another process listens for is written, in the transaction that it tells of; listeners in this
  * process are told directly.
  */
-import type { TransportError } from "../../runtime/transport.ts"
+import type { TransportError } from "../../runtime/transport/mod.ts"
 import type { Changer } from "./change.ts"
 import type { Database } from "./database.ts"
 import type { Doorbell } from "./doorbell.ts"

@@ -5,7 +5,7 @@
 import { closeSync, existsSync, mkdirSync, openSync, statSync, writeFileSync } from "node:fs"
 import { basename, dirname, join, resolve } from "node:path"
 import { DatabaseSync } from "node:sqlite"
-import { type Capabilities, TransportError } from "../../runtime/transport.ts"
+import { type Capabilities, TransportError } from "../../runtime/transport/mod.ts"
 import { Database } from "./database.ts"
 import { faultOf, isBusy } from "./fault.ts"
 import type { Location } from "./location.ts"

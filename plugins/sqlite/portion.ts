@@ -1,5 +1,5 @@
 /** Long lists as several pieces of work: no transaction gets long, and what cannot be stored is refused alone. */
-import type { TransportError } from "../../runtime/transport.ts"
+import type { TransportError } from "../../runtime/transport/mod.ts"
 import { faultOf } from "./fault.ts"
 import type { Transaction } from "./transaction.ts"
 import type { Writer } from "./writer.ts"

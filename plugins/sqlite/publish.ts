@@ -1,6 +1,6 @@
 /** Puts tasks into queues, each publish key once. */
 import { recordOfPosting } from "../../runtime/protocol/record.ts"
-import type { Posting } from "../../runtime/transport.ts"
+import type { Posting } from "../../runtime/transport/mod.ts"
 import { type PostingColumns, postingColumns } from "./column.ts"
 import type { JobTable } from "./job-table.ts"
 import type { QueueNames } from "./name.ts"

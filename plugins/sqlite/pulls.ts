@@ -2,7 +2,7 @@
  * The pulls that wait. They are served at the end of the transaction that made something ready, first come, first
  * served; otherwise a doorbell or the one timer here makes them look again. Nobody takes the lock to find nothing.
  */
-import type { Delivery, PullRequest, TransportError } from "../../runtime/transport.ts"
+import type { Delivery, PullRequest, TransportError } from "../../runtime/transport/mod.ts"
 import { deliveryOf, type Taken, type Taker } from "./take.ts"
 import type { Transaction } from "./transaction.ts"
 import type { Participant } from "./writer.ts"

@@ -4,7 +4,13 @@
  */
 import type { SQLInputValue, StatementSync } from "node:sqlite"
 import type { State } from "../../runtime/protocol/state.ts"
-import { isOfTask, type JobRecord, type RecordPage, type RecordQuery, TransportError } from "../../runtime/transport.ts"
+import {
+  isOfTask,
+  type JobRecord,
+  type RecordPage,
+  type RecordQuery,
+  TransportError,
+} from "../../runtime/transport/mod.ts"
 import { codeOf, GROUP, type LinkKind, PARENT, ROOT } from "./column.ts"
 import type { Database } from "./database.ts"
 import { idToColumn } from "./id.ts"

@@ -4,7 +4,7 @@
  * the file that is there then (made, when there is none), and watches what was watched.
  */
 import { setTimeout as sleep } from "node:timers/promises"
-import { type Transport, TransportError } from "../../runtime/transport.ts"
+import { type Transport, TransportError } from "../../runtime/transport/mod.ts"
 import type { FileTransport } from "./transport.ts"
 
 type StatusListener = Parameters<Transport["onStatus"]>[0]

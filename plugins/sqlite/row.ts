@@ -1,6 +1,6 @@
 /** Reads columns of rows with their types checked: what another program wrote into the file is not trusted. */
 import type { SQLOutputValue } from "node:sqlite"
-import { TransportError } from "../../runtime/transport.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 
 export type Row = Readonly<Record<string, SQLOutputValue>>
 

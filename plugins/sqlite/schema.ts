@@ -13,7 +13,7 @@
  * A task is in exactly one of two partial indexes: `ready` (at = 0), in the order in which it is pulled, or `later`
  * (at > 0), by when it is due or its lease ends. A job that has ended is in neither.
  */
-import { TransportError } from "../../runtime/transport.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Database } from "./database.ts"
 import { int } from "./row.ts"
 

@@ -3,7 +3,7 @@
  * the job. A first delivery that nobody interfered with costs two updates.
  */
 import { isTerminal } from "../../runtime/protocol/state.ts"
-import { type Posting, type Settled, type Settlement, TransportError } from "../../runtime/transport.ts"
+import { type Posting, type Settled, type Settlement, TransportError } from "../../runtime/transport/mod.ts"
 import { type PostingColumns, type RecordColumns, recordColumns, recordLinks } from "./column.ts"
 import type { Database } from "./database.ts"
 import type { JobRow, JobTable } from "./job-table.ts"

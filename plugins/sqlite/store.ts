@@ -1,5 +1,5 @@
 /** Keyed values with revisions and times to live, in one table. */
-import { type Entry, type Store, type StoreOperation, TransportError } from "../../runtime/transport.ts"
+import { type Entry, type Store, type StoreOperation, TransportError } from "../../runtime/transport/mod.ts"
 import { MAX_RECORD } from "./column.ts"
 import type { Database } from "./database.ts"
 import { afterKey, afterPrefix, checkKey, compareKeys, keyFromBytes, keyToBytes } from "./key.ts"

@@ -1,6 +1,6 @@
 /** Who listens in this process. Listeners are called one after another and outside of every transaction. */
 import { recordFromJson, recordToJson } from "../../runtime/protocol/record.ts"
-import type { JobRecord } from "../../runtime/transport.ts"
+import type { JobRecord } from "../../runtime/transport/mod.ts"
 import type { Announcement, StoreChange } from "./transaction.ts"
 
 interface RecordWatcher {

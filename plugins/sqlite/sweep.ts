@@ -1,6 +1,6 @@
 /** What goes away with time: records become tombstones, tombstones go. A task that waits never does. In slices. */
 import { tombstoneOf } from "../../runtime/protocol/record.ts"
-import { TOMBSTONE_MS } from "../../runtime/transport.ts"
+import { TOMBSTONE_MS } from "../../runtime/transport/mod.ts"
 import { recordColumns } from "./column.ts"
 import type { Database } from "./database.ts"
 import { isGone, type JobRow, type JobTable } from "./job-table.ts"

@@ -1,6 +1,6 @@
 /** Hands tasks over: takes what is ready off the front of its queue for the length of a lease, under a new fence. */
 import { decodeEnvelope } from "../../runtime/protocol/envelope.ts"
-import type { Delivery, PullRequest } from "../../runtime/transport.ts"
+import type { Delivery, PullRequest } from "../../runtime/transport/mod.ts"
 import { Chooser } from "./choose.ts"
 import type { Database } from "./database.ts"
 import type { QueueNames } from "./name.ts"

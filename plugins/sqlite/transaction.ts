@@ -1,5 +1,5 @@
 /** What one write transaction knows and collects: its time, its numbers, and what must be told once it has committed. */
-import type { JobRecord } from "../../runtime/transport.ts"
+import type { JobRecord } from "../../runtime/transport/mod.ts"
 import type { Database } from "./database.ts"
 import { int } from "./row.ts"
 

@@ -16,7 +16,7 @@ import {
   type Store,
   type Transport,
   TransportError,
-} from "../../runtime/transport.ts"
+} from "../../runtime/transport/mod.ts"
 import { Census } from "./census.ts"
 import { Changer, type PreparedChange } from "./change.ts"
 import { Claimer, type PreparedClaim, type PreparedReport } from "./claim.ts"

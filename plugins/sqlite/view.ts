@@ -2,7 +2,7 @@
 import { decodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { isUndecodable, type Message } from "../../runtime/protocol/message.ts"
 import { recordOfPosting, tombstoneOf } from "../../runtime/protocol/record.ts"
-import type { JobRecord, Revision } from "../../runtime/transport.ts"
+import type { JobRecord, Revision } from "../../runtime/transport/mod.ts"
 import { isGone, type JobRow, type Load, readRecord } from "./job-table.ts"
 import { keyOf } from "./number.ts"
 

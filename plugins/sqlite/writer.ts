@@ -6,7 +6,7 @@
  * never waited for, so that the event loop runs on. A disk that takes nothing more counts as out of reach, until it has
  * taken something that is tried now and then.
  */
-import { TransportError } from "../../runtime/transport.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Database } from "./database.ts"
 import { faultOf, isBusy, isFull, isWide } from "./fault.ts"
 import { Counter, Transaction } from "./transaction.ts"

@@ -2,11 +2,11 @@
 
 import { fileURLToPath } from "node:url"
 import { stripVTControlCharacters } from "node:util"
+import { DiscoveryFailed } from "../actor/discover.ts"
 import { ConfigError } from "../config/config-error.ts"
-import { DiscoveryFailed } from "../discover.ts"
 import { CallboardError, type ErrorCode } from "../errors.ts"
 import { AddressTaken } from "../http/listener.ts"
-import { TransportError, type TransportReason } from "../transport.ts"
+import { TransportError, type TransportReason } from "../transport/mod.ts"
 
 /** What a script can tell apart. */
 export const EXIT = { done: 0, failed: 1, usage: 2, timeout: 3, unreachable: 4 } as const

@@ -1,6 +1,7 @@
 /** Jobs, times and sizes in words for people. */
+
+import type { JobView } from "../jobs/view.ts"
 import { isTerminal, type State } from "../protocol/state.ts"
-import type { JobView } from "../view.ts"
 import type { Colour, Paint } from "./output.ts"
 
 const COLOURS: Readonly<Record<State, Colour | undefined>> = {

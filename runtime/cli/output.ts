@@ -1,7 +1,7 @@
 /** What commands print: aligned columns for people, JSON for programs. */
 import { randomUUID } from "node:crypto"
-import { type ColourChoice, takesColour } from "../colour.ts"
-import { inOneLine, visible } from "../log-value.ts"
+import { type ColourChoice, takesColour } from "../log/colour.ts"
+import { inOneLine, visible } from "../log/log-value.ts"
 
 const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, blue: 34, cyan: 36 } as const
 export type Colour = keyof typeof CODES

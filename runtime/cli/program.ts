@@ -1,6 +1,6 @@
 /** The program `callboard`: its commands, and what becomes of their failures. */
 import { Command, CommanderError } from "commander"
-import { visible } from "../log-value.ts"
+import { visible } from "../log/log-value.ts"
 import { VERSION } from "../version.ts"
 import { addCancel } from "./commands/cancel.ts"
 import { addDead } from "./commands/dead.ts"

@@ -1,8 +1,8 @@
 /** Runs a service until a signal stops it, or until its worker gives up. */
-import type { Log } from "../log.ts"
+import type { Log } from "../log/log.ts"
 import type { Service } from "../service/service.ts"
-import type { TransportError } from "../transport.ts"
-import type { StopReport } from "../worker/interface.ts"
+import type { TransportError } from "../transport/mod.ts"
+import type { StopReport } from "../worker/control/worker.ts"
 import { CommandFailed, EXIT, lineOf } from "./failure.ts"
 
 /** Ends when the service has stopped, and says what that came to. Fails, exit code 1, when the worker gave up by itself. */

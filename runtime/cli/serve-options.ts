@@ -1,10 +1,10 @@
 /** The options of `serve()` as the configuration says them, for the commands that start a service. */
 
-import { DEFAULTS } from "../config/defaults.ts"
 import type { Config } from "../config/schema.ts"
-import { displayUrl } from "../connect.ts"
+import { displayUrl } from "../connection/connect.ts"
 import type { HttpOptions } from "../http/server.ts"
-import { type Log, makeLog } from "../log.ts"
+import { type Log, makeLog } from "../log/log.ts"
+import { DEFAULTS } from "../options/defaults.ts"
 import type { ServeOptions } from "../service/options.ts"
 import type { Service } from "../service/service.ts"
 import { connectSettings, type Invocation } from "./invocation.ts"

@@ -1,7 +1,7 @@
 /** A job as a page of text: what it is, how it stands, and its story step by step. */
 
-import type { JobEvent } from "../tracking/following.ts"
-import type { JobView, TransitionView } from "../view.ts"
+import type { JobEvent } from "../jobs/tracking/following.ts"
+import type { JobView, TransitionView } from "../jobs/view.ts"
 import { clockTime, listText, localTime, oneLine, percent, spanText, stateText } from "./format.ts"
 import { columns, type Paint } from "./output.ts"
 

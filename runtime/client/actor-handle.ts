@@ -1,9 +1,9 @@
 /** An actor from afar: its types flow from its definition to `submit` and `result()`, without its code. */
-import type { ActorDefinition } from "../actor.ts"
+import type { ActorDefinition } from "../actor/actor.ts"
 import type { CallboardError } from "../errors.ts"
-import type { JobHandle, SubmittedJob } from "./job-handle.ts"
-import type { JsonForm } from "./json-form.ts"
-import type { Submission, SubmissionFields } from "./submitting/submission.ts"
+import type { JobHandle, SubmittedJob } from "../jobs/handle.ts"
+import type { JsonForm } from "../jobs/json-form.ts"
+import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
 
 /** Any actor, for type parameters. */
 export interface AnyActor extends ActorDefinition {

@@ -1,13 +1,17 @@
 /** What applications hold: submit tasks, follow jobs, decide about them. HTTP and the command line are thin over this. */
 import { hostname } from "node:os"
 import { Result } from "effect"
-import type { DurationInput } from "../actor.ts"
-import type { Board } from "../board.ts"
-import { type ConnectSettings, connectBoard } from "../connect.ts"
-import { type ActorDescription, Directory, listActors, listWorkers, type WorkerDescription } from "../directory.ts"
-import { CallboardError } from "../errors.ts"
-import { EventSender, listenToEvents, type ReceivedEvent } from "../events.ts"
-import { checkOwnEvent, type OwnEventFields } from "../own-event.ts"
+import type { DurationInput } from "../actor/actor.ts"
+import { stayAlive } from "../async/stay-alive.ts"
+import {
+  type ActorDescription,
+  Directory,
+  listActors,
+  listWorkers,
+  type WorkerDescription,
+} from "../cluster/directory.ts"
+import { EventSender, listenToEvents, type ReceivedEvent } from "../cluster/events.ts"
+import { checkOwnEvent, type OwnEventFields } from "../cluster/own-event.ts"
 import {
   pausedQueues,
   pauseQueue,
@@ -15,29 +19,31 @@ import {
   resumeWorkers,
   type SuspendOptions,
   suspendWorkers,
-} from "../pausing.ts"
+} from "../cluster/pausing.ts"
+import type { AnswerTo, ArgumentsOf } from "../cluster/remote/answers.ts"
+import { type AskOptions, ask } from "../cluster/remote/ask.ts"
+import type { CommandName } from "../cluster/remote/call.ts"
+import { lift, listRevocations, type Revocation, type RevokeOptions, revoke } from "../cluster/revocation.ts"
+import type { Board } from "../connection/board.ts"
+import { type ConnectSettings, connectBoard } from "../connection/connect.ts"
+import { CallboardError } from "../errors.ts"
+import { type BulkReport, decideAll } from "../jobs/commands/bulk.ts"
+import { cancelJob } from "../jobs/commands/cancel.ts"
+import { type PurgeOptions, purgeQueue } from "../jobs/commands/purge.ts"
+import { rerunJob } from "../jobs/commands/rerun.ts"
+import { type JobHandle, jobHandle, type SubmittedJob } from "../jobs/handle.ts"
+import type { Receipt } from "../jobs/receipt.ts"
+import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
+import { followBoard } from "../jobs/tracking/board-events.ts"
+import { type JobView, jobView } from "../jobs/view.ts"
+import { askWhy } from "../jobs/why/ask.ts"
+import type { Why } from "../jobs/why/cause.ts"
 import { parseTimeToLive } from "../protocol/time.ts"
-import type { AnswerTo, ArgumentsOf } from "../remote/answers.ts"
-import { type AskOptions, ask } from "../remote/ask.ts"
-import type { CommandName } from "../remote/call.ts"
-import { lift, listRevocations, type Revocation, type RevokeOptions, revoke } from "../revocation.ts"
-import { stayAlive } from "../stay-alive.ts"
-import { type BulkReport, decideAll } from "../steering/bulk.ts"
-import { cancelJob } from "../steering/cancel.ts"
-import { type PurgeOptions, purgeQueue } from "../steering/purge.ts"
-import { rerunJob } from "../steering/rerun.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
-import { followBoard } from "../tracking/board-events.ts"
-import type { QueueStats } from "../transport.ts"
-import { type JobView, jobView } from "../view.ts"
-import { askWhy } from "../why/ask.ts"
-import type { Why } from "../why/cause.ts"
+import type { QueueStats } from "../transport/mod.ts"
 import { type ActorHandle, type AnyActor, actorHandle } from "./actor-handle.ts"
-import { type JobHandle, jobHandle, type SubmittedJob } from "./job-handle.ts"
 import { type JobQuery, recordQueryOf } from "./job-query.ts"
 import type { SubmitContext } from "./submitting/context.ts"
-import type { Receipt } from "./submitting/receipt.ts"
-import type { Submission, SubmissionFields } from "./submitting/submission.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"
 
 export interface JobPage {

@@ -1,6 +1,6 @@
 /** Whether a configuration is valid, and what is wrong with it. */
 import { Result, Schema, SchemaIssue } from "effect"
-import { didYouMean } from "../suggest.ts"
+import { didYouMean } from "../options/suggest.ts"
 import { ConfigError } from "./config-error.ts"
 import { type Config, ConfigSchema } from "./schema.ts"
 import { SETTINGS } from "./settings.ts"

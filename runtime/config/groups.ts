@@ -1,10 +1,10 @@
 /** Settings that belong together: those of HTTP, of the log, and of a lost transport. */
 import { Schema } from "effect"
-import { COLOUR_CHOICES } from "../colour.ts"
 import { SCOPES } from "../http/access.ts"
-import { defaultFormat, LOG_FORMATS, LOG_LEVELS } from "../log.ts"
+import { COLOUR_CHOICES } from "../log/colour.ts"
+import { defaultFormat, LOG_FORMATS, LOG_LEVELS } from "../log/log.ts"
+import { DEFAULTS } from "../options/defaults.ts"
 import { about, duration, Text, whole, yesNo } from "./about.ts"
-import { DEFAULTS } from "./defaults.ts"
 
 export const HttpConfig = Schema.Struct({
   port: Schema.optionalKey(

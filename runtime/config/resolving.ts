@@ -3,7 +3,7 @@
  * remembers of each value where it was given.
  */
 import { Result, Schema } from "effect"
-import { didYouMean } from "../suggest.ts"
+import { didYouMean } from "../options/suggest.ts"
 import { checkConfig, issueOf } from "./checking.ts"
 import { ConfigError } from "./config-error.ts"
 import type { ConfigFile } from "./file.ts"

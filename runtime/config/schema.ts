@@ -5,10 +5,10 @@
  */
 import { hostname } from "node:os"
 import { Result, Schema } from "effect"
-import type { Plugin } from "../transport.ts"
-import { parseAutoscale } from "../worker/consuming/autoscale.ts"
+import { parseAutoscale } from "../options/autoscale.ts"
+import { DEFAULTS } from "../options/defaults.ts"
+import type { Plugin } from "../transport/mod.ts"
 import { about, duration, QueueName, Text, WorkerName, whole, yesNo } from "./about.ts"
-import { DEFAULTS } from "./defaults.ts"
 import { HttpConfig, LogConfig, ReconnectConfig } from "./groups.ts"
 
 const isPlugin = (value: unknown): value is Plugin =>

@@ -1,7 +1,7 @@
 /** Routes that steer: queues are paused and purged, workers suspended, inspected and told what to do. */
 import { Schema } from "effect"
+import { COMMANDS, isCommand } from "../cluster/remote/call.ts"
 import { CallboardError } from "../errors.ts"
-import { COMMANDS, isCommand } from "../remote/call.ts"
 import { answer } from "./answer.ts"
 import { boolean, list, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"

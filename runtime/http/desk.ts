@@ -1,6 +1,6 @@
 /** What every handler of one application shares. */
 import type { Client } from "../client/client.ts"
-import type { Log } from "../log.ts"
+import type { Log } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
 import type { OpenApi } from "./openapi.ts"
 

@@ -4,7 +4,7 @@
  */
 import { Hono } from "hono"
 import { CallboardError } from "../errors.ts"
-import { TransportError } from "../transport.ts"
+import { TransportError } from "../transport/mod.ts"
 import { ANYONE, gateOf, type Token } from "./access.ts"
 import type { Desk } from "./desk.ts"
 import { checkHost, checkOrigin } from "./loopback.ts"

@@ -2,7 +2,7 @@
 import { Schema } from "effect"
 import { CallboardError } from "../errors.ts"
 import type { State } from "../protocol/state.ts"
-import { type RecordQuery, TransportError } from "../transport.ts"
+import { type RecordQuery, TransportError } from "../transport/mod.ts"
 import { DEFAULT_PAGE, MAX_PAGE } from "./limits.ts"
 import { integer, list, text, type Values } from "./parameter.ts"
 import { StateSchema } from "./schema.ts"

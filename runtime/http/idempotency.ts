@@ -11,9 +11,9 @@
  */
 import { createHash } from "node:crypto"
 import { Result, Schema } from "effect"
-import type { Receipt } from "../client/submitting/receipt.ts"
 import { CallboardError } from "../errors.ts"
-import type { Store } from "../transport.ts"
+import type { Receipt } from "../jobs/receipt.ts"
+import type { Store } from "../transport/mod.ts"
 import { IDEMPOTENCY_TTL_MS } from "./limits.ts"
 import { ItemProblem, itemProblem } from "./problem.ts"
 import { Durability } from "./schema.ts"

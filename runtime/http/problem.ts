@@ -4,8 +4,8 @@
  */
 import { Schema } from "effect"
 import { CallboardError, type ErrorCode } from "../errors.ts"
-import type { Log } from "../log.ts"
-import { TransportError } from "../transport.ts"
+import type { Log } from "../log/log.ts"
+import { TransportError } from "../transport/mod.ts"
 import { answer, type Headers } from "./answer.ts"
 
 interface Kind {

@@ -1,9 +1,9 @@
 /** Reads the body of a request: bounded before anything is parsed, then decoded by its content type. */
 import { Result } from "effect"
 import { CallboardError } from "../errors.ts"
-import { codecsOf, mediaType } from "../protocol/codec.ts"
-import { jsonCodec } from "../protocol/json.ts"
-import { msgpackCodec } from "../protocol/msgpack.ts"
+import { codecsOf, mediaType } from "../protocol/codec/codec.ts"
+import { jsonCodec } from "../protocol/codec/json.ts"
+import { msgpackCodec } from "../protocol/codec/msgpack.ts"
 
 const CODECS = codecsOf(jsonCodec, msgpackCodec)
 

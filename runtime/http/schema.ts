@@ -1,7 +1,7 @@
 /** What the answers of the HTTP interface look like. The types of the handlers and the OpenAPI document come from here. */
 import { Schema } from "effect"
-import { JobId } from "../client/submitting/fields.ts"
-import { ActorDescription, WorkerDescription } from "../directory.ts"
+import { ActorDescription, WorkerDescription } from "../cluster/directory.ts"
+import { JobId } from "../options/fields.ts"
 import { STATES } from "../protocol/state.ts"
 import { ItemProblem } from "./problem.ts"
 

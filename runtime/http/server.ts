@@ -3,10 +3,10 @@
  * streams, lets other requests finish for a moment, and then closes what is left.
  */
 import type { Client } from "../client/client.ts"
-import { DEFAULTS } from "../config/defaults.ts"
 import { CallboardError } from "../errors.ts"
-import type { Log } from "../log.ts"
+import type { Log } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
+import { DEFAULTS } from "../options/defaults.ts"
 import type { Token } from "./access.ts"
 import { earlyHttp } from "./app.ts"
 import { listen } from "./listener.ts"

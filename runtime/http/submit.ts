@@ -1,8 +1,8 @@
 /** `POST /v1/jobs`: tasks come in, one or an array. */
 import { Schema } from "effect"
-import type { Receipt } from "../client/submitting/receipt.ts"
-import { SubmissionSchema } from "../client/submitting/submission.ts"
 import { CallboardError } from "../errors.ts"
+import type { Receipt } from "../jobs/receipt.ts"
+import { SubmissionSchema } from "../jobs/submission/submission.ts"
 import { parseTraceparent } from "../protocol/trace-context.ts"
 import { answer } from "./answer.ts"
 import { IdempotentRequest, parseKey } from "./idempotency.ts"

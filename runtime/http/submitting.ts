@@ -2,11 +2,12 @@
  * Posts the tasks of one request, once per `Idempotency-Key` and within a deadline. Their ids are fixed first, so that
  * whatever happens then can be told by them, and repeating the request with them is safe.
  */
+
+import { within } from "../async/deadline.ts"
 import type { Prepared } from "../client/submitting/submitter.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
-import { TransportError } from "../transport.ts"
-import { within } from "./deadline.ts"
+import { TransportError } from "../transport/mod.ts"
 import type { Desk } from "./desk.ts"
 import type { Answers, Earlier, IdempotentRequest } from "./idempotency.ts"
 import { SUBMIT_DEADLINE_MS } from "./limits.ts"

@@ -1,6 +1,6 @@
 /** The route that says why a job waits. */
-import { transportDown } from "../why/ask.ts"
-import { Why } from "../why/cause.ts"
+import { transportDown } from "../jobs/why/ask.ts"
+import { Why } from "../jobs/why/cause.ts"
 import { answer } from "./answer.ts"
 import { type Route, route } from "./route.ts"
 

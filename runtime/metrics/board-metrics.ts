@@ -1,8 +1,8 @@
 /** What a process can tell about its board: the queues, which are asked at each scrape, and the connection. */
 import { Counter, Gauge, type Registry } from "prom-client"
+import { within } from "../async/deadline.ts"
 import type { Client } from "../client/client.ts"
-import { within } from "../http/deadline.ts"
-import { type QueueStats, TransportError } from "../transport.ts"
+import { type QueueStats, TransportError } from "../transport/mod.ts"
 
 /** A scrape must answer while the transport does not; Prometheus itself gives up after ten seconds. */
 const ASK_MS = 2_000

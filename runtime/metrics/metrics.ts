@@ -1,9 +1,9 @@
 /** The metrics of one service, as Prometheus reads them. Two services in a process have nothing in common. */
 import { Registry } from "prom-client"
 import type { Client } from "../client/client.ts"
-import type { WorkerLoad } from "../worker/interface.ts"
-import type { WorkerObserver } from "../worker/telling/observer.ts"
-import type { TaskNames } from "../worker/telling/task-names.ts"
+import type { WorkerLoad } from "../worker/control/worker.ts"
+import type { WorkerObserver } from "../worker/telemetry/observer.ts"
+import type { TaskNames } from "../worker/telemetry/task-names.ts"
 import { BoardMetrics } from "./board-metrics.ts"
 import { WorkerMetrics } from "./worker-metrics.ts"
 

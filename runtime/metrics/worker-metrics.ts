@@ -1,12 +1,12 @@
 /** What a worker counts for Prometheus: one increment per happening, everything else at the scrape. */
 import { Counter, Gauge, Histogram, type Registry } from "prom-client"
 import type { JobRecord } from "../protocol/record.ts"
-import type { Delivery, Settlement } from "../transport.ts"
-import type { Held, Running } from "../worker/delivery.ts"
-import type { WorkerLoad } from "../worker/interface.ts"
-import { OUTCOMES, type SettledAs, settledAs } from "../worker/outcome/settled-as.ts"
-import type { WorkerObserver } from "../worker/telling/observer.ts"
-import type { TaskNames } from "../worker/telling/task-names.ts"
+import type { Delivery, Settlement } from "../transport/mod.ts"
+import type { WorkerLoad } from "../worker/control/worker.ts"
+import type { Held, Running } from "../worker/delivery/delivery.ts"
+import { OUTCOMES, type SettledAs, settledAs } from "../worker/delivery/settled-as.ts"
+import type { WorkerObserver } from "../worker/telemetry/observer.ts"
+import type { TaskNames } from "../worker/telemetry/task-names.ts"
 
 /** Upper bounds in seconds: from a queue that is empty to the hard limit that holds unless another is set. */
 const BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800]

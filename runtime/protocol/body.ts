@@ -3,13 +3,13 @@
  * with it is a value with a reason, and the bytes stay at hand.
  */
 import { Result } from "effect"
-import { type Codec, type CodecFailure, type Codecs, codecsOf, mediaType } from "./codec.ts"
-import { compress, decompress } from "./compression.ts"
-import { jsonCodec, renderJson } from "./json.ts"
+import { parseSignature, parseSignatures, type Signature } from "./celery/signature.ts"
+import { type Codec, type CodecFailure, type Codecs, codecsOf, mediaType } from "./codec/codec.ts"
+import { compress, decompress } from "./codec/compression.ts"
+import { jsonCodec, renderJson } from "./codec/json.ts"
+import { msgpackCodec } from "./codec/msgpack.ts"
+import { yamlCodec } from "./codec/yaml.ts"
 import type { Message } from "./message.ts"
-import { msgpackCodec } from "./msgpack.ts"
-import { parseSignature, parseSignatures, type Signature } from "./signature.ts"
-import { yamlCodec } from "./yaml.ts"
 
 /** What follows after a task. `null` and a missing key are the same; a chain of length 0 is the end of a chain. */
 export interface Embed {

@@ -4,6 +4,8 @@
  * Our own live in one header, `callboard`, a map: they can be told from Celery's at a glance and survive any broker
  * whose headers can hold a map.
  */
+
+export { LANG, renderCompact } from "./celery/render.ts"
 export type { InvalidTask } from "./header-field.ts"
 export {
   type AfterHeader,
@@ -14,5 +16,4 @@ export {
   type RetryHeader,
 } from "./own-headers.ts"
 export { postingOf, postingOfTask } from "./posting.ts"
-export { LANG, renderCompact } from "./render.ts"
 export { isReservedHeader, newTask, parseTask, type Task } from "./task.ts"

@@ -1,12 +1,12 @@
 /** Checks what `serve()` is told by the schema of the configuration: the same rules in the same words. */
 import { Result, Schema } from "effect"
-import type { ActorDefinition } from "../actor.ts"
+import type { ActorDefinition } from "../actor/actor.ts"
 import { problemOf } from "../config/checking.ts"
 import { HttpConfig, LogConfig } from "../config/groups.ts"
 import { ConfigSchema } from "../config/schema.ts"
 import { CallboardError } from "../errors.ts"
-import { didYouMean } from "../suggest.ts"
-import { parseAutoscale } from "../worker/consuming/autoscale.ts"
+import { parseAutoscale } from "../options/autoscale.ts"
+import { didYouMean } from "../options/suggest.ts"
 import type { ServeOptions } from "./options.ts"
 
 const isObject = (value: unknown): value is object => typeof value === "object" && value !== null

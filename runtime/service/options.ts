@@ -1,14 +1,14 @@
 /** What `serve()` can be told. */
-import type { ActorDefinition, DurationInput } from "../actor.ts"
-import type { ColourChoice } from "../colour.ts"
-import type { ConnectSettings } from "../connect.ts"
+import type { ActorDefinition, DurationInput } from "../actor/actor.ts"
+import type { ConnectSettings } from "../connection/connect.ts"
 import type { HttpOptions } from "../http/server.ts"
-import type { Log, LogFormat, LogLevel, LogSink } from "../log.ts"
-import type { ReconnectOptions } from "../reconnect.ts"
+import type { ColourChoice } from "../log/colour.ts"
+import type { Log, LogFormat, LogLevel, LogSink } from "../log/log.ts"
+import type { Autoscale } from "../options/autoscale.ts"
+import type { ReconnectOptions } from "../options/reconnect.ts"
 import type { TracingSettings } from "../tracing/tracing.ts"
-import type { Settlement } from "../transport.ts"
-import type { Autoscale } from "../worker/consuming/autoscale.ts"
-import type { FailureHandler } from "../worker/telling/failure-handlers.ts"
+import type { Settlement } from "../transport/mod.ts"
+import type { FailureHandler } from "../worker/telemetry/failure-handlers.ts"
 import type { Service } from "./service.ts"
 
 export interface ServeOptions extends ConnectSettings, TracingSettings {

@@ -1,11 +1,11 @@
 /** A service that runs: its worker and its HTTP in one process, stopped together, by signals or by the application. */
 import type { Client } from "../client/client.ts"
 import type { HttpServer } from "../http/server.ts"
-import type { Log } from "../log.ts"
+import type { Log } from "../log/log.ts"
 import type { Metrics, ServiceMetrics } from "../metrics/metrics.ts"
-import { onSignals } from "../signals.ts"
-import { TransportError } from "../transport.ts"
-import type { StopReport, Worker } from "../worker/interface.ts"
+import { TransportError } from "../transport/mod.ts"
+import type { StopReport, Worker } from "../worker/control/worker.ts"
+import { onSignals } from "./signals.ts"
 
 export interface Service extends AsyncDisposable {
   readonly client: Client

@@ -1,5 +1,5 @@
 /** A log that only remembers. */
-import { type Fields, type LineLevel, type Log, logOver } from "../log.ts"
+import { type Fields, type LineLevel, type Log, logOver } from "../log/log.ts"
 
 export interface LogLine {
   readonly level: LineLevel

@@ -1,7 +1,7 @@
 /** An actor whose retries follow at once: tests should not wait for a back-off. */
 import { Effect } from "effect"
-import type { ActorDefinition, ErasedMethod } from "../actor.ts"
-import { Retry } from "../control.ts"
+import type { ActorDefinition, ErasedMethod } from "../actor/actor.ts"
+import { Retry } from "../actor/outcomes.ts"
 
 /** The same actor, without any wait between attempts. How many there are is unchanged. */
 export const retryAtOnce = (actor: ActorDefinition): ActorDefinition => ({

@@ -4,9 +4,9 @@
  */
 import type { Tracer } from "@opentelemetry/api"
 import { VERSION } from "../version.ts"
-import type { WorkerObserver } from "../worker/telling/observer.ts"
-import type { TaskNames } from "../worker/telling/task-names.ts"
-import { AttemptSpans } from "./attempt-spans.ts"
+import { AttemptSpans } from "../worker/telemetry/attempt-spans.ts"
+import type { WorkerObserver } from "../worker/telemetry/observer.ts"
+import type { TaskNames } from "../worker/telemetry/task-names.ts"
 import type { Api } from "./context.ts"
 import { type Submitted, submissionSpan } from "./submission-span.ts"
 

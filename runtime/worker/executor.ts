@@ -3,19 +3,19 @@
  * goes on or ends with the settlement that says how; the settlement is then stored by the settler, late, once.
  */
 import { Cause, Effect, type Exit } from "effect"
+import * as verdict from "../jobs/outcome/verdict.ts"
 import type { JobRecord } from "../protocol/record.ts"
-import type { Settlement } from "../transport.ts"
-import type { Held, Running } from "./delivery.ts"
+import type { Settlement } from "../transport/mod.ts"
+import { attempt } from "./attempt/attempt.ts"
+import { UNCLAIMED_DELAY_MS } from "./attempt/claiming.ts"
+import { Decided, NOTHING } from "./attempt/decided.ts"
+import { Judgement } from "./attempt/judgement.ts"
+import { MethodPlans, type TimeLimits } from "./attempt/method-plan.ts"
+import { Preparation, type PreparationOptions, Ready } from "./attempt/preparation.ts"
+import { tellStopped } from "./attempt/stopped.ts"
+import type { Held, Running } from "./delivery/delivery.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
-import { Decided, NOTHING } from "./outcome/decided.ts"
-import { acksEarly, type Taking } from "./outcome/early-acks.ts"
-import { Judgement } from "./outcome/judgement.ts"
-import { tellStopped } from "./outcome/stopped.ts"
-import * as verdict from "./outcome/verdict.ts"
-import { UNCLAIMED_DELAY_MS } from "./preparing/claiming.ts"
-import { Preparation, type PreparationOptions, Ready } from "./preparing/preparation.ts"
-import { attempt } from "./running/attempt.ts"
-import { MethodPlans, type TimeLimits } from "./running/method-plan.ts"
+import { acksEarly, type Taking } from "./settle/early-acks.ts"
 
 export interface ExecutorOptions extends PreparationOptions {
   /** Runs the handlers of isolated methods. */

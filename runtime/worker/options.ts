@@ -1,15 +1,15 @@
 /** What a worker is told when it starts. Everything is checked already, and nothing is left to a default. */
-import type { ActorDefinition } from "../actor.ts"
-import type { Board } from "../board.ts"
+import type { ActorDefinition } from "../actor/actor.ts"
 import type { Client } from "../client/client.ts"
-import type { Log } from "../log.ts"
-import type { ReconnectPolicy } from "../reconnect.ts"
-import type { Settlement } from "../transport.ts"
-import type { Autoscale } from "./consuming/autoscale.ts"
+import type { Board } from "../connection/board.ts"
+import type { Keep } from "../jobs/outcome/verdict.ts"
+import type { Log } from "../log/log.ts"
+import type { Autoscale } from "../options/autoscale.ts"
+import type { ReconnectPolicy } from "../options/reconnect.ts"
+import type { Settlement } from "../transport/mod.ts"
 import type { LeaseThreadTarget } from "./leases/lease-protocol.ts"
-import type { Keep } from "./outcome/verdict.ts"
-import type { FailureHandler } from "./telling/failure-handlers.ts"
-import type { WorkerObserver } from "./telling/observer.ts"
+import type { FailureHandler } from "./telemetry/failure-handlers.ts"
+import type { WorkerObserver } from "./telemetry/observer.ts"
 
 export interface WorkerOptions {
   readonly board: Board

@@ -6,8 +6,8 @@
  */
 import { fileURLToPath } from "node:url"
 import { parseArgs } from "node:util"
-import { startNats } from "../servers/nats.ts"
-import { spawnScript, temporaryFolder } from "../servers/process.ts"
+import { startNats } from "../support/servers/nats.ts"
+import { spawnScript, temporaryFolder } from "../support/servers/process.ts"
 
 const { values, positionals } = parseArgs({
   args: process.argv.slice(2),

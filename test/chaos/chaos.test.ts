@@ -1,7 +1,7 @@
 /** The short form of the chaos runs; `npm run chaos` is the long one, and `npm run chaos -- faults` checks the checker. */
 import { expect, describe as group, test } from "vitest"
 import { sharedBoards } from "../e2e/boards.ts"
-import { keep } from "../servers/keep.ts"
+import { keep } from "../support/servers/keep.ts"
 import { check, describe } from "./checker.ts"
 import { runChaos } from "./run.ts"
 

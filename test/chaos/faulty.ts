@@ -2,8 +2,8 @@
  * Deliberately broken builds, as transports that break one rule of settling. The checker must catch each: a check that
  * no fault fails checks nothing.
  */
-import { connectTransport } from "../../runtime/connect.ts"
-import type { Plugin, Queue, Settled, Settlement, Store, Transport } from "../../runtime/transport.ts"
+import { connectTransport } from "../../runtime/connection/connect.ts"
+import type { Plugin, Queue, Settled, Settlement, Store, Transport } from "../../runtime/transport/mod.ts"
 
 export type Fault =
   /** The task is acked before its outcome is stored. */

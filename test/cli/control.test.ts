@@ -1,6 +1,6 @@
 /** Every command to workers, on the command line: what is answered, and the exit code. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import { eventually, type Spawned } from "../servers/process.ts"
+import { eventually, type Spawned } from "../support/servers/process.ts"
 import { makeProject, type Project, works } from "./project.ts"
 
 /** Runs until its signal fires. */

@@ -2,11 +2,11 @@
 import { readdirSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { expect, test } from "vitest"
-import { spawnScript, temporaryFolder } from "../servers/process.ts"
+import { spawnScript, temporaryFolder } from "../support/servers/process.ts"
 
 test("the demo ends well, and leaves nothing behind", { timeout: 60_000 }, async () => {
   using folder = temporaryFolder()
-  const script = fileURLToPath(new URL("../tools/demo.ts", import.meta.url))
+  const script = fileURLToPath(new URL("../support/tools/demo.ts", import.meta.url))
   await using demo = spawnScript(script, [], { env: { TMPDIR: folder.path } })
   const { code } = await demo.closed
   expect({ code, errors: demo.stderr }).toEqual({ code: 0, errors: "" })

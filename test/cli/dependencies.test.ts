@@ -1,6 +1,6 @@
 /** Jobs that wait for jobs, on the command line. */
 import { afterAll, beforeAll, expect, test } from "vitest"
-import { eventually } from "../servers/process.ts"
+import { eventually } from "../support/servers/process.ts"
 import { makeProject, type Project } from "./project.ts"
 
 interface Job {

@@ -2,7 +2,7 @@
 import { createServer } from "node:net"
 import { join } from "node:path"
 import { expect, test } from "vitest"
-import { eventually, freePort, isRunning, type Spawned, spawnProcess } from "../servers/process.ts"
+import { eventually, freePort, isRunning, type Spawned, spawnProcess } from "../support/servers/process.ts"
 import { makeProject, type Project } from "./project.ts"
 
 const hello = (greeting: string) => `

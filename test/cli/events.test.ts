@@ -1,7 +1,7 @@
 /** `callboard events`, with a worker in another process. */
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { eventText } from "../../runtime/cli/commands/events.ts"
-import type { Spawned } from "../servers/process.ts"
+import type { Spawned } from "../support/servers/process.ts"
 import { makeProject, type Project } from "./project.ts"
 
 let project: Project

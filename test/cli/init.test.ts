@@ -2,7 +2,7 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { expect, test } from "vitest"
-import { spawnScript, temporaryFolder } from "../servers/process.ts"
+import { spawnScript, temporaryFolder } from "../support/servers/process.ts"
 
 const root = new URL("../..", import.meta.url).pathname
 

@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import { eventually, type Spawned } from "../servers/process.ts"
+import { eventually, type Spawned } from "../support/servers/process.ts"
 import { makeProject, type Project } from "./project.ts"
 
 interface Job {

@@ -6,7 +6,7 @@ import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, expect, test } from "vitest"
-import { startNats } from "../servers/nats.ts"
+import { startNats } from "../support/servers/nats.ts"
 import {
   eventually,
   freePort,
@@ -14,8 +14,8 @@ import {
   type SpawnOptions,
   spawnProcess,
   temporaryFolder,
-} from "../servers/process.ts"
-import { findDeno, withDeno } from "../tools/deno.js"
+} from "../support/servers/process.ts"
+import { findDeno, withDeno } from "../support/tools/deno.js"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
 const folder = temporaryFolder()

@@ -3,9 +3,9 @@ import { get } from "node:http"
 import { createServer } from "node:net"
 import { connect } from "callboard"
 import { describe, expect, test } from "vitest"
-import { Exposition } from "../runtime/metrics/exposition.ts"
-import { startNats } from "../servers/nats.ts"
-import { eventually, freePort, type Spawned } from "../servers/process.ts"
+import { startNats } from "../support/servers/nats.ts"
+import { eventually, freePort, type Spawned } from "../support/servers/process.ts"
+import { Exposition } from "../unit/runtime/metrics/exposition.ts"
 import { makeProject, type Project } from "./project.ts"
 
 const works = `

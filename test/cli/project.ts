@@ -2,7 +2,7 @@
 import { mkdirSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
-import { type Exit, type Spawned, spawnScript, temporaryFolder } from "../servers/process.ts"
+import { type Exit, type Spawned, spawnScript, temporaryFolder } from "../support/servers/process.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
 const main = join(root, "runtime/cli/main.ts")

@@ -2,14 +2,14 @@
 import { Schema } from "effect"
 import { describe, expect, test } from "vitest"
 import * as z from "zod"
-import { actor } from "../../runtime/actor.ts"
+import { actor } from "../../runtime/actor/actor.ts"
 import { curlOf, exampleOf } from "../../runtime/cli/dev/curl.ts"
 import { sampleOf } from "../../runtime/cli/dev/sample.ts"
 import { listText, oneLine, shortId, spanText } from "../../runtime/cli/format.ts"
 import { columns, painter, shown } from "../../runtime/cli/output.ts"
-import { takesColour } from "../../runtime/colour.ts"
-import { jsonSchemaOf } from "../../runtime/json-schema.ts"
-import { suggest } from "../../runtime/suggest.ts"
+import { takesColour } from "../../runtime/log/colour.ts"
+import { jsonSchemaOf } from "../../runtime/options/json-schema.ts"
+import { suggest } from "../../runtime/options/suggest.ts"
 
 test("columns are as wide as what is seen in them", () => {
   const paint = painter(true)

@@ -1,8 +1,8 @@
 /** How a worker ends: softly, in a hurry, at once, by itself; and what becomes of the jobs that it held. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
-import { type NatsServer, startNats } from "../servers/nats.ts"
-import { eventually, isRunning, type Spawned } from "../servers/process.ts"
+import { type NatsServer, startNats } from "../support/servers/nats.ts"
+import { eventually, isRunning, type Spawned } from "../support/servers/process.ts"
 import { makeProject as makePlainProject, makeProject, type Project, works } from "./project.ts"
 
 interface Job {
@@ -23,7 +23,7 @@ const startWorker = async (project: Project, ...args: readonly string[]): Promis
 /** A configuration whose transport is that of memory, with one thing about its queue changed. */
 const over = (change: string, settings = ""): string => `
 import memory from "${new URL("../../plugins/memory/mod.ts", import.meta.url).pathname}"
-import { TransportError } from "${new URL("../../runtime/transport.ts", import.meta.url).pathname}"
+import { TransportError } from "${new URL("../../runtime/transport/mod.ts", import.meta.url).pathname}"
 const changed = {
   schemes: ["changed"],
   connect: async (url, options) => {

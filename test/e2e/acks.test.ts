@@ -1,7 +1,7 @@
 /** Jobs that leave their queue before they start, through the death and the sleep of real processes. */
 import { writeFileSync } from "node:fs"
 import { describe, expect, test } from "vitest"
-import { eventually } from "../servers/process.ts"
+import { eventually } from "../support/servers/process.ts"
 import { type SharedBoard, sharedBoards } from "./boards.ts"
 import { clientOf, DEADLINE, keep, linesOf, startService } from "./processes.ts"
 

@@ -1,6 +1,6 @@
 /** The transports on which the end-to-end tests run: those that several processes can share. */
-import { startNats } from "../servers/nats.ts"
-import { temporaryFolder } from "../servers/process.ts"
+import { startNats } from "../support/servers/nats.ts"
+import { temporaryFolder } from "../support/servers/process.ts"
 
 export interface SharedBoard extends AsyncDisposable {
   /** Its URL, with a lease of so many seconds. */

@@ -15,9 +15,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
 import { Names } from "../../plugins/nats/mod.ts"
 import { generateId } from "../../runtime/id.ts"
 import { makeProject } from "../cli/project.ts"
-import { type NatsServer, startNats } from "../servers/nats.ts"
-import { startNatsCluster } from "../servers/nats-cluster.ts"
-import { eventually, freePort, isRunning, spawnScript, temporaryFolder } from "../servers/process.ts"
+import { type NatsServer, startNats } from "../support/servers/nats.ts"
+import { startNatsCluster } from "../support/servers/nats-cluster.ts"
+import { eventually, freePort, isRunning, spawnScript, temporaryFolder } from "../support/servers/process.ts"
 
 const open: Array<AsyncDisposable> = []
 afterEach(async () => {

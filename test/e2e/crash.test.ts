@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import type { Client, ReceivedEvent } from "callboard"
 import { describe, expect, test } from "vitest"
-import { eventually, spawnScript } from "../servers/process.ts"
+import { eventually, spawnScript } from "../support/servers/process.ts"
 import { type SharedBoard, sharedBoards } from "./boards.ts"
 import { clientOf, DEADLINE, keep, linesOf, SERVICE, startService } from "./processes.ts"
 

@@ -2,9 +2,9 @@
 import { readFileSync, writeFileSync } from "node:fs"
 import { connect as dial } from "nats"
 import { describe, expect, test } from "vitest"
-import { type Disk, diskKinds, limitFiles } from "../servers/full-disk.ts"
-import { startNats } from "../servers/nats.ts"
-import { eventually, spawnScript, type TemporaryFolder, temporaryFolder } from "../servers/process.ts"
+import { type Disk, diskKinds, limitFiles } from "../support/servers/full-disk.ts"
+import { startNats } from "../support/servers/nats.ts"
+import { eventually, spawnScript, type TemporaryFolder, temporaryFolder } from "../support/servers/process.ts"
 import { DEADLINE, keep, linesOf, SERVICE } from "./processes.ts"
 
 /** Seconds: the leases of what is held lapse while the disk is full. */

@@ -1,8 +1,8 @@
 /** HTTP on real transports: what was accepted outlives the service, and a transport that is away is told in time. */
 import { fileURLToPath } from "node:url"
 import { afterEach, describe, expect, test } from "vitest"
-import { type NatsServer, startNats } from "../servers/nats.ts"
-import { eventually, type Spawned, spawnScript } from "../servers/process.ts"
+import { type NatsServer, startNats } from "../support/servers/nats.ts"
+import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
 import { sharedBoards } from "./boards.ts"
 
 const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs"
 import type { Client } from "callboard"
 import { describe, expect, test } from "vitest"
 import { LIMIT_PREFIX } from "../../runtime/worker/limits/state.ts"
-import { eventually } from "../servers/process.ts"
+import { eventually } from "../support/servers/process.ts"
 import { sharedBoards } from "./boards.ts"
 import { clientOf, DEADLINE, keep, linesOf, startService } from "./processes.ts"
 

@@ -2,11 +2,11 @@
 import { existsSync, readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { type Client, connect } from "callboard"
-import { keep } from "../servers/keep.ts"
-import { type Spawned, spawnScript } from "../servers/process.ts"
+import { keep } from "../support/servers/keep.ts"
+import { type Spawned, spawnScript } from "../support/servers/process.ts"
 import type { SharedBoard } from "./boards.ts"
 
-export { keep } from "../servers/keep.ts"
+export { keep } from "../support/servers/keep.ts"
 
 /** The program that they run. */
 export const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))

@@ -2,8 +2,8 @@
 import { createServer, type Server } from "node:net"
 import { expect, test } from "vitest"
 import { makeProject } from "../cli/project.ts"
-import { startNats } from "../servers/nats.ts"
-import { eventually, freePort } from "../servers/process.ts"
+import { startNats } from "../support/servers/nats.ts"
+import { eventually, freePort } from "../support/servers/process.ts"
 
 const status = async (port: number, path: string): Promise<number> =>
   (await fetch(`http://127.0.0.1:${port}${path}`)).status

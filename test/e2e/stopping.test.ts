@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs"
 import type { Client, SubmittedJob } from "callboard"
 import { describe, expect, test } from "vitest"
-import { eventually, type Spawned } from "../servers/process.ts"
+import { eventually, type Spawned } from "../support/servers/process.ts"
 import { type SharedBoard, sharedBoards } from "./boards.ts"
 import { clientOf, DEADLINE, keep, linesOf, startService } from "./processes.ts"
 

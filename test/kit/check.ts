@@ -1,7 +1,7 @@
 /** What a case says when a promise does not hold. The kit brings its own, so that it needs no test runner. */
 import { Buffer } from "node:buffer"
 import { inspect, isDeepStrictEqual } from "node:util"
-import type { TransportError, TransportReason } from "../../runtime/transport.ts"
+import type { TransportError, TransportReason } from "../../runtime/transport/mod.ts"
 
 /** A promise of the contract that does not hold. */
 export class BrokenPromise extends Error {

@@ -6,7 +6,7 @@
 
 import { randomUUID } from "node:crypto"
 import process from "node:process"
-import type { ConnectOptions, Posting, Transport } from "../../runtime/transport.ts"
+import type { ConnectOptions, Posting, Transport } from "../../runtime/transport/mod.ts"
 import { BrokenPromise } from "./check.ts"
 import type { Harness } from "./harness.ts"
 import { Peer } from "./peer.ts"

@@ -1,5 +1,5 @@
 /** What the author of a plugin tells the kit: what the transport claims, how to reach it, and what can be done to it. */
-import type { Capabilities, ConnectOptions, Transport } from "../../runtime/transport.ts"
+import type { Capabilities, ConnectOptions, Transport } from "../../runtime/transport/mod.ts"
 
 /** The optional members of a transport and of its queue. */
 export type Part = "records" | "store" | "broadcast" | "stats" | "overdue" | "waiting"

@@ -5,7 +5,7 @@ import {
   type Receipt,
   type Transport,
   TransportError,
-} from "../../runtime/transport.ts"
+} from "../../runtime/transport/mod.ts"
 
 export const least = (capabilities: Capabilities): Capabilities => ({
   ...capabilities,

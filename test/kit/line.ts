@@ -1,6 +1,6 @@
 /** A line between transports and what they stand on, for tests of cuts: nothing passes while it is cut, and answers to
  * calls that were under way are lost. */
-import { type Capabilities, type Transport, TransportError } from "../../runtime/transport.ts"
+import { type Capabilities, type Transport, TransportError } from "../../runtime/transport/mod.ts"
 
 type Listener = Parameters<Transport["onStatus"]>[0]
 type Connect<Options> = (options: Options) => Promise<Transport>

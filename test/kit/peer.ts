@@ -14,7 +14,7 @@ import type {
   Settlement,
   Store,
   Transport,
-} from "../../runtime/transport.ts"
+} from "../../runtime/transport/mod.ts"
 import { BrokenPromise, check, equal } from "./check.ts"
 import type { Context } from "./context.ts"
 import { idOf, recordOf } from "./task.ts"

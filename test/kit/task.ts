@@ -4,7 +4,7 @@ import { postingOf } from "../../runtime/protocol/headers.ts"
 import { type Headers, isUndecodable, type Properties } from "../../runtime/protocol/message.ts"
 import { recordOfPosting, step } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
-import type { Delivery, JobRecord, Message, Posting, State } from "../../runtime/transport.ts"
+import type { Delivery, JobRecord, Message, Posting, State } from "../../runtime/transport/mod.ts"
 
 export interface TaskFields {
   readonly queue: string

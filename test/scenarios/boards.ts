@@ -1,8 +1,8 @@
 /** The boards of the acceptance scenarios: every transport that ships, with a board of its own for each test. */
 import { afterAll, beforeAll, describe } from "vitest"
 import { generateId } from "../../runtime/id.ts"
-import { type NatsServer, startNats } from "../servers/nats.ts"
-import { type TemporaryFolder, temporaryFolder } from "../servers/process.ts"
+import { type NatsServer, startNats } from "../support/servers/nats.ts"
+import { type TemporaryFolder, temporaryFolder } from "../support/servers/process.ts"
 
 /** URL of a board that nobody else uses; the same `lease`, in seconds, for all who connect to it. */
 export type NewBoard = (options?: { readonly lease?: number }) => string

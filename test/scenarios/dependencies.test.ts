@@ -3,9 +3,9 @@ import { actor, type Client, connect, type SubmissionFields } from "callboard"
 import { describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import { step } from "../../runtime/protocol/record.ts"
-import type { Store } from "../../runtime/transport.ts"
-import { start } from "../runtime/worker/services.ts"
-import { eventually } from "../servers/process.ts"
+import type { Store } from "../../runtime/transport/mod.ts"
+import { eventually } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
 
 const WAIT = { timeout: 60 } as const

@@ -2,8 +2,8 @@
 import { actor, type Client, connect } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"
 import { LIMIT_PREFIX } from "../../runtime/worker/limits/state.ts"
-import { start } from "../runtime/worker/services.ts"
-import { eventually } from "../servers/process.ts"
+import { eventually } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
 
 interface Work {

@@ -5,8 +5,8 @@
 import { actor, type FailureHandler } from "callboard"
 import { describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
-import { start } from "../runtime/worker/services.ts"
-import { eventually } from "../servers/process.ts"
+import { eventually } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
 import { mortal } from "./mortal.ts"
 
 /** A worker is taken for dead when it was not seen for a while: two rounds of maintenance at most. */

@@ -4,8 +4,8 @@ import { actor, connect } from "callboard"
 import { connect as dial } from "nats"
 import { describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
-import { start } from "../runtime/worker/services.ts"
-import { eventually } from "../servers/process.ts"
+import { eventually } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
 
 /** An actor that notes which of its jobs start, in order. */

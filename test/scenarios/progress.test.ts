@@ -1,8 +1,8 @@
 /** What a handler says beside its progress never decides what becomes of its job, on every transport. */
 import { actor } from "callboard"
 import { expect, test } from "vitest"
-import { start } from "../runtime/worker/services.ts"
-import { eventually } from "../servers/process.ts"
+import { eventually } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
 
 const WAIT = { timeout: 15 } as const

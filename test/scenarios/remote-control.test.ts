@@ -1,8 +1,8 @@
 /** Remote control and inspection, on every transport. */
 import { actor, connect } from "callboard"
 import { describe, expect, test } from "vitest"
-import { start } from "../runtime/worker/services.ts"
-import { eventually } from "../servers/process.ts"
+import { eventually } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
 
 const WAIT = { timeout: 60 } as const

@@ -2,9 +2,9 @@
 import { actor, type Client, type JobView, Retry } from "callboard"
 import { describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
-import { isOverdue } from "../../runtime/tracking/finding.ts"
-import { start } from "../runtime/worker/services.ts"
-import { eventually } from "../servers/process.ts"
+import { isOverdue } from "../../runtime/jobs/tracking/finding.ts"
+import { eventually } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
 
 const WAIT = { timeout: 60 } as const

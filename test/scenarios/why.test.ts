@@ -1,9 +1,9 @@
 /** Why a job waits: a table of causes, each brought about for real, on every transport. */
 import { actor, type Cause, type Client, connect, type Job, type SubmittedJob } from "callboard"
 import { describe, expect, test } from "vitest"
-import { start } from "../runtime/worker/services.ts"
-import { startNats } from "../servers/nats.ts"
-import { eventually } from "../servers/process.ts"
+import { startNats } from "../support/servers/nats.ts"
+import { eventually } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
 import { type NewBoard, onEveryBoard } from "./boards.ts"
 
 const lamp = actor("lamp", { methods: { run: () => "on" } })

@@ -3,8 +3,8 @@ import { hostname } from "node:os"
 import { actor, type Client, type Service } from "callboard"
 import { describe, expect, test } from "vitest"
 import { VERSION } from "../../runtime/version.ts"
-import { start } from "../runtime/worker/services.ts"
-import { eventually } from "../servers/process.ts"
+import { eventually } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
 
 const WAIT = { timeout: 60 } as const

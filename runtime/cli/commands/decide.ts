@@ -1,8 +1,8 @@
 /** What `cancel`, `retry` and `delete` have in common: the same decision about several jobs, each on its own. */
 import type { Client } from "../../client/client.ts"
-import type { JobHandle } from "../../client/job-handle.ts"
-import { TransportError } from "../../transport.ts"
-import type { JobView } from "../../view.ts"
+import type { JobHandle } from "../../jobs/handle.ts"
+import type { JobView } from "../../jobs/view.ts"
+import { TransportError } from "../../transport/mod.ts"
 import { CommandFailed, EXIT, lineOf } from "../failure.ts"
 import { stateText } from "../format.ts"
 import type { Output } from "../output.ts"

@@ -1,6 +1,6 @@
 /** `callboard delete ID…`: forgets jobs; waiting ones will not run, running ones are refused. */
 import type { Command } from "commander"
-import type { JobHandle } from "../../client/job-handle.ts"
+import type { JobHandle } from "../../jobs/handle.ts"
 import { runs } from "./command.ts"
 import { decideAll } from "./decide.ts"
 

@@ -1,9 +1,9 @@
 /** `callboard jobs`: jobs, newest first, a page at a time. */
 import type { Command } from "commander"
+import type { JobView } from "../../jobs/view.ts"
+import { didYouMean } from "../../options/suggest.ts"
 import { STATES, type State } from "../../protocol/state.ts"
-import { didYouMean } from "../../suggest.ts"
-import type { RecordQuery } from "../../transport.ts"
-import type { JobView } from "../../view.ts"
+import type { RecordQuery } from "../../transport/mod.ts"
 import { wrongUsage } from "../failure.ts"
 import { localTime, oneLine, remarkOf, runTime, stateText } from "../format.ts"
 import type { Output } from "../output.ts"

@@ -1,6 +1,6 @@
 /** `callboard revoke HEADER=VALUE…`: cancels every task that carries the header, now and until the revocation lapses. */
 import type { Command } from "commander"
-import type { Revocation } from "../../revocation.ts"
+import type { Revocation } from "../../cluster/revocation.ts"
 import { wrongUsage } from "../failure.ts"
 import { localTime } from "../format.ts"
 import type { Output } from "../output.ts"

@@ -1,6 +1,6 @@
 /** A `curl` to paste that posts a task which one of the actors can do. */
-import type { ActorDefinition, ErasedMethod } from "../../actor.ts"
-import { jsonSchemaOf } from "../../json-schema.ts"
+import type { ActorDefinition, ErasedMethod } from "../../actor/actor.ts"
+import { jsonSchemaOf } from "../../options/json-schema.ts"
 import { DEFAULT_METHOD } from "../../protocol/name.ts"
 import { sampleOf } from "./sample.ts"
 

@@ -1,6 +1,6 @@
 /** The log of `callboard dev`: a line each on standard error, beside the lines about jobs. */
-import { type Fields, type LineLevel, type Log, type LogSettings, logOver } from "../../log.ts"
-import { inOneLine } from "../../log-value.ts"
+import { type Fields, type LineLevel, type Log, type LogSettings, logOver } from "../../log/log.ts"
+import { inOneLine } from "../../log/log-value.ts"
 import { clockTime, oneLine } from "../format.ts"
 import { type Colour, type Paint, shown } from "../output.ts"
 

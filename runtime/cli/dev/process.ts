@@ -2,11 +2,11 @@
  * The process that does the work of `callboard dev`: worker and HTTP in one. It loads settings and actors, says so, and
  * starts when it is told to, when the process before it has let go of the port.
  */
-import type { ActorDefinition } from "../../actor.ts"
-import { takesColour } from "../../colour.ts"
-import { DEFAULTS } from "../../config/defaults.ts"
-import { displayUrl } from "../../connect.ts"
-import { discoverActors } from "../../discover.ts"
+import type { ActorDefinition } from "../../actor/actor.ts"
+import { discoverActors } from "../../actor/discover.ts"
+import { displayUrl } from "../../connection/connect.ts"
+import { takesColour } from "../../log/colour.ts"
+import { DEFAULTS } from "../../options/defaults.ts"
 import { serve } from "../../service/serve.ts"
 import type { Service } from "../../service/service.ts"
 import { VERSION } from "../../version.ts"

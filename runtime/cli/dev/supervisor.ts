@@ -4,8 +4,8 @@
  * runs. So a broken file costs nothing: the last version that worked goes on.
  */
 import type { ChildProcess } from "node:child_process"
-import { makeLog } from "../../log.ts"
-import { onSignals } from "../../signals.ts"
+import { makeLog } from "../../log/log.ts"
+import { onSignals } from "../../service/signals.ts"
 import { passSignal, startWorkProcess } from "../work-process.ts"
 import { onChanges, type Watched } from "./changes.ts"
 import { isNews, type Order } from "./message.ts"

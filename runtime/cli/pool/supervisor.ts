@@ -2,9 +2,9 @@
  * Watches over workers: starts one again when it was killed. A handler that blocks its thread beyond its time limit can
  * be ended in no other way, and neither can one that takes all the memory. Can say how all of them are, taken together.
  */
-import { makeLog } from "../../log.ts"
+import { makeLog } from "../../log/log.ts"
 import type { PoolCount, PoolMetrics } from "../../metrics/pool-metrics.ts"
-import { onSignals } from "../../signals.ts"
+import { onSignals } from "../../service/signals.ts"
 import { Seat } from "./seat.ts"
 
 /** Longest wait for a process to say whether it is ready: whoever probes waits for about a second. */

@@ -1,6 +1,10 @@
 /** Turns a checked submission into the posting that a transport carries. */
 import { Result } from "effect"
 import type { CallboardError } from "../../errors.ts"
+import { checkFollowUps, embedOf } from "../../jobs/submission/follow-ups.ts"
+import { milliseconds, refusals, refuse } from "../../jobs/submission/refusal.ts"
+import type { Submission } from "../../jobs/submission/submission.ts"
+import { type PolicyProblem, repeatHeader, retryHeader } from "../../options/retry-policy.ts"
 import { type Body, encodeBody, encodeValue } from "../../protocol/body.ts"
 import { isExpired } from "../../protocol/expiry.ts"
 import {
@@ -19,10 +23,6 @@ import { DEFAULT_PRIORITY, type Message, type Posting } from "../../protocol/mes
 import { checkQueueName, isId, MAX_ID_BYTES } from "../../protocol/name.ts"
 import { parseMoment, parseTime, parseTimeToLive } from "../../protocol/time.ts"
 import { tracestateBeside } from "../../protocol/trace-context.ts"
-import { type PolicyProblem, repeatHeader, retryHeader } from "../../retry-policy.ts"
-import { checkFollowUps, embedOf } from "./follow-ups.ts"
-import { milliseconds, refusals, refuse } from "./refusal.ts"
-import type { Submission } from "./submission.ts"
 
 /** What a submission needs from outside: the clock, an id, and what is known about the actor. */
 export interface PlanContext {

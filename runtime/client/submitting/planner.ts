@@ -1,13 +1,13 @@
 /** Fills in what a submission leaves open, above all its queue, by what is known of the actor that it is for. */
 import { Result } from "effect"
-import { type ActorDescription, DEFAULT_QUEUE, type Directory } from "../../directory.ts"
+import { type ActorDescription, DEFAULT_QUEUE, type Directory } from "../../cluster/directory.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
+import { publishFailed } from "../../jobs/receipt.ts"
+import type { Submission } from "../../jobs/submission/submission.ts"
 import type { Posting } from "../../protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "../../protocol/name.ts"
 import type { SubmitContext } from "./context.ts"
 import { type PlanContext, plan } from "./plan.ts"
-import { publishFailed } from "./receipt.ts"
-import type { Submission } from "./submission.ts"
 
 type MethodDescription = ActorDescription["methods"][number]
 

@@ -1,11 +1,12 @@
 /** Stores what is to be submitted, and answers each task: what may start goes to its queue, what waits for others is deferred. */
-import type { Board } from "../../board.ts"
-import { isDeferred } from "../../dependencies/checking.ts"
-import { type Deferred, defer } from "../../dependencies/defer.ts"
+
+import type { EventSender } from "../../cluster/events.ts"
+import type { Board } from "../../connection/board.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
-import type { EventSender } from "../../events.ts"
+import { isDeferred } from "../../jobs/dependencies/checking.ts"
+import { type Deferred, defer } from "../../jobs/dependencies/defer.ts"
+import { type Answer, publishFailed, type Receipt } from "../../jobs/receipt.ts"
 import type { Posting } from "../../protocol/message.ts"
-import { type Answer, publishFailed, type Receipt } from "./receipt.ts"
 import { answerOfEarlier } from "./repetition.ts"
 import { type MethodOf, tellSent } from "./task-sent.ts"
 

@@ -1,8 +1,8 @@
 /** A submission with an id of its own may be a repetition: the same task again is a duplicate, another is refused. */
-import type { Board } from "../../board.ts"
+import type { Board } from "../../connection/board.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
+import { type Answer, publishFailed } from "../../jobs/receipt.ts"
 import type { Posting } from "../../protocol/message.ts"
-import { type Answer, publishFailed } from "./receipt.ts"
 
 /** What the task is answered with if there is a job with its id. Never rejects. */
 export const answerOfEarlier = async (board: Board, posting: Posting): Promise<Answer | undefined> => {

@@ -1,23 +1,23 @@
 /**
  * How a submission flows: all of it is checked and has its ids before anything is stored; then it is published.
  *
- * `submission.ts` checks the shape of each task, `planner.ts` and `plan.ts` make the posting of it that a transport carries,
+ * `jobs/submission/` checks the shape of each task, `planner.ts` and `plan.ts` make the posting of it that a transport carries,
  * `publisher.ts` stores the postings, `receipt.ts` is what came of each.
  */
 import { Result } from "effect"
-import type { Board } from "../../board.ts"
-import { tooEarly } from "../../dependencies/checking.ts"
-import type { Directory } from "../../directory.ts"
+import type { Directory } from "../../cluster/directory.ts"
+import type { EventSender } from "../../cluster/events.ts"
+import type { Board } from "../../connection/board.ts"
 import { CallboardError } from "../../errors.ts"
-import type { EventSender } from "../../events.ts"
 import { generateId } from "../../id.ts"
+import { tooEarly } from "../../jobs/dependencies/checking.ts"
+import type { Answer } from "../../jobs/receipt.ts"
+import { parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
 import type { Posting } from "../../protocol/message.ts"
 import type { Tracing } from "../../tracing/tracing.ts"
 import type { SubmitContext } from "./context.ts"
 import { Planner } from "./planner.ts"
 import { Publisher } from "./publisher.ts"
-import type { Answer } from "./receipt.ts"
-import { parseSubmission, type Submission } from "./submission.ts"
 
 /** Submissions that were checked, ready to be posted. */
 export interface Prepared {

@@ -1,10 +1,10 @@
 /** The event that a task was accepted, told by whoever submitted it. */
 import { Result } from "effect"
-import type { EventSender } from "../../events.ts"
+import type { EventSender } from "../../cluster/events.ts"
+import type { Redaction } from "../../log/redaction.ts"
+import { taskTexts } from "../../log/task-texts.ts"
 import { parseTask } from "../../protocol/headers.ts"
 import type { Posting } from "../../protocol/message.ts"
-import type { Redaction } from "../../redaction.ts"
-import { taskTexts } from "../../task-texts.ts"
 
 /** What a task's method says about showing its arguments, if that is known. */
 export type MethodOf = (task: string, meth: string | null) => Promise<Redaction | undefined>

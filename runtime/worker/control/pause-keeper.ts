@@ -1,9 +1,10 @@
 /** Keeps a worker to what was paused and suspended: what it wants to pull changes with the store. */
-import type { Board } from "../../board.ts"
-import type { Log } from "../../log.ts"
-import { isSuspended, PAUSE_PREFIX, SUSPEND_PREFIX } from "../../pausing.ts"
-import { StoreMirror } from "../../store-mirror.ts"
-import type { Appetite } from "../consuming/appetite.ts"
+
+import { isSuspended, PAUSE_PREFIX, SUSPEND_PREFIX } from "../../cluster/pausing.ts"
+import type { Board } from "../../connection/board.ts"
+import { StoreMirror } from "../../connection/store-mirror.ts"
+import type { Log } from "../../log/log.ts"
+import type { Appetite } from "../fetch/queue-list.ts"
 
 export interface PauseKeeperOptions {
   readonly board: Board

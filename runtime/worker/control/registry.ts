@@ -9,10 +9,10 @@ import {
   WORKER_TTL_MS,
   type WorkerDescription,
   workerEntry,
-} from "../../directory.ts"
+} from "../../cluster/directory.ts"
 import { CallboardError } from "../../errors.ts"
-import type { Log } from "../../log.ts"
-import type { Store } from "../../transport.ts"
+import type { Log } from "../../log/log.ts"
+import type { Store } from "../../transport/mod.ts"
 
 const END_PATIENCE_MS = 2_000
 /** Between two looks at somebody who has the name: a live one has beaten by the second. */

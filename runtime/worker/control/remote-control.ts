@@ -1,15 +1,15 @@
 /** Lets a worker answer to commands that come over broadcast. They are served when they come, before any task. */
 import { Result } from "effect"
-import type { Board } from "../../board.ts"
-import type { ActorDescription } from "../../directory.ts"
-import { keepListening } from "../../listening.ts"
-import type { Log } from "../../log.ts"
+import type { ActorDescription } from "../../cluster/directory.ts"
+import type { Answers } from "../../cluster/remote/answers.ts"
+import { type Call, type CommandName, isNoRate, MOST_HANDLERS, parseCall } from "../../cluster/remote/call.ts"
+import { type Answer, CONTROL_TOPIC, encode, questionOf } from "../../cluster/remote/message.ts"
+import type { Board } from "../../connection/board.ts"
+import { keepListening } from "../../connection/listening.ts"
+import type { Log } from "../../log/log.ts"
+import { isHandlerCount } from "../../options/autoscale.ts"
 import { parseDuration } from "../../protocol/time.ts"
-import type { Answers } from "../../remote/answers.ts"
-import { type Call, type CommandName, isNoRate, MOST_HANDLERS, parseCall } from "../../remote/call.ts"
-import { type Answer, CONTROL_TOPIC, encode, questionOf } from "../../remote/message.ts"
-import { isHandlerCount } from "../consuming/autoscale.ts"
-import type { Worker } from "../interface.ts"
+import type { Worker } from "./worker.ts"
 
 export interface RemoteControlOptions {
   readonly board: Board

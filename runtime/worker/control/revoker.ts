@@ -1,18 +1,19 @@
 /** Revocations by header, as this worker keeps to them: what waits does not run, what runs is cancelled. */
-import type { Board } from "../../board.ts"
-import type { Log } from "../../log.ts"
-import type { Task } from "../../protocol/headers.ts"
-import { isUndecodable } from "../../protocol/message.ts"
+
 import {
   decodeRevocation,
   REVOCATION_PREFIX,
   type Revocation,
   revocationOf,
   revocationOfMessage,
-} from "../../revocation.ts"
-import { cancelJob } from "../../steering/cancel.ts"
-import { StoreMirror } from "../../store-mirror.ts"
-import type { Held } from "../delivery.ts"
+} from "../../cluster/revocation.ts"
+import type { Board } from "../../connection/board.ts"
+import { StoreMirror } from "../../connection/store-mirror.ts"
+import { cancelJob } from "../../jobs/commands/cancel.ts"
+import type { Log } from "../../log/log.ts"
+import type { Task } from "../../protocol/headers.ts"
+import { isUndecodable } from "../../protocol/message.ts"
+import type { Held } from "../delivery/delivery.ts"
 
 export interface RevokerOptions {
   readonly board: Board

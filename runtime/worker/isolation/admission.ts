@@ -1,6 +1,6 @@
 /** What isolation asks of the actors of a worker, said when the worker starts rather than when the first task comes. */
-import type { ActorDefinition } from "../../actor.ts"
-import { ActorStartFailed } from "../preparing/served-actor.ts"
+import type { ActorDefinition } from "../../actor/actor.ts"
+import { ActorStartFailed } from "../actors/served-actor.ts"
 
 const isolated = (actor: ActorDefinition): ReadonlyArray<string> =>
   [...actor.methods.values()].filter((method) => method.isolation === "process").map((method) => method.name)

@@ -1,7 +1,7 @@
 /** Why an isolated handler failed, or was never called, that its process could not tell. */
 import { constants } from "node:os"
+import { KnownFailure } from "../../jobs/outcome/known-failure.ts"
 import type { JobError } from "../../protocol/record.ts"
-import { KnownFailure } from "../outcome/known-failure.ts"
 
 const died = (message: string, cause?: JobError): KnownFailure =>
   new KnownFailure({

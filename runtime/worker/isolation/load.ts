@@ -1,6 +1,6 @@
 /** Loads the actor of isolated handlers from the file that exports it. */
-import type { ActorDefinition } from "../../actor.ts"
-import { isActor } from "../../discover.ts"
+import type { ActorDefinition } from "../../actor/actor.ts"
+import { isActor } from "../../actor/discover.ts"
 
 /** Fails when the module cannot be loaded, and when it exports no such actor, saying what to write. */
 export const loadActor = async (module: string, name: string): Promise<ActorDefinition> => {

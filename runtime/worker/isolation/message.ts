@@ -4,7 +4,7 @@
  * check every message.
  */
 import { Result, Schema } from "effect"
-import { LOG_LEVELS } from "../../log.ts"
+import { LOG_LEVELS } from "../../log/log.ts"
 
 /** Longest input or result, in characters. Far beyond what a transport takes: it only bounds what is parsed. */
 export const MAX_PAYLOAD = 64 * 1024 * 1024

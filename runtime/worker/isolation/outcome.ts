@@ -1,8 +1,8 @@
 /** What a process said about the end of a run, as the exit that an inline handler would have had. */
 import { Exit } from "effect"
-import { Ignore, Reject, Retry } from "../../control.ts"
+import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
+import { KnownFailure } from "../../jobs/outcome/known-failure.ts"
 import type { JobError } from "../../protocol/record.ts"
-import { KnownFailure } from "../outcome/known-failure.ts"
 import type { News } from "./message.ts"
 
 export const exitOf = (news: Extract<News, { readonly kind: "succeeded" | "failed" }>): Exit.Exit<unknown, unknown> => {

@@ -3,12 +3,12 @@
  * never more than handlers may run at a time. Each belongs to one actor.
  */
 import { Effect, Exit } from "effect"
-import type { ActorDefinition } from "../../actor.ts"
+import type { ActorDefinition } from "../../actor/actor.ts"
 import type { Client } from "../../client/client.ts"
-import type { Log } from "../../log.ts"
-import type { Running } from "../delivery.ts"
-import { ActorStartFailed } from "../preparing/served-actor.ts"
-import type { JobContext } from "../running/job-context.ts"
+import type { Log } from "../../log/log.ts"
+import { ActorStartFailed } from "../actors/served-actor.ts"
+import type { JobContext } from "../attempt/job-context.ts"
+import type { Running } from "../delivery/delivery.ts"
 import { isWhollyIsolated } from "./admission.ts"
 import { processNotStarted } from "./failure.ts"
 import { HandlerProcess } from "./handler-process.ts"

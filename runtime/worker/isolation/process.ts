@@ -5,9 +5,9 @@
  * Arguments: the process id of the worker.
  */
 import { Worker as Thread } from "node:worker_threads"
-import type { ActorDefinition } from "../../actor.ts"
-import type { LogLevel } from "../../log.ts"
-import { jobError } from "../outcome/job-error.ts"
+import type { ActorDefinition } from "../../actor/actor.ts"
+import { jobError } from "../../jobs/outcome/job-error.ts"
+import type { LogLevel } from "../../log/log.ts"
 import { markInside } from "./inside.ts"
 import { type Line, logOver } from "./isolated-job.ts"
 import { IsolatedRun } from "./isolated-run.ts"

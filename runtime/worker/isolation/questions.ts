@@ -1,7 +1,7 @@
 /** What handlers have asked the worker for and not been answered yet. */
 import { Result } from "effect"
 import { CallboardError, type ErrorCode, WaitTimeout } from "../../errors.ts"
-import { parseJson } from "../../protocol/json.ts"
+import { parseJson } from "../../protocol/codec/json.ts"
 import type { Order } from "./message.ts"
 
 type Answer = Extract<Order, { readonly kind: "answer" }>

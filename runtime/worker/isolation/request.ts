@@ -1,10 +1,10 @@
 /** Does for an isolated handler what only the worker can: submit and follow jobs, with the handler's job as parent. */
 import { Result } from "effect"
 import type { Client } from "../../client/client.ts"
-import type { SubmissionFields } from "../../client/submitting/submission.ts"
 import { CallboardError } from "../../errors.ts"
-import { parseJson } from "../../protocol/json.ts"
-import type { JobContext } from "../running/job-context.ts"
+import type { SubmissionFields } from "../../jobs/submission/submission.ts"
+import { parseJson } from "../../protocol/codec/json.ts"
+import type { JobContext } from "../attempt/job-context.ts"
 import type { News, Order } from "./message.ts"
 
 type Question = Extract<News, { readonly kind: "ask" }>

@@ -1,6 +1,6 @@
 /** The resources that an actor's `start` acquires inside the process of its isolated handlers. */
-import type { ActorDefinition } from "../../actor.ts"
-import type { JobLog } from "../../job.ts"
+import type { ActorDefinition } from "../../actor/actor.ts"
+import type { JobLog } from "../../actor/job.ts"
 
 export interface Resources {
   readonly use: unknown

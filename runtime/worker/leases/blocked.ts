@@ -2,11 +2,12 @@
  * The last resort for a handler that blocks its thread past its hard limit: its job is recorded as timed out, the other
  * tasks of the worker are handed back, uncounted, and the process ends. Runs in the lease-keeping thread.
  */
-import type { Log } from "../../log.ts"
+
+import { failedInAbsence } from "../../jobs/outcome/obituary.ts"
+import type { Log } from "../../log/log.ts"
 import { type JobError, type JobRecord, started } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Settlement, Transport } from "../../transport.ts"
-import { failedInAbsence } from "../upkeep/obituary.ts"
+import type { Settlement, Transport } from "../../transport/mod.ts"
 import type { RunNote } from "./lease-protocol.ts"
 
 /** Longest wait for the transport: a process that blocks must end, whatever else is wrong. */

@@ -5,9 +5,9 @@
  * settled.
  */
 import { Worker as Thread } from "node:worker_threads"
-import type { Log } from "../../log.ts"
-import type { Queue } from "../../transport.ts"
-import type { Held } from "../delivery.ts"
+import type { Log } from "../../log/log.ts"
+import type { Queue } from "../../transport/mod.ts"
+import type { Held } from "../delivery/delivery.ts"
 import {
   type LeaseNews,
   type LeaseOrders,

@@ -1,5 +1,5 @@
 /** What the worker and its lease-keeping thread say to each other. */
-import type { LogSettings } from "../../log.ts"
+import type { LogSettings } from "../../log/log.ts"
 
 /** How a thread connects to the transport: it opens a connection of its own. */
 export interface LeaseThreadTarget {

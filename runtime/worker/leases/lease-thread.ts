@@ -4,9 +4,9 @@
  */
 import { writeSync } from "node:fs"
 import { parentPort, workerData } from "node:worker_threads"
-import { connectTransport } from "../../connect.ts"
-import { makeLog } from "../../log.ts"
-import { type Transport, TransportError } from "../../transport.ts"
+import { connectTransport } from "../../connection/connect.ts"
+import { makeLog } from "../../log/log.ts"
+import { type Transport, TransportError } from "../../transport/mod.ts"
 import { endBlocked } from "./blocked.ts"
 import { type LeaseNews, type LeaseOrders, type LeaseThreadData, SharedClock, unpackTokens } from "./lease-protocol.ts"
 

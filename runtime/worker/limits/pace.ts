@@ -1,5 +1,5 @@
 /** Moments of a rate that this worker has taken for its starts. Pure: the clock comes from outside. */
-import { burstOf, latenessOf, type Rate, spacingOf } from "../../rate.ts"
+import { burstOf, latenessOf, type Rate, spacingOf } from "../../options/rate.ts"
 
 export class Pace {
   readonly #spacing: number

@@ -2,9 +2,9 @@
  * One limit that the cluster shares, of one method and tenant, as this worker takes part in it. The worker holds permits and
  * moments of the rate: to start and to end within those is its own affair. Only to hold more or fewer it writes the state.
  */
-import type { Log } from "../../log.ts"
-import { type Rate, reserve } from "../../rate.ts"
-import type { Store } from "../../transport.ts"
+import type { Log } from "../../log/log.ts"
+import { type Rate, reserve } from "../../options/rate.ts"
+import type { Store } from "../../transport/mod.ts"
 import { Pace } from "./pace.ts"
 import type { Presence } from "./presence.ts"
 import { decide, isSame } from "./share.ts"

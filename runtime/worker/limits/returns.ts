@@ -3,8 +3,8 @@
  * that has put them off may be gone by then, so each leaves a note in the store, one per queue, which lapses by itself.
  */
 import { generateId } from "../../id.ts"
-import type { Log } from "../../log.ts"
-import type { Store } from "../../transport.ts"
+import type { Log } from "../../log/log.ts"
+import type { Store } from "../../transport/mod.ts"
 
 const PREFIX = "put-off/"
 /** A task may come so much later than it was told to. */

@@ -1,8 +1,8 @@
 /** Whose limit a job falls under: what the key of its method's limit says of its input. */
-import type { ErasedMethod } from "../../actor.ts"
+import type { ErasedMethod } from "../../actor/actor.ts"
+import { jobError } from "../../jobs/outcome/job-error.ts"
 import { fieldOf, isTenant, TENANT_RULE } from "../../protocol/limit-key.ts"
-import { jobError } from "../outcome/job-error.ts"
-import { isPromiseLike } from "../running/invocation.ts"
+import { isPromiseLike } from "../attempt/invocation.ts"
 
 type Key = NonNullable<ErasedMethod["limit"]>["key"]
 

@@ -1,6 +1,6 @@
 /** One outcome: of several deliveries, and of those who decide from outside, the newest decision stands. */
 import { publishKey } from "../../../runtime/protocol/message.ts"
-import type { Delivery, JobRecord, Posting } from "../../../runtime/transport.ts"
+import type { Delivery, JobRecord, Posting } from "../../../runtime/transport/mod.ts"
 import { type Case, records } from "../case.ts"
 import { check, equal } from "../check.ts"
 import { type Context, sleep } from "../context.ts"

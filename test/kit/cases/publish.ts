@@ -1,5 +1,5 @@
 /** Storing tasks: exactly what was given, once per publish key, and each on its own. */
-import type { Receipt } from "../../../runtime/transport.ts"
+import type { Receipt } from "../../../runtime/transport/mod.ts"
 import { type Case, dedupe, noDelay, noFront, noKeys, records } from "../case.ts"
 import { check, equal, sameSet } from "../check.ts"
 import { size } from "../context.ts"

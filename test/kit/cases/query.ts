@@ -1,7 +1,7 @@
 /** Lists of records: filters, order and pages; and news about them. */
 
 import type { Headers } from "../../../runtime/protocol/message.ts"
-import type { JobRecord, RecordQuery } from "../../../runtime/transport.ts"
+import type { JobRecord, RecordQuery } from "../../../runtime/transport/mod.ts"
 import { type Case, delay, records } from "../case.ts"
 import { check, equal, refuses, sameSet } from "../check.ts"
 import { type Context, size, sleep } from "../context.ts"

@@ -1,5 +1,5 @@
 /** What was stored outlives connections, servers and cuts; and those who listen hear of it. */
-import type { Delivery, Posting } from "../../../runtime/transport.ts"
+import type { Delivery, Posting } from "../../../runtime/transport/mod.ts"
 import { type Case, delay, durable, hook, part, records } from "../case.ts"
 import { between, check, equal, isTransportError, refuses, sameSet } from "../check.ts"
 import { type Context, size, sleep } from "../context.ts"

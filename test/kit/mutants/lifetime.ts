@@ -1,5 +1,5 @@
 /** Mutants of input from strangers, of closing and of recovery. */
-import { type Posting, type Transport, TransportError } from "../../../runtime/transport.ts"
+import { type Posting, type Transport, TransportError } from "../../../runtime/transport/mod.ts"
 import { sleep } from "../context.ts"
 import { type Mutant, queueBroken, recordsBroken, transportBroken } from "./mutant.ts"
 

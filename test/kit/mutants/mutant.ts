@@ -1,5 +1,5 @@
 /** A mutant: a good transport with one promise broken, and the case that must notice. */
-import type { ConnectOptions, Queue, Records, Store, Transport } from "../../../runtime/transport.ts"
+import type { ConnectOptions, Queue, Records, Store, Transport } from "../../../runtime/transport/mod.ts"
 
 export type Connect = (options: ConnectOptions) => Promise<Transport>
 

@@ -1,5 +1,5 @@
 /** Mutants of how tasks are taken: waiting, order, due times and leases. */
-import type { Delivery, Posting, PullRequest, Queue } from "../../../runtime/transport.ts"
+import type { Delivery, Posting, PullRequest, Queue } from "../../../runtime/transport/mod.ts"
 import { sleep } from "../context.ts"
 import { type Mutant, namespacesMixed, queueBroken } from "./mutant.ts"
 import { forgetful } from "./publish.ts"

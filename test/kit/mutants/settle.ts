@@ -2,7 +2,7 @@
 import { Buffer } from "node:buffer"
 import { postingOf } from "../../../runtime/protocol/headers.ts"
 import { claimed } from "../../../runtime/protocol/record.ts"
-import type { JobRecord, Posting, Settled, Settlement, Transport } from "../../../runtime/transport.ts"
+import type { JobRecord, Posting, Settled, Settlement, Transport } from "../../../runtime/transport/mod.ts"
 import { encodedSize } from "../task.ts"
 import { type Mutant, queueBroken, transportBroken } from "./mutant.ts"
 import { renamed } from "./publish.ts"

@@ -1,0 +1,174 @@
+/** What workers answer to, as data: what a caller may send, and what the command line and HTTP show, is this one list. */
+import { Result, Schema, SchemaIssue } from "effect"
+import { CallboardError } from "../../errors.ts"
+import { parseRate } from "../../options/rate.ts"
+import { didYouMean } from "../../options/suggest.ts"
+import { checkQueueName } from "../../protocol/name.ts"
+import { parseDuration } from "../../protocol/time.ts"
+
+/** Handlers that a worker may run at a time. */
+export const MOST_HANDLERS = 10_000
+
+const Count = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MOST_HANDLERS }))
+const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
+const Duration = Schema.Union([Schema.Finite, Schema.String]).annotate({
+  description: "Seconds as a number, or text: 10s, 5 minutes",
+})
+
+const call = <const Command extends string, const Fields extends Schema.Struct.Fields>(
+  command: Command,
+  fields: Fields,
+) => Schema.Struct({ command: Schema.Literal(command), arguments: Schema.Struct(fields) })
+
+const CallSchema = Schema.Union([
+  call("ping", {}),
+  call("active", {}),
+  call("reserved", {}),
+  call("put-off", { id: Schema.optionalKey(Name) }),
+  call("stats", {}),
+  call("registered", {}),
+  call("queues", {}),
+  call("pool-grow", { count: Count }),
+  call("pool-shrink", { count: Count }),
+  call("autoscale", { min: Count, max: Count }),
+  call("add-consumer", { queue: Name }),
+  call("cancel-consumer", { queue: Name }),
+  call("time-limit", { task: Name, hard: Duration, soft: Schema.optionalKey(Duration) }),
+  call("rate-limit", { task: Name, rate: Schema.Union([Schema.Finite, Name]) }),
+  call("enable-events", {}),
+  call("disable-events", {}),
+  call("shutdown", {}),
+])
+
+/** A command with its arguments. */
+export type Call = typeof CallSchema.Type
+export type CommandName = Call["command"]
+
+interface About {
+  /** Whether it only looks. */
+  readonly kind: "inspect" | "control"
+  readonly summary: string
+  /** Its arguments, in the order in which a command line takes them. */
+  readonly takes: ReadonlyArray<string>
+}
+
+export const COMMANDS: Readonly<Record<CommandName, About>> = {
+  ping: { kind: "inspect", summary: "Which workers answer", takes: [] },
+  active: { kind: "inspect", summary: "Jobs whose handlers run", takes: [] },
+  reserved: { kind: "inspect", summary: "Tasks that wait in workers for a handler", takes: [] },
+  "put-off": { kind: "inspect", summary: "Tasks that could not run, come again, and why", takes: ["id"] },
+  stats: { kind: "inspect", summary: "What workers have done, and what they take of their machine", takes: [] },
+  registered: { kind: "inspect", summary: "Actors and methods that workers serve", takes: [] },
+  queues: { kind: "inspect", summary: "Queues that workers listen to", takes: [] },
+  "pool-grow": { kind: "control", summary: "More handlers at a time", takes: ["count"] },
+  "pool-shrink": { kind: "control", summary: "Fewer handlers at a time; what runs goes on", takes: ["count"] },
+  autoscale: { kind: "control", summary: "Let the number of handlers follow the work", takes: ["min", "max"] },
+  "add-consumer": { kind: "control", summary: "Listen to one queue more", takes: ["queue"] },
+  "cancel-consumer": { kind: "control", summary: "Listen to a queue no more", takes: ["queue"] },
+  "time-limit": {
+    kind: "control",
+    summary: "Time limits of a method, for runs that begin from now on",
+    takes: ["task", "hard", "soft"],
+  },
+  "rate-limit": {
+    kind: "control",
+    summary: "How often a method may start on each worker: `10/m`, or `none`",
+    takes: ["task", "rate"],
+  },
+  "enable-events": { kind: "control", summary: "Tell what happens to tasks as events", takes: [] },
+  "disable-events": { kind: "control", summary: "Tell no events about tasks any more", takes: [] },
+  shutdown: { kind: "control", summary: "Stop softly", takes: [] },
+}
+
+export const isCommand = (name: string): name is CommandName => Object.hasOwn(COMMANDS, name)
+
+const decode = Schema.decodeUnknownResult(CallSchema, { onExcessProperty: "error" })
+const format = SchemaIssue.makeFormatterStandardSchemaV1()
+
+const WHOLE = `must be a whole number from 1 to ${MOST_HANDLERS}`
+const DURATION = "must be a duration: seconds, or text such as 10s or 5 minutes"
+
+/** What each argument must be. */
+const RULES: Readonly<Record<string, string>> = {
+  id: "must be the id of a job",
+  count: WHOLE,
+  min: WHOLE,
+  max: WHOLE,
+  queue: "must be the name of a queue",
+  task: "must be the name of a method, such as math.add",
+  hard: DURATION,
+  soft: DURATION,
+  rate: 'must be a rate, such as "10/m", "100/s" or 5 per second, or "none"',
+}
+
+const invalid = (field: string, why: string): Result.Result<never, CallboardError> =>
+  Result.fail(new CallboardError("invalid-input", `${field}: ${why}`, { field }))
+
+const isMap = (value: unknown): value is object => typeof value === "object" && value !== null && !Array.isArray(value)
+
+/** Whether a rate is taken away. Celery says 0 for no limit. */
+export const isNoRate = (rate: number | string): boolean => rate === "none" || rate === 0 || rate === "0"
+
+/** What is wrong with arguments that have the right form. */
+const problemOf = (call: Call): { readonly field: string; readonly why: string } | undefined => {
+  switch (call.command) {
+    case "autoscale": {
+      const { min, max } = call.arguments
+      return min > max
+        ? { field: "min", why: `must not be more than max; did you mean min ${max} and max ${min}?` }
+        : undefined
+    }
+    case "add-consumer": {
+      const queue = checkQueueName(call.arguments.queue)
+      return Result.isFailure(queue) ? { field: "queue", why: queue.failure.message } : undefined
+    }
+    case "rate-limit": {
+      const { rate } = call.arguments
+      const parsed = isNoRate(rate) ? undefined : parseRate(rate)
+      return parsed !== undefined && Result.isFailure(parsed) ? { field: "rate", why: parsed.failure } : undefined
+    }
+    case "time-limit":
+      return timeLimitProblem(call.arguments)
+    default:
+      return undefined
+  }
+}
+
+const timeLimitProblem = (given: { readonly hard: number | string; readonly soft?: number | string }) => {
+  const hard = parseDuration(given.hard)
+  if (Result.isFailure(hard)) return { field: "hard", why: hard.failure.message }
+  if (hard.success <= 0) return { field: "hard", why: "must be more than 0" }
+  if (given.soft === undefined) return undefined
+  const soft = parseDuration(given.soft)
+  if (Result.isFailure(soft)) return { field: "soft", why: soft.failure.message }
+  return soft.success > 0 && soft.success < hard.success
+    ? undefined
+    : { field: "soft", why: "must be more than 0 and shorter than hard" }
+}
+
+/** Checks a command and its arguments. Fails with `invalid-input`, naming `command` or the argument, and saying what it must be. */
+export const parseCall = (name: string, given: unknown): Result.Result<Call, CallboardError> => {
+  if (!isCommand(name)) {
+    const message = `${JSON.stringify(name)} is not a command${didYouMean(name, Object.keys(COMMANDS))}`
+    return Result.fail(new CallboardError("invalid-input", message, { field: "command" }))
+  }
+  const { takes } = COMMANDS[name]
+  const wanted = takes.length === 0 ? "empty: it takes none" : `an object with ${takes.join(", ")}`
+  if (!isMap(given)) return invalid("arguments", `of ${name} must be ${wanted}`)
+  // An empty struct takes any object.
+  const unknown = Object.keys(given).find((key) => !takes.includes(key))
+  if (unknown !== undefined) {
+    const all = takes.length === 0 ? "it takes none" : `there are ${takes.join(", ")}`
+    return invalid(unknown, `is not an argument of ${name}${didYouMean(unknown, takes) || `: ${all}`}`)
+  }
+  const decoded = decode({ command: name, arguments: given })
+  if (Result.isSuccess(decoded)) {
+    const problem = problemOf(decoded.success)
+    return problem === undefined ? Result.succeed(decoded.success) : invalid(problem.field, problem.why)
+  }
+  const issue = format(decoded.failure.issue).issues[0]
+  const path = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key))
+  const field = path.slice(path[0] === "arguments" ? 1 : 0).join(".")
+  const rule = RULES[field] ?? (issue?.message ?? "is not valid").replace(/^Expected /, "must be ")
+  return invalid(field || "arguments", Object.hasOwn(given, field) ? rule : `is missing: it ${rule}`)
+}

@@ -1,0 +1,153 @@
+/**
+ * Revocations by header: every task that carries a header with one of some values is cancelled when its turn comes, and a
+ * running one at once. They are entries of the store, so that workers which start later know them too.
+ *
+ * As Celery's `revoke_by_stamped_headers`: a stamp of a Celery task and a custom header of ours count alike, and a
+ * revocation holds for tasks that come after it as well, until it lapses or is lifted.
+ */
+import { Result, Schema, SchemaIssue } from "effect"
+import { CallboardError } from "../errors.ts"
+import { generateId } from "../id.ts"
+import { parseTask, type Task } from "../protocol/headers.ts"
+import type { Message } from "../protocol/message.ts"
+import { formatTime, parseDuration } from "../protocol/time.ts"
+import type { Store } from "../transport/mod.ts"
+
+/** A revocation as it is stored and shown. */
+export const Revocation = Schema.Struct({
+  id: Schema.String,
+  /** Name of the header, or of the stamp. */
+  header: Schema.String,
+  /** Any of them, as text: numbers and booleans are compared by how they are written. */
+  values: Schema.Array(Schema.String),
+  /** Ends the handlers of isolated methods at once. */
+  terminate: Schema.Boolean,
+  revokedAt: Schema.String,
+  /** When it lapses. */
+  until: Schema.String,
+}).annotate({ identifier: "Revocation" })
+export type Revocation = typeof Revocation.Type
+
+const MOST_VALUES = 100
+const Text = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
+
+/** What somebody revokes. */
+export const RevokeOptions = Schema.Struct({
+  header: Text.annotate({ description: "Name of a custom header, or of a Celery stamp" }),
+  values: Schema.NonEmptyArray(Schema.Union([Text, Schema.Finite, Schema.Boolean]))
+    .check(Schema.isMaxLength(MOST_VALUES))
+    .annotate({ description: "A task is meant that carries any of them; compared as text" }),
+  terminate: Schema.optionalKey(
+    Schema.Boolean.annotate({ description: "Ends the handlers of isolated methods at once" }),
+  ),
+  ttl: Schema.optionalKey(
+    Schema.Union([Schema.Finite, Schema.String]).annotate({
+      description: "How long it holds: 1 second to 30 days; 3 hours if nothing is said",
+    }),
+  ),
+}).annotate({ identifier: "Revoke" })
+export type RevokeOptions = typeof RevokeOptions.Type
+
+export const REVOCATION_PREFIX = "revocation/"
+
+const DEFAULT_TTL_MS = 3 * 3_600_000
+const LONGEST_TTL_MS = 30 * 86_400_000
+/** Each is compared with every task that starts. */
+const MOST_REVOCATIONS = 1_000
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+const decode = Schema.decodeUnknownResult(Schema.fromJsonString(Revocation))
+
+export const decodeRevocation = (value: Uint8Array): Revocation | undefined =>
+  Result.getOrUndefined(decode(decoder.decode(value)))
+
+const refuse = (field: string, message: string): never => {
+  throw new CallboardError("invalid-input", `${field}: ${message}`, { field })
+}
+
+const ttlOf = (ttl: number | string | undefined): number => {
+  if (ttl === undefined) return DEFAULT_TTL_MS
+  const parsed = parseDuration(ttl)
+  if (Result.isFailure(parsed)) return refuse("ttl", parsed.failure.message)
+  const ms = parsed.success
+  return ms >= 1_000 && ms <= LONGEST_TTL_MS ? ms : refuse("ttl", "must be from 1 second to 30 days")
+}
+
+const decodeOptions = Schema.decodeUnknownResult(RevokeOptions, { onExcessProperty: "error" })
+const format = SchemaIssue.makeFormatterStandardSchemaV1()
+
+/** Fails with `invalid-input`, naming the field. */
+export const parseRevoke = (value: unknown): RevokeOptions => {
+  const decoded = decodeOptions(value)
+  if (Result.isSuccess(decoded)) return decoded.success
+  const issue = format(decoded.failure.issue).issues[0]
+  const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
+  return refuse(field === "" ? "revocation" : field, issue?.message ?? "is not valid")
+}
+
+/**
+ * Revokes from now on. Fails with `invalid-input`, naming the field, and with `unsupported` when there are a thousand
+ * revocations already.
+ */
+export const revoke = async (store: Store, options: RevokeOptions): Promise<Revocation> => {
+  const { header, values, terminate = false, ttl } = parseRevoke(options)
+  const ms = ttlOf(ttl)
+  const now = Date.now()
+  const revocation: Revocation = {
+    id: generateId(now),
+    header,
+    values: values.map(String),
+    terminate,
+    revokedAt: formatTime(now),
+    until: formatTime(now + ms),
+  }
+  if ((await store.count(REVOCATION_PREFIX)) >= MOST_REVOCATIONS) {
+    throw new CallboardError("unsupported", `there are ${MOST_REVOCATIONS} revocations already: lift some of them`)
+  }
+  const value = encoder.encode(JSON.stringify(revocation))
+  await store.write([{ key: `${REVOCATION_PREFIX}${revocation.id}`, value, ttl: ms }])
+  return revocation
+}
+
+/** Those that hold now, oldest first. */
+export const listRevocations = async (store: Store): Promise<ReadonlyArray<Revocation>> => {
+  const entries = await store.list({ prefix: REVOCATION_PREFIX, limit: MOST_REVOCATIONS })
+  return entries.flatMap(({ value }) => decodeRevocation(value) ?? [])
+}
+
+/** Ends a revocation; what it has cancelled stays cancelled. Fails with `not-found`. */
+export const lift = async (store: Store, id: string): Promise<void> => {
+  const key = `${REVOCATION_PREFIX}${id}`
+  if ((await store.get(key)) === undefined) throw new CallboardError("not-found", `there is no revocation ${id}`)
+  await store.write([{ key }])
+}
+
+/** The first of some revocations that a task falls under. */
+export const revocationOf = (
+  task: Pick<Task, "stamps" | "custom">,
+  among: Iterable<Revocation>,
+): Revocation | undefined => {
+  for (const revocation of among) {
+    const { header, values } = revocation
+    const given = [task.stamps, task.custom].flatMap((each) =>
+      Object.hasOwn(each, header) ? textsOf(each[header]) : [],
+    )
+    if (given.some((text) => values.includes(text))) return revocation
+  }
+  return undefined
+}
+
+/** {@link revocationOf}, for a message whose headers were not parsed yet. */
+export const revocationOfMessage = (message: Message, among: Iterable<Revocation>): Revocation | undefined => {
+  const task = parseTask(message)
+  return Result.isFailure(task) ? undefined : revocationOf(task.success, among)
+}
+
+const textsOf = (value: unknown): ReadonlyArray<string> => {
+  if (Array.isArray(value)) return value.flatMap((each: unknown) => (isScalar(each) ? [String(each)] : []))
+  return isScalar(value) ? [String(value)] : []
+}
+
+const isScalar = (value: unknown): value is string | number | boolean | bigint =>
+  typeof value === "string" || typeof value === "number" || typeof value === "boolean" || typeof value === "bigint"

@@ -1,0 +1,41 @@
+/** A connected transport with everything that client and worker need of it; what is missing is refused here, by name. */
+import type { Broadcast, Queue, Records, Store, Transport } from "../transport/mod.ts"
+import { TransportError } from "../transport/mod.ts"
+
+export interface Board {
+  readonly transport: Transport
+  readonly queue: Queue
+  readonly records: Records
+  readonly store: Store
+  readonly broadcast: Broadcast
+  /** How long a job that ends without a result is kept, unless its task says otherwise. */
+  readonly keepFailed: KeepFailed
+}
+
+/** Milliseconds for the jobs of a method; negative: for ever. */
+export type KeepFailed = (task: string, meth: string | null) => number
+
+export const DEFAULT_KEEP_FAILED_MS = 7 * 86_400_000
+
+/** Fails with a `TransportError` `unsupported` that names the missing part. */
+export const boardOf = (transport: Transport, keepFailed: KeepFailed = () => DEFAULT_KEEP_FAILED_MS): Board => {
+  const { queue, records, store, broadcast } = transport
+  const missing = [
+    ...(records === undefined ? ["records"] : []),
+    ...(store === undefined ? ["a store"] : []),
+    ...(broadcast === undefined ? ["broadcast"] : []),
+  ]
+  if (records === undefined || store === undefined || broadcast === undefined) {
+    throw new TransportError(
+      "unsupported",
+      `transport ${transport.name} has no ${missing.join(" and no ")}, which Callboard needs`,
+    )
+  }
+  return { transport, queue, records, store, broadcast, keepFailed }
+}
+
+/** Topic on which a cancelled job is announced to the workers that may run it: JSON `{id, run, terminate}`. */
+export const CANCEL_TOPIC = "cancel"
+
+/** Where workers tell each other of limits: some ask for permits, or have given some back. */
+export const LIMIT_TOPIC = "limit"

@@ -1,0 +1,15 @@
+/** The transports that ship, loaded when their scheme is asked for. The only file that reaches into `plugins/`. */
+import type { Plugin } from "../transport/mod.ts"
+
+const memory = async (): Promise<Plugin> => (await import("../../plugins/memory/mod.ts")).plugin
+const sqlite = async (): Promise<Plugin> => (await import("../../plugins/sqlite/mod.ts")).plugin
+const nats = async (): Promise<Plugin> => (await import("../../plugins/nats/mod.ts")).plugin
+
+export const builtin = {
+  memory,
+  sqlite,
+  nats,
+  tls: nats,
+} as const
+
+export type BuiltinScheme = keyof typeof builtin

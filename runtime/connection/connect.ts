@@ -1,0 +1,183 @@
+/** Finds the plugin of a URL and connects; knows the options that all transports share. */
+import { hostname } from "node:os"
+import { type ConnectOptions, type Plugin, type Transport, TransportError } from "../transport/mod.ts"
+import { type Board, boardOf, type KeepFailed } from "./board.ts"
+import { type BuiltinScheme, builtin } from "./builtin.ts"
+
+/** The embedded default: one file, several processes. */
+export const DEFAULT_TRANSPORT = "sqlite:.callboard/board.db"
+export const DEFAULT_NAMESPACE = "callboard"
+export const DEFAULT_LEASE_MS = 30_000
+export const DEFAULT_HEARTBEAT_MS = 20_000
+
+export interface ConnectSettings {
+  /** Plugins of third parties, by scheme: the configuration's `transports`. */
+  readonly transports?: Readonly<Record<string, Plugin>>
+  /** Prefixes everything on the broker. Defaults to the URL's `ns`, else `callboard`. */
+  readonly namespace?: string
+  /** How long a delivery is ours unless extended, in milliseconds, 1,000 at least. Defaults to the URL's `lease` (seconds), else 30 seconds. */
+  readonly leaseMs?: number
+  /** Longest wait for a connection, in milliseconds. Defaults to 5 seconds. */
+  readonly timeoutMs?: number
+  /** Keep-alive of the connection, in milliseconds: 0 (off), or 1,000 at least. Defaults to 20 seconds. Transports without a connection ignore it. */
+  readonly heartbeatMs?: number
+  /** Milliseconds to wait before a try to connect again, counted from 1. Defaults to what the transport sees fit. */
+  readonly reconnectDelay?: (tries: number) => number
+  readonly name?: string
+}
+
+/** Length of a lease of this connection, in milliseconds: the setting, else the URL's `lease` in seconds, else 30 s. */
+export const leaseOf = (target: string | object, settings: Pick<ConnectSettings, "leaseMs">): number => {
+  if (settings.leaseMs !== undefined) return settings.leaseMs
+  const given = typeof target === "string" ? parseUrl(target)?.searchParams.get("lease") : undefined
+  return given === null || given === undefined ? DEFAULT_LEASE_MS : Number(given) * 1000
+}
+
+/**
+ * A transport URL. Brokers' URLs may name several hosts (`nats://a,b:4223`), which a `URL` cannot hold: those after the
+ * first become the option `servers`.
+ */
+export const parseUrl = (text: string): URL | undefined => {
+  const [, before, first, rest, behind] =
+    /^([a-z][a-z0-9+.-]*:\/\/(?:[^/?#@]*@)?)([^/?#@,]+),([^/?#@]+)(.*)$/is.exec(text) ?? []
+  const single = rest === undefined ? text : `${before}${first}${behind}`
+  if (!URL.canParse(single)) return undefined
+  const url = new URL(single)
+  if (rest !== undefined) url.searchParams.append("servers", rest)
+  return url
+}
+
+const invalid = (message: string): TransportError => new TransportError("invalid", message)
+
+/** A transport URL without user, password and options: safe to print. */
+export const displayUrl = (text: string): string => {
+  const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(text)?.[1]
+  if (scheme === undefined) return text.includes("@") ? "(not a URL)" : text.slice(0, 80)
+  const plain = text.replace(/[?#].*$/s, "")
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url?.host === "") return plain
+  const shown = plain.replace(/\/\/[^/]*@/, "//")
+  if (url !== undefined && !shown.includes("@")) return shown
+  // Not as it should be: everything before the last @ may be part of a password.
+  const from = text.indexOf("//") + 2
+  const at = text.lastIndexOf("@")
+  const bare = from >= 2 && at >= from ? text.slice(0, from) + text.slice(at + 1) : text
+  return bare.replace(/[?#].*$/s, "")
+}
+
+/**
+ * Connects to a transport by URL, or over a client object that the application holds (and keeps open).
+ * Fails with a {@link TransportError}: `invalid` for a URL that cannot be read, `unsupported` for an unknown scheme,
+ * naming the configuration entry and the package that would provide it.
+ */
+export const connectTransport = async (target: string | object, settings: ConnectSettings = {}): Promise<Transport> => {
+  const options = (parameters: URLSearchParams): ConnectOptions => {
+    const namespace = settings.namespace ?? parameters.get("ns") ?? DEFAULT_NAMESPACE
+    if (!/^[A-Za-z0-9_-]{1,64}$/.test(namespace)) {
+      throw invalid(`ns ${JSON.stringify(namespace)}: 1 to 64 letters, digits, "_" or "-"`)
+    }
+    const lease = leaseOf(target, settings)
+    if (!(lease >= 1000 && lease <= 86_400_000)) throw invalid("lease: must be from 1 second to 1 day")
+    const heartbeat = settings.heartbeatMs ?? DEFAULT_HEARTBEAT_MS
+    if (heartbeat !== 0 && !(heartbeat >= 1000)) throw invalid("heartbeat: must be 0 (off), or at least 1 second")
+    return {
+      namespace,
+      lease,
+      heartbeat,
+      ...(settings.reconnectDelay === undefined ? {} : { reconnectDelay: settings.reconnectDelay }),
+      name: settings.name ?? `callboard@${hostname()}:${process.pid}`,
+      timeout: settings.timeoutMs ?? 5_000,
+    }
+  }
+  if (typeof target !== "string") {
+    const adopted = await adopt(target, options(new URLSearchParams()), settings)
+    if (adopted === undefined) {
+      throw new TransportError(
+        "unsupported",
+        "this client object belongs to no known transport; give a URL, or a plugin under `transports`",
+      )
+    }
+    return adopted
+  }
+  const url = parseUrl(target)
+  if (url === undefined) {
+    throw invalid(
+      `${JSON.stringify(displayUrl(target))} is not a transport URL; try "sqlite:jobs.db" or "nats://localhost"`,
+    )
+  }
+  const plugin = await findPlugin(url.protocol.slice(0, -1), settings)
+  return plugin.connect(url, options(url.searchParams))
+}
+
+/** {@link connectTransport}, with everything that Callboard needs. A transport that lacks some of it is closed again. */
+export const connectBoard = async (
+  target: string | object,
+  settings: ConnectSettings = {},
+  keepFailed?: KeepFailed,
+): Promise<Board> => {
+  const transport = await connectTransport(target, settings)
+  try {
+    return boardOf(transport, keepFailed)
+  } catch (cause) {
+    await transport.close()
+    throw cause
+  }
+}
+
+const isBuiltin = (scheme: string): scheme is BuiltinScheme => Object.hasOwn(builtin, scheme)
+
+const findPlugin = async (scheme: string, settings: ConnectSettings): Promise<Plugin> => {
+  const configured = settings.transports !== undefined && Object.hasOwn(settings.transports, scheme)
+  if (configured && settings.transports?.[scheme] !== undefined) return settings.transports[scheme]
+  if (isBuiltin(scheme)) return builtin[scheme]()
+  const packageName = `callboard-transport-${scheme}`
+  let found: unknown
+  try {
+    found = await import(packageName)
+  } catch (cause) {
+    throw new TransportError(
+      "unsupported",
+      `no transport for ${scheme}: — add one under transports.${scheme} in callboard.config.ts, or install ${packageName} (known: ${Object.keys(builtin).join(", ")})`,
+      { cause },
+    )
+  }
+  const plugin = pluginOf(found)
+  if (plugin === undefined) {
+    throw new TransportError(
+      "unsupported",
+      `${packageName} exports no plugin: it must export \`plugin\`, or a default, with \`schemes\` and \`connect\``,
+    )
+  }
+  return plugin
+}
+
+const isPlugin = (value: unknown): value is Plugin =>
+  typeof value === "object" &&
+  value !== null &&
+  "schemes" in value &&
+  Array.isArray(value.schemes) &&
+  "connect" in value &&
+  typeof value.connect === "function"
+
+const pluginOf = (module: unknown): Plugin | undefined => {
+  if (typeof module !== "object" || module === null) return undefined
+  for (const name of ["plugin", "default"]) {
+    const candidate: unknown = Reflect.get(module, name)
+    if (isPlugin(candidate)) return candidate
+  }
+  return undefined
+}
+
+const adopt = async (
+  client: object,
+  options: ConnectOptions,
+  settings: ConnectSettings,
+): Promise<Transport | undefined> => {
+  const plugins = [...Object.values(settings.transports ?? {})]
+  for (const load of new Set(Object.values(builtin))) plugins.push(await load())
+  for (const plugin of plugins) {
+    const transport = plugin.adopt?.(client, options)
+    if (transport !== undefined) return transport
+  }
+  return undefined
+}

@@ -1,0 +1,45 @@
+/** Decisions about many jobs: a page of a query at a time, so that each call has an end. */
+import type { Board } from "../../connection/board.ts"
+import { CallboardError, type ErrorCode } from "../../errors.ts"
+import type { RecordQuery } from "../../transport/mod.ts"
+
+export interface BulkReport {
+  readonly changed: number
+  /** Jobs that could not be changed, for instance because they ended in between. */
+  readonly refused: ReadonlyArray<{ readonly id: string; readonly code: ErrorCode; readonly detail: string }>
+  /** Where the next page begins; absent on the last. */
+  readonly next?: string
+}
+
+/** Decisions that are on their way at a time. */
+const AT_A_TIME = 32
+
+/**
+ * Decides about every job on a page. A job that refuses does not stop the others; a transport that fails does, and what
+ * was decided until then stays decided.
+ */
+export const decideAll = async (
+  board: Board,
+  query: RecordQuery,
+  decide: (board: Board, id: string) => Promise<unknown>,
+): Promise<BulkReport> => {
+  const page = await board.records.query(query)
+  const ids = page.records.map((record) => record.id)
+  const refused: Array<BulkReport["refused"][number]> = []
+  for (let from = 0; from < ids.length; from += AT_A_TIME) {
+    const some = ids.slice(from, from + AT_A_TIME)
+    await Promise.all(
+      some.map((id) =>
+        decide(board, id).catch((cause: unknown) => {
+          if (!(cause instanceof CallboardError)) throw cause
+          refused.push({ id, code: cause.code, detail: cause.message })
+        }),
+      ),
+    )
+  }
+  return {
+    changed: ids.length - refused.length,
+    refused,
+    ...(page.next === undefined ? {} : { next: page.next }),
+  }
+}

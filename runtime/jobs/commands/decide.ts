@@ -1,0 +1,29 @@
+/** Decides about a job from outside: a compare-and-set on its record, tried again when outrun. */
+import type { Board } from "../../connection/board.ts"
+import { CallboardError } from "../../errors.ts"
+import type { JobRecord } from "../../protocol/record.ts"
+import type { Change, Found } from "../../transport/mod.ts"
+import { findRecord } from "../tracking/finding.ts"
+
+/** Somebody else may decide about the same job at the same time; more often than this in a row is not chance. */
+const TRIES = 10
+
+/** Resolves with the record as it is then. `change` says nothing where the record is as it shall be. */
+export const decide = async (
+  board: Board,
+  id: string,
+  change: (found: Found) => Omit<Change, "id" | "expect"> | undefined,
+): Promise<JobRecord> => {
+  for (let tried = 0; tried < TRIES; tried++) {
+    const found = await findRecord(board, id)
+    const wanted = change(found)
+    if (wanted === undefined) return found.record
+    const [changed] = await board.records.change([{ id, expect: found.revision, ...wanted }])
+    if (changed?.status === "changed") return wanted.record
+    if (changed?.status === "failed") throw changed.error
+  }
+  throw new CallboardError("internal", `job ${id} changes too fast to decide about; try again`, { id })
+}
+
+/** Nothing can be decided about a job of which only the tombstone is left. */
+export const gone = (id: string): CallboardError => new CallboardError("gone", `job ${id} is not kept any more`, { id })

@@ -1,0 +1,88 @@
+/** Forgets a job, and with it, if asked to, those that wait for it. */
+import type { Board } from "../../connection/board.ts"
+import { CallboardError } from "../../errors.ts"
+import { endingOf } from "../../protocol/dependencies.ts"
+import { endedOutside, NO_FENCE } from "../../protocol/outside.ts"
+import { type JobRecord, step, tombstoneOf } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import { release, waitingFor } from "../dependencies/release.ts"
+import { decide, gone } from "./decide.ts"
+import { unlink } from "./unlink.ts"
+
+export interface DeleteOptions {
+  /** Also forgets the jobs that wait for it, and those that wait for them. Defaults to false. */
+  readonly dependents?: boolean
+}
+
+/**
+ * Forgets a job's record; a waiting job will not run. A job that waits for it fails, or starts if a failure will do, unless
+ * the deleted one had succeeded; with `dependents` it is deleted as well.
+ * Fails with `job-exists` while it runs, `gone`, `not-found`.
+ */
+export const deleteJob = async (board: Board, id: string, options: DeleteOptions = {}): Promise<void> => {
+  if (options.dependents) {
+    await withdraw(board, id)
+    for await (const dependent of dependentsOf(board, id)) await forget(board, dependent)
+  }
+  const buried = await bury(board, id)
+  await unlink(board, buried)
+  await release(board, new Map([[id, endingOf(buried)]]))
+}
+
+/** From now on it cannot run, and is still there: should the deletion of its dependents fail, it can be asked for again. */
+const withdraw = (board: Board, id: string): Promise<JobRecord> =>
+  decide(board, id, ({ record }) => {
+    if (record.tombstone) throw gone(id)
+    if (isTerminal(record.state)) return undefined
+    const now = Date.now()
+    return { record: endedOutside(withdrawn(record, now), now, board.keepFailed), withdraw: true }
+  })
+
+/** A job that waits, and is not to run any more. Fails with `job-exists` while it runs. */
+const withdrawn = (record: JobRecord, now: number): JobRecord => {
+  const { id, state } = record
+  if (state === "started") throw new CallboardError("job-exists", `job ${id} runs: cancel it, then delete it`, { id })
+  return { ...step(record, { at: now, state: "cancelled", reason: "deleted" }), fence: NO_FENCE }
+}
+
+/** Ids of those that wait for a job, and of those that wait for them: none before those that wait for it. */
+const dependentsOf = async function* (board: Board, id: string): AsyncGenerator<string> {
+  const line = [{ id, waiting: waitingFor(board, id) }]
+  for (let last = line.at(-1); last !== undefined; last = line.at(-1)) {
+    const next = await last.waiting.next()
+    if (!next.done) line.push({ id: next.value, waiting: waitingFor(board, next.value) })
+    else {
+      line.pop()
+      if (line.length > 0) yield last.id
+    }
+  }
+}
+
+/** Deletes it, unless somebody else has done so, or it has been started. */
+const forget = async (board: Board, id: string): Promise<void> => {
+  try {
+    await unlink(board, await bury(board, id))
+  } catch (thrown) {
+    if (!(thrown instanceof CallboardError)) throw thrown
+  }
+}
+
+const bury = (board: Board, id: string): Promise<JobRecord> =>
+  decide(board, id, ({ record }) => {
+    if (record.tombstone) throw gone(id)
+    const now = Date.now()
+    const ended = isTerminal(record.state) ? record : withdrawn(record, now)
+    const grave = tombstoneOf(ended)
+    return {
+      record: {
+        ...grave,
+        // Who watches the job hears why it ended.
+        timeline: ended.timeline,
+        fence: NO_FENCE,
+        endedAt: ended.endedAt ?? now,
+        keepMs: 0,
+      },
+      // Where a worker died with the outcome stored, its task comes again for the sake of what follows.
+      withdraw: grave.followUps === undefined,
+    }
+  })

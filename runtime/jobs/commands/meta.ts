@@ -1,0 +1,44 @@
+/** Changes the meta data of an ended job. */
+import type { Board } from "../../connection/board.ts"
+import { CallboardError } from "../../errors.ts"
+import type { JobRecord } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import { isPlainObject } from "../../protocol/value.ts"
+import { decide, gone } from "./decide.ts"
+
+/** A merge patch (RFC 7396): `null` removes. */
+const mergePatch = (
+  target: Readonly<Record<string, unknown>>,
+  patch: Readonly<Record<string, unknown>>,
+): Record<string, unknown> => {
+  // Without a prototype, `__proto__` and `constructor` are keys like any other.
+  const merged: Record<string, unknown> = Object.assign(Object.create(null), target)
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null) delete merged[name]
+    else if (isMap(value)) {
+      const before = merged[name]
+      merged[name] = mergePatch(isMap(before) ? before : {}, value)
+    } else merged[name] = value
+  }
+  return merged
+}
+
+const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value) && isPlainObject(value)
+
+/**
+ * Changes the meta data of an ended job by a merge patch. Fails with `unsupported` before: until then its meta data
+ * travels with the task, and the outcome would be written over it. Fails with `gone`, `not-found`.
+ */
+export const patchMeta = (board: Board, id: string, patch: Readonly<Record<string, unknown>>): Promise<JobRecord> =>
+  decide(board, id, ({ record }) => {
+    if (record.tombstone) throw gone(id)
+    if (!isTerminal(record.state)) {
+      throw new CallboardError(
+        "unsupported",
+        `job ${id} is ${record.state}: its meta data can be changed once it has ended`,
+        { id },
+      )
+    }
+    return { record: { ...record, meta: mergePatch(record.meta ?? {}, patch) } }
+  })

@@ -1,0 +1,79 @@
+/** Empties a queue: every task that waits in it ends as cancelled, so that nobody waits for it for ever. */
+import { Result } from "effect"
+import type { Board } from "../../connection/board.ts"
+import { CallboardError } from "../../errors.ts"
+import { checkQueueName } from "../../protocol/name.ts"
+import { endedOutside } from "../../protocol/outside.ts"
+import { step } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import { decide } from "./decide.ts"
+import { deleteJob } from "./delete.ts"
+
+export interface PurgeOptions {
+  /** Forgets the jobs as well, as if they had never been. Defaults to false. */
+  readonly forget?: boolean
+}
+
+const PAGE = 500
+/** Decisions that are on their way at a time. */
+const AT_A_TIME = 32
+
+/**
+ * Resolves with how many tasks were taken off the queue. What is submitted meanwhile may be among them, or not; what runs
+ * goes on. Fails with `unsupported` where the transport cannot tell what waits.
+ */
+export const purgeQueue = async (
+  board: Board,
+  queue: string,
+  { forget = false }: PurgeOptions = {},
+): Promise<number> => {
+  const checked = checkQueueName(queue)
+  if (Result.isFailure(checked)) throw new CallboardError("invalid-input", checked.failure.message, { field: "queue" })
+  const { waiting } = board.queue
+  if (waiting === undefined) {
+    throw new CallboardError("unsupported", `transport ${board.transport.name} cannot tell what waits in a queue`)
+  }
+  const began = Date.now()
+  let purged = 0
+  // Whoever submits without end must not keep this from ending.
+  while (Date.now() - began < LONGEST_MS) {
+    const ids = await waiting.call(board.queue, queue, PAGE)
+    let taken = 0
+    for (let from = 0; from < ids.length; from += AT_A_TIME) {
+      const done = await Promise.all(ids.slice(from, from + AT_A_TIME).map((id) => purge(board, id, forget)))
+      taken += done.filter(Boolean).length
+    }
+    purged += taken
+    if (taken === 0) break
+  }
+  return purged
+}
+
+const LONGEST_MS = 60_000
+
+const purge = async (board: Board, id: string, forget: boolean): Promise<boolean> => {
+  const purged = await purgeJob(board, id)
+  if (purged && forget) await deleteJob(board, id)
+  return purged
+}
+
+/**
+ * Takes a waiting job off its queue: cancelled, with the reason `purged`. Resolves with whether it was still waiting;
+ * what runs, or has ended, is left as it is.
+ */
+const purgeJob = async (board: Board, id: string): Promise<boolean> => {
+  try {
+    await decide(board, id, ({ record }) => {
+      if (record.tombstone || isTerminal(record.state) || record.state === "started") throw NOT_WAITING
+      const now = Date.now()
+      const cancelled = step(record, { at: now, state: "cancelled", reason: "purged" })
+      return { record: endedOutside(cancelled, now, board.keepFailed), withdraw: true }
+    })
+    return true
+  } catch (thrown) {
+    if (thrown === NOT_WAITING || (thrown instanceof CallboardError && thrown.code === "not-found")) return false
+    throw thrown
+  }
+}
+
+const NOT_WAITING = new CallboardError("already-terminal", "the job does not wait any more")

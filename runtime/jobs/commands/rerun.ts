@@ -1,0 +1,86 @@
+/** Runs an ended job again. */
+import { Result } from "effect"
+import type { Board } from "../../connection/board.ts"
+import { CallboardError } from "../../errors.ts"
+import { parseTask, postingOfTask, renderCompact } from "../../protocol/headers.ts"
+import { FRONT_LEVEL, type Message, type Posting } from "../../protocol/message.ts"
+import { NO_FENCE } from "../../protocol/outside.ts"
+import { type JobRecord, step } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import { decide, gone } from "./decide.ts"
+
+/** The message of a job's next run: new run, no retries used, due now. */
+const nextRun = (record: JobRecord, message: Message, run: number, now: number): Posting => {
+  const parsed = parseTask(message)
+  const task = Result.map(parsed, (before) => {
+    const { hops: _hops, ...own } = before.own
+    return { ...before, eta: null, expires: null, retries: 0, own: { ...own, run, submittedAt: now } }
+  })
+  const posting = Result.flatMap(task, (next) =>
+    postingOfTask(next, { ...message, headers: renderCompact(next) }, record.queue),
+  )
+  if (Result.isFailure(posting)) {
+    throw new CallboardError("unsupported", `job ${record.id} cannot run again: ${posting.failure.message}`, {
+      id: record.id,
+    })
+  }
+  return posting.success
+}
+
+/** Who runs a job again wants it to run now. */
+const released = ({ waiting: _waiting, ...after }: NonNullable<JobRecord["after"]>) => after
+
+/**
+ * Runs an ended job again, as its next run; one that waited for others does not wait for them again. Fails with
+ * `unsupported` when its message is not kept (succeeded jobs), `job-exists` when it has not ended, `gone`, `not-found`.
+ */
+export const rerunJob = (board: Board, id: string): Promise<JobRecord> =>
+  decide(board, id, ({ record }) => {
+    if (record.tombstone) throw gone(id)
+    if (!isTerminal(record.state)) {
+      throw new CallboardError("job-exists", `job ${id} is ${record.state}: only an ended job can run again`, { id })
+    }
+    const { message, raw } = record
+    if (message === undefined) {
+      throw new CallboardError(
+        "unsupported",
+        raw === undefined
+          ? `job ${id} ${record.state}, and its input is not kept: submit it anew`
+          : `job ${id} could not be decoded and cannot run again as it is: submit it anew`,
+        { id },
+      )
+    }
+    const now = Date.now()
+    const run = record.run + 1
+    const posting = nextRun(record, message, run, now)
+    const {
+      result: _result,
+      error: _error,
+      dead: _dead,
+      progress: _progress,
+      startedAt: _started,
+      endedAt: _ended,
+      expiresAt: _expires,
+      dueAt: _due,
+      claims: _claims,
+      acked: _acked,
+      successor: _successor,
+      message: _message,
+      keepMs: _keep,
+      front: _front,
+      after,
+      // With the follow-ups of the run before, until this one starts: its worker may have died before they were published.
+      ...kept
+    } = record
+    return {
+      record: {
+        ...step(kept, { run, at: now, state: "queued", reason: "rerun" }),
+        fence: NO_FENCE,
+        retries: 0,
+        ...(posting.level >= FRONT_LEVEL ? { front: true } : {}),
+        ...(after === undefined ? {} : { after: released(after) }),
+        message: posting.message,
+      },
+      post: [posting],
+    }
+  })

@@ -1,0 +1,105 @@
+/** Which tasks wait for others, and whether they may be accepted. */
+import { Result } from "effect"
+import type { Board } from "../../connection/board.ts"
+import { CallboardError } from "../../errors.ts"
+import { encodeEnvelope } from "../../protocol/envelope.ts"
+import { OWN_HEADER, parseTask, type Task } from "../../protocol/headers.ts"
+import type { Message, Posting } from "../../protocol/message.ts"
+import { isPlainObject } from "../../protocol/value.ts"
+import { findAll } from "./find-all.ts"
+
+/** A task that waits for others. */
+export interface Waiting {
+  readonly posting: Posting
+  readonly task: Task
+  /** Ids of those that it waits for. */
+  readonly parents: ReadonlyArray<string>
+}
+
+/** Whether a task that was just submitted waits for others. Cheap: every submission is asked. */
+export const isDeferred = ({ headers }: Message): boolean => {
+  const own = headers[OWN_HEADER]
+  return typeof own === "object" && own !== null && isPlainObject(own) && "after" in own
+}
+
+/** The first that waits for one that comes after it: in that order nobody could accept it. */
+export const tooEarly = (
+  postings: ReadonlyArray<Posting>,
+): { readonly index: number; readonly error: CallboardError } | undefined => {
+  if (!postings.some(({ message }) => isDeferred(message))) return undefined
+  const places = new Map(postings.map(({ id }, index) => [id, index]))
+  for (const [index, posting] of postings.entries()) {
+    const later = isDeferred(posting.message)
+      ? waitingOf(posting).parents.find((id) => (places.get(id) ?? -1) > index)
+      : undefined
+    if (later !== undefined)
+      return { index, error: refusal(`job ${later} comes later in the list; put it before those that wait for it`) }
+  }
+  return undefined
+}
+
+/** What came of checking: by id, why a task cannot be accepted. */
+export interface Checked {
+  readonly fit: ReadonlyArray<Waiting>
+  readonly refused: ReadonlyMap<string, CallboardError>
+}
+
+/**
+ * Checks tasks that wait for others; one that waits for another of them comes after it. `accepted`: jobs that are known to
+ * be there, and need not be looked for. Fails as the transport does.
+ */
+export const checkAll = async (
+  board: Board,
+  postings: ReadonlyArray<Posting>,
+  accepted: ReadonlySet<string>,
+): Promise<Checked> => {
+  const jobs = postings.map(waitingOf)
+  const together = new Set(postings.map(({ id }) => id))
+  const asked = jobs.flatMap(({ parents }) => parents.filter((id) => !accepted.has(id) && !together.has(id)))
+  const found = await findAll(board.records, asked, () => true)
+  const known = new Set([...accepted, ...found.keys()])
+  const fit: Array<Waiting> = []
+  const refused = new Map<string, CallboardError>()
+  for (const job of jobs) {
+    const { id } = job.posting
+    const problem = problemOf(board, job, known)
+    if (problem === undefined) {
+      known.add(id)
+      fit.push(job)
+    } else refused.set(id, problem)
+  }
+  return { fit, refused }
+}
+
+const waitingOf = (posting: Posting): Waiting => {
+  const task = parseTask(posting.message)
+  // It was made of these very headers a moment ago.
+  if (Result.isFailure(task)) throw new Error(task.failure.message)
+  return { posting, task: task.success, parents: task.success.own.after?.ids ?? [] }
+}
+
+const problemOf = (
+  { transport }: Board,
+  { posting, parents }: Waiting,
+  known: ReadonlySet<string>,
+): CallboardError | undefined => {
+  const { id, message } = posting
+  const unknown = parents.find((parent) => !known.has(parent))
+  if (unknown !== undefined) {
+    return refusal(
+      `there is no job ${unknown}; one that ended long ago is not known any more and need not be waited for`,
+      id,
+    )
+  }
+  // Its task is posted when it is released: it must not turn out only then that nobody takes it.
+  const frame = encodeEnvelope(message)
+  if (Result.isFailure(frame)) return new CallboardError("invalid-input", frame.failure.message, { id })
+  const { maxTask } = transport.capabilities
+  if (frame.success.length <= maxTask) return undefined
+  const why = `the task has ${frame.success.length} bytes, and transport ${transport.name} takes ${maxTask}`
+  return new CallboardError("too-large", why, { id })
+}
+
+/** Of the field `after`; `id`: of the job that is refused. */
+export const refusal = (why: string, id?: string): CallboardError =>
+  new CallboardError("invalid-input", `after: ${why}`, { field: "after", ...(id === undefined ? {} : { id }) })

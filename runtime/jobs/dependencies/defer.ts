@@ -1,0 +1,104 @@
+/**
+ * Submits jobs that wait for others: first the edges, then the record that holds the whole task, and only then a look at
+ * those that they wait for. So whoever ends one of them either finds the edge, or has ended it before that look. Who dies
+ * in between has accepted nothing, or leaves a job that a sweep moves on: a sweep goes by the edges, so those are first.
+ */
+import type { Board } from "../../connection/board.ts"
+import { asTransportError, type CallboardError } from "../../errors.ts"
+import { deferred } from "../../protocol/dependencies.ts"
+import type { Posting } from "../../protocol/message.ts"
+import { TransportError } from "../../transport/mod.ts"
+import { checkAll, refusal, type Waiting } from "./checking.ts"
+import { type Edge, writeEdges } from "./edges.ts"
+import { byChild, findEndings } from "./endings.ts"
+import { moveOn } from "./release.ts"
+
+/** `conflict`: something is stored under its id already. */
+export type Deferred = "deferred" | "conflict" | CallboardError | TransportError
+
+/**
+ * One answer per posting, in order; one that waits for another of them comes after it. `accepted`: jobs that are known to be
+ * there, and need not be looked for. A job that nobody knows fails with `invalid-input`, field `after`. Never rejects.
+ */
+export const defer = async (
+  board: Board,
+  postings: ReadonlyArray<Posting>,
+  accepted: ReadonlySet<string>,
+): Promise<ReadonlyArray<Deferred>> => {
+  const answers = new Map<string, Deferred>()
+  let error = new TransportError("internal", "the transport gave no answer", { outcome: "unknown" })
+  try {
+    const { fit, refused } = await checkAll(board, postings, accepted)
+    for (const [id, problem] of refused) answers.set(id, problem)
+    const now = Date.now()
+    await writeEdges(board.store, edgesTo(fit), now)
+    for (const rank of ranksOf(fit)) await store(board, rank, now, answers)
+    await look(
+      board,
+      fit.filter(({ posting }) => answers.get(posting.id) === "deferred"),
+    )
+  } catch (cause) {
+    error = asTransportError(cause)
+  }
+  return postings.map(({ id }) => answers.get(id) ?? error)
+}
+
+const edgesTo = (jobs: ReadonlyArray<Waiting>): ReadonlyArray<Edge> =>
+  jobs.flatMap(({ posting, parents }) => parents.map((parent) => ({ parent, child: posting.id })))
+
+/** Those that wait for none of the others, then those that wait for these, and so on. */
+const ranksOf = (jobs: ReadonlyArray<Waiting>): ReadonlyArray<ReadonlyArray<Waiting>> => {
+  const ranks: Array<Array<Waiting>> = []
+  const rankOf = new Map<string, number>()
+  for (const job of jobs) {
+    const rank = job.parents.reduce((highest, parent) => Math.max(highest, (rankOf.get(parent) ?? -1) + 1), 0)
+    rankOf.set(job.posting.id, rank)
+    const others = ranks[rank]
+    if (others === undefined) ranks[rank] = [job]
+    else others.push(job)
+  }
+  return ranks
+}
+
+/** Stores the records of jobs of one rank, unless what they wait for was submitted with them and could not be stored. */
+const store = async (
+  { records }: Board,
+  jobs: ReadonlyArray<Waiting>,
+  now: number,
+  answers: Map<string, Deferred>,
+): Promise<void> => {
+  const fit: Array<Waiting> = []
+  for (const job of jobs) {
+    const parent = job.parents.find((id) => answers.get(id) instanceof Error)
+    if (parent === undefined) fit.push(job)
+    else answers.set(job.posting.id, withoutParent(parent, answers.get(parent)))
+  }
+  if (fit.length === 0) return
+  const changed = await records.change(
+    fit.map(({ posting, task }) => ({ id: posting.id, expect: "", record: deferred(posting, task, now) })),
+  )
+  for (const [at, { posting }] of fit.entries()) {
+    const answer = changed[at]
+    if (answer?.status === "failed") answers.set(posting.id, answer.error)
+    else if (answer !== undefined) answers.set(posting.id, answer.status === "changed" ? "deferred" : "conflict")
+  }
+}
+
+const withoutParent = (parent: string, why: Deferred | undefined): Deferred => {
+  const message = `job ${parent} was not accepted`
+  const mayPass = why instanceof TransportError && why.retryable
+  return mayPass ? new TransportError("unavailable", message) : refusal(message)
+}
+
+/** How those stand that they wait for, and what becomes of them: at most a moment after they were accepted. */
+const look = async (board: Board, jobs: ReadonlyArray<Waiting>): Promise<void> => {
+  try {
+    const endings = await findEndings(
+      board.records,
+      jobs.flatMap(({ parents }) => parents),
+    )
+    await moveOn(board, byChild(edgesTo(jobs), endings))
+  } catch {
+    // They are accepted: a sweep finds out how those stand that they wait for.
+  }
+}

@@ -1,0 +1,144 @@
+/**
+ * Tells which of the jobs that end may have others waiting for them, without asking the transport for each: a filter of
+ * fixed size over all edges, kept by watching. It may name a job for which nobody waits; one for which somebody waits it
+ * misses only where the transport lost the news, and then a sweep finds it.
+ */
+import type { Board } from "../../connection/board.ts"
+import { pause } from "../../connection/listening.ts"
+import type { Log } from "../../log/log.ts"
+import { EDGE_PREFIX, edgeIn, type Place, readEdges } from "./edges.ts"
+import { hashOf } from "./hash.ts"
+
+export interface EdgeWatchOptions {
+  readonly board: Board
+  readonly log: Log
+  /** An edge to one of those that ended last has become known after its end. */
+  readonly onLate: (parent: string) => void
+  readonly signal: AbortSignal
+}
+
+/** 128 KiB: of a hundred thousand parents at a time one job in ten is asked for in vain. */
+const BITS = 2 ** 20
+/** News of an edge may come later than the end of a job that was quick: so many of those are remembered. */
+const LATEST = 8_192
+/** The filter forgets nothing, and news may be lost: it is made anew this often. */
+const RENEW_MS = 600_000
+const PAGE = 10_000
+const FIRST_WAIT_MS = 250
+const LONGEST_WAIT_MS = 10_000
+
+export class EdgeWatch {
+  readonly #options: EdgeWatchOptions
+  /** Ids of those that ended last, oldest first. */
+  readonly #latest = new Set<string>()
+  readonly #ready = Promise.withResolvers<void>()
+  #bits = new Uint8Array(BITS / 8)
+  /** Filled while all edges are being read. */
+  #next: Uint8Array<ArrayBuffer> | undefined
+  #isEmpty = true
+  #watches = false
+  /** Something may have been missed since the last reading. */
+  #stale = false
+  #busy = false
+  #readAt = 0
+
+  constructor(options: EdgeWatchOptions) {
+    this.#options = options
+    const { board, signal } = options
+    const off = board.transport.onStatus((status) => {
+      if (status === "connected") void this.#refresh()
+    })
+    signal.addEventListener("abort", off, { once: true })
+    void this.#refresh()
+  }
+
+  /** Resolves once all edges were read; never rejects. Until the transport can be reached it waits. */
+  get ready(): Promise<void> {
+    return this.#ready.promise
+  }
+
+  /** Whether nobody waits for anybody, as far as is known. */
+  get isEmpty(): boolean {
+    return this.#isEmpty
+  }
+
+  /** Whether any job has ended here. */
+  get hasSeenEnds(): boolean {
+    return this.#latest.size > 0
+  }
+
+  /** Whether somebody may wait for a job that has ended just now. */
+  ended(id: string): boolean {
+    this.#latest.add(id)
+    const [oldest] = this.#latest
+    if (this.#latest.size > LATEST && oldest !== undefined) this.#latest.delete(oldest)
+    return !this.#isEmpty && has(this.#bits, id)
+  }
+
+  /** Makes the filter anew, if it is time. `now` is of `performance.now()`. */
+  renew(now: number): void {
+    if (now - this.#readAt >= RENEW_MS) void this.#refresh()
+  }
+
+  async #refresh(): Promise<void> {
+    const { board, log, signal } = this.#options
+    this.#stale = true
+    if (this.#busy) return
+    this.#busy = true
+    let wait = FIRST_WAIT_MS
+    while (this.#stale && !signal.aborted) {
+      this.#stale = false
+      try {
+        if (!this.#watches) {
+          await board.store.watch(EDGE_PREFIX, ({ key, value }) => value !== undefined && this.#see(key), signal)
+        }
+        this.#watches = true
+        await this.#read()
+        this.#ready.resolve()
+      } catch (cause) {
+        this.#stale = true
+        log.debug("who waits for other jobs cannot be read now", { cause: String(cause) })
+        await pause(wait, signal)
+        wait = Math.min(LONGEST_WAIT_MS, wait * 2)
+      }
+    }
+    this.#busy = false
+  }
+
+  async #read(): Promise<void> {
+    const { board, signal } = this.#options
+    this.#next = new Uint8Array(BITS / 8)
+    for (let place: Place | undefined = { shelf: 0 }; place !== undefined && !signal.aborted; ) {
+      const { entries, next } = await readEdges(board.store, place, PAGE)
+      for (const { key } of entries) this.#see(key)
+      place = next
+    }
+    // What came by watching meanwhile is in it as well.
+    this.#bits = this.#next
+    this.#next = undefined
+    this.#isEmpty = !this.#bits.some((bits) => bits !== 0)
+    this.#readAt = performance.now()
+  }
+
+  #see(key: string): void {
+    const parent = edgeIn(key)?.parent
+    if (parent === undefined) return
+    set(this.#bits, parent)
+    if (this.#next !== undefined) set(this.#next, parent)
+    this.#isEmpty = false
+    if (this.#latest.has(parent)) this.#options.onLate(parent)
+  }
+}
+
+/** Where an id has its bit. */
+const placeOf = (id: string): number => hashOf(id) % BITS
+
+const has = (bits: Uint8Array, id: string): boolean => {
+  const place = placeOf(id)
+  return ((bits[place >> 3] ?? 0) & (1 << (place & 7))) !== 0
+}
+
+const set = (bits: Uint8Array, id: string): void => {
+  const place = placeOf(id)
+  bits[place >> 3] = (bits[place >> 3] ?? 0) | (1 << (place & 7))
+}

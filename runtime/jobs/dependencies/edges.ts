@@ -1,0 +1,99 @@
+/**
+ * Edges: for each job that waits, one entry of the store under each job that it waits for, so that whoever ends a job finds
+ * those that wait for it. They are written before the record of the job that waits, and removed when it need not wait for
+ * that one any more.
+ *
+ * `after/<shelf>/<parent>/<child>`, with the time at which it was written.
+ */
+import { Buffer } from "node:buffer"
+import type { Entry, Store, StoreOperation } from "../../transport/mod.ts"
+import { hashOf } from "./hash.ts"
+
+export const EDGE_PREFIX = "after/"
+
+/**
+ * Edges lie on so many shelves, by the job that is waited for: to list a few keys a transport may have to read all that
+ * begin alike, and there may be a million.
+ */
+const SHELVES = 16
+
+/** Operations that are written together: a transport need not take more at once. */
+const AT_A_TIME = 500
+
+export interface Edge {
+  /** The job that is waited for. */
+  readonly parent: string
+  readonly child: string
+}
+
+const OWN_ID = /^[A-Za-z0-9_-]{1,128}$/
+
+/** Ids of a foreign wire may hold anything, a slash for instance. */
+const token = (id: string): string => (OWN_ID.test(id) ? id : `~${Buffer.from(id).toString("base64url")}`)
+const idOf = (text: string): string =>
+  text.startsWith("~") ? Buffer.from(text.slice(1), "base64url").toString() : text
+
+const shelf = (at: number): string => `${EDGE_PREFIX}${at}/`
+
+/** Keys of those that wait for a job begin so. */
+export const edgesOf = (parent: string): string => `${shelf(hashOf(parent) % SHELVES)}${token(parent)}/`
+
+const keyOf = ({ parent, child }: Edge): string => edgesOf(parent) + token(child)
+
+/** The edge of a key; `undefined` where it is none. */
+export const edgeIn = (key: string): Edge | undefined => {
+  const [prefix, , parent, child, ...more] = key.split("/")
+  if (`${prefix}/` !== EDGE_PREFIX || !parent || !child || more.length > 0) return undefined
+  return { parent: idOf(parent), child: idOf(child) }
+}
+
+/** When an edge was written, in milliseconds since the epoch. */
+export const writtenAt = (value: Uint8Array): number => Number(new TextDecoder().decode(value)) || 0
+
+/** Where to go on with reading all edges. */
+export interface Place {
+  readonly shelf: number
+  /** Key of the last edge that was read there. */
+  readonly after?: string
+}
+
+/** Up to `limit` edges from a place on, and where the next ones are; `undefined`: there are no more. */
+export const readEdges = async (
+  store: Store,
+  from: Place,
+  limit: number,
+): Promise<{ readonly entries: ReadonlyArray<Entry>; readonly next: Place | undefined }> => {
+  const entries: Array<Entry> = []
+  let { shelf: at, after } = from
+  while (at < SHELVES) {
+    const rest = limit - entries.length
+    const page = await store.list({ prefix: shelf(at), limit: rest, ...(after === undefined ? {} : { after }) })
+    entries.push(...page)
+    const last = page.at(-1)?.key
+    if (page.length === rest && last !== undefined) return { entries, next: { shelf: at, after: last } }
+    at++
+    after = undefined
+  }
+  return { entries, next: undefined }
+}
+
+export const writeEdges = (store: Store, edges: ReadonlyArray<Edge>, now: number): Promise<void> => {
+  const value = new TextEncoder().encode(String(now))
+  return inParts(
+    store,
+    edges.map((edge) => ({ key: keyOf(edge), value })),
+  )
+}
+
+/** What is not there stays so. */
+export const removeEdges = (store: Store, edges: ReadonlyArray<Edge>): Promise<void> =>
+  inParts(
+    store,
+    edges.map((edge) => ({ key: keyOf(edge) })),
+  )
+
+const inParts = async (store: Store, operations: ReadonlyArray<StoreOperation>): Promise<void> => {
+  for (let from = 0; from < operations.length; from += AT_A_TIME) {
+    await store.write(operations.slice(from, from + AT_A_TIME))
+  }
+}

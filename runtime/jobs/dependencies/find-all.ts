@@ -1,0 +1,21 @@
+/** Records of many jobs, a few round trips at a time. */
+import type { Found, Records } from "../../transport/mod.ts"
+
+const AT_A_TIME = 64
+
+/** By id, what is taken from each record, which may be large; what is not there is missing. Fails as the transport does. */
+export const findAll = async <A>(
+  records: Records,
+  ids: Iterable<string>,
+  take: (found: Found) => A,
+): Promise<ReadonlyMap<string, A>> => {
+  const taken = new Map<string, A>()
+  const all = [...new Set(ids)]
+  for (let from = 0; from < all.length; from += AT_A_TIME) {
+    const found = await Promise.all(
+      all.slice(from, from + AT_A_TIME).map(async (id) => ({ id, there: await records.find(id) })),
+    )
+    for (const { id, there } of found) if (there !== undefined) taken.set(id, take(there))
+  }
+  return taken
+}

@@ -1,0 +1,130 @@
+/** Moves jobs on that wait for others, by compare-and-set, when it is known how those have ended. */
+import type { Board } from "../../connection/board.ts"
+import { advance } from "../../protocol/dependencies.ts"
+import { NO_FENCE } from "../../protocol/outside.ts"
+import type { JobError, JobRecord } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import { type Change, type Found, TransportError } from "../../transport/mod.ts"
+import { type Edge, removeEdges } from "./edges.ts"
+import type { Endings } from "./endings.ts"
+import { findAll } from "./find-all.ts"
+import { failure, parentGone, refused, unreadable } from "./never-released.ts"
+import { postMissing } from "./posting-again.ts"
+
+/** Several parents may end at the same time; more often than this in a row is not chance. */
+const TRIES = 10
+/** Longest wait before such a try, times its number: those who have met would only meet again. */
+const APART_MS = 10
+/** Records that are held at a time, with their tasks. */
+const AT_A_TIME = 64
+
+/** A job that waits, on its way. */
+interface Moving {
+  readonly child: string
+  readonly endings: Endings
+  /** What the transport has said where it can never store what it was asked to: the job ends then. */
+  readonly refusals: ReadonlyArray<TransportError>
+}
+
+/** First it ends with its message and errbacks, then without, should those be too large. */
+const MOST_REFUSALS = 2
+
+/**
+ * Moves each of these jobs (by id) on, as far as its endings say, and removes the edges that have served. Resolves with the
+ * ids of those that have failed by that. Fails as the transport does; one that refuses one job of all does so only once the
+ * others are done. A sweep finds again what was not.
+ */
+export const progress = async (board: Board, jobs: ReadonlyMap<string, Endings>): Promise<ReadonlyArray<string>> => {
+  const failed: Array<string> = []
+  let trouble: TransportError | undefined
+  const all = [...jobs].map(([child, endings]): Moving => ({ child, endings, refusals: [] }))
+  for (let from = 0; from < all.length; from += AT_A_TIME) {
+    let open = all.slice(from, from + AT_A_TIME)
+    for (let tried = 0; open.length > 0; tried++) {
+      if (tried === TRIES) throw new TransportError("unavailable", "jobs that wait for others change too fast")
+      if (tried > 1) await new Promise((resolve) => setTimeout(resolve, Math.random() * tried * APART_MS))
+      const moved = await move(board, open)
+      failed.push(...moved.failed)
+      trouble ??= moved.trouble
+      open = moved.again
+    }
+  }
+  if (trouble !== undefined) throw trouble
+  return failed
+}
+
+interface Moved {
+  readonly failed: Array<string>
+  /** Somebody else has changed them, or they end now. */
+  readonly again: Array<Moving>
+  trouble?: TransportError
+}
+
+/** One try. */
+const move = async (board: Board, open: ReadonlyArray<Moving>): Promise<Moved> => {
+  const moved: Moved = { failed: [], again: [] }
+  const served: Array<Edge> = []
+  const steps: Array<Step> = []
+  const ids = open.map(({ child }) => child)
+  const found = await findAll(board.records, ids, (there) => there)
+  for (const moving of open) {
+    const there = found.get(moving.child)
+    // Not there: it is being submitted this moment, or was never accepted.
+    if (there === undefined) continue
+    const change = changeOf(board, there, moving)
+    if (change !== undefined) steps.push({ moving, change })
+    else {
+      // Whoever has ended it may have died before what follows was posted.
+      const { state, fence, followUps = [] } = there.record
+      if (isTerminal(state) && fence === NO_FENCE) await postMissing(board, followUps)
+      served.push(...servedBy(there.record, moving))
+    }
+  }
+  const answers = steps.length === 0 ? [] : await board.records.change(steps.map(({ change }) => change))
+  for (const [at, { moving, change }] of steps.entries()) {
+    const answer = answers[at]
+    if (answer?.status === "changed") {
+      served.push(...servedBy(change.record, moving))
+      if (change.record.state === "failed") moved.failed.push(moving.child)
+    } else if (answer?.status !== "failed") moved.again.push(moving)
+    else if (isForGood(answer.error) && moving.refusals.length < MOST_REFUSALS) {
+      moved.again.push({ ...moving, refusals: [...moving.refusals, answer.error] })
+    } else moved.trouble ??= answer.error
+  }
+  await removeEdges(board.store, served)
+  return moved
+}
+
+interface Step {
+  readonly moving: Moving
+  readonly change: Change
+}
+
+const isForGood = ({ reason }: TransportError): boolean =>
+  reason === "too-large" || reason === "invalid" || reason === "unsupported"
+
+/** Edges to the job that it does not need any more. */
+const servedBy = ({ state, after }: JobRecord, { child, endings }: Moving): ReadonlyArray<Edge> => {
+  const waiting = new Set(state === "deferred" ? after?.waiting : [])
+  return [...endings.keys()].filter((parent) => !waiting.has(parent)).map((parent) => ({ parent, child }))
+}
+
+const changeOf = (
+  { keepFailed }: Board,
+  { record, revision }: Found,
+  { endings, refusals }: Moving,
+): Change | undefined => {
+  const now = Date.now()
+  const next = advance(record, endings, now)
+  if (next === undefined) return undefined
+  const at = { id: record.id, expect: revision }
+  const [refusal] = refusals
+  const fail = (error: JobError, bare: boolean): Change => ({
+    ...at,
+    ...failure(record, error, now, { bare, keepFailed }),
+  })
+  if (next.kind === "never") return fail(parentGone(next.parent), refusal !== undefined)
+  if (next.kind === "invalid") return fail(unreadable(next.why.message), refusal !== undefined)
+  if (refusal !== undefined) return fail(refused(refusal), refusals.length > 1)
+  return { ...at, record: next.record, ...(next.kind === "released" ? { post: [next.posting] } : {}) }
+}

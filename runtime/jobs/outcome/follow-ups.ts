@@ -1,0 +1,137 @@
+/**
+ * What follows a job, as postings that are complete, ids and all, before the record that decides the outcome is stored:
+ * callbacks and the next link of a chain after a success, errbacks after a failure.
+ *
+ * Rules of Celery 5.6: a callback gets the result before its own arguments; of a chain the last signature is taken off
+ * and carries the rest; root is handed down, the ended job is the parent. An errback gets request, error and traceback.
+ */
+import { Result } from "effect"
+import { type Embed, NO_EMBED } from "../../protocol/body.ts"
+import {
+  type Application,
+  applySignature,
+  type Signature,
+  type SignatureTask,
+  taskOfSignature,
+} from "../../protocol/celery/signature.ts"
+import { composeMessage } from "../../protocol/compose.ts"
+import { LANG, postingOfTask, type Task } from "../../protocol/headers.ts"
+import type { Posting } from "../../protocol/message.ts"
+import type { JobError } from "../../protocol/record.ts"
+import type { TraceContext } from "../../protocol/trace-context.ts"
+
+/** The job that ended, and what its follow-ups need from outside. */
+export interface Ended {
+  readonly task: Task
+  /** Queue of follow-ups that name none. */
+  readonly queueFor: (task: string, meth: string | null) => string
+  readonly newId: () => string
+  readonly now: number
+  /** W3C trace context that the follow-ups carry on. */
+  readonly trace: TraceContext | undefined
+}
+
+/** Why an embed of the job `id` cannot be honoured: checked before the handler runs, so that nothing is dropped after it. */
+export const embedProblem = (embed: Embed, id: string): string | undefined => {
+  if (embed === NO_EMBED) return undefined
+  if (embed.chord !== null) return "chords are not supported: nothing counts the tasks of their header"
+  // One id is one job: the second that has it would pass for a repetition of the first, and never run.
+  const onSuccess = new Set([id])
+  const onFailure = new Set([id])
+  const { callbacks, errbacks, chain } = embed
+  for (const [field, signatures, taken] of [
+    ["callbacks", callbacks, onSuccess],
+    ["errbacks", errbacks, onFailure],
+    ["chain", chain, onSuccess],
+  ] as const) {
+    for (const [at, signature] of (signatures ?? []).entries()) {
+      const problem = signatureProblem(signature)
+      if (problem !== undefined) return `${field}[${at}]: ${problem}`
+      const { task_id: own } = signature.options
+      if (typeof own !== "string" || own === "") continue
+      if (taken.has(own)) return `${field}[${at}]: options.task_id is the id of ${own === id ? "this" : "another"} job`
+      taken.add(own)
+    }
+  }
+  return undefined
+}
+
+const signatureProblem = (signature: Signature): string | undefined => {
+  if (signature.subtask_type !== null && signature.subtask_type !== "task")
+    return `a ${signature.subtask_type} is not supported here`
+  const checked = taskOfSignature(signature, { id: "check", now: 0 })
+  if (Result.isFailure(checked)) return checked.failure.message
+  return checked.success.chord === null ? undefined : "chords are not supported"
+}
+
+/** Callbacks and the next link of the chain. */
+export const afterSuccess = (embed: Embed, result: unknown, ended: Ended): ReadonlyArray<Posting> => {
+  if (embed === NO_EMBED) return []
+  const args = [result ?? null]
+  const postings = (embed.callbacks ?? []).map((callback) => posted(callback, { args }, ended))
+  const chain = embed.chain ?? []
+  const next = chain.at(-1)
+  if (next !== undefined) postings.push(posted(next, { args, options: { chain: chain.slice(0, -1) } }, ended))
+  return postings
+}
+
+/** Errbacks: each gets the request, the error and the traceback. */
+export const afterFailure = (embed: Embed, error: JobError, ended: Ended): ReadonlyArray<Posting> => {
+  if (embed === NO_EMBED) return []
+  const { task } = ended
+  const request = {
+    id: task.id,
+    task: task.task,
+    meth: task.meth,
+    retries: task.retries,
+    root_id: task.rootId,
+    parent_id: task.parentId,
+    group: task.group,
+    headers: task.custom,
+  }
+  const { traceback = null, ...told } = error
+  return (embed.errbacks ?? []).map((errback) => posted(errback, { args: [request, told, traceback] }, ended))
+}
+
+const posted = (signature: Signature, application: Application, ended: Ended): Posting => {
+  const applied = applySignature(signature, application)
+  const read = taskOfSignature(applied, {
+    id: ended.newId(),
+    now: ended.now,
+    rootId: ended.task.rootId ?? ended.task.id,
+    parentId: ended.task.id,
+  })
+  // Every signature was read once before the handler ran.
+  if (Result.isFailure(read)) throw new Error(read.failure.message)
+  const posting = postingOf(read.success, applied, ended)
+  if (Result.isFailure(posting)) throw new Error(posting.failure.message)
+  return posting.success
+}
+
+const postingOf = (
+  next: SignatureTask,
+  applied: Signature,
+  ended: Ended,
+): Result.Result<Posting, { readonly message: string }> => {
+  const meth = typeof applied.meth === "string" ? applied.meth : null
+  const task: Task = {
+    ...next.task,
+    lang: LANG,
+    meth,
+    origin: ended.task.origin,
+    traceparent: ended.trace?.traceparent ?? null,
+    tracestate: ended.trace?.tracestate ?? null,
+    own: { submittedAt: ended.now },
+  }
+  const { callbacks, errbacks, chain, chord } = next
+  const nothing = callbacks === null && errbacks === null && (chain === null || chain.length === 0) && chord === null
+  const embed = nothing ? NO_EMBED : { callbacks, errbacks, chain, chord }
+  const options = {
+    ...(next.priority === null ? {} : { priority: next.priority }),
+    ...(next.replyTo === null ? {} : { replyTo: next.replyTo }),
+  }
+  const message = composeMessage(task, { args: applied.args, kwargs: applied.kwargs, embed }, options)
+  if (Result.isFailure(message)) return Result.fail(message.failure)
+  const posting = postingOfTask(task, message.success, next.queue ?? ended.queueFor(task.task, meth))
+  return Result.isFailure(posting) ? Result.fail(posting.failure) : Result.succeed(posting.success)
+}

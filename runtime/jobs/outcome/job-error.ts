@@ -1,0 +1,79 @@
+/** Turns whatever a handler throws, or an Effect fails with, into what the record keeps. */
+import { cut } from "../../log/log-value.ts"
+import type { JobError } from "../../protocol/record.ts"
+import { ownFrames } from "./traceback.ts"
+
+/** Longest traceback that is kept, in characters: the record must fit the transport. */
+const MAX_TRACEBACK = 16_384
+const MAX_MESSAGE = 4_096
+const MAX_NAME = 255
+
+const text = (value: unknown): string => {
+  if (typeof value === "string") return value
+  try {
+    return JSON.stringify(value) ?? String(value)
+  } catch {
+    // Cycles, BigInt, or a getter that throws.
+    return "(not JSON)"
+  }
+}
+
+const property = (value: object, key: string): unknown => {
+  // A getter may throw; an error must not hide another.
+  try {
+    return Reflect.get(value, key)
+  } catch {
+    return undefined
+  }
+}
+
+const nameOf = (thrown: object): string => cut(wholeNameOf(thrown), MAX_NAME)
+
+const wholeNameOf = (thrown: object): string => {
+  const tag = property(thrown, "_tag")
+  if (typeof tag === "string" && tag !== "") return tag
+  const name = property(thrown, "name")
+  if (typeof name === "string" && name !== "" && name !== "Error") return name
+  const constructor = property(thrown, "constructor")
+  const own = typeof constructor === "function" ? property(constructor, "name") : undefined
+  return typeof own === "string" && own !== "Object" && own !== "" ? own : "Error"
+}
+
+/** What a handler threw, or an error in its place where even a look at it throws: a revoked proxy. */
+export const readable = (thrown: unknown): unknown => {
+  try {
+    void (thrown instanceof Error)
+    return thrown
+  } catch {
+    return new Error("what the handler threw cannot be read")
+  }
+}
+
+/** Name is the error's tag, else its name, else its class. Never throws, whatever was thrown. */
+export const jobError = (thrown: unknown, reason = "handler"): JobError => {
+  if (typeof thrown !== "object" || thrown === null)
+    return { name: "Error", message: cut(text(thrown), MAX_MESSAGE), reason }
+  const message = property(thrown, "message")
+  const stack = property(thrown, "stack")
+  const cause = property(thrown, "cause")
+  return {
+    name: nameOf(thrown),
+    message: cut(typeof message === "string" ? message : text(thrown), MAX_MESSAGE),
+    reason,
+    ...(typeof stack === "string" ? { traceback: cut(ownFrames(stack), MAX_TRACEBACK) } : {}),
+    ...(cause === undefined || cause === null
+      ? {}
+      : typeof cause === "object"
+        ? { cause: { name: nameOf(cause), message: cut(text(property(cause, "message")), MAX_MESSAGE) } }
+        : { cause: { name: "Error", message: cut(text(cause), MAX_MESSAGE) } }),
+  }
+}
+
+export const OUTCOME_LOST = "outcome-lost"
+
+/** Why a job fails whose handler has run, where something else has failed before its outcome was stored. */
+export const outcomeLost = (why: string): JobError => ({
+  name: "OutcomeLost",
+  message: cut(`its handler has run, and its outcome could not be stored: ${why}`, MAX_MESSAGE),
+  reason: OUTCOME_LOST,
+})

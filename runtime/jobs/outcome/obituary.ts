@@ -1,0 +1,47 @@
+/**
+ * The failure of a run whose own worker cannot tell of it any more, made of what is stored about it. Pure: the clock comes
+ * from outside.
+ */
+import { Result } from "effect"
+import { generateId } from "../../id.ts"
+import { decodeBody, NO_EMBED } from "../../protocol/body.ts"
+import { parseTask } from "../../protocol/headers.ts"
+import type { JobError, JobRecord } from "../../protocol/record.ts"
+import { traceContextOf } from "../../protocol/trace-context.ts"
+import type { Settlement } from "../../transport/mod.ts"
+import { afterFailure, type Ended, embedProblem } from "./follow-ups.ts"
+import { failed } from "./verdict.ts"
+
+export interface Obituary {
+  /** Of the delivery that has run the job; both are empty for a decision from outside of one. */
+  readonly token: string
+  readonly fence: string
+  readonly now: number
+  /** How long the job is kept, in milliseconds, unless its task says otherwise. */
+  readonly keepMs: number
+  /** Why it is a dead letter. Absent: it is none. */
+  readonly dead?: string
+  /** Queue of errbacks that name none. Defaults to the job's own. */
+  readonly queueFor?: Ended["queueFor"]
+}
+
+/** `undefined` where the record does not hold the task, or none that can be read. */
+export const failedInAbsence = (record: JobRecord, error: JobError, obituary: Obituary): Settlement | undefined => {
+  const { message, queue } = record
+  if (message === undefined) return undefined
+  const task = parseTask(message)
+  if (Result.isFailure(task)) return undefined
+  const { token, fence, now, keepMs, dead, queueFor = () => queue } = obituary
+  const body = decodeBody(message)
+  const embed =
+    Result.isSuccess(body) && embedProblem(body.success.embed, record.id) === undefined ? body.success.embed : NO_EMBED
+  const trace = traceContextOf(task.success)
+  const newId = () => generateId(now)
+  const followUps = afterFailure(embed, error, { task: task.success, now, trace, newId, queueFor })
+  const posting = { id: record.id, run: record.run, retries: record.retries, queue, level: record.priority, message }
+  const keep = { resultMs: keepMs, failureMs: keepMs }
+  return failed({ token, fence, posting, task: task.success, record, now, keep }, error, {
+    followUps,
+    ...(dead === undefined ? {} : { dead }),
+  })
+}

@@ -1,0 +1,283 @@
+/**
+ * How an attempt ended, as the settlement that says so. Pure: clock and randomness come from outside.
+ *
+ * Everything that follows from the outcome is fixed here, in the one record that decides it.
+ */
+import { Result } from "effect"
+import { OWN_HEADER, type OwnHeaders, postingOf, type RepeatHeader, type Task } from "../../protocol/headers.ts"
+import type { Message, Posting } from "../../protocol/message.ts"
+import { FRONT_LEVEL, publishKey } from "../../protocol/message.ts"
+import { extended, type JobError, type JobRecord, recordOfTask, step } from "../../protocol/record.ts"
+import type { State } from "../../protocol/state.ts"
+import { formatTime } from "../../protocol/time.ts"
+import type { TraceContext } from "../../protocol/trace-context.ts"
+import type { Delivery, Settlement } from "../../transport/mod.ts"
+import type { Unreadable } from "../../worker/attempt/intake.ts"
+
+/** What there is to know about the attempt that ended. */
+export interface Attempt {
+  readonly token: string
+  readonly fence: string
+  readonly posting: Posting
+  readonly task: Task
+  /** The started record; for a task that never started, the one it waited with. */
+  readonly record: JobRecord
+  readonly now: number
+  readonly keep: Keep
+  /** W3C trace context of the attempt itself, where it was traced. */
+  readonly trace?: TraceContext
+}
+
+/** How long ended jobs are kept, in milliseconds; negative is for ever. */
+export interface Keep {
+  readonly resultMs: number
+  readonly failureMs: number
+}
+
+/** The record of a task that waits, or waited, with nothing stored about it. */
+export const waiting = (posting: Posting, task: Task, now: number): JobRecord => recordOfTask(posting, task, now)
+
+const ended = (attempt: Attempt, record: JobRecord): JobRecord => ({
+  ...unended(attempt, record),
+  endedAt: attempt.now,
+})
+
+/** A record that goes on in a successor. */
+const unended = (attempt: Attempt, record: JobRecord): JobRecord => {
+  const { claims: _claims, message: _message, acked: _acked, ...kept } = record
+  return { ...kept, fence: attempt.fence }
+}
+
+const ack = { kind: "ack" } as const
+
+export const succeeded = (attempt: Attempt, result: unknown, followUps: ReadonlyArray<Posting> = []): Settlement => {
+  const { record, task, now } = attempt
+  const quiet = task.ignoreResult || result === undefined
+  const following = followUps.length === 0 ? undefined : { followUps }
+  return {
+    token: attempt.token,
+    // The hot path: one copy of the record.
+    record: {
+      ...(record.claims === undefined && record.message === undefined ? record : unended(attempt, record)),
+      state: "succeeded",
+      timeline: extended(record.timeline, record.run, { at: now, state: "succeeded" }),
+      fence: attempt.fence,
+      endedAt: now,
+      keepMs: task.own.resultTtlMs ?? attempt.keep.resultMs,
+      ...(quiet ? undefined : { result }),
+      ...following,
+    },
+    ...following,
+    then: ack,
+  }
+}
+
+/** `dead` is why a task was given up without the application having decided so. */
+export const failed = (
+  attempt: Attempt,
+  error: JobError,
+  options: { readonly dead?: string; readonly followUps?: ReadonlyArray<Posting> } = {},
+): Settlement => {
+  const { dead, followUps = [] } = options
+  return {
+    token: attempt.token,
+    record: {
+      ...ended(attempt, step(attempt.record, { at: attempt.now, state: "failed", reason: dead ?? error.reason })),
+      error,
+      ...(dead === undefined ? {} : { dead }),
+      // Kept, so that it can run again.
+      message: attempt.posting.message,
+      keepMs: attempt.task.own.failureTtlMs ?? attempt.keep.failureMs,
+      ...following(followUps),
+    },
+    ...following(followUps),
+    then: ack,
+  }
+}
+
+const following = (followUps: ReadonlyArray<Posting>): { readonly followUps?: ReadonlyArray<Posting> } =>
+  followUps.length === 0 ? {} : { followUps }
+
+/** Its time to start has passed. */
+export const expired = (attempt: Attempt): Settlement => unrun(attempt, { state: "expired" })
+
+/** It falls under a revocation. */
+export const revoked = (attempt: Attempt): Settlement => unrun(attempt, { state: "cancelled", reason: "revoked" })
+
+const unrun = (attempt: Attempt, end: { readonly state: State; readonly reason?: string }): Settlement => ({
+  token: attempt.token,
+  record: {
+    ...ended(attempt, step(attempt.record, { at: attempt.now, ...end })),
+    message: attempt.posting.message,
+    keepMs: attempt.task.own.failureTtlMs ?? attempt.keep.failureMs,
+  },
+  then: ack,
+})
+
+/** The message of a job's next attempt: one retry more. `expires` stays as it was, as Celery keeps it. */
+const nextAttempt = (attempt: Attempt, due: number | undefined): Message => {
+  const { message } = attempt.posting
+  const { task } = attempt
+  const isFollowed = attempt.trace !== undefined
+  return {
+    ...message,
+    headers: {
+      ...message.headers,
+      retries: task.retries + 1,
+      eta: etaOf(due),
+      // Celery 5.6 sets a retry's parent to the job itself when it had none.
+      parent_id: task.parentId ?? task.id,
+      ...(isFollowed ? { [OWN_HEADER]: { ...task.own, ...followed(attempt) } } : {}),
+    },
+  }
+}
+
+/** What the next attempt knows of this one. */
+const followed = ({ trace }: Attempt): Pick<OwnHeaders, "attempted"> =>
+  trace === undefined ? {} : { attempted: trace.traceparent }
+
+/** The message of a job's next run: no retries used; `expires` was about the first one. */
+const nextRun = (attempt: Attempt, repeat: RepeatHeader, run: number, due: number | undefined): Message => {
+  const { message } = attempt.posting
+  const own: OwnHeaders = {
+    ...attempt.task.own,
+    run,
+    repeat: { ...repeat, done: repeat.done + 1 },
+    ...followed(attempt),
+  }
+  return { ...message, headers: { ...message.headers, retries: 0, eta: etaOf(due), expires: null, [OWN_HEADER]: own } }
+}
+
+const etaOf = (due: number | undefined): string | null => (due === undefined ? null : formatTime(due))
+
+/** The job goes on as `message`, after `waitMs`: the record names its successor before the successor is published. */
+const goneOn = (
+  attempt: Attempt,
+  record: JobRecord,
+  message: (due: number | undefined) => Message,
+  next: { readonly reason: string; readonly run: number; readonly waitMs: number; readonly front: boolean },
+): Settlement => {
+  // One that waits for nothing is queued, and was never scheduled.
+  const due = next.waitMs === 0 ? undefined : attempt.now + next.waitMs
+  const posting = repost(message(due), attempt.posting.queue, next.front)
+  // They were about the attempt that is over; what is true of the next one as well is in its posting.
+  const { dueAt: _due, expiresAt: _expires, front: _front, ...before } = unended(attempt, record)
+  return {
+    token: attempt.token,
+    record: {
+      ...step(before, {
+        at: attempt.now,
+        reason: next.reason,
+        run: next.run,
+        ...(due === undefined ? { state: "queued" } : { state: "scheduled", due }),
+      }),
+      retries: posting.retries,
+      ...(posting.level >= FRONT_LEVEL ? { front: true } : {}),
+      ...(due === undefined ? {} : { dueAt: due }),
+      ...(posting.expires === undefined ? {} : { expiresAt: posting.expires }),
+      successor: publishKey(posting),
+      followUps: [posting],
+    },
+    followUps: [posting],
+    then: ack,
+  }
+}
+
+/** Another attempt after `waitMs`. */
+export const retried = (attempt: Attempt, error: JobError, waitMs: number, front = false): Settlement =>
+  goneOn(attempt, { ...attempt.record, error }, (due) => nextAttempt(attempt, due), {
+    reason: "retry",
+    run: attempt.posting.run,
+    waitMs,
+    front: front || attempt.posting.level >= FRONT_LEVEL,
+  })
+
+/** Another run after a success, `waitMs` from now. What follows from the job follows from its last run. */
+export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number): Settlement => {
+  const { record, posting, now } = attempt
+  const run = posting.run + 1
+  return goneOn(attempt, step(record, { at: now, state: "succeeded" }), (due) => nextRun(attempt, repeat, run, due), {
+    reason: "repeat",
+    run,
+    waitMs,
+    front: false,
+  })
+}
+
+/** Moves a task to the queue of another language's workers. */
+export const forwarded = (attempt: Attempt, queue: string): Settlement => {
+  const { message } = attempt.posting
+  const own: OwnHeaders = { ...attempt.task.own, hops: (attempt.task.own.hops ?? 0) + 1 }
+  const posting = repost(
+    { ...message, headers: { ...message.headers, [OWN_HEADER]: own } },
+    queue,
+    attempt.posting.level >= FRONT_LEVEL,
+  )
+  const record = step(attempt.record, { at: attempt.now, state: "queued", reason: "forwarded" })
+  return {
+    token: attempt.token,
+    record: { ...unended(attempt, record), queue, successor: publishKey(posting), followUps: [posting] },
+    followUps: [posting],
+    then: ack,
+  }
+}
+
+/** At the front where the task itself says so, or `front` does: a retry's place is its own, and no later run's. */
+const repost = (message: Message, queue: string, front: boolean): Posting => {
+  const posting = postingOf(message, queue)
+  // The headers were parsed once already, and only fields that we wrote ourselves have changed.
+  if (Result.isFailure(posting)) throw new Error(posting.failure.message)
+  return front ? { ...posting.success, level: FRONT_LEVEL } : posting.success
+}
+
+/**
+ * Gives a task back uncounted, to be delivered again after `delayMs`. What was stored about its run, a claim or a report,
+ * is taken back first.
+ */
+export const handedBack = (attempt: Attempt, stored: boolean, delayMs: number): Settlement => ({
+  token: attempt.token,
+  ...(stored ? { record: unclaimed(attempt) } : {}),
+  then: { kind: "release", delay: delayMs },
+})
+
+const unclaimed = (attempt: Attempt): JobRecord => {
+  const { startedAt: _started, worker: _worker, progress: _progress, ...kept } = attempt.record
+  return {
+    ...step(kept, { at: attempt.now, state: "queued", reason: "handed-back" }),
+    fence: attempt.fence,
+    // Not counted: neither as an attempt nor as a claim.
+    attempt: Math.max(0, attempt.record.attempt - 1),
+    claims: Math.max(0, (attempt.record.claims ?? 1) - 1),
+  }
+}
+
+/** What cannot be read as a task, kept as it came: under its id where it has one, else one made of its fence. */
+export const unreadable = (
+  delivery: Pick<Delivery, "token" | "fence" | "queue"> & { readonly id: string | undefined },
+  { reason, problem, kept }: Unreadable,
+  now: number,
+  keep: Keep,
+): Settlement => ({
+  token: delivery.token,
+  record: {
+    id: delivery.id ?? `dead-${delivery.fence.replace(/[^A-Za-z0-9_-]/g, "-")}`,
+    task: "(unreadable)",
+    meth: null,
+    name: "(unreadable)",
+    queue: delivery.queue,
+    priority: 0,
+    state: "failed",
+    run: 1,
+    attempt: 0,
+    retries: 0,
+    fence: delivery.fence,
+    submittedAt: now,
+    endedAt: now,
+    error: { name: "Unreadable", message: problem, reason },
+    dead: reason,
+    timeline: [{ n: 1, run: 1, at: now, state: "failed", reason }],
+    keepMs: keep.failureMs,
+    ...kept,
+  },
+  then: ack,
+})

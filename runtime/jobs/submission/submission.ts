@@ -1,0 +1,116 @@
+/** What a caller submits, as one schema: it checks HTTP bodies and calls from code, and describes itself in the OpenAPI document. */
+import { Result, Schema, SchemaIssue } from "effect"
+import { CallboardError } from "../../errors.ts"
+import { Duration, JobId, Json, Name, Text } from "../../options/fields.ts"
+import { RepeatField, RetryField } from "../../options/retry-policy.ts"
+import { MOST_PARENTS } from "../../protocol/headers.ts"
+import { FollowUps } from "./follow-ups.ts"
+
+const TimeLimitField = Schema.Union([
+  Schema.Finite,
+  Schema.String,
+  Schema.Struct({ soft: Schema.optionalKey(Duration), hard: Schema.optionalKey(Duration) }),
+]).annotate({ description: "Longest an attempt may take; a number or text is the hard limit" })
+
+const JobIds = Schema.Array(Schema.String).check(Schema.isMinLength(1), Schema.isMaxLength(MOST_PARENTS))
+
+/** Jobs to wait for. */
+const AfterField = Schema.Union([
+  Schema.String,
+  JobIds,
+  Schema.Struct({
+    ids: Schema.Union([Schema.String, JobIds]),
+    allowFailure: Schema.optionalKey(
+      Schema.Boolean.annotate({ description: "Their failure will do as well as their success" }),
+    ),
+  }),
+]).annotate({
+  description:
+    "Ids of jobs that must have succeeded before this one starts; until then it is `deferred`. A cancelled one is waited for until it has run again and succeeded",
+})
+
+/** Everything about a task but its name. */
+export const SubmissionFieldsSchema = Schema.Struct({
+  meth: Schema.optionalKey(Name.annotate({ description: "Method of the actor; the default is `run`" })),
+  input: Schema.optionalKey(Schema.Unknown.annotate({ description: "What the method gets. An object, or one value" })),
+  args: Schema.optionalKey(Schema.Array(Schema.Unknown).annotate({ description: "Positional arguments" })),
+  kwargs: Schema.optionalKey(Json.annotate({ description: "Keyword arguments; instead of `input`" })),
+  id: Schema.optionalKey(JobId.annotate({ description: "Job id; submitting again with the same id is safe" })),
+  queue: Schema.optionalKey(Name),
+  priority: Schema.optionalKey(
+    Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 9 })).annotate({ description: "0–9, 9 first" }),
+  ),
+  front: Schema.optionalKey(Schema.Boolean.annotate({ description: "Before every priority" })),
+  delay: Schema.optionalKey(Duration.annotate({ description: "Not before this much later" })),
+  eta: Schema.optionalKey(Schema.String.annotate({ description: "Not before this time: ISO 8601, UTC if no zone" })),
+  expires: Schema.optionalKey(
+    Schema.Union([Schema.Finite, Schema.String]).annotate({
+      description: "Must start before this: a time (ISO 8601), or a duration from now",
+    }),
+  ),
+  timeLimit: Schema.optionalKey(TimeLimitField),
+  retry: Schema.optionalKey(RetryField),
+  repeat: Schema.optionalKey(
+    RepeatField.annotate({ description: "Runs it again after each success, as the next run of the same job" }),
+  ),
+  callbacks: Schema.optionalKey(
+    FollowUps.annotate({ description: "Submitted when it succeeds; each gets the result before its own arguments" }),
+  ),
+  errbacks: Schema.optionalKey(
+    FollowUps.annotate({
+      description: "Submitted when it fails; each gets request, error and traceback. A chain's links inherit them",
+    }),
+  ),
+  chain: Schema.optionalKey(
+    FollowUps.annotate({
+      description: "Run one after the other when it succeeds; each gets the result of the one before",
+    }),
+  ),
+  after: Schema.optionalKey(AfterField),
+  parentId: Schema.optionalKey(Name),
+  rootId: Schema.optionalKey(Name),
+  group: Schema.optionalKey(Name),
+  resultTtl: Schema.optionalKey(Duration.annotate({ description: "How long a success is kept; negative: for ever" })),
+  failureTtl: Schema.optionalKey(Duration.annotate({ description: "How long a failure is kept; negative: for ever" })),
+  shadow: Schema.optionalKey(Name.annotate({ description: "Name to show instead of task and method" })),
+  description: Schema.optionalKey(Text(1_000)),
+  meta: Schema.optionalKey(Json.annotate({ description: "Your own data; shown with the job" })),
+  headers: Schema.optionalKey(Json.annotate({ description: "Custom headers; the handler sees them" })),
+})
+
+export const SubmissionSchema = Schema.Struct({
+  task: Name.annotate({ description: "Actor, or actor and method: `text.count`" }),
+  ...SubmissionFieldsSchema.fields,
+}).annotate({ identifier: "Task" })
+
+export type Submission = typeof SubmissionSchema.Type
+export type SubmissionFields = typeof SubmissionFieldsSchema.Type
+
+/** Fields of the task body that are understood but whose feature does not exist: refused by name, never ignored. */
+export const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["chord", "key", "unique", "ttl"])
+
+const decode = Schema.decodeUnknownResult(SubmissionSchema, { onExcessProperty: "error", errors: "all" })
+const format = SchemaIssue.makeFormatterStandardSchemaV1()
+
+/** Checks the shape of a submission. Fails with `unsupported`, `unknown-field` or `invalid-input`, naming the field. */
+export const parseSubmission = (value: unknown): Result.Result<Submission, CallboardError> => {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    return Result.fail(new CallboardError("invalid-input", "a task is an object with at least a `task` field"))
+  }
+  const decoded = decode(value)
+  if (Result.isSuccess(decoded)) return Result.succeed(decoded.success)
+  for (const field of Object.keys(value)) {
+    if (UNSUPPORTED_FIELDS.has(field)) {
+      return Result.fail(new CallboardError("unsupported", `${field} is not supported by this version`, { field }))
+    }
+  }
+  const issues = format(decoded.failure.issue).issues
+  const unknown = issues.find((issue) => issue.message === "Expected no excess property")
+  const issue = unknown ?? issues[0]
+  const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
+  return Result.fail(
+    unknown === undefined
+      ? new CallboardError("invalid-input", `${field}: ${issue?.message ?? "is not valid"}`, { field })
+      : new CallboardError("unknown-field", `${field} is not a field of a task`, { field }),
+  )
+}

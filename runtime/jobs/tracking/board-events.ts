@@ -1,0 +1,40 @@
+/** Follows the whole board: each change of a job as one event. */
+
+import { latest } from "../../async/latest.ts"
+import type { Board } from "../../connection/board.ts"
+import type { JobRecord } from "../../protocol/record.ts"
+import { type JobView, jobView, transitionView } from "../view.ts"
+import type { JobEvent } from "./following.ts"
+
+/** A change of a job, as it is told to those who follow the whole board. */
+export interface BoardEvent {
+  readonly job: JobView
+  readonly event: JobEvent
+}
+
+/** The newest of what a record tells; nothing where it tells nothing. */
+export const boardEventOf = (record: JobRecord): BoardEvent | undefined => {
+  const { state, timeline, progress } = record
+  const transition = timeline.at(-1)
+  if (state === "started" && progress !== undefined && progress.at > (transition?.at ?? 0)) {
+    const at = new Date(progress.at).toISOString()
+    return { job: jobView(record), event: { type: "progress", ...progress, at } }
+  }
+  if (transition === undefined) return undefined
+  return { job: jobView(record), event: { type: "transition", ...transitionView(transition) } }
+}
+
+/**
+ * What happens on the whole board, from now on: each change of a job as one event, until the signal fires or the reader
+ * leaves. Bounded: a slow reader misses some.
+ */
+export const followBoard = async function* (
+  board: Board,
+  signal: AbortSignal,
+): AsyncGenerator<BoardEvent, void, undefined> {
+  const records = latest<JobRecord>((push, listening) => board.records.watch({}, push, listening), signal)
+  for await (const record of records) {
+    const event = boardEventOf(record)
+    if (event !== undefined) yield event
+  }
+}

@@ -1,0 +1,108 @@
+/** Follows a job: its transitions and progress, replayed and then live. */
+import type { Board } from "../../connection/board.ts"
+import { CallboardError } from "../../errors.ts"
+import { isId } from "../../protocol/name.ts"
+import type { JobRecord, Progress } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import { type TransitionView, transitionView } from "../view.ts"
+import { findRecord, LOOK_AGAIN_MS, notFound } from "./finding.ts"
+
+/** What a job's stream of events brings. `id` is absent on progress, which is a last value and not replayed. */
+export type JobEvent =
+  | ({ readonly type: "transition" } & TransitionView)
+  | { readonly type: "progress"; readonly fraction: number; readonly detail?: unknown; readonly at: string }
+
+/** A progress, as it is told. */
+const progressEvent = (progress: Progress): JobEvent => ({
+  type: "progress",
+  ...progress,
+  at: new Date(progress.at).toISOString(),
+})
+
+/** Compares event ids `<run>.<n>`; `n` rises over all runs, so that it decides alone. */
+const numberOf = (eventId: string | undefined): number => {
+  const n = Number(/^\d+\.(\d+)$/.exec(eventId ?? "")?.[1] ?? 0)
+  return Number.isSafeInteger(n) ? n : 0
+}
+
+const newestOf = (record: JobRecord): number => record.timeline.at(-1)?.n ?? 0
+
+/**
+ * A job's transitions, replayed from its record after `lastEventId` and then live, with progress in between; ends with
+ * the run. Fails with `not-found`.
+ */
+export const followJob = async function* (
+  board: Board,
+  id: string,
+  options: { readonly lastEventId?: string; readonly signal?: AbortSignal } = {},
+): AsyncGenerator<JobEvent, void, undefined> {
+  if (!isId(id)) throw notFound(id)
+  const stop = new AbortController()
+  const signal = options.signal === undefined ? stop.signal : AbortSignal.any([stop.signal, options.signal])
+  // Only the latest record matters: a slow reader skips versions, and the timeline holds what it skipped.
+  let latest: JobRecord | undefined
+  let refused: CallboardError | undefined
+  let wake: (() => void) | undefined
+  const seen = (record: JobRecord) => {
+    // A look that was under way for long answers with what was: it must not hide newer news.
+    if (latest !== undefined && newestOf(record) < newestOf(latest) && !record.tombstone) return
+    latest = record
+    wake?.()
+  }
+  let last = numberOf(options.lastEventId)
+  let lastProgress = 0
+  const look = setInterval(
+    () =>
+      void findRecord(board, id).then(
+        (found) => seen(found.record),
+        (cause: unknown) => {
+          // A transport that is down now may be back at the next look; a job that is gone for good will not.
+          if (!(cause instanceof CallboardError)) return
+          refused = cause
+          wake?.()
+        },
+      ),
+    LOOK_AGAIN_MS,
+  )
+  const aborted = () => wake?.()
+  signal.addEventListener("abort", aborted)
+  try {
+    await board.records.watch({ id }, seen, signal)
+    const found = await findRecord(board, id)
+    latest ??= found.record
+    if (last > 0 && newestOf(latest) < last) last = 0
+    while (!signal.aborted) {
+      const record: JobRecord | undefined = latest
+      latest = undefined
+      if (record !== undefined) {
+        const { progress } = record
+        for (const transition of record.timeline) {
+          if (transition.n <= last) continue
+          // The last progress belongs before the end of the run, which ends the stream.
+          if (isTerminal(transition.state) && progress !== undefined && progress.at > lastProgress) {
+            lastProgress = progress.at
+            yield progressEvent(progress)
+          }
+          last = transition.n
+          yield { type: "transition", ...transitionView(transition) }
+        }
+        if (progress !== undefined && progress.at > lastProgress && !isTerminal(record.state)) {
+          lastProgress = progress.at
+          yield progressEvent(progress)
+        }
+        if (isTerminal(record.state)) return
+      }
+      if (latest === undefined && refused !== undefined) throw refused
+      if (latest === undefined && !signal.aborted) {
+        await new Promise<void>((resolve) => {
+          wake = resolve
+        })
+        wake = undefined
+      }
+    }
+  } finally {
+    clearInterval(look)
+    signal.removeEventListener("abort", aborted)
+    stop.abort()
+  }
+}

@@ -1,0 +1,57 @@
+/** Waits for the end of a job. */
+import type { Board } from "../../connection/board.ts"
+import { CallboardError, WaitTimeout } from "../../errors.ts"
+import { isId } from "../../protocol/name.ts"
+import type { JobRecord } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import { findRecord, LOOK_AGAIN_MS, notFound } from "./finding.ts"
+
+/**
+ * Waits for the end of a job's current run. Resolves with its terminal record (a tombstone if it is gone).
+ * Fails with `WaitTimeout` after `timeoutMs`, and with `not-found`.
+ */
+export const waitForEnd = async (
+  board: Board,
+  id: string,
+  timeoutMs: number,
+  signal?: AbortSignal,
+): Promise<JobRecord> => {
+  if (!isId(id)) throw notFound(id)
+  const stop = new AbortController()
+  const began = Date.now()
+  return new Promise<JobRecord>((resolve, reject) => {
+    let look: ReturnType<typeof setInterval> | undefined
+    const timer = Number.isFinite(timeoutMs)
+      ? setTimeout(() => finish(() => reject(new WaitTimeout(id, timeoutMs))), Math.min(timeoutMs, 2 ** 31 - 1))
+      : undefined
+    const aborted = () => finish(() => reject(signal?.reason ?? new WaitTimeout(id, Date.now() - began)))
+    const finish = (then: () => void) => {
+      if (stop.signal.aborted) return
+      stop.abort()
+      clearTimeout(timer)
+      clearInterval(look)
+      signal?.removeEventListener("abort", aborted)
+      then()
+    }
+    const seen = (record: JobRecord) => {
+      if (isTerminal(record.state)) finish(() => resolve(record))
+    }
+    const lookNow = () => findRecord(board, id).then((found) => seen(found.record))
+    if (signal?.aborted) return aborted()
+    signal?.addEventListener("abort", aborted, { once: true })
+    // Watch first, then look: what ends in between is seen either way.
+    board.records
+      .watch({ id }, seen, stop.signal)
+      .then(lookNow)
+      .then(() => {
+        if (stop.signal.aborted) return
+        look = setInterval(() => {
+          // A transport that is down now may be back at the next look; the deadline bounds the wait.
+          lookNow().catch((cause: unknown) => {
+            if (cause instanceof CallboardError) finish(() => reject(cause))
+          })
+        }, LOOK_AGAIN_MS)
+      })
+      .catch((cause: unknown) => finish(() => reject(cause)))
+  })
+}

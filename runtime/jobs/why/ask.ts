@@ -1,0 +1,171 @@
+/** Asks a board for what there is to know about one job, and says why it waits. Bounded in time, whatever does not answer. */
+import { Result, Schema } from "effect"
+import { listActors, listWorkers, WorkerDescription } from "../../cluster/directory.ts"
+import { isSuspended, pausedQueues, suspensions } from "../../cluster/pausing.ts"
+import { PUT_OFF_REASONS } from "../../cluster/remote/answers.ts"
+import { ask } from "../../cluster/remote/ask.ts"
+import type { Answer } from "../../cluster/remote/message.ts"
+import type { Board } from "../../connection/board.ts"
+import { asTransportError, CallboardError } from "../../errors.ts"
+import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
+import type { JobRecord } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import { TransportError } from "../../transport/mod.ts"
+import { findAll } from "../dependencies/find-all.ts"
+import { findRecord, goneError } from "../tracking/finding.ts"
+import type { Why } from "./cause.ts"
+import { causesOf } from "./causes.ts"
+import { type Facts, MOST_AHEAD, MOST_PARENTS_TOLD, type Place } from "./facts.ts"
+
+export interface AskWhyOptions {
+  readonly taskNames?: ReadonlyMap<string, string>
+}
+
+/** Longest wait for the record; without it nothing can be told. */
+const RECORD_MS = 3_000
+/** Longest wait for everything else. */
+const FACTS_MS = 2_000
+/** Longest wait for workers: those that are alive answer within milliseconds, unless a handler blocks them. */
+const WORKERS_MS = 500
+
+/**
+ * Why a job waits. Where the transport is down that is the cause. Fails with `not-found`, and with `gone` when only its
+ * tombstone is left.
+ */
+export const askWhy = async (board: Board, id: string, options: AskWhyOptions = {}): Promise<Why> => {
+  let record: JobRecord
+  try {
+    record = (await within(RECORD_MS, findRecord(board, id))).record
+  } catch (cause) {
+    if (cause instanceof CallboardError) throw cause
+    const error = asTransportError(cause)
+    if (!UNREACHABLE.includes(error.reason)) throw error
+    return transportDown(id, error.message)
+  }
+  if (record.tombstone) throw goneError(id)
+  const facts = await factsOf(board, record, options)
+  return { id, state: record.state, causes: causesOf(facts) }
+}
+
+const UNREACHABLE: ReadonlyArray<TransportError["reason"]> = ["unavailable", "closed", "unauthorized"]
+
+export const transportDown = (id: string, why: string): Why => ({
+  id,
+  causes: [
+    {
+      code: "transport-down",
+      message: `the transport cannot be reached (${why}): nothing starts, and nothing can be told about the job, until it is back`,
+      reason: why,
+    },
+  ],
+})
+
+const factsOf = async (board: Board, record: JobRecord, { taskNames }: AskWhyOptions): Promise<Facts> => {
+  const target = (hasActor: (name: string) => boolean) => {
+    const { actor, meth } = resolveName(record.task, record.meth, hasActor, taskNames)
+    return { actor, method: meth ?? DEFAULT_METHOD }
+  }
+  if (isTerminal(record.state)) return { now: Date.now(), record, ...target(() => false) }
+  const { store, queue } = board
+  const told = (command: string, given: object = {}) =>
+    known(ask(board, command, given, { timeout: WORKERS_MS / 1_000 }))
+  const [parents, paused, keys, living, actors, stats, reserved, putOff, waiting] = await Promise.all([
+    record.state === "deferred" ? known(parentsOf(board, record)) : undefined,
+    known(pausedQueues(store)),
+    known(suspensions(store)),
+    known(listWorkers(store)),
+    known(listActors(store)),
+    told("stats"),
+    told("reserved"),
+    told("put-off", { id: record.id }),
+    // Of one that is not due there is no place in the line.
+    record.state === "queued" ? known(queue.waiting?.(record.queue, MOST_AHEAD + 1)) : undefined,
+  ])
+  const workers = living === undefined ? undefined : latest(living, stats ?? [])
+  const served = new Set(workers?.flatMap((worker) => worker.actors))
+  return {
+    now: Date.now(),
+    record,
+    ...target((name) => served.has(name)),
+    ...(parents === undefined ? {} : { parents }),
+    ...(paused === undefined ? {} : { paused }),
+    ...(keys === undefined ? {} : { suspended: suspendedOf(keys, workers ?? []) }),
+    ...(workers === undefined ? {} : { workers }),
+    ...(actors === undefined ? {} : { actors }),
+    reservedBy: (reserved ?? []).filter(({ value }) => holds(value, record.id)).map(({ worker }) => worker),
+    putOff: (putOff ?? []).flatMap(({ worker, value }) => notesIn(value).map((note) => ({ ...note, worker }))),
+    ...(waiting === undefined ? {} : { place: { inQueue: placeIn(waiting, record.id) } }),
+  }
+}
+
+const parentsOf = async ({ records }: Board, { after }: JobRecord): Promise<NonNullable<Facts["parents"]>> => {
+  const ids = (after?.waiting ?? []).slice(0, MOST_PARENTS_TOLD)
+  const states = await findAll(records, ids, ({ record }) => (record.tombstone ? undefined : record.state))
+  return ids.map((id) => {
+    const state = states.get(id)
+    return state === undefined ? { id } : { id, state }
+  })
+}
+
+/** What an answer comes to; `undefined` where there is none, or not in time. */
+const known = async <A>(work: Promise<A> | undefined): Promise<A | undefined> => {
+  if (work === undefined) return undefined
+  try {
+    return await within(FACTS_MS, work)
+  } catch {
+    return undefined
+  }
+}
+
+const within = <A>(ms: number, work: Promise<A>): Promise<A> =>
+  new Promise((resolve, reject) => {
+    const late = () => reject(new TransportError("unavailable", `it did not answer within ${ms / 1000} s`))
+    const timer = setTimeout(late, ms)
+    work.then(resolve, reject).finally(() => clearTimeout(timer))
+  })
+
+const decodeWorker = Schema.decodeUnknownResult(WorkerDescription)
+
+/** The workers as they are now, where they say so; else as they were at their last beat. */
+const latest = (
+  living: ReadonlyArray<WorkerDescription>,
+  stats: ReadonlyArray<Answer>,
+): ReadonlyArray<WorkerDescription> => {
+  const now = new Map<string, WorkerDescription>()
+  for (const { worker, value } of stats) {
+    const decoded = decodeWorker(value)
+    if (Result.isSuccess(decoded)) now.set(worker, decoded.success)
+  }
+  return living.map((worker) => now.get(worker.name) ?? worker)
+}
+
+const suspendedOf = (keys: ReadonlyArray<string>, workers: ReadonlyArray<WorkerDescription>): ReadonlyArray<string> =>
+  workers.map(({ name }) => name).filter((name) => isSuspended(keys, name))
+
+const decodeReserved = Schema.decodeUnknownResult(Schema.Array(Schema.Struct({ id: Schema.String })))
+
+const holds = (value: unknown, id: string): boolean => {
+  const decoded = decodeReserved(value)
+  return Result.isSuccess(decoded) && decoded.success.some((task) => task.id === id)
+}
+
+const decodeNotes = Schema.decodeUnknownResult(
+  Schema.Array(
+    Schema.Struct({
+      id: Schema.String,
+      reason: Schema.Literals(PUT_OFF_REASONS),
+      until: Schema.Finite,
+      detail: Schema.String,
+      waits: Schema.optionalKey(Schema.Boolean),
+    }),
+  ),
+)
+
+const notesIn = (value: unknown) => Result.getOrElse(decodeNotes(value), () => [])
+
+/** Not among as many as were asked for: it is further back. Among fewer: it is not in the line at all. */
+const placeIn = (waiting: ReadonlyArray<string>, id: string): Place => {
+  const at = waiting.indexOf(id)
+  if (at >= 0) return { ahead: at }
+  return waiting.length > MOST_AHEAD ? { ahead: MOST_AHEAD, more: true } : undefined
+}

@@ -1,0 +1,71 @@
+/** Why a job waits, as people and programs are told. */
+import { Schema } from "effect"
+import { STATES } from "../../protocol/state.ts"
+
+const Text = Schema.String
+const Time = Text.annotate({ description: "ISO 8601, in UTC", format: "date-time" })
+const about = (description: string) => Schema.optionalKey(Text.annotate({ description }))
+
+/** Every cause there is. Programs decide by it; more may come. */
+export const CAUSES = [
+  "transport-down",
+  "ended",
+  "running",
+  "worker-lost",
+  "waiting-for-jobs",
+  "scheduled",
+  "retrying",
+  "queue-paused",
+  "no-worker",
+  "unknown-actor",
+  "actor-elsewhere",
+  "workers-suspended",
+  "workers-starting",
+  "actor-unhealthy",
+  "rate-limit",
+  "concurrency-limit",
+  "tenant-limit",
+  "reserved",
+  "behind",
+  "prefetch-full",
+  "in-hand",
+  "next",
+  "unclear",
+] as const
+
+export const Cause = Schema.Struct({
+  code: Schema.Literals(CAUSES).annotate({ description: "What programs decide by" }),
+  message: Text.annotate({ description: "What is the matter and what to do, for people" }),
+  queue: about("The queue it waits in"),
+  actor: about("The actor that it is for"),
+  workers: Schema.optionalKey(Schema.Array(Text).annotate({ description: "Workers that this is about" })),
+  until: Schema.optionalKey(Time.annotate({ description: "When it goes on, as far as that is known" })),
+  since: Schema.optionalKey(Time),
+  jobs: Schema.optionalKey(
+    Schema.Int.annotate({ description: "How many jobs are before it, or must end before it starts" }),
+  ),
+  atLeast: Schema.optionalKey(Schema.Literal(true).annotate({ description: "There are more than `jobs`" })),
+  attempt: Schema.optionalKey(Schema.Int.annotate({ description: "The attempt that runs, or that failed" })),
+  attempts: Schema.optionalKey(Schema.Int.annotate({ description: "How many there will be at most" })),
+  state: Schema.optionalKey(Schema.Literals(STATES)),
+  reason: about("Why it ended, failed or was handed back"),
+  waiting: Schema.optionalKey(
+    Schema.Array(Schema.Struct({ id: Text, state: Schema.optionalKey(Schema.Literals(STATES)) })).annotate({
+      description: "Jobs that must end before it starts, 20 at most; without a state, one that is not known any more",
+    }),
+  ),
+  running: Schema.optionalKey(
+    Schema.Array(Schema.Struct({ id: Text, name: Text, worker: Text, since: Time })).annotate({
+      description: "Jobs that it waits for, 100 at most",
+    }),
+  ),
+}).annotate({ identifier: "Cause", description: "Why a job waits" })
+export type Cause = typeof Cause.Type
+
+/** Why a job is where it is: the first cause is the true one, what else would hold it up follows. */
+export const Why = Schema.Struct({
+  id: Text,
+  state: Schema.optionalKey(Schema.Literals(STATES).annotate({ description: "Absent where it cannot be asked" })),
+  causes: Schema.Array(Cause).annotate({ description: "The true one first, then what else would hold it up" }),
+}).annotate({ identifier: "Why" })
+export type Why = typeof Why.Type

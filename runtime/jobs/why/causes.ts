@@ -1,0 +1,366 @@
+/**
+ * Decides why a job waits. Pure: facts in, causes out, in the order in which they hold a job up. What somebody decided
+ * comes before who is there, who is there before what they can run, and that before whose turn it is.
+ */
+import type { WorkerDescription } from "../../cluster/directory.ts"
+import type { PutOff } from "../../cluster/put-offs.ts"
+import { didYouMean } from "../../options/suggest.ts"
+import type { JobRecord } from "../../protocol/record.ts"
+import { isTerminal, type State } from "../../protocol/state.ts"
+import type { Cause } from "./cause.ts"
+import { type Facts, MOST_PARENTS_TOLD } from "./facts.ts"
+
+/** Never empty. */
+export const causesOf = (facts: Facts): ReadonlyArray<Cause> => {
+  const { record } = facts
+  if (isTerminal(record.state)) return [ended(record)]
+  const running = runningOn(facts)
+  if (running !== undefined) return [running]
+  const later = deferred(facts) ?? timed(facts)
+  const obstacles = obstaclesOf(facts)
+  if (later !== undefined) return [later, ...obstacles]
+  const causes = [...withNotes(obstacles, facts), ...turn(facts)]
+  return causes.length > 0 ? causes : [nothingKnown(facts)]
+}
+
+const iso = (ms: number): string => new Date(ms).toISOString()
+
+/** A moment, with how far it is where that is near. */
+const when = (at: number, now: number): string => {
+  const seconds = Math.max(0, Math.round((at - now) / 100) / 10)
+  return seconds < 600 ? `in ${seconds} s` : `at ${iso(at)}`
+}
+
+const names = (workers: ReadonlyArray<{ readonly name: string }>): ReadonlyArray<string> =>
+  workers.map(({ name }) => name)
+
+/** A list in words, cut where it would be long. */
+const listed = (words: ReadonlyArray<string>, most = 5): string =>
+  words.length <= most ? words.join(", ") : `${words.slice(0, most).join(", ")} and ${words.length - most} more`
+
+const ended = ({ id, state, endedAt, error, dead, timeline }: JobRecord): Cause => {
+  const reason = dead ?? error?.reason ?? timeline.at(-1)?.reason
+  const why = error === undefined ? (reason ?? "") : `${error.name}: ${error.message}`
+  const again = state === "succeeded" ? "" : `; run it again with: callboard retry ${id}`
+  return {
+    code: "ended",
+    message: `it waits for nothing: it has ${state === "succeeded" || state === "failed" || state === "expired" ? state : `been ${state}`}${why === "" ? "" : ` (${why})`}${again}`,
+    state,
+    ...(endedAt === undefined ? {} : { since: iso(endedAt) }),
+    ...(reason === undefined ? {} : { reason }),
+  }
+}
+
+const runningOn = ({ record, workers, now }: Facts): Cause | undefined => {
+  for (const { name, jobs = [] } of workers ?? []) {
+    const job = jobs.find(({ id }) => id === record.id)
+    if (job !== undefined) return running(name, Date.parse(job.startedAt), job.attempt, now)
+  }
+  if (record.state !== "started") return undefined
+  const { worker, startedAt = record.submittedAt, attempt } = record
+  if (worker !== undefined && workers !== undefined && !workers.some(({ name }) => name === worker)) {
+    return {
+      code: "worker-lost",
+      message: `${worker}, on which it ran, is not alive any more: another worker gets it when the lease is over`,
+      workers: [worker],
+      since: iso(startedAt),
+      attempt,
+    }
+  }
+  return running(worker, startedAt, attempt, now)
+}
+
+const running = (worker: string | undefined, since: number, attempt: number, now: number): Cause => ({
+  code: "running",
+  message: `it waits for nothing: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker}`} for ${Math.max(0, Math.round((now - since) / 1000))} s`,
+  since: iso(since),
+  attempt,
+  ...(worker === undefined ? {} : { workers: [worker] }),
+})
+
+/** It waits for other jobs. */
+const deferred = ({ record, parents = [] }: Facts): Cause | undefined => {
+  const { id, state, after } = record
+  if (state !== "deferred") return undefined
+  const { waiting = [], allowFailure = false } = after ?? {}
+  const told = parents.length === 0 ? waiting.map((parent) => ({ id: parent })) : parents
+  const stuck = parents.find((parent) => isStuck(parent.state, allowFailure))
+  const jobs = waiting.length
+  const goal = allowFailure ? "end" : "succeed"
+  const instead =
+    stuck?.state === "cancelled"
+      ? `let ${id} start without it: callboard cancel ${stuck.id} --release`
+      : `give ${id} up: callboard cancel ${id}`
+  const way =
+    stuck === undefined
+      ? ""
+      : `; ${stuck.id} will not ${goal} unless it is run again: callboard retry ${stuck.id}; or ${instead}`
+  return {
+    code: "waiting-for-jobs",
+    message: `it waits for ${jobs === 1 ? "another job" : `${jobs} other jobs`} to ${goal}: ${listed(told.map(inWords))}${way}`,
+    jobs,
+    waiting: told.slice(0, MOST_PARENTS_TOLD),
+  }
+}
+
+/** Whether a job will not come to what is waited for by itself. */
+const isStuck = (state: State | undefined, allowFailure: boolean): boolean =>
+  state === "cancelled" || (!allowFailure && (state === "failed" || state === "expired"))
+
+const inWords = ({ id, state }: { readonly id: string; readonly state?: State }): string =>
+  state === undefined ? id : `${id} (${state})`
+
+/** It waits for its time. */
+const timed = ({ record, actors, actor, method, now }: Facts): Cause | undefined => {
+  const { state, dueAt, error, attempt, timeline } = record
+  if (state !== "scheduled" || dueAt === undefined || dueAt <= now) return undefined
+  const until = iso(dueAt)
+  if (timeline.at(-1)?.reason !== "retry")
+    return { code: "scheduled", message: `its time has not come: it is due ${when(dueAt, now)} (${until})`, until }
+  const retries =
+    maxRetriesOf(record) ??
+    actors?.find(({ name }) => name === actor)?.methods.find(({ name }) => name === method)?.retries
+  const attempts = retries === undefined ? undefined : retries + 1
+  const what = error === undefined ? "failed" : `failed with ${error.name}: ${error.message}`
+  const of = attempts === undefined ? "" : ` of ${attempts}`
+  return {
+    code: "retrying",
+    message: `attempt ${attempt}${of} ${what}; the next one is due ${when(dueAt, now)}`,
+    until,
+    attempt,
+    ...(attempts === undefined ? {} : { attempts }),
+    ...(error === undefined ? {} : { reason: error.reason }),
+  }
+}
+
+/** What the task itself says; what its method says is not in the record. */
+const maxRetriesOf = ({ message }: JobRecord): number | undefined => {
+  const own = message?.headers["callboard"]
+  const retry = typeof own === "object" && own !== null && "retry" in own ? own.retry : undefined
+  const max = typeof retry === "object" && retry !== null && "max" in retry ? retry.max : undefined
+  return typeof max === "number" ? max : undefined
+}
+
+/** What a task of this queue and actor cannot get past, whosever turn it is. */
+const obstaclesOf = (facts: Facts): ReadonlyArray<Cause> => {
+  const { queue } = facts.record
+  const paused: ReadonlyArray<Cause> = facts.paused?.includes(queue)
+    ? [
+        {
+          code: "queue-paused",
+          message: `queue ${queue} is paused: let it go on with: callboard resume ${queue}`,
+          queue,
+        },
+      ]
+    : []
+  return [...paused, ...missingWorkers(facts)]
+}
+
+const missingWorkers = (facts: Facts): ReadonlyArray<Cause> => {
+  const { record, actor } = facts
+  const { queue } = record
+  const alive = facts.workers?.filter(({ state }) => state !== "stopping")
+  // Nothing is known about workers.
+  if (alive === undefined) return []
+  const listeners = alive.filter(({ queues }) => queues.includes(queue))
+  const start = `start one with: callboard worker -Q ${queue}`
+  const noWorker = (message: string): Cause => ({ code: "no-worker", message, queue })
+  if (alive.length === 0) return [noWorker(`no worker is alive: ${start}`)]
+  const nobodyListens = noWorker(
+    `no worker listens to queue ${queue} (they listen to ${listed([...new Set(alive.flatMap(({ queues }) => queues))])}): ${start}`,
+  )
+  const serving = servingOf(facts, alive)
+  if (serving.length === 0) return [unknownActor(facts, alive), ...(listeners.length === 0 ? [nobodyListens] : [])]
+  if (listeners.length === 0) return [nobodyListens]
+  const able = listeners.filter((worker) => serving.includes(worker))
+  if (able.length === 0) {
+    const elsewhere = listed(serving.map(({ name, queues }) => `${name} (${listed(queues)})`))
+    return [
+      {
+        code: "actor-elsewhere",
+        message: `${actor} is served by ${elsewhere} only, and none of them listens to queue ${queue}: let one, with: callboard control add-consumer ${queue} --workers ${serving[0]?.name ?? ""}`,
+        queue,
+        actor,
+        workers: names(serving),
+      },
+    ]
+  }
+  return idle(facts, able)
+}
+
+/** Workers that serve what it is for. */
+const servingOf = ({ actor, method, actors }: Facts, workers: ReadonlyArray<WorkerDescription>) => {
+  const known = actors?.find(({ name }) => name === actor)
+  const hasMethod = known === undefined || known.methods.some(({ name }) => name === method)
+  return hasMethod ? workers.filter((worker) => worker.actors.includes(actor)) : []
+}
+
+const unknownActor = ({ actor, method, actors }: Facts, workers: ReadonlyArray<WorkerDescription>): Cause => {
+  const served = [...new Set(workers.flatMap((worker) => worker.actors))].sort()
+  const known = served.includes(actor) ? actors?.find(({ name }) => name === actor) : undefined
+  const methods = known?.methods.map(({ name }) => name) ?? []
+  const message =
+    known === undefined
+      ? `no worker serves actor ${actor}${didYouMean(actor, served)}: start one that does; they serve ${listed(served) || "nothing"}`
+      : `actor ${actor} has no method ${method}${didYouMean(method, methods)}: it has ${listed(methods)}`
+  return { code: "unknown-actor", message, actor }
+}
+
+/** Why those who could run it all do not; nothing while one of them does. */
+const idle = ({ suspended, actor, record: { queue } }: Facts, able: ReadonlyArray<WorkerDescription>) => {
+  const isSuspended = ({ name }: WorkerDescription) => suspended?.includes(name) === true
+  const troubleOf = ({ unhealthy }: WorkerDescription) => unhealthy?.find((each) => each.actor === actor)
+  const isStarting = ({ state }: WorkerDescription) => state === "starting"
+  const asleep = able.filter(isSuspended)
+  const sick = able.filter((worker) => !isSuspended(worker) && troubleOf(worker) !== undefined)
+  const starting = able.filter(
+    (worker) => !isSuspended(worker) && troubleOf(worker) === undefined && isStarting(worker),
+  )
+  if (asleep.length + sick.length + starting.length < able.length) return []
+  const causes: Array<Cause> = []
+  const trouble = sick[0] === undefined ? undefined : troubleOf(sick[0])
+  if (asleep.length > 0) {
+    const one = asleep.length === 1 ? ` ${asleep[0]?.name}` : ""
+    causes.push({
+      code: "workers-suspended",
+      message: `${listed(names(asleep))}: suspended; let them work again with: callboard unsuspend${one}`,
+      queue,
+      workers: names(asleep),
+    })
+  }
+  if (trouble !== undefined) {
+    causes.push({
+      code: "actor-unhealthy",
+      message: `actor ${actor} is ${trouble.condition} on ${listed(names(sick))}: ${trouble.reason}; it is tried again, and its tasks wait meanwhile`,
+      actor,
+      workers: names(sick),
+      reason: trouble.reason,
+    })
+  }
+  if (starting.length > 0) {
+    causes.push({
+      code: "workers-starting",
+      message: `${listed(names(starting))}: not pulling tasks yet; it is starting, or has lost its transport`,
+      queue,
+      workers: names(starting),
+    })
+  }
+  return causes
+}
+
+/** A note that is older than this is not about what holds the job up now. */
+const LATE_MS = 3_000
+
+const notesOf = ({ putOff = [], now }: Facts) =>
+  putOff.filter(({ until }) => until + LATE_MS >= now).sort((a, b) => b.until - a.until)
+
+/** What the worker says that handed it back: part of a cause that is known already, or one of its own. */
+const withNotes = (obstacles: ReadonlyArray<Cause>, facts: Facts): ReadonlyArray<Cause> => {
+  const [note] = notesOf(facts)
+  if (note === undefined) return obstacles
+  const until = iso(note.until)
+  if (!obstacles.some(({ code }) => code === note.reason)) return [...obstacles, noteCause(note, facts)]
+  return obstacles.map((cause) => (cause.code === note.reason ? { ...cause, until } : cause))
+}
+
+const noteCause = (note: NonNullable<Facts["putOff"]>[number], facts: Facts): Cause => {
+  const { reason, worker, until, detail, waits = false } = note
+  const { actor, now } = facts
+  const method = `${actor}.${facts.method}`
+  const again = waits ? `${worker} has it and starts it as soon as it may` : `it comes again ${when(until, now)}`
+  const atLatest = waits ? again : `${again} at the latest`
+  const advice: Readonly<Record<PutOff["reason"], string>> = {
+    "unknown-actor": `${worker} took it and does not serve it: ${detail}; ${again}. Let workers that share a queue serve the same actors`,
+    "actor-unhealthy": `${worker} took it while its actor ${actor} was not ready: ${detail}; ${again}`,
+    "rate-limit": `${method} may not start more often (${detail}): ${again}`,
+    "concurrency-limit": `as many ${method} run as may (${detail}): ${atLatest}`,
+    "tenant-limit": `its tenant has what its limit allows (${method}: ${detail}): ${atLatest}`,
+  }
+  return { code: reason, message: advice[reason], actor, workers: [worker], until: iso(until), reason: detail }
+}
+
+/** Whose turn it is. */
+const turn = (facts: Facts): ReadonlyArray<Cause> => {
+  const { record, workers = [], reservedBy = [], place } = facts
+  const { queue } = record
+  const able = servingOf(facts, workers).filter(({ queues, state }) => queues.includes(queue) && state !== "stopping")
+  const [holder] = reservedBy
+  if (holder !== undefined) return [reserved(holder, workers, facts)]
+  // Handed back for a while: it has no place among the others meanwhile.
+  if (notesOf(facts).length > 0) return []
+  const causes: Array<Cause> = []
+  const { ahead = 0, more = false } = place?.inQueue ?? {}
+  if (ahead > 0) causes.push(behind(queue, ahead, more))
+  const active = able.filter(({ name }) => facts.suspended?.includes(name) !== true)
+  if (active.length > 0 && active.every(isFull)) causes.push(full(queue, active))
+  return causes
+}
+
+/** Those that wait for a limit are in flight, and take no room: only a worker that does not tell its room is judged by them. */
+const isFull = ({ inFlight, capacity = Number.POSITIVE_INFINITY, room }: WorkerDescription): boolean =>
+  room === undefined ? inFlight >= capacity : room === 0
+
+const behind = (queue: string, ahead: number, more: boolean): Cause => {
+  const count = `${more ? "at least " : ""}${ahead.toLocaleString("en")}`
+  const one = ahead === 1
+  return {
+    code: "behind",
+    message: `${count} ${one ? "job is" : "jobs are"} before it in queue ${queue}: more workers, or handlers (callboard control pool-grow), get there sooner`,
+    queue,
+    jobs: ahead,
+    ...(more ? { atLeast: true } : {}),
+  }
+}
+
+const runningIn = (workers: ReadonlyArray<WorkerDescription>) =>
+  workers
+    .flatMap(({ name: worker, jobs = [] }) =>
+      jobs.map(({ id, name, startedAt }) => ({ id, name, worker, since: startedAt })),
+    )
+    .sort((a, b) => (a.since < b.since ? -1 : 1))
+    .slice(0, 100)
+
+const longest = (running: ReturnType<typeof runningIn>, now: number): string => {
+  const [oldest] = running
+  if (oldest === undefined) return "nothing that they tell of"
+  const seconds = Math.max(0, Math.round((now - Date.parse(oldest.since)) / 1000))
+  return `${oldest.name} for ${seconds} s (${oldest.id})${running.length > 1 ? ` and ${running.length - 1} more` : ""}`
+}
+
+const reserved = (holder: string, workers: ReadonlyArray<WorkerDescription>, { now }: Facts): Cause => {
+  const running = runningIn(workers.filter(({ name }) => name === holder))
+  return {
+    code: "reserved",
+    message: `${holder} has it and waits for a free handler; there runs ${longest(running, now)}. More handlers: callboard control pool-grow 1 --workers ${holder}`,
+    workers: [holder],
+    running,
+  }
+}
+
+const full = (queue: string, workers: ReadonlyArray<WorkerDescription>): Cause => {
+  const held = workers.reduce((sum, { inFlight }) => sum + inFlight, 0)
+  return {
+    code: "prefetch-full",
+    message: `the workers of queue ${queue} (${listed(names(workers))}) have their hands full with ${held} tasks: start more, or give them more handlers with: callboard control pool-grow 1`,
+    queue,
+    workers: names(workers),
+    running: runningIn(workers),
+  }
+}
+
+/** Nothing stands in its way, as far as is known. */
+const nothingKnown = ({ record, workers, place }: Facts): Cause => {
+  const { queue } = record
+  if (workers === undefined) {
+    return { code: "unclear", message: "what holds it up cannot be told: the store did not answer; ask again", queue }
+  }
+  if (place !== undefined && place.inQueue === undefined) {
+    return {
+      code: "in-hand",
+      message:
+        "it was handed to a worker a moment ago, or was handed back and comes again soon; had that worker died, another would get it when the lease is over",
+      queue,
+    }
+  }
+  return { code: "next", message: "nothing stands in its way: it starts any moment", queue }
+}

@@ -1,0 +1,77 @@
+/**
+ * How many handlers a worker runs at a time, between two bounds, by what it holds. As Celery's autoscaler: up at once, down
+ * only when it has held fewer for as long as the keepalive.
+ */
+import { Result } from "effect"
+import { MOST_HANDLERS } from "../cluster/remote/call.ts"
+
+/** Bounds of the number of handlers. */
+export interface Autoscale {
+  /** 1 at least. */
+  readonly min: number
+  /** Not less than `min`. */
+  readonly max: number
+}
+
+/** Whether a worker can run so many handlers at a time. */
+export const isHandlerCount = (value: unknown): value is number =>
+  typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= MOST_HANDLERS
+
+const fieldsOf = (value: unknown): { readonly min?: unknown; readonly max?: unknown } =>
+  typeof value === "object" && value !== null ? value : {}
+
+/** Reads `2..16`, or bounds as they are. Fails with a sentence that tells how to write it. */
+export const parseAutoscale = (value: unknown): Result.Result<Autoscale, string> => {
+  const bounds = typeof value === "string" ? boundsOf(value) : fieldsOf(value)
+  if (typeof bounds === "string") return Result.fail(bounds)
+  const { min, max } = bounds
+  if (!isHandlerCount(min) || !isHandlerCount(max))
+    return Result.fail(`must be two whole numbers from 1 to ${MOST_HANDLERS}, as in 2..16`)
+  if (min > max) return Result.fail(`${min}..${max} begins above its end; did you mean ${max}..${min}?`)
+  return Result.succeed({ min, max })
+}
+
+const boundsOf = (text: string): Autoscale | string => {
+  const [, first, second] = /^\s*(\d{1,9})\s*\.\.\s*(\d{1,9})\s*$/.exec(text) ?? []
+  if (first !== undefined && second !== undefined) return { min: Number(first), max: Number(second) }
+  const [, max, min] = /^\s*(\d{1,9})\s*,\s*(\d{1,9})\s*$/.exec(text) ?? []
+  // Celery's form names the larger one first.
+  if (max !== undefined && min !== undefined) return `is written from least to most: ${min}..${max}, not ${text.trim()}`
+  return "must be two whole numbers, as in 2..16"
+}
+
+/** How long fewer tasks must have been held before handlers are taken away, and how often that is looked at. */
+export const KEEPALIVE_MS = 30_000
+
+export class Autoscaler {
+  readonly #keepaliveMs: number
+  #bounds: Autoscale
+  /** When it last had work for all. */
+  #neededAt: number
+
+  constructor(bounds: Autoscale, now: number, keepaliveMs = KEEPALIVE_MS) {
+    this.#bounds = bounds
+    this.#neededAt = now
+    this.#keepaliveMs = keepaliveMs
+  }
+
+  get bounds(): Autoscale {
+    return this.#bounds
+  }
+
+  set bounds(bounds: Autoscale) {
+    this.#bounds = bounds
+  }
+
+  /** The number of handlers from now on, for `held` tasks that wait or run. */
+  scale(held: number, concurrency: number, now: number): number {
+    const { min, max } = this.#bounds
+    const wanted = Math.min(max, Math.max(min, held))
+    if (wanted >= concurrency) {
+      this.#neededAt = now
+      return wanted
+    }
+    if (concurrency > max) return max
+    return now - this.#neededAt >= this.#keepaliveMs ? wanted : concurrency
+  }
+}

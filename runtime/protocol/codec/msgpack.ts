@@ -1,0 +1,108 @@
+/**
+ * MessagePack as kombu reads and writes it: keys are text, integers have 64 bits, extension −1 is a timestamp, every
+ * other extension is handed on as the library's `ExtData`. Decimals, UUIDs and bare dates or times cannot be sent, as
+ * with Celery.
+ */
+import { Encoder, ExtData, ExtensionCodec } from "@msgpack/msgpack"
+import { Result } from "effect"
+import { parseTimeParts } from "../time.ts"
+import { dateText, Exact } from "../value.ts"
+import { type Codec, type CodecFailure, MAX_DEPTH } from "./codec.ts"
+import { readFailure, tooDeep, unserialisable, writeFailure } from "./codec-failure.ts"
+import { readMsgpack, TIMESTAMP } from "./msgpack-reader.ts"
+
+const decode = (bytes: Uint8Array): Result.Result<unknown, CodecFailure> => {
+  try {
+    return Result.succeed(readMsgpack(bytes))
+  } catch (cause) {
+    return Result.fail(readFailure(cause, "msgpack"))
+  }
+}
+
+/** Twelve bytes: nanoseconds, then seconds. Every reader takes this longest form. */
+const writeTimestamp = (date: Date): Uint8Array => {
+  const text = dateText(date)
+  const parsed = parseTimeParts(text)
+  const seconds = Result.isFailure(parsed) ? 0 : Math.floor(parsed.success.ms / 1000)
+  const fraction = /[.,](\d{1,9})/.exec(text)?.[1] ?? ""
+  const data = new Uint8Array(12)
+  const view = new DataView(data.buffer)
+  view.setUint32(0, Number(fraction.padEnd(9, "0")))
+  view.setBigInt64(4, BigInt(seconds))
+  return data
+}
+
+/** No extension of the library's own: what may be sent is decided by {@link prepare}. */
+const extensions = new ExtensionCodec()
+
+/** 64-bit integers must be `bigint` for the library, which would write larger numbers as floats otherwise. */
+const writer = new Encoder({ useBigInt64: true, extensionCodec: extensions, maxDepth: MAX_DEPTH + 1 })
+
+const MAX_INT64 = 2n ** 63n
+const MAX_UINT64 = 2n ** 64n
+
+/** The value in the library's terms. A copy. */
+const prepare = (value: unknown, depth: number, path: string): unknown => {
+  switch (typeof value) {
+    case "string":
+    case "boolean":
+      return value
+    case "undefined":
+      return null
+    case "number":
+      return Number.isSafeInteger(value) && (value > 0xffff_ffff || value < -0x8000_0000) ? BigInt(value) : value
+    case "bigint":
+      if (value >= MAX_UINT64 || value < -MAX_INT64) throw unserialisable(path, "is an integer of more than 64 bits")
+      return value
+    case "object":
+      return value === null ? null : prepareObject(value, depth, path)
+    default:
+      throw unserialisable(path, `is a ${typeof value}, which cannot be sent`)
+  }
+}
+
+const prepareObject = (value: object, depth: number, path: string): unknown => {
+  if (depth === 0) throw tooDeep()
+  if (Array.isArray(value)) {
+    return Array.from(value, (item: unknown, at) => prepare(item, depth - 1, `${path}[${at}]`))
+  }
+  if (value instanceof Date) {
+    if (dateText(value) === "") throw unserialisable(path, "is an invalid date")
+    return new ExtData(TIMESTAMP, writeTimestamp(value))
+  }
+  if (value instanceof Exact) throw unserialisable(path, `is a ${value.type}, which msgpack has no form for; send JSON`)
+  if (value instanceof ExtData || value instanceof Uint8Array) return value
+  if (value instanceof ArrayBuffer) return new Uint8Array(value)
+  if (ArrayBuffer.isView(value)) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
+  if (value instanceof Set) return prepareObject([...value], depth, path)
+  if (value instanceof Map) return prepareEntries([...value], depth, path)
+  if ("toJSON" in value && typeof value.toJSON === "function") return prepare(value.toJSON(""), depth - 1, path)
+  return prepareEntries(Object.entries(value), depth, path)
+}
+
+const prepareEntries = (entries: ReadonlyArray<readonly [unknown, unknown]>, depth: number, path: string): unknown => {
+  const map: Record<string, unknown> = {}
+  for (const [key, item] of entries) {
+    if (typeof key !== "string") throw unserialisable(path, "has a key that is not text")
+    if (item !== undefined && key !== "__proto__") map[key] = prepare(item, depth - 1, `${path}.${key}`)
+  }
+  return map
+}
+
+const encode = (value: unknown): Result.Result<Uint8Array, CodecFailure> => {
+  try {
+    return Result.succeed(writer.encode(prepare(value, MAX_DEPTH, "")))
+  } catch (cause) {
+    return Result.fail(writeFailure(cause, "msgpack"))
+  }
+}
+
+/** `msgpack` in Celery. */
+export const msgpackCodec: Codec = {
+  contentType: "application/x-msgpack",
+  aliases: ["application/msgpack", "application/vnd.msgpack"],
+  contentEncoding: "binary",
+  holds: "task",
+  decode,
+  encode,
+}

@@ -1,0 +1,188 @@
+/**
+ * For tests of applications: an actor runs for real (queue, worker, retries, progress, cancellation), inside this
+ * process, on a private board in memory. Nothing is mocked, nothing is shared, nothing is left when it is closed.
+ *
+ * ```ts
+ * import { expect, test } from "vitest"
+ * import { runActor } from "callboard/testing"
+ * import text from "../actors/text.ts"
+ *
+ * test("counts words", async () => {
+ *   await using run = await runActor(text)
+ *   expect(await run.call.count({ files: "README.md" })).toMatchObject({ files: 1 })
+ *
+ *   const job = await run.submit.count({ files: "nowhere.md" })
+ *   expect(await job.outcome()).toMatchObject({ state: "failed", error: { name: "NoSuchFile" } })
+ * })
+ * ```
+ */
+import { Result } from "effect"
+import type { ActorDefinition, DurationInput } from "../actor/actor.ts"
+import type { ActorHandle, AnyActor } from "../client/actor-handle.ts"
+import type { Client } from "../client/client.ts"
+import { CallboardError, WaitTimeout } from "../errors.ts"
+import { generateId } from "../id.ts"
+import type { SubmittedJob } from "../jobs/handle.ts"
+import type { SubmissionFields } from "../jobs/submission/submission.ts"
+import type { JobView } from "../jobs/view.ts"
+import { isTerminal, STATES } from "../protocol/state.ts"
+import { parseDuration } from "../protocol/time.ts"
+import { serve } from "../service/serve.ts"
+import type { Service } from "../service/service.ts"
+import { collectLog, type LogLine } from "./log.ts"
+import { retryAtOnce } from "./retry.ts"
+
+export type { LogLine } from "./log.ts"
+
+export interface RunOptions {
+  /** Other actors that this one submits to, served beside it. Defaults to none. */
+  readonly actors?: ReadonlyArray<ActorDefinition>
+  /** Handlers that run at a time, 1–10,000. Defaults to 4. */
+  readonly concurrency?: number
+  /** Longest wait of `call` and `drain`, after which they fail and name what has not ended. Defaults to 5 seconds. */
+  readonly timeout?: DurationInput
+  /**
+   * How long failed attempts wait for the next: `none` runs it at once, whatever the method's back-off or
+   * `job.retry({ after })` says, so that a test need not wait; `real` waits. Defaults to `none`.
+   */
+  readonly backoff?: "none" | "real"
+}
+
+/** Submits, resolves when the task is kept. One function for each method of the actor. */
+export type Submits<A extends AnyActor> = {
+  readonly [K in keyof ActorHandle<A>]: ActorHandle<A>[K] extends { readonly submit: infer S } ? S : never
+}
+
+/** Submits and waits for the result. One function for each method; fails with `JobFailed` and its like, see `result()`. */
+export type Calls<A extends AnyActor> = {
+  readonly [K in keyof ActorHandle<A>]: ActorHandle<A>[K] extends {
+    submit(...args: infer Args): Promise<SubmittedJob<infer R>>
+  }
+    ? (...args: Args) => Promise<R>
+    : never
+}
+
+/** An actor at work. `await using` closes it. */
+export interface ActorRun<A extends AnyActor> extends AsyncDisposable {
+  readonly submit: Submits<A>
+  readonly call: Calls<A>
+  /** For everything else: jobs by id, lists, tasks of other actors. */
+  readonly client: Client
+  /** What the actors and the worker have logged so far, every level. */
+  readonly logs: ReadonlyArray<LogLine>
+  /**
+   * Resolves when every job has ended, also those that jobs have submitted meanwhile. Fails with {@link NotDrained}.
+   */
+  drain(options?: { readonly timeout?: DurationInput }): Promise<void>
+  /** Lets running handlers end, for a second at most, and releases the actors' resources. */
+  close(): Promise<void>
+}
+
+/** Jobs that had not ended when {@link ActorRun.drain} gave up. */
+export class NotDrained extends Error {
+  readonly _tag = "NotDrained"
+  override readonly name = "NotDrained"
+  readonly jobs: ReadonlyArray<JobView>
+  constructor(jobs: ReadonlyArray<JobView>) {
+    const named = jobs.slice(0, 10).map((job) => {
+      const due = job.state === "scheduled" && job.times.due !== undefined ? ` until ${job.times.due}` : ""
+      return `${job.name} is ${job.state}${due} (${job.id})`
+    })
+    const more = jobs.length > named.length ? `, and ${jobs.length - named.length} more` : ""
+    super(`${jobs.length} jobs have not ended: ${named.join(", ")}${more}`)
+    this.jobs = jobs
+  }
+}
+
+/** Starts an actor, and resolves when it is ready for tasks. Fails with `ActorStartFailed` and as `serve()` does. */
+export const runActor = async <A extends AnyActor>(actor: A, options: RunOptions = {}): Promise<ActorRun<A>> => {
+  const timeoutMs = milliseconds(options.timeout ?? 5)
+  const { lines, log } = collectLog()
+  const served: ReadonlyArray<ActorDefinition> = [actor, ...(options.actors ?? [])]
+  const service = await serve({
+    transport: `memory://${generateId()}`,
+    actors: options.backoff === "real" ? served : served.map(retryAtOnce),
+    concurrency: options.concurrency ?? 4,
+    grace: 1,
+    signals: false,
+    log,
+  })
+  await service.ready()
+  return new RunningActor<A>(actor.name, service, lines, timeoutMs)
+}
+
+const OPEN = STATES.filter((state) => !isTerminal(state))
+
+class RunningActor<A extends AnyActor> implements ActorRun<A> {
+  readonly submit: Submits<A>
+  readonly call: Calls<A>
+  readonly client: Client
+  readonly logs: ReadonlyArray<LogLine>
+  readonly #service: Service
+  readonly #timeoutMs: number
+
+  constructor(name: string, service: Service, logs: ReadonlyArray<LogLine>, timeoutMs: number) {
+    const { client } = service
+    const submit = (meth: string, input: unknown, fields: SubmissionFields) =>
+      client.submit(name, { ...fields, meth, ...(input === undefined ? {} : { input }) })
+    this.client = client
+    this.logs = logs
+    this.#service = service
+    this.#timeoutMs = timeoutMs
+    this.submit = eachMethod(
+      (method) =>
+        (input, fields = {}) =>
+          submit(method, input, fields),
+    )
+    this.call = eachMethod((method) => async (input, fields = {}) => {
+      const job = await submit(method, input, fields)
+      return job.result({ timeout: timeoutMs / 1000 })
+    })
+  }
+
+  async drain(options: { readonly timeout?: DurationInput } = {}): Promise<void> {
+    const deadline = Date.now() + (options.timeout === undefined ? this.#timeoutMs : milliseconds(options.timeout))
+    for (;;) {
+      const { jobs } = await this.client.jobs({ states: OPEN, limit: 1_000 })
+      if (jobs.length === 0) return
+      const left = Math.max(0, deadline - Date.now())
+      const ends = await Promise.allSettled(
+        jobs.map((job) => this.client.job(job.id).outcome({ timeout: left / 1000 })),
+      )
+      const problems = ends.flatMap((end) =>
+        end.status === "rejected" && !isForgotten(end.reason) ? [end.reason] : [],
+      )
+      if (problems.some((problem) => problem instanceof WaitTimeout)) throw new NotDrained(await this.#open())
+      if (problems.length > 0) throw problems[0]
+    }
+  }
+
+  async #open(): Promise<ReadonlyArray<JobView>> {
+    return (await this.client.jobs({ states: OPEN, limit: 1_000 })).jobs
+  }
+
+  close(): Promise<void> {
+    return this.#service.stop().then(() => undefined)
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+}
+
+/** A job that was deleted, or whose record was not to be kept, has ended. */
+const isForgotten = (cause: unknown): boolean =>
+  cause instanceof CallboardError && (cause.code === "not-found" || cause.code === "gone")
+
+const milliseconds = (timeout: DurationInput): number => {
+  const parsed = parseDuration(timeout)
+  if (Result.isSuccess(parsed)) return parsed.success
+  throw new CallboardError("invalid-input", `timeout: ${parsed.failure.message}`, { field: "timeout" })
+}
+
+/** An object with a function for every method name: which names there are is known to the types and to the actor. */
+const eachMethod = <T>(make: (method: string) => (input?: unknown, fields?: SubmissionFields) => unknown): T =>
+  new Proxy(Object.create(null), {
+    // A promise would be asked for `then`; no method can have that name.
+    get: (_target, method) => (typeof method === "string" && method !== "then" ? make(method) : undefined),
+  })

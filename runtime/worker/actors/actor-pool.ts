@@ -1,0 +1,95 @@
+/** The actors of this worker: which method a task means, and whether its actor can run it now. */
+import { Deferred, Effect, type Scope } from "effect"
+import type { ActorDefinition, ErasedMethod } from "../../actor/actor.ts"
+import type { Log } from "../../log/log.ts"
+import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
+import { ActorStartFailed, type Condition, ServedActor } from "./served-actor.ts"
+
+/** What a task means. */
+export interface Target {
+  readonly actor: ServedActor
+  readonly method: ErasedMethod
+}
+
+/** Actor and method, joined by a dot. */
+export const nameOf = ({ actor, method }: Target): string => `${actor.definition.name}.${method.name}`
+
+export type Resolution = ({ readonly found: true } & Target) | { readonly found: false; readonly message: string }
+
+export interface ActorPool {
+  readonly actors: ReadonlyArray<ActorDefinition>
+  resolve(task: string, meth: string | null): Resolution
+  /** Queue of an actor's tasks that name none; `undefined` when it is not served here. */
+  queueOf(task: string, meth: string | null): string | undefined
+  /** Whether all actors whose tasks come by this queue are unhealthy: then it is not worth pulling. */
+  isIdle(queue: string): boolean
+  /** Actors that are not ready, and why. */
+  readonly unhealthy: ReadonlyArray<{ readonly actor: string; readonly condition: Condition; readonly reason: string }>
+}
+
+/**
+ * Starts the actors; the scope stops them, after the last handler has ended. An actor that does not start is tried again
+ * while the others work; fails with `ActorStartFailed` when two have the same name, and when none starts.
+ */
+export const makeActorPool = (
+  actors: ReadonlyArray<ActorDefinition>,
+  taskNames: ReadonlyMap<string, string>,
+  log: Log,
+): Effect.Effect<ActorPool, ActorStartFailed, Scope.Scope> =>
+  Effect.gen(function* () {
+    const served = new Map<string, ServedActor>()
+    let failure: ActorStartFailed | undefined
+    for (const definition of actors) {
+      const { name } = definition
+      if (served.has(name)) {
+        return yield* Effect.fail(new ActorStartFailed(`two actors have the name ${name}: names must be unique`))
+      }
+      const actor = new ServedActor(definition, log)
+      served.set(name, actor)
+      const tried = yield* Deferred.make<void, ActorStartFailed>()
+      yield* Effect.forkScoped(actor.run(tried), { startImmediately: true })
+      const first = yield* Effect.result(Deferred.await(tried))
+      if (first._tag === "Failure") failure = first.failure
+    }
+    const all = [...served.values()]
+    if (failure !== undefined && all.every((actor) => actor.condition !== "ready")) return yield* Effect.fail(failure)
+    return poolOf(actors, served, taskNames)
+  })
+
+const poolOf = (
+  actors: ReadonlyArray<ActorDefinition>,
+  served: ReadonlyMap<string, ServedActor>,
+  taskNames: ReadonlyMap<string, string>,
+): ActorPool => {
+  const targetOf = (task: string, meth: string | null) => resolveName(task, meth, (name) => served.has(name), taskNames)
+  return {
+    actors,
+    queueOf(task, meth) {
+      const target = targetOf(task, meth)
+      const definition = served.get(target.actor)?.definition
+      return definition?.methods.get(target.meth ?? DEFAULT_METHOD)?.queue ?? definition?.queue
+    },
+    resolve(task, meth) {
+      const target = targetOf(task, meth)
+      const actor = served.get(target.actor)
+      if (actor === undefined) return { found: false, message: `no actor ${target.actor} is served here` }
+      const name = target.meth ?? DEFAULT_METHOD
+      const method = actor.definition.methods.get(name)
+      return method === undefined
+        ? { found: false, message: `actor ${target.actor} has no method ${name}` }
+        : { found: true, actor, method }
+    },
+    get unhealthy() {
+      return [...served.values()]
+        .filter(({ condition }) => condition !== "ready")
+        .map(({ definition, condition, trouble }) => ({ actor: definition.name, condition, reason: trouble }))
+    },
+    isIdle(queue) {
+      const using = [...served.values()].filter(({ definition }) => usesQueue(definition, queue))
+      return using.length > 0 && using.every((actor) => actor.condition === "unhealthy")
+    },
+  }
+}
+
+const usesQueue = (definition: ActorDefinition, queue: string): boolean =>
+  (definition.queue ?? "default") === queue || [...definition.methods.values()].some((method) => method.queue === queue)

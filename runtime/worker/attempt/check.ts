@@ -1,0 +1,48 @@
+/** Checks values at the edge of a handler: its input and result by their schemas, its result by what a record can hold. */
+import type { StandardSchemaV1 } from "@standard-schema/spec"
+import { Effect, Result } from "effect"
+import { jobError } from "../../jobs/outcome/job-error.ts"
+import { isPromiseLike } from "./invocation.ts"
+
+/** A value that a schema refuses. */
+export interface InvalidValue {
+  readonly field: string
+  readonly message: string
+}
+
+/** Checks a value with any Standard Schema; the failure names the field. */
+export const validate = (
+  schema: StandardSchemaV1,
+  value: unknown,
+): Effect.Effect<Result.Result<unknown, InvalidValue>> => {
+  const judge = (answer: StandardSchemaV1.Result<unknown>): Result.Result<unknown, InvalidValue> => {
+    if (answer.issues === undefined) return Result.succeed(answer.value)
+    const issue = answer.issues[0]
+    const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
+    const message = issue?.message ?? "is not valid"
+    return Result.fail({ field, message: field === "" ? message : `${field}: ${message}` })
+  }
+  const broken = (thrown: unknown) =>
+    Result.fail({ field: "", message: `the schema itself failed: ${jobError(thrown).message}` })
+  try {
+    const answer = schema["~standard"].validate(value)
+    if (!isPromiseLike(answer)) return Effect.succeed(judge(answer))
+    return Effect.promise(() => Promise.resolve(answer).then(judge, broken))
+  } catch (thrown) {
+    return Effect.succeed(broken(thrown))
+  }
+}
+
+/** A result as a record can hold it. Fails on what JSON cannot say: cycles, BigInt, functions as the whole. */
+export const jsonForm = (value: unknown): Result.Result<unknown, string> => {
+  if (value === undefined || value === null || typeof value === "string" || typeof value === "boolean")
+    return Result.succeed(value)
+  try {
+    const text: string | undefined = JSON.stringify(value)
+    return text === undefined
+      ? Result.fail(`the result is a ${typeof value}, which cannot be stored; return JSON`)
+      : Result.succeed(JSON.parse(text))
+  } catch (cause) {
+    return Result.fail(`the result cannot be stored as JSON: ${cause instanceof Error ? cause.message : String(cause)}`)
+  }
+}

@@ -1,0 +1,63 @@
+/** What the handler gets, and what follows its job: read from the body of a task, and checked before anything runs. */
+import { Effect, Result } from "effect"
+import type { ErasedMethod } from "../../actor/actor.ts"
+import { embedProblem } from "../../jobs/outcome/follow-ups.ts"
+import { decodeBody, type Embed, NO_EMBED } from "../../protocol/body.ts"
+import { selectInput } from "../../protocol/input.ts"
+import type { Posting } from "../../protocol/message.ts"
+import type { JobError } from "../../protocol/record.ts"
+import { type InvalidValue, validate } from "./check.ts"
+
+/** Input and follow-ups of a task, or why it has none. */
+export type InputRead = Result.Result<{ readonly embed: Embed; readonly input: unknown }, BadInput>
+
+/** A task that is given up for what is in its body. */
+export interface BadInput {
+  readonly error: JobError
+  /** What follows its failure. */
+  readonly embed: Embed
+  /** Why it is a dead letter, where it is one. */
+  readonly dead?: string
+}
+
+/** What the handler gets, checked, and what follows the job. `maxBytes` is of the body, also after decompression. */
+export const readInput = Effect.fnUntraced(function* (
+  posting: Posting,
+  method: ErasedMethod,
+  maxBytes: number,
+): Effect.fn.Return<InputRead> {
+  const body = decodeBody(posting.message, { accepts: method.accepts ?? [], maxBytes })
+  if (Result.isFailure(body)) {
+    const { reason, message } = body.failure
+    return Result.fail({ error: { name: "Undecodable", message, reason }, embed: NO_EMBED, dead: reason })
+  }
+  const { embed } = body.success
+  const problem = embedProblem(embed, posting.id)
+  if (problem !== undefined) {
+    const error = { name: "Unsupported", message: problem, reason: "unsupported" }
+    return Result.fail({ error, embed: NO_EMBED, dead: "unsupported" })
+  }
+  const selected = selectInput(body.success, method.params)
+  if (Result.isFailure(selected)) return Result.fail({ error: invalidInput(selected.failure), embed })
+  // The process of an isolated method checks by itself: what a schema makes of the input need not be JSON.
+  const inline = method.isolation === "inline"
+  const checked = method.input === undefined || !inline ? selected : yield* validate(method.input, selected.success)
+  return Result.isFailure(checked)
+    ? Result.fail({ error: invalidInput(checked.failure), embed })
+    : Result.succeed({ embed, input: checked.success })
+})
+
+/** What follows a task that is given up before its body was needed; nothing, where that cannot be read. */
+export const embedOf = (posting: Posting, maxBytes: number): Embed => {
+  const body = decodeBody(posting.message, { maxBytes })
+  return Result.isSuccess(body) && embedProblem(body.success.embed, posting.id) === undefined
+    ? body.success.embed
+    : NO_EMBED
+}
+
+export const invalidInput = ({ message, field }: InvalidValue): JobError => ({
+  name: "InvalidInput",
+  message,
+  reason: "invalid-input",
+  ...(field === "" ? {} : { field }),
+})

@@ -1,0 +1,46 @@
+/** The task of a delivery, from headers and properties alone. */
+import { Result } from "effect"
+import { parseTask, postingOfTask, type Task } from "../../protocol/headers.ts"
+import { isUndecodable, type Message, type Posting } from "../../protocol/message.ts"
+import { toProtocol2 } from "../../protocol/protocol1.ts"
+import type { Delivery } from "../../transport/mod.ts"
+
+/** What came and is no task: kept as it came, with the reason. */
+export interface Unreadable {
+  readonly reason: "undecodable" | "invalid-task"
+  readonly problem: string
+  /** What a newer version may be able to read. */
+  readonly kept: { readonly raw: Uint8Array } | { readonly message: Message }
+}
+
+/** What a delivery carries. */
+export interface Intake {
+  readonly task: Task
+  readonly posting: Posting
+  /** What the task asks for; that of its posting is the level in the queue, where there may be fewer. */
+  readonly level: number
+}
+
+/** Reads a delivery; protocol 1 is converted first. */
+export const readTask = (delivery: Delivery): Result.Result<Intake, Unreadable> => {
+  const { message } = delivery
+  if (isUndecodable(message)) {
+    return Result.fail({ reason: "undecodable", problem: message.undecodable, kept: { raw: message.raw } })
+  }
+  const invalid = (problem: { readonly message: string }): Unreadable => ({
+    reason: "invalid-task",
+    problem: problem.message,
+    kept: { message },
+  })
+  const converted = toProtocol2(message, { localOffset })
+  if (Result.isFailure(converted)) return Result.fail(invalid(converted.failure))
+  const parsed = parseTask(converted.success)
+  if (Result.isFailure(parsed)) return Result.fail(invalid(parsed.failure))
+  const posting = postingOfTask(parsed.success, converted.success, delivery.queue)
+  if (Result.isFailure(posting)) return Result.fail(invalid(posting.failure))
+  const { level } = posting.success
+  return Result.succeed({ task: parsed.success, posting: { ...posting.success, level: delivery.level }, level })
+}
+
+/** This host's zone at a wall-clock time: what protocol 1 means by `utc: false`. */
+const localOffset = (wallClockMs: number): number => -new Date(wallClockMs).getTimezoneOffset() * 60_000

@@ -1,0 +1,72 @@
+/** Calls a handler or a hook, whatever it answers with: a value, a promise or an Effect. */
+import { Effect, Exit, Fiber, type Tracer } from "effect"
+import type { Job } from "../../actor/job.ts"
+import type { TraceContext } from "../../protocol/trace-context.ts"
+import { logsTo } from "./effect-log.ts"
+
+/** The span of an attempt, for what runs in it. */
+export interface Trace {
+  /** The span as W3C trace context: the parent of what the attempt submits, and of what follows from it. */
+  readonly context: TraceContext
+  /** The span as the parent of an Effect's own spans. */
+  readonly parent: Tracer.ExternalSpan
+  /** Calls with the span as the active one. */
+  within<A>(call: () => A): A
+}
+
+/** What a call needs to be ended from outside. */
+export interface Invoked {
+  /** Ends the wait for its answer: interrupts an Effect, lets go of a promise. */
+  interrupt: (() => void) | undefined
+  /** A promise that was answered and has not settled, whether or not anybody still waits for it. */
+  pending: Promise<unknown> | undefined
+  /** Absent: not traced. */
+  readonly trace?: Trace | undefined
+}
+
+export const isPromiseLike = (value: unknown): value is PromiseLike<unknown> =>
+  typeof value === "object" && value !== null && "then" in value && typeof value.then === "function"
+
+/** Calls now; the exit is what came of it. What an Effect logs is of this job. */
+export const invoke = (
+  run: Invoked,
+  job: Pick<Job, "log">,
+  call: () => unknown,
+): Effect.Effect<Exit.Exit<unknown, unknown>> => {
+  const { trace } = run
+  let answer: unknown
+  try {
+    answer = trace === undefined ? call() : trace.within(call)
+  } catch (thrown) {
+    return Effect.succeed(Exit.fail(thrown))
+  }
+  if (isEffect(answer)) {
+    const effect = logsTo(() => job.log)(answer)
+    const fiber =
+      trace === undefined
+        ? Effect.runFork(effect)
+        : trace.within(() => Effect.runFork(Effect.withParentSpan(effect, trace.parent)))
+    run.interrupt = () => fiber.interruptUnsafe()
+    return Fiber.await(fiber)
+  }
+  return isPromiseLike(answer) ? settled(run, Promise.resolve(answer)) : Effect.succeed(Exit.succeed(answer))
+}
+
+/** The Effect of a handler or a hook needs nothing from outside; its failures and defects are the attempt's own. */
+const isEffect = (answer: unknown): answer is Effect.Effect<unknown, unknown> => Effect.isEffect(answer)
+
+const settled = (run: Invoked, promise: Promise<unknown>): Effect.Effect<Exit.Exit<unknown, unknown>> => {
+  run.pending = promise
+  return Effect.callback<Exit.Exit<unknown, unknown>>((resume) => {
+    const done = (exit: Exit.Exit<unknown, unknown>) => {
+      run.pending = undefined
+      resume(Effect.succeed(exit))
+    }
+    promise.then(
+      (value) => done(Exit.succeed(value)),
+      (thrown: unknown) => done(Exit.fail(thrown)),
+    )
+    // A promise cannot be stopped, only left: it stays pending, and keeps its slot until it settles.
+    run.interrupt = () => resume(Effect.succeed(Exit.interrupt()))
+  })
+}

@@ -1,0 +1,135 @@
+/** The {@link Job} that a handler gets: a view of its run, made once per attempt. */
+import type { DurationInput } from "../../actor/actor.ts"
+import type { Job, JobLog, JobState } from "../../actor/job.ts"
+import { Retry } from "../../actor/outcomes.ts"
+import { type AnyActor, type ChildActorHandle, childHandle } from "../../client/actor-handle.ts"
+import type { Client } from "../../client/client.ts"
+import type { EventSender } from "../../cluster/events.ts"
+import { checkOwnEvent, type OwnEventFields } from "../../cluster/own-event.ts"
+import { CallboardError } from "../../errors.ts"
+import type { JobHandle } from "../../jobs/handle.ts"
+import type { SubmissionFields } from "../../jobs/submission/submission.ts"
+import { findRecord } from "../../jobs/tracking/finding.ts"
+import { type JobView, jobView } from "../../jobs/view.ts"
+import type { Log } from "../../log/log.ts"
+import type { Headers } from "../../protocol/message.ts"
+import { traceContextOf } from "../../protocol/trace-context.ts"
+import type { Running } from "../delivery/delivery.ts"
+import { JOB_LOGGER, jobFields } from "../delivery/job-fields.ts"
+import { progressDetail } from "./progress-detail.ts"
+
+/** What of its worker a handler reaches through its job. */
+export interface JobSurroundings {
+  readonly client: Client
+  readonly events: EventSender
+  readonly log: Log
+}
+
+/** What an event of a handler says of its job. */
+export const JOB_FIELDS = ["uuid"]
+
+export class JobContext implements Job<unknown> {
+  readonly actorName: string
+  readonly use: unknown
+  state: JobState = "started"
+  readonly #run: Running
+  readonly #worker: JobSurroundings
+  #jobLog: JobLog | undefined
+
+  constructor(run: Running, actor: string, use: unknown, worker: JobSurroundings) {
+    this.#run = run
+    this.actorName = actor
+    this.use = use
+    this.#worker = worker
+  }
+
+  get id(): string {
+    return this.#run.posting.id
+  }
+  get attempt(): number {
+    return this.#run.record.attempt
+  }
+  get run(): number {
+    return this.#run.posting.run
+  }
+  get retries(): number {
+    return this.#run.posting.retries
+  }
+  get method(): string {
+    return this.#run.method.name
+  }
+  get queue(): string {
+    return this.#run.posting.queue
+  }
+  get parentId(): string | undefined {
+    return this.#run.task.parentId ?? undefined
+  }
+  get rootId(): string | undefined {
+    return this.#run.task.rootId ?? undefined
+  }
+  get after(): ReadonlyArray<string> {
+    return this.#run.task.own.after?.ids ?? []
+  }
+  get signal(): AbortSignal {
+    return this.#run.signal
+  }
+  get deadline(): number {
+    return this.#run.hardAt
+  }
+  get headers(): Headers {
+    return this.#run.posting.message.headers
+  }
+  get meta(): Readonly<Record<string, unknown>> {
+    return this.#run.task.own.meta ?? {}
+  }
+
+  get log(): JobLog {
+    this.#jobLog ??= this.#worker.log.with({ logger: JOB_LOGGER, ...jobFields(this.#run.record, this.method) })
+    return this.#jobLog
+  }
+
+  // Fields, not methods: handlers take their job apart (`async (input, { progress }) => …`).
+  readonly progress = (fraction: number, detail?: unknown): void => {
+    const clamped = fractionOf(fraction)
+    const json: unknown = detail === undefined ? undefined : JSON.parse(progressDetail(detail))
+    this.#run.progress = { fraction: clamped, ...(json === undefined ? {} : { detail: json }), at: Date.now() }
+  }
+
+  readonly event = (type: string, fields: OwnEventFields = {}): void => {
+    checkOwnEvent(type, fields, JOB_FIELDS)
+    this.#worker.events.tell(type, { ...fields, uuid: this.id })
+  }
+
+  readonly submit = (task: string, fields: SubmissionFields = {}): Promise<JobHandle> => {
+    const { task: parent, trace } = this.#run
+    return this.#worker.client.submit(task, fields, {
+      parent: { id: this.id, rootId: parent.rootId ?? this.id },
+      ...(trace?.context ?? traceContextOf(parent)),
+    })
+  }
+
+  readonly actor = <A extends AnyActor>(name: A["name"]): ChildActorHandle<A> => childHandle<A>(name, this.submit)
+
+  readonly parent = async (): Promise<JobView | undefined> => {
+    const { parentId } = this
+    if (parentId === undefined) return undefined
+    try {
+      const { record } = await findRecord(this.#worker.client.board, parentId)
+      return record.tombstone ? undefined : jobView(record)
+    } catch (cause) {
+      if (cause instanceof CallboardError && cause.code === "not-found") return undefined
+      throw cause
+    }
+  }
+
+  readonly retry = (options: { readonly after?: DurationInput; readonly cause?: unknown } = {}): Error =>
+    new Retry(options)
+}
+
+/** A progress that can be told: from 0 to 1. Throws `CallboardError` on what is no number. */
+export const fractionOf = (fraction: number): number => {
+  if (!Number.isFinite(fraction)) {
+    throw new CallboardError("invalid-input", "progress is a number from 0 to 1", { field: "fraction" })
+  }
+  return Math.min(1, Math.max(0, fraction))
+}

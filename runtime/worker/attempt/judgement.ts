@@ -1,0 +1,176 @@
+/** The settlement for what came of a handler: success, repetition, retry, failure, or that it was stopped from outside. */
+import { Cause, Exit, Result } from "effect"
+import type { ErasedMethod } from "../../actor/actor.ts"
+import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
+import { DEFAULT_KEEP_FAILED_MS } from "../../connection/board.ts"
+import { generateId } from "../../id.ts"
+import { afterFailure, afterSuccess, type Ended } from "../../jobs/outcome/follow-ups.ts"
+import { jobError, OUTCOME_LOST, outcomeLost, readable } from "../../jobs/outcome/job-error.ts"
+import { KnownFailure } from "../../jobs/outcome/known-failure.ts"
+import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "../../jobs/outcome/retry.ts"
+import * as verdict from "../../jobs/outcome/verdict.ts"
+import type { Embed } from "../../protocol/body.ts"
+import type { Posting } from "../../protocol/message.ts"
+import type { JobError } from "../../protocol/record.ts"
+import { parseDuration } from "../../protocol/time.ts"
+import { traceContextOf } from "../../protocol/trace-context.ts"
+import type { Settlement } from "../../transport/mod.ts"
+import type { ActorPool } from "../actors/actor-pool.ts"
+import type { Held, Running } from "../delivery/delivery.ts"
+import { softLimitError } from "../delivery/soft-limit.ts"
+import { NOTHING } from "./decided.ts"
+import type { MethodPlans } from "./method-plan.ts"
+
+export class Judgement {
+  readonly #pool: ActorPool
+  readonly #plans: MethodPlans
+
+  constructor(pool: ActorPool, plans: MethodPlans) {
+    this.#pool = pool
+    this.#plans = plans
+  }
+
+  /** The settlement for what came of the attempt. */
+  judge(held: Held, run: Running, exit: Exit.Exit<unknown, unknown>): Settlement | undefined {
+    if (run.stop !== undefined) return this.stopped(held, run)
+    const attempt = this.attempt(held, run)
+    if (Exit.isFailure(exit)) return this.#failure(attempt, run, readable(Cause.squash(exit.cause)))
+    // Should the transport refuse the result for good, the job fails for that, once, with its errbacks.
+    held.refused = (error) => this.givenUp(attempt, run.embed, error, deadOf(run.method.acks?.onFailure, error))
+    const { repeat } = run.task.own
+    if (repeat !== undefined && repeat.done < repeat.times)
+      return verdict.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done))
+    let followUps: ReadonlyArray<Posting>
+    try {
+      followUps = afterSuccess(run.embed, exit.value, this.#ended(attempt))
+    } catch (cause) {
+      const message = `its handler succeeded, and what follows it cannot be submitted: ${messageOf(cause)}`
+      const error = { name: "FollowUpsRefused", message, reason: "follow-ups-refused" }
+      return this.givenUp(attempt, run.embed, error, error.reason)
+    }
+    return verdict.succeeded(attempt, exit.value, followUps)
+  }
+
+  /**
+   * The settlement of a run after which something of our own has failed: its handler has run, and must not run again for
+   * that. Nothing for a run that was ended from outside: its task is handed back, or is somebody else's.
+   */
+  faulted(held: Held, run: Running, cause: unknown): Settlement | undefined {
+    if (run.stop !== undefined && run.stop !== "timeout") return undefined
+    const error = outcomeLost(messageOf(cause))
+    try {
+      return this.givenUp(this.attempt(held, run), run.embed, error, error.reason)
+    } catch {
+      // What has failed may fail again: with as little as there is.
+      const { posting, task, record } = run
+      const { token, fence } = held.delivery
+      const keep = { resultMs: DEFAULT_KEEP_FAILED_MS, failureMs: DEFAULT_KEEP_FAILED_MS }
+      const attempt = { token, fence, posting, task, record, now: Date.now(), keep }
+      return verdict.failed(attempt, error, { dead: error.reason })
+    }
+  }
+
+  /** The settlement of a run that was ended from outside. */
+  stopped(held: Held, run: Running): Settlement | undefined {
+    const attempt = this.attempt(held, run)
+    switch (run.stop) {
+      case "timeout": {
+        const seconds = (run.hardAt - run.startedAt) / 1000
+        const message = `it ran longer than its hard limit of ${seconds} s`
+        const error = { name: "TimeLimitExceeded", message, reason: "timeout" }
+        return this.#givenUpOrRetried(attempt, run, error, rejected(run.method.acks?.onTimeout, error))
+      }
+      case "hand-back":
+        return held.offQueue
+          ? this.#givenUpOrRetried(attempt, run, WORKER_STOPPED, WORKER_STOPPED.reason)
+          : verdict.handedBack({ ...attempt, record: run.record }, run.claimed || run.reported, 0)
+      case "cancelled":
+        // The record says so already; only the task is left to take off the queue.
+        return { token: attempt.token, then: { kind: "ack" } }
+      default:
+        return NOTHING
+    }
+  }
+
+  #failure(attempt: verdict.Attempt, run: Running, thrown: unknown): Settlement {
+    if (thrown instanceof Ignore) return verdict.succeeded(attempt, undefined)
+    if (thrown instanceof Reject) return this.givenUp(attempt, run.embed, jobError(thrown, "rejected"), "rejected")
+    const { acks } = run.method
+    if (thrown instanceof KnownFailure && thrown.final)
+      return this.givenUp(attempt, run.embed, thrown.error, rejected(acks?.onFailure, thrown.error))
+    const asked = thrown instanceof Retry
+    const error = errorOf(run, asked ? (thrown.cause ?? thrown) : thrown)
+    const dead = rejected(acks?.onFailure, error)
+    if (!asked) return this.#givenUpOrRetried(attempt, run, error, dead)
+    const after = thrown.after === undefined ? undefined : Result.getOrElse(parseDuration(thrown.after), () => 0)
+    const policy = resolveRetry(run.task.own.retry, run.method.retry)
+    const wait = askedRetryAfter(policy, after, run.posting.retries, Math.random())
+    return wait === undefined
+      ? this.givenUp(attempt, run.embed, error, dead)
+      : verdict.retried(attempt, error, wait, policy.front)
+  }
+
+  #givenUpOrRetried(attempt: verdict.Attempt, run: Running, error: JobError, dead?: string): Settlement {
+    return this.retried(attempt, run.method, error) ?? this.givenUp(attempt, run.embed, error, dead)
+  }
+
+  /** The next attempt, if the policies of task and method want one. */
+  retried(attempt: verdict.Attempt, method: ErasedMethod, error: JobError): Settlement | undefined {
+    const policy = resolveRetry(attempt.task.own.retry, method.retry)
+    const wait = retryAfter(policy, error, attempt.posting.retries, Math.random())
+    return wait === undefined ? undefined : verdict.retried(attempt, error, wait, policy.front)
+  }
+
+  /** A failure for good: its errbacks are fixed in the record that says so. */
+  givenUp(attempt: verdict.Attempt, embed: Embed, error: JobError, dead?: string): Settlement {
+    let followUps: ReadonlyArray<Posting>
+    try {
+      followUps = afterFailure(embed, error, this.#ended(attempt))
+    } catch (cause) {
+      const message = `${error.message} (and its errbacks cannot be submitted: ${messageOf(cause)})`
+      return verdict.failed(attempt, { ...error, message }, { dead: "errbacks-refused" })
+    }
+    return verdict.failed(attempt, error, { followUps, ...(dead === undefined ? {} : { dead }) })
+  }
+
+  #ended(attempt: verdict.Attempt): Ended {
+    const { task, posting, now } = attempt
+    const trace = attempt.trace ?? traceContextOf(task)
+    const pool = this.#pool
+    const queueFor = (name: string, meth: string | null) => pool.queueOf(name, meth) ?? posting.queue
+    return { task, now, trace, newId: () => generateId(now), queueFor }
+  }
+
+  /** What there is to know about a run at this moment. */
+  attempt(held: Held, run: Running): verdict.Attempt {
+    return {
+      token: held.delivery.token,
+      fence: held.delivery.fence,
+      posting: run.posting,
+      task: run.task,
+      record: run.progress === undefined ? run.record : { ...run.record, progress: run.progress },
+      now: Date.now(),
+      keep: this.#plans.of(run.method).keep,
+      ...(run.trace === undefined ? {} : { trace: run.trace.context }),
+    }
+  }
+}
+
+const messageOf = (cause: unknown): string => jobError(cause).message
+
+const errorOf = (run: Running, thrown: unknown): JobError =>
+  thrown instanceof KnownFailure ? thrown.error : (softLimitError(thrown, run.softReason) ?? jobError(thrown))
+
+/** Why a job that has failed is a dead letter; nothing, where its method does not want that. */
+const rejected = (choice: "ack" | "reject" | undefined, { reason }: JobError): string | undefined =>
+  choice === "reject" ? reason : undefined
+
+/** The same for what the transport refuses: what it fails at is nothing that the application has decided. */
+const deadOf = (choice: "ack" | "reject" | undefined, error: JobError): string | undefined =>
+  error.reason === OUTCOME_LOST ? error.reason : rejected(choice, error)
+
+const WORKER_STOPPED: JobError = {
+  name: "WorkerStopped",
+  message: "its worker stopped while it ran, and it had left its queue: it cannot be handed back",
+  reason: "worker-lost",
+}

@@ -1,0 +1,109 @@
+/**
+ * Watches the runs: time limits, and reports of runs that last longer than a moment. One timer for all of them, and none
+ * while nothing runs.
+ */
+import type { Log } from "../../log/log.ts"
+import type { Progress } from "../../protocol/record.ts"
+import type { Queue, Report, Settlement } from "../../transport/mod.ts"
+import type { Held, Running } from "../delivery/delivery.ts"
+
+/** Time limits are kept to this precision. */
+const TICK_MS = 50
+/** A run that is over sooner is never reported as started: its record says so when it ends. */
+const MOMENT_MS = 150
+/** Progress is written this often at most. */
+const PROGRESS_MS = 250
+
+export class RunWatch {
+  readonly #runs = new Map<Running, Held>()
+  readonly #queue: Queue
+  readonly #log: Log
+  #timer: ReturnType<typeof setInterval> | undefined
+  #reporting = false
+  readonly #reported = new WeakMap<Running, { readonly at: number; readonly progress: Progress | undefined }>()
+
+  readonly #onDeadline: (at: number) => void
+  #deadline = Number.POSITIVE_INFINITY
+
+  /** `onDeadline` hears the earliest hard limit whenever it changes. */
+  constructor(queue: Queue, log: Log, onDeadline: (at: number) => void) {
+    this.#queue = queue
+    this.#log = log
+    this.#onDeadline = onDeadline
+  }
+
+  add(held: Held): void {
+    if (held.run === undefined) return
+    this.#runs.set(held.run, held)
+    if (held.run.hardAt < this.#deadline) this.#setDeadline(held.run.hardAt)
+    this.#timer ??= setInterval(() => this.#tick(Date.now()), TICK_MS)
+  }
+
+  remove(held: Held): void {
+    if (held.run !== undefined) this.#runs.delete(held.run)
+    if (this.#runs.size === 0) this.stop()
+  }
+
+  stop(): void {
+    clearInterval(this.#timer)
+    this.#timer = undefined
+    this.#setDeadline(Number.POSITIVE_INFINITY)
+  }
+
+  #setDeadline(at: number): void {
+    this.#deadline = at
+    this.#onDeadline(at)
+  }
+
+  #tick(now: number): void {
+    const reports: Array<Report> = []
+    const offQueue: Array<Held> = []
+    const settlements: Array<Settlement> = []
+    let earliest = Number.POSITIVE_INFINITY
+    for (const [run, held] of this.#runs) {
+      if (now >= run.softAt) run.warn()
+      if (now >= run.hardAt) {
+        run.end("timeout")
+        continue
+      }
+      if (run.hardAt < earliest) earliest = run.hardAt
+      const report = this.#reporting ? undefined : this.#reportOf(held, run, now)
+      if (report === undefined) continue
+      if (!held.offQueue) {
+        reports.push(report)
+        continue
+      }
+      // A report is about a task in the queue; of one that has left it, the record itself says how it stands.
+      offQueue.push(held)
+      settlements.push({ ...report, then: { kind: "ack" } })
+    }
+    if (earliest !== this.#deadline) this.#setDeadline(earliest)
+    if (reports.length + settlements.length === 0) return
+    this.#reporting = true
+    const trying = (task: Promise<unknown>): Promise<void> =>
+      task.then(
+        () => undefined,
+        (cause: unknown) => this.#log.debug("progress could not be reported", { cause: String(cause) }),
+      )
+    const told = reports.length === 0 ? undefined : trying(this.#queue.report(reports))
+    const stored = settlements.length === 0 ? undefined : trying(this.#queue.settle(settlements))
+    // An outcome must not be overtaken by what was said before it.
+    for (const held of offQueue) held.telling = stored
+    void Promise.all([told, stored]).then(() => {
+      this.#reporting = false
+    })
+  }
+
+  #reportOf(held: Held, run: Running, now: number): Report | undefined {
+    if (run.stop !== undefined) return undefined
+    const last = this.#reported.get(run)
+    const first = last === undefined && !held.offQueue && now - run.startedAt >= MOMENT_MS
+    // By identity: two of them may be of one millisecond, and the clock may be set back.
+    const moved = run.progress !== last?.progress && Math.abs(now - (last?.at ?? 0)) >= PROGRESS_MS
+    if (!first && !moved) return undefined
+    this.#reported.set(run, { at: now, progress: run.progress })
+    run.reported = true
+    const record = run.progress === undefined ? run.record : { ...run.record, progress: run.progress }
+    return { token: held.delivery.token, record }
+  }
+}

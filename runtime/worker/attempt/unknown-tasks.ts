@@ -1,0 +1,89 @@
+/**
+ * What becomes of tasks that nobody here serves. Rule 15: another language's task is forwarded; else it waits for a deploy
+ * to arrive, then is given up.
+ */
+
+import type { PutOff } from "../../cluster/put-offs.ts"
+import * as verdict from "../../jobs/outcome/verdict.ts"
+import { LANG } from "../../protocol/headers.ts"
+import { publishKey } from "../../protocol/message.ts"
+import type { Settlement } from "../../transport/mod.ts"
+import { embedOf } from "./handler-input.ts"
+import type { Judgement } from "./judgement.ts"
+
+/** Workers that forward a task to each other's queues would never end: after so many moves it is unknown. */
+const MAX_HOPS = 10
+
+/** More unknown tasks than this at a time and the oldest are forgotten: their grace begins anew. */
+const CAPACITY = 10_000
+const FIRST_DELAY_MS = 1_000
+const LONGEST_DELAY_MS = 15_000
+
+export interface UnknownTasksOptions {
+  readonly unknownGraceMs: number
+  /** Largest body, in bytes, also after decompression. */
+  readonly maxBody: number
+  /** Queue of the workers of another language, by the `lang` header. */
+  readonly languages: ReadonlyMap<string, string>
+  /** Called when a task is handed back because it cannot run now. */
+  readonly onPutOff: (putOff: PutOff) => void
+}
+
+export class UnknownTasks {
+  readonly #options: UnknownTasksOptions
+  readonly #judgement: Judgement
+  readonly #seen = new Map<string, { readonly since: number; times: number }>()
+
+  constructor(options: UnknownTasksOptions, judgement: Judgement) {
+    this.#options = options
+    this.#judgement = judgement
+  }
+
+  /** `begun` is the attempt with the started record, `waiting` with the one before it; `problem` says what is not served. */
+  settle(begun: verdict.Attempt, waiting: verdict.Attempt, isClaimed: boolean, problem: string): Settlement {
+    const { posting, task } = waiting
+    const { languages, maxBody, unknownGraceMs } = this.#options
+    const foreign = task.lang !== null && task.lang !== LANG
+    const queue = foreign ? languages.get(task.lang) : undefined
+    const mayMove = (posting.hops ?? 0) < MAX_HOPS
+    if (queue !== undefined && queue !== posting.queue && mayMove) return verdict.forwarded(waiting, queue)
+    const giveUp = (message: string) => {
+      const error = { name: "NotRegistered", message, reason: "unknown-actor" }
+      return this.#judgement.givenUp(waiting, embedOf(posting, maxBody), error, "unknown-actor")
+    }
+    // Celery clients say `py` whoever they call: such a task may well be ours, and waits like one.
+    if (foreign && queue === undefined && task.lang !== "py") {
+      return giveUp(`${problem}, and no queue is configured for language ${JSON.stringify(task.lang)}`)
+    }
+    // Each retry has a grace of its own: the attempt before it was served somewhere.
+    const wait = this.#waitFor(publishKey(posting), waiting.now)
+    if (wait === undefined)
+      return giveUp(`${problem}, and no worker that serves it came within ${unknownGraceMs / 1000} s`)
+    this.#options.onPutOff({
+      id: posting.id,
+      queue: posting.queue,
+      reason: "unknown-actor",
+      until: waiting.now + wait,
+      detail: `${problem}; it is given up after ${unknownGraceMs / 1000} s without a worker that serves it`,
+    })
+    return verdict.handedBack(begun, isClaimed, wait)
+  }
+
+  /** Milliseconds after which to deliver the task with this publish key again; `undefined` when its grace is over. */
+  #waitFor(key: string, now: number): number | undefined {
+    const seen = this.#seen.get(key) ?? { since: now, times: 0 }
+    const left = seen.since + this.#options.unknownGraceMs - now
+    if (left <= 0) {
+      this.#seen.delete(key)
+      return undefined
+    }
+    if (this.#seen.size >= CAPACITY && !this.#seen.has(key)) {
+      const oldest = this.#seen.keys().next()
+      if (!oldest.done) this.#seen.delete(oldest.value)
+    }
+    const delay = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** seen.times)
+    seen.times++
+    this.#seen.set(key, seen)
+    return Math.min(delay, left)
+  }
+}

@@ -1,0 +1,199 @@
+/** One delivery while this worker holds it: from pull to settled. */
+import type { ErasedMethod } from "../../actor/actor.ts"
+import type { Embed } from "../../protocol/body.ts"
+import { OWN_HEADER, type Task } from "../../protocol/headers.ts"
+import { isUndecodable, type Posting } from "../../protocol/message.ts"
+import { isId } from "../../protocol/name.ts"
+import type { JobError, JobRecord, Progress } from "../../protocol/record.ts"
+import type { Delivery, Settlement } from "../../transport/mod.ts"
+import type { InputRead } from "../attempt/handler-input.ts"
+import type { Trace } from "../attempt/invocation.ts"
+import type { Gate } from "../limits/limiter.ts"
+import { softLimit } from "./soft-limit.ts"
+
+/** Why a run is ended from outside. */
+export type Stop = "timeout" | "cancelled" | "superseded" | "hand-back"
+
+/** A delivery that is in this worker's hands. Mutable: the worker's own bookkeeping, shared by its parts. */
+export class Held {
+  readonly delivery: Delivery
+  /** Position of its queue in the worker's list. */
+  readonly rank: number
+  /** Level in its queue, where there may be fewer than a task can ask for; once its headers are read, what it asks for. */
+  level: number
+  phase: "buffered" | "waiting" | "running" | "settling" = "buffered"
+  /** What it is for, where this worker serves that. */
+  method: ErasedMethod | undefined
+  /** Its task was taken off the queue, or is about to be: it has no lease that could be lost, and cannot be handed back. */
+  offQueue = false
+  /** What it last said of its progress is being stored. Never rejects. */
+  telling: Promise<void> | undefined
+  /** Set while its handler runs. */
+  run: Running | undefined
+  /** Whether its handler was called: whatever fails from then on must not make it run again. */
+  called = false
+  /** Set when it was decided from outside, also before the handler ran. */
+  stop: Stop | undefined
+  /** Whether the process of its handler was killed because the job was cancelled. */
+  killed = false
+  /** Says that its handler has really ended, or was never called: it needs its actor's resources and limits no more. */
+  leave: (() => void) | undefined
+  /** The limit that it waits for. */
+  gate: Gate | undefined
+  /** What its headers say, where that was read before it had to wait. */
+  task: Task | undefined
+  /** Gives back what its limit has let it have; set once it may start. */
+  permit: (() => void) | undefined
+  /** What its handler gets, where that was read before it had to wait. */
+  input: InputRead | undefined
+  /** What to settle instead of a result that the transport can never take. */
+  refused: ((error: JobError) => Settlement) | undefined
+
+  constructor(delivery: Delivery, rank: number) {
+    this.delivery = delivery
+    this.rank = rank
+    this.level = delivery.level
+  }
+
+  /** Adds to what happens at the end of its handler. */
+  whenLeft(leave: () => void): void {
+    const { leave: before } = this
+    this.leave =
+      before === undefined
+        ? leave
+        : () => {
+            leave()
+            before()
+          }
+  }
+
+  /** Ends it from outside: its run, or, while it is only being prepared, what would become one. The first reason counts. */
+  end(reason: Stop): void {
+    this.stop ??= reason
+    this.run?.end(reason)
+  }
+
+  /** Number of its job's run, where the headers tell. */
+  get jobRun(): number {
+    const { message } = this.delivery
+    const own = isUndecodable(message) ? undefined : message.headers[OWN_HEADER]
+    const run = typeof own === "object" && own !== null && "run" in own ? own.run : undefined
+    return typeof run === "number" ? run : 1
+  }
+
+  /** Id of its job where the headers tell one. */
+  get id(): string | undefined {
+    const { message } = this.delivery
+    const id = isUndecodable(message) ? undefined : message.headers.id
+    return typeof id === "string" && isId(id) ? id : undefined
+  }
+}
+
+/** A task whose handler runs. */
+export class Running {
+  readonly posting: Posting
+  readonly task: Task
+  readonly method: ErasedMethod
+  /** What follows it. */
+  readonly embed: Embed
+  /** The record as it is now: started. */
+  record: JobRecord
+  /** Whether a claim was written, which a hand-back must close. */
+  readonly claimed: boolean
+  startedAt: number
+  /** Limits, in milliseconds since the epoch. */
+  hardAt: number
+  softAt: number
+  progress: Progress | undefined
+  /** Whether anybody was told that it runs: a hand-back then says that it does not any more. */
+  reported = false
+  stop: Stop | undefined
+  /** What the handler's signal fired with at the soft limit. */
+  softReason: DOMException | undefined
+  /** Ends the wait for the handler: interrupts an Effect, lets go of a promise. */
+  interrupt: (() => void) | undefined
+  /** A promise of the handler that has not settled, whatever became of its fiber. */
+  pending: Promise<unknown> | undefined
+  /** Set where attempts are traced. */
+  trace: Trace | undefined
+  #abort: AbortController | undefined
+  /** Its limits while they are held. */
+  #limits: { readonly hardMs: number; readonly softMs: number } | undefined
+
+  constructor(fields: {
+    readonly posting: Posting
+    readonly task: Task
+    readonly method: ErasedMethod
+    readonly embed: Embed
+    readonly record: JobRecord
+    readonly claimed: boolean
+    readonly startedAt: number
+    readonly hardAt: number
+    readonly softAt: number
+  }) {
+    this.posting = fields.posting
+    this.task = fields.task
+    this.method = fields.method
+    this.embed = fields.embed
+    this.record = fields.record
+    this.claimed = fields.claimed
+    this.startedAt = fields.startedAt
+    this.hardAt = fields.hardAt
+    this.softAt = fields.softAt
+  }
+
+  /** Ended from outside: what comes of its handler counts for nothing. */
+  get isOver(): boolean {
+    return this.stop !== undefined
+  }
+
+  /** Made when it is first asked for: most handlers never look at it. */
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController()
+    const reason = this.softReason ?? stopReason(this.stop)
+    if (reason !== undefined) this.#abort.abort(reason)
+    return this.#abort.signal
+  }
+
+  /** Stops the clock of its limits, while the process of its handler is not there yet. */
+  hold(): void {
+    if (this.#limits !== undefined) return
+    this.#limits = { hardMs: this.hardAt - this.startedAt, softMs: this.softAt - this.startedAt }
+    this.hardAt = Number.POSITIVE_INFINITY
+    this.softAt = Number.POSITIVE_INFINITY
+  }
+
+  /** The handler begins only now: its limits count from here. */
+  begin(at: number): void {
+    if (this.#limits === undefined) return
+    this.startedAt = at
+    this.hardAt = at + this.#limits.hardMs
+    this.softAt = at + this.#limits.softMs
+    this.#limits = undefined
+  }
+
+  /** The soft limit: tells the handler to stop; whether it does is its own affair. */
+  warn(): void {
+    if (this.softReason !== undefined) return
+    this.softReason = softLimit((this.softAt - this.startedAt) / 1000)
+    this.#abort?.abort(this.softReason)
+  }
+
+  /** Ends the run from outside. The first reason counts. */
+  end(reason: Stop): void {
+    if (this.stop !== undefined) return
+    this.stop = reason
+    this.#abort?.abort(stopReason(reason))
+    this.interrupt?.()
+  }
+}
+
+const STOPPED: Readonly<Record<Stop, readonly [message: string, name: string]>> = {
+  timeout: ["the hard time limit was reached", "TimeoutError"],
+  cancelled: ["the job was cancelled", "AbortError"],
+  superseded: ["another worker has the job", "AbortError"],
+  "hand-back": ["the worker stops", "AbortError"],
+}
+
+const stopReason = (stop: Stop | undefined): DOMException | undefined =>
+  stop === undefined ? undefined : new DOMException(...STOPPED[stop])

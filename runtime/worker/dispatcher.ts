@@ -1,0 +1,443 @@
+/**
+ * What happens to deliveries in a worker, from the pull to the settlement: they wait in its hands, run in fibers of their
+ * own, and are settled. Nothing starts before it is opened, or after it is closed.
+ */
+import { Effect, Exit } from "effect"
+import { Batcher } from "../async/batcher.ts"
+import type { EventSender } from "../cluster/events.ts"
+import { type PutOff, PutOffs } from "../cluster/put-offs.ts"
+import type { Reach } from "../connection/connectivity.ts"
+import { jobError } from "../jobs/outcome/job-error.ts"
+import type { Rate } from "../options/rate.ts"
+import type { JobRecord } from "../protocol/record.ts"
+import type { Claim, Claimed, Delivery, Settlement } from "../transport/mod.ts"
+import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
+import type { Cancellation } from "./attempt/cancellation.ts"
+import type { TimeLimits } from "./attempt/method-plan.ts"
+import { RunWatch } from "./attempt/run-watch.ts"
+import type { Held } from "./delivery/delivery.ts"
+import { Executor, type ExecutorOptions } from "./executor.ts"
+import type { Hands } from "./fetch/buffer.ts"
+import type { ProcessPool } from "./isolation/process-pool.ts"
+import { keepLeases, type LeaseKeeper } from "./leases/lease-keeper.ts"
+import { PauseWatch } from "./leases/pause-watch.ts"
+import { type Gate, Limiter, type Refusal } from "./limits/limiter.ts"
+import { Returns } from "./limits/returns.ts"
+import { Untouched } from "./limits/untouched.ts"
+import type { Dependents } from "./maintenance/dependents.ts"
+import type { WorkerOptions } from "./options.ts"
+import type { EarlyAcks } from "./settle/early-acks.ts"
+import { Settler, type Settling } from "./settle/settler.ts"
+import type { Observers } from "./telemetry/observer.ts"
+
+export interface FlowOptions {
+  readonly worker: WorkerOptions
+  readonly pool: ActorPool
+  /** Processes of isolated handlers; ended with the flow. */
+  readonly processes: ProcessPool
+  readonly hands: Hands
+  readonly observers: Observers
+  readonly reach: Reach
+  /** Tells the events of handlers. */
+  readonly events: EventSender
+  readonly early: EarlyAcks
+  /** Moves on those that wait for jobs which end here. */
+  readonly dependents: Dependents
+  /** Whether a task falls under a revocation. */
+  readonly isRevoked: ExecutorOptions["isRevoked"]
+  /** Whether tasks of a queue may start now. */
+  readonly allows: (queue: string) => boolean
+}
+
+export class Flow {
+  /** What was handed back because it could not run, and why. */
+  readonly putOffs = new PutOffs()
+  readonly #options: FlowOptions
+  readonly #hands: Hands
+  readonly #observers: Observers
+  readonly #watch: RunWatch
+  readonly #executor: Executor
+  readonly #processes: ProcessPool
+  readonly #settler: Settler
+  readonly #leases: LeaseKeeper
+  readonly #pauses: PauseWatch
+  readonly #limiter: Limiter
+  readonly #returns: Returns
+  readonly #untouched = new Untouched()
+  readonly #end = new AbortController()
+  #pumping = false
+  #opened = false
+  #closed = false
+
+  constructor(options: FlowOptions) {
+    const { worker, pool, processes, hands, observers } = options
+    const { board, client, log, leaseMs } = worker
+    const { queue } = board
+    this.#options = options
+    this.#hands = hands
+    this.#observers = observers
+    hands.onFree = () => this.#pump()
+    this.#settler = new Settler(queue, log, options.reach)
+    this.#watch = new RunWatch(queue, log, (at) => this.#leases.deadline(at))
+    this.#processes = processes
+    this.#pauses = new PauseWatch(
+      leaseMs,
+      () => this.#resume(),
+      () => this.#pump(),
+    )
+    this.#limiter = new Limiter({
+      store: board.store,
+      broadcast: board.broadcast,
+      log,
+      enabled: worker.rateLimits,
+      leaseMs,
+      isConnected: () => options.reach.connected,
+      handlers: () => hands.concurrency,
+      places: () => hands.places,
+      onHolding: (key, ttlMs) => this.#leases.keepAlive(key, ttlMs),
+      onReady: () => this.#pump(),
+      isOver: ({ task }) =>
+        task !== undefined && ((task.expires !== null && task.expires <= Date.now()) || options.isRevoked(task)),
+      onOver: (held) => {
+        hands.waited(held, "buffered")
+        this.#pump()
+      },
+    })
+    this.#returns = new Returns(board.store, log)
+    this.#executor = new Executor({
+      pool,
+      limiter: this.#limiter,
+      processes,
+      claims: new Batcher<Claim, Claimed>((claims) => queue.claim(claims)),
+      client,
+      events: options.events,
+      log,
+      worker: worker.name,
+      keep: worker.keep,
+      lostCap: worker.lostCap,
+      unknownGraceMs: worker.unknownGraceMs,
+      maxBody: worker.maxBody,
+      languages: worker.languages,
+      isRevoked: options.isRevoked,
+      take: (held, record) =>
+        options.early.take(held, record, (settlement) => this.#settler.settle(settlement, this.#end.signal)),
+      onFinished: (record) => options.dependents.stored(record),
+      onRun: (held) => this.#started(held),
+      onPutOff: (putOff) => this.putOffs.note(putOff),
+      putOff: (refusal) => this.#putOff(refusal),
+    })
+    this.#leases = keepLeases({
+      queue,
+      held: hands.held,
+      lease: leaseMs,
+      log,
+      onLost: (held) => this.#lost(held),
+      ...(worker.leaseThread === undefined ? {} : { thread: worker.leaseThread }),
+    })
+  }
+
+  /** Takes what was pulled. */
+  accept(pulled: ReadonlyArray<Delivery>): void {
+    if (pulled.length === 0) return
+    const deliveries = pulled.map((delivery) => this.#untouched.recognise(delivery))
+    this.#observers.received(deliveries)
+    this.#hands.add(deliveries)
+    this.#leases.added(deliveries.map((delivery) => delivery.token))
+    // Pulled before somebody said that they must not start.
+    this.handBack((held) => this.#closed || !this.#options.allows(held.delivery.queue))
+    this.#pump()
+    // Some that waited for a limit were let in while these were on their way: for so many there is no place any more.
+    for (const held of this.#hands.takeSurplus()) this.#release(held)
+  }
+
+  /** From now on handlers may start. */
+  open(): void {
+    this.#opened = true
+    this.#pump()
+  }
+
+  /** From now on none does. */
+  close(): void {
+    this.#closed = true
+  }
+
+  /** Gives back, uncounted, what waits here; returns how many. */
+  handBack(meant?: (held: Held) => boolean): number {
+    const limited = this.#limiter.waiting.filter((held) => (meant?.(held) ?? true) && this.#unwait(held))
+    const waiting = [...this.#hands.takeBuffered(meant), ...limited]
+    for (const held of waiting) this.#release(held)
+    return waiting.length
+  }
+
+  /** Tells the handlers that run to stop now, and gives their tasks back, uncounted, where those are still in their queue; returns how many. */
+  interrupt(): number {
+    // Before they are told: most are settling already when `end` returns.
+    const running = [...this.#hands.held.values()].filter(
+      ({ phase, stop, offQueue }) => phase === "running" && stop === undefined && !offQueue,
+    ).length
+    for (const held of this.#hands.held.values()) held.end("hand-back")
+    return running
+  }
+
+  /** The end: nothing is settled, extended or watched any more. */
+  async end(): Promise<void> {
+    await this.#processes.close()
+    await this.#limiter.close()
+    this.#end.abort()
+    this.#leases.stop()
+    this.#pauses.stop()
+    this.#watch.stop()
+  }
+
+  /** Until when tasks of some queues may come that others have put off, in milliseconds since the epoch. Fails as the store does. */
+  async othersComeUntil(queues: ReadonlyArray<string>): Promise<number> {
+    return queues.length === 0 ? 0 : this.#returns.until(queues)
+  }
+
+  /** What holds tasks up that came here: of one job, or of as many as are asked for. */
+  notes(id: string | undefined, most: number): ReadonlyArray<PutOff> {
+    const waiting = this.#limiter.notes(id, most)
+    return [...this.putOffs.list(id, most), ...waiting].slice(-most)
+  }
+
+  /** The transport was lost, and is back. */
+  reconnected(): void {
+    this.#limiter.reconnected()
+  }
+
+  /** Changes the time limits of a method on this worker, for runs that begin from now on. False if nobody here serves it. */
+  limitTime(task: string, limits: TimeLimits): boolean {
+    return this.#executor.limitTime(task, limits)
+  }
+
+  /** Replaces the rate of a method on this worker; null: none any more. False if nobody here serves it. */
+  limitRate(task: string, rate: Rate | null): boolean {
+    const target = this.#options.pool.resolve(task, null)
+    if (target.found) this.#limiter.setRate(nameOf(target), rate)
+    return target.found
+  }
+
+  /** Starts handlers while there are slots and tasks. */
+  #pump(): void {
+    // A handler that ends at once leads back here: the loop goes on with its slot, instead of one deeper for each task.
+    if (this.#pumping || !this.#opened) return
+    this.#pumping = true
+    try {
+      // In doubt again before each: the handler that was called last may have blocked for longer than a lease.
+      while (!this.#closed && !this.#pauses.inDoubt(Date.now())) {
+        const ready = this.#hands.hasSlot ? this.#limiter.ready() : undefined
+        const held = this.#hands.next(ready)
+        if (held === undefined) {
+          this.#limiter.rest(this.#hands.hasSlot)
+          return
+        }
+        if (held === ready) this.#limiter.letIn(held)
+        this.#process(held)
+      }
+    } finally {
+      this.#pumping = false
+    }
+  }
+
+  /** Runs a delivery in a fiber of its own; settling needs none. */
+  #process(held: Held): void {
+    const fiber = Effect.runFork(this.#executor.execute(held))
+    // `execute` never fails: what went wrong is in its settlement.
+    fiber.addObserver((exit) => this.#executed(held, Exit.isSuccess(exit) ? exit.value : undefined))
+  }
+
+  #executed(held: Held, settlement: Settlement | undefined): void {
+    try {
+      this.#watch.remove(held)
+      if (held.gate !== undefined) {
+        this.#wait(held, held.gate)
+        this.#pump()
+        return
+      }
+      this.#left(held)
+      this.#pump()
+    } catch (cause) {
+      // Whatever else is amiss, the outcome is stored.
+      this.#tellFault(held, cause)
+    }
+    if (settlement === undefined) {
+      if (held.run?.stop === "superseded") this.#refused(held, undefined)
+      this.#hands.drop(held)
+    } else void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
+  }
+
+  /** The handler of a delivery is over, or was never called. */
+  #left(held: Held): void {
+    this.#hands.handlerEnded(held)
+    const { leave } = held
+    const pending = held.run?.pending
+    if (pending === undefined) leave?.()
+    else {
+      if (leave !== undefined) void pending.then(leave, leave)
+      // At a hand-back the handler was told to stop this very moment.
+      if (held.run?.stop !== "hand-back")
+        this.#options.worker.log.warn(
+          "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",
+          {
+            job: held.id,
+            task: held.run?.record.name,
+          },
+        )
+    }
+  }
+
+  /** It may not start yet: it waits for its limit, without a handler. */
+  #wait(held: Held, gate: Gate): void {
+    if (held.stop !== undefined || this.#closed || !this.#options.allows(held.delivery.queue)) {
+      held.gate = undefined
+      this.#hands.handlerEnded(held)
+      if (held.stop === "superseded") this.#forget(held)
+      else if (held.stop === "cancelled") this.#ack(held)
+      else this.#release(held)
+      return
+    }
+    // It was put off before, perhaps: now it is here.
+    if (held.id !== undefined) this.putOffs.forget(held.id)
+    const refusal = this.#limiter.wait(held, gate)
+    this.#hands.wait(held)
+    if (refusal === undefined) return
+    this.#hands.waited(refusal.held, "settling")
+    const { held: last } = refusal
+    void this.#settle(last, this.#putOff(refusal)).finally(() => this.#hands.drop(last))
+  }
+
+  /** Takes one delivery out of the room; false if it is not there. */
+  #unwait(held: Held): boolean {
+    if (!this.#limiter.leave(held)) return false
+    this.#hands.waited(held, "settling")
+    return true
+  }
+
+  #putOff({ held, delayMs, reason, detail }: Refusal): Settlement {
+    const { token, queue } = held.delivery
+    const until = Math.round(Date.now() + delayMs)
+    this.putOffs.note({ id: held.id ?? "", queue, until, reason, detail })
+    this.#returns.note(queue, until)
+    this.#untouched.note(held.delivery)
+    return { token, then: { kind: "release", delay: delayMs } }
+  }
+
+  #tellFault(held: Held, cause: unknown): void {
+    this.#options.worker.log.error("a fault beside the outcome of a task", {
+      job: held.id,
+      cause: jobError(cause).message,
+    })
+  }
+
+  /** Stores how a delivery ended, and does what follows from that here. Never rejects. */
+  async #settle(held: Held, settlement: Settlement): Promise<void> {
+    try {
+      this.#settled(held, settlement, await this.#store(held, settlement))
+    } catch (cause) {
+      this.#tellFault(held, cause)
+    }
+  }
+
+  async #store(held: Held, settlement: Settlement): Promise<Settling> {
+    if (held.telling !== undefined) await held.telling
+    try {
+      return await this.#settler.settle(settlement, this.#end.signal, held.refused)
+    } catch (cause) {
+      const failed = this.#executor.faulted(held, cause)
+      if (failed === undefined) throw cause
+      return this.#settler.settle(failed, this.#end.signal)
+    }
+  }
+
+  #settled(held: Held, settlement: Settlement, stored: Settling): void {
+    // What could not be stored, or is no outcome, leaves a job that nobody else ends: it stays on the list.
+    if (held.offQueue && stored !== "lost" && settlement.then.kind === "ack")
+      this.#options.early.done(held.delivery.token)
+    if (typeof stored === "object" && stored.record !== undefined) this.#options.dependents.stored(stored.record)
+    if (stored === "superseded" && settlement.record !== undefined) this.#refused(held, settlement.record)
+    else if (stored === "superseded" || stored === "lost") this.#observers.unsettled(held, stored)
+    else if (stored.then.kind === "release") {
+      this.#hands.handedBack()
+      this.#observers.handedBack(held)
+    } else this.#observers.settled(held, stored)
+  }
+
+  /** What it has done came too late: another delivery, or a cancellation, has the job. */
+  #refused(held: Held, record: JobRecord | undefined): void {
+    this.#options.worker.log.debug("an outcome was refused: another delivery, or a cancellation, has the job", {
+      job: held.id,
+    })
+    this.#observers.refused(held, record)
+  }
+
+  /** A handler is about to be called. */
+  #started(held: Held): void {
+    this.#watch.add(held)
+    const { run, delivery } = held
+    if (run === undefined) return
+    this.putOffs.forget(run.posting.id)
+    this.#observers.started(held, run)
+    // A handler in a process of its own does not block this one.
+    if (run.method.isolation === "process") return
+    const { token, fence } = delivery
+    this.#leases.calling({
+      token,
+      fence,
+      id: run.posting.id,
+      hardAt: run.hardAt,
+      hardSeconds: (run.hardAt - run.startedAt) / 1000,
+      rejects: run.method.acks?.onTimeout === "reject",
+      keepMs: this.#options.worker.board.keepFailed(run.task.task, run.task.meth),
+    })
+  }
+
+  #release(held: Held): void {
+    const settlement: Settlement = { token: held.delivery.token, then: { kind: "release", delay: 0 } }
+    void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
+  }
+
+  /** After a pause as long as a lease (the process was frozen): asks which waiting deliveries are still ours. */
+  async #resume(): Promise<void> {
+    await this.#limiter.resume()
+    const waiting = [...this.#hands.waiting, ...this.#limiter.waiting]
+    const kept = await this.#options.worker.board.queue
+      .extend(waiting.map((held) => held.delivery.token))
+      .catch(() => [])
+    // Where the transport cannot tell, running them is the lesser evil: the fence refuses what is not ours.
+    for (const [at, held] of waiting.entries()) if (kept[at] === false) this.#lost(held)
+  }
+
+  /** Its lease lapsed, or somebody else decided: it is not ours to settle. */
+  #lost(held: Held): void {
+    if (this.#hands.unbuffer(held) || this.#unwait(held)) this.#forget(held)
+    else held.end("superseded")
+  }
+
+  /** It never ran here, and is not ours any more: it is none of those that may come. */
+  #forget(held: Held): void {
+    this.#hands.handedBack()
+    this.#hands.drop(held)
+  }
+
+  /** Somebody cancelled a job. */
+  cancelled({ id, run, terminate }: Cancellation): void {
+    this.#untouched.forget()
+    // Late news of an earlier run must not take the task of this one off the queue.
+    const meant = [...this.#hands.held.values()].filter(
+      (held) => held.id === id && (run === undefined || held.jobRun === run),
+    )
+    // First, so that the run is not waited for as one that may still heed its signal.
+    if (terminate && meant.length > 0) this.#processes.kill(id)
+    for (const held of meant) {
+      held.killed = terminate && held.run?.method.isolation === "process"
+      held.end("cancelled")
+      if (this.#hands.unbuffer(held) || this.#unwait(held)) this.#ack(held)
+    }
+  }
+
+  /** Its record says cancelled already: only the task is left to take off the queue. */
+  #ack(held: Held): void {
+    const settlement: Settlement = { token: held.delivery.token, then: { kind: "ack" } }
+    void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
+  }
+}

@@ -1,0 +1,139 @@
+/**
+ * Pulls what the hands can hold, and nothing more. An unreachable transport is tried again with growing waits; the
+ * tasks that run go on meanwhile.
+ */
+import { Effect } from "effect"
+import type { Reach } from "../../connection/connectivity.ts"
+import { asTransportError } from "../../errors.ts"
+import type { Log } from "../../log/log.ts"
+import { isExhausted, type ReconnectPolicy, reconnectDelay, tryingAgain } from "../../options/reconnect.ts"
+import { type Delivery, type PullRequest, type Queue, TransportError } from "../../transport/mod.ts"
+import type { Hands } from "./buffer.ts"
+import type { Appetite } from "./queue-list.ts"
+
+export interface ConsumerOptions {
+  readonly queue: Queue
+  readonly appetite: Appetite
+  /** Stop when there is nothing to do: pulls wait for nothing then but for what is known to come back. */
+  readonly burst: boolean
+  /** With `burst`: how long tasks may still come that were put off, in milliseconds; 0: none will, or something is in hand. */
+  readonly comingBackMs: () => number
+  readonly rotate: boolean
+  readonly hands: Hands
+  readonly log: Log
+  readonly reach: Reach
+  readonly reconnect: ReconnectPolicy
+  readonly accept: (deliveries: ReadonlyArray<Delivery>) => void
+  /** Whether more may be queued any moment by this worker itself: nothing that is found to be empty is so for good. */
+  readonly isBusy: () => boolean
+  /** The transport was lost and is back; nothing was pulled since. */
+  readonly onReturned: () => void
+  /** Whether it consumes now: what readiness shows. */
+  readonly onListening: (listening: boolean) => void
+  /** A pull that did not wait has found nothing, or nothing may be pulled. */
+  readonly onEmpty: () => void
+}
+
+/** Longest wait of one pull: bounds how long a transport may stay silent. */
+const PULL_WAIT_MS = 20_000
+const IDLE_WAIT_MS = 1_000
+/** Between two looks of a worker that ends when nothing is left, while its last tasks run. */
+const BURST_PAUSE_MS = 50
+/** Between two pulls, while there is hardly room for what has to wait for a limit. */
+const CROWDED_PAUSE_MS = 25
+
+/** Runs until interrupted; fails with the transport's error when it gives up, or cannot ever work. */
+export const consume = (options: ConsumerOptions): Effect.Effect<never, TransportError> =>
+  Effect.gen(function* () {
+    const { appetite, hands, log, reach, reconnect } = options
+    /** In a row. */
+    let failures = 0
+    /** Whether the transport has answered since it was last lost: only then this consumes. */
+    let answers = false
+    let lost = false
+    const answered = () => {
+      if (failures > 0) log.info("connected again")
+      failures = 0
+      answers = true
+      options.onListening(true)
+    }
+    while (true) {
+      if (answers)
+        yield* Effect.promise((signal) => reach.whileConnected(signal, (either) => hands.waitForRoom(either)))
+      if (reach.takeLoss()) {
+        lost = true
+        answers = false
+        options.onListening(false)
+      }
+      if (lost && reach.connected) {
+        lost = false
+        options.onReturned()
+      }
+      const { version, queues, waitsForActors } = appetite
+      // What somebody changes ends the pull that is under way: a queue that was paused must not be pulled from any more.
+      // So does the loss of the transport.
+      const changed = Effect.promise((signal) =>
+        reach.whileConnected(signal, (either) => appetite.changedSince(version, either)),
+      )
+      if (queues.length === 0 && !lost) {
+        answered()
+        if (options.burst) options.onEmpty()
+        yield* waitsForActors || options.burst ? Effect.raceFirst(changed, Effect.sleep(IDLE_WAIT_MS)) : changed
+        continue
+      }
+      const max = hands.free
+      // A handler got stuck since: there is no room after all.
+      if (max < 1 && answers) continue
+      // The first pull waits for nothing, so that it tells soon whether there is an answer. With a queue left out the
+      // wait is short: its actor may be back any moment.
+      const longest = options.burst ? Math.min(options.comingBackMs(), PULL_WAIT_MS) : PULL_WAIT_MS
+      const wait = !answers ? 0 : waitsForActors ? Math.min(IDLE_WAIT_MS, longest) : longest
+      const wasEmpty = hands.held.size === 0 && !options.isBusy()
+      const request = { queues, max, wait, rotate: options.rotate }
+      const pulled = yield* Effect.result(
+        lost
+          ? Effect.fail(new TransportError("unavailable", reach.why?.message ?? LOST))
+          : Effect.raceFirst(pull(options, request), Effect.as(changed, undefined)),
+      )
+      // A pull that the loss has ended is no answer.
+      if (reach.wasLost) continue
+      if (pulled._tag === "Success") {
+        answered()
+        // What comes back to its limit comes in many small portions: together they cost one look. A long line is passed quickly.
+        if (hands.isCrowded && (pulled.success ?? 0) < max) yield* Effect.sleep(CROWDED_PAUSE_MS)
+        if (options.burst && pulled.success === 0) {
+          if (wasEmpty) options.onEmpty()
+          yield* Effect.sleep(BURST_PAUSE_MS)
+        }
+        continue
+      }
+      const error = pulled.failure
+      answers = false
+      options.onListening(false)
+      failures++
+      if (!reconnect.enabled || !mayPass(error) || isExhausted(failures, reconnect)) return yield* Effect.fail(error)
+      const delay = reconnectDelay(failures, reconnect)
+      log.warn(tryingAgain(error, delay, failures, reconnect))
+      yield* Effect.promise((signal) => reach.returned(delay, signal))
+    }
+  })
+
+const LOST = "the connection to the transport is lost"
+
+/** Whether trying again may help: also after a fault of the plugin or the broker, which need not come again. */
+const mayPass = (error: TransportError): boolean => error.retryable || error.reason === "internal"
+
+/**
+ * One pull, and what it brings handed over: in here, since a worker that is stopped in that very moment would leave it
+ * lying until its lease is over. With full hands there is nothing to ask for, and the transport's word has to do.
+ */
+const pull = ({ queue, accept }: ConsumerOptions, request: PullRequest): Effect.Effect<number, TransportError> =>
+  Effect.tryPromise({
+    try: async (signal) => {
+      if (request.max < 1) return 0
+      const deliveries = await queue.pull(request, signal)
+      accept(deliveries)
+      return deliveries.length
+    },
+    catch: asTransportError,
+  })

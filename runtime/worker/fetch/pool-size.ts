@@ -1,0 +1,66 @@
+/** How many handlers a worker runs at a time: as it was told, or between two bounds by what it holds. */
+import type { Log } from "../../log/log.ts"
+import { type Autoscale, Autoscaler, KEEPALIVE_MS } from "../../options/autoscale.ts"
+import type { Hands } from "./buffer.ts"
+
+export interface PoolSizeOptions {
+  readonly hands: Hands
+  /** Deliveries held per handler. */
+  readonly prefetch: number
+  /** Absent: the size stays as it is. */
+  readonly autoscale: Autoscale | undefined
+  readonly log: Log
+}
+
+export class PoolSize {
+  readonly #options: PoolSizeOptions
+  readonly #keepalive: ReturnType<typeof setInterval>
+  #autoscaler: Autoscaler | undefined
+
+  constructor(options: PoolSizeOptions) {
+    this.#options = options
+    const { autoscale } = options
+    if (autoscale !== undefined) this.#autoscaler = new Autoscaler(autoscale, Date.now())
+    this.#keepalive = setInterval(() => this.follow(), KEEPALIVE_MS)
+  }
+
+  /** Changes the size; what runs goes on. Bounds that it lies outside of move, since the next task would undo it otherwise. */
+  set(concurrency: number): void {
+    const scaler = this.#autoscaler
+    if (scaler !== undefined) {
+      const { min, max } = scaler.bounds
+      scaler.bounds = { min: Math.min(min, concurrency), max: Math.max(max, concurrency) }
+    }
+    this.#resize(concurrency)
+  }
+
+  #resize(concurrency: number): void {
+    const { hands, prefetch } = this.#options
+    const bounds = this.#autoscaler?.bounds
+    // What is held is made for the largest pool there will be.
+    hands.resize({ concurrency, prefetch, ...(bounds === undefined ? {} : { maxConcurrency: bounds.max }) })
+  }
+
+  /** Changes the bounds; null: from now on the size stays as it is. */
+  autoscale(bounds: Autoscale | null): void {
+    if (bounds === null) this.#autoscaler = undefined
+    else if (this.#autoscaler === undefined) this.#autoscaler = new Autoscaler(bounds, Date.now())
+    else this.#autoscaler.bounds = bounds
+    this.#resize(this.#options.hands.concurrency)
+    this.follow()
+  }
+
+  /** Lets the size follow what is held: asked at each arrival of tasks, and now and then. */
+  follow(): void {
+    const { hands, log } = this.#options
+    const { concurrency, held } = hands
+    const wanted = this.#autoscaler?.scale(held.size, concurrency, Date.now()) ?? concurrency
+    if (wanted === concurrency) return
+    log.info(`${wanted > concurrency ? "Scaling up" : "Scaling down"} to ${wanted} handlers`)
+    this.#resize(wanted)
+  }
+
+  stop(): void {
+    clearInterval(this.#keepalive)
+  }
+}

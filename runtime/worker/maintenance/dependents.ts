@@ -1,0 +1,134 @@
+/**
+ * Moves jobs on that wait for those which end on this worker. Beside the work: nothing waits for it, and what it cannot do
+ * now is done at the next round of maintenance, by this worker or another.
+ */
+import type { Board } from "../../connection/board.ts"
+import { asTransportError } from "../../errors.ts"
+import { EdgeWatch } from "../../jobs/dependencies/edge-watch.ts"
+import { findEndings } from "../../jobs/dependencies/endings.ts"
+import { release } from "../../jobs/dependencies/release.ts"
+import { Sweep } from "../../jobs/dependencies/sweep.ts"
+import type { Log } from "../../log/log.ts"
+import { type Ending, endingOf } from "../../protocol/dependencies.ts"
+import type { JobRecord } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
+
+/** Ended jobs whose dependents are looked for together. */
+const AT_A_TIME = 100
+
+/** More that have ended than this are left to the sweep. */
+const MOST = 10_000
+
+/** How long one round may look at those that wait, unless a single slice takes longer: a small part of the time between two rounds. */
+const SWEEP_MS = 200
+
+export class Dependents {
+  readonly #board: Board
+  readonly #log: Log
+  readonly #edges: EdgeWatch
+  readonly #sweep: Sweep
+  /** By id; without an ending where it must be asked for. */
+  readonly #ended = new Map<string, Ending | undefined>()
+  /** The first look, at what others have left behind. */
+  readonly #begun: Promise<void>
+  #hasBegun = false
+  #isWorking = false
+  /** The transport has failed: until the next round, or until it is back. */
+  #isHeld = false
+  #working: Promise<void> = Promise.resolve()
+
+  constructor(options: { readonly board: Board; readonly log: Log; readonly signal: AbortSignal }) {
+    const { board, log, signal } = options
+    this.#board = board
+    this.#log = log
+    this.#edges = new EdgeWatch({ ...options, onLate: (parent) => this.#add(parent, undefined) })
+    this.#sweep = new Sweep(board)
+    this.#begun = this.#begin()
+    const off = board.transport.onStatus((status) => {
+      if (status === "connected") this.#goOn()
+    })
+    signal.addEventListener("abort", off, { once: true })
+  }
+
+  /** Whether more may be queued any moment: what waits for jobs that have ended here, or what others have left behind. */
+  get isBusy(): boolean {
+    return this.#isWorking || !this.#hasBegun
+  }
+
+  /** A record was stored here, or found as it was stored by somebody who may have died since. Cheap: called for every job. */
+  stored(record: JobRecord): void {
+    if (isTerminal(record.state) && this.#edges.ended(record.id)) this.#add(record.id, endingOf(record))
+  }
+
+  /** One round: what was left, then as many slices of all that wait as there is time for. Fails as the transport does. */
+  async look(): Promise<void> {
+    const began = performance.now()
+    this.#edges.renew(began)
+    this.#goOn()
+    for (let isDone = this.#edges.isEmpty; !isDone && performance.now() - began < SWEEP_MS; )
+      isDone = await this.#sweep.look(Date.now())
+  }
+
+  /** Resolves when what has ended here is done, or cannot be done. Never rejects. */
+  async end(): Promise<void> {
+    // Until all edges were read it is not known who waits for what has ended here.
+    if (this.#edges.hasSeenEnds) await this.#begun
+    await this.#working
+  }
+
+  /** A worker that ends when nothing is left to do may not be there any more when it is time for maintenance. */
+  async #begin(): Promise<void> {
+    await this.#edges.ready
+    try {
+      await this.look()
+    } catch (cause) {
+      this.#later(cause)
+    }
+    this.#hasBegun = true
+  }
+
+  #add(id: string, ending: Ending | undefined): void {
+    if (this.#ended.size >= MOST) return
+    this.#ended.set(id, ending)
+    this.#work()
+  }
+
+  #goOn(): void {
+    this.#isHeld = false
+    this.#work()
+  }
+
+  #work(): void {
+    if (this.#isWorking || this.#isHeld || this.#ended.size === 0) return
+    this.#isWorking = true
+    this.#working = this.#drain()
+  }
+
+  /** Never rejects. What ends meanwhile is in the next part. */
+  async #drain(): Promise<void> {
+    while (this.#ended.size > 0 && !this.#isHeld) {
+      const some = new Map([...this.#ended].slice(0, AT_A_TIME))
+      try {
+        await this.#part(some)
+      } catch (cause) {
+        this.#later(cause)
+        this.#isHeld = asTransportError(cause).retryable
+        // What fails for another reason is left to the sweep: it must not keep the others waiting.
+        if (this.#isHeld) break
+      }
+      for (const [id, ending] of some) if (this.#ended.get(id) === ending) this.#ended.delete(id)
+    }
+    this.#isWorking = false
+  }
+
+  async #part(some: ReadonlyMap<string, Ending | undefined>): Promise<void> {
+    const unknown = [...some].flatMap(([id, ending]) => (ending === undefined ? [id] : []))
+    const asked = await findEndings(this.#board.records, unknown)
+    const endings = [...some].map(([id, ending]) => [id, ending ?? asked.get(id) ?? "open"] as const)
+    await release(this.#board, new Map(endings))
+  }
+
+  #later(cause: unknown): void {
+    this.#log.debug("jobs that wait for others are looked at again later", { cause: String(cause) })
+  }
+}

@@ -1,0 +1,154 @@
+/**
+ * Ends jobs that were taken off their queue early and whose worker lives no more: nobody else would. They have failed, as
+ * dead letters, with their errbacks. Several workers may find the same; whoever is first records it.
+ */
+
+import { HEARTBEAT_MS, listWorkers, readWorker } from "../../cluster/directory.ts"
+import type { Board } from "../../connection/board.ts"
+import { postMissing } from "../../jobs/dependencies/posting-again.ts"
+import type { Ended } from "../../jobs/outcome/follow-ups.ts"
+import { failedInAbsence } from "../../jobs/outcome/obituary.ts"
+import { NO_FENCE } from "../../protocol/outside.ts"
+import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import type { Change, Entry, Found } from "../../transport/mod.ts"
+import { EARLY_PREFIX, type EarlyAcks, type EarlyList, readEarlyList } from "../settle/early-acks.ts"
+
+export interface LostJobsOptions {
+  readonly board: Board
+  /** This worker's own list. */
+  readonly own: EarlyAcks
+  /** Whether this worker still has the delivery with this token in its hands. */
+  readonly holds: (token: string) => boolean
+  readonly queueFor: (task: string, meth: string | null) => string | undefined
+  /** Told of each job that was ended here. */
+  readonly onLost: (record: JobRecord) => void
+}
+
+const PAGE = 1_000
+/** Somebody else may decide about the same job at the same time; more often than this in a row is not chance. */
+const TRIES = 10
+
+/** A worker that is not to be seen for so long, in two looks at least, after its entry has lapsed, is dead. */
+const GRACE_MS = 3 * HEARTBEAT_MS
+
+const ERROR: JobError = {
+  name: "WorkerLost",
+  message: "its worker died while it ran, and it had left its queue: it does not run again by itself",
+  reason: "worker-lost",
+}
+
+export class LostJobs {
+  readonly #options: LostJobsOptions
+  /** Lists without a living worker, and since when; by the clock that nobody sets back. */
+  readonly #orphans = new Map<string, number>()
+
+  constructor(options: LostJobsOptions) {
+    this.#options = options
+  }
+
+  /** One look. `now` is of `performance.now()`. Fails as the transport does; what is left is found by the next look. */
+  async look(now: number): Promise<void> {
+    const { board, own } = this.#options
+    await this.#endOwn()
+    const lists = await this.#lists()
+    for (const key of this.#orphans.keys()) if (!lists.some((entry) => entry.key === key)) this.#orphans.delete(key)
+    if (lists.every(({ key }) => key === own.key)) return
+    const living = new Set((await listWorkers(board.store)).map(nameOf))
+    for (const entry of lists) {
+      const list = readEarlyList(entry.value)
+      if (entry.key === own.key || list === undefined) continue
+      if (living.has(nameOf({ name: list.worker, startedAt: list.startedAt }))) {
+        this.#orphans.delete(entry.key)
+        continue
+      }
+      const since = this.#orphans.get(entry.key)
+      if (since === undefined) this.#orphans.set(entry.key, now)
+      else if (now - since >= GRACE_MS && !(await this.#lives(list))) await this.#bury(entry, list)
+    }
+  }
+
+  async #lists(): Promise<ReadonlyArray<Entry>> {
+    const { store } = this.#options.board
+    const lists: Array<Entry> = []
+    for (let after: string | undefined; ; ) {
+      const page = await store.list({ prefix: EARLY_PREFIX, limit: PAGE, ...(after === undefined ? {} : { after }) })
+      lists.push(...page)
+      after = page.at(-1)?.key
+      if (page.length < PAGE) return lists
+    }
+  }
+
+  /** The list of all workers is bounded: asked for by name before anything is decided. */
+  async #lives({ worker, startedAt }: EarlyList): Promise<boolean> {
+    const found = await this.#options.board.store.get(`worker/${worker}`)
+    if (found === undefined) return false
+    const description = readWorker(found.value)
+    return description === undefined || description.startedAt === startedAt
+  }
+
+  /** Those whose outcome this worker could not store. */
+  async #endOwn(): Promise<void> {
+    const { own, holds } = this.#options
+    for (const [token, [id, fence]] of own.jobs) {
+      if (holds(token)) continue
+      await this.#end(id, fence)
+      own.done(token)
+    }
+  }
+
+  async #bury({ key, revision }: Entry, { jobs }: EarlyList): Promise<void> {
+    for (const [id, fence] of jobs) await this.#end(id, fence)
+    // Only now: who dies before leaves it to the next one. A conflict: somebody was quicker, or its worker lives.
+    await this.#options.board.store.write([{ key, expect: { revision } }])
+    this.#orphans.delete(key)
+  }
+
+  async #end(id: string, fence: string): Promise<void> {
+    const { board, onLost } = this.#options
+    for (let tried = 0; tried < TRIES; tried++) {
+      const found = await board.records.find(id)
+      if (found === undefined) return
+      const { record, revision } = found
+      if (record.state !== "started" || record.acked !== true || record.fence !== fence) {
+        // Only what this very delivery, or somebody who ended it as lost, has left behind.
+        if (record.fence === fence || record.fence === NO_FENCE) await this.#publishAgain(found)
+        return
+      }
+      const change = this.#failed(record, Date.now())
+      const [changed] = await board.records.change([{ id, expect: revision, ...change }])
+      if (changed?.status === "failed") throw changed.error
+      if (changed?.status !== "changed") continue
+      onLost(change.record)
+      return
+    }
+  }
+
+  #failed(record: JobRecord, now: number): Pick<Change, "record" | "post"> {
+    const { board, queueFor } = this.#options
+    const queue: Ended["queueFor"] = (task, meth) => queueFor(task, meth) ?? record.queue
+    const dead = ERROR.reason
+    const keepMs = board.keepFailed(record.task, record.meth)
+    const obituary = { token: "", fence: NO_FENCE, now, keepMs, dead, queueFor: queue }
+    const settlement = failedInAbsence(record, ERROR, obituary)
+    if (settlement?.record !== undefined) return { record: settlement.record, post: settlement.followUps ?? [] }
+    const { acked: _acked, claims: _claims, ...kept } = record
+    const ended = step(kept, { at: now, state: "failed", reason: dead })
+    return { record: { ...ended, fence: NO_FENCE, endedAt: now, error: ERROR, dead, keepMs } }
+  }
+
+  /** Its outcome is stored, and its worker may have died before what follows was published: no delivery brings it back. */
+  async #publishAgain({ record, revision }: Found): Promise<void> {
+    const { board } = this.#options
+    const { id, followUps = [], message, state } = record
+    for (const posting of followUps) {
+      if (posting.id !== id) await postMissing(board, [posting])
+      // The same change once more: a conflict if anybody has gone on with the job. What waits brings its message.
+      else if (!isTerminal(state) && message === undefined)
+        await board.records.change([{ id, expect: revision, record, post: [posting] }])
+    }
+  }
+}
+
+const nameOf = ({ name, startedAt }: { readonly name: string; readonly startedAt: string }): string =>
+  `${startedAt} ${name}`

@@ -1,0 +1,139 @@
+/**
+ * Takes tasks off their queue before their handlers start. From then on no lease tells whether the job's worker lives:
+ * each worker keeps, as one entry of the store, a list of the jobs that only it can end, and whoever finds such a list
+ * without its worker ends them (`lost-jobs.ts`).
+ */
+import { Result, Schema } from "effect"
+import type { ErasedMethod } from "../../actor/actor.ts"
+import { generateId } from "../../id.ts"
+import type { JobRecord } from "../../protocol/record.ts"
+import type { Settlement, Store } from "../../transport/mod.ts"
+import type { Held } from "../delivery/delivery.ts"
+import type { Settling } from "./settler.ts"
+
+export const EARLY_PREFIX = "early/"
+
+/** Id of a job, and fence of the delivery that runs it. */
+const EarlyJob = Schema.Tuple([Schema.String, Schema.String])
+type EarlyJob = typeof EarlyJob.Type
+
+const EarlyList = Schema.Struct({
+  worker: Schema.String,
+  /** As the worker describes itself: tells it from an earlier one of its name. */
+  startedAt: Schema.String,
+  jobs: Schema.Array(EarlyJob),
+})
+export type EarlyList = typeof EarlyList.Type
+
+const decode = Schema.decodeUnknownResult(Schema.fromJsonString(EarlyList))
+
+/** `undefined` for one of a newer version that this one cannot read. */
+export const readEarlyList = (value: Uint8Array): EarlyList | undefined =>
+  Result.getOrUndefined(decode(new TextDecoder().decode(value)))
+
+/**
+ * How taking ended. `refused`: another delivery, or a cancellation, has the job. `unlisted`: its task is where it
+ * was. `unsure`: the task may be off its queue, and if so the job is ended as one that was lost.
+ */
+export type Taking = "taken" | "refused" | "unlisted" | "unsure"
+
+/** Whether tasks of a method are taken off their queue before their handlers start. */
+export const acksEarly = ({ acks }: ErasedMethod): boolean => acks?.when === "early"
+
+export interface EarlyAcksOptions {
+  readonly store: Store
+  readonly worker: string
+  readonly startedAt: string
+}
+
+/** What is over leaves the list this much later, unless something is added before. */
+const TIDY_MS = 1_000
+
+export class EarlyAcks {
+  /** Key of the list in the store. */
+  readonly key = `${EARLY_PREFIX}${generateId()}`
+  readonly #options: EarlyAcksOptions
+  readonly #jobs = new Map<string, EarlyJob>()
+  #writing: Promise<void> = Promise.resolve()
+  #next: Promise<void> | undefined
+  #tidying: ReturnType<typeof setTimeout> | undefined
+  #listed = false
+
+  constructor(options: EarlyAcksOptions) {
+    this.#options = options
+  }
+
+  /** What is listed now, by token of the delivery. */
+  get jobs(): ReadonlyMap<string, EarlyJob> {
+    return this.#jobs
+  }
+
+  /** Lists a job, then stores its record and takes its task off the queue. Never rejects. */
+  async take(held: Held, record: JobRecord, settle: (settlement: Settlement) => Promise<Settling>): Promise<Taking> {
+    const { token, fence } = held.delivery
+    this.#jobs.set(token, [record.id, fence])
+    try {
+      await this.#write()
+    } catch {
+      this.#forget(token)
+      return "unlisted"
+    }
+    // Until here it had its lease, and could be handed back.
+    if (held.stop !== undefined) {
+      this.#forget(token)
+      return "unlisted"
+    }
+    // Before it is: a lease that cannot be extended because the task was just acked is not lost.
+    held.offQueue = true
+    const settling = await settle({ token, record, then: { kind: "ack" } })
+    if (settling === "lost") return "unsure"
+    if (settling !== "superseded") return "taken"
+    this.#forget(token)
+    return "refused"
+  }
+
+  /** The outcome of a job is stored, and what follows it is published. */
+  done(token: string): void {
+    this.#forget(token)
+  }
+
+  /** Takes the list out of the store; what could not be ended stays in it for others. Never rejects. */
+  async end(): Promise<void> {
+    clearTimeout(this.#tidying)
+    if (this.#listed) await this.#write().catch(() => undefined)
+  }
+
+  #forget(token: string): void {
+    if (!this.#jobs.delete(token)) return
+    this.#tidying ??= setTimeout(() => {
+      this.#tidying = undefined
+      void this.#write().catch(() => undefined)
+    }, TIDY_MS)
+    this.#tidying.unref()
+  }
+
+  /** One write at a time: all who ask while one is under way share the one after it. */
+  #write(): Promise<void> {
+    this.#next ??= this.#writing
+      .catch(() => undefined)
+      .then(() => {
+        this.#next = undefined
+        this.#writing = this.#put()
+        return this.#writing
+      })
+    return this.#next
+  }
+
+  async #put(): Promise<void> {
+    const { store, worker, startedAt } = this.#options
+    const { key } = this
+    if (this.#jobs.size === 0) {
+      if (this.#listed) await store.write([{ key }])
+      this.#listed = false
+      return
+    }
+    const list: EarlyList = { worker, startedAt, jobs: [...this.#jobs.values()] }
+    this.#listed = true
+    await store.write([{ key, value: new TextEncoder().encode(JSON.stringify(list)) }])
+  }
+}

@@ -1,0 +1,154 @@
+/**
+ * Stores how deliveries end, in batches, and does not give up while that makes sense: an unreachable transport is tried
+ * again, a record that the transport can never take is replaced by one that says so.
+ */
+
+import { Batcher } from "../../async/batcher.ts"
+import type { Reach } from "../../connection/connectivity.ts"
+import { asTransportError } from "../../errors.ts"
+import { outcomeLost } from "../../jobs/outcome/job-error.ts"
+import type { Log } from "../../log/log.ts"
+import type { JobError } from "../../protocol/record.ts"
+import type { Queue, Settled, Settlement, TransportError } from "../../transport/mod.ts"
+
+/** How it ended: the settlement that was stored, which need not be the one that was tried first; or why there is none. */
+export type Settling = Settlement | "superseded" | "lost"
+
+const FIRST_WAIT_MS = 100
+const LONGEST_WAIT_MS = 5_000
+
+/** How often a settlement is tried again that the transport fails at without saying that it is unreachable. */
+const MOST_FAULTS = 3
+
+export class Settler {
+  readonly #queue: Queue
+  readonly #batcher: Batcher<Settlement, Settled>
+  readonly #log: Log
+  readonly #reach: Reach
+
+  constructor(queue: Queue, log: Log, reach: Reach) {
+    this.#queue = queue
+    this.#batcher = new Batcher((items) => queue.settle(items))
+    this.#log = log
+    this.#reach = reach
+  }
+
+  /**
+   * Resolves when it is over. `refused` makes the settlement that takes the place of a result which the transport can
+   * never take; `signal` ends trying: what is not settled then is delivered again.
+   */
+  settle(settlement: Settlement, signal: AbortSignal, refused?: (error: JobError) => Settlement): Promise<Settling> {
+    return this.#batcher.add(settlement).then(
+      (settled) => (settled.status === "settled" ? settlement : this.#insist(settlement, settled, signal, refused)),
+      (cause: unknown) => this.#insist(settlement, failedOf(cause), signal, refused),
+    )
+  }
+
+  /** Everything but the plain success of the first try. */
+  async #insist(
+    settlement: Settlement,
+    answer: Settled,
+    signal: AbortSignal,
+    refused?: (error: JobError) => Settlement,
+  ): Promise<Settling> {
+    let settled = answer
+    let current = settlement
+    let instead = refused
+    let wait = FIRST_WAIT_MS
+    let faults = 0
+    const again = async () => {
+      settled = await this.#batcher.add(current).catch(failedOf)
+    }
+    while (true) {
+      if (settled.status === "settled" || settled.status === "gone") return current
+      if (settled.status === "superseded") return "superseded"
+      const { error } = settled
+      if (error.reason === "internal" && faults < MOST_FAULTS && !signal.aborted) {
+        faults++
+        await this.#reach.returned(wait, signal)
+        wait *= 2
+        // Alone: what one settlement of a batch makes the transport throw is no fault of the others.
+        settled = await this.#alone(current)
+        continue
+      }
+      if (error.reason === "too-large" || error.reason === "invalid" || error.reason === "internal") {
+        const bare = error.reason === "too-large" ? withoutDetail(current) : undefined
+        if (bare !== undefined) {
+          current = bare
+          await again()
+          continue
+        }
+        const next: Settlement | undefined = instead?.(refusal(error)) ?? small(current) ?? alone(current, error)
+        instead = undefined
+        if (next !== undefined) {
+          current = next
+          await again()
+          continue
+        }
+      }
+      if (error.reason !== "unavailable" || signal.aborted) {
+        this.#log.error("an outcome could not be stored; the task will be delivered again", {
+          job: current.record?.id,
+          cause: error.message,
+        })
+        return "lost"
+      }
+      await this.#reach.returned(wait, signal)
+      wait = Math.min(LONGEST_WAIT_MS, wait * 2)
+      await again()
+    }
+  }
+
+  async #alone(settlement: Settlement): Promise<Settled> {
+    try {
+      const [settled] = await this.#queue.settle([settlement])
+      return settled ?? failedOf("the transport gave no answer")
+    } catch (cause) {
+      return failedOf(cause)
+    }
+  }
+}
+
+const failedOf = (cause: unknown): Settled => ({ status: "failed", error: asTransportError(cause) })
+
+/** Why a job fails whose result the transport refuses. */
+const refusal = (error: TransportError): JobError =>
+  error.reason === "too-large"
+    ? {
+        name: "ResultTooLarge",
+        message: `${error.message}; store large results elsewhere and return where they are`,
+        reason: "result-too-large",
+      }
+    : error.reason === "internal"
+      ? outcomeLost(error.message)
+      : { name: "UnserialisableResult", message: error.message, reason: "result-unserialisable" }
+
+/**
+ * A failed record without what should follow from it, and a dead letter for that: an outcome that is never stored would run
+ * its job again and again. Nothing once that was tried.
+ */
+const alone = (settlement: Settlement, { message: why }: TransportError): Settlement | undefined => {
+  const { record, followUps, ...kept } = settlement
+  if (followUps === undefined || record?.error === undefined || record.state !== "failed") return undefined
+  const { followUps: _followUps, ...rest } = record
+  const message = `${record.error.message} (and its ${followUps.length} errbacks cannot be submitted: ${why})`
+  return { ...kept, record: { ...rest, error: { ...record.error, message }, dead: "errbacks-refused" } }
+}
+
+/** The same outcome without what was said beside the last progress: that never decides it. Nothing once that was tried. */
+const withoutDetail = (settlement: Settlement): Settlement | undefined => {
+  const { record } = settlement
+  if (record?.progress === undefined || record.progress.detail === undefined) return undefined
+  const { detail: _detail, ...progress } = record.progress
+  return { ...settlement, record: { ...record, progress } }
+}
+
+/** A failed record without what may be large: its message, its data and its traceback. Nothing once that was tried. */
+const small = (settlement: Settlement): Settlement | undefined => {
+  const { record } = settlement
+  if (record?.message === undefined && record?.raw === undefined) return undefined
+  const { message: _message, raw: _raw, meta: _meta, progress: _progress, ...kept } = record
+  if (record.error === undefined) return { ...settlement, record: kept }
+  const { traceback: _traceback, ...error } = record.error
+  return { ...settlement, record: { ...kept, error: { ...error, message: error.message.slice(0, 1_000) } } }
+}

@@ -1,0 +1,38 @@
+/** What a worker counts of itself, for the list of workers and for the report of a stop. */
+import type { Settlement } from "../../transport/mod.ts"
+import type { Held } from "../delivery/delivery.ts"
+import { goesOn } from "./failure-handlers.ts"
+import type { WorkerObserver } from "./observer.ts"
+
+export class Counts implements WorkerObserver {
+  /** Settled, whatever came of it. */
+  processed = 0
+  /** Failed for good. */
+  failed = 0
+  handedBackTasks = 0
+  /** What came of them could not be stored. */
+  lostTasks = 0
+  /** Outcomes that were refused, because another delivery or a cancellation has the job. */
+  superseded = 0
+
+  /** Time that handlers ran, in milliseconds. */
+  workingMs = 0
+
+  settled({ run }: Held, { record }: Settlement): void {
+    this.processed++
+    if (run !== undefined) this.workingMs += Date.now() - run.startedAt
+    if (record?.error !== undefined && record.state !== "succeeded" && !goesOn(record)) this.failed++
+  }
+
+  handedBack(): void {
+    this.handedBackTasks++
+  }
+
+  unsettled(_held: Held, how: "superseded" | "lost"): void {
+    if (how === "lost") this.lostTasks++
+  }
+
+  refused(): void {
+    this.superseded++
+  }
+}

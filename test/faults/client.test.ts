@@ -1,0 +1,146 @@
+/** What a client is told when a transport does half of what it was asked, or answers oddly. */
+import { type Client, connect } from "callboard"
+import { type Receipt, TransportError } from "callboard/transport"
+import { afterEach, describe, expect, test } from "vitest"
+import { generateId } from "../../runtime/id.ts"
+import { faulty, sleep, withQueue } from "../support/faulty-board.ts"
+
+const open: Array<Client> = []
+afterEach(async () => {
+  for (const each of open.splice(0)) await each.close()
+})
+
+const start = async (transports: ReturnType<typeof withQueue>): Promise<Client> => {
+  const client = await connect(`faulty://${generateId()}`, { transports })
+  open.push(client)
+  return client
+}
+
+const THREE = [
+  { task: "echo", id: "a" },
+  { task: "echo", id: "b" },
+  { task: "echo", id: "c" },
+]
+
+describe("a publish that goes wrong in part", () => {
+  test("is told element by element", async () => {
+    const failed = (reason: "too-large" | "unavailable"): Receipt => ({
+      status: "failed",
+      error: new TransportError(reason, reason, { outcome: reason === "unavailable" ? "unknown" : "none" }),
+    })
+    const client = await start(
+      withQueue((queue) => ({
+        publish: async ([first, ..._rest]) => [
+          ...(await queue.publish(first === undefined ? [] : [first])),
+          failed("too-large"),
+          failed("unavailable"),
+        ],
+      })),
+    )
+    expect(await client.submitMany(THREE)).toMatchObject([
+      { id: "a", state: "queued" },
+      { code: "too-large", details: { id: "b" } },
+      { code: "transport-unavailable", details: { id: "c", outcome: "unknown" } },
+    ])
+  })
+
+  test("that answers for fewer than it was asked leaves the rest in doubt", async () => {
+    const client = await start(withQueue((queue) => ({ publish: async (all) => queue.publish(all.slice(0, 1)) })))
+    const [first, second] = await client.submitMany(THREE)
+    expect(first).toMatchObject({ id: "a" })
+    expect(second).toMatchObject({ code: "transport-unavailable", details: { id: "b", outcome: "unknown" } })
+  })
+
+  test("that rejects is an answer for each; what is no TransportError as well", async () => {
+    const client = await start(withQueue(() => ({ publish: () => Promise.reject(new TypeError("a fault")) })))
+    for (const answer of await client.submitMany(THREE)) {
+      expect(answer).toMatchObject({ code: "transport-unavailable", details: { outcome: "none" } })
+    }
+    await expect(client.submit("echo", { id: "a" })).rejects.toMatchObject({ details: { id: "a" } })
+  })
+})
+
+describe("what is asked before anything is submitted", () => {
+  /** What the client reads first, answered otherwise. */
+  const reading = (answer: <A>(ask: () => Promise<A>) => Promise<A>) =>
+    faulty(({ store, records, ...transport }) => ({
+      ...transport,
+      ...(store === undefined ? {} : { store: { ...store, get: (key) => answer(() => store.get(key)) } }),
+      ...(records === undefined ? {} : { records: { ...records, find: (id) => answer(() => records.find(id)) } }),
+    }))
+
+  test.each([
+    ["where an actor's tasks go", {}],
+    ["whether there is such a job", { id: "a", queue: "default" }],
+  ])("and has no answer, such as %s, means that nothing was", async (_what, fields) => {
+    const client = await start(
+      reading(() => Promise.reject(new TransportError("unavailable", "no answer", { outcome: "unknown" }))),
+    )
+    await expect(client.submit("echo", fields)).rejects.toMatchObject({
+      code: "transport-unavailable",
+      details: { outcome: "none" },
+    })
+  })
+
+  test("is asked together for all actors of one call", async () => {
+    const client = await start(
+      reading(async (ask) => {
+        await sleep(100)
+        return ask()
+      }),
+    )
+    const began = performance.now()
+    const many = Array.from({ length: 50 }, (_, n) => ({ task: `actor-${n}.run` }))
+    expect((await client.submitMany(many)).every((receipt) => "state" in receipt)).toBe(true)
+    expect(performance.now() - began).toBeLessThan(4_500)
+  })
+})
+
+describe("ids", () => {
+  test("given twice in one array refuse the array", async () => {
+    const client = await start(faulty((same) => same))
+    const twice = client.submitMany([...THREE, { task: "echo", id: "a" }])
+    await expect(twice).rejects.toMatchObject({ code: "invalid-input", details: { index: 3, field: "id" } })
+    expect((await client.jobs()).jobs).toEqual([])
+  })
+
+  test("of a thousand are looked up together", async () => {
+    const client = await start(
+      faulty((transport) => {
+        const { records } = transport
+        if (records === undefined) return transport
+        return {
+          ...transport,
+          records: {
+            ...records,
+            find: async (id) => {
+              await sleep(5)
+              return records.find(id)
+            },
+          },
+        }
+      }),
+    )
+    const began = performance.now()
+    const many = Array.from({ length: 1_000 }, (_, n) => ({ task: "echo", id: `id-${n}` }))
+    const receipts = await client.submitMany(many)
+    expect(receipts.every((receipt) => "state" in receipt)).toBe(true)
+    expect(performance.now() - began).toBeLessThan(4_500)
+  })
+
+  test("of a job that was forgotten are not taken again", async () => {
+    const client = await start(faulty((same) => same))
+    const job = await client.submit("echo", { id: "a" })
+    await job.delete()
+    await expect(client.submit("echo", { id: "a" })).rejects.toMatchObject({ code: "job-exists" })
+  })
+
+  test("that two submit at once are one job, and for another task a conflict", async () => {
+    const client = await start(faulty((same) => same))
+    const submitted = ["echo", "echo", "other"].map((task) => client.submit(task, { id: "a" }))
+    const [first, second, other] = await Promise.allSettled(submitted)
+    expect(first).toMatchObject({ value: { receipt: { id: "a" } } })
+    expect(second).toMatchObject({ value: { receipt: { id: "a", duplicate: true } } })
+    expect(other).toMatchObject({ reason: { code: "job-exists" } })
+  })
+})

@@ -1,0 +1,303 @@
+/**
+ * Processes, ports and folders for tests. Whatever is started or made here is gone when the test process is, however it
+ * ends: a shell of its own, the watchdog, cleans up once its standard input closes.
+ */
+
+import { type ChildProcess, type StdioOptions, spawn } from "node:child_process"
+import { randomUUID } from "node:crypto"
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, realpathSync, rmSync } from "node:fs"
+import { createServer } from "node:net"
+import { tmpdir } from "node:os"
+import { delimiter, join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
+import { runArguments } from "../../../runtime/cli/runtimes.js"
+
+/**
+ * Waits for the end of its input; then kills the groups that the list in "$1" names (`+ pid`, taken back by `- pid`) and
+ * removes its folders (`d path`).
+ */
+const watchdogScript = `
+while read -r _; do :; done
+list=$1; shift
+while read -r sign rest; do
+  case $sign in
+    +) pids="$pids $rest" ;;
+    -) kept=; for each in $pids; do [ "$each" = "$rest" ] || kept="$kept $each"; done; pids=$kept ;;
+    d) set -- "$@" "$rest" ;;
+  esac
+done < "$list"
+for each in $pids; do kill -s KILL -- "-$each"; done 2>/dev/null
+rm -f -- "$list"
+for folder do rm -rf -- "$folder"; done
+`
+
+let watchdogList: string | undefined
+
+function tellWatchdog(line: string): void {
+  if (watchdogList === undefined) {
+    watchdogList = join(tmpdir(), `callboard-watchdog-${process.pid}-${randomUUID()}`)
+    // In a session of its own: Ctrl+C in the terminal must not end it before it has cleaned up.
+    const watchdog = spawn("sh", ["-c", watchdogScript, "watchdog", watchdogList], {
+      detached: true,
+      stdio: ["pipe", "ignore", "ignore"],
+    })
+    watchdog.unref()
+    const input = watchdog.stdin
+    input.on("error", () => {})
+    if ("unref" in input && typeof input.unref === "function") input.unref()
+  }
+  // A file, because a pipe is written to only when the event loop gets there; by then this process may be dead.
+  appendFileSync(watchdogList, `${line}\n`)
+}
+
+/** Whether a process is there and has not ended; one that ended may be waiting for its parent to notice. */
+export function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return !(existsSync(`/proc/${pid}/stat`) && / Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8")))
+  } catch {
+    return false
+  }
+}
+
+export interface Exit {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+export interface SpawnOptions {
+  readonly cwd?: string
+  /** Added to the environment of the test process; `undefined` takes a variable away. */
+  readonly env?: Readonly<Record<string, string | undefined>>
+  /** A command that runs the one that follows it, such as `nice`. Of {@link spawnScript} only. */
+  readonly prefix?: ReadonlyArray<string>
+}
+
+/** A running process that collects its own output. */
+export class Spawned implements AsyncDisposable {
+  readonly pid: number
+  readonly exited: Promise<Exit>
+  /** Like `exited`, once all output has arrived: what it left running may still hold its pipes. */
+  readonly closed: Promise<Exit>
+  stdout = ""
+  stderr = ""
+  /** Both streams, in the order in which they came. */
+  output = ""
+  #child: ChildProcess
+  #exit: Exit | undefined
+  #groupIsEmpty = false
+  #waiting = new Set<() => void>()
+
+  constructor(child: ChildProcess, pid: number) {
+    this.#child = child
+    this.pid = pid
+    // The whole group: a launcher's child must not outlive it either.
+    tellWatchdog(`+ ${pid}`)
+    child.stdout?.setEncoding("utf8").on("data", (text: string) => this.#take("stdout", text))
+    child.stderr?.setEncoding("utf8").on("data", (text: string) => this.#take("stderr", text))
+    this.closed = new Promise((resolve) => child.once("close", (code, signal) => resolve({ code, signal })))
+    this.exited = new Promise((resolve) => {
+      child.once("exit", (code, signal) => {
+        this.#exit = { code, signal }
+        this.#forgetEmptyGroup()
+        // What a pipe still holds arrives just after the exit.
+        setTimeout(() => this.#wake(), 50)
+        resolve(this.#exit)
+      })
+    })
+  }
+
+  /** How it ended, once it has. */
+  get exit(): Exit | undefined {
+    return this.#exit
+  }
+
+  /** Once a group is empty its number may come again and mean somebody else's processes. */
+  #forgetEmptyGroup(): void {
+    try {
+      process.kill(-this.pid, 0)
+    } catch {
+      this.#groupIsEmpty = true
+      tellWatchdog(`- ${this.pid}`)
+    }
+  }
+
+  #take(stream: "stdout" | "stderr", text: string): void {
+    this[stream] += text
+    this.output += text
+    this.#wake()
+  }
+
+  #wake(): void {
+    for (const each of [...this.#waiting]) each()
+  }
+
+  /**
+   * Resolves with the first match in a line of the output, also in what is there already.
+   * Rejects with the output when the deadline passes or the process ends first.
+   */
+  waitForLine(pattern: RegExp, deadlineMs = 60_000): Promise<RegExpMatchArray> {
+    return new Promise((resolve, reject) => {
+      const finish = (settle: () => void) => {
+        clearTimeout(timer)
+        this.#waiting.delete(look)
+        settle()
+      }
+      const give = (why: string) =>
+        finish(() => reject(new Error(`${why} before a line matched ${pattern}; its output:\n${this.output}`)))
+      const timer = setTimeout(() => give(`${deadlineMs} ms passed`), deadlineMs)
+      const look = () => {
+        for (const line of this.output.split("\n")) {
+          const match = line.match(pattern)
+          if (match) return finish(() => resolve(match))
+        }
+        if (this.#exit) give(`process ${this.pid} ended (${this.#exit.code ?? this.#exit.signal})`)
+      }
+      this.#waiting.add(look)
+      look()
+    })
+  }
+
+  /** Sends a signal to this process alone, as `kill` does. Defaults to SIGTERM. */
+  kill(signal: NodeJS.Signals = "SIGTERM"): void {
+    if (this.#exit === undefined) this.#send(this.pid, signal)
+  }
+
+  /** Sends a signal to this process and its children, as a terminal does. */
+  killGroup(signal: NodeJS.Signals = "SIGINT"): void {
+    if (!this.#groupIsEmpty) this.#send(-this.pid, signal)
+  }
+
+  #send(pid: number, signal: NodeJS.Signals): void {
+    try {
+      process.kill(pid, signal)
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error
+    }
+  }
+
+  write(text: string): void {
+    this.#child.stdin?.write(text)
+  }
+
+  endInput(): void {
+    this.#child.stdin?.end()
+  }
+
+  /** Ends it and its children at once. */
+  async end(): Promise<void> {
+    this.killGroup("SIGKILL")
+    await this.exited
+    this.#forgetEmptyGroup()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.end()
+  }
+}
+
+/**
+ * PATH as a user has it: `bun --bun vitest` puts a folder in front in which `node` is Bun, and programs under test would
+ * take it for Node.
+ */
+export const searchPath = (process.env.PATH ?? "")
+  .split(delimiter)
+  .filter((folder) => folder !== "" && !/[/\\]bun-node-[^/\\]*$/.test(folder))
+  .join(delimiter)
+
+/** Starts a process in a group of its own. */
+export function spawnProcess(command: string, args: readonly string[] = [], options: SpawnOptions = {}): Spawned {
+  // Colours would come between a pattern and the line that it is meant for.
+  const merged: Record<string, string | undefined> = {
+    ...process.env,
+    PATH: searchPath,
+    FORCE_COLOR: undefined,
+    NO_COLOR: "1",
+    ...options.env,
+  }
+  const env = Object.fromEntries(Object.entries(merged).filter(([, value]) => value !== undefined))
+  const stdio: StdioOptions = ["pipe", "pipe", "pipe"]
+  const child = spawn(command, args, {
+    ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+    env,
+    stdio,
+    detached: true,
+  })
+  if (child.pid === undefined) {
+    child.once("error", () => {})
+    throw new Error(`could not start ${command}`)
+  }
+  child.stdin?.on("error", () => {})
+  return new Spawned(child, child.pid)
+}
+
+/** Starts a TypeScript or JavaScript program in the runtime that this test runs in. */
+export function spawnScript(file: string, args: readonly string[] = [], options: SpawnOptions = {}): Spawned {
+  const name = "bun" in process.versions ? "bun" : "deno"
+  const [command = "", ...rest] = [...(options.prefix ?? []), process.execPath, ...runArguments(name, file), ...args]
+  return spawnProcess(command, rest, options)
+}
+
+/** A TCP port of 127.0.0.1 that was free a moment ago. */
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.once("error", reject)
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address()
+      server.close(() => {
+        if (address !== null && typeof address === "object") resolve(address.port)
+        else reject(new Error("the system gave no port"))
+      })
+    })
+  })
+}
+
+export interface TemporaryFolder extends Disposable {
+  readonly path: string
+  remove(): void
+}
+
+/** An empty folder that is gone at the end of the test process at the latest. */
+export function temporaryFolder(): TemporaryFolder {
+  // Resolved, since on some systems the temporary folder is a link and programs report the path behind it.
+  const path = mkdtempSync(join(realpathSync(tmpdir()), "callboard-"))
+  tellWatchdog(`d ${path}`)
+  const remove = () => rmSync(path, { recursive: true, force: true, maxRetries: 3 })
+  return { path, remove, [Symbol.dispose]: remove }
+}
+
+export interface EventuallyOptions {
+  /** Milliseconds. Defaults to a minute: a machine may be busy, and waiting costs nothing once it has happened. */
+  readonly deadline?: number
+  /** Milliseconds between two looks. Defaults to 20. */
+  readonly every?: number
+  readonly message?: string
+}
+
+/**
+ * Repeats a look until it gives something: neither an exception nor `undefined`, `null` or `false`.
+ * Fails at the deadline with the message and the last exception.
+ */
+export async function eventually<A>(
+  look: () => A | Promise<A>,
+  { deadline = 60_000, every = 20, message = "it did not happen" }: EventuallyOptions = {},
+): Promise<Exclude<A, undefined | null | false>> {
+  const end = performance.now() + deadline
+  for (;;) {
+    let cause: unknown
+    try {
+      const found = await look()
+      if (found !== undefined && found !== null && found !== false) {
+        return found as Exclude<A, undefined | null | false>
+      }
+    } catch (error) {
+      cause = error
+    }
+    if (performance.now() >= end) {
+      const detail = cause instanceof Error ? `: ${cause.message}` : ""
+      throw new Error(`${message} within ${deadline} ms${detail}`, { cause })
+    }
+    await sleep(every)
+  }
+}

@@ -1,0 +1,67 @@
+/**
+ * Finds Deno for the tests, and fetches it when there is none or only an old one.
+ *
+ * The npm package `deno` cannot be a dependency: its optional packages for other systems break `deno install`.
+ */
+
+import { spawnSync } from "node:child_process"
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from "node:fs"
+import { homedir } from "node:os"
+import { dirname, join } from "node:path"
+import { findRuntime } from "../../../runtime/cli/runtimes.js"
+
+const fetched = "2.9.6"
+/** The oldest minor version that the tests are known to pass on. */
+const least = { major: 2, minor: 9 }
+
+/** @param {string} path */
+function isNewEnough(path) {
+  const { stdout } = spawnSync(path, ["--version"], { encoding: "utf8" })
+  const [, major = 0, minor = 0] = (stdout ?? "").match(/^deno (\d+)\.(\d+)/)?.map(Number) ?? []
+  return major > least.major || (major === least.major && minor >= least.minor)
+}
+
+/**
+ * @returns {string} the path of a Deno that is new enough
+ * @throws {Error} with one line that says what to install
+ */
+export function findDeno() {
+  const own = findRuntime("deno")
+  if (own !== undefined && isNewEnough(own.path)) return own.path
+
+  const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "callboard")
+  const folder = join(cache, `deno-${fetched}`)
+  const { arch, platform } = process
+  const system = platform === "linux" ? `linux-${arch}-glibc` : `${platform}-${arch}`
+  const program = join("node_modules", "@deno", system, platform === "win32" ? "deno.exe" : "deno")
+  if (existsSync(join(folder, program))) return join(folder, program)
+
+  mkdirSync(cache, { recursive: true })
+  const work = mkdtempSync(join(cache, "deno-"))
+  try {
+    const options = ["--prefix", work, "--no-save", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund"]
+    const args = ["install", ...options, `deno@${fetched}`]
+    const npm = process.env.npm_execpath
+    const { status } = npm?.endsWith(".js")
+      ? spawnSync(process.execPath, [npm, ...args], { stdio: "ignore" })
+      : spawnSync("npm", args, { stdio: "ignore" })
+    if (status !== 0 || !isNewEnough(join(work, program))) {
+      throw new Error(`install Deno ${least.major}.${least.minor} or newer and put it on PATH (npm could not fetch it)`)
+    }
+    // Whole or not at all, since another run may have been faster.
+    if (!existsSync(folder)) renameSync(work, folder)
+    return join(folder, program)
+  } finally {
+    rmSync(work, { recursive: true, force: true })
+  }
+}
+
+/**
+ * The environment in which programs find this Deno too.
+ *
+ * @param {string} deno
+ */
+export function withDeno(deno) {
+  const separator = process.platform === "win32" ? ";" : ":"
+  return { PATH: `${dirname(deno)}${separator}${process.env.PATH ?? ""}`, DENO_NO_UPDATE_CHECK: "1" }
+}

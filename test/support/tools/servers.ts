@@ -1,0 +1,28 @@
+/**
+ * Finds every server that the tests need, and fetches what can be fetched: `npm test` calls it before the tests start.
+ * Prints one line per server; with --json, what test/support/servers/missing.ts reads from the environment.
+ */
+
+import type { Findings } from "../servers/missing.ts"
+import { natsProgram, natsServerName } from "../servers/nats-program.ts"
+
+const findings: Record<string, Findings[string]> = {}
+for (const release of ["current", "old"] as const) {
+  const name = natsServerName(release)
+  try {
+    findings[name] = await natsProgram(release)
+  } catch (error) {
+    findings[name] = { missing: (error as Error).message.replace(`missing server: ${name} — `, "") }
+  }
+}
+
+if (process.argv.includes("--json")) {
+  console.log(JSON.stringify(findings))
+} else {
+  for (const [name, found] of Object.entries(findings)) {
+    console.log(
+      "missing" in found ? `missing server: ${name} — ${found.missing}` : `${name} ${found.version} ${found.path}`,
+    )
+  }
+}
+if (Object.values(findings).some((found) => "missing" in found)) process.exitCode = 1

@@ -1,0 +1,215 @@
+/**
+ * Runs everything, its stages side by side, and never stops at the first failure: `npm test`, or
+ * `node test/support/tools/test.js deno` for some of the stages. Ends with the plain line `N passed, N failed`.
+ *
+ * A stage that is not made of tests counts as one. A test that was skipped or is to be written counts as failed, and so
+ * does anything that went wrong outside of a test. A run that is ended by its limit or a signal reports what ran, and
+ * names the files that it had not finished. Plain JavaScript, because it also says that Bun is missing.
+ */
+
+import { spawn } from "node:child_process"
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { parseArgs } from "node:util"
+import { findRuntime } from "../../../runtime/cli/runtimes.js"
+import { denoTests, testFiles } from "../../suites.js"
+import { findDeno, withDeno } from "./deno.js"
+import { readResults, resultsFile } from "./results.js"
+
+const root = fileURLToPath(new URL("../../..", import.meta.url))
+
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    /** Seconds after which the whole run is ended; what ran until then is reported. */
+    limit: { type: "string", default: "1200" },
+    config: { type: "string", default: "test/vitest.config.ts" },
+  },
+})
+
+/** @typedef {{ passed: number, failures: string[] }} Outcome */
+
+/** What is not there, a line each. @type {Set<string>} */
+const missing = new Set()
+
+/** What a developer has set for Callboard itself must not decide how tests end. */
+const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("CALLBOARD_")))
+if (!process.stdout.isTTY) {
+  environment.NO_COLOR = "1"
+  delete environment.FORCE_COLOR
+}
+
+/** The processes that run, each the leader of a group. @type {Set<import("node:child_process").ChildProcess>} */
+const running = new Set()
+/** Why the run was ended before its end; stages that begin later do not run. @type {string | undefined} */
+let ended
+
+/** @param {import("node:child_process").ChildProcess} child */
+function killGroup(child) {
+  try {
+    if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL")
+  } catch {
+    // It has ended meanwhile.
+  }
+}
+
+/** Ends everything that runs, so that every stage reports what it has got. @param {string} why */
+function endAll(why) {
+  ended ??= why
+  for (const child of running) killGroup(child)
+}
+
+setTimeout(() => endAll(`the limit of ${options.limit} s was reached`), Number(options.limit) * 1_000).unref()
+for (const signal of /** @type {const} */ (["SIGINT", "SIGTERM", "SIGHUP"])) {
+  process.on(signal, () => endAll(`ended by ${signal}`))
+}
+
+/**
+ * @param {string} command
+ * @param {readonly string[]} args
+ * @param {{ env?: Readonly<Record<string, string | undefined>>, show?: boolean, errors?: "inherit" | "pipe" }} [how]
+ *   `show` lets its output through; otherwise it is collected
+ * @returns {Promise<{ ok: boolean, how: string, output: string }>}
+ */
+function run(command, args, { env = environment, show = false, errors = show ? "inherit" : "pipe" } = {}) {
+  return new Promise((resolve) => {
+    if (ended !== undefined) return resolve({ ok: false, how: ended, output: "" })
+    const stdio = /** @type {const} */ (["ignore", show ? "inherit" : "pipe", errors])
+    // In a group of its own, so that what it has started ends with it.
+    const child = spawn(command, args, { cwd: root, env, stdio: [...stdio], detached: true })
+    running.add(child)
+    let output = ""
+    for (const stream of [child.stdout, child.stderr]) {
+      stream?.setEncoding("utf8").on("data", (chunk) => {
+        output += chunk
+      })
+    }
+    child.on("error", (error) => resolve({ ok: false, how: error.message, output }))
+    child.on("close", (code, signal) => {
+      running.delete(child)
+      resolve({ ok: code === 0, how: ended ?? (code === null ? `ended by ${signal}` : `exit code ${code}`), output })
+    })
+  })
+}
+
+/**
+ * @param {string} what
+ * @param {readonly string[]} args of Node
+ * @returns {Promise<Outcome>}
+ */
+async function check(what, args) {
+  const { ok, how, output } = await run(process.execPath, args)
+  process.stdout.write(output)
+  return ok ? { passed: 1, failures: [] } : { passed: 0, failures: [`${what}: ${how}`] }
+}
+
+/**
+ * @param {string} runtime
+ * @param {string} command
+ * @param {readonly string[]} args
+ * @returns {Promise<Outcome>}
+ */
+async function vitest(runtime, command, args) {
+  const work = mkdtempSync(join(tmpdir(), "callboard-test-"))
+  const file = join(work, "progress")
+  writeFileSync(file, "")
+  try {
+    const env = { ...environment, [resultsFile]: file }
+    const reporters = ["--reporter=default", "--reporter=./test/support/tools/progress.js"]
+    // One of the two runs shows what it does; the other one's words would come in between.
+    const show = runtime === "bun" || !wanted.includes("bun")
+    const { ok, how, output } = await run(command, [...args, ...reporters], { env, show })
+    process.stdout.write(output)
+    const { passed, failures, missing: servers } = readResults(readFileSync(file, "utf8"), root, how)
+    for (const line of servers) missing.add(line)
+    if (!ok && failures.length === 0) failures.push(`errors outside of tests, see above (${how})`)
+    return { passed, failures: failures.map((failure) => `${runtime}: ${failure}`) }
+  } finally {
+    rmSync(work, { recursive: true, force: true })
+  }
+}
+
+/** Programs that the stages share, looked for once. @type {string | undefined} */
+let bun
+async function prepare() {
+  bun = findRuntime("bun")?.path
+  if (bun === undefined) missing.add("missing: bun — run npm install")
+  else {
+    const { output } = await run(bun, ["test/support/tools/servers.ts", "--json"], { errors: "inherit" })
+    environment.CALLBOARD_TEST_SERVERS = output.trim()
+    for (const [name, found] of Object.entries(JSON.parse(output || "{}"))) {
+      if (found.missing !== undefined) missing.add(`missing server: ${name} — ${found.missing}`)
+    }
+  }
+  try {
+    Object.assign(environment, withDeno(findDeno()))
+  } catch (error) {
+    missing.add(`missing: deno — ${/** @type {Error} */ (error).message}`)
+  }
+}
+
+/** @type {Promise<void> | undefined} */
+let preparation
+/** Two stages need the programs, and one look is enough. */
+function preparedOnce() {
+  preparation ??= prepare()
+  return preparation
+}
+
+const vitestRun = ["node_modules/vitest/vitest.mjs", "run", "--config", options.config]
+
+/** @type {Record<string, () => Promise<Outcome>>} */
+const stages = {
+  types: () => check("types", ["node_modules/typescript/bin/tsc", "--noEmit"]),
+  lint: () =>
+    check("lint", [
+      "node_modules/@biomejs/biome/bin/biome",
+      "ci",
+      "--error-on-warnings",
+      ...(process.stdout.isTTY ? [] : ["--colors=off"]),
+    ]),
+  bun: async () => {
+    await preparedOnce()
+    if (bun === undefined) return { passed: 0, failures: ["bun: not run"] }
+    return vitest("bun", bun, vitestRun)
+  },
+  deno: async () => {
+    await preparedOnce()
+    if (environment.DENO_NO_UPDATE_CHECK === undefined) return { passed: 0, failures: ["deno: not run"] }
+    const empty = denoTests.filter((part) => !testFiles.some((file) => file.includes(part)))
+    const args = ["run", "-A", "--node-modules-dir=manual", ...vitestRun, ...denoTests]
+    const { passed, failures } = await vitest("deno", "deno", args)
+    return { passed, failures: [...failures, ...empty.map((part) => `deno: no test file is called ${part}…`)] }
+  },
+}
+
+const wanted = positionals.length > 0 ? positionals : Object.keys(stages)
+const unknown = wanted.filter((name) => !(name in stages))
+if (unknown.length > 0) {
+  process.stderr.write(`unknown: ${unknown.join(", ")}; there are ${Object.keys(stages).join(", ")}\n`)
+  process.exit(2)
+}
+
+let passed = 0
+/** @type {string[]} */
+const failures = []
+// Side by side: most of the time of a test is waiting.
+await Promise.all(
+  wanted.map(async (name) => {
+    const start = performance.now()
+    const outcome = (await stages[name]?.()) ?? { passed: 0, failures: [] }
+    passed += outcome.passed
+    failures.push(...outcome.failures)
+    const seconds = ((performance.now() - start) / 1000).toFixed(1)
+    process.stdout.write(`== ${name}: ${outcome.passed} passed, ${outcome.failures.length} failed in ${seconds} s\n`)
+  }),
+)
+
+if (failures.length > 0) process.stdout.write(`\n${failures.join("\n")}\n`)
+process.stdout.write(
+  `\n${[...missing].map((line) => `${line}\n`).join("")}${passed} passed, ${failures.length} failed\n`,
+)
+// Nothing of a test may keep this alive, and all that matters is written.
+process.exit(failures.length === 0 ? 0 : 1)

@@ -1,0 +1,51 @@
+/** The memory transport under the conformance kit, and what only it promises. */
+import { spawnSync } from "node:child_process"
+import process from "node:process"
+import { expect, test } from "vitest"
+import { capabilities, placeOf, plugin } from "../../../../plugins/memory/mod.ts"
+import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
+import { type Harness, register } from "../../../kit/mod.ts"
+
+const url = new URL("memory://kit")
+
+const harness: Harness = {
+  name: "memory",
+  slack: 2_500,
+  capabilities,
+  connect: (options) => plugin.connect(url, options),
+  corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).board.inject(queue, bytes),
+}
+
+register(test, harness, { spared: "omit" })
+
+const options = (namespace: string): ConnectOptions => ({ namespace, lease: 30_000, name: "test", timeout: 1_000 })
+
+test("transports meet by name and namespace", async () => {
+  const value = Uint8Array.of(1)
+  const connect = (place: string, namespace: string) => plugin.connect(new URL(place), options(namespace))
+  const [one, same, other] = await Promise.all([
+    connect("memory:", "meet"),
+    connect("memory:", "meet"),
+    connect("memory://other", "meet"),
+  ])
+  await one.store?.write([{ key: "a", value }])
+  expect((await same.store?.get("a"))?.value).toEqual(value)
+  expect(await other.store?.get("a")).toBeUndefined()
+})
+
+test("a process ends although tasks are scheduled and in hand, unless a pull waits for them", () => {
+  const script = `
+    const { plugin } = await import(${JSON.stringify(new URL("../../../../plugins/memory/mod.ts", import.meta.url).href)})
+    const transport = await plugin.connect(new URL("memory:"), { namespace: "a", lease: 30_000, name: "a", timeout: 1_000 })
+    const message = { headers: {}, properties: { content_type: "", content_encoding: "" }, body: new Uint8Array(0) }
+    const posting = { id: "a", run: 1, retries: 0, queue: "a", level: 4, message }
+    const never = new AbortController().signal
+    await transport.queue.publish([posting, { ...posting, id: "b", due: Date.now() + 500 }, { ...posting, id: "c", due: Date.now() + 60_000 }])
+    await transport.queue.pull({ queues: ["a"], max: 1, wait: 0 }, never)
+    const found = await transport.queue.pull({ queues: ["a"], max: 1, wait: 10_000 }, never)
+    console.log(found.length, "came")
+  `
+  const args = "bun" in process.versions ? ["--eval", script] : ["eval", script]
+  const { status, stdout } = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 15_000 })
+  expect({ status, stdout: stdout.trim() }).toEqual({ status: 0, stdout: "1 came" })
+})

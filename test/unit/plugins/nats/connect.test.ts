@@ -1,0 +1,278 @@
+/** Connecting to nats: what is refused and how, and what an application's own connection is used for. */
+import { spawnSync } from "node:child_process"
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { createServer } from "node:net"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { connect as dial, nkeys } from "nats"
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { plugin } from "../../../../plugins/nats/mod.ts"
+import type { ConnectOptions, Transport, TransportError } from "../../../../runtime/transport/mod.ts"
+import { isTransportError } from "../../../kit/check.ts"
+import { taskOf } from "../../../kit/task.ts"
+import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
+
+let count = 0
+const options = (fields: Partial<ConnectOptions> = {}): ConnectOptions => ({
+  namespace: `connect-${process.pid}-${++count}`,
+  lease: 30_000,
+  name: "test",
+  timeout: 2_000,
+  ...fields,
+})
+
+const never = new AbortController().signal
+
+/** How connecting fails. */
+const refusal = async (url: string, fields: Partial<ConnectOptions> = {}): Promise<TransportError> => {
+  try {
+    const transport = await plugin.connect(new URL(url), options(fields))
+    await transport.close()
+  } catch (error) {
+    if (isTransportError(error)) return error
+    throw error
+  }
+  throw new Error("it connected")
+}
+
+/**
+ * What an error looks like in a process of its own. On Deno 2.9 a socket that the client has destroyed may fail once
+ * more, with nobody left to hear it, when the server has refused the credentials: the process ends then, now and again.
+ */
+const refusedElsewhere = (url: string): Record<string, string> => {
+  const script = `
+    const { plugin } = await import(${JSON.stringify(new URL("../../../../plugins/nats/mod.ts", import.meta.url).href)})
+    const options = { namespace: "refused", lease: 30_000, name: "test", timeout: 2_000 }
+    await plugin.connect(new URL(${JSON.stringify(url)}), options).catch((error) => {
+      const { reason, message, stack, cause } = error
+      console.log(JSON.stringify({ reason, message, stack, cause: String(cause), json: JSON.stringify(error) }))
+    })
+  `
+  for (let attempt = 0; attempt < 5; attempt++) {
+    const args = "bun" in process.versions ? ["--eval", script] : ["eval", script]
+    const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 15_000 })
+    if (stdout.trim() !== "") return JSON.parse(stdout)
+    if (!stderr.includes("ECONNRESET")) throw new Error(stderr)
+  }
+  throw new Error("the process was never told why it was refused")
+}
+
+describe("a server with users", () => {
+  let server: NatsServer
+  beforeAll(async () => {
+    server = await startNats({
+      config: `
+        accounts {
+          A {
+            jetstream: enabled
+            users: [
+              { user: "zoe", password: "s3cret" }
+              { user: "eve", password: "s3cret", permissions: { publish: { deny: "*.j.>" } } }
+            ]
+          }
+          B { users: [{ user: "bob", password: "s3cret" }] }
+        }`,
+    })
+  })
+  afterAll(() => server?.stop())
+
+  const url = (user: string, password: string) => `nats://${user}:${password}@127.0.0.1:${server.port}`
+
+  test("lets in who has the password", async () => {
+    const transport = await plugin.connect(new URL(url("zoe", "s3cret")), options())
+    expect(await transport.queue.publish([taskOf({ id: "a", queue: "q" })])).toEqual([{ status: "stored" }])
+    await transport.close()
+  })
+
+  test("wrong credentials are unauthorized, and shown nowhere", () => {
+    const shown = refusedElsewhere(url("zoe", "wr0ng"))
+    expect(shown.reason).toBe("unauthorized")
+    for (const each of Object.values(shown)) expect(each).not.toMatch(/wr0ng|zoe/)
+  })
+
+  test("an account without JetStream is unsupported, with what to do", async () => {
+    const error = await refusal(url("bob", "s3cret"))
+    expect([error.reason, error.message]).toEqual(["unsupported", expect.stringMatching(/JetStream.*account/)])
+  })
+
+  test("what the server does not allow is unauthorized at once", async () => {
+    const transport = await plugin.connect(new URL(url("eve", "s3cret")), options())
+    const start = performance.now()
+    const [receipt] = await transport.queue.publish([taskOf({ id: "a", queue: "q" })])
+    expect(receipt).toMatchObject({ status: "failed", error: { reason: "unauthorized", outcome: "none" } })
+    expect(performance.now() - start).toBeLessThan(1_500)
+    await transport.close()
+  })
+})
+
+test("a seed or a token in a file lets in", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "callboard-nats-"))
+  const user = nkeys.createUser()
+  writeFileSync(join(folder, "seed"), user.getSeed())
+  writeFileSync(join(folder, "token"), "t0ken\n")
+  const configs = [
+    { config: `authorization { users: [{ nkey: ${user.getPublicKey()} }] }`, query: `nkey=${folder}/seed` },
+    { config: "authorization { token: t0ken }", query: `tokenFile=${folder}/token` },
+  ]
+  for (const { config, query } of configs) {
+    await using server = await startNats({ config })
+    const transport = await plugin.connect(new URL(`${server.url}?${query}`), options())
+    expect(await transport.queue.publish([taskOf({ id: "a", queue: "q" })])).toEqual([{ status: "stored" }])
+    await transport.close()
+  }
+  rmSync(folder, { recursive: true })
+})
+
+describe("what is not there", () => {
+  test("a server without JetStream is unsupported, with what to do", async () => {
+    await using server = await startNats({ jetstream: false })
+    const error = await refusal(server.url)
+    expect([error.reason, error.message]).toEqual(["unsupported", expect.stringContaining("nats-server -js")])
+  })
+
+  test("a server of an old release is unsupported, whatever the URL allows", async () => {
+    await using server = await startNats({ release: "old" })
+    for (const query of ["", "?allowOldServer"]) {
+      const error = await refusal(server.url + query)
+      expect([error.reason, error.message]).toEqual(["unsupported", expect.stringMatching(/is 2\.\d+\.\d+.*2\.15/)])
+    }
+  })
+
+  test("TLS where there is none is unsupported", async () => {
+    await using server = await startNats()
+    const error = await refusal(server.url.replace("nats:", "tls:"))
+    expect([error.reason, error.message]).toEqual(["unsupported", expect.stringContaining("tls")])
+  })
+
+  test("no server is unavailable", async () => {
+    const error = await refusal("nats://127.0.0.1:1")
+    expect([error.reason, error.retryable, error.outcome]).toEqual(["unavailable", true, "none"])
+  })
+
+  test("a server that never answers is unavailable within the timeout", async () => {
+    const silent = createServer(() => undefined)
+    await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve))
+    const address = silent.address()
+    const port = typeof address === "object" && address !== null ? address.port : 0
+    const start = performance.now()
+    const error = await refusal(`nats://127.0.0.1:${port}`, { timeout: 600 })
+    expect(error.reason).toBe("unavailable")
+    expect(performance.now() - start).toBeLessThan(4_000)
+    silent.close()
+  })
+})
+
+describe("a board", () => {
+  let server: NatsServer
+  beforeAll(async () => {
+    server = await startNats()
+  })
+  afterAll(() => server?.stop())
+
+  const open = (query: string, fields: ConnectOptions): Promise<Transport> =>
+    plugin.connect(new URL(server.url + query), fields)
+
+  test("keeps the bands that it was made with", async () => {
+    const given = options()
+    const first = await open("?bands=10", given)
+    expect(first.capabilities.priorityBands).toBe(10)
+    const second = await open("", given)
+    expect(second.capabilities.priorityBands).toBe(10)
+    const error = await refusal(`${server.url}?bands=3`, given)
+    expect([error.reason, error.message]).toEqual(["invalid", expect.stringContaining("bands=10")])
+    await Promise.all([first.close(), second.close()])
+  })
+
+  test("keeps its storage, and says how durable it is", async () => {
+    const given = options()
+    const transport = await open("?storage=memory", given)
+    expect(transport.capabilities.durability).toBe("process")
+    expect((await refusal(`${server.url}?storage=file`, given)).reason).toBe("invalid")
+    await transport.close()
+  })
+
+  test("cannot have more replicas than there are servers", async () => {
+    const error = await refusal(`${server.url}?replicas=3`)
+    expect(["unavailable", "invalid", "internal"]).toContain(error.reason)
+    expect(error.message).toMatch(/replicas/)
+  })
+
+  test("is not made over streams of somebody else", async () => {
+    const given = options()
+    const client = await dial({ servers: server.url })
+    const manager = await client.jetstreamManager()
+    await manager.streams.add({ name: `${given.namespace}_queue`, subjects: [`${given.namespace}.j.>`] })
+    expect((await refusal(server.url, given)).message).toMatch(/not callboard's/)
+    await client.close()
+  })
+
+  test("is not served with a queue that drops its oldest tasks", async () => {
+    const given = options()
+    await (await open("", given)).close()
+    const client = await dial({ servers: server.url })
+    const name = `$JS.API.STREAM.UPDATE.${given.namespace}_queue`
+    const info: unknown = (await client.request(`$JS.API.STREAM.INFO.${given.namespace}_queue`)).json()
+    const config = typeof info === "object" && info !== null && "config" in info ? info.config : {}
+    await client.request(name, JSON.stringify({ ...Object(config), max_msgs: 10 }))
+    const error = await refusal(server.url, given)
+    expect([error.reason, error.message]).toEqual(["invalid", expect.stringContaining("max_msgs")])
+    await client.close()
+  })
+
+  test("two that make it at the same time both get it", async () => {
+    const given = options()
+    const all = await Promise.all(Array.from({ length: 5 }, () => open("", given)))
+    await all[0]?.queue.publish([taskOf({ id: "a", queue: "q" })])
+    expect((await all[4]?.queue.pull({ queues: ["q"], max: 1, wait: 2_000 }, never))?.length).toBe(1)
+    await Promise.all(all.map((each) => each.close()))
+  })
+
+  test("a longer lease of one worker is kept for all", async () => {
+    const given = options({ lease: 5_000 })
+    const long = await open("", given)
+    await long.queue.publish([taskOf({ id: "a", queue: "q" })])
+    const [delivery] = await long.queue.pull({ queues: ["q"], max: 1, wait: 2_000 }, never)
+    expect(delivery).toBeDefined()
+    const short = await open("", { ...given, lease: 1_000 })
+    expect(await short.queue.pull({ queues: ["q"], max: 1, wait: 2_000 }, never)).toEqual([])
+    expect(await long.queue.extend([delivery?.token ?? ""])).toEqual([true])
+    await Promise.all([long.close(), short.close()])
+  })
+})
+
+describe("a connection that the application holds", () => {
+  let server: NatsServer
+  beforeAll(async () => {
+    server = await startNats()
+  })
+  afterAll(() => server?.stop())
+
+  test("carries a transport, and stays open when that is closed", async () => {
+    const client = await dial({ servers: server.url })
+    const transport = await plugin.adopt?.(client, options())
+    expect(transport?.name).toBe("nats")
+    await transport?.queue.publish([taskOf({ id: "a", queue: "q" })])
+    const waiting = transport?.queue.pull({ queues: ["other"], max: 1, wait: 20_000 }, never)
+    await transport?.close()
+    expect(await waiting).toEqual([])
+    expect(client.isClosed()).toBe(false)
+    // Nothing of the transport is left on it.
+    await client.flush()
+    const { inMsgs } = client.stats()
+    await client.flush()
+    expect(client.stats().inMsgs).toBe(inMsgs)
+    await client.close()
+  })
+
+  test("other objects are none of ours", () => {
+    for (const other of [undefined, null, 7, "nats", {}, { publish: () => undefined }]) {
+      expect(plugin.adopt?.(other, options())).toBeUndefined()
+    }
+  })
+
+  test("one that is closed is refused as closed", async () => {
+    const client = await dial({ servers: server.url })
+    await client.close()
+    await expect(plugin.adopt?.(client, options())).rejects.toMatchObject({ reason: "closed" })
+  })
+})

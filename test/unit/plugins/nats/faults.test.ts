@@ -1,0 +1,585 @@
+/** What nats does to us: servers that die, consumers that vanish, acknowledgements that are lost; and what is left behind. */
+import { connect as dial, type NatsConnection } from "nats"
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { Names, plugin } from "../../../../plugins/nats/mod.ts"
+import { Client } from "../../../../runtime/client/client.ts"
+import { boardOf } from "../../../../runtime/connection/board.ts"
+import { rerunJob } from "../../../../runtime/jobs/commands/rerun.ts"
+import { release } from "../../../../runtime/jobs/dependencies/release.ts"
+import { publishKey } from "../../../../runtime/protocol/message.ts"
+import type { ConnectOptions, Delivery, JobRecord, Posting, Transport } from "../../../../runtime/transport/mod.ts"
+import { mend } from "../../../../runtime/worker/maintenance/mending.ts"
+import { idOf, recordOf, retryOf, taskOf } from "../../../kit/task.ts"
+import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
+
+const never = new AbortController().signal
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
+
+let count = 0
+interface Bench extends AsyncDisposable {
+  readonly server: NatsServer
+  readonly transport: Transport
+  readonly names: Names
+  /** A client beside the transport, to look and to disturb. */
+  readonly client: NatsConnection
+  api(name: string, body?: unknown): Promise<Record<string, unknown>>
+  one(queue?: string, wait?: number): Promise<Delivery>
+}
+
+const setup = async (server: NatsServer, fields: Partial<ConnectOptions> = {}): Promise<Bench> => {
+  const namespace = `faults-${process.pid}-${++count}`
+  const given = { namespace, lease: 30_000, name: "test", timeout: 5_000, ...fields }
+  const transport = await plugin.connect(new URL(server.url), given)
+  const client = await dial({ servers: server.url, maxReconnectAttempts: -1, reconnectTimeWait: 100 })
+  return {
+    server,
+    transport,
+    client,
+    names: new Names(namespace),
+    api: async (name, body = {}) => (await client.request(`$JS.API.${name}`, JSON.stringify(body))).json(),
+    one: async (queue = "q", wait = 5_000) => {
+      const end = Date.now() + wait
+      while (Date.now() < end) {
+        const [delivery] = await transport.queue.pull({ queues: [queue], max: 1, wait: end - Date.now() }, never)
+        if (delivery !== undefined) return delivery
+      }
+      throw new Error(`nothing came from ${queue} within ${wait} ms`)
+    },
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all([transport.close(), client.close()])
+    },
+  }
+}
+
+const stored = async ({ transport }: Bench, ...postings: ReadonlyArray<Posting>): Promise<void> => {
+  expect(await transport.queue.publish(postings)).toEqual(postings.map(() => ({ status: "stored" })))
+}
+
+const task = (fields: Partial<Parameters<typeof taskOf>[0]> = {}): Posting =>
+  taskOf({ id: `job-${++count}`, queue: "q", ...fields })
+
+/** Asks until there is an answer. */
+const until = async <T>(what: string, ask: () => Promise<T | undefined | false>, ms = 10_000): Promise<T> => {
+  for (const end = Date.now() + ms; Date.now() < end; await sleep(20)) {
+    const answer = await ask().catch(() => undefined)
+    if (answer !== undefined && answer !== false) return answer
+  }
+  throw new Error(`gave up after ${ms} ms, awaiting ${what}`)
+}
+
+describe("a server that dies", () => {
+  let server: NatsServer
+  beforeAll(async () => {
+    server = await startNats()
+  })
+  afterAll(() => server?.stop())
+
+  test("killed twice while jobs are published and run: each accepted job ends exactly once", async () => {
+    await using bench = await setup(server, { lease: 1_500 })
+    const { transport } = bench
+    const accepted = new Set<string>()
+    const outcomes = new Map<string, number>()
+    let publishing = true
+    const publish = async (): Promise<void> => {
+      for (let batch = 0; batch < 60; batch++) {
+        let left: ReadonlyArray<Posting> = Array.from({ length: 10 }, () => task())
+        while (left.length > 0) {
+          const receipts = await transport.queue.publish(left).catch(() => undefined)
+          const again: Array<Posting> = []
+          for (const [at, posting] of left.entries()) {
+            const receipt = receipts?.[at]
+            if (receipt === undefined || receipt.status === "failed") again.push(posting)
+            else accepted.add(posting.id)
+          }
+          left = again
+          await sleep(15)
+        }
+      }
+      publishing = false
+    }
+    const work = async (): Promise<void> => {
+      for (const end = Date.now() + 40_000; Date.now() < end; ) {
+        if (!publishing && [...accepted].every((id) => outcomes.has(id))) return
+        const deliveries = await transport.queue.pull({ queues: ["q"], max: 20, wait: 300 }, never).catch(() => [])
+        for (const delivery of deliveries) await run(delivery)
+      }
+    }
+    const run = async (delivery: Delivery): Promise<void> => {
+      if ("undecodable" in delivery.message) throw new Error(delivery.message.undecodable)
+      const posting = { ...task({ id: idOf(delivery) }), message: delivery.message }
+      let finished = false
+      if (!delivery.fresh) {
+        const claim = {
+          token: delivery.token,
+          id: posting.id,
+          run: 1,
+          retries: 0,
+          worker: "w",
+          at: Date.now(),
+          posting,
+        }
+        const [claimed] = await transport.queue.claim([claim]).catch(() => [])
+        if (claimed?.status === "finished") finished = true
+        else if (claimed?.status !== "claimed") return
+      }
+      const record = recordOf(posting, "succeeded", { fence: delivery.fence, result: delivery.fence })
+      const settlement = { token: delivery.token, ...(finished ? {} : { record }), then: { kind: "ack" as const } }
+      // Only what the runtime would do again is done again.
+      const settled = await until("a settlement", async () => {
+        const [answer] = await transport.queue.settle([settlement])
+        return answer?.status === "failed" && answer.error.retryable ? undefined : answer
+      })
+      if (settled.status === "superseded" || finished) outcomes.set(posting.id, outcomes.get(posting.id) ?? 1)
+      else outcomes.set(posting.id, (outcomes.get(posting.id) ?? 0) + (settled.status === "settled" ? 1 : 0))
+    }
+    const disturb = async (): Promise<void> => {
+      for (let times = 0; times < 2; times++) {
+        await sleep(400)
+        await server.kill()
+        await sleep(150)
+        await server.restart()
+      }
+    }
+    await Promise.all([publish(), work(), disturb()])
+    expect(accepted.size).toBe(600)
+    const records = await Promise.all([...accepted].map((id) => transport.records?.find(id)))
+    expect(records.filter((found) => found?.record.state !== "succeeded")).toEqual([])
+    expect([...outcomes.values()].filter((times) => times !== 1)).toEqual([])
+    await until("an empty queue", async () => {
+      // An ack that went down with the server is made good by whoever pulls next.
+      for (const delivery of await transport.queue.pull({ queues: ["q"], max: 20, wait: 0 }, never)) await run(delivery)
+      const [stats] = (await transport.queue.stats?.()) ?? []
+      return stats !== undefined && stats.ready + stats.inFlight === 0
+    })
+  }, 60_000)
+
+  test("a pull that waits goes on within a second of the server's return, by itself", async () => {
+    await using bench = await setup(server)
+    await stored(bench, task({ queue: "other" }))
+    const waiting = bench.transport.queue.pull({ queues: ["q"], max: 1, wait: 20_000 }, never)
+    await sleep(100)
+    await server.kill()
+    await sleep(300)
+    await server.restart()
+    const back = performance.now()
+    const posting = task()
+    await until("a receipt", async () => (await bench.transport.queue.publish([posting]))[0]?.status === "stored")
+    expect((await waiting).map(idOf)).toEqual([posting.id])
+    expect(performance.now() - back).toBeLessThan(1_500)
+  }, 30_000)
+
+  test("while it is away, publishing fails within two seconds as unavailable, and nothing is sent later", async () => {
+    await using bench = await setup(server)
+    await stored(bench, task())
+    await server.kill()
+    await sleep(50)
+    const posting = task()
+    const start = performance.now()
+    const failure = await bench.transport.queue.publish([posting]).then(
+      ([receipt]) => (receipt?.status === "failed" ? receipt.error : undefined),
+      (error: unknown) => error,
+    )
+    expect(failure).toMatchObject({ reason: "unavailable", outcome: "none" })
+    expect(performance.now() - start).toBeLessThan(2_000)
+    await server.restart()
+    await until("a connection", async () => (await bench.transport.records?.find(posting.id)) === undefined)
+    await stored(bench, posting)
+  }, 30_000)
+
+  test("a server that answers nothing fails a publish in time, as unknown, and the same again is no second task", async () => {
+    await using bench = await setup(server)
+    await stored(bench, task({ queue: "other" }))
+    const posting = task({ queue: "other" })
+    server.pause()
+    await sleep(50)
+    const start = performance.now()
+    const [receipt] = await bench.transport.queue.publish([posting])
+    const took = performance.now() - start
+    server.resume()
+    expect(receipt).toMatchObject({ status: "failed", error: { reason: "unavailable", outcome: "unknown" } })
+    expect(took).toBeLessThan(2_500)
+    const again = await until("a receipt", async () => (await bench.transport.queue.publish([posting]))[0])
+    expect(["stored", "duplicate"]).toContain(again.status)
+    expect((await bench.transport.queue.pull({ queues: ["other"], max: 10, wait: 1_000 }, never)).length).toBe(2)
+  }, 30_000)
+
+  test("what running jobs say is heard again after a restart, which forgets what they had said", async () => {
+    await using bench = await setup(server)
+    const posting = task()
+    await stored(bench, posting)
+    const { token, fence } = await bench.one()
+    const say = (fraction: number): Promise<void> =>
+      bench.transport.queue.report([
+        { token, record: recordOf(posting, "started", { fence, progress: { fraction, at: 1 } }) },
+      ])
+    await say(0.1)
+    await server.restart()
+    await until("a report after the restart", async () => {
+      await say(0.9)
+      return (await bench.transport.records?.find(posting.id))?.record.progress?.fraction === 0.9
+    })
+  }, 30_000)
+})
+
+describe("a server that lives", () => {
+  let server: NatsServer
+  beforeAll(async () => {
+    server = await startNats()
+  })
+  afterAll(() => server?.stop())
+
+  test("a consumer that is deleted while a pull waits is made anew, and what was in hand comes again", async () => {
+    await using bench = await setup(server)
+    const [held, posting] = [task(), task()]
+    await stored(bench, held)
+    const before = await bench.one()
+    const waiting = bench.transport.queue.pull({ queues: ["q"], max: 2, wait: 10_000 }, never)
+    await sleep(100)
+    await bench.api(`CONSUMER.DELETE.${bench.names.queueStream}.${bench.names.consumer("q", 4)}`)
+    const [again] = await waiting
+    expect(again && idOf(again)).toBe(held.id)
+    expect(again?.fresh).toBe(false)
+    expect((again?.fence ?? "") > before.fence).toBe(true)
+    await stored(bench, posting)
+    expect(idOf(await bench.one())).toBe(posting.id)
+  }, 20_000)
+
+  test("a consumer that is deleted between pulls is made anew", async () => {
+    await using bench = await setup(server)
+    await stored(bench, task())
+    await bench.transport.queue.pull({ queues: ["q"], max: 1, wait: 1_000 }, never)
+    for (const band of [10, 7, 4, 0]) {
+      await bench.api(`CONSUMER.DELETE.${bench.names.queueStream}.${bench.names.consumer("q", band)}`)
+    }
+    const posting = task({ priority: 9 })
+    await stored(bench, posting)
+    expect(idOf(await bench.one())).toBe(posting.id)
+  })
+
+  test("an outcome whose consumer is gone is acknowledged all the same", async () => {
+    await using bench = await setup(server)
+    const posting = task()
+    await stored(bench, posting)
+    const { token, fence } = await bench.one()
+    await bench.api(`CONSUMER.DELETE.${bench.names.queueStream}.${bench.names.consumer("q", 4)}`)
+    const record = recordOf(posting, "succeeded", { fence })
+    expect(await bench.transport.queue.settle([{ token, record, then: { kind: "ack" } }])).toEqual([
+      { status: "settled" },
+    ])
+    expect(await bench.transport.queue.pull({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
+  })
+
+  test("a pull over many queues leaves nothing parked, and hands back what comes too many", async () => {
+    await using bench = await setup(server)
+    const other = await plugin.connect(new URL(server.url), {
+      namespace: bench.names.namespace,
+      lease: 30_000,
+      name: "other",
+      timeout: 5_000,
+    })
+    const queues = ["a", "b", "c", "d"]
+    const waiting = bench.transport.queue.pull({ queues, max: 1, wait: 10_000 }, never)
+    await sleep(150)
+    const postings = queues.map((queue) => task({ queue }))
+    await other.queue.publish(postings)
+    const [first] = await waiting
+    const rest = [first].flatMap((delivery) => (delivery === undefined ? [] : [idOf(delivery)]))
+    for (const end = Date.now() + 3_000; rest.length < 4 && Date.now() < end; ) {
+      rest.push(...(await other.queue.pull({ queues, max: 4, wait: 500 }, never)).map(idOf))
+    }
+    expect(rest.sort()).toEqual(postings.map(({ id }) => id).sort())
+    await other.close()
+  })
+
+  test("records end after what they are kept for and their tombstone; claims and runs have no end", async () => {
+    await using bench = await setup(server)
+    const { transport, names } = bench
+    const headersOf = async (id: string): Promise<string> => {
+      const answer = await bench.api(`STREAM.MSG.GET.${names.stateStream}`, { last_by_subj: names.recordsOf(id) })
+      const message = answer["message"]
+      const hdrs = typeof message === "object" && message !== null && "hdrs" in message ? String(message.hdrs) : ""
+      return Buffer.from(hdrs, "base64").toString()
+    }
+    const [posting, ever] = [task(), task()]
+    await stored(bench, posting)
+    const first = await bench.one()
+    const claim = { token: first.token, id: posting.id, run: 1, retries: 0, worker: "w", at: Date.now(), posting }
+    expect((await transport.queue.claim([claim]))[0]?.status).toBe("claimed")
+    expect(await headersOf(posting.id)).not.toContain("Nats-TTL")
+    const record = recordOf(posting, "succeeded", { fence: first.fence, keepMs: 60_000, endedAt: Date.now() })
+    await transport.queue.settle([{ token: first.token, record, then: { kind: "ack" } }])
+    expect(await headersOf(posting.id)).toMatch(/Nats-TTL: 36(60|59)\r\n/)
+    await stored(bench, ever)
+    const second = await bench.one()
+    const kept = recordOf(ever, "failed", { fence: second.fence, keepMs: -1 })
+    await transport.queue.settle([{ token: second.token, record: kept, then: { kind: "ack" } }])
+    expect(await headersOf(ever.id)).not.toContain("Nats-TTL")
+  })
+
+  test("a job leaves one record and no task, however often it was claimed and tried again", async () => {
+    await using bench = await setup(server)
+    const { transport, names } = bench
+    let posting = task()
+    await stored(bench, posting)
+    for (let attempt = 0; attempt < 4; attempt++) {
+      const { token, fence } = await bench.one()
+      const claim = { token, id: posting.id, run: 1, retries: attempt, worker: "w", at: Date.now(), posting }
+      expect((await transport.queue.claim([claim]))[0]?.status).toBe("claimed")
+      const retry = retryOf(posting)
+      const last = attempt === 3
+      const record: JobRecord = last
+        ? recordOf(posting, "failed", { fence })
+        : recordOf(posting, "queued", { fence, successor: publishKey(retry), followUps: [retry] })
+      const followUps = last ? [] : [retry]
+      expect(await transport.queue.settle([{ token, record, followUps, then: { kind: "ack" } }])).toEqual([
+        { status: "settled" },
+      ])
+      posting = retry
+    }
+    const messages = async (stream: string): Promise<unknown> => {
+      const { state } = await bench.api(`STREAM.INFO.${stream}`)
+      return typeof state === "object" && state !== null && "messages" in state ? state.messages : undefined
+    }
+    expect(await messages(names.stateStream)).toBe(1)
+    expect(await messages(names.queueStream)).toBe(0)
+  })
+
+  test("follow-ups that were published are not published again when their keys are forgotten", async () => {
+    await using bench = await setup(server, { lease: 1_000 })
+    const { transport, names } = bench
+    const info = await bench.api(`STREAM.INFO.${names.queueStream}`)
+    await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...Object(info["config"]), duplicate_window: 100_000_000 })
+    const posting = task()
+    await stored(bench, posting)
+    const first = await bench.one()
+    const callbacks = [
+      task({ queue: "after" }),
+      task({ queue: "after" }),
+      task({ queue: "after", due: Date.now() + 60_000 }),
+    ]
+    const [ended] = callbacks
+    const record = recordOf(posting, "succeeded", { fence: first.fence, followUps: callbacks })
+    // As if the worker had died before its acknowledgement.
+    await transport.queue.settle([
+      { token: first.token, record, followUps: callbacks, then: { kind: "release", delay: 0 } },
+    ])
+    const one = await bench.one("after")
+    if (ended === undefined) throw new Error("there are three")
+    const done = recordOf(ended, "succeeded", { fence: one.fence })
+    await transport.queue.settle([{ token: one.token, record: done, then: { kind: "ack" } }])
+    await sleep(300)
+    const second = await bench.one()
+    const claim = { token: second.token, id: posting.id, run: 1, retries: 0, worker: "w", at: Date.now(), posting }
+    const [claimed] = await transport.queue.claim([claim])
+    expect(claimed?.status).toBe("finished")
+    const followUps = claimed?.status === "finished" ? (claimed.record.followUps ?? []) : []
+    expect(followUps.length).toBe(3)
+    expect(await transport.queue.settle([{ token: second.token, followUps, then: { kind: "ack" } }])).toEqual([
+      { status: "settled" },
+    ])
+    expect([...((await transport.queue.waiting?.("after", 10)) ?? [])].sort()).toEqual(
+      callbacks
+        .slice(1)
+        .map(({ id }) => id)
+        .sort(),
+    )
+  })
+
+  test("a job that is run again while no task can be stored is posted later, once, by maintenance", async () => {
+    await using bench = await setup(server)
+    const { transport, names } = bench
+    const board = boardOf(transport)
+    const posting = task()
+    await stored(bench, posting)
+    const first = await bench.one()
+    const failed = recordOf(posting, "failed", { fence: first.fence, message: posting.message })
+    await transport.queue.settle([{ token: first.token, record: failed, then: { kind: "ack" } }])
+
+    const info = await bench.api(`STREAM.INFO.${names.queueStream}`)
+    const config = Object(info["config"])
+    await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config, max_msg_size: 16 })
+    await expect(rerunJob(board, posting.id)).rejects.toMatchObject({ outcome: "unknown" })
+    await mend(board, Date.now() + 1_000).catch(() => undefined)
+    await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config })
+
+    // The record decides: nobody can run it again meanwhile, and nothing is posted before it is old.
+    await expect(rerunJob(board, posting.id)).rejects.toMatchObject({ code: "job-exists" })
+    await mend(board, Date.now() - 60_000)
+    expect(await transport.queue.waiting?.("q", 10)).toEqual([])
+    await mend(board, Date.now() + 1_000)
+    await mend(board, Date.now() + 1_000)
+    expect(await transport.queue.waiting?.("q", 10)).toEqual([posting.id])
+
+    const second = await bench.one()
+    expect(second.fresh).toBe(false)
+    const { id, message } = (await board.records.find(posting.id))?.record ?? {}
+    if (id === undefined || message === undefined) throw new Error("the record holds its task")
+    const claim = { token: second.token, id, run: 2, retries: 0, worker: "w", at: Date.now() }
+    const [claimed] = await transport.queue.claim([{ ...claim, posting: { ...posting, run: 2, message } }])
+    expect(claimed).toMatchObject({ status: "claimed", record: { run: 2, state: "queued" } })
+    expect(await board.records.stranded?.(Date.now() + 1_000, 10)).toEqual([])
+    expect(await transport.queue.pull({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
+  })
+
+  test("a job that was released to a later time while no task can be stored is posted by maintenance", async () => {
+    await using bench = await setup(server)
+    const { transport, names } = bench
+    const board = boardOf(transport)
+    const client = new Client(board)
+    const parent = await client.submit("a.b", { queue: "q" })
+    const child = await client.submit("a.b", { queue: "q", after: parent.id, delay: 3600 })
+    const { token, fence } = await bench.one()
+    const { record } = (await board.records.find(parent.id)) ?? {}
+    if (record === undefined) throw new Error("it is there")
+    const { message: _message, ...rest } = { ...record, state: "succeeded" as const, fence, endedAt: Date.now() }
+    await transport.queue.settle([{ token, record: rest, then: { kind: "ack" } }])
+
+    const info = await bench.api(`STREAM.INFO.${names.queueStream}`)
+    const config = Object(info["config"])
+    await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config, max_msg_size: 16 })
+    await release(board, new Map([[parent.id, "succeeded"]])).catch(() => undefined)
+    await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config })
+
+    expect(await board.records.find(child.id)).toMatchObject({ record: { state: "scheduled" } })
+    expect(await transport.queue.waiting?.("q", 10)).toEqual([])
+    await mend(board, Date.now() + 1_000)
+    await mend(board, Date.now() + 1_000)
+    expect(await transport.queue.waiting?.("q", 10)).toEqual([child.id])
+    expect(await board.records.stranded?.(Date.now() + 1_000, 10)).toEqual([])
+    expect(await child.find()).toMatchObject({ state: "scheduled" })
+  })
+
+  test("a job whose record holds its task and that runs, waits or is due later is not taken for stranded", async () => {
+    await using bench = await setup(server)
+    const { transport } = bench
+    const board = boardOf(transport)
+    const ids: Array<string> = []
+    for (const at of [0, 1, 2]) {
+      const posting = task({ queue: `q${at}` })
+      ids.push(posting.id)
+      await stored(bench, posting)
+      const { token, fence } = await bench.one(posting.queue)
+      const record = recordOf(posting, "failed", { fence, message: posting.message })
+      await transport.queue.settle([{ token, record, then: { kind: "ack" } }])
+      await rerunJob(board, posting.id)
+    }
+    await bench.one("q0")
+    const { token } = await bench.one("q1")
+    await transport.queue.settle([{ token, then: { kind: "release", delay: 60_000 } }])
+    expect(await board.records.stranded?.(Date.now() + 1_000, 10)).toEqual([])
+    // Those that are found and not posted are found again, also where only some of them fit into the answer.
+    const { client, names } = bench
+    await client.request(`$JS.API.STREAM.PURGE.${names.queueStream}`)
+    const fresh = await plugin.connect(new URL(server.url), {
+      namespace: names.namespace,
+      lease: 30_000,
+      name: "test",
+      timeout: 5_000,
+    })
+    expect(await fresh.records?.stranded?.(Date.now() + 1_000, 2)).toEqual(ids.slice(0, 2))
+    await fresh.records?.stranded?.(Date.now() + 1_000, 10)
+    expect(await fresh.records?.stranded?.(Date.now() + 1_000, 10)).toEqual(ids)
+    await fresh.close()
+  })
+
+  test("a lease that another connection extends is known to the one that settles", async () => {
+    await using bench = await setup(server, { lease: 1_000 })
+    const keeper = await plugin.connect(new URL(server.url), {
+      namespace: bench.names.namespace,
+      lease: 1_000,
+      name: "keeper",
+      timeout: 5_000,
+    })
+    await stored(bench, task(), task())
+    const [first, second] = await bench.transport.queue.pull({ queues: ["q"], max: 2, wait: 2_000 }, never)
+    if (first === undefined || second === undefined) throw new Error("two must come")
+    for (let times = 0; times < 3; times++) {
+      await sleep(500)
+      expect(await keeper.queue.extend([first.token])).toEqual([true])
+    }
+    const settled = await bench.transport.queue.settle([
+      { token: first.token, then: { kind: "release", delay: 0 } },
+      { token: second.token, then: { kind: "ack" } },
+    ])
+    expect(settled.map(({ status }) => status)).toEqual(["settled", "superseded"])
+    const ids = [await bench.one(), await bench.one()].map(idOf)
+    expect(ids.sort()).toEqual([idOf(first), idOf(second)].sort())
+    await keeper.close()
+  })
+
+  test("what a run has said stays while its lease is extended, and is no news then", async () => {
+    await using bench = await setup(server, { lease: 1_000 })
+    const { transport, names } = bench
+    const posting = task()
+    await stored(bench, posting)
+    const { token, fence } = await bench.one()
+    const heard: Array<JobRecord> = []
+    await transport.records?.watch({ id: posting.id }, (record) => heard.push(record), never)
+    await transport.queue.report([{ token, record: recordOf(posting, "started", { fence, worker: "w" }) }])
+    const seq = async (): Promise<unknown> => {
+      const answer = await bench.api(`STREAM.MSG.GET.${names.runStream}`, { last_by_subj: names.run(posting.id) })
+      const message = answer["message"]
+      return typeof message === "object" && message !== null && "seq" in message ? message.seq : undefined
+    }
+    const before = await seq()
+    await sleep(700)
+    expect(await transport.queue.extend([token])).toEqual([true])
+    expect(await seq()).not.toBe(before)
+    await sleep(50)
+    expect(heard.length).toBe(1)
+  })
+
+  test("a task for a queue that nobody pulls from is listed, and waits", async () => {
+    await using bench = await setup(server)
+    await stored(bench, task({ queue: "later", due: Date.now() + 60_000 }))
+    expect(await bench.transport.queue.stats?.()).toEqual([{ queue: "later", ready: 0, scheduled: 1, inFlight: 0 }])
+  })
+})
+
+test("a server without room refuses what is published, with what to do, is out of reach for who pulls, and taken up again by itself", async () => {
+  await using server = await startNats({ limits: "max_file: 5MB" })
+  await using bench = await setup(server)
+  const { transport, client, api } = bench
+  const told: Array<string> = []
+  transport.onStatus((status, why) => told.push(why === undefined ? status : `${status}: ${why.message}`))
+  await stored(bench, task({ id: "before" }))
+  await api("STREAM.CREATE.OTHER", { name: "OTHER", subjects: ["other"] })
+  await until("a full server", async () => {
+    const { error } = (await client.request("other", new Uint8Array(200_000))).json<{ error?: unknown }>()
+    return error !== undefined
+  })
+  const refusal = {
+    reason: "unavailable",
+    outcome: "none",
+    message: expect.stringMatching(/insufficient resources \(10023\).*make room.*nothing that was accepted is lost/),
+  }
+  const [receipt] = await transport.queue.publish([task({ id: "after" })])
+  expect(receipt).toMatchObject({ status: "failed", error: refusal })
+  await expect(transport.queue.pull({ queues: ["q"], max: 1, wait: 0 }, never)).rejects.toMatchObject(refusal)
+  expect((await transport.records?.find("before"))?.record.state).toBe("queued")
+  expect(told).toEqual([expect.stringMatching(/^disconnected: .*make room/)])
+  await api("STREAM.PURGE.OTHER")
+  await until("its return", async () => told.at(-1) === "connected")
+  expect(told).toHaveLength(2)
+  await stored(bench, task({ id: "after" }))
+  expect((await transport.store?.list({ prefix: "", limit: 10 }))?.map(({ key }) => key)).toEqual([])
+})
+
+test("the longer acknowledgement subjects of later servers are understood", async () => {
+  await using server = await startNats({ config: "feature_flags { js_ack_fc_v2: true }" })
+  await using bench = await setup(server)
+  const posting = task()
+  await stored(bench, posting, task())
+  const [first, second] = await bench.transport.queue.pull({ queues: ["q"], max: 2, wait: 2_000 }, never)
+  if (first === undefined || second === undefined) throw new Error("two must come")
+  // Two tokens more, besides `$JS.ACK`, than the seven of before.
+  expect(first.token.split("$JS.ACK.")[1]?.split(".").length).toBeGreaterThanOrEqual(9)
+  expect(await bench.transport.queue.extend([first.token])).toEqual([true])
+  const record = recordOf(posting, "succeeded", { fence: first.fence })
+  const settled = await bench.transport.queue.settle([
+    { token: first.token, record, then: { kind: "ack" } },
+    { token: second.token, then: { kind: "release", delay: 0 } },
+  ])
+  expect(settled.map(({ status }) => status)).toEqual(["settled", "settled"])
+  expect(idOf(await bench.one())).toBe(idOf(second))
+})

@@ -1,0 +1,99 @@
+/** What the server hands over to a thread that stands still for longer than a lease. */
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { plugin } from "../../../../plugins/nats/mod.ts"
+import { generateId } from "../../../../runtime/id.ts"
+import type { Transport } from "../../../../runtime/transport/mod.ts"
+import { idOf, taskOf } from "../../../kit/task.ts"
+import { startNats } from "../../../support/servers/nats.ts"
+import { eventually } from "../../../support/servers/process.ts"
+import { type Proxy, startProxy } from "./proxy.ts"
+
+const LEASE = 1_000
+const never = new AbortController().signal
+
+let resources: AsyncDisposableStack
+let proxy: Proxy
+/** Its wire can be held. */
+let worker: Transport
+let other: Transport
+let parked: boolean
+
+beforeEach(async () => {
+  resources = new AsyncDisposableStack()
+  const server = resources.use(await startNats())
+  parked = false
+  proxy = await startProxy(
+    () => server.port,
+    (sent) => {
+      if (sent.includes('"expires":')) parked = true
+      return undefined
+    },
+  )
+  resources.defer(() => proxy.stop())
+  const options = { namespace: generateId(), lease: LEASE, name: "test", timeout: 5_000 }
+  const open = async (url: string) =>
+    resources.adopt(await plugin.connect(new URL(url), options), (transport) => transport.close())
+  other = await open(server.url)
+  worker = await open(`nats://127.0.0.1:${proxy.port}`)
+})
+
+afterEach(() => resources.disposeAsync())
+
+const standStill = (ms: number): void => {
+  const until = Date.now() + ms
+  while (Date.now() < until);
+}
+
+/** Returns when the server has answered the worker all that it was asked before. */
+const roundTrip = () => worker.store?.now()
+
+const pull = (transport: Transport, wait: number, signal = never) =>
+  transport.queue.pull({ queues: ["default"], max: 1, wait }, signal)
+
+/** A pull of the worker that waits at the server. */
+const waiting = async (signal: AbortSignal) => {
+  const pulled = pull(worker, 20_000, signal)
+  await eventually(() => parked, { every: 1 })
+  await roundTrip()
+  return { pulled }
+}
+
+describe("a task that came while the thread stood still", () => {
+  test("is left to whoever has it when its lease has lapsed", async () => {
+    const end = new AbortController()
+    const { pulled } = await waiting(end.signal)
+    const task = taskOf({ id: generateId(), queue: "default" })
+    proxy.freeze()
+    await other.queue.publish([task])
+    standStill(LEASE * 1.2)
+    const [again] = await pull(other, 5_000)
+    expect(again && idOf(again)).toBe(task.id)
+    expect(again?.deliveries).toBeGreaterThan(1)
+    proxy.thaw()
+    await roundTrip()
+    end.abort()
+    expect(await pulled).toEqual([])
+    // It was not handed back either.
+    expect(await pull(other, LEASE / 2)).toEqual([])
+    const settled = await other.queue.settle([{ token: again?.token ?? "", then: { kind: "ack" } }])
+    expect(settled).toEqual([{ status: "settled" }])
+  })
+
+  test("comes again to the same worker when nobody else takes it, and what comes later", async () => {
+    const { pulled } = await waiting(never)
+    const [task, later] = [
+      taskOf({ id: generateId(), queue: "default" }),
+      taskOf({ id: generateId(), queue: "default" }),
+    ]
+    proxy.freeze()
+    await other.queue.publish([task])
+    standStill(LEASE * 1.2)
+    proxy.thaw()
+    const [again] = await pulled
+    expect(again && idOf(again)).toBe(task.id)
+    expect(again?.deliveries).toBeGreaterThan(1)
+    await other.queue.publish([later])
+    const [next] = await pull(worker, 5_000)
+    expect(next && idOf(next)).toBe(later.id)
+  })
+})

@@ -1,0 +1,145 @@
+/** What is packed into columns comes out as it went in, and sorts as it should. */
+import fc from "fast-check"
+import { describe, expect, test } from "vitest"
+import { codeOf } from "../../../../plugins/sqlite/column.ts"
+import { faultOf, isBusy, isWide } from "../../../../plugins/sqlite/fault.ts"
+import { idFromColumn, idToColumn } from "../../../../plugins/sqlite/id.ts"
+import { afterKey, afterPrefix, compareKeys, keyFromBytes, keyToBytes } from "../../../../plugins/sqlite/key.ts"
+import {
+  fenceText,
+  isAhead,
+  keyOf,
+  levelAt,
+  nthOf,
+  orderAt,
+  placeOf,
+  readToken,
+  tokenText,
+} from "../../../../plugins/sqlite/number.ts"
+import { publishKey } from "../../../../runtime/protocol/message.ts"
+import { STATES } from "../../../../runtime/protocol/state.ts"
+
+const wellFormed = fc.string({ unit: "binary", minLength: 1, maxLength: 60 }).filter((text) => text.isWellFormed())
+const key = fc.record({
+  run: fc.integer({ min: 1, max: 2 ** 20 - 1 }),
+  retries: fc.nat({ max: 2 ** 20 - 1 }),
+  hops: fc.nat({ max: 2 ** 12 - 1 }),
+})
+
+describe("ids", () => {
+  test("come back as they were", () => {
+    fc.assert(fc.property(fc.oneof(wellFormed, fc.uuid()), (id) => idFromColumn(idToColumn(id)) === id))
+  })
+
+  test("a UUID takes 16 bytes, in the order of its text", () => {
+    fc.assert(
+      fc.property(fc.uuid(), fc.uuid(), (a, b) => {
+        const [x, y] = [idToColumn(a), idToColumn(b)]
+        if (typeof x === "string" || typeof y === "string") return false
+        return x.length === 16 && Math.sign(compareKeys(x, y)) === (a < b ? -1 : a > b ? 1 : 0)
+      }),
+    )
+  })
+})
+
+describe("publish keys", () => {
+  test("come back as they were, and sort in the order of run, retries and hops", () => {
+    fc.assert(
+      fc.property(key, key, (a, b) => {
+        const [x = Number.NaN, y = Number.NaN] = [nthOf(a), nthOf(b)]
+        expect(keyOf(x)).toEqual(a)
+        const order = a.run - b.run || a.retries - b.retries || a.hops - b.hops
+        return Number.isSafeInteger(x) && Math.sign(x - y) === Math.sign(order)
+      }),
+    )
+  })
+
+  test("as text they are compared whatever the id holds", () => {
+    fc.assert(
+      fc.property(wellFormed, key, key, (id, a, b) => {
+        return isAhead(publishKey({ id, ...a }), id, b) === (nthOf(a) ?? 0) > (nthOf(b) ?? 0)
+      }),
+    )
+  })
+
+  test("out of range they are refused", () => {
+    for (const part of [{ run: 0 }, { run: 1.5 }, { run: 2 ** 20 }, { retries: -1 }, { hops: 2 ** 12 }]) {
+      expect(nthOf({ run: 1, retries: 0, ...part })).toBeUndefined()
+    }
+  })
+})
+
+test("places sort by level, high first, then by order", () => {
+  const place = fc.record({ level: fc.nat({ max: 10 }), order: fc.integer({ min: 1, max: 2 ** 48 - 1 }) })
+  fc.assert(
+    fc.property(place, place, (a, b) => {
+      const [x, y] = [placeOf(a.level, a.order), placeOf(b.level, b.order)]
+      expect([levelAt(x), orderAt(x)]).toEqual([a.level, a.order])
+      return Math.sign(x - y) === Math.sign(b.level - a.level || a.order - b.order)
+    }),
+  )
+})
+
+test("tokens come back as they were, and fences rise as text", () => {
+  const number = fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER })
+  fc.assert(
+    fc.property(number, number, (seq, fence) => {
+      expect(readToken(tokenText(seq, fenceText(fence)))).toEqual({ seq, fence, fenceText: fenceText(fence) })
+      return fenceText(seq) < fenceText(fence) === seq < fence
+    }),
+  )
+  for (const token of ["", "1", "1.2", "x.00000000001", "1.0000000000A", "-1.00000000001", "1x00000000001"]) {
+    expect(readToken(token)).toBeUndefined()
+  }
+})
+
+test("the keys under a prefix are exactly those between it and what comes after it", () => {
+  fc.assert(
+    fc.property(fc.string({ unit: "binary", maxLength: 8 }), wellFormed, (prefix, rest) => {
+      if (!prefix.isWellFormed()) return true
+      const start = keyToBytes(prefix)
+      const end = afterPrefix(start)
+      const inside = (text: string): boolean => {
+        const bytes = keyToBytes(text)
+        return compareKeys(bytes, start) >= 0 && compareKeys(bytes, end) < 0
+      }
+      expect(keyFromBytes(keyToBytes(prefix + rest))).toBe(prefix + rest)
+      expect(compareKeys(afterKey(start), start)).toBeGreaterThan(0)
+      return inside(prefix + rest) && inside(rest) === rest.startsWith(prefix)
+    }),
+  )
+})
+
+test("codes of states never change: they are in files", () => {
+  expect(STATES.map(codeOf)).toEqual([0, 1, 2, 3, 4, 5, 6, 7])
+  expect(codeOf("succeeded")).toBe(4)
+})
+
+describe("errors of SQLite", () => {
+  const raised = (errcode: number | undefined, message: string) =>
+    Object.assign(new Error(message), { code: "ERR_SQLITE_ERROR", ...(errcode === undefined ? {} : { errcode }) })
+
+  test("are known by number, and by message where the runtime gives none", () => {
+    for (const code of [5, undefined]) {
+      const busy = raised(code, "database is locked")
+      expect(isBusy(busy)).toBe(true)
+      expect(faultOf(busy, "x.db")).toMatchObject({ reason: "unavailable", retryable: true })
+    }
+    for (const code of [13, undefined]) {
+      const full = raised(code, "database or disk is full")
+      expect(isBusy(full)).toBe(false)
+      expect(isWide(full)).toBe(true)
+      expect(faultOf(full, "x.db", "unknown")).toMatchObject({ reason: "unavailable", outcome: "unknown" })
+    }
+    expect(faultOf(raised(8, "attempt to write a readonly database"), "x.db").message).toMatch(/permissions/)
+    expect(isWide(raised(undefined, "attempt to write a readonly database"))).toBe(true)
+    expect(isWide(raised(19, "UNIQUE constraint failed"))).toBe(false)
+  })
+
+  test("name the file and what to do", () => {
+    expect(faultOf(raised(26, "file is not a database"), "/x/board.db")).toMatchObject({
+      reason: "invalid",
+      message: expect.stringMatching(/^\/x\/board\.db: .*another file/),
+    })
+  })
+})

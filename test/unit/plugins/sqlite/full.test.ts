@@ -1,0 +1,133 @@
+/** A database that cannot grow: what is refused, how that is told, and that it goes on by itself once there is room. */
+import { join } from "node:path"
+import { DatabaseSync } from "node:sqlite"
+import { actor, type Log, serve } from "callboard"
+import { afterAll, afterEach, expect, test } from "vitest"
+import { plugin } from "../../../../plugins/sqlite/mod.ts"
+import type { Transport } from "../../../../runtime/transport/mod.ts"
+import { taskOf } from "../../../kit/task.ts"
+import { eventually, temporaryFolder } from "../../../support/servers/process.ts"
+
+const folder = temporaryFolder()
+afterAll(() => folder.remove())
+
+const opened: Array<() => unknown> = []
+afterEach(async () => {
+  for (const close of opened.splice(0).reverse()) await close()
+})
+
+let files = 0
+
+/** A database of the application, whose size can be bound to what it has now: SQLite says then that the disk is full. */
+const database = () => {
+  const handle = new DatabaseSync(join(folder.path, `${++files}.db`))
+  handle.exec("PRAGMA journal_mode = WAL")
+  opened.push(() => handle.close())
+  return {
+    handle,
+    fill: () => {
+      handle.exec("PRAGMA max_page_count = 1")
+      // What is free inside of it is no room either.
+      handle.exec("VACUUM")
+    },
+    free: () => handle.exec("PRAGMA max_page_count = 1000000"),
+  }
+}
+
+const adopt = async (handle: DatabaseSync): Promise<Transport> => {
+  const transport = await plugin.adopt?.(handle, {
+    namespace: "callboard",
+    lease: 30_000,
+    name: "test",
+    timeout: 1_000,
+  })
+  if (transport === undefined) throw new Error("not adopted")
+  opened.push(() => transport.close())
+  return transport
+}
+
+const never = new AbortController().signal
+const pull = (transport: Transport, wait = 0) => transport.queue.pull({ queues: ["q"], max: 10, wait }, never)
+const large = (id: string) => taskOf({ id, queue: "q", body: new Uint8Array(100_000) })
+
+test("refuses what is published, with what to do, and can be read; takes it again by itself when there is room", async () => {
+  const { handle, fill, free } = database()
+  const transport = await adopt(handle)
+  const told: Array<string> = []
+  transport.onStatus((status, why) => told.push(why === undefined ? status : `${status}: ${why.message}`))
+  expect(await transport.queue.publish([large("before")])).toEqual([{ status: "stored" }])
+  fill()
+  const full = { reason: "unavailable", outcome: "none", message: expect.stringMatching(/the disk is full: make room/) }
+  for (const id of ["a", "b", "c"])
+    expect(await transport.queue.publish([large(id)])).toEqual([
+      { status: "failed", error: expect.objectContaining(full) },
+    ])
+  await expect(pull(transport)).rejects.toMatchObject(full)
+  expect((await transport.records?.find("before"))?.record.state).toBe("queued")
+  expect(await transport.records?.find("a")).toBeUndefined()
+  await eventually(() => told.length >= 1)
+  expect(told[0]).toMatch(/^disconnected: .*the disk is full/)
+  free()
+  await eventually(() => told.at(-1) === "connected", { message: "it is within reach again" })
+  expect(await transport.queue.publish([large("a")])).toEqual([{ status: "stored" }])
+  expect(await pull(transport)).toHaveLength(2)
+})
+
+test("a worker on it lives on, tells of it now and then, however often it is asked, and loses nothing", {
+  timeout: 60_000,
+}, async () => {
+  const { handle, fill, free } = database()
+  const lines: Array<string> = []
+  const add = (line: string) => void lines.push(line)
+  const log: Log = {
+    level: "info",
+    enabled: () => true,
+    debug: () => undefined,
+    info: add,
+    warn: add,
+    error: add,
+    with: () => log,
+  }
+  const ran: Array<string> = []
+  const gate = Promise.withResolvers<void>()
+  const steps = actor("steps", {
+    methods: {
+      run: (_input: unknown, job) => {
+        ran.push(job.id)
+        return gate.promise
+      },
+    },
+  })
+  const service = await serve({ transport: handle, actors: [steps], signals: false, log, concurrency: 2, prefetch: 1 })
+  opened.push(() => service.stop({ now: true }))
+  await service.ready()
+  const { client } = service
+  const jobs = await Promise.all(Array.from({ length: 6 }, () => client.submit("steps.run")))
+  await eventually(() => ran.length === 2, { message: "two run" })
+  fill()
+  let refused = 0
+  const insist = () =>
+    client.submit("steps.run", { input: "x".repeat(100_000) }).then(
+      () => undefined,
+      () => {
+        refused++
+      },
+    )
+  await eventually(
+    () => insist().then(() => lines.some((line) => /the disk is full.*Trying again in [3-9]\./.test(line))),
+    {
+      deadline: 40_000,
+      every: 5,
+      message: "it is tried more and more seldom",
+    },
+  )
+  console.log(`${refused} submissions were refused, and ${lines.length} lines tell of it`)
+  expect(refused).toBeGreaterThan(200)
+  // What the disk takes at times, such as a heartbeat, makes it a new outage: how many there are is chance.
+  expect(lines.length).toBeLessThan(refused / 10)
+  gate.resolve()
+  free()
+  for (const job of jobs) expect(await job.outcome({ timeout: 20 })).toMatchObject({ state: "succeeded" })
+  expect(ran.toSorted()).toEqual(jobs.map(({ id }) => id).toSorted())
+  expect(await (await client.submit("steps.run")).outcome({ timeout: 10 })).toMatchObject({ state: "succeeded" })
+})

@@ -1,0 +1,19 @@
+/** A thread that keeps a lease, as the worker's own does: extends three times within two leases, and tells the answers. */
+import { parentPort, workerData } from "node:worker_threads"
+import { plugin } from "../../../../plugins/sqlite/mod.ts"
+
+const { file, token } = workerData
+
+const transport = await plugin.connect(new URL(`sqlite:${file}`), {
+  namespace: "test",
+  lease: 1_000,
+  name: "keeper",
+  timeout: 5_000,
+})
+const answers: Array<ReadonlyArray<boolean>> = []
+for (let round = 0; round < 3; round++) {
+  answers.push(await transport.queue.extend([token, token.replace(/.$/, "z")]))
+  await new Promise((resolve) => setTimeout(resolve, 600))
+}
+await transport.close()
+parentPort?.postMessage(answers)

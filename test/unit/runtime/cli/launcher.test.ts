@@ -1,0 +1,119 @@
+/** The `callboard` command under Node, with a program of a few lines in place of the command line. */
+
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
+import { delimiter, join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { afterAll, beforeAll, expect, test } from "vitest"
+import { findRuntime } from "../../../../runtime/cli/runtimes.js"
+import { isRunning, searchPath, spawnProcess, temporaryFolder } from "../../../support/servers/process.ts"
+
+const source = fileURLToPath(new URL("../../../../runtime/cli", import.meta.url))
+const folder = temporaryFolder()
+const launcher = join(folder.path, "launcher.js")
+const node = findProgram("node")
+afterAll(() => folder.remove())
+
+/** A folder for PATH that holds programs which only repeat their name and arguments. */
+function folderOf(...names: readonly string[]): string {
+  const path = mkdtempSync(join(folder.path, "path-"))
+  for (const name of names) writeFileSync(join(path, name), `#!/bin/sh\necho ${name} "$@"\n`, { mode: 0o755 })
+  return path
+}
+
+/** A folder for PATH that holds the real Bun, which in its package is called bun.exe on every system. */
+const real = mkdtempSync(join(folder.path, "path-"))
+symlinkSync(findRuntime("bun")?.path ?? "", join(real, "bun"))
+
+function findProgram(name: string): string {
+  const path = searchPath.split(delimiter).find((each) => existsSync(join(each, name)))
+  if (path === undefined) throw new Error(`${name} is not on PATH`)
+  return join(path, name)
+}
+
+beforeAll(() => {
+  for (const file of ["launcher.js", "runtimes.js"]) copyFileSync(join(source, file), join(folder.path, file))
+  writeFileSync(join(folder.path, "package.json"), `{ "type": "module" }`)
+  writeFileSync(
+    join(folder.path, "main.ts"),
+    `const [what, code]: string[] = process.argv.slice(2)
+     if (what === "wait") {
+       process.on("SIGINT", () => console.log("SIGINT"))
+       process.on("SIGTERM", () => { console.log("SIGTERM"); setTimeout(() => process.exit(7), 50) })
+       setInterval(() => {}, 1000)
+     }
+     console.log("Bun" in globalThis ? "bun" : "deno", process.pid, what)
+     if (what === "die") process.kill(process.pid, "SIGKILL")
+     if (what === "exit") process.exit(Number(code))`,
+  )
+})
+
+/** Runs the launcher where only `path` offers a runtime. */
+function launch(args: readonly string[], path: string, env: Record<string, string | undefined> = {}) {
+  return spawnProcess(node, [launcher, ...args], {
+    cwd: folder.path,
+    env: { CALLBOARD_RUNTIME: undefined, PATH: path, ...env },
+  })
+}
+
+test("the program's arguments and exit code pass through", async () => {
+  await using child = launch(["exit", "3"], real)
+  expect(await child.exited).toEqual({ code: 3, signal: null })
+  expect(child.stdout).toMatch(/^bun \d+ exit$/m)
+})
+
+test("a program that a signal ended gives 128 and the signal's number", async () => {
+  await using child = launch(["die"], real)
+  expect(await child.exited).toEqual({ code: 128 + 9, signal: null })
+})
+
+test("signals sent to the launcher alone reach the program, and the launcher waits for it", async () => {
+  await using child = launch(["wait"], real)
+  const pid = Number((await child.waitForLine(/^bun (\d+) wait$/))[1])
+  child.kill("SIGINT")
+  await child.waitForLine(/^SIGINT$/)
+  expect(isRunning(pid)).toBe(true)
+  child.kill("SIGTERM")
+  await child.waitForLine(/^SIGTERM$/)
+  expect(await child.exited).toEqual({ code: 7, signal: null })
+  expect(isRunning(pid)).toBe(false)
+})
+
+test("Bun comes first, Deno if it is asked for or alone", async () => {
+  const fakes = folderOf("bun", "deno")
+  const run = async (path: string, env: Record<string, string> = {}) => {
+    await using child = launch(["x"], path, env)
+    await child.exited
+    return child.output.trim()
+  }
+  const main = join(folder.path, "main.ts")
+  expect(await run(fakes)).toBe(`bun ${main} x`)
+  expect(await run(fakes, { CALLBOARD_RUNTIME: "deno" })).toBe(`deno run -A --node-modules-dir=manual ${main} x`)
+  expect(await run(folderOf("deno"))).toBe(`deno run -A --node-modules-dir=manual ${main} x`)
+})
+
+test("a program in node_modules comes before PATH, a stub in its place does not", async () => {
+  const bin = join(folder.path, "node_modules", "bun", "bin")
+  mkdirSync(bin, { recursive: true })
+  const program = join(bin, "bun.exe")
+  const run = async () => {
+    await using child = launch(["x"], folderOf("bun"))
+    await child.exited
+    return child.output
+  }
+  try {
+    writeFileSync(program, `#!/bin/sh\necho from the package\n`, { mode: 0o755 })
+    expect(await run()).toMatch(/^bun /)
+    writeFileSync(program, `#!/bin/sh\necho from the package\nexit\n${"#".repeat(1_000_000)}\n`)
+    expect(await run()).toBe("from the package\n")
+  } finally {
+    rmSync(join(folder.path, "node_modules"), { recursive: true })
+  }
+})
+
+test("without a runtime one line says what to install", async () => {
+  await using child = launch(["x"], folderOf())
+  expect(await child.exited).toEqual({ code: 127, signal: null })
+  expect(child.stderr).toBe("callboard: needs Bun or Deno: npm install bun (or put bun or deno on PATH)\n")
+  await using wrong = launch(["x"], folderOf(), { CALLBOARD_RUNTIME: "node" })
+  expect((await wrong.exited).code).toBe(2)
+})

@@ -1,0 +1,47 @@
+/** `callboard/client` stays small: what its import loads, counted by following the imports of the sources. */
+import { existsSync, readFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import { expect, test } from "vitest"
+import { importsOf } from "../../../support/tools/imports.ts"
+
+const root = fileURLToPath(new URL("../../../..", import.meta.url))
+
+/** Files and packages that are loaded with a file, itself included; what is imported dynamically is not. */
+const loadedWith = (entry: string): ReadonlySet<string> => {
+  const loaded = new Set<string>()
+  const load = (path: string) => {
+    if (loaded.has(path)) return
+    loaded.add(path)
+    if (!existsSync(`${root}${path}`)) return
+    for (const { target, kind } of importsOf(path, readFileSync(`${root}${path}`, "utf8"))) {
+      if (kind === "value") load(target)
+    }
+  }
+  load(entry)
+  return loaded
+}
+
+/** What a client needs of how a job ends: the record of a failure. It belongs to no worker, and may only become less. */
+const ABOUT_ENDS = [
+  "runtime/jobs/outcome/follow-ups.ts",
+  "runtime/worker/delivery/settled-as.ts",
+  "runtime/jobs/outcome/verdict.ts",
+  "runtime/jobs/outcome/obituary.ts",
+  "runtime/jobs/dependencies/posting-again.ts",
+]
+
+test("callboard/client loads neither HTTP nor worker nor command line, nor what they are built on", () => {
+  const loaded = [...loadedWith("runtime/client/mod.ts")]
+  const rooms = /^runtime\/(worker|http|metrics|service|config|cli)\//
+  expect(loaded.filter((path) => rooms.test(path) && !ABOUT_ENDS.includes(path))).toEqual([])
+  expect(loaded.filter((path) => /^(plugins\/|hono|prom-client|commander|nats$)/.test(path))).toEqual([])
+  const files = loaded.filter((path) => path.startsWith("runtime/"))
+  expect(files.length).toBeGreaterThan(50)
+  expect(files.length).toBeLessThanOrEqual(115)
+})
+
+test("callboard loads it too, and more: the count counts", () => {
+  const all = loadedWith("runtime/mod.ts")
+  expect([...loadedWith("runtime/client/client.ts")].filter((path) => !all.has(path))).toEqual([])
+  expect([...all].some((path) => path.startsWith("runtime/http/"))).toBe(true)
+})

@@ -1,0 +1,156 @@
+/** From a URL to a transport: which plugin, which options, and nothing secret in what is shown. */
+import { connect, serve } from "callboard"
+import { plugin as memory } from "callboard/plugins/memory"
+import type { ConnectOptions, Plugin, Transport } from "callboard/transport"
+import { describe, expect, test } from "vitest"
+import { Client } from "../../../../runtime/client/client.ts"
+import { connectTransport, displayUrl, leaseOf, parseUrl } from "../../../../runtime/connection/connect.ts"
+import { generateId } from "../../../../runtime/id.ts"
+
+/** A plugin that tells what it was asked for, and how often what it made was closed. */
+const spy = (change: (transport: Transport) => Transport = (same) => same) => {
+  const asked: Array<ConnectOptions> = []
+  let closed = 0
+  const make = async (options: ConnectOptions): Promise<Transport> => {
+    asked.push(options)
+    const inner = await memory.connect(new URL(`memory://${generateId()}`), options)
+    return change({
+      ...inner,
+      close: () => {
+        closed++
+        return inner.close()
+      },
+    })
+  }
+  const plugin: Plugin = {
+    schemes: ["spy"],
+    connect: (_url, options) => make(options),
+    adopt: (client, options) => (client instanceof Held ? make(options) : undefined),
+  }
+  return { transports: { spy: plugin }, asked, closed: () => closed }
+}
+class Held {}
+
+describe("what is shown of a URL", () => {
+  test.each([
+    ["nats://host:4222/x", "nats://host:4222/x"],
+    ["nats://user:secret@host:4222", "nats://host:4222"],
+    ["nats://user:se@cret@host", "nats://host"],
+    ["nats://user:se/cret@host", "nats://host"],
+    ["nats://user:12/cret@host", "nats://host"],
+    ["nats://user:se?cret@host", "nats://host"],
+    ["nats://user:se#cret@host", "nats://host"],
+    ["nats://secret@host?token=secret&x=a@b#secret", "nats://host"],
+    ["nats://a:secret@one:1,nats://b:secret@two", "nats://two"],
+    ["nats://a:secret@one:1,b:secret@two:2", "nats://two:2"],
+    ["sqlite:/home/me@work/jobs.db?secret=1", "sqlite:/home/me@work/jobs.db"],
+    ["sqlite:///home/me@work/jobs.db", "sqlite:///home/me@work/jobs.db"],
+    ["sqlite:jobs.db", "sqlite:jobs.db"],
+    ["secret@host", "(not a URL)"],
+  ])("%s is shown as %s", (url, shown) => {
+    expect(displayUrl(url)).toBe(shown)
+  })
+
+  test("the error of a URL that cannot be read holds no secret", async () => {
+    const failed = await connectTransport("nats://user:sec/ret@host").catch((cause: unknown) => String(cause))
+    expect(failed).toContain("is not a transport URL")
+    expect(failed).not.toMatch(/sec|ret@/)
+  })
+})
+
+describe("options", () => {
+  test("of the settings win over those of the URL, and those over the defaults", async () => {
+    const { transports, asked } = spy()
+    await connectTransport("spy:", { transports })
+    await connectTransport("spy:?ns=url&lease=5", { transports })
+    await connectTransport("spy:?ns=url&lease=5", { transports, namespace: "own", leaseMs: 2_000, timeoutMs: 9 })
+    expect(asked).toMatchObject([
+      { namespace: "callboard", lease: 30_000, timeout: 5_000 },
+      { namespace: "url", lease: 5_000 },
+      { namespace: "own", lease: 2_000, timeout: 9 },
+    ])
+  })
+
+  test.each([
+    "spy:?lease=0.5",
+    "spy:?lease=soon",
+    "spy:?lease=",
+    "spy:?lease=-1",
+    "spy:?lease=90000",
+    "spy:?ns=a.b",
+    "spy:?ns=",
+  ])("%s is refused", async (url) => {
+    const { transports, asked } = spy()
+    await expect(connectTransport(url, { transports })).rejects.toMatchObject({ reason: "invalid" })
+    expect(asked).toEqual([])
+  })
+
+  test("a lease that is no number is refused", async () => {
+    const { transports } = spy()
+    for (const leaseMs of [Number.NaN, 999, Number.POSITIVE_INFINITY]) {
+      await expect(connectTransport("spy:", { transports, leaseMs })).rejects.toMatchObject({ reason: "invalid" })
+    }
+    expect(leaseOf(new Held(), {})).toBe(30_000)
+  })
+})
+
+describe("the plugin", () => {
+  test.each(["constructor:x", "tostring:x", "hasownproperty:x"])(
+    "of %s is not found in what every object has",
+    async (url) => {
+      await expect(connectTransport(url, { transports: {} })).rejects.toMatchObject({ reason: "unsupported" })
+    },
+  )
+
+  test("of an unknown scheme is asked for by the names that would provide it", async () => {
+    await expect(connectTransport("gopher://host")).rejects.toThrow(/transports\.gopher.*callboard-transport-gopher/)
+  })
+
+  test("that knows a client object adopts it", async () => {
+    const { transports, asked } = spy()
+    await connectTransport(new Held(), { transports, namespace: "own" })
+    expect(asked).toMatchObject([{ namespace: "own" }])
+    await expect(connectTransport({}, { transports })).rejects.toMatchObject({ reason: "unsupported" })
+  })
+})
+
+describe("what was connected is closed", () => {
+  const withoutStore = (transport: Transport): Transport => {
+    const { store: _without, ...rest } = transport
+    return rest
+  }
+
+  test("when it lacks what Callboard needs", async () => {
+    for (const begin of [connect, (target: string, settings: object) => serve({ transport: target, ...settings })]) {
+      const { transports, closed } = spy(withoutStore)
+      await expect(begin("spy:", { transports })).rejects.toMatchObject({ reason: "unsupported" })
+      expect(closed()).toBe(1)
+    }
+  })
+
+  test("with the client, which leaves one that it was given alone", async () => {
+    const { transports, closed } = spy()
+    {
+      await using client = await connect("spy:", { transports })
+      await using _other = new Client(client.board)
+    }
+    expect(closed()).toBe(1)
+  })
+})
+
+describe("a URL with several hosts", () => {
+  test.each([
+    ["nats://a:1,b:2", "a:1", "b:2"],
+    ["nats://u:p@a,b,c:3?ns=x", "a", "b,c:3"],
+  ])("%s keeps its first host, and names the others as servers", (text, first, servers) => {
+    const url = parseUrl(text)
+    expect(url?.searchParams.get("servers")).toBe(servers)
+    expect(url?.host).toBe(first)
+  })
+
+  test("is told from one with a single host, and from what is no URL", () => {
+    expect(parseUrl("sqlite:a,b.db")?.href).toBe("sqlite:a,b.db")
+    expect(parseUrl("nats://a?x=1,2")?.searchParams.get("x")).toBe("1,2")
+    expect(parseUrl("just text")).toBeUndefined()
+  })
+})

@@ -1,0 +1,149 @@
+/**
+ * Text that others send must not make an expression look at each of its characters again and again: time may grow with
+ * the length of a text, never with its square.
+ */
+import { readdirSync, readFileSync } from "node:fs"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { Result } from "effect"
+import { expect, test } from "vitest"
+import { lineOf } from "../../../runtime/cli/failure.ts"
+import { readText } from "../../../runtime/config/text.ts"
+import { displayUrl, parseUrl } from "../../../runtime/connection/connect.ts"
+import { parseRate } from "../../../runtime/options/rate.ts"
+import { jsonCodec } from "../../../runtime/protocol/codec/json.ts"
+import { parseDuration } from "../../../runtime/protocol/time.ts"
+import { tracestateBeside } from "../../../runtime/protocol/trace-context.ts"
+import { exact } from "../../../runtime/protocol/value.ts"
+
+const root = fileURLToPath(new URL("../../..", import.meta.url))
+
+interface Found {
+  readonly where: string
+  readonly expression: RegExp
+}
+
+const LITERAL =
+  /(?<=(?:^|[=([,:!&|?{};>])\s*)\/((?:[^/\\[\n*]|\\.|\[(?:[^\]\\\n]|\\.)*\])(?:[^/\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])*)\/([dgimsuvy]*)/g
+
+/** Every expression that is written down in the source, comments aside. */
+const expressions: ReadonlyArray<Found> = ["runtime", "plugins", "actors"].flatMap((folder) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .filter((name) => /\.[jt]s$/.test(name))
+    .flatMap((name) =>
+      readFileSync(join(root, folder, name), "utf8")
+        .split("\n")
+        .flatMap((line, at) =>
+          /^\s*(?:\/\/|\/?\*)/.test(line)
+            ? []
+            : [...line.matchAll(LITERAL)].map(([, source = "", flags]) => ({
+                where: `${folder}/${name}:${at + 1} /${source}/${flags}`,
+                expression: new RegExp(source, flags),
+              })),
+        ),
+    ),
+)
+
+const LENGTH = 10_000
+/** Repeated, to be looked at again and again. */
+const PUMPS = [
+  "1",
+  "0",
+  "a",
+  "A",
+  " ",
+  "\t",
+  "\n",
+  "/",
+  "//",
+  ":1",
+  ".",
+  "-",
+  "_",
+  ",",
+  ":",
+  ";",
+  '"',
+  "=",
+  "@",
+  "+",
+  "~",
+  "[",
+  "?",
+  "1.",
+  "a.",
+  "a/",
+  "\u0000",
+  "\u001b[",
+]
+/** In front, to get there. */
+const STARTS = [
+  "",
+  "1",
+  "1.",
+  "a",
+  "a=",
+  '"',
+  "/",
+  "x://",
+  ";",
+  "bearer ",
+  "00:00:00.",
+  "2031-05-02 00:00:00.",
+  "at file:x",
+  "a\n",
+  "{",
+]
+/** Behind, so that nothing fits. */
+const END = "\u0001!"
+
+/** The least of some tries, since another program may have had the core. */
+const fastest = (work: () => void, bound: number): number => {
+  let least = Number.POSITIVE_INFINITY
+  for (let tries = 0; tries < 3 && least > bound; tries++) {
+    const from = performance.now()
+    work()
+    least = Math.min(least, performance.now() - from)
+  }
+  return least
+}
+
+const TEXTS = PUMPS.flatMap((pump) => STARTS.map((start) => start + pump.repeat(LENGTH / pump.length) + END))
+
+// A linear one takes 0.1 milliseconds at most, a quadratic one 50 at least.
+const BOUND_MS = 20
+
+test("no expression of the source takes time that grows with the square of a text", { timeout: 120_000 }, () => {
+  expect(expressions.length).toBeGreaterThan(100)
+  const slow = expressions.flatMap(({ where, expression }) =>
+    TEXTS.some((text) => fastest(() => void text.replace(expression, ""), BOUND_MS) > BOUND_MS) ? [where] : [],
+  )
+  expect(slow).toEqual([])
+})
+
+test("a quadratic expression would be found", () => {
+  const text = `${"1".repeat(LENGTH)}${END}`
+  expect(fastest(() => void /^(\d+\.?\d*)$/.test(text), BOUND_MS)).toBeGreaterThan(BOUND_MS)
+})
+
+const LONG = 200_000
+const PARENT = `00-${"a".repeat(32)}-${"b".repeat(16)}-01`
+const digits = `${"1".repeat(LONG)}x`
+const blanks = `1${" ".repeat(LONG)}x`
+
+// What is read of a message, of a header, of an argument and of the configuration.
+test.each<readonly [string, () => unknown]>([
+  ["a decimal", () => exact("decimal", digits)],
+  [
+    "a message with a decimal",
+    () => jsonCodec.decode(new TextEncoder().encode(`{"__type__":"decimal","__value__":"${digits}"}`)),
+  ],
+  ["a number of the configuration", () => readText("number", digits)],
+  ["a duration", () => Result.isFailure(parseDuration(digits)) && Result.isFailure(parseDuration(blanks))],
+  ["a rate", () => Result.isFailure(parseRate(digits)) && Result.isFailure(parseRate(blanks))],
+  ["a tracestate", () => tracestateBeside(PARENT, `a=b${" ".repeat(16_000)}c`)],
+  ["the message of an error", () => lineOf(new Error(`a${" ".repeat(LONG)}b`))],
+  ["a URL", () => parseUrl(`x://[${"/".repeat(LONG)}`) ?? displayUrl(`x://[${"/".repeat(LONG)}`)],
+])("%s of any length is read at once", (_name, work) => {
+  expect(fastest(() => void work(), 1_000)).toBeLessThan(1_000)
+})

@@ -1,0 +1,203 @@
+/** Who may do what: tokens with scopes, and what protects a service that has none. */
+import { connect as openSocket } from "node:net"
+import type { Token } from "callboard"
+import { afterEach, describe, expect, test } from "vitest"
+import { routes } from "../../../../runtime/http/routes.ts"
+import { type Running, start, stopAll } from "./harness.ts"
+
+afterEach(stopAll)
+
+const READ = "read-0123456789"
+const SUBMIT = "submit-0123456789"
+const ADMIN = "admin-0123456789"
+const tokens: ReadonlyArray<Token> = [
+  { token: READ, scopes: ["read"], name: "dashboard" },
+  { token: SUBMIT, scopes: ["submit"] },
+  { token: ADMIN, scopes: ["admin"] },
+]
+const withTokens = () => start({ http: { port: 0, tokens } })
+const TASK = { task: "work.echo" }
+
+describe("with tokens", () => {
+  test.each([
+    ["none", {}],
+    ["an unknown one", { authorization: "Bearer nonsense" }],
+    ["the beginning of one", { authorization: `Bearer ${READ.slice(0, -1)}` }],
+    ["one with more behind it", { authorization: `Bearer ${READ}x` }],
+    ["an empty one", { authorization: "Bearer " }],
+    ["another scheme", { authorization: `Basic ${btoa(`user:${READ}`)}` }],
+    ["the token alone", { authorization: READ }],
+  ])("%s: 401 with a challenge", async (_what, headers) => {
+    const { ask } = await withTokens()
+    const answer = await ask("GET", "/v1/jobs", { headers })
+    expect(answer).toMatchObject({ status: 401, body: { code: "unauthorized" } })
+    expect(answer.headers.get("www-authenticate")).toMatch(/^Bearer /)
+    expect(answer.text).not.toContain(READ)
+  })
+
+  test("the scheme may be written in any case", async () => {
+    const { ask } = await withTokens()
+    expect((await ask("GET", "/v1/jobs", { headers: { authorization: `bearer ${READ}` } })).status).toBe(200)
+  })
+
+  const concrete = (path: string) => path.replace("{id}", "unheard-of")
+  test.each(routes.filter(({ scope }) => scope !== undefined).map((route) => [route.method, route.path, route.scope]))(
+    "%s %s needs the scope %s, and admin has them all",
+    async (method, path, scope) => {
+      if (method === undefined || path === undefined) throw new Error("a route has a method and a path")
+      const running = await withTokens()
+      for (const { token, scopes } of tokens) {
+        const mayBe = scopes[0] === scope || scopes[0] === "admin"
+        // A stream would never end: its head is enough.
+        const how = path.endsWith("/events") ? "HEAD" : method
+        const answer = await running.ask(how, concrete(path), { token, ...(method === "PATCH" ? { body: {} } : {}) })
+        if (mayBe) expect([401, 403]).not.toContain(answer.status)
+        else {
+          expect(answer.status).toBe(403)
+          expect(answer.headers.get("www-authenticate")).toContain(`scope="${scope}"`)
+          if (how !== "HEAD")
+            expect(answer.body).toMatchObject({ code: "forbidden", detail: expect.stringContaining(`${scope}`) })
+        }
+      }
+    },
+  )
+
+  test("health, readiness and the description need none", async () => {
+    const { ask } = await withTokens()
+    for (const path of ["/healthz", "/readyz", "/openapi.json", "/"]) expect((await ask("GET", path)).status).toBe(200)
+  })
+
+  test("who may submit and not read does not get results by Prefer: wait", async () => {
+    const { ask } = await withTokens()
+    const options = { body: TASK, headers: { prefer: "wait=5" } }
+    expect((await ask("POST", "/v1/jobs", { ...options, token: SUBMIT })).status).toBe(202)
+    expect((await ask("POST", "/v1/jobs", { ...options, token: ADMIN })).status).toBe(200)
+  })
+
+  test("any name of the host is answered, and pages of other origins too: the token is what counts", async () => {
+    const running = await withTokens()
+    const answer = await raw(running, [
+      "POST /v1/jobs HTTP/1.1",
+      "Host: board.example.com",
+      "Origin: https://app.example.com",
+      `Authorization: Bearer ${SUBMIT}`,
+      "Content-Type: application/json",
+    ])
+    expect(answer).toMatch(/^HTTP\/1.1 202 /)
+  })
+
+  test.each([
+    ["an empty token", [{ token: "", scopes: ["read"] }]],
+    ["a token with a blank", [{ token: "a b", scopes: ["read"] }]],
+    ["no scopes", [{ token: "secret-token", scopes: [] }]],
+    ["an unknown scope", [{ token: "secret-token", scopes: ["root"] }]],
+    ["one token twice", [tokens[0], tokens[0]]],
+  ])("%s: refuses to start, and does not tell the token", async (_what, wrong) => {
+    const starting = start({ http: { port: 0, tokens: wrong as ReadonlyArray<Token> } })
+    await expect(starting).rejects.toMatchObject({
+      code: "invalid-input",
+      message: expect.stringContaining("http.tokens"),
+    })
+    await expect(starting).rejects.not.toMatchObject({ message: expect.stringMatching(/secret-token|0123456789/) })
+  })
+})
+
+/** A request with headers as they are: `fetch` decides about Host and Origin itself. */
+const raw = (running: Running, head: ReadonlyArray<string>, body = JSON.stringify(TASK)): Promise<string> =>
+  new Promise((resolve, reject) => {
+    const socket = openSocket(Number(new URL(running.url).port), "127.0.0.1", () => {
+      socket.write(`${head.join("\r\n")}\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`)
+    })
+    let text = ""
+    socket.setEncoding("utf8").on("data", (chunk) => {
+      text += String(chunk)
+    })
+    socket.on("close", () => resolve(text))
+    socket.on("error", reject)
+  })
+
+describe("without tokens", () => {
+  const post = (...headers: ReadonlyArray<string>) => [
+    "POST /v1/jobs HTTP/1.1",
+    "Content-Type: application/json",
+    ...headers,
+  ]
+
+  test.each([
+    "localhost",
+    "localhost:7420",
+    "LOCALHOST",
+    "board.localhost:80",
+    "127.0.0.1:1",
+    "127.1.2.3",
+    "[::1]:7420",
+  ])("the host %s is this machine", async (host) => {
+    expect(await raw(await start(), post(`Host: ${host}`))).toMatch(/^HTTP\/1.1 202 /)
+  })
+
+  test.each([
+    "evil.example",
+    "evil.example:7420",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "192.168.0.1",
+    "localhostx",
+    "[::2]",
+  ])("the host %s is not, whatever is asked", async (host) => {
+    const running = await start()
+    for (const path of ["/v1/jobs", "/healthz", "/", "/nothing"]) {
+      const answer = await raw(running, [`GET ${path} HTTP/1.1`, `Host: ${host}`], "")
+      expect(answer).toMatch(/^HTTP\/1.1 403 /)
+      expect(answer).toContain('"forbidden"')
+    }
+    expect(await raw(running, post(`Host: ${host}`))).toMatch(/^HTTP\/1.1 403 /)
+    expect((await running.ask("GET", "/v1/jobs")).body.jobs).toEqual([])
+  })
+
+  test.each([
+    ["Origin: https://evil.example"],
+    ["Origin: http://localhost:3000"],
+    ["Origin: null"],
+    ["Sec-Fetch-Site: cross-site"],
+    ["Sec-Fetch-Site: same-site"],
+  ])("a page that sends %s changes nothing", async (header) => {
+    const running = await start()
+    const { body } = await running.submit({ ...TASK, delay: 3600 })
+    expect(await raw(running, post("Host: localhost:7420", header))).toMatch(/^HTTP\/1.1 403 /)
+    const cancel = [`POST ${body.href}/cancel HTTP/1.1`, "Host: localhost:7420", header, "Content-Type: text/plain"]
+    expect(await raw(running, cancel, "")).toMatch(/^HTTP\/1.1 403 /)
+    const bulk = ["POST /v1/jobs/cancel?state=scheduled HTTP/1.1", "Host: localhost:7420", header]
+    expect(await raw(running, bulk, "")).toMatch(/^HTTP\/1.1 403 /)
+    const forget = [`DELETE ${body.href} HTTP/1.1`, "Host: localhost:7420", header]
+    expect(await raw(running, forget, "")).toMatch(/^HTTP\/1.1 403 /)
+    const { jobs } = (await running.ask("GET", "/v1/jobs")).body
+    expect(jobs).toMatchObject([{ id: body.id, state: "scheduled" }])
+  })
+
+  test("a page of the service itself may ask for changes", async () => {
+    const running = await start()
+    const own = post("Host: localhost:7420", "Origin: http://localhost:7420", "Sec-Fetch-Site: same-origin")
+    expect(await raw(running, own)).toMatch(/^HTTP\/1.1 202 /)
+  })
+
+  test.each(["0.0.0.0", "::", "192.168.0.1", "board.example.com"])(
+    "listening on %s is refused, with what to do",
+    async (host) => {
+      await expect(start({ http: { port: 0, host } })).rejects.toMatchObject({
+        code: "invalid-input",
+        details: { field: "http.host" },
+        message: expect.stringMatching(/http\.tokens.*127\.0\.0\.1/),
+      })
+    },
+  )
+
+  test("no answer allows another origin to read it", async () => {
+    const { ask } = await start()
+    const answer = await ask("GET", "/v1/jobs", { headers: { origin: "https://evil.example" } })
+    expect(answer.headers.get("access-control-allow-origin")).toBeNull()
+    const preflight = await ask("OPTIONS", "/v1/jobs", {
+      headers: { origin: "https://evil.example", "access-control-request-method": "POST" },
+    })
+    expect(preflight.status).toBe(403)
+  })
+})

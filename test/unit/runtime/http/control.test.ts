@@ -1,0 +1,100 @@
+/** Commands to workers over HTTP: each is answered, and what is wrong with one is refused by its field, before anything is sent. */
+import { afterEach, expect, test } from "vitest"
+import { eventually } from "../../../support/servers/process.ts"
+import { start, stopAll } from "./harness.ts"
+
+afterEach(stopAll)
+
+test("every question has its answer", async () => {
+  const { ask, submit, release } = await start({ name: "one", concurrency: 1 })
+  await submit({ task: "work.hold", id: "runs" })
+  await eventually(async () => (await ask("GET", "/v1/jobs/runs")).body.state === "started", { message: "it runs" })
+  await submit({ task: "work.echo", id: "waits" })
+  await submit({ task: "work.echo", id: "later", delay: "1h" })
+  const value = async (what: string) => {
+    const { status, body } = await ask("GET", `/v1/inspect/${what}?timeout=5s&workers=one`)
+    expect({ status, worker: body.answers[0].worker, count: body.answers.length }).toEqual({
+      status: 200,
+      worker: "one",
+      count: 1,
+    })
+    return body.answers[0].value
+  }
+  expect(await value("ping")).toBe("pong")
+  expect(await value("active")).toMatchObject([{ id: "runs", name: "work.hold", attempt: 1 }])
+  await eventually(async () => JSON.stringify(await value("reserved")).includes('"waits"'), { message: "one waits" })
+  expect(await value("put-off")).toEqual([])
+  expect(await value("stats")).toMatchObject({ name: "one", concurrency: 1, state: "busy", inFlight: 2 })
+  expect(await value("registered")).toMatchObject([{ name: "work" }])
+  expect(await value("queues")).toEqual(["default"])
+  expect((await ask("GET", "/v1/jobs?state=scheduled")).body.jobs).toMatchObject([{ id: "later" }])
+  release()
+})
+
+test("every command does what it says", async () => {
+  const { ask, service } = await start({ name: "one", concurrency: 1 })
+  const value = async (command: string, body: object = {}) => {
+    const answer = await ask("POST", `/v1/control/${command}`, { body })
+    expect(answer).toMatchObject({ status: 200, body: { answers: [{ worker: "one" }] } })
+    return answer.body.answers[0].value
+  }
+  expect(await value("pool-grow", { count: 2 })).toEqual({ concurrency: 3 })
+  expect(await value("pool-shrink", { count: 1 })).toEqual({ concurrency: 2 })
+  expect(await value("add-consumer", { queue: "more" })).toEqual(["default", "more"])
+  expect(await value("cancel-consumer", { queue: "more" })).toEqual(["default"])
+  expect(await value("time-limit", { task: "work.echo", hard: "10s", soft: 5 })).toMatchObject({ hard: "10s", soft: 5 })
+  expect(await value("rate-limit", { task: "work.echo", rate: "10/m" })).toEqual({ task: "work.echo", rate: "10/m" })
+  expect(await value("rate-limit", { task: "work.echo", rate: "none" })).toMatchObject({ rate: "none" })
+  expect(await value("autoscale", { min: 1, max: 3 })).toEqual({ min: 1, max: 3 })
+  expect(await value("enable-events")).toBe("task events enabled")
+  expect(await value("disable-events")).toBe("task events disabled")
+  expect(service.worker?.describe()).toMatchObject({ concurrency: 2, queues: ["default"] })
+  expect(await value("shutdown")).toBe("stopping")
+  await service.stopped
+})
+
+const WHOLE = "must be a whole number from 1 to 10000"
+
+test.each<readonly [path: string, body: unknown, status: number, problem: object]>([
+  ["pool-grow", {}, 400, { field: "count", detail: `count: is missing: it ${WHOLE}` }],
+  ["pool-grow", { count: 0 }, 400, { field: "count", detail: `count: ${WHOLE}` }],
+  ["pool-grow", { count: "2" }, 400, { field: "count", detail: `count: ${WHOLE}` }],
+  ["pool-grow", { cuont: 2 }, 400, { field: "cuont", detail: expect.stringContaining("did you mean count?") }],
+  ["pool-grow", [1], 400, { detail: "the body of pool-grow must be an object with its arguments" }],
+  ["pool-grow", 5, 400, { detail: "the body of pool-grow must be an object with its arguments" }],
+  ["pool-grow", "{", 400, { code: "invalid-json" }],
+  ["pool-grow", undefined, 415, { code: "unsupported-content-type", field: "Content-Type" }],
+  ["pool-grow?workers=nobody", { count: 1 }, 404, { code: "not-found", field: "workers" }],
+  ["pool-grow?timeout=0", { count: 1 }, 400, { field: "timeout" }],
+  ["autoscale", { min: 5, max: 2 }, 400, { field: "min", detail: expect.stringContaining("did you mean min 2") }],
+  ["autoscale", { min: "16,2" }, 400, { field: "min", detail: `min: ${WHOLE}` }],
+  ["rate-limit", { task: "work.echo", rate: "10/x" }, 400, { field: "rate", detail: expect.stringContaining("10/m") }],
+  ["rate-limit", { task: "work.echo", rate: "-1/m" }, 400, { field: "rate", detail: expect.stringContaining("10/m") }],
+  ["rate-limit", { task: "work.echo", rate: "ten" }, 400, { field: "rate", detail: expect.stringContaining("10/m") }],
+  ["time-limit", { task: "work.echo", hard: "soon" }, 400, { field: "hard" }],
+  ["add-consumer", { queue: "a b" }, 400, { field: "queue" }],
+  ["shutdown", { now: true }, 400, { field: "now", detail: "now: is not an argument of shutdown: it takes none" }],
+])("%s %j", async (path, body, status, problem) => {
+  const { ask, service } = await start()
+  const before = service.worker?.describe().concurrency
+  const answer = await ask("POST", `/v1/control/${path}`, body === undefined ? {} : { body })
+  expect(answer).toMatchObject({ status, body: { ...(status === 400 ? { code: "invalid-input" } : {}), ...problem } })
+  expect(service.worker?.describe()).toMatchObject({ concurrency: before, queues: ["default"] })
+  expect(service.isReady).toBe(true)
+})
+
+test("a worker that cannot do it says so by the field", async () => {
+  const { ask } = await start({ concurrency: 4, name: "one" })
+  const { status, body } = await ask("POST", "/v1/control/pool-shrink", { body: { count: 4 } })
+  expect({ status, body }).toEqual({
+    status: 200,
+    body: { answers: [{ worker: "one", error: "count: it has 4 handler(s) and must keep one: 3 at most" }] },
+  })
+})
+
+test("a command without arguments takes no body, or an empty one", async () => {
+  const { ask } = await start({ name: "one" })
+  const answers = [{ worker: "one", value: "task events enabled" }]
+  expect(await ask("POST", "/v1/control/enable-events")).toMatchObject({ status: 200, body: { answers } })
+  expect(await ask("POST", "/v1/control/enable-events", { body: {} })).toMatchObject({ status: 200 })
+})

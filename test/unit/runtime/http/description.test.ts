@@ -1,0 +1,91 @@
+/** The OpenAPI document and the page that is made from it. */
+import { Validator } from "@seriousme/openapi-schema-validator"
+import { Schema } from "effect"
+import { afterEach, describe, expect, test } from "vitest"
+import { openApiOf } from "../../../../runtime/http/openapi.ts"
+import { ERROR_CODES, PROBLEMS } from "../../../../runtime/http/problem.ts"
+import { routes } from "../../../../runtime/http/routes.ts"
+import { SubmissionSchema } from "../../../../runtime/jobs/submission/submission.ts"
+import { start, stopAll } from "./harness.ts"
+
+afterEach(stopAll)
+
+const document = openApiOf(routes, "", true)
+
+describe("the OpenAPI document", () => {
+  test("is valid OpenAPI 3.1", async () => {
+    const { url } = await start()
+    const text = await (await fetch(`${url}/openapi.json`)).text()
+    const validator = new Validator()
+    expect(await validator.validate(JSON.parse(text))).toMatchObject({ valid: true })
+    expect(validator.version).toBe("3.1")
+  })
+
+  test("a document with a mistake would not be", async () => {
+    const { info: _info, ...broken } = document
+    expect(await new Validator().validate(broken)).toMatchObject({ valid: false })
+  })
+
+  test("describes every route, each operation by a name of its own", () => {
+    const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
+    )
+    expect(operations.sort()).toEqual(routes.map(({ method, path }) => `${method} ${path}`).sort())
+    expect(new Set(routes.map(({ operation }) => operation)).size).toBe(routes.length)
+  })
+
+  test("says of every parameter what it is", () => {
+    const parameters = Object.values(document.paths).flatMap((methods) =>
+      Object.values(methods).flatMap((operation) => operation.parameters),
+    )
+    expect(parameters.length).toBeGreaterThan(30)
+    expect(parameters.filter(({ description }) => description === undefined).map(({ name }) => name)).toEqual([])
+  })
+
+  test("every reference leads somewhere", () => {
+    const text = JSON.stringify(document)
+    const referenced = [...text.matchAll(/"\$ref":"#\/components\/schemas\/([^"]+)"/g)].map((match) => match[1])
+    expect(referenced.length).toBeGreaterThan(20)
+    expect(Object.keys(document.components.schemas)).toEqual(expect.arrayContaining([...new Set(referenced)]))
+    expect(text).not.toContain("#/$defs/")
+  })
+
+  test("the body of a task is the schema that checks it", () => {
+    const { definitions } = Schema.toJsonSchemaDocument(SubmissionSchema, { onExcessProperty: "error" })
+    const described = document.components.schemas["Task"]
+    expect(Object.keys(Object(described?.["properties"]))).toEqual(Object.keys(SubmissionSchema.fields))
+    expect(described?.["additionalProperties"]).toBe(false)
+    expect(described?.["required"]).toEqual(definitions["Task"]?.["required"])
+    expect(Object(described?.["properties"]).id.pattern).toBe("^[A-Za-z0-9_-]{1,128}$")
+  })
+
+  test("names the scope of each route, and every code with its status", () => {
+    for (const { path, method, scope } of routes) {
+      const operation = document.paths[path]?.[method.toLowerCase()]
+      expect(operation?.security).toEqual(scope === undefined ? [{}] : [{ token: [scope] }])
+    }
+    const text = JSON.stringify(document)
+    // Rates are limited by a later version; the code is reserved for it.
+    for (const code of ERROR_CODES.filter((each) => each !== "rate-limited")) expect(text).toContain(`\`${code}\``)
+    expect(Object.keys(PROBLEMS)).toHaveLength(17)
+  })
+})
+
+describe("the reference page", () => {
+  test("shows every route and schema, and asks nobody for anything", async () => {
+    const { url } = await start()
+    const response = await fetch(`${url}/`)
+    expect(response.headers.get("content-type")).toBe("text/html; charset=utf-8")
+    expect(response.headers.get("content-security-policy")).toContain("default-src 'none'")
+    const page = await response.text()
+    for (const { path, operation } of routes) {
+      expect(page).toContain(`<code>${path}</code>`)
+      expect(page).toContain(`id="${operation}"`)
+    }
+    for (const name of Object.keys(document.components.schemas)) expect(page).toContain(`id="schema-${name}"`)
+    for (const [, target] of page.matchAll(/href="#([^"]+)"/g)) expect(page).toContain(`id="${target}"`)
+    expect(page).not.toMatch(/<script|<img|<link|src=|@import|url\(/)
+    for (const [, link] of page.matchAll(/href="([^"#][^"]*)"/g)) expect(link?.startsWith(url)).toBe(true)
+    expect(page).toContain("light-dark(")
+  })
+})

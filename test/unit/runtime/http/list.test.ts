@@ -1,0 +1,255 @@
+/** Lists, bulk decisions, dead letters, and what is known about the service. */
+import { actor } from "callboard"
+import { Schema } from "effect"
+import { afterEach, describe, expect, test } from "vitest"
+import { VERSION } from "../../../../runtime/version.ts"
+import { eventually } from "../../../support/servers/process.ts"
+import { finished, type Running, start, stopAll } from "./harness.ts"
+
+afterEach(stopAll)
+
+interface Summary {
+  readonly id: string
+  readonly state: string
+}
+const idsOf = (jobs: ReadonlyArray<Summary>): ReadonlyArray<string> => jobs.map(({ id }) => id)
+
+/** Every page of a list. */
+const all = async ({ ask }: Running, path: string): Promise<ReadonlyArray<Summary>> => {
+  const jobs: Array<Summary> = []
+  let cursor = ""
+  do {
+    const { status, body } = await ask("GET", `${path}${cursor === "" ? "" : `&cursor=${encodeURIComponent(cursor)}`}`)
+    if (status !== 200) throw new Error(JSON.stringify(body))
+    jobs.push(...body.jobs)
+    cursor = body.next ?? ""
+  } while (cursor !== "")
+  return jobs
+}
+
+describe("GET /v1/jobs", () => {
+  test("shows jobs newest first, a page at a time, each once", async () => {
+    const running = await start()
+    const ids: Array<string> = []
+    for (let n = 0; n < 7; n++) ids.push((await running.submit({ task: "work.echo", delay: 3600 })).body.id)
+    const first = await running.ask("GET", "/v1/jobs?limit=3")
+    expect(idsOf(first.body.jobs)).toEqual(ids.slice(4).reverse())
+    expect(first.body.next).toEqual(expect.any(String))
+    expect(idsOf(await all(running, "/v1/jobs?limit=3"))).toEqual([...ids].reverse())
+    expect((await running.ask("GET", "/v1/jobs?limit=7")).body).not.toHaveProperty("next")
+  })
+
+  test("leaves out what may be long", async () => {
+    const running = await start()
+    const id = await finished(running, { task: "work.echo", input: { long: "x".repeat(1_000) } })
+    const { body, text } = await running.ask("GET", "/v1/jobs")
+    expect(body.jobs).toMatchObject([{ id, state: "succeeded", attempts: 1 }])
+    expect(text).not.toContain("xxx")
+    expect(body.jobs[0]).not.toHaveProperty("transitions")
+  })
+
+  test("is narrowed by each of its filters", async () => {
+    const running = await start()
+    const { submit, ask } = running
+    const failed = await finished(running, { task: "work.fail" })
+    const echo = await finished(running, { task: "work.echo" })
+    const parent = (await submit({ task: "work.echo", delay: 3600 })).body.id
+    const child = (await submit({ task: "work.echo", queue: "other", parentId: parent, rootId: parent })).body.id
+    const ids = async (query: string) => idsOf((await ask("GET", `/v1/jobs?${query}`)).body.jobs)
+    expect(await ids("state=failed")).toEqual([failed])
+    expect(await ids("state=failed,succeeded")).toEqual([echo, failed])
+    expect(await ids("state=failed,%20succeeded&task=work.echo")).toEqual([echo])
+    expect(await ids("task=work.fail")).toEqual([failed])
+    expect(await ids("queue=other")).toEqual([child])
+    expect(await ids(`parent=${parent}`)).toEqual([child])
+    expect(await ids(`root=${parent}`)).toEqual([child, parent])
+    expect(await ids("state=expired")).toEqual([])
+  })
+})
+
+describe("bulk", () => {
+  test("cancel changes what matches, and nothing else", async () => {
+    const running = await start()
+    const { submit, ask } = running
+    const done = await finished(running, { task: "work.echo" })
+    const waiting = (await submit(Array(5).fill({ task: "work.echo", delay: 3600 }))).body as ReadonlyArray<Summary>
+    const other = (await submit({ task: "work.echo", delay: 3600, queue: "other" })).body.id
+    const answer = await ask("POST", "/v1/jobs/cancel?queue=default")
+    expect(answer).toMatchObject({ status: 200, body: { changed: 5, refused: [], more: false } })
+    for (const { id } of waiting) expect((await ask("GET", `/v1/jobs/${id}`)).body.state).toBe("cancelled")
+    expect((await ask("GET", `/v1/jobs/${done}`)).body.state).toBe("succeeded")
+    expect((await ask("GET", `/v1/jobs/${other}`)).body.state).toBe("scheduled")
+  })
+
+  test("is bounded per call, says whether more is left, and goes on from there", async () => {
+    const running = await start()
+    await running.submit(Array(250).fill({ task: "work.echo", delay: 3600 }))
+    let changed = 0
+    let calls = 0
+    let cursor = ""
+    for (let more = true; more; calls++) {
+      const { body } = await running.ask("POST", `/v1/jobs/cancel?state=scheduled${cursor}`)
+      changed += body.changed
+      more = body.more
+      cursor = `&cursor=${encodeURIComponent(body.next)}`
+      expect(body.changed).toBeLessThanOrEqual(100)
+    }
+    expect([changed, calls]).toEqual([250, 3])
+    expect((await running.ask("GET", "/v1/jobs?state=scheduled")).body.jobs).toEqual([])
+  })
+
+  test("retry runs ended jobs again, and tells which it could not", async () => {
+    const running = await start()
+    const { ask, submit } = running
+    const failed = [await finished(running, { task: "work.fail" }), await finished(running, { task: "work.fail" })]
+    const succeeded = await finished(running, { task: "work.echo" })
+    const cancelled = (await submit({ task: "work.echo", delay: 3600 })).body.id
+    await ask("POST", `/v1/jobs/${cancelled}/cancel`)
+    const answer = await ask("POST", "/v1/jobs/retry?state=failed")
+    expect(answer).toMatchObject({ status: 200, body: { changed: 2, refused: [], more: false } })
+    for (const id of failed) expect((await ask("GET", `/v1/jobs/${id}`)).body.run).toBe(2)
+    for (const id of [succeeded, cancelled]) expect((await ask("GET", `/v1/jobs/${id}`)).body.run).toBe(1)
+    // Without a state: whatever has ended badly.
+    await eventually(async () => (await ask("GET", "/v1/jobs?state=failed")).body.jobs.length === 2, {
+      message: "the second runs have ended",
+    })
+    expect((await ask("POST", "/v1/jobs/retry?queue=default")).body).toMatchObject({ changed: 3 })
+  })
+
+  test("a job that changes in between is reported, and does not stop the others", async () => {
+    const running = await start()
+    const { faults, ask, submit } = running
+    const first = (await submit({ task: "work.echo", delay: 3600 })).body.id
+    await submit({ task: "work.echo", delay: 3600 })
+    let isFirst = true
+    faults.after = async (call) => {
+      if (call !== "records.query" || !isFirst) return
+      isFirst = false
+      await running.service.client.job(first).cancel()
+    }
+    const { body } = await ask("POST", "/v1/jobs/cancel?state=scheduled")
+    expect(body).toMatchObject({ changed: 1, refused: [{ id: first, code: "already-terminal" }], more: false })
+  })
+})
+
+describe("dead letters", () => {
+  const given = { unknownGrace: 0 } as const
+  const lenient = { prefer: "handling=lenient" }
+  const dead = async (running: Running, count: number): Promise<ReadonlyArray<Summary>> => {
+    for (let n = 0; n < count; n++) await running.submit({ task: "nobody.home" }, lenient)
+    return eventually(
+      async () => {
+        const { body } = await running.ask("GET", "/v1/dead")
+        return body.jobs.length === count ? body.jobs : undefined
+      },
+      { message: "the tasks are dead letters" },
+    )
+  }
+
+  test("are listed with the reason, apart from jobs that failed by themselves", async () => {
+    const running = await start(given)
+    await finished(running, { task: "work.fail" })
+    const jobs = await dead(running, 1)
+    expect(jobs).toMatchObject([{ task: "nobody.home", state: "failed", dead: "unknown-actor" }])
+    expect((await running.ask("GET", "/v1/dead?task=work.fail")).body.jobs).toEqual([])
+    expect((await running.ask("GET", "/v1/dead?queue=default&limit=1")).body.jobs).toHaveLength(1)
+  })
+
+  test("are redriven, one by one or all", async () => {
+    const running = await start(given)
+    const jobs = await dead(running, 3)
+    const one = await running.ask("POST", `/v1/dead/${jobs[0]?.id}/redrive`)
+    expect(one).toMatchObject({ status: 200, body: { id: jobs[0]?.id, run: 2 } })
+    await eventually(async () => (await running.ask("GET", "/v1/dead")).body.jobs.length === 3, {
+      message: "it is dead again",
+    })
+    expect(await running.ask("POST", "/v1/dead/redrive?limit=2")).toMatchObject({
+      status: 200,
+      body: { changed: 2, more: true, next: expect.any(String) },
+    })
+  })
+
+  test("a job that is none cannot be redriven", async () => {
+    const running = await start(given)
+    const id = await finished(running, { task: "work.fail" })
+    expect(await running.ask("POST", `/v1/dead/${id}/redrive`)).toMatchObject({
+      status: 404,
+      body: { code: "not-found" },
+    })
+  })
+})
+
+describe("the service", () => {
+  test("GET /v1/queues tells depth and age", async () => {
+    const { submit, ask } = await start({ actors: [] })
+    await submit([{ task: "a" }, { task: "a" }, { task: "a", delay: 3600 }, { task: "a", queue: "other" }])
+    const { body } = await ask("GET", "/v1/queues")
+    const queues = Object.fromEntries(body.queues.map((queue: { readonly name: string }) => [queue.name, queue]))
+    expect(queues).toMatchObject({
+      default: {
+        depth: 2,
+        scheduled: 1,
+        inFlight: 0,
+        oldest: expect.stringMatching(/Z$/),
+        oldestAge: expect.any(Number),
+      },
+      other: { depth: 1, scheduled: 0 },
+    })
+    expect(queues.default.oldestAge).toBeLessThan(60)
+  })
+
+  test("GET /v1/workers and /v1/actors tell who is there, with schemas", async () => {
+    const input = Schema.toStandardSchemaV1(Schema.Struct({ path: Schema.String }))
+    const text = actor("text", {
+      description: "Works on text",
+      methods: { count: { input, params: ["path"], run: ({ path }) => path.length } },
+    })
+    const { ask } = await start({ actors: [text], name: "one", queues: ["high", "default"], concurrency: 3 })
+    const workers = await eventually(
+      async () => {
+        const { body } = await ask("GET", "/v1/workers")
+        return body.workers.length > 0 ? body.workers : undefined
+      },
+      { message: "the worker has told that it is there" },
+    )
+    expect(workers).toMatchObject([{ name: "one", queues: ["high", "default"], actors: ["text"], concurrency: 3 }])
+    expect((await ask("GET", "/v1/actors")).body.actors).toMatchObject([
+      {
+        name: "text",
+        description: "Works on text",
+        methods: [{ name: "count", params: ["path"], input: { type: "object", required: ["path"] } }],
+      },
+    ])
+  })
+
+  test("GET /v1/info tells version, transport and limits", async () => {
+    const { ask } = await start({ maxBody: 2_000 })
+    expect((await ask("GET", "/v1/info")).body).toMatchObject({
+      name: "callboard",
+      version: VERSION,
+      ready: true,
+      transport: { name: "memory", durability: "none", capabilities: { priorityBands: 10, dedupeWindow: null } },
+      limits: { body: 2_000, batchBody: 32_000, batch: 1_000, page: 1_000, wait: 60, idempotencyKey: 86_400 },
+    })
+  })
+})
+
+describe("revocations", () => {
+  test("are made, listed and lifted; what they mean is cancelled", async () => {
+    const { ask, submit } = await start()
+    const made = await ask("POST", "/v1/revocations", { body: { header: "tenant", values: ["acme"], ttl: "1 hour" } })
+    expect(made).toMatchObject({ status: 201, body: { header: "tenant", values: ["acme"], terminate: false } })
+    expect((await ask("GET", "/v1/revocations")).body).toEqual({ revocations: [made.body] })
+    await eventually(
+      async () => {
+        const { id } = (await submit({ task: "work.echo", headers: { tenant: "acme" } })).body
+        return (await ask("GET", `/v1/jobs/${id}/result?wait=5s`)).body.state === "cancelled"
+      },
+      { message: "the worker has heard of it" },
+    )
+    expect((await ask("DELETE", `/v1/revocations/${made.body.id}`)).status).toBe(204)
+    expect(await ask("DELETE", `/v1/revocations/${made.body.id}`)).toMatchObject({ status: 404 })
+    const wrong = await ask("POST", "/v1/revocations", { body: { header: "tenant", values: [] } })
+    expect(wrong).toMatchObject({ status: 400, body: { code: "invalid-input", field: "values.0" } })
+  })
+})

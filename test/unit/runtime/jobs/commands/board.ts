@@ -1,0 +1,38 @@
+/** A board of its own for each test, and hands to do with its jobs what a worker would do. */
+import { actor, connect, type Service, serve } from "callboard"
+import type { Client } from "../../../../../runtime/client/client.ts"
+import type { Board } from "../../../../../runtime/connection/board.ts"
+import { generateId } from "../../../../../runtime/id.ts"
+import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
+import type { Delivery, Records } from "../../../../../runtime/transport/mod.ts"
+import { keep } from "../../../../support/servers/keep.ts"
+
+export const start = async (): Promise<Client & { readonly transport: string }> => {
+  const transport = `memory://${generateId()}`
+  const client = keep(await connect(transport))
+  return Object.assign(client, { transport })
+}
+
+export const work = async (transport: string, run: (input: unknown) => unknown): Promise<Service> => {
+  const echo = actor("echo", { methods: { run } })
+  const service = keep(await serve({ transport, actors: [echo], signals: false, logLevel: "none" }))
+  await service.ready()
+  return service
+}
+
+export const withRecords = (board: Board, change: Partial<Records>): Board => ({
+  ...board,
+  records: { ...board.records, ...change },
+})
+
+export const stored = async (client: Client, id: string): Promise<JobRecord> => {
+  const found = await client.board.records.find(id)
+  if (found === undefined) throw new Error(`there is no job ${id}`)
+  return found.record
+}
+
+export const take = async (client: Client): Promise<Delivery> => {
+  const [delivery] = await client.board.queue.pull({ queues: ["default"], max: 1, wait: 0 }, AbortSignal.timeout(5_000))
+  if (delivery === undefined) throw new Error("there is nothing to take")
+  return delivery
+}

@@ -1,0 +1,37 @@
+import { describe, expect, test } from "vitest"
+import { cancelJob } from "../../../../../runtime/jobs/commands/cancel.ts"
+import { patchMeta } from "../../../../../runtime/jobs/commands/meta.ts"
+import { start, stored } from "./board.ts"
+
+describe("meta", () => {
+  const ended = async (meta: Readonly<Record<string, unknown>>) => {
+    const client = await start()
+    const { id } = await client.submit("echo", { meta, delay: 60 })
+    await cancelJob(client.board, id)
+    return { client, id }
+  }
+
+  test("is changed by a merge patch: null removes, maps merge, everything else replaces", async () => {
+    const { client, id } = await ended({ a: { b: 1, c: 2 }, d: [1, 2], e: "x" })
+    await patchMeta(client.board, id, { a: { b: null, f: { g: 3, h: null } }, d: [3], e: { i: 1 }, j: null })
+    expect((await stored(client, id)).meta).toEqual({ a: { c: 2, f: { g: 3 } }, d: [3], e: { i: 1 } })
+  })
+
+  test("keys that JavaScript knows are keys", async () => {
+    const { client, id } = await ended({})
+    const patched = await patchMeta(
+      client.board,
+      id,
+      JSON.parse('{"__proto__": {"admin": true}, "constructor": {"x": 1}}'),
+    )
+    expect(Reflect.get(patched.meta ?? {}, "admin")).toBeUndefined()
+    expect(Reflect.get({}, "admin")).toBeUndefined()
+    expect((await stored(client, id)).meta).toHaveProperty(["constructor"], { x: 1 })
+  })
+
+  test("of a job that goes on is refused: its outcome would be written over it", async () => {
+    const client = await start()
+    const { id } = await client.submit("echo", { delay: 60 })
+    await expect(patchMeta(client.board, id, { a: 1 })).rejects.toMatchObject({ code: "unsupported" })
+  })
+})

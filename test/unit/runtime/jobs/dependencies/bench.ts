@@ -1,0 +1,103 @@
+/** A board with workers that the test plays itself, up to the moment at which they die, and with calls that fail on command. */
+import { type Client, connect, type SubmissionFields, type SubmittedJob } from "callboard"
+import type { Board } from "../../../../../runtime/connection/board.ts"
+import { generateId } from "../../../../../runtime/id.ts"
+import { EDGE_PREFIX, type Edge, edgeIn } from "../../../../../runtime/jobs/dependencies/edges.ts"
+import { Sweep } from "../../../../../runtime/jobs/dependencies/sweep.ts"
+import { postingOf } from "../../../../../runtime/protocol/headers.ts"
+import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
+import type { State } from "../../../../../runtime/protocol/state.ts"
+import { type Transport, TransportError } from "../../../../../runtime/transport/mod.ts"
+import { messageOf, recordOf } from "../../../../kit/task.ts"
+import { Faults } from "../../../../support/faults.ts"
+
+export const HOUR = 3_600_000
+
+export interface Bench extends AsyncDisposable {
+  readonly client: Client
+  /** The board of the client. */
+  readonly board: Board
+  /** The same board with these faults. */
+  readonly faulty: Board
+  readonly faults: Faults
+  submit(name: string, fields?: SubmissionFields): Promise<SubmittedJob>
+  stateOf(job: { readonly id: string }): Promise<State>
+  record(job: { readonly id: string }): Promise<JobRecord>
+  /** Runs the task that is next in its queue, stores how it ended, and does nothing else: its worker dies then. */
+  end(state: State, fields?: Partial<JobRecord>): Promise<JobRecord>
+  /** One look of maintenance. */
+  look(now?: number): Promise<unknown>
+  edges(): Promise<ReadonlyArray<Edge>>
+}
+
+const never = new AbortController().signal
+
+export const unavailable = (outcome: "none" | "unknown" = "none"): TransportError =>
+  new TransportError("unavailable", "cut off", { outcome })
+
+/** A fault of the `nth` call of a name, counted from now on. */
+export const failing = (name: string, nth: number, error: () => Error = unavailable) => {
+  let calls = 0
+  const fault = {
+    hasStruck: false,
+    strike: (call: string) => {
+      if (call !== name || ++calls !== nth) return
+      fault.hasStruck = true
+      throw error()
+    },
+  }
+  return fault
+}
+
+export const openBench = async (url: string): Promise<Bench> => {
+  const client = await connect(url)
+  const { board } = client
+  const faults = new Faults()
+  const onStatus: Transport["onStatus"] = (listener) => faults.listen(listener)
+  const transport: Transport = Object.assign(Object.create(board.transport), { onStatus })
+  const faulty: Board = {
+    transport,
+    queue: faults.wrap("queue", board.queue),
+    records: faults.wrap("records", board.records),
+    store: faults.wrap("store", board.store),
+    broadcast: board.broadcast,
+    keepFailed: board.keepFailed,
+  }
+  const record = async ({ id }: { readonly id: string }) => {
+    const found = await board.records.find(id)
+    if (found === undefined) throw new Error(`there is no job ${id}`)
+    return found.record
+  }
+  return {
+    client,
+    board,
+    faulty,
+    faults,
+    record,
+    submit: (name, fields = {}) =>
+      client.submit("step.run", { id: `${name}-${generateId()}`, input: { name }, ...fields }),
+    stateOf: async (job) => (await record(job)).state,
+    end: async (state, fields = {}) => {
+      const [delivery] = await board.queue.pull({ queues: ["default"], max: 1, wait: 5_000 }, never)
+      if (delivery === undefined) throw new Error("nothing waits")
+      const { token, fence, queue } = delivery
+      const posting = postingOf(messageOf(delivery), queue)
+      if (posting._tag === "Failure") throw new Error(posting.failure.message)
+      const { message } = posting.success
+      const ended = recordOf(posting.success, state, {
+        fence,
+        ...(state === "succeeded" ? {} : { message }),
+        ...fields,
+      })
+      const [settled] = await board.queue.settle([{ token, record: ended, then: { kind: "ack" } }])
+      if (settled?.status !== "settled") throw new Error(`it is ${settled?.status}`)
+      return ended
+    },
+    look: (now = Date.now()) => new Sweep(board).look(now),
+    edges: async () => {
+      const entries = await board.store.list({ prefix: EDGE_PREFIX, limit: 10_000 })
+      return entries.flatMap(({ key }) => edgeIn(key) ?? [])
+    },
+    [Symbol.asyncDispose]: () => client.close(),
+  }
+}

@@ -1,0 +1,91 @@
+import { describe, expect, test, vi } from "vitest"
+import { deleteJob } from "../../../../../runtime/jobs/commands/delete.ts"
+import { followJob, type JobEvent } from "../../../../../runtime/jobs/tracking/following.ts"
+import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
+import { sleep, start, succeed, watched, withRecords } from "./board.ts"
+
+const collect = async (events: AsyncIterable<JobEvent>) => {
+  const seen: Array<string> = []
+  for await (const event of events) seen.push(event.type === "transition" ? event.state : `${event.fraction}`)
+  return seen
+}
+
+describe("following a job", () => {
+  test("tells each step once and ends, also where no news comes", async () => {
+    const client = await start()
+    const { id } = await client.submit("echo")
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
+    const following = collect(followJob(withRecords(client.board, { watch: async () => undefined }), id))
+    await sleep(10)
+    await succeed(client)
+    await vi.advanceTimersByTimeAsync(5_000)
+    expect(await following).toEqual(["queued", "succeeded"])
+  })
+
+  test("ends the watch when its reader leaves", async () => {
+    const client = await start()
+    const { board, watches } = watched(client.board)
+    const { id } = await client.submit("echo")
+    for await (const event of followJob(board, id)) {
+      expect(event).toMatchObject({ state: "queued" })
+      break
+    }
+    expect(watches.size).toBe(0)
+  })
+
+  test("an answer that was under way for long does not hide newer news", async () => {
+    const client = await start()
+    const { id } = await client.submit("echo")
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
+    const old = await client.board.records.find(id)
+    let answer: (() => void) | undefined
+    let looks = 0
+    let tell: ((record: JobRecord) => void) | undefined
+    const board = withRecords(client.board, {
+      watch: async (_filter, listener) => {
+        tell = listener
+      },
+      find: async (asked) => {
+        if (++looks === 2) await new Promise<void>((resolve) => (answer = resolve))
+        return looks === 2 ? old : client.board.records.find(asked)
+      },
+    })
+    const events = followJob(board, id)
+    expect((await events.next()).value).toMatchObject({ state: "queued" })
+    await vi.advanceTimersByTimeAsync(5_000)
+    await succeed(client)
+    const ended = await client.board.records.find(id)
+    // The reader is busy: the news comes, and after it the answer of before.
+    if (ended !== undefined) tell?.(ended.record)
+    answer?.()
+    await sleep(10)
+    expect(await Promise.race([events.next(), sleep(200)])).toMatchObject({ value: { state: "succeeded" } })
+    await events.return()
+  })
+
+  test("fails when the job is forgotten for good, instead of waiting for ever", async () => {
+    const client = await start()
+    const { id } = await client.submit("echo")
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
+    let forgotten = false
+    const board = withRecords(client.board, {
+      watch: async () => undefined,
+      find: async (asked) => (forgotten ? undefined : client.board.records.find(asked)),
+    })
+    const following = collect(followJob(board, id))
+    const refused = expect(Promise.race([following, sleep(500)])).rejects.toMatchObject({ code: "not-found" })
+    await sleep(10)
+    forgotten = true
+    await vi.advanceTimersByTimeAsync(5_000)
+    await refused
+  })
+
+  test("a deleted job ends the stream", async () => {
+    const client = await start()
+    const { id } = await client.submit("echo")
+    const following = collect(followJob(client.board, id))
+    await sleep(10)
+    await deleteJob(client.board, id)
+    expect(await following).toEqual(["queued", "cancelled"])
+  })
+})

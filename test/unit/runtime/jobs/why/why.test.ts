@@ -1,0 +1,180 @@
+/** The order of causes where several hold, and what cannot be brought about at will. Pure: facts in, causes out. */
+import type { WorkerDescription } from "callboard"
+import { describe, expect, test } from "vitest"
+import { causesOf } from "../../../../../runtime/jobs/why/causes.ts"
+import type { Facts } from "../../../../../runtime/jobs/why/facts.ts"
+import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
+
+const NOW = Date.parse("2026-01-01T12:00:00Z")
+
+const record: JobRecord = {
+  id: "job",
+  task: "mail.send",
+  meth: null,
+  name: "mail.send",
+  queue: "post",
+  priority: 4,
+  state: "queued",
+  run: 1,
+  attempt: 0,
+  retries: 0,
+  fence: "",
+  submittedAt: NOW - 60_000,
+  timeline: [{ n: 1, run: 1, at: NOW - 60_000, state: "queued" }],
+}
+
+const worker = (change: Partial<WorkerDescription> = {}): WorkerDescription => ({
+  name: "w1",
+  pid: 1,
+  host: "here",
+  version: "0",
+  queues: ["post"],
+  actors: ["mail"],
+  concurrency: 1,
+  state: "idle",
+  running: [],
+  inFlight: 0,
+  capacity: 4,
+  room: 4,
+  processed: 0,
+  failed: 0,
+  startedAt: new Date(NOW).toISOString(),
+  heartbeatAt: new Date(NOW).toISOString(),
+  ...change,
+})
+
+const facts = (change: Partial<Facts> = {}): Facts => ({
+  now: NOW,
+  record,
+  actor: "mail",
+  method: "send",
+  paused: [],
+  suspended: [],
+  workers: [worker()],
+  actors: [{ name: "mail", queue: "post", methods: [{ name: "send" }] }],
+  place: { inQueue: { ahead: 0 } },
+  ...change,
+})
+
+const { room: _room, capacity: _capacity, ...old } = worker({ inFlight: 4 })
+const full = { inFlight: 4, room: 0 }
+const sick = { unhealthy: [{ actor: "mail", condition: "unhealthy", reason: "away" }] }
+const note = (reason: "unknown-actor" | "actor-unhealthy" | "rate-limit" | "tenant-limit", until = NOW + 2_000) => ({
+  id: "job",
+  worker: "w1",
+  reason,
+  until,
+  detail: "so it is",
+})
+const scheduled: JobRecord = { ...record, state: "scheduled", dueAt: NOW + 5_000 }
+
+const table: ReadonlyArray<readonly [string, Partial<Facts>, ReadonlyArray<string>]> = [
+  ["nothing", {}, ["next"]],
+  [
+    "paused, nobody listens, others before it",
+    { paused: ["post"], workers: [worker({ queues: ["x"] })], place: { inQueue: { ahead: 2 } } },
+    ["queue-paused", "no-worker", "behind"],
+  ],
+  ["another queue is paused", { paused: ["other"] }, ["next"]],
+  ["nobody is alive: who serves it is no question", { workers: [] }, ["no-worker"]],
+  ["the only worker stops", { workers: [worker({ state: "stopping" })] }, ["no-worker"]],
+  ["suspended and full", { suspended: ["w1"], workers: [worker(full)] }, ["workers-suspended"]],
+  ["one of two is suspended", { suspended: ["w1"], workers: [worker(), worker({ name: "w2" })] }, ["next"]],
+  [
+    "one is suspended, the other is full",
+    { suspended: ["w1"], workers: [worker(), worker({ name: "w2", ...full })] },
+    ["prefetch-full"],
+  ],
+  [
+    "one is suspended, the other's actor is down, the third starts",
+    {
+      suspended: ["w1"],
+      workers: [worker(sick), worker({ name: "w2", ...sick }), worker({ name: "w3", state: "starting" })],
+    },
+    ["workers-suspended", "actor-unhealthy", "workers-starting"],
+  ],
+  [
+    "one who does not serve it has room, and is not meant",
+    { workers: [worker(full), worker({ name: "w2", actors: ["x"] })] },
+    ["prefetch-full"],
+  ],
+  ["one of two is full", { workers: [worker(full), worker({ name: "w2" })] }, ["next"]],
+  ["some room, and not enough to pull", { workers: [worker({ inFlight: 3, room: 0 })] }, ["prefetch-full"]],
+  ["a worker of an older version does not tell its room", { workers: [old] }, ["next"]],
+  [
+    "reserved in one that is full",
+    { workers: [worker(full)], reservedBy: ["w1"], place: { inQueue: undefined } },
+    ["reserved"],
+  ],
+  [
+    "before it in a full worker",
+    { workers: [worker(full)], place: { inQueue: { ahead: 7 } } },
+    ["behind", "prefetch-full"],
+  ],
+  ["a rate", { putOff: [note("rate-limit")], place: { inQueue: { ahead: 7 } } }, ["rate-limit"]],
+  ["a tenant's limit", { putOff: [note("tenant-limit")], workers: [worker(full)] }, ["tenant-limit"]],
+  ["a note that is over", { putOff: [note("rate-limit", NOW - 60_000)] }, ["next"]],
+  ["unknown to one who shares the queue", { putOff: [note("unknown-actor")] }, ["unknown-actor"]],
+  ["not in the line, in nobody's hands", { place: { inQueue: undefined } }, ["in-hand"]],
+  ["scheduled in a paused queue", { record: scheduled, paused: ["post"] }, ["scheduled", "queue-paused"]],
+  ["scheduled, others before it now", { record: scheduled, place: { inQueue: { ahead: 3 } } }, ["scheduled"]],
+  ["scheduled, and due by now", { record: { ...scheduled, dueAt: NOW - 1 } }, ["next"]],
+  [
+    "it runs, although its record does not say so yet",
+    {
+      paused: ["post"],
+      workers: [
+        worker({
+          jobs: [{ id: "job", name: "mail.send", queue: "post", attempt: 2, startedAt: new Date(NOW).toISOString() }],
+        }),
+      ],
+    },
+    ["running"],
+  ],
+  ["it runs on a worker that is alive", { record: { ...record, state: "started", worker: "w1" } }, ["running"]],
+  ["it ran on a worker that is not", { record: { ...record, state: "started", worker: "w9" } }, ["worker-lost"]],
+  ["it ended, whatever else", { record: { ...record, state: "failed" }, paused: ["post"], workers: [] }, ["ended"]],
+]
+
+test.each(table)("%s", (_, change, codes) => {
+  const causes = causesOf(facts(change))
+  expect(causes.map(({ code }) => code)).toEqual(codes)
+  for (const { message } of causes) expect(message).not.toMatch(/undefined|NaN/)
+})
+
+test("nobody could be asked", () => {
+  const known = { now: NOW, record, actor: "mail", method: "send" }
+  expect(causesOf(known).map(({ code }) => code)).toEqual(["unclear"])
+  expect(causesOf({ ...known, paused: ["post"] }).map(({ code }) => code)).toEqual(["queue-paused"])
+})
+
+describe("what is told", () => {
+  const only = (change: Partial<Facts>) => causesOf(facts(change))[0]
+
+  test("how far away a due time is", () => {
+    expect(only({ record: scheduled })?.message).toMatch(/due in 5 s/)
+    expect(only({ record: { ...scheduled, dueAt: NOW + 86_400_000 } })?.message).toMatch(/due at 2026-01-02T12:00/)
+  })
+
+  test("the attempts that the task itself asks for win over those of its method", () => {
+    const error = { name: "E", message: "no", reason: "handler" }
+    const retrying: JobRecord = {
+      ...scheduled,
+      attempt: 2,
+      error,
+      timeline: [{ n: 1, run: 1, at: NOW, state: "scheduled", reason: "retry" }],
+    }
+    const methods = [{ name: "send", retries: 9 }]
+    const actors = [{ name: "mail", queue: "post", methods }]
+    expect(only({ record: retrying })).toMatchObject({ code: "retrying", attempt: 2, reason: "handler" })
+    expect(only({ record: retrying })).not.toHaveProperty("attempts")
+    expect(only({ record: retrying, actors })).toMatchObject({ attempts: 10 })
+  })
+
+  test("more than are counted", () => {
+    const cause = only({ place: { inQueue: { ahead: 1_000, more: true } } })
+    expect(cause).toMatchObject({ code: "behind", jobs: 1_000, atLeast: true })
+    expect(cause?.message).toMatch(/^at least 1,000 jobs are before it/)
+    expect(only({ place: { inQueue: { ahead: 1 } } })?.message).toMatch(/^1 job is before it/)
+  })
+})

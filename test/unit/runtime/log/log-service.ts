@@ -1,0 +1,35 @@
+/**
+ * A service that does everything it has a word for, and ends blocked: `log-service.ts host|json <transport> [file]`.
+ * Run as a process of its own, so that everything it writes is seen.
+ */
+import { appendFileSync } from "node:fs"
+import { serve } from "callboard"
+import { TransportError } from "callboard/transport"
+import { Hono } from "hono"
+import { http } from "../../../../runtime/http/mod.ts"
+import { noisy } from "./log-actor.ts"
+
+const [how, transport = "", file = ""] = process.argv.slice(2)
+
+const line = (message: string, fields: Readonly<Record<string, unknown>>) =>
+  appendFileSync(file, `${JSON.stringify({ message, ...fields })}\n`)
+const log = { debug: line, info: line, warn: line, error: line }
+
+const service = await serve({
+  transport,
+  actors: [noisy],
+  http: { port: 0 },
+  ...(how === "host" ? { log, logLevel: "debug" } : { logFormat: "json" }),
+})
+await service.ready()
+const { client } = service
+for (const task of ["noisy.speak", "noisy.inline", "noisy.crash", "noisy.missing"]) {
+  const job = await client.submit(task, { input: { word: "\u001b[31m\nred" } })
+  if (task !== "noisy.missing") await job.outcome({ timeout: 20 })
+}
+// A fault inside the HTTP interface.
+const settings =
+  how === "host" ? { log } : { log: (await import("../../../../runtime/log/log.ts")).makeLog({ format: "json" }) }
+client.workers = () => Promise.reject(new TransportError("internal", "broken"))
+await new Hono().route("/", http(client, { ...settings, open: true })).request("http://localhost/v1/workers")
+await client.submit("noisy.block", { timeLimit: 0.2 })

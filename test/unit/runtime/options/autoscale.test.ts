@@ -1,0 +1,111 @@
+/** How the number of handlers follows what is held: up at once, down after the keepalive, within bounds that can be moved. */
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import { makeLog } from "../../../../runtime/log/log.ts"
+import type { Delivery } from "../../../../runtime/transport/mod.ts"
+import { Hands } from "../../../../runtime/worker/fetch/buffer.ts"
+import { PoolSize } from "../../../../runtime/worker/fetch/pool-size.ts"
+
+/** As the worker's: what it looks at in any case, however little arrives. */
+const KEEPALIVE_MS = 30_000
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "Date"] })
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+const delivery = (at: number): Delivery => ({
+  token: `${at}`,
+  fence: `${at}`,
+  queue: "default",
+  level: 4,
+  sequence: at,
+  fresh: true,
+  deliveries: 1,
+  message: { undecodable: "made for this test", raw: new Uint8Array() },
+})
+
+const begin = () => {
+  const hands = new Hands({ queues: ["default"], concurrency: 2, maxConcurrency: 16, prefetch: 4, rotate: false })
+  const size = new PoolSize({ hands, prefetch: 4, autoscale: { min: 2, max: 16 }, log: makeLog({ level: "none" }) })
+  let taken = 0
+  return {
+    hands,
+    size,
+    /** Tasks arrive, which is when a worker looks. */
+    arrive: (count: number) => {
+      hands.add(Array.from({ length: count }, () => delivery(taken++)))
+      size.follow()
+    },
+    /** Everything that is held ends. */
+    finish: () => {
+      for (const held of [...hands.held.values()]) hands.drop(held)
+    },
+  }
+}
+
+describe("autoscale 2..16", () => {
+  test("holds for the largest pool there will be, whatever its size is now", () => {
+    const { hands, arrive } = begin()
+    expect([hands.concurrency, hands.capacity]).toEqual([2, 64])
+    arrive(5)
+    expect([hands.concurrency, hands.capacity]).toEqual([5, 64])
+    arrive(40)
+    expect([hands.concurrency, hands.capacity]).toEqual([16, 64])
+  })
+
+  test("goes down to what is held once that was less for 30 seconds, by itself, and not below its least", () => {
+    const { hands, arrive, finish } = begin()
+    arrive(10)
+    finish()
+    vi.advanceTimersByTime(KEEPALIVE_MS - 1)
+    expect(hands.concurrency).toBe(10)
+    vi.advanceTimersByTime(1)
+    expect(hands.concurrency).toBe(2)
+  })
+
+  test("stays up while there is work for all, and is counted from the last time there was", () => {
+    const { hands, size, arrive, finish } = begin()
+    arrive(10)
+    vi.advanceTimersByTime(KEEPALIVE_MS)
+    expect(hands.concurrency).toBe(10)
+    finish()
+    arrive(1)
+    vi.advanceTimersByTime(KEEPALIVE_MS - 1)
+    size.follow()
+    expect(hands.concurrency).toBe(10)
+    vi.advanceTimersByTime(1)
+    expect(hands.concurrency).toBe(2)
+  })
+
+  test("a pool that is told to grow beyond its bounds moves them", () => {
+    const { hands, size, arrive } = begin()
+    size.set(20)
+    expect([hands.concurrency, hands.capacity]).toEqual([20, 80])
+    size.follow()
+    expect(hands.concurrency).toBe(20)
+    vi.advanceTimersByTime(KEEPALIVE_MS)
+    expect(hands.concurrency).toBe(2)
+    arrive(30)
+    expect(hands.concurrency).toBe(20)
+  })
+
+  test("so does one that is told to shrink below them", () => {
+    const { hands, size } = begin()
+    size.set(1)
+    size.follow()
+    vi.advanceTimersByTime(2 * KEEPALIVE_MS)
+    expect([hands.concurrency, hands.capacity]).toEqual([1, 64])
+  })
+
+  test("new bounds hold at once; without any the size stays as it is", () => {
+    const { hands, size, arrive } = begin()
+    arrive(10)
+    size.autoscale({ min: 1, max: 4 })
+    expect([hands.concurrency, hands.capacity]).toEqual([4, 16])
+    size.autoscale(null)
+    vi.advanceTimersByTime(2 * KEEPALIVE_MS)
+    expect([hands.concurrency, hands.capacity]).toEqual([4, 16])
+  })
+})

@@ -1,0 +1,205 @@
+import { Result } from "effect"
+import fc from "fast-check"
+import { describe, expect, test } from "vitest"
+import { parse } from "yaml"
+import { MAX_YAML_BYTES, yamlCodec } from "../../../../../runtime/protocol/codec/yaml.ts"
+import { Exact, ExactDate } from "../../../../../runtime/protocol/value.ts"
+import { yamlish } from "../arbitrary.ts"
+import { canonical } from "../vectors.ts"
+
+const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text)
+const read = (text: string): unknown => Result.getOrThrow(yamlCodec.decode(utf8(text)))
+const refused = (text: string): string => {
+  const { reason, message } = Result.getOrThrow(Result.flip(yamlCodec.decode(utf8(text))))
+  return `${reason}: ${message}`
+}
+const written = (value: unknown): string => new TextDecoder().decode(Result.getOrThrow(yamlCodec.encode(value)))
+
+describe("reading", () => {
+  // What PyYAML 6.0's safe_load makes of each.
+  test.each<readonly [string, unknown]>([
+    ["y", "y"],
+    ["N", "N"],
+    ["yes", true],
+    ["OFF", false],
+    ["~", null],
+    ["", null],
+    ["08", "08"],
+    ["010", 8],
+    ["0o17", "0o17"],
+    ["0x1f", 31],
+    ["-0b11", -3],
+    ["1_000", 1000],
+    ["1e5", "1e5"],
+    ["1.0e5", "1.0e5"],
+    ["1.0e+5", 100000],
+    [".5", 0.5],
+    ["+.5", "+.5"],
+    [".", "."],
+    ["12:30", 750],
+    ["12:30:45", 45045],
+    ["190:20:30.15", 685230.15],
+    ["-.inf", Number.NEGATIVE_INFINITY],
+    [".NaN", Number.NaN],
+    ["123456789012345678901", 123456789012345678901n],
+    ["'123'", "123"],
+    ["2031-1-1", "2031-1-1"],
+    ["2031-05-02 17:07:26 sharp", "2031-05-02 17:07:26 sharp"],
+    ["2031-05-02 17:07:26z", "2031-05-02 17:07:26z"],
+    ["!!str 5", "5"],
+    ["!!int '5'", 5],
+    ["!!set {1: null, 2: null}", new Set([1, 2])],
+    ["!!binary AP8=", new Uint8Array([0, 255])],
+    ["!!binary |\n  AP\n  8=\n", new Uint8Array([0, 255])],
+    ["{a: 1, a: 2}", { a: 2 }],
+    ["a: &x {b: 1}\nc: {<<: *x, d: 2}", { a: { b: 1 }, c: { b: 1, d: 2 } }],
+    [
+      "{1: a, b: c}",
+      new Map<unknown, unknown>([
+        [1, "a"],
+        ["b", "c"],
+      ]),
+    ],
+    ["2031-12-09", new Exact("date", "2031-12-09")],
+  ])("%j", (text, value) => {
+    expect(read(text)).toEqual(value)
+  })
+
+  test.each([
+    ["2031-05-02 17:07:26.167480+00:00", "2031-05-02T17:07:26.167480+00:00"],
+    ["2031-05-02T17:07:26Z", "2031-05-02T17:07:26+00:00"],
+    ["2031-5-2 7:07:26.5 +3", "2031-05-02T07:07:26.5+03:00"],
+    ["2031-05-02 17:07:26", "2031-05-02T17:07:26"],
+  ])("the time %s", (text, exact) => {
+    const date = read(text)
+    expect(date).toBeInstanceOf(ExactDate)
+    expect(date).toMatchObject({ text: exact })
+  })
+
+  test.each([
+    "!!python/object/apply:os.system ['true']",
+    "!!python/tuple [1]",
+    "!local x",
+    "!!binary '***'",
+    "2031-13-40",
+    "? [1]\n: a",
+    "? {a: 1}\n: a",
+    "a: 1\n---\nb: 2",
+    "[",
+    "a: b: c",
+    "&a [*b]",
+    "\t- x: [",
+    `${Array.from({ length: 9 }, (_, at) => `x${at}: &x${at} [${`*x${at - 1},`.repeat(9)}]`)
+      .join("\n")
+      .replaceAll("*x-1", "1")}`,
+    "9".repeat(5000),
+  ])("%.50j is malformed", (text) => {
+    expect(refused(text)).toMatch(/^malformed: not YAML/)
+  })
+
+  test("a list that holds itself is too deep", () => {
+    expect(refused("&a [*a]")).toMatch(/^too-deep/)
+  })
+
+  test("bytes that are not UTF-8 are malformed, and too many are not looked at", () => {
+    expect(Result.flip(yamlCodec.decode(new Uint8Array([0xff])))).toMatchObject({ success: { reason: "malformed" } })
+    expect(refused("x".repeat(MAX_YAML_BYTES + 1))).toMatch(/^too-large/)
+    expect(read("x".repeat(MAX_YAML_BYTES))).toHaveLength(MAX_YAML_BYTES)
+  })
+
+  test("thousands of errors take no longer than one", { timeout: 10_000 }, () => {
+    expect(refused('"'.repeat(MAX_YAML_BYTES))).toMatch(/^malformed/)
+  })
+
+  const many = (count: number, each: (at: number) => string): string =>
+    Array.from({ length: count }, (_, at) => each(at)).join("")
+  const deep = 400
+
+  // Each took seconds, or hundreds of mebibytes.
+  test.each<readonly [string, string, RegExp]>([
+    ["closers without openers", "]".repeat(MAX_YAML_BYTES), /^malformed: .*a ] that closes nothing \(at character 0\)/],
+    [
+      "closers of another kind",
+      "[}".repeat(MAX_YAML_BYTES / 2),
+      /^malformed: .*a } that closes nothing \(at character 1\)/,
+    ],
+    ["openers", "[".repeat(MAX_YAML_BYTES), /^too-deep/],
+    ["maps in maps", "{a: ".repeat(MAX_YAML_BYTES / 4), /^too-deep/],
+    ["lists on one line", "- ".repeat(MAX_YAML_BYTES / 2), /^too-deep/],
+    ["keys on one line", "? ".repeat(MAX_YAML_BYTES / 2), /^too-deep/],
+    ["lists that each hold themselves", `${many(deep, (at) => `&a${at} [*a${at},`)}1${"]".repeat(deep)}`, /^too-deep/],
+    [
+      "lists that hold all those that they lie in",
+      `${many(deep, (at) => `&a${at} [`)}${many(deep, (at) => `*a${at},`)}1${"]".repeat(deep)}`,
+      /^too-deep/,
+    ],
+    [
+      "aliases of one large list and of those that it lies in",
+      `[${many(deep, (at) => `&a${at} [`)}${"1,".repeat(5_000)}${"]".repeat(deep)},${many(deep, (at) => `*a${at},`)}]`,
+      /^malformed: .*aliases that stand for more than 100000 values/,
+    ],
+    [
+      "maps merged into one another",
+      `a0: &a0 {x: 1}\n${many(300, (at) => `a${at + 1}: &a${at + 1} {<<: *a${at}, k${at}: 1}\n`)}`,
+      /^malformed: /,
+    ],
+  ])("%s are refused within a moment", (_name, text, message) => {
+    const from = performance.now()
+    expect(refused(text)).toMatch(message)
+    expect(performance.now() - from).toBeLessThan(1_000)
+  })
+
+  test("signs in words, texts and comments open and close nothing", () => {
+    expect(read("a: x]\nb: 'x] }'\nc: |\n  ]\n  }\n# ]\nd: \"]\"\ne: [1, {f: 'g]'}] # }\n")).toEqual({
+      a: "x]",
+      b: "x] }",
+      c: "]\n}\n",
+      d: "]",
+      e: [1, { f: "g]" }],
+    })
+    expect(read(`${many(600, (at) => `k${at}: {a: 1, b: [1]}\n`)}`)).toMatchObject({ k599: { a: 1, b: [1] } })
+  })
+
+  test("a name that is given twice stands for the last one", () => {
+    expect(read("[&a [1, &a 2, *a], *a, &a [3], *a, *a]")).toEqual([[1, 2, 2], 2, [3], [3], [3]])
+  })
+})
+
+describe("writing", () => {
+  test("every value reads back", () => {
+    fc.assert(fc.property(yamlish, (value) => void expect(canonical(read(written(value)))).toEqual(canonical(value))))
+  })
+
+  test("plain values are YAML to others as well", () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        const plain: unknown = JSON.parse(JSON.stringify(value))
+        expect(parse(written(plain), { version: "1.1" })).toEqual(plain)
+      }),
+    )
+  })
+
+  test("words that PyYAML would take for something else are quoted, times and bytes are tagged", () => {
+    expect(written({ y: "no", n: [1, 1.5, 1e20, -0, Number.NaN, 2n ** 70n, null] })).toBe(
+      '{"y": "no", "n": [1, 1.5, 1.0e+20, -0.0, .nan, 1180591620717411303424, null]}\n',
+    )
+    expect(written([new Date(0), new Exact("date", "2031-12-09"), new Uint8Array([0, 255]), new Set(["a"])])).toBe(
+      '[1970-01-01 00:00:00+00:00, 2031-12-09, !!binary "AP8=", !!set {"a": null}]\n',
+    )
+    expect(written("\u0085\u2028\ufeff\ud83d🚀")).toBe('"\\u0085\\u2028\\ufeff\\ud83d🚀"\n')
+    expect(written({ ["k".repeat(2000)]: 1 })).toMatch(/^\{\? "k+" : 1\}\n$/)
+    expect(read(written({ ["k".repeat(2000)]: 1 }))).toEqual({ ["k".repeat(2000)]: 1 })
+    // A view of a larger buffer must not send the rest of it.
+    expect(written(new Uint8Array([9, 1, 2, 9]).subarray(1, 3))).toBe('!!binary "AQI="\n')
+  })
+
+  test.each([
+    ["a decimal", new Exact("decimal", "1")],
+    ["a UUID", new Exact("uuid", "815ea983-9f68-4659-a8ca-24f41288d0d5")],
+    ["a function", () => 1],
+    ["an invalid date", new Date(Number.NaN)],
+    ["a key that is a list", new Map([[[], 1]])],
+  ])("%s is refused", (_name, value) => {
+    expect(Result.flip(yamlCodec.encode([value]))).toMatchObject({ success: { reason: "unserialisable" } })
+  })
+})

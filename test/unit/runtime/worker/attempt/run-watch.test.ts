@@ -1,0 +1,104 @@
+import { connect } from "callboard"
+import { afterEach, describe, expect, test, vi } from "vitest"
+import { actor } from "../../../../../runtime/actor/actor.ts"
+import { generateId } from "../../../../../runtime/id.ts"
+import { makeLog } from "../../../../../runtime/log/log.ts"
+import { NO_EMBED } from "../../../../../runtime/protocol/body.ts"
+import { newTask } from "../../../../../runtime/protocol/headers.ts"
+import { recordOfTask } from "../../../../../runtime/protocol/record.ts"
+import type { Queue, Report } from "../../../../../runtime/transport/mod.ts"
+import { RunWatch } from "../../../../../runtime/worker/attempt/run-watch.ts"
+import { Held, Running } from "../../../../../runtime/worker/delivery/delivery.ts"
+
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+const method = actor("echo", { methods: { run: () => null } }).methods.get("run")
+
+/** A watch, one run with these limits from now on, and what it reported. */
+const start = async (limits: { readonly hard?: number; readonly soft?: number } = {}) => {
+  const client = await connect(`memory://${generateId()}`)
+  await client.submit("echo", { id: "job" })
+  const [delivery] = await client.board.queue.pull({ queues: ["default"], max: 1, wait: 0 }, AbortSignal.timeout(1_000))
+  if (delivery === undefined || "undecodable" in delivery.message || method === undefined) throw new Error("no task")
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "Date"] })
+  const now = Date.now()
+  const task = newTask({ task: "echo", id: "job" })
+  const posting = { id: "job", run: 1, retries: 0, queue: "default", level: 4, message: delivery.message }
+  const run = new Running({
+    posting,
+    task,
+    method,
+    embed: NO_EMBED,
+    record: recordOfTask(posting, task, now),
+    claimed: false,
+    startedAt: now,
+    hardAt: now + (limits.hard ?? 60_000),
+    softAt: now + (limits.soft ?? Number.POSITIVE_INFINITY),
+  })
+  const held = new Held(delivery, 0)
+  held.run = run
+  const reports: Array<Report> = []
+  const deadlines: Array<number> = []
+  const queue: Queue = { ...client.board.queue, report: async (all) => void reports.push(...all) }
+  const watch = new RunWatch(queue, makeLog({ level: "none" }), (at) => deadlines.push(at - now))
+  watch.add(held)
+  return { watch, held, run, reports, deadlines, now }
+}
+
+describe("reports", () => {
+  test("a run that is over within a moment is never reported", async () => {
+    const { watch, held, reports } = await start()
+    await vi.advanceTimersByTimeAsync(100)
+    watch.remove(held)
+    await vi.advanceTimersByTimeAsync(1_000)
+    expect(reports).toEqual([])
+    expect(vi.getTimerCount()).toBe(0)
+  })
+
+  test("one that lasts is reported once; each progress then, but not more often than four times a second", async () => {
+    const { run, reports } = await start()
+    await vi.advanceTimersByTimeAsync(2_000)
+    expect(reports).toHaveLength(1)
+    for (let n = 1; n <= 20; n++) {
+      run.progress = { fraction: n / 20, at: Date.now() }
+      await vi.advanceTimersByTimeAsync(50)
+    }
+    await vi.advanceTimersByTimeAsync(1_000)
+    expect(reports.length).toBeGreaterThan(3)
+    expect(reports.length).toBeLessThanOrEqual(7)
+    expect(reports.at(-1)?.record.progress?.fraction).toBe(1)
+  })
+
+  test("the last progress is told also when it came in the same millisecond as the report before, or the clock went back", async () => {
+    const { run, reports } = await start()
+    run.progress = { fraction: 0.1, at: Date.now() }
+    await vi.advanceTimersByTimeAsync(200)
+    expect(reports.at(-1)?.record.progress?.fraction).toBe(0.1)
+    run.progress = { fraction: 0.9, at: Date.now() - 3_600_000 }
+    await vi.advanceTimersByTimeAsync(1_000)
+    expect(reports.at(-1)?.record.progress?.fraction).toBe(0.9)
+  })
+})
+
+describe("limits", () => {
+  test("the soft one fires the signal, the hard one ends the run", async () => {
+    const { run } = await start({ soft: 100, hard: 300 })
+    const { signal } = run
+    await vi.advanceTimersByTimeAsync(50)
+    expect(signal.aborted).toBe(false)
+    await vi.advanceTimersByTimeAsync(100)
+    expect(signal.aborted).toBe(true)
+    expect(run.stop).toBeUndefined()
+    await vi.advanceTimersByTimeAsync(200)
+    expect(run.stop).toBe("timeout")
+  })
+
+  test("the earliest hard limit is told at once, and that there is none any more", async () => {
+    const { watch, held, deadlines } = await start({ hard: 1_000 })
+    expect(deadlines).toEqual([1_000])
+    watch.remove(held)
+    expect(deadlines.at(-1)).toBe(Number.POSITIVE_INFINITY)
+  })
+})

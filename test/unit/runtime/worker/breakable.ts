@@ -1,0 +1,80 @@
+/** A memory board behind a line that can be cut, and the log of who works on it. */
+import type { Log, ServeOptions } from "callboard"
+import { plugin } from "../../../../plugins/memory/mod.ts"
+import { generateId } from "../../../../runtime/id.ts"
+import { type Plugin, type Transport, TransportError } from "../../../../runtime/transport/mod.ts"
+
+export interface Breakable {
+  /** For `start`. */
+  readonly options: ServeOptions
+  /** What was logged, in order. */
+  readonly lines: Array<string>
+  cut(): void
+  mend(): void
+  /** Whether news are subscribed to. */
+  listens(): boolean
+}
+
+/** With `listensLater` the first two subscriptions fail. */
+export const breakable = ({ listensLater = false } = {}): Breakable => {
+  const lines: Array<string> = []
+  const listeners = new Set<(status: "connected" | "disconnected") => void>()
+  let isCut = false
+  let refusals = listensLater ? 2 : 0
+  let listening = false
+  const gone = () => new TransportError("unavailable", "the line is cut")
+  const wrap = (transport: Transport): Transport => ({
+    ...transport,
+    queue: {
+      ...transport.queue,
+      pull: async (request, signal) => {
+        if (isCut) throw gone()
+        return transport.queue.pull(request, signal)
+      },
+      settle: async (all) => {
+        if (isCut) throw gone()
+        return transport.queue.settle(all)
+      },
+    },
+    ...(transport.broadcast === undefined
+      ? {}
+      : {
+          broadcast: {
+            ...transport.broadcast,
+            listen: async (topic, listener, signal) => {
+              if (topic === "cancel" && refusals-- > 0) throw gone()
+              await transport.broadcast?.listen(topic, listener, signal)
+              if (topic === "cancel") listening = true
+            },
+          },
+        }),
+    onStatus: (listener) => {
+      listeners.add(listener)
+      return () => void listeners.delete(listener)
+    },
+  })
+  const wrapped: Plugin = {
+    schemes: ["cut"],
+    connect: async (_, options) => wrap(await plugin.connect(new URL(`memory://${generateId()}`), options)),
+  }
+  const log: Log = {
+    level: "info",
+    enabled: () => true,
+    debug: () => undefined,
+    info: (text) => lines.push(text),
+    warn: (text) => lines.push(text),
+    error: (text) => lines.push(text),
+    with: () => log,
+  }
+  const tell = (status: "connected" | "disconnected") => {
+    isCut = status === "disconnected"
+    for (const listener of [...listeners]) listener(status)
+  }
+  return {
+    options: { transport: "cut:", transports: { cut: wrapped }, log, reconnect: { base: 0.02, cap: 0.1 } },
+    lines,
+    cut: () => tell("disconnected"),
+    mend: () => tell("connected"),
+    listens: () => listening,
+  }
+}

@@ -1,0 +1,291 @@
+/** The prefetch after a broken connection: the numbers and words of Celery's smoke tests. */
+import { actor } from "callboard"
+import { describe, expect, test } from "vitest"
+import { isExhausted, reconnectDelay, resolveReconnect, tryingAgain } from "../../../../../runtime/options/reconnect.ts"
+import { type Delivery, TransportError } from "../../../../../runtime/transport/mod.ts"
+import { Hands } from "../../../../../runtime/worker/fetch/buffer.ts"
+import { PrefetchQos, reductionLines, restoredLine } from "../../../../../runtime/worker/fetch/prefetch.ts"
+import { eventually } from "../../../../support/servers/process.ts"
+import { start } from "../../../../support/services.ts"
+import { breakable } from "../breakable.ts"
+
+describe("the prefetch count", () => {
+  test.each([1, 2, 3, 4, 5])("test_reducing_prefetch_count: of 10 with a multiplier of 2, while %i run", (running) => {
+    const qos = new PrefetchQos(2)
+    expect(qos.reduce(10, running)).toBe(Math.max(2, 10 - running * 2))
+    expect(qos.limit(10)).toBe(Math.max(2, 10 - running * 2))
+  })
+
+  test("the document's example: 20, a multiplier of 2 and 5 running make 10, and its words", () => {
+    expect(new PrefetchQos(2).reduce(20, 5)).toBe(10)
+    expect(reductionLines(10, 20, 5)).toEqual([
+      "Temporarily reducing the prefetch count to 10 to avoid over-fetching since 5 tasks are currently being processed.",
+      "The prefetch count will be gradually restored to 20 as the tasks complete processing.",
+    ])
+    expect(restoredLine(20)).toBe(
+      "Resuming normal operations following a restart. Prefetch count has been restored to the maximum of 20",
+    )
+  })
+
+  test("test_prefetch_count_restored: by one multiplier with each task that ends, said once", () => {
+    const qos = new PrefetchQos(2)
+    qos.reduce(20, 5)
+    const steps = Array.from({ length: 6 }, () => ({ last: qos.restore(20), limit: qos.limit(20) }))
+    expect(steps.map(({ limit }) => limit)).toEqual([12, 14, 16, 18, 20, 20])
+    expect(steps.map(({ last }) => last)).toEqual([false, false, false, false, true, false])
+  })
+
+  test("with nothing running nothing is reduced", () => {
+    const qos = new PrefetchQos(4)
+    expect(qos.reduce(16, 0)).toBe(16)
+    expect(qos.restore(16)).toBe(false)
+  })
+
+  test("a second loss reduces from the maximum again", () => {
+    const qos = new PrefetchQos(2)
+    qos.reduce(20, 9)
+    qos.restore(20)
+    expect(qos.reduce(20, 3)).toBe(14)
+  })
+})
+
+const delivery = (number: number): Delivery => ({
+  token: `${number}`,
+  fence: `${number}`,
+  queue: "q",
+  level: 4,
+  sequence: number,
+  fresh: true,
+  deliveries: 1,
+  message: { undecodable: "made for this test", raw: new Uint8Array() },
+})
+
+describe("hands with a reduced prefetch", () => {
+  const busy = (concurrency: number, prefetch: number, running: number) => {
+    const hands = new Hands({ queues: ["q"], concurrency, prefetch, rotate: false })
+    hands.add(Array.from({ length: running }, (_, at) => delivery(at)))
+    const held = Array.from({ length: running }, () => hands.next())
+    return { hands, held }
+  }
+
+  test("fetch ahead what the count says, besides what ran before", () => {
+    const { hands } = busy(10, 2, 5)
+    expect(hands.free).toBe(15)
+    expect(hands.reducePrefetch()).toBe(10)
+    expect(hands.free).toBe(10)
+    hands.add(Array.from({ length: 10 }, (_, at) => delivery(100 + at)))
+    expect(hands.free).toBe(0)
+  })
+
+  test("never leave a handler's slot empty for want of tasks, however few may be fetched", () => {
+    const { hands, held } = busy(4, 2, 4)
+    expect(hands.reducePrefetch()).toBe(2)
+    const [first] = held
+    if (first === undefined) throw new Error("four run")
+    hands.handlerEnded(first)
+    hands.drop(first)
+    expect(hands.free).toBeGreaterThanOrEqual(1)
+  })
+
+  test("never hold more than in good times", () => {
+    const { hands } = busy(4, 2, 1)
+    hands.reducePrefetch()
+    expect(hands.free + hands.held.size).toBeLessThanOrEqual(hands.capacity)
+  })
+
+  test("are back at the maximum when as many tasks have ended, and say so once", () => {
+    const { hands, held } = busy(10, 2, 5)
+    let said = 0
+    hands.onRestored = () => said++
+    hands.reducePrefetch()
+    for (const each of held) {
+      if (each === undefined) throw new Error("five run")
+      hands.handlerEnded(each)
+      hands.drop(each)
+    }
+    expect(said).toBe(1)
+    expect(hands.free).toBe(20)
+  })
+
+  test("wake who waits for room when a step gives some", async () => {
+    const { hands, held } = busy(4, 1, 4)
+    hands.reducePrefetch()
+    hands.add([delivery(100)])
+    let room = false
+    void hands.waitForRoom(new AbortController().signal).then(() => {
+      room = true
+    })
+    const [first] = held
+    if (first === undefined) throw new Error("four run")
+    hands.handlerEnded(first)
+    hands.drop(first)
+    expect(hands.free).toBe(0)
+    const next = hands.next()
+    if (next === undefined) throw new Error("one waits")
+    hands.handlerEnded(next)
+    hands.drop(next)
+    await eventually(() => room)
+  })
+})
+
+describe("a worker whose connection breaks", () => {
+  const gates = () => {
+    const open = new Map<number, () => void>()
+    const waits = actor("waits", {
+      methods: {
+        run: (input: { n: number }) => new Promise<number>((resolve) => open.set(input.n, () => resolve(input.n))),
+        quick: () => "done",
+      },
+    })
+    return { open, waits }
+  }
+
+  test("reduces the prefetch when it is back, restores it as tasks end, and says both", async () => {
+    const { open, waits } = gates()
+    const line = breakable()
+    const service = await start([waits], { ...line.options, concurrency: 10, prefetch: 2 })
+    await service.client.submitMany(Array.from({ length: 5 }, (_, n) => ({ task: "waits", input: { n } })))
+    await eventually(() => open.size === 5)
+    line.cut()
+    await eventually(() => service.worker?.listening === false)
+    line.mend()
+    await eventually(() => service.worker?.listening)
+    expect(line.lines).toContain(
+      "Temporarily reducing the prefetch count to 10 to avoid over-fetching since 5 tasks are currently being processed.",
+    )
+    expect(line.lines).toContain(
+      "The prefetch count will be gradually restored to 20 as the tasks complete processing.",
+    )
+    // All that may be fetched is fetched: ten, beside the five that run.
+    await service.client.submitMany(Array.from({ length: 30 }, (_, n) => ({ task: "waits", input: { n: 10 + n } })))
+    await eventually(() => open.size === 10)
+    expect(service.worker?.describe().inFlight).toBe(15)
+    for (let n = 0; n < 5; n++) open.get(n)?.()
+    const restored =
+      "Resuming normal operations following a restart. Prefetch count has been restored to the maximum of 20"
+    await eventually(() => line.lines.includes(restored))
+    await eventually(() => service.worker?.describe().inFlight === 20)
+    expect(line.lines.filter((each) => each === restored)).toHaveLength(1)
+  })
+
+  test("test_max_prefetch_passed_on_broker_restart: with cancelled tasks it fetches in full at once", async () => {
+    const { open, waits } = gates()
+    const line = breakable()
+    const service = await start([waits], { ...line.options, concurrency: 2, prefetch: 1, cancelOnConnectionLoss: true })
+    const jobs = await service.client.submitMany([0, 1].map((n) => ({ task: "waits", input: { n } })))
+    await eventually(() => open.size === 2)
+    line.cut()
+    await eventually(() => line.lines.includes("the connection is lost: 2 running task(s) are handed back"))
+    // Promises are only left: these end when they are told to.
+    for (const end of open.values()) end()
+    open.clear()
+    line.mend()
+    await eventually(() => open.size === 2)
+    expect(line.lines.join("\n")).not.toMatch(/prefetch count/)
+    for (const end of open.values()) end()
+    for (const job of jobs) {
+      if (!("id" in job)) throw new Error("submitting failed")
+      expect(await service.client.job(job.id).outcome({ timeout: 60 })).toMatchObject({ state: "succeeded" })
+      // Handed back, not tried again.
+      expect(await service.client.job(job.id).find()).toMatchObject({ retries: 0 })
+    }
+    expect(await (await service.client.submit("waits.quick")).result({ timeout: 60 })).toBe("done")
+  })
+
+  test("can be told not to reduce", async () => {
+    const { open, waits } = gates()
+    const line = breakable()
+    const service = await start([waits], { ...line.options, concurrency: 2, prefetch: 2, prefetchReduction: false })
+    await service.client.submit("waits", { input: { n: 0 } })
+    await eventually(() => open.size === 1)
+    line.cut()
+    await eventually(() => service.worker?.listening === false)
+    line.mend()
+    await eventually(() => service.worker?.listening)
+    expect(line.lines.join("\n")).not.toMatch(/prefetch count/)
+    open.get(0)?.()
+  })
+
+  test("a full worker reconnects too, though it has nothing to ask for", async () => {
+    const { open, waits } = gates()
+    const line = breakable()
+    const service = await start([waits], { ...line.options, concurrency: 1, prefetch: 1 })
+    await service.client.submit("waits", { input: { n: 0 } })
+    await eventually(() => open.size === 1)
+    line.cut()
+    await eventually(() => service.worker?.listening === false)
+    line.mend()
+    await eventually(() => service.worker?.listening)
+    open.get(0)?.()
+    expect(await (await service.client.submit("waits.quick")).result({ timeout: 60 })).toBe("done")
+  })
+
+  test("with reconnecting off, the loss ends the worker", async () => {
+    const line = breakable()
+    const service = await start([gates().waits], { ...line.options, reconnect: { enabled: false } })
+    line.cut()
+    expect(await service.failed).toMatchObject({ reason: "unavailable" })
+    expect(line.lines.join("\n")).not.toMatch(/Trying again/)
+  })
+
+  test("counts tries in a row, not losses: many outages never exhaust them", async () => {
+    const line = breakable()
+    const service = await start([gates().waits], { ...line.options, reconnect: { maxTries: 2, base: 60, cap: 60 } })
+    for (let times = 0; times < 10; times++) {
+      line.cut()
+      await eventually(() => service.worker?.listening === false)
+      line.mend()
+      await eventually(() => service.worker?.listening)
+    }
+    expect(line.lines.filter((each) => /Trying again in .* \(1\/2\)$/.test(each))).toHaveLength(10)
+  })
+
+  test("what it could not subscribe to is subscribed when the transport is back", async () => {
+    const { open, waits } = gates()
+    const line = breakable({ listensLater: true })
+    const service = await start([waits], line.options)
+    const job = await service.client.submit("waits", { input: { n: 0 } })
+    await eventually(() => open.size === 1)
+    await eventually(() => line.listens())
+    await job.cancel()
+    // Only its news ends a handler that runs.
+    await eventually(() => service.worker?.describe().running.length === 0)
+    open.get(0)?.()
+  })
+})
+
+describe("the waits between two tries", () => {
+  const policy = resolveReconnect({ jitter: false })
+
+  test("double from the base to the cap", () => {
+    expect([1, 2, 3, 4, 5, 6, 7, 100].map((tries) => reconnectDelay(tries, policy))).toEqual([
+      250, 500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000,
+    ])
+  })
+
+  test("are shortened by up to half with jitter", () => {
+    const jittered = resolveReconnect({})
+    expect(reconnectDelay(3, jittered, 0)).toBe(500)
+    expect(reconnectDelay(3, jittered, 1)).toBe(1_000)
+  })
+
+  test("are told with two digits and the count; without a limit, with the count alone", () => {
+    const error = new TransportError("unavailable", "gone")
+    expect(tryingAgain(error, 1_234, 3, policy)).toBe("gone. Trying again in 1.23 seconds… (3/100)")
+    expect(tryingAgain(error, 50, 3, resolveReconnect({ maxTries: 0 }))).toBe("gone. Trying again in 0.05 seconds… (3)")
+  })
+
+  test("end after the last try; 0 is for ever", () => {
+    expect([100, 101].map((failures) => isExhausted(failures, policy))).toEqual([false, true])
+    expect(isExhausted(1_000_000, resolveReconnect({ maxTries: 0 }))).toBe(false)
+  })
+
+  test.each([
+    [{ maxTries: 0.5 }, "maxTries"],
+    [{ base: 0 }, "base"],
+    [{ base: 2, cap: 1 }, "cap"],
+    [{ cap: "soon" }, "cap"],
+  ])("%j is refused", (options, field) => {
+    expect(() => resolveReconnect(options)).toThrow(`reconnect.${field}: `)
+  })
+})

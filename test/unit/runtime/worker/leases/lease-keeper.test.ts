@@ -1,0 +1,62 @@
+/** Who keeps the leases, until the thread that is to keep them is there, and from then on. */
+import { test } from "vitest"
+import { plugin as memory } from "../../../../../plugins/memory/mod.ts"
+import { generateId } from "../../../../../runtime/id.ts"
+import { makeLog } from "../../../../../runtime/log/log.ts"
+import type { Queue } from "../../../../../runtime/transport/mod.ts"
+import { Held } from "../../../../../runtime/worker/delivery/delivery.ts"
+import { keepLeases } from "../../../../../runtime/worker/leases/lease-keeper.ts"
+import { taskOf } from "../../../../kit/task.ts"
+import { eventually, freePort, temporaryFolder } from "../../../../support/servers/process.ts"
+
+const LEASE = 1_000
+
+/** A delivery in hand, and how often this thread has extended its lease. */
+const held = async () => {
+  const options = { namespace: "test", lease: LEASE, name: "test", timeout: 5_000 }
+  const { queue } = await memory.connect(new URL(`memory://${generateId()}`), options)
+  await queue.publish([taskOf({ id: "job", queue: "q" })])
+  const [delivery] = await queue.pull({ queues: ["q"], max: 1, wait: 0 }, new AbortController().signal)
+  if (delivery === undefined) throw new Error("nothing was pulled")
+  const seen = { extended: 0 }
+  const counting: Queue = Object.assign(Object.create(queue), {
+    extend: (tokens: ReadonlyArray<string>) => {
+      seen.extended++
+      return queue.extend(tokens)
+    },
+  })
+  return { seen, queue: counting, held: new Map([[delivery.token, new Held(delivery, 0)]]) }
+}
+
+const target = { namespace: "test", heartbeat: undefined }
+const keeping = { lease: LEASE, log: makeLog({ level: "none" }), onLost: () => undefined }
+
+test("until its thread is connected, this one keeps the leases", async () => {
+  const { seen, ...rest } = await held()
+  // Nobody answers there: the thread tries again and again.
+  const thread = { ...target, url: `nats://127.0.0.1:${await freePort()}` }
+  const keeper = keepLeases({ ...keeping, ...rest, thread })
+  try {
+    await eventually(() => seen.extended >= 3, { message: "the lease is extended" })
+  } finally {
+    keeper.stop()
+  }
+})
+
+test("once its thread is connected, this one leaves them to it", async () => {
+  using folder = temporaryFolder()
+  const { seen, ...rest } = await held()
+  const keeper = keepLeases({ ...keeping, ...rest, thread: { ...target, url: `sqlite:${folder.path}/board.db` } })
+  try {
+    let before = -1
+    const rests = () => {
+      const same = seen.extended === before
+      before = seen.extended
+      return same
+    }
+    // Four times the interval in which it extends.
+    await eventually(rests, { every: (LEASE / 3) * 4, message: "it extends no more" })
+  } finally {
+    keeper.stop()
+  }
+})

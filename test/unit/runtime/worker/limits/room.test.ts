@@ -1,0 +1,148 @@
+/** Where tasks wait for their limits, when those come again that find no room, and how rates are kept. */
+
+import { Result } from "effect"
+import { describe, expect, test } from "vitest"
+import { parseRate, type Rate, reserve } from "../../../../../runtime/options/rate.ts"
+import { Line, LONGEST_WAIT_MS } from "../../../../../runtime/worker/limits/line.ts"
+import { Pace } from "../../../../../runtime/worker/limits/pace.ts"
+import { Room } from "../../../../../runtime/worker/limits/room.ts"
+
+describe("a room", () => {
+  const roomFor = (most: number) => new Room<number>({ most: () => most, precedes: (a, b) => a < b })
+
+  test("keeps each line in order", () => {
+    const room = roomFor(9)
+    for (const item of [3, 1, 2]) expect(room.add("a", item)).toBeUndefined()
+    expect(room.line("a")).toEqual([1, 2, 3])
+    expect(room.first("b")).toBeUndefined()
+  })
+
+  test("that is full lets the last one of the longest line go, so that no tenant fills it", () => {
+    const room = roomFor(4)
+    for (const item of [1, 2, 3, 4]) room.add("many", item)
+    expect(room.add("one", 9)).toBe(4)
+    expect(room.add("one", 8)).toBe(3)
+    expect(room.add("many", 5)).toBe(5)
+    expect(room.line("many")).toEqual([1, 2])
+    expect(room.line("one")).toEqual([8, 9])
+    expect(room.size).toBe(4)
+  })
+
+  test("takes one that comes before others in their place", () => {
+    const room = roomFor(2)
+    for (const item of [5, 6]) room.add("a", item)
+    expect(room.refuses("a", 4)).toBe(false)
+    expect(room.add("a", 4)).toBe(6)
+  })
+
+  test("says beforehand what would have to go at once", () => {
+    const room = roomFor(2)
+    for (const item of [5, 6]) room.add("a", item)
+    expect(room.refuses("a", 7)).toBe(true)
+    expect(room.add("a", 7)).toBe(7)
+    expect(room.refuses("b", 7)).toBe(false)
+  })
+
+  test("knows nothing of what has left", () => {
+    const room = roomFor(2)
+    room.add("a", 1)
+    expect(room.remove("a", 1)).toBe(true)
+    expect(room.remove("a", 1)).toBe(false)
+    expect([room.size, ...room.keys]).toEqual([0])
+  })
+})
+
+describe("a line", () => {
+  test("lets those that were put off come about when there is room for them", () => {
+    const line = new Line(0)
+    line.waits(true, 0)
+    for (let at = 1; at <= 50; at++) line.started(at * 10)
+    expect(line.spacing(500)).toBeCloseTo(10, 0)
+    const delays = Array.from({ length: 100 }, () => line.putOff(500, 1, 0.5))
+    expect(delays.at(-1)).toBeGreaterThan(600)
+    expect(delays.at(-1)).toBeLessThan(1_000)
+    expect([...delays].sort((a, b) => a - b)).toEqual(delays)
+  })
+
+  test("is tried more and more seldom while nothing starts, and at most every few seconds", () => {
+    const line = new Line(0)
+    line.waits(true, 0)
+    expect(line.putOff(0, 1, 0.5)).toBe(100)
+    expect(new Line(0).putOff(0, 4, 0.5)).toBe(800)
+    expect(new Line(0).putOff(0, 40, 1)).toBeLessThanOrEqual(2_000)
+  })
+
+  test("of ten thousand costs two hundred looks a second, and ends after some minutes however many wait", () => {
+    const line = new Line(0)
+    line.waits(true, 0)
+    for (let at = 1; at <= 50; at++) line.started(at * 60_000)
+    const delays = Array.from({ length: 10_000 }, () => line.putOff(3_000_000, 1, 0.5))
+    expect(delays.at(-1)).toBeGreaterThan(30_000)
+    expect(delays.at(-1)).toBeLessThan(60_000)
+    for (let count = 0; count < 100_000; count++)
+      expect(line.putOff(3_000_000, 1, 1)).toBeLessThanOrEqual(LONGEST_WAIT_MS)
+  })
+})
+
+describe("moments of a rate", () => {
+  test("are used in order, and lapse when they are too late", () => {
+    const pace = new Pace({ intervalMs: 1_000 })
+    pace.add(5_000, 2)
+    expect(pace.next(0)).toBe(5_000)
+    pace.use()
+    expect(pace.next(0)).toBe(6_000)
+    expect(pace.left(6_800)).toBe(1)
+    expect(pace.left(6_901)).toBe(0)
+  })
+
+  /** Workers that always have something to do, each late now and then, over minutes that pass in no time. */
+  const simulate = (rate: Rate, workers: number, ms: number): ReadonlyArray<number> => {
+    let seed = 7
+    const random = () => {
+      seed = (seed * 16_807) % 2_147_483_647
+      return seed / 2_147_483_647
+    }
+    const starts: Array<number> = []
+    let tat: number | undefined
+    const all = Array.from({ length: workers }, () => ({ pace: new Pace(rate), moreAt: 0, answerAt: -1, freeAt: 0 }))
+    for (let now = 0; now < ms; now++)
+      for (const worker of all) {
+        if (now < worker.freeAt) continue
+        // A busy machine: up to a fifth of a second, ten times a minute.
+        if (random() < 1 / 6_000) worker.freeAt = now + 200 * random()
+        for (let at = worker.pace.next(now); at !== undefined && at <= now; at = worker.pace.next(now)) {
+          worker.pace.use()
+          starts.push(now)
+        }
+        const missing = 64 - worker.pace.left(now)
+        if (worker.answerAt < 0 && now >= worker.moreAt && missing > 0) worker.answerAt = now + 20 * random()
+        if (worker.answerAt < 0 || now < worker.answerAt) continue
+        worker.answerAt = -1
+        const wanted = Math.max(missing, worker.pace.portion)
+        const taken = reserve(rate, tat, now, { wanted, aheadMs: 250 })
+        ;({ tat } = taken)
+        worker.pace.add(taken.first, taken.count)
+        worker.moreAt = taken.count < wanted ? now + Math.max(taken.waitMs, 125) : now
+      }
+    return starts
+  }
+
+  test.each([
+    ["1/s", 1],
+    ["1/s", 3],
+    ["10/s", 1],
+    ["10/s", 3],
+    ["100/s", 2],
+    ["1000/s", 2],
+  ])("%s with %d workers: within three percent, and no minute has more than it may", (text, workers) => {
+    const rate = Result.getOrThrow(parseRate(text))
+    const minutes = 3
+    const starts = simulate(rate, workers, minutes * 60_000)
+    const perMinute = 60_000 / rate.intervalMs
+    expect(starts.length).toBeGreaterThan(0.97 * minutes * perMinute)
+    for (let first = 0, last = 0; last < starts.length; last++) {
+      while ((starts[last] ?? 0) - (starts[first] ?? 0) >= 60_000) first++
+      expect(last - first + 1).toBeLessThanOrEqual(perMinute + 1)
+    }
+  })
+})

@@ -1,0 +1,22 @@
+/** Stores for tests of limits: one in memory, and one of which single operations are replaced. */
+import { connect } from "callboard"
+import { generateId } from "../../../../../runtime/id.ts"
+import type { Store } from "../../../../../runtime/transport/mod.ts"
+import { keep } from "../../../../support/servers/keep.ts"
+
+/** An empty store, which is closed after the test. */
+export const newStore = async (): Promise<Store> => {
+  const client = keep(await connect(`memory://${generateId()}`))
+  return client.board.store
+}
+
+/** The same store, with other operations in place of its own. */
+export const storeWith = (store: Store, operations: Partial<Store>): Store => ({
+  get: (key) => store.get(key),
+  write: (batch) => store.write(batch),
+  list: (options) => store.list(options),
+  count: (prefix) => store.count(prefix),
+  watch: (prefix, listener, signal) => store.watch(prefix, listener, signal),
+  now: () => store.now(),
+  ...operations,
+})

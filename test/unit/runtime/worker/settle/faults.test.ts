@@ -1,0 +1,157 @@
+/** Whatever fails between the end of a handler and its settlement: the handler runs once, and the job says what failed. */
+import { actor, type ServeOptions } from "callboard"
+import { TransportError } from "callboard/transport"
+import { afterEach, describe, expect, test, vi } from "vitest"
+import { Batcher } from "../../../../../runtime/async/batcher.ts"
+import { generateId } from "../../../../../runtime/id.ts"
+import { Judgement } from "../../../../../runtime/worker/attempt/judgement.ts"
+import { MethodPlans } from "../../../../../runtime/worker/attempt/method-plan.ts"
+import { RunWatch } from "../../../../../runtime/worker/attempt/run-watch.ts"
+import { Hands } from "../../../../../runtime/worker/fetch/buffer.ts"
+import { Dependents } from "../../../../../runtime/worker/maintenance/dependents.ts"
+import { EarlyAcks } from "../../../../../runtime/worker/settle/early-acks.ts"
+import { Settler } from "../../../../../runtime/worker/settle/settler.ts"
+import { Observers } from "../../../../../runtime/worker/telemetry/observer.ts"
+import { withQueue } from "../../../../support/faulty-board.ts"
+import { start } from "../../../../support/services.ts"
+
+afterEach(() => {
+  vi.restoreAllMocks()
+})
+
+const WAIT = { timeout: "10 seconds" } as const
+const BROKEN = "this part is broken"
+const broken = (): never => {
+  throw new Error(BROKEN)
+}
+
+const followed = { callbacks: [{ task: "after" }], errbacks: [{ task: "after" }] }
+
+/** Runs one job, whose handler breaks something before it answers or throws. */
+const runOne = async (breaks: () => void, method: "fine" | "fails" | "early" = "fine", options: ServeOptions = {}) => {
+  let runs = 0
+  const run = () => {
+    runs++
+    breaks()
+    if (method === "fails") throw new RangeError("too far")
+    return "done"
+  }
+  const work = actor("work", { methods: { fine: run, fails: run, early: { acks: { when: "early" }, run } } })
+  const after = actor("after", { methods: { run: () => null } })
+  const service = await start([work, after], options)
+  const job = await service.client.submit(`work.${method}`, { input: {}, ...followed })
+  const outcome = await job.outcome(WAIT)
+  const view = await job.find()
+  // One that comes again would run in a moment: another job goes through the same worker behind it.
+  vi.restoreAllMocks()
+  await (await service.client.submit("after")).outcome(WAIT)
+  return { runs, outcome, dead: view.dead, attempts: view.attempts }
+}
+
+describe("a part that throws after the handler", () => {
+  test.each<readonly [string, () => void]>([
+    ["judging", () => vi.spyOn(Judgement.prototype, "judge").mockImplementationOnce(broken)],
+    ["what is known of the attempt", () => vi.spyOn(Judgement.prototype, "attempt").mockImplementation(broken)],
+    ["how long it is kept", () => vi.spyOn(MethodPlans.prototype, "of").mockImplementation(broken)],
+    ["settling", () => vi.spyOn(Settler.prototype, "settle").mockImplementationOnce(broken)],
+    ["settling, later", () => vi.spyOn(Settler.prototype, "settle").mockImplementationOnce(async () => broken())],
+    ["the batch", () => vi.spyOn(Batcher.prototype, "add").mockImplementationOnce(broken)],
+  ])("makes the job fail with the reason, once: %s", async (_name, breaks) => {
+    expect(await runOne(breaks)).toMatchObject({
+      runs: 1,
+      attempts: 1,
+      outcome: { state: "failed", error: { message: expect.stringContaining(BROKEN) } },
+      dead: expect.stringMatching(/^(outcome-lost|follow-ups-refused|errbacks-refused)$/),
+    })
+  })
+
+  test.each<readonly [string, () => void]>([
+    ["the watch over the runs", () => vi.spyOn(RunWatch.prototype, "remove").mockImplementationOnce(broken)],
+    ["the count of hands", () => vi.spyOn(Hands.prototype, "handlerEnded").mockImplementationOnce(broken)],
+    ["those who watch", () => vi.spyOn(Observers.prototype, "settled").mockImplementationOnce(broken)],
+    ["those who wait for it", () => vi.spyOn(Dependents.prototype, "stored").mockImplementationOnce(broken)],
+  ])("and decides nothing leaves the outcome as it is: %s", async (_name, breaks) => {
+    expect(await runOne(breaks)).toMatchObject({ runs: 1, outcome: { state: "succeeded", result: "done" } })
+  })
+
+  test("leaves the list of jobs without a lease to others", async () => {
+    const breaks = () => vi.spyOn(EarlyAcks.prototype, "done").mockImplementationOnce(broken)
+    expect(await runOne(breaks, "early")).toMatchObject({ runs: 1, outcome: { state: "succeeded" } })
+  })
+
+  test("adds to the error of a handler that has failed", async () => {
+    const breaks = () => vi.spyOn(JSON, "stringify").mockImplementationOnce(broken)
+    expect(await runOne(breaks, "fails")).toMatchObject({
+      runs: 1,
+      outcome: {
+        state: "failed",
+        error: {
+          name: "RangeError",
+          message: expect.stringMatching(`^too far \\(and its errbacks cannot be submitted: .*${BROKEN}`),
+        },
+      },
+      dead: "errbacks-refused",
+    })
+  })
+})
+
+describe("a transport that fails at an outcome", () => {
+  test.each<readonly [string, () => unknown]>([
+    ["throws", broken],
+    ["rejects", () => Promise.reject(new Error(BROKEN))],
+    ["says so", () => Promise.resolve([{ status: "failed", error: new TransportError("internal", BROKEN) }])],
+  ])("each time it is asked (%s) makes the job fail with the reason, and no other", async (_name, fail) => {
+    const transports = withQueue((queue) => ({
+      settle: (settlements) =>
+        settlements.some(({ record }) => record?.state === "succeeded" && record.task.startsWith("work"))
+          ? (fail() as ReturnType<typeof queue.settle>)
+          : queue.settle(settlements),
+    }))
+    const options = { transport: `faulty://${generateId()}`, transports }
+    expect(await runOne(() => undefined, "fine", options)).toMatchObject({
+      runs: 1,
+      outcome: { state: "failed", error: { name: "OutcomeLost", message: expect.stringContaining(BROKEN) } },
+      dead: "outcome-lost",
+    })
+  })
+
+  test("once is asked again", async () => {
+    let asked = 0
+    const transports = withQueue((queue) => ({
+      settle: (settlements) => (++asked === 1 ? broken() : queue.settle(settlements)),
+    }))
+    const options = { transport: `faulty://${generateId()}`, transports }
+    expect(await runOne(() => undefined, "fine", options)).toMatchObject({ runs: 1, outcome: { state: "succeeded" } })
+  })
+})
+
+describe("a result that lies too deep for what follows", () => {
+  test("makes the job a dead letter that says so, with its errbacks, after one run", async () => {
+    let runs = 0
+    const errors: Array<unknown> = []
+    const deep = actor("deep", {
+      methods: {
+        run: () => {
+          runs++
+          return JSON.parse(`${"[".repeat(600)}1${"]".repeat(600)}`) as unknown
+        },
+      },
+    })
+    const apologise = actor("apologise", {
+      methods: { run: (input: unknown) => void errors.push(input) },
+    })
+    const service = await start([deep, apologise])
+    const job = await service.client.submit("deep", {
+      callbacks: [{ task: "apologise" }],
+      errbacks: [{ task: "apologise" }],
+      retry: { max: 3 },
+    })
+    expect(await job.outcome(WAIT)).toMatchObject({
+      state: "failed",
+      error: { name: "FollowUpsRefused", message: expect.stringMatching(/more than 500 deep/) },
+    })
+    await vi.waitFor(() => expect(errors).toHaveLength(1))
+    expect(await job.find()).toMatchObject({ attempts: 1, dead: "follow-ups-refused" })
+    expect(runs).toBe(1)
+  })
+})

@@ -1,0 +1,514 @@
+/** What a worker promises, on the memory transport: the reference that every other transport is held to. */
+import { actor, Ignore, Reject } from "callboard"
+import { Effect, Schema } from "effect"
+import { describe, expect, test } from "vitest"
+import { generateId } from "../../../../runtime/id.ts"
+import { eventually } from "../../../support/servers/process.ts"
+import { start } from "../../../support/services.ts"
+
+const WAIT = { timeout: 60 } as const
+
+describe("dispatch", () => {
+  const greet = actor("greet", {
+    methods: {
+      run: () => "default",
+      hello: { params: ["name"], run: ({ name }: { name: string }) => `hello ${name}` },
+      effect: () => Effect.succeed("from an effect"),
+      promise: async () => "from a promise",
+    },
+  })
+
+  test.each([
+    ["greet", {}, "default"],
+    ["greet.hello", { input: { name: "ada" } }, "hello ada"],
+    ["greet", { meth: "hello", kwargs: { name: "ada" } }, "hello ada"],
+    ["greet.hello", { args: ["ada"] }, "hello ada"],
+    ["greet.effect", {}, "from an effect"],
+    ["greet.promise", {}, "from a promise"],
+  ])("%s with %j runs the method that the headers name", async (task, fields, result) => {
+    const { client } = await start([greet])
+    expect(await (await client.submit(task, fields)).result(WAIT)).toBe(result)
+  })
+
+  test("a task name of another application is mapped to a method", async () => {
+    const { client } = await start([greet], { taskNames: { "app.tasks.hi": "greet.hello" } })
+    expect(await (await client.submit("app.tasks.hi", { args: ["ada"] })).result(WAIT)).toBe("hello ada")
+  })
+
+  test("a task that nobody serves is handed back, then becomes a dead letter with the reason, and its neighbours run", async () => {
+    const { client } = await start([greet], { unknownGrace: 0.2 })
+    const unknown = await client.submit("nobody.home")
+    const neighbour = await client.submit("greet")
+    expect(await neighbour.result(WAIT)).toBe("default")
+    const outcome = await unknown.outcome(WAIT)
+    expect(outcome).toMatchObject({ state: "failed", error: { name: "NotRegistered", reason: "unknown-actor" } })
+    expect(await unknown.find()).toMatchObject({ dead: "unknown-actor", attempts: 0 })
+  })
+
+  test("a task of another language goes to the queue of that language", async () => {
+    const { client } = await start([greet], { languages: { rb: "ruby" } })
+    const { board } = client
+    const plain = await client.submit("greet", { delay: 3600 })
+    const found = await board.records.find(plain.id)
+    if (found?.record.message === undefined) throw new Error("a waiting job carries its message")
+    const { message } = found.record
+    const id = generateId()
+    await board.queue.publish([
+      {
+        id,
+        run: 1,
+        retries: 0,
+        queue: "default",
+        level: 4,
+        message: { ...message, headers: { lang: "rb", task: "Mailer.deliver", id } },
+      },
+    ])
+    await eventually(async () => (await board.records.find(id))?.record.queue === "ruby", {
+      message: "the task is on queue ruby",
+    })
+    const ruby = await eventually(async () => (await board.queue.stats?.())?.find((queue) => queue.queue === "ruby"), {
+      message: "queue ruby exists",
+    })
+    expect(ruby).toMatchObject({ ready: 1 })
+  })
+})
+
+const AtLeastTen = Schema.toStandardSchemaV1(
+  Schema.Struct({ n: Schema.Finite.check(Schema.isGreaterThanOrEqualTo(10)) }),
+)
+
+describe("outcomes", () => {
+  const work = actor("work", {
+    methods: {
+      fail: () => {
+        throw new TypeError("no such thing", { cause: new Error("the cause") })
+      },
+      reject: () => Promise.reject(new Reject("not for me")),
+      ignore: () => Promise.reject(new Ignore()),
+      failEffect: () => Effect.fail({ _tag: "Tagged", message: "by tag" }),
+      dieEffect: () => Effect.die(new RangeError("defect")),
+      bigint: () => ({ n: 1n }),
+      nothing: () => undefined,
+      throwNothing: () => {
+        throw undefined
+      },
+      checked: { input: Schema.toStandardSchemaV1(Schema.Struct({ n: Schema.Finite })), run: ({ n }) => n * 2 },
+      typed: { output: AtLeastTen, run: () => ({ n: 2 }) },
+    },
+  })
+
+  test.each([
+    [
+      "fail",
+      {
+        name: "TypeError",
+        message: "no such thing",
+        reason: "handler",
+        cause: { name: "Error", message: "the cause" },
+      },
+    ],
+    ["reject", { name: "Reject", reason: "rejected" }],
+    ["failEffect", { name: "Tagged", message: "by tag" }],
+    ["dieEffect", { name: "RangeError", message: "defect" }],
+    ["bigint", { name: "UnserialisableResult", reason: "result-unserialisable" }],
+    ["throwNothing", { name: "Error", reason: "handler" }],
+    ["typed", { name: "InvalidResult", reason: "invalid-result", field: "n" }],
+  ])("%s ends as failed, with what went wrong", async (method, error) => {
+    const { client } = await start([work])
+    expect(await (await client.submit(`work.${method}`)).outcome(WAIT)).toMatchObject({ state: "failed", error })
+  })
+
+  test("a traceback is kept", async () => {
+    const { client } = await start([work])
+    const job = await client.submit("work.fail")
+    await job.outcome(WAIT)
+    expect((await job.find()).error?.traceback).toContain("worker.test.ts")
+  })
+
+  test("input that the schema refuses fails the job and names the field", async () => {
+    const { client } = await start([work])
+    const job = await client.submit("work.checked", { input: { n: "two" } })
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error: { reason: "invalid-input", field: "n" } })
+  })
+
+  test("returning nothing, and Ignore, succeed with null", async () => {
+    const { client } = await start([work])
+    expect(await (await client.submit("work.nothing")).outcome(WAIT)).toEqual({ state: "succeeded", result: null })
+    expect(await (await client.submit("work.ignore")).outcome(WAIT)).toEqual({ state: "succeeded", result: null })
+  })
+
+  test("a result that the transport can never take ends the job as failed and does not loop", async () => {
+    const huge = actor("huge", { methods: { run: () => "x".repeat(64 * 1024 * 1024) } })
+    const { client } = await start([huge])
+    expect(await (await client.submit("huge")).outcome(WAIT)).toMatchObject({
+      state: "failed",
+      error: { reason: "result-too-large" },
+    })
+  })
+})
+
+describe("retries", () => {
+  test("a failing job is tried again as often as its policy says, and its attempts are told", async () => {
+    let runs = 0
+    const flaky = actor("flaky", {
+      methods: {
+        run: {
+          retry: { max: 2, backoff: { base: 0.01, jitter: false } },
+          run: () => {
+            if (++runs < 3) throw new Error(`attempt ${runs}`)
+            return runs
+          },
+        },
+      },
+    })
+    const { client } = await start([flaky])
+    const job = await client.submit("flaky")
+    expect(await job.result(WAIT)).toBe(3)
+    const view = await job.find()
+    expect(view).toMatchObject({ attempts: 3, retries: 2, state: "succeeded" })
+    expect(view.transitions.map((transition) => transition.state)).toEqual([
+      "queued",
+      "started",
+      "scheduled",
+      "started",
+      "scheduled",
+      "started",
+      "succeeded",
+    ])
+  })
+
+  test("a task's own policy wins over the method's", async () => {
+    let runs = 0
+    const failing = actor("failing", {
+      methods: {
+        run: () => {
+          runs++
+          throw new Error("always")
+        },
+      },
+    })
+    const { client } = await start([failing])
+    const job = await client.submit("failing", { retry: { max: 1, backoff: { base: 0.01, jitter: false } } })
+    await job.outcome(WAIT)
+    expect(runs).toBe(2)
+  })
+
+  test("a handler asks for a retry with its own delay", async () => {
+    const asks = actor("asks", {
+      methods: {
+        run: (_input: unknown, job) => {
+          if (job.retries === 0) throw job.retry({ after: 0.05 })
+          return job.attempt
+        },
+      },
+    })
+    const { client } = await start([asks])
+    expect(await (await client.submit("asks")).result(WAIT)).toBe(2)
+  })
+})
+
+describe("time limits", () => {
+  test("a handler that heeds its signal is ended at the hard limit", async () => {
+    const slow = actor("slow", {
+      methods: {
+        run: {
+          timeLimit: 0.1,
+          run: (_input: unknown, job) =>
+            new Promise((_resolve, reject) => job.signal.addEventListener("abort", () => reject(job.signal.reason))),
+        },
+      },
+    })
+    const { client } = await start([slow])
+    expect(await (await client.submit("slow")).outcome(WAIT)).toMatchObject({
+      state: "failed",
+      error: { name: "TimeLimitExceeded" },
+    })
+  })
+
+  test("an Effect is interrupted at the hard limit, and its finalizers run", async () => {
+    let finalized = false
+    const slow = actor("slow", {
+      methods: {
+        run: {
+          timeLimit: 0.1,
+          run: () =>
+            Effect.never.pipe(
+              Effect.ensuring(
+                Effect.sync(() => {
+                  finalized = true
+                }),
+              ),
+            ),
+        },
+      },
+    })
+    const { client } = await start([slow])
+    expect(await (await client.submit("slow")).outcome(WAIT)).toMatchObject({ error: { reason: "timeout" } })
+    expect(finalized).toBe(true)
+  })
+
+  test("the soft limit fires the signal, and what the handler then returns counts", async () => {
+    const soft = actor("soft", {
+      methods: {
+        run: {
+          timeLimit: { soft: 0.1, hard: 5 },
+          run: (_input: unknown, job) =>
+            new Promise((resolve) => job.signal.addEventListener("abort", () => resolve("cleaned up"))),
+        },
+      },
+    })
+    const { client } = await start([soft])
+    expect(await (await client.submit("soft")).result(WAIT)).toBe("cleaned up")
+  })
+
+  test("a promise that ignores its signal keeps its slot until it stops, and its outcome is refused", async () => {
+    const gate = Promise.withResolvers<string>()
+    let second = false
+    const stubborn = actor("stubborn", {
+      methods: {
+        hang: { timeLimit: 0.1, run: () => gate.promise },
+        next: () => {
+          second = true
+        },
+      },
+    })
+    const { client } = await start([stubborn], { concurrency: 1 })
+    const hanging = await client.submit("stubborn.hang")
+    expect(await hanging.outcome(WAIT)).toMatchObject({ state: "failed", error: { name: "TimeLimitExceeded" } })
+    const next = await client.submit("stubborn.next")
+    await expect(next.result({ timeout: 0.3 })).rejects.toMatchObject({ _tag: "WaitTimeout" })
+    expect(second).toBe(false)
+    gate.resolve("too late")
+    await next.result(WAIT)
+    expect((await hanging.find()).state).toBe("failed")
+  })
+})
+
+describe("in flight", () => {
+  test("handlers never outnumber the concurrency, whatever the backlog", async () => {
+    let running = 0
+    let most = 0
+    const busy = actor("busy", {
+      methods: {
+        run: async () => {
+          most = Math.max(most, ++running)
+          await new Promise((resolve) => setImmediate(resolve))
+          running--
+        },
+      },
+    })
+    const { client } = await start([busy], { concurrency: 5 })
+    const receipts = await client.submitMany(Array.from({ length: 300 }, () => ({ task: "busy" })))
+    expect(receipts).toHaveLength(300)
+    await eventually(async () => (await client.jobs({ states: ["succeeded"], limit: 1000 })).jobs.length === 300, {
+      message: "all 300 jobs succeed",
+    })
+    expect(most).toBe(5)
+  })
+})
+
+describe("cancelling", () => {
+  test("a waiting job never runs", async () => {
+    let ran = false
+    const late = actor("late", {
+      methods: {
+        run: () => {
+          ran = true
+        },
+      },
+    })
+    const { client } = await start([late])
+    const job = await client.submit("late", { delay: 0.2 })
+    expect(await job.cancel()).toMatchObject({ state: "cancelled" })
+    expect(await job.outcome(WAIT)).toEqual({ state: "cancelled" })
+    await expect(job.cancel()).rejects.toMatchObject({ code: "already-terminal" })
+    const after = await client.submit("late", { delay: 0.3, id: generateId() })
+    await after.outcome(WAIT)
+    expect(ran).toBe(true)
+    expect((await job.find()).attempts).toBe(0)
+  })
+
+  test("a running job's signal fires and its outcome is refused", async () => {
+    const began = Promise.withResolvers<void>()
+    const ended = Promise.withResolvers<void>()
+    const long = actor("long", {
+      methods: {
+        run: (_input: unknown, job) =>
+          new Promise((resolve) => {
+            job.signal.addEventListener("abort", () => {
+              resolve("done all the same")
+              ended.resolve()
+            })
+            began.resolve()
+          }),
+      },
+    })
+    const { client } = await start([long])
+    const job = await client.submit("long")
+    await began.promise
+    await job.cancel()
+    await ended.promise
+    expect(await job.outcome(WAIT)).toEqual({ state: "cancelled" })
+    await eventually(async () => (await client.queues()).every((queue) => queue.inFlight === 0), {
+      message: "the delivery is settled",
+    })
+    expect((await job.find()).state).toBe("cancelled")
+  })
+
+  test("a cancelled job runs again by hand, as its next run", async () => {
+    const again = actor("again", { methods: { run: (_input: unknown, job) => job.run } })
+    const { client } = await start([again])
+    const job = await client.submit("again", { delay: 60 })
+    await job.cancel()
+    expect(await job.retry()).toMatchObject({ state: "queued", run: 2 })
+    expect(await job.result(WAIT)).toBe(2)
+  })
+})
+
+describe("expiry", () => {
+  test("a task past its time is recorded as expired and does not run", async () => {
+    let ran = false
+    const gate = Promise.withResolvers<void>()
+    const slow = actor("slow", {
+      methods: {
+        block: () => gate.promise,
+        run: () => {
+          ran = true
+        },
+      },
+    })
+    const { client } = await start([slow], { concurrency: 1 })
+    await client.submit("slow.block")
+    const job = await client.submit("slow", { expires: 0.1 })
+    await eventually(async () => (await job.find()).state === "expired", { message: "the job expires" })
+    gate.resolve()
+    expect(await job.outcome(WAIT)).toEqual({ state: "expired" })
+    expect(ran).toBe(false)
+  })
+})
+
+describe("the job", () => {
+  test("a child that a handler submits knows its parent and its root", async () => {
+    const family = actor("family", {
+      methods: {
+        parent: async (_input: unknown, job) => (await job.submit("family.child")).id,
+        child: () => "child",
+      },
+    })
+    const { client } = await start([family])
+    const parent = await client.submit("family.parent")
+    const id = await parent.result(WAIT)
+    if (typeof id !== "string") throw new Error("the parent returns its child's id")
+    expect(await client.job(id).result(WAIT)).toBe("child")
+    expect(await client.job(id).find()).toMatchObject({ parentId: parent.id, rootId: parent.id })
+  })
+
+  test("a handler submits to an actor by its type, and the job is its child", async () => {
+    const adder = actor("adder", { methods: { add: ({ a, b }: { readonly a: number; readonly b: number }) => a + b } })
+    const asker = actor("asker", {
+      methods: {
+        run: async (_input: unknown, job) =>
+          (await job.actor<typeof adder>("adder").add.submit({ a: 1, b: 2 }, { priority: 9 })).id,
+      },
+    })
+    const { client } = await start([adder, asker])
+    const job = await client.submit("asker")
+    const id = String(await job.result(WAIT))
+    expect(await client.job(id).result(WAIT)).toBe(3)
+    expect(await client.job(id).find()).toMatchObject({ parentId: job.id, rootId: job.id, priority: 9, meth: "add" })
+  })
+
+  test("progress is seen while it runs", async () => {
+    const gate = Promise.withResolvers<void>()
+    const steps = actor("steps", {
+      methods: {
+        run: async (_input: unknown, { progress }) => {
+          progress(0.5, { step: 2 })
+          await gate.promise
+        },
+      },
+    })
+    const { client } = await start([steps])
+    const job = await client.submit("steps")
+    const view = await eventually(
+      async () => {
+        const seen = await job.find()
+        return seen.progress === undefined ? undefined : seen
+      },
+      { message: "progress is reported" },
+    )
+    expect(view).toMatchObject({ state: "started", progress: { fraction: 0.5, detail: { step: 2 } } })
+    gate.resolve()
+    await job.result(WAIT)
+  })
+
+  test("events are replayed from an id and end with the run", async () => {
+    const one = actor("one", { methods: { run: () => 1 } })
+    const { client } = await start([one])
+    const job = await client.submit("one")
+    await job.result(WAIT)
+    const states: Array<string> = []
+    for await (const event of job.events()) if (event.type === "transition") states.push(event.state)
+    expect(states).toEqual(["queued", "started", "succeeded"])
+    const resumed: Array<string> = []
+    for await (const event of job.events({ lastEventId: "1.2" }))
+      if (event.type === "transition") resumed.push(event.state)
+    expect(resumed).toEqual(["succeeded"])
+  })
+
+  test("resources of start reach the methods, and are released when the service stops", async () => {
+    const steps: Array<string> = []
+    const shop = actor("shop", {
+      start: (scope) => {
+        scope.onStop(() => {
+          steps.push("released")
+        })
+        return { stock: 3 }
+      },
+      stop: ({ stock }) => {
+        steps.push(`stopped with ${stock}`)
+      },
+      methods: { run: (_input: unknown, job) => job.use.stock },
+    })
+    const service = await start([shop])
+    expect(await (await service.client.submit("shop")).result(WAIT)).toBe(3)
+    await service.stop()
+    expect(steps).toEqual(["stopped with 3", "released"])
+  })
+})
+
+describe("stopping", () => {
+  test("lets what runs finish and hands back what waits, uncounted", async () => {
+    const gate = Promise.withResolvers<void>()
+    const slow = actor("slow", { methods: { run: () => gate.promise } })
+    const transport = `memory://${generateId()}`
+    const first = await start([slow], { transport, concurrency: 1 })
+    const observer = await start([], { transport })
+    const jobs = await Promise.all(Array.from({ length: 3 }, () => first.client.submit("slow")))
+    await eventually(() => first.worker?.describe().running.length === 1, { message: "the first job runs" })
+    const stopping = first.stop()
+    gate.resolve()
+    expect(await stopping).toEqual({ finished: 1, handedBack: 2, stuck: 0, lost: 0 })
+    const views = await Promise.all(jobs.map((job) => observer.client.job(job.id).find()))
+    expect(views.map((view) => view.state).sort()).toEqual(["queued", "queued", "succeeded"])
+    expect(
+      views.filter((view) => view.state === "queued").every((view) => view.attempts === 0 && view.retries === 0),
+    ).toBe(true)
+  })
+
+  test("stopping now hands back what runs, uncounted, and another worker runs it", async () => {
+    const transport = `memory://${generateId()}`
+    let hold = true
+    const slow = actor("slow", {
+      methods: { run: (_input: unknown, job) => (hold ? new Promise(() => undefined) : job.attempt) },
+    })
+    const first = await start([slow], { transport })
+    const observer = await start([], { transport })
+    const job = await first.client.submit("slow")
+    await eventually(() => first.worker?.describe().running.length === 1, { message: "the job runs" })
+    expect(await first.stop({ now: true })).toEqual({ finished: 0, handedBack: 1, stuck: 1, lost: 0 })
+    hold = false
+    await start([slow], { transport })
+    expect(await observer.client.job(job.id).result(WAIT)).toBe(1)
+  })
+})
