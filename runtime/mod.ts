@@ -1,4 +1,5 @@
 /** Callboard for applications: define actors, serve them, submit to them. */
+
 export {
   type AckPolicy,
   type Actor,
@@ -6,7 +7,6 @@ export {
   type ActorOptions,
   type ActorScope,
   actor,
-  type DurationInput,
   InvalidActor,
   type Isolation,
   type Limit,
@@ -49,6 +49,7 @@ export type { JobView, TransitionView } from "./jobs/view.ts"
 export type { Cause, Why } from "./jobs/why/cause.ts"
 export { hostLog, type Log, type LogFormat, type LogLevel, type LogSink } from "./log/log.ts"
 export type { MetricsText, ServiceMetrics } from "./metrics/metrics.ts"
+export type { DurationInput } from "./options/duration.ts"
 export type { RateInput } from "./options/rate.ts"
 export type { ReconnectOptions } from "./options/reconnect.ts"
 export type { JobError } from "./protocol/record.ts"

@@ -4,8 +4,10 @@
  * Types flow from here: a method's handler gets its input from the method's schema, and `client.actor<typeof text>()`
  * gets the same types without importing a handler.
  */
+
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Result } from "effect"
+import type { DurationInput } from "../options/duration.ts"
 import type { Rate, RateInput } from "../options/rate.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import { checkActorName, checkQueueName } from "../protocol/name.ts"
@@ -14,9 +16,6 @@ import type { Job } from "./job.ts"
 import { eraseMethod, InvalidActor } from "./method.ts"
 
 export { InvalidActor } from "./method.ts"
-
-/** A span of time: seconds as a number (fractions are kept), or text such as `"10s"` or `"5 minutes"`. */
-export type DurationInput = number | string
 
 /** How long one attempt may take. A number is the hard limit. */
 export type TimeLimit =

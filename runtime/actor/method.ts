@@ -1,6 +1,8 @@
 /** A method as it was written becomes a method as the runtime sees it, or is refused, naming what is wrong with it. */
+
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Result, Schema, SchemaIssue } from "effect"
+import type { DurationInput } from "../options/duration.ts"
 import { jsonSchemaOf } from "../options/json-schema.ts"
 import { parseRate, type Rate } from "../options/rate.ts"
 import { RetryField, retryHeader } from "../options/retry-policy.ts"
@@ -10,7 +12,6 @@ import { checkMethodName, checkQueueName } from "../protocol/name.ts"
 import { parseDuration } from "../protocol/time.ts"
 import type {
   AckPolicy,
-  DurationInput,
   ErasedMethod,
   Isolation,
   Limit,

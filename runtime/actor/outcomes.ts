@@ -1,8 +1,8 @@
 /** What a handler can throw (or an Effect fail with) to say how its attempt ends. */
 import { Result } from "effect"
 import { CallboardError } from "../errors.ts"
+import type { DurationInput } from "../options/duration.ts"
 import { parseDuration } from "../protocol/time.ts"
-import type { DurationInput } from "./actor.ts"
 
 /**
  * Asks for another attempt, whatever the method's `retry` says about errors; at most `retry.max` of them, if set.

@@ -1,7 +1,6 @@
 /** What applications hold: submit tasks, follow jobs, decide about them. HTTP and the command line are thin over this. */
 import { hostname } from "node:os"
 import { Result } from "effect"
-import type { DurationInput } from "../actor/actor.ts"
 import { stayAlive } from "../async/stay-alive.ts"
 import {
   type ActorDescription,
@@ -38,6 +37,7 @@ import { followBoard } from "../jobs/tracking/board-events.ts"
 import { type JobView, jobView } from "../jobs/view.ts"
 import { askWhy } from "../jobs/why/ask.ts"
 import type { Why } from "../jobs/why/cause.ts"
+import type { DurationInput } from "../options/duration.ts"
 import { parseTimeToLive } from "../protocol/time.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import type { QueueStats } from "../transport/mod.ts"

@@ -1,10 +1,10 @@
 /** What becomes of a lost transport: whether it is tried again, after which waits, how often; and how that is said. */
 import { Result } from "effect"
-import type { DurationInput } from "../actor/actor.ts"
 import { CallboardError } from "../errors.ts"
 import type { Log } from "../log/log.ts"
 import { parseDuration } from "../protocol/time.ts"
 import { TransportError } from "../transport/mod.ts"
+import type { DurationInput } from "./duration.ts"
 
 export interface ReconnectOptions {
   /** Try again when the transport is lost; false: its loss ends the worker. Defaults to true. */

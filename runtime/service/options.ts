@@ -1,10 +1,11 @@
 /** What `serve()` can be told. */
-import type { ActorDefinition, DurationInput } from "../actor/actor.ts"
+import type { ActorDefinition } from "../actor/actor.ts"
 import type { ConnectSettings } from "../connection/connect.ts"
 import type { HttpOptions } from "../http/server.ts"
 import type { ColourChoice } from "../log/colour.ts"
 import type { Log, LogFormat, LogLevel, LogSink } from "../log/log.ts"
 import type { Autoscale } from "../options/autoscale.ts"
+import type { DurationInput } from "../options/duration.ts"
 import type { ReconnectOptions } from "../options/reconnect.ts"
 import type { TracingSettings } from "../tracing/tracing.ts"
 import type { Settlement } from "../transport/mod.ts"

@@ -1,9 +1,10 @@
 /** What the options of a service come to: checked, in one unit, with their defaults. */
 import { Result } from "effect"
-import type { ActorDefinition, DurationInput } from "../actor/actor.ts"
+import type { ActorDefinition } from "../actor/actor.ts"
 import { DEFAULT_QUEUE } from "../cluster/directory.ts"
 import { parseAutoscale } from "../options/autoscale.ts"
 import { DEFAULTS } from "../options/defaults.ts"
+import type { DurationInput } from "../options/duration.ts"
 import { resolveReconnect } from "../options/reconnect.ts"
 import { parseDuration, parseTimeToLive } from "../protocol/time.ts"
 import type { WorkerOptions } from "../worker/options.ts"

@@ -17,7 +17,7 @@
  * ```
  */
 import { Result } from "effect"
-import type { ActorDefinition, DurationInput } from "../actor/actor.ts"
+import type { ActorDefinition } from "../actor/actor.ts"
 import type { ActorHandle, AnyActor } from "../client/actor-handle.ts"
 import type { Client } from "../client/client.ts"
 import { CallboardError, WaitTimeout } from "../errors.ts"
@@ -25,6 +25,7 @@ import { generateId } from "../id.ts"
 import type { SubmittedJob } from "../jobs/handle.ts"
 import type { SubmissionFields } from "../jobs/submission/submission.ts"
 import type { JobView } from "../jobs/view.ts"
+import type { DurationInput } from "../options/duration.ts"
 import { isTerminal, STATES } from "../protocol/state.ts"
 import { parseDuration } from "../protocol/time.ts"
 import { serve } from "../service/serve.ts"

@@ -1,5 +1,5 @@
 /** The {@link Job} that a handler gets: a view of its run, made once per attempt. */
-import type { DurationInput } from "../../actor/actor.ts"
+
 import type { Job, JobLog, JobState } from "../../actor/job.ts"
 import { Retry } from "../../actor/outcomes.ts"
 import { type AnyActor, type ChildActorHandle, childHandle } from "../../client/actor-handle.ts"
@@ -12,6 +12,7 @@ import type { SubmissionFields } from "../../jobs/submission/submission.ts"
 import { findRecord } from "../../jobs/tracking/finding.ts"
 import { type JobView, jobView } from "../../jobs/view.ts"
 import type { Log } from "../../log/log.ts"
+import type { DurationInput } from "../../options/duration.ts"
 import type { Headers } from "../../protocol/message.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { Running } from "../delivery/delivery.ts"
