@@ -1,5 +1,4 @@
 /** Arguments and results as text for people: JSON, cut short, and without what a method's `redact` hides. */
-import type { MethodOptions } from "../actor/actor.ts"
 import type { JobError } from "../protocol/record.ts"
 import { cut, loggable } from "./log-value.ts"
 
@@ -9,7 +8,12 @@ const MAX_TEXT = 1_024
 export const HIDDEN = "***"
 
 /** What a method says about its arguments. */
-export type Redaction = Pick<MethodOptions, "redact" | "params">
+export interface Redaction {
+  /** Names for positional arguments. */
+  readonly params?: ReadonlyArray<string>
+  /** Hides arguments: all of them, or those with these names at any depth. Defaults to none. */
+  readonly redact?: boolean | ReadonlyArray<string>
+}
 
 /** Whether one of these names is to be hidden. */
 export const hides = (redact: Redaction["redact"], ...names: ReadonlyArray<string>): boolean =>
