@@ -1,10 +1,10 @@
 /** Routes about dead letters: tasks that were given up without the application having decided so. */
 
-import { reading } from "../async/deadline.ts"
 import { CallboardError } from "../errors.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
 import { jobView } from "../jobs/view.ts"
 import { answer } from "./answer.ts"
+import { reading } from "./deadline.ts"
 import { narrow, page, queryOf, withCursor } from "./filter.ts"
 import { BULK, bulkAnswer, LIST, listAnswer } from "./jobs.ts"
 import { type Route, route } from "./route.ts"

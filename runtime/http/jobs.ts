@@ -1,10 +1,10 @@
 /** Routes about many jobs: lists, and decisions by the same filter. */
 
-import { reading } from "../async/deadline.ts"
 import type { JobPage } from "../client/client.ts"
 import type { BulkReport as Report } from "../jobs/commands/bulk.ts"
 import { isTerminal, STATES } from "../protocol/state.ts"
 import { answer } from "./answer.ts"
+import { reading } from "./deadline.ts"
 import { bulkQueryOf, filter, queryOf, withCursor } from "./filter.ts"
 import { type Route, route } from "./route.ts"
 import { BulkReport, JobList } from "./schema.ts"

@@ -1,8 +1,8 @@
 /** Routes about revocations by header. */
 import { Schema } from "effect"
-import { reading } from "../async/deadline.ts"
 import { parseRevoke, Revocation, RevokeOptions } from "../cluster/revocation.ts"
 import { answer } from "./answer.ts"
+import { reading } from "./deadline.ts"
 import { readBody } from "./request-body.ts"
 import { type Route, route } from "./route.ts"
 

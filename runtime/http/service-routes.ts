@@ -1,10 +1,10 @@
 /** Routes about the service itself: queues, workers, actors, limits and health. */
 
-import { reading } from "../async/deadline.ts"
 import { CallboardError } from "../errors.ts"
 import { TransportError } from "../transport/mod.ts"
 import { VERSION } from "../version.ts"
 import { answer } from "./answer.ts"
+import { reading } from "./deadline.ts"
 import { BATCH_BODY_FACTOR, IDEMPOTENCY_TTL_MS, MAX_BATCH, MAX_PAGE, MAX_WAIT_MS } from "./limits.ts"
 import { type Route, route } from "./route.ts"
 import { ActorList, Health, Info, QueueList, Readiness, WorkerList } from "./schema.ts"

@@ -1,12 +1,12 @@
 /** Finds a job for a reader, and waits for its end. */
 
-import { reading } from "../async/deadline.ts"
 import { WaitTimeout } from "../errors.ts"
 import { findRecord, goneError } from "../jobs/tracking/finding.ts"
 import { outcomeOf } from "../jobs/tracking/outcome.ts"
 import { waitForEnd } from "../jobs/tracking/waiting.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
+import { reading } from "./deadline.ts"
 import type { Desk } from "./desk.ts"
 import { withFirst } from "./first-signal.ts"
 import type { JobResult } from "./schema.ts"
