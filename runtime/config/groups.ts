@@ -1,9 +1,9 @@
 /** Settings that belong together: those of HTTP, of the log, and of a lost transport. */
 import { Schema } from "effect"
-import { SCOPES } from "../http/access.ts"
 import { COLOUR_CHOICES } from "../log/colour.ts"
 import { defaultFormat, LOG_FORMATS, LOG_LEVELS } from "../log/log.ts"
 import { DEFAULTS } from "../options/defaults.ts"
+import { SCOPES } from "../options/scopes.ts"
 import { about, duration, Text, whole, yesNo } from "./about.ts"
 
 export const HttpConfig = Schema.Struct({

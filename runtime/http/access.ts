@@ -1,11 +1,7 @@
 /** Who may do what: bearer tokens with scopes. Without tokens everyone who reaches the address may do everything. */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { CallboardError } from "../errors.ts"
-
-export const SCOPES = ["read", "submit", "admin"] as const
-
-/** `read`: look at everything. `submit`: post tasks. `admin`: everything, also decide about jobs. */
-export type Scope = (typeof SCOPES)[number]
+import { SCOPES, type Scope } from "../options/scopes.ts"
 
 export interface Token {
   /** Sent as `Authorization: Bearer <token>`. Long and random: `openssl rand -hex 32`. */

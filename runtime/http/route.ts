@@ -5,8 +5,9 @@
 import { Result, type Schema } from "effect"
 import type { Context } from "hono"
 import { CallboardError, type ErrorCode } from "../errors.ts"
+import type { Scope } from "../options/scopes.ts"
 import { isId, MAX_ID_BYTES } from "../protocol/name.ts"
-import type { Caller, Scope } from "./access.ts"
+import type { Caller } from "./access.ts"
 import type { Desk } from "./desk.ts"
 import { type Parameters, readerOf, type Values } from "./parameter.ts"
 
