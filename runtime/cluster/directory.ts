@@ -3,8 +3,6 @@
  * A submitter learns from it which queue an actor's tasks go to.
  */
 import { Result, Schema } from "effect"
-import type { ActorDefinition, ErasedMethod } from "../actor/actor.ts"
-import { jsonSchemaOf } from "../options/json-schema.ts"
 import { checkActorName } from "../protocol/name.ts"
 import type { Store, StoreOperation } from "../transport/mod.ts"
 
@@ -92,30 +90,6 @@ const encoder = new TextEncoder()
 const decoder = new TextDecoder()
 const decodeActor = Schema.decodeUnknownResult(Schema.fromJsonString(ActorDescription))
 const decodeWorker = Schema.decodeUnknownResult(Schema.fromJsonString(WorkerDescription))
-
-export const describeActor = (actor: ActorDefinition): ActorDescription => ({
-  name: actor.name,
-  queue: actor.queue ?? DEFAULT_QUEUE,
-  ...(actor.description === undefined ? {} : { description: actor.description }),
-  methods: [...actor.methods.values()].map(describeMethod),
-})
-
-const describeMethod = (method: ErasedMethod): ActorDescription["methods"][number] => {
-  const input = method.input === undefined ? undefined : jsonSchemaOf(method.input, "input")
-  const output = method.output === undefined ? undefined : jsonSchemaOf(method.output, "output")
-  return {
-    name: method.name,
-    ...(method.description === undefined ? {} : { description: method.description }),
-    ...(method.queue === undefined ? {} : { queue: method.queue }),
-    ...(method.priority === undefined ? {} : { priority: method.priority }),
-    ...(method.retry?.max === undefined ? {} : { retries: method.retry.max }),
-    ...(method.params === undefined ? {} : { params: method.params }),
-    ...(method.redact === undefined ? {} : { redact: method.redact }),
-    ...(typeof method.limit?.key === "string" ? { limitKey: method.limit.key } : {}),
-    ...(input === undefined ? {} : { input }),
-    ...(output === undefined ? {} : { output }),
-  }
-}
 
 export const actorEntries = (actors: Iterable<ActorDescription>): ReadonlyArray<StoreOperation> =>
   [...actors].map((actor) => ({

@@ -1,7 +1,7 @@
 /** `serve()`: worker and HTTP in one process, stopped by signals. `bun run service.ts` is a complete service. */
 import { hostname } from "node:os"
+import { describeActor } from "../actor/description.ts"
 import { Client } from "../client/client.ts"
-import { describeActor } from "../cluster/directory.ts"
 import type { Board, KeepFailed } from "../connection/board.ts"
 import { type ConnectSettings, connectBoard, displayUrl, leaseOf } from "../connection/connect.ts"
 import { CallboardError } from "../errors.ts"

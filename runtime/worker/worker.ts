@@ -4,7 +4,8 @@
  */
 import { hostname } from "node:os"
 import { Cause, Effect, Exit, Fiber, Result, Scope } from "effect"
-import { describeActor, type WorkerDescription } from "../cluster/directory.ts"
+import { describeActor } from "../actor/description.ts"
+import type { WorkerDescription } from "../cluster/directory.ts"
 import { EventSender } from "../cluster/events.ts"
 import type { PutOff } from "../cluster/put-offs.ts"
 import { MOST_HANDLERS } from "../cluster/remote/call.ts"

@@ -1,14 +1,10 @@
 /** Who serves what: what a submitter learns from the store, what it remembers, and what it must not. */
+
 import { actor, connect } from "callboard"
 import { afterEach, describe, expect, test, vi } from "vitest"
+import { describeActor } from "../../../../runtime/actor/description.ts"
 import { Client } from "../../../../runtime/client/client.ts"
-import {
-  actorEntries,
-  Directory,
-  describeActor,
-  listActors,
-  listWorkers,
-} from "../../../../runtime/cluster/directory.ts"
+import { actorEntries, Directory, listActors, listWorkers } from "../../../../runtime/cluster/directory.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { type Store, TransportError } from "../../../../runtime/transport/mod.ts"
 
