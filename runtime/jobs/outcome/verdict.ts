@@ -12,7 +12,6 @@ import type { State } from "../../protocol/state.ts"
 import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
 import type { Delivery, Settlement } from "../../transport/mod.ts"
-import type { Unreadable } from "../../worker/attempt/intake.ts"
 
 /** What there is to know about the attempt that ended. */
 export interface Attempt {
@@ -26,6 +25,14 @@ export interface Attempt {
   readonly keep: Keep
   /** W3C trace context of the attempt itself, where it was traced. */
   readonly trace?: TraceContext
+}
+
+/** What came and is no task: kept as it came, with the reason. */
+export interface Unreadable {
+  readonly reason: "undecodable" | "invalid-task"
+  readonly problem: string
+  /** What a newer version may be able to read. */
+  readonly kept: { readonly raw: Uint8Array } | { readonly message: Message }
 }
 
 /** How long ended jobs are kept, in milliseconds; negative is for ever. */

@@ -1,17 +1,10 @@
 /** The task of a delivery, from headers and properties alone. */
 import { Result } from "effect"
+import type { Unreadable } from "../../jobs/outcome/verdict.ts"
 import { parseTask, postingOfTask, type Task } from "../../protocol/headers.ts"
-import { isUndecodable, type Message, type Posting } from "../../protocol/message.ts"
+import { isUndecodable, type Posting } from "../../protocol/message.ts"
 import { toProtocol2 } from "../../protocol/protocol1.ts"
 import type { Delivery } from "../../transport/mod.ts"
-
-/** What came and is no task: kept as it came, with the reason. */
-export interface Unreadable {
-  readonly reason: "undecodable" | "invalid-task"
-  readonly problem: string
-  /** What a newer version may be able to read. */
-  readonly kept: { readonly raw: Uint8Array } | { readonly message: Message }
-}
 
 /** What a delivery carries. */
 export interface Intake {
