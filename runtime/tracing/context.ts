@@ -2,7 +2,7 @@
 import type { Context, SpanContext } from "@opentelemetry/api"
 import { Tracer as EffectTracer } from "effect"
 import { parseTraceparent, type TraceContext, tracestateBeside } from "../protocol/trace-context.ts"
-import type { Trace } from "../worker/attempt/invocation.ts"
+import type { Trace } from "./trace.ts"
 
 /** The library, where it is loaded. */
 export type Api = typeof import("@opentelemetry/api")

@@ -1,18 +1,8 @@
 /** Calls a handler or a hook, whatever it answers with: a value, a promise or an Effect. */
-import { Effect, Exit, Fiber, type Tracer } from "effect"
+import { Effect, Exit, Fiber } from "effect"
 import type { Job } from "../../actor/job.ts"
-import type { TraceContext } from "../../protocol/trace-context.ts"
+import type { Trace } from "../../tracing/trace.ts"
 import { logsTo } from "./effect-log.ts"
-
-/** The span of an attempt, for what runs in it. */
-export interface Trace {
-  /** The span as W3C trace context: the parent of what the attempt submits, and of what follows from it. */
-  readonly context: TraceContext
-  /** The span as the parent of an Effect's own spans. */
-  readonly parent: Tracer.ExternalSpan
-  /** Calls with the span as the active one. */
-  within<A>(call: () => A): A
-}
 
 /** What a call needs to be ended from outside. */
 export interface Invoked {
