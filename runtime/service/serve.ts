@@ -15,6 +15,7 @@ import { MethodPlans } from "../worker/attempt/method-plan.ts"
 import type { Worker } from "../worker/control/worker.ts"
 import { isInside } from "../worker/isolation/inside.ts"
 import type { WorkerOptions } from "../worker/options.ts"
+import { AttemptSpans } from "../worker/telemetry/attempt-spans.ts"
 import type { WorkerObserver } from "../worker/telemetry/observer.ts"
 import { TaskNames } from "../worker/telemetry/task-names.ts"
 import { startWorker } from "../worker/worker.ts"
@@ -66,7 +67,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     return method === undefined ? settings.keep.failureMs : plans.of(method).keep.failureMs
   }
   const observers: Array<WorkerObserver> = []
-  if (tracing !== undefined) observers.push(tracing.attempts(names))
+  if (tracing !== undefined) observers.push(new AttemptSpans(tracing.api, tracing.tracer, names))
   let board: Board
   let client: Client | undefined
   let worker: Worker | undefined

@@ -4,9 +4,6 @@
  */
 import type { Tracer } from "@opentelemetry/api"
 import { VERSION } from "../version.ts"
-import { AttemptSpans } from "../worker/telemetry/attempt-spans.ts"
-import type { WorkerObserver } from "../worker/telemetry/observer.ts"
-import type { TaskNames } from "../worker/telemetry/task-names.ts"
 import type { Api } from "./context.ts"
 import { type Submitted, submissionSpan } from "./submission-span.ts"
 
@@ -16,21 +13,16 @@ export interface TracingSettings {
 }
 
 export class Tracing {
-  readonly #api: Api
-  readonly #tracer: Tracer
+  readonly api: Api
+  readonly tracer: Tracer
 
   constructor(api: Api, tracer: Tracer) {
-    this.#api = api
-    this.#tracer = tracer
+    this.api = api
+    this.tracer = tracer
   }
 
   /** Publishes postings in a span of their own, whose context they carry. */
-  readonly submission: Submitted = (postings, publish) => submissionSpan(this.#api, this.#tracer, postings, publish)
-
-  /** Traces the attempts of a worker. */
-  attempts(names: TaskNames): WorkerObserver {
-    return new AttemptSpans(this.#api, this.#tracer, names)
-  }
+  readonly submission: Submitted = (postings, publish) => submissionSpan(this.api, this.tracer, postings, publish)
 }
 
 /** `undefined`: tracing is off. */
