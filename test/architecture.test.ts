@@ -174,7 +174,7 @@ test("no import runs in a circle", () => {
  */
 const records = {
   "arrows up": 3,
-  "files and folders in circles of a folder": 21,
+  "files and folders in circles of a folder": 20,
   "files in circles": 13,
   "loose files": 4,
   "files in worker": 88,

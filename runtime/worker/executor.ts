@@ -2,7 +2,9 @@
  * One delivery from hand to settlement: prepare → take off the queue, where that is early → run → judge. Each step either
  * goes on or ends with the settlement that says how; the settlement is then stored by the settler, late, once.
  */
+
 import { Cause, Effect, type Exit } from "effect"
+import { acksEarly } from "../actor/acks.ts"
 import * as verdict from "../jobs/outcome/verdict.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { Settlement } from "../transport/mod.ts"
@@ -15,7 +17,7 @@ import { Preparation, type PreparationOptions, Ready } from "./attempt/preparati
 import { tellStopped } from "./attempt/stopped.ts"
 import type { Held, Running } from "./delivery/delivery.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
-import { acksEarly, type Taking } from "./settle/early-acks.ts"
+import type { Taking } from "./settle/early-acks.ts"
 
 export interface ExecutorOptions extends PreparationOptions {
   /** Runs the handlers of isolated methods. */

@@ -2,7 +2,9 @@
  * Everything before the handler: read → limits → claim → expiry and revocation → route → decode → check. Each step either
  * goes on or ends with the settlement that says how.
  */
+
 import { Effect, Result } from "effect"
+import { acksEarly } from "../../actor/acks.ts"
 import type { Batcher } from "../../async/batcher.ts"
 import * as verdict from "../../jobs/outcome/verdict.ts"
 import { isExpired } from "../../protocol/expiry.ts"
@@ -13,7 +15,6 @@ import { type ActorPool, nameOf, type Target } from "../actors/actor-pool.ts"
 import type { ServedActor } from "../actors/served-actor.ts"
 import { type Held, Running } from "../delivery/delivery.ts"
 import type { Limiter, Refusal } from "../limits/limiter.ts"
-import { acksEarly } from "../settle/early-acks.ts"
 import { afterClaim, insist, workerLost } from "./claiming.ts"
 import { Decided, NOTHING } from "./decided.ts"
 import { embedOf, type InputRead, invalidInput, readInput } from "./handler-input.ts"

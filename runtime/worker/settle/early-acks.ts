@@ -4,7 +4,6 @@
  * without its worker ends them (`lost-jobs.ts`).
  */
 import { Result, Schema } from "effect"
-import type { ErasedMethod } from "../../actor/actor.ts"
 import { generateId } from "../../id.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { Settlement, Store } from "../../transport/mod.ts"
@@ -36,9 +35,6 @@ export const readEarlyList = (value: Uint8Array): EarlyList | undefined =>
  * was. `unsure`: the task may be off its queue, and if so the job is ended as one that was lost.
  */
 export type Taking = "taken" | "refused" | "unlisted" | "unsure"
-
-/** Whether tasks of a method are taken off their queue before their handlers start. */
-export const acksEarly = ({ acks }: ErasedMethod): boolean => acks?.when === "early"
 
 export interface EarlyAcksOptions {
   readonly store: Store
