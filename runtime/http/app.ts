@@ -13,7 +13,8 @@ import type { Token } from "./access.ts"
 import type { Desk } from "./desk.ts"
 import { doorOf } from "./door.ts"
 import { KEEP_ALIVE_MS } from "./limits.ts"
-import { type OpenApi, openApiOf } from "./openapi.ts"
+import { openApiOf } from "./openapi.ts"
+import type { OpenApi } from "./openapi-document.ts"
 import { routes } from "./routes.ts"
 
 export interface HttpAppOptions {

@@ -2,7 +2,7 @@
 import type { Client } from "../client/client.ts"
 import type { Log } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
-import type { OpenApi } from "./openapi.ts"
+import type { OpenApi } from "./openapi-document.ts"
 
 export interface Desk {
   readonly client: Client

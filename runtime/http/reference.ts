@@ -2,7 +2,7 @@
 
 import type { JsonSchema } from "effect"
 import { html, raw } from "hono/html"
-import type { OpenApi, OpenApiParameter, Operation } from "./openapi.ts"
+import type { OpenApi, OpenApiParameter, Operation } from "./openapi-document.ts"
 import { REFERENCE_STYLE } from "./reference-style.ts"
 
 type Html = ReturnType<typeof html>
