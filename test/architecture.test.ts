@@ -174,7 +174,7 @@ test("no import runs in a circle", () => {
  */
 const records = {
   "arrows up": 3,
-  "files and folders in circles of a folder": 17,
+  "files and folders in circles of a folder": 15,
   "files in circles": 10,
   "loose files": 4,
   "files in worker": 88,

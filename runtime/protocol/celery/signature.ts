@@ -3,8 +3,8 @@
  * the names that they have on the wire, so that what is not understood here still travels on.
  */
 import { Result } from "effect"
-import { newTask, type Task } from "../headers.ts"
 import { checkQueueName, isId, MAX_ID_BYTES } from "../name.ts"
+import { newTask, type Task } from "../task.ts"
 import { MAX_DURATION_MS, parseTime } from "../time.ts"
 
 /** A task to be called later. */
