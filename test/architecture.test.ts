@@ -174,8 +174,8 @@ test("no import runs in a circle", () => {
  */
 const records = {
   "arrows up": 3,
-  "files and folders in circles of a folder": 15,
-  "files in circles": 10,
+  "files and folders in circles of a folder": 12,
+  "files in circles": 11,
   "loose files": 4,
   "files in worker": 88,
 }

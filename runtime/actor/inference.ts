@@ -8,14 +8,9 @@
  * `M extends Record<string, Definition>`, a handler's input would silently become `any`.
  */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
-import type { Effect, Schema } from "effect"
-import type { MethodDefinition, MethodHandler } from "./actor.ts"
+import type { Effect } from "effect"
+import type { MethodDefinition, MethodHandler } from "./definition.ts"
 import type { Job } from "./job.ts"
-
-/** A schema that takes `In` and gives `Out`: any Standard Schema, or an Effect Schema as it is. */
-export type MethodSchema<In = unknown, Out = unknown> =
-  | StandardSchemaV1<In, Out>
-  | Schema.ConstraintCodec<Out, In, never, unknown>
 
 /** The methods of a definition. */
 export type MethodsOf<Out, M, Use> = {

@@ -18,7 +18,7 @@ import type {
   MethodDefinition,
   MethodHooks,
   MethodOptions,
-} from "./actor.ts"
+} from "./definition.ts"
 
 /** An actor definition that cannot be used. Thrown by `actor()`, when the module that defines it is loaded. */
 export class InvalidActor extends Error {
