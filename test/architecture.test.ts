@@ -174,8 +174,8 @@ test("no import runs in a circle", () => {
  */
 const records = {
   "arrows up": 3,
-  "files and folders in circles of a folder": 12,
-  "files in circles": 11,
+  "files and folders in circles of a folder": 10,
+  "files in circles": 9,
   "loose files": 4,
   "files in worker": 88,
 }

@@ -2,6 +2,7 @@
  * One board in memory: who gets which task, and what becomes of it. Everything happens between two turns of the event
  * loop, so that each call is one transaction. No timer runs but the one that wakes waiting pulls.
  */
+
 import { decodeEnvelope, encodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { FRONT_LEVEL, publishKey } from "../../runtime/protocol/message.ts"
 import { claimed, isClaimOf, recordOfPosting, unclaimed } from "../../runtime/protocol/record.ts"
@@ -21,9 +22,10 @@ import {
   type Settlement,
   TransportError,
 } from "../../runtime/transport/mod.ts"
-import { isOver, type Job, judge, read } from "./job.ts"
+import { isOver, judge, read } from "./job.ts"
 import { Jobs } from "./jobs.ts"
-import { isHeld, Lane, type Task } from "./lane.ts"
+import { isHeld, Lane } from "./lane.ts"
+import type { Job, Task } from "./state.ts"
 
 /** A pull that waits for its first task. */
 export interface Waiter {

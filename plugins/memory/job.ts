@@ -9,37 +9,7 @@ import {
   TOMBSTONE_MS,
   TransportError,
 } from "../../runtime/transport/mod.ts"
-import type { Task } from "./lane.ts"
-
-export interface Job {
-  readonly id: string
-  /** Of its first appearance: what lists are ordered by. */
-  readonly sequence: number
-  /** Publish keys seen, for as long as the job is known. */
-  readonly keys: string[]
-  /** In queues, oldest first; hardly ever more than one. */
-  tasks: ReadonlyArray<Task>
-  /** Whether any delivery was ever handed over. */
-  delivered: boolean
-  stored: Stored | undefined
-  /** What the current delivery last said about its run. */
-  reported: Stored | undefined
-}
-
-/** A record as text, so that nobody outside can change it, and what fences and clocks look at. */
-export interface Stored {
-  readonly text: string
-  readonly revision: Revision
-  readonly state: JobRecord["state"]
-  readonly run: number
-  readonly fence: string
-  readonly retries: number
-  readonly acked: boolean
-  readonly successor: string | undefined
-  readonly tombstone: boolean
-  /** When the record becomes a tombstone, or the tombstone goes. */
-  readonly until: number
-}
+import type { Stored, Task } from "./state.ts"
 
 /** Fails with `invalid` when the record is not JSON, `too-large` when it is over `limit` bytes. */
 export const write = (record: JobRecord, revision: Revision, limit: number): Stored => {

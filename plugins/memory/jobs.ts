@@ -10,8 +10,9 @@ import {
   TransportError,
 } from "../../runtime/transport/mod.ts"
 import { Heap } from "./heap.ts"
-import { aged, type Job, read, type Stored, write } from "./job.ts"
-import { isHeld, type Task } from "./lane.ts"
+import { aged, read, write } from "./job.ts"
+import { isHeld } from "./lane.ts"
+import type { Job, Stored, Task } from "./state.ts"
 
 /** So many per call, since a hundred thousand records may end at the same moment. */
 const MOST_BURIALS = 200

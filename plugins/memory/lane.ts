@@ -1,30 +1,7 @@
 /** One queue: its tasks by place, and when those that are not ready become so. */
-import { FRONT_LEVEL, type Posting } from "../../runtime/protocol/message.ts"
+import { FRONT_LEVEL } from "../../runtime/protocol/message.ts"
 import { Heap } from "./heap.ts"
-import type { Job } from "./job.ts"
-
-/** One task in a queue. The message stays bytes: nobody outside can change it, and its size is known. */
-export interface Task {
-  readonly posting: Omit<Posting, "message">
-  readonly frame: Uint8Array
-  readonly sequence: number
-  readonly storedAt: number
-  /** Absent: nothing that could be read. */
-  readonly job: Job | undefined
-  place: "new" | "ready" | "scheduled" | "held" | "gone"
-  deliveries: number
-  /** Of the last delivery. */
-  fence: string
-  lease: number
-  /** When a held task's lease lapses. */
-  until: number
-  alarm: Alarm | undefined
-}
-
-interface Alarm {
-  readonly at: number
-  readonly task: Task
-}
+import type { Alarm, Task } from "./state.ts"
 
 /** Whether a task is in somebody's hands. A lease that has lapsed may not have been noticed yet. */
 export const isHeld = (task: Task, now: number): boolean => task.place === "held" && task.until > now
