@@ -1,8 +1,8 @@
 /** Checks values at the edge of a handler: its input and result by their schemas, its result by what a record can hold. */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Effect, Result } from "effect"
+import { isPromiseLike } from "../../async/promise-like.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
-import { isPromiseLike } from "./invocation.ts"
 
 /** A value that a schema refuses. */
 export interface InvalidValue {

@@ -1,6 +1,8 @@
 /** Calls a handler or a hook, whatever it answers with: a value, a promise or an Effect. */
+
 import { Effect, Exit, Fiber } from "effect"
 import type { Job } from "../../actor/job.ts"
+import { isPromiseLike } from "../../async/promise-like.ts"
 import type { Trace } from "../../tracing/trace.ts"
 import { logsTo } from "./effect-log.ts"
 
@@ -13,9 +15,6 @@ export interface Invoked {
   /** Absent: not traced. */
   readonly trace?: Trace | undefined
 }
-
-export const isPromiseLike = (value: unknown): value is PromiseLike<unknown> =>
-  typeof value === "object" && value !== null && "then" in value && typeof value.then === "function"
 
 /** Calls now; the exit is what came of it. What an Effect logs is of this job. */
 export const invoke = (

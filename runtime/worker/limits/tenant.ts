@@ -1,8 +1,8 @@
 /** Whose limit a job falls under: what the key of its method's limit says of its input. */
 import type { ErasedMethod } from "../../actor/actor.ts"
+import { isPromiseLike } from "../../async/promise-like.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import { fieldOf, isTenant, TENANT_RULE } from "../../protocol/limit-key.ts"
-import { isPromiseLike } from "../attempt/invocation.ts"
 
 type Key = NonNullable<ErasedMethod["limit"]>["key"]
 
