@@ -1,7 +1,9 @@
 /** What a worker handed back because it could not run it now, and why: for whoever asks why a job waits. */
 
-import { LATE_MS } from "../worker/limits/returns.ts"
 import { LIMIT_REASONS as LIMITS, type PUT_OFF_REASONS } from "./remote/answers.ts"
+
+/** A task may come so much later than it was told to. */
+export const LATE_MS = 3_000
 
 /** More at a time, and the oldest are forgotten, but for when the last of them comes back. */
 const CAPACITY = 10_000

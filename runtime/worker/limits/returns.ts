@@ -2,13 +2,12 @@
  * Until when tasks come back that a limit has put off: what a worker that ends when nothing is left must wait for. The worker
  * that has put them off may be gone by then, so each leaves a note in the store, one per queue, which lapses by itself.
  */
+import { LATE_MS } from "../../cluster/put-offs.ts"
 import { generateId } from "../../id.ts"
 import type { Log } from "../../log/log.ts"
 import type { Store } from "../../transport/mod.ts"
 
 const PREFIX = "put-off/"
-/** A task may come so much later than it was told to. */
-export const LATE_MS = 3_000
 /** A note is written again when it is about so much later: within {@link LATE_MS}, so that it is never too early. */
 const STEP_MS = 1_000
 /** Notes that are looked at: one per queue and worker that has put something off within the last minutes. */
