@@ -1,4 +1,5 @@
 /** What the handler gets, and what follows its job: read from the body of a task, and checked before anything runs. */
+
 import { Effect, Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { embedProblem } from "../../jobs/outcome/follow-ups.ts"
@@ -6,19 +7,8 @@ import { decodeBody, type Embed, NO_EMBED } from "../../protocol/body.ts"
 import { selectInput } from "../../protocol/input.ts"
 import type { Posting } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
+import type { InputRead } from "../delivery/input.ts"
 import { type InvalidValue, validate } from "./check.ts"
-
-/** Input and follow-ups of a task, or why it has none. */
-export type InputRead = Result.Result<{ readonly embed: Embed; readonly input: unknown }, BadInput>
-
-/** A task that is given up for what is in its body. */
-export interface BadInput {
-  readonly error: JobError
-  /** What follows its failure. */
-  readonly embed: Embed
-  /** Why it is a dead letter, where it is one. */
-  readonly dead?: string
-}
 
 /** What the handler gets, checked, and what follows the job. `maxBytes` is of the body, also after decompression. */
 export const readInput = Effect.fnUntraced(function* (

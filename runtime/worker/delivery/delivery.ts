@@ -7,8 +7,8 @@ import { isId } from "../../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../../protocol/record.ts"
 import type { Trace } from "../../tracing/trace.ts"
 import type { Delivery, Settlement } from "../../transport/mod.ts"
-import type { InputRead } from "../attempt/handler-input.ts"
 import type { Gate } from "../limits/limiter.ts"
+import type { InputRead } from "./input.ts"
 import { softLimit } from "./soft-limit.ts"
 
 /** Why a run is ended from outside. */
