@@ -6,7 +6,6 @@ import { fileURLToPath } from "node:url"
 import { describe, expect, test } from "vitest"
 import {
   arrowsUp,
-  cycles,
   type Direction,
   fileCircles,
   folderCircles,
@@ -163,40 +162,36 @@ test("an actor's own files are those of no other actor", () => {
   expect(foreign).toEqual([])
 })
 
-test("no import runs in a circle", () => {
-  expect(cycles(sourcesBelow("runtime", "plugins"))).toEqual([])
-})
-
-/**
- * How far the code is from the rules of rooms, imports of types included. A number may only fall: where it has fallen,
- * the change that did it lowers the number here. Of circles, what lies in them is counted, since a circle that falls
- * apart into two has become better, not worse.
- */
-const records = {
-  "arrows up": 2,
-  "files and folders in circles of a folder": 7,
-  "files in circles": 9,
-  "loose files": 4,
-  "files in worker": 89,
-}
-
-test("rooms become more orderly only", () => {
+describe("rooms", () => {
   const sources = sourcesBelow("runtime", "plugins")
   const rooms = roomsOf(readFileSync(join(root, "ARCHITECTURE.md"), "utf8"))
-  expect(homeless(sources, rooms), "give them a room in the list of ARCHITECTURE.md").toEqual([])
-  const up = arrowsUp(sources, rooms)
-  const folders = folderCircles(sources)
-  const files = fileCircles(sources)
-  const today: typeof records = {
-    "arrows up": up.length,
-    "files and folders in circles of a folder": folders.flat().length,
-    "files in circles": files.flat().length,
-    "loose files": [...sources.keys()].filter((path) => /^runtime\/[^/]+$/.test(path)).length,
-    "files in worker": [...sources.keys()].filter((path) => path.startsWith("runtime/worker/")).length,
+  const count = (pattern: RegExp) => [...sources.keys()].filter((path) => pattern.test(path)).length
+
+  test("every file has a room in the list of ARCHITECTURE.md", () => {
+    expect(homeless(sources, rooms)).toEqual([])
+  })
+
+  test("imports run down the list", () => {
+    expect(arrowsUp(sources, rooms)).toEqual([])
+  })
+
+  test("no import runs in a circle, neither between files nor between what lies in one folder", () => {
+    expect(fileCircles(sources)).toEqual([])
+    expect(folderCircles(sources)).toEqual([])
+  })
+
+  test("few files lie loose in the runtime", () => {
+    expect(count(/^runtime\/[^/]+$/)).toBeLessThanOrEqual(8)
+  })
+
+  // The number may only fall: the change that takes files away lowers it here.
+  const records = {
+    "files in worker": 89,
   }
-  const seen = [...up, ...[...folders, ...files].map((circle) => `circle: ${circle.join(" ")}`)]
-  const advice = "a number that rose: undo what raised it; one that fell: lower its record"
-  expect(today, `${advice}\n${seen.join("\n")}`).toEqual(records)
+
+  test("the worker does not grow", () => {
+    expect({ "files in worker": count(/^runtime\/worker\//) }).toEqual(records)
+  })
 })
 
 test("every plugin is an entry point for Deno too, whose table has no wildcard", () => {
@@ -314,16 +309,5 @@ describe("the checker finds", () => {
     expect(fileCircles(sources)).toEqual([])
     sources.set("runtime/a/two.ts", `export type { a } from "./one.ts"`)
     expect(fileCircles(sources)).toEqual([["runtime/a/one.ts", "runtime/a/two.ts", "runtime/b/one.ts", "runtime/c.ts"]])
-  })
-
-  test("circles, but none of types", () => {
-    const circle = (kind: string) =>
-      new Map([
-        ["runtime/a.ts", `import { b } from "./b.ts"`],
-        ["runtime/b.ts", `export * from "./c.ts"`],
-        ["runtime/c.ts", `import ${kind} { a } from "./a.ts"`],
-      ])
-    expect(cycles(circle(""))).toEqual(["runtime/a.ts → runtime/b.ts → runtime/c.ts → runtime/a.ts"])
-    expect(cycles(circle("type"))).toEqual([])
   })
 })

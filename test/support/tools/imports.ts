@@ -136,22 +136,6 @@ export function violations(sources: Sources, table: readonly Direction[]): strin
   return found
 }
 
-/** Circles among the imports that exist at run time, each as `a → b → a`. */
-export function cycles(sources: Sources): string[] {
-  const found: string[] = []
-  const done = new Set<string>()
-  const visit = (path: string, trail: readonly string[]) => {
-    const start = trail.indexOf(path)
-    if (start >= 0) found.push([...trail.slice(start), path].join(" → "))
-    const source = sources.get(path)
-    if (start >= 0 || source === undefined || done.has(path)) return
-    for (const { target, kind } of importsOf(path, source)) if (kind === "value") visit(target, [...trail, path])
-    done.add(path)
-  }
-  for (const path of sources.keys()) visit(path, [])
-  return found
-}
-
 /** The list of rooms, the highest first: each is the folders and files of the runtime that its row names. */
 export type Rooms = readonly (readonly string[])[]
 
