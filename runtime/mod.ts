@@ -16,10 +16,10 @@ export {
   type RetryPolicy,
   type TimeLimit,
 } from "./actor/actor.ts"
+export type { ActorHandle, ChildActorHandle, ChildMethodHandle, MethodHandle } from "./actor/actor-handle.ts"
 export { discoverActors } from "./actor/discover.ts"
 export type { Job, JobLog, JobState } from "./actor/job.ts"
 export { Ignore, Reject, Retry } from "./actor/outcomes.ts"
-export type { ActorHandle, ChildActorHandle, ChildMethodHandle, MethodHandle } from "./client/actor-handle.ts"
 export { Client, type ClientSettings, connect, type JobPage } from "./client/client.ts"
 export type { JobQuery } from "./client/job-query.ts"
 export type { ActorDescription, WorkerDescription } from "./cluster/directory.ts"

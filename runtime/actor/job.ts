@@ -1,12 +1,12 @@
 /** What a handler gets besides its input: its job. */
 
-import type { AnyActor, ChildActorHandle } from "../client/actor-handle.ts"
 import type { OwnEventFields } from "../cluster/own-event.ts"
 import type { JobHandle } from "../jobs/handle.ts"
 import type { SubmissionFields } from "../jobs/submission/submission.ts"
 import type { JobView } from "../jobs/view.ts"
 import type { DurationInput } from "../options/duration.ts"
 import type { Headers } from "../protocol/message.ts"
+import type { AnyActor, ChildActorHandle } from "./actor-handle.ts"
 
 /** One attempt of one job, as its handler sees it. `Use` is what the actor's `start` returned. */
 export interface Job<Use = unknown> {

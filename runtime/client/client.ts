@@ -1,6 +1,7 @@
 /** What applications hold: submit tasks, follow jobs, decide about them. HTTP and the command line are thin over this. */
 import { hostname } from "node:os"
 import { Result } from "effect"
+import { type ActorHandle, type AnyActor, actorHandle } from "../actor/actor-handle.ts"
 import { stayAlive } from "../async/stay-alive.ts"
 import {
   type ActorDescription,
@@ -41,7 +42,6 @@ import type { DurationInput } from "../options/duration.ts"
 import { parseTimeToLive } from "../protocol/time.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import type { QueueStats } from "../transport/mod.ts"
-import { type ActorHandle, type AnyActor, actorHandle } from "./actor-handle.ts"
 import { type JobQuery, recordQueryOf } from "./job-query.ts"
 import type { SubmitContext } from "./submitting/context.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"

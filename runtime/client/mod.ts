@@ -1,5 +1,6 @@
 /** Callboard for applications that only submit and follow jobs: loads neither HTTP nor a worker, and runs on Node as well. */
 export type { Actor } from "../actor/actor.ts"
+export type { ActorHandle, MethodHandle } from "../actor/actor-handle.ts"
 export type { ActorDescription, WorkerDescription } from "../cluster/directory.ts"
 export type { ReceivedEvent } from "../cluster/events.ts"
 export type { OwnEventFields } from "../cluster/own-event.ts"
@@ -26,6 +27,5 @@ export type { Cause, Why } from "../jobs/why/cause.ts"
 export type { JobError } from "../protocol/record.ts"
 export type { State } from "../protocol/state.ts"
 export { TransportError } from "../transport/mod.ts"
-export type { ActorHandle, MethodHandle } from "./actor-handle.ts"
 export { Client, type ClientSettings, connect, type JobPage } from "./client.ts"
 export type { JobQuery } from "./job-query.ts"

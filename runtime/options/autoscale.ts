@@ -3,7 +3,9 @@
  * only when it has held fewer for as long as the keepalive.
  */
 import { Result } from "effect"
-import { MOST_HANDLERS } from "../cluster/remote/call.ts"
+
+/** Handlers that a worker may run at a time. */
+export const MOST_HANDLERS = 10_000
 
 /** Bounds of the number of handlers. */
 export interface Autoscale {

@@ -18,7 +18,7 @@
  */
 import { Result } from "effect"
 import type { ActorDefinition } from "../actor/actor.ts"
-import type { ActorHandle, AnyActor } from "../client/actor-handle.ts"
+import type { ActorHandle, AnyActor } from "../actor/actor-handle.ts"
 import type { Client } from "../client/client.ts"
 import { CallboardError, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
@@ -96,7 +96,10 @@ export class NotDrained extends Error {
 }
 
 /** Starts an actor, and resolves when it is ready for tasks. Fails with `ActorStartFailed` and as `serve()` does. */
-export const runActor = async <A extends AnyActor>(actor: A, options: RunOptions = {}): Promise<ActorRun<A>> => {
+export const runActor = async <A extends AnyActor & ActorDefinition>(
+  actor: A,
+  options: RunOptions = {},
+): Promise<ActorRun<A>> => {
   const timeoutMs = milliseconds(options.timeout ?? 5)
   const { lines, log } = collectLog()
   const served: ReadonlyArray<ActorDefinition> = [actor, ...(options.actors ?? [])]

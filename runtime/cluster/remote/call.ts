@@ -1,13 +1,11 @@
 /** What workers answer to, as data: what a caller may send, and what the command line and HTTP show, is this one list. */
 import { Result, Schema, SchemaIssue } from "effect"
 import { CallboardError } from "../../errors.ts"
+import { MOST_HANDLERS } from "../../options/autoscale.ts"
 import { parseRate } from "../../options/rate.ts"
 import { didYouMean } from "../../options/suggest.ts"
 import { checkQueueName } from "../../protocol/name.ts"
 import { parseDuration } from "../../protocol/time.ts"
-
-/** Handlers that a worker may run at a time. */
-export const MOST_HANDLERS = 10_000
 
 const Count = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MOST_HANDLERS }))
 const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))

@@ -1,8 +1,8 @@
 /** The {@link Job} that a handler gets: a view of its run, made once per attempt. */
 
+import { type AnyActor, type ChildActorHandle, childHandle } from "../../actor/actor-handle.ts"
 import type { Job, JobLog, JobState } from "../../actor/job.ts"
 import { Retry } from "../../actor/outcomes.ts"
-import { type AnyActor, type ChildActorHandle, childHandle } from "../../client/actor-handle.ts"
 import type { Client } from "../../client/client.ts"
 import type { EventSender } from "../../cluster/events.ts"
 import { checkOwnEvent, type OwnEventFields } from "../../cluster/own-event.ts"

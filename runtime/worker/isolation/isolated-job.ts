@@ -1,8 +1,8 @@
 /** The {@link Job} of an isolated handler: what it says and asks for goes to the worker, which has the transport. */
 import { Result } from "effect"
+import { type AnyActor, type ChildActorHandle, childHandle } from "../../actor/actor-handle.ts"
 import type { Job, JobLog, JobState } from "../../actor/job.ts"
 import { Retry } from "../../actor/outcomes.ts"
-import { type AnyActor, type ChildActorHandle, childHandle } from "../../client/actor-handle.ts"
 import { checkOwnEvent, type OwnEventFields } from "../../cluster/own-event.ts"
 import { CallboardError } from "../../errors.ts"
 import type { JobHandle, WaitOptions } from "../../jobs/handle.ts"

@@ -1,6 +1,6 @@
 import { CallboardError } from "callboard"
 import { describe, expect, test } from "vitest"
-import { start, WAIT } from "./start.ts"
+import { start, WAIT } from "../client/start.ts"
 
 describe("a typed handle", () => {
   test("passes every kind of input as it is", async () => {

@@ -1,12 +1,13 @@
 /** An actor from afar: its types flow from its definition to `submit` and `result()`, without its code. */
-import type { ActorDefinition } from "../actor/actor.ts"
 import type { CallboardError } from "../errors.ts"
 import type { JobHandle, SubmittedJob } from "../jobs/handle.ts"
 import type { JsonForm } from "../jobs/json-form.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
 
-/** Any actor, for type parameters. */
-export interface AnyActor extends ActorDefinition {
+/** Any actor, for type parameters: its name, and the types that it carries. */
+export interface AnyActor {
+  readonly _tag: "Actor"
+  readonly name: string
   readonly "~types"?: { readonly input: object; readonly result: object }
 }
 
