@@ -3,6 +3,7 @@
  * A submitter learns from it which queue an actor's tasks go to.
  */
 import { Result, Schema } from "effect"
+import { StoreEntry } from "../async/store-entry.ts"
 import { checkActorName } from "../protocol/name.ts"
 import type { Store, StoreOperation } from "../transport/mod.ts"
 
@@ -86,43 +87,21 @@ const ACTOR_TTL_MS = 3 * ACTOR_REFRESH_MS
 
 export const DEFAULT_QUEUE = "default"
 
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
-const decodeActor = Schema.decodeUnknownResult(Schema.fromJsonString(ActorDescription))
-const decodeWorker = Schema.decodeUnknownResult(Schema.fromJsonString(WorkerDescription))
+/** What workers serve, by the actor's name. */
+const ACTORS = new StoreEntry("actor/", ActorDescription, { ttlMs: ACTOR_TTL_MS })
+/** The living workers, by name. */
+export const WORKERS = new StoreEntry("worker/", WorkerDescription, { ttlMs: WORKER_TTL_MS })
 
 export const actorEntries = (actors: Iterable<ActorDescription>): ReadonlyArray<StoreOperation> =>
-  [...actors].map((actor) => ({
-    key: `actor/${actor.name}`,
-    value: encoder.encode(JSON.stringify(actor)),
-    ttl: ACTOR_TTL_MS,
-  }))
-
-export const workerEntry = (worker: WorkerDescription): StoreOperation => ({
-  key: `worker/${worker.name}`,
-  value: encoder.encode(JSON.stringify(worker)),
-  ttl: WORKER_TTL_MS,
-})
-
-/** The entry of a worker; `undefined` for one of a newer version that this one cannot read. */
-export const readWorker = (value: Uint8Array): WorkerDescription | undefined =>
-  Result.getOrUndefined(decodeWorker(decoder.decode(value)))
+  [...actors].map((actor) => ACTORS.put(actor.name, actor))
 
 const LIST_LIMIT = 1_000
 
-export const listWorkers = async (store: Store): Promise<ReadonlyArray<WorkerDescription>> => {
-  const entries = await store.list({ prefix: "worker/", limit: LIST_LIMIT })
-  // What cannot be read is left out rather than failing the list.
-  return entries.flatMap((entry) => readWorker(entry.value) ?? [])
-}
+export const listWorkers = async (store: Store): Promise<ReadonlyArray<WorkerDescription>> =>
+  (await WORKERS.list(store, LIST_LIMIT)).map(({ value }) => value)
 
-export const listActors = async (store: Store): Promise<ReadonlyArray<ActorDescription>> => {
-  const entries = await store.list({ prefix: "actor/", limit: LIST_LIMIT })
-  return entries.flatMap((entry) => {
-    const decoded = decodeActor(decoder.decode(entry.value))
-    return Result.isSuccess(decoded) ? [decoded.success] : []
-  })
-}
+export const listActors = async (store: Store): Promise<ReadonlyArray<ActorDescription>> =>
+  (await ACTORS.list(store, LIST_LIMIT)).map(({ value }) => value)
 
 /** Looks actors up in the store and remembers what it found, or did not find, for a moment. */
 export class Directory {
@@ -152,11 +131,7 @@ export class Directory {
     const known = this.#known.get(name)
     if (known !== undefined && known.until > now) return known.actor
     if (this.#known.size >= Directory.#CAPACITY) this.#known.clear()
-    const actor = this.#store.get(`actor/${name}`).then((entry) => {
-      if (entry === undefined) return undefined
-      const decoded = decodeActor(decoder.decode(entry.value))
-      return Result.isSuccess(decoded) ? decoded.success : undefined
-    })
+    const actor = ACTORS.get(this.#store, name).then((entry) => entry?.value)
     const remembered = { until: now + Directory.#REMEMBER_MS, actor }
     this.#known.set(name, remembered)
     // Remembered, a failure would send the tasks of the next seconds to the wrong queue.

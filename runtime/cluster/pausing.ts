@@ -2,51 +2,52 @@
  * Queues that are paused and workers that are suspended: entries of the store, which workers watch. A paused queue takes
  * tasks and gives none out; a suspended worker pulls nothing. What runs goes on.
  */
-import { Result } from "effect"
+import { Result, Schema } from "effect"
+import { StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import { checkQueueName } from "../protocol/name.ts"
 import { parseDuration } from "../protocol/time.ts"
 import type { Store } from "../transport/mod.ts"
 
-export const PAUSE_PREFIX = "pause/"
-export const SUSPEND_PREFIX = "suspend/"
+/** What is kept of a pause or a suspension: since when, as an ISO time. */
+const Since = Schema.Struct({ at: Schema.String })
 
-/** Key of a suspension that holds for every worker. No worker can have this name. */
-const EVERYBODY = "*"
+/** Paused queues, by name. */
+export const PAUSES = new StoreEntry("pause/", Since)
+/** Suspended workers, by name. */
+export const SUSPENSIONS = new StoreEntry("suspend/", Since)
+
+/** Name of a suspension that holds for every worker. No worker can have this name. */
+const EVERY_WORKER = "*"
 
 const LIMIT = 10_000
 
-const encoder = new TextEncoder()
-const note = (): Uint8Array => encoder.encode(JSON.stringify({ at: new Date().toISOString() }))
+const now = (): typeof Since.Type => ({ at: new Date().toISOString() })
 
-const queueKey = (queue: string): string => {
+const checkedQueue = (queue: string): string => {
   const checked = checkQueueName(queue)
   if (Result.isFailure(checked)) throw new CallboardError("invalid-input", checked.failure.message, { field: "queue" })
-  return `${PAUSE_PREFIX}${queue}`
+  return queue
 }
 
 /** Fails with `invalid-input` on what cannot be a queue; one that does not exist yet may be paused. */
 export const pauseQueue = async (store: Store, queue: string): Promise<void> => {
-  await store.write([{ key: queueKey(queue), value: note() }])
+  await store.write([PAUSES.put(checkedQueue(queue), now())])
 }
 
 export const resumeQueue = async (store: Store, queue: string): Promise<void> => {
-  await store.write([{ key: queueKey(queue) }])
+  await store.write([PAUSES.remove(checkedQueue(queue))])
 }
 
-export const pausedQueues = async (store: Store): Promise<ReadonlyArray<string>> =>
-  (await store.list({ prefix: PAUSE_PREFIX, limit: LIMIT })).map(({ key }) => key.slice(PAUSE_PREFIX.length))
+export const pausedQueues = (store: Store): Promise<ReadonlyArray<string>> => PAUSES.names(store, LIMIT)
 
-const suspendKey = (worker: string | undefined): string => `${SUSPEND_PREFIX}${worker ?? EVERYBODY}`
+/** Names of all suspensions: what {@link isSuspended} is asked with. */
+export const suspensions = (store: Store): Promise<ReadonlyArray<string>> => SUSPENSIONS.names(store, LIMIT)
 
-/** Keys of all suspensions: what {@link isSuspended} is asked with. */
-export const suspensions = async (store: Store): Promise<ReadonlyArray<string>> =>
-  (await store.list({ prefix: SUSPEND_PREFIX, limit: LIMIT })).map(({ key }) => key)
-
-/** Whether one of some keys of suspensions means a worker. */
-export const isSuspended = (keys: Iterable<string>, worker: string): boolean => {
-  const all = new Set(keys)
-  return all.has(suspendKey(undefined)) || all.has(suspendKey(worker))
+/** Whether one of some suspensions means a worker. */
+export const isSuspended = (names: Iterable<string>, worker: string): boolean => {
+  const all = new Set(names)
+  return all.has(EVERY_WORKER) || all.has(worker)
 }
 
 export interface SuspendOptions {
@@ -65,12 +66,11 @@ export const suspendWorkers = async (
     const why = Result.isFailure(parsed) ? parsed.failure.message : "must be 1 second at least"
     throw new CallboardError("invalid-input", `ttl: ${why}`, { field: "ttl" })
   }
-  const ends = parsed === undefined ? {} : { ttl: parsed.success }
-  await store.write([{ key: suspendKey(worker), value: note(), ...ends }])
+  await store.write([SUSPENSIONS.put(worker ?? EVERY_WORKER, now(), parsed?.success)])
 }
 
 /** Ends the suspension of one worker, or every suspension there is. */
 export const resumeWorkers = async (store: Store, worker: string | undefined): Promise<void> => {
-  const keys = worker === undefined ? await suspensions(store) : [suspendKey(worker)]
-  if (keys.length > 0) await store.write(keys.map((key) => ({ key })))
+  const names = worker === undefined ? await suspensions(store) : [worker]
+  if (names.length > 0) await store.write(names.map((name) => SUSPENSIONS.remove(name)))
 }

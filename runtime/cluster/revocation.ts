@@ -6,6 +6,7 @@
  * revocation holds for tasks that come after it as well, until it lapses or is lifted.
  */
 import { Result, Schema, SchemaIssue } from "effect"
+import { StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { parseTask, type Task } from "../protocol/headers.ts"
@@ -48,19 +49,13 @@ export const RevokeOptions = Schema.Struct({
 }).annotate({ identifier: "Revoke" })
 export type RevokeOptions = typeof RevokeOptions.Type
 
-export const REVOCATION_PREFIX = "revocation/"
+/** The revocations that hold, by id. */
+export const REVOCATIONS = new StoreEntry("revocation/", Revocation)
 
 const DEFAULT_TTL_MS = 3 * 3_600_000
 const LONGEST_TTL_MS = 30 * 86_400_000
 /** Each is compared with every task that starts. */
 const MOST_REVOCATIONS = 1_000
-
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
-const decode = Schema.decodeUnknownResult(Schema.fromJsonString(Revocation))
-
-export const decodeRevocation = (value: Uint8Array): Revocation | undefined =>
-  Result.getOrUndefined(decode(decoder.decode(value)))
 
 const refuse = (field: string, message: string): never => {
   throw new CallboardError("invalid-input", `${field}: ${message}`, { field })
@@ -102,25 +97,22 @@ export const revoke = async (store: Store, options: RevokeOptions): Promise<Revo
     revokedAt: formatTime(now),
     until: formatTime(now + ms),
   }
-  if ((await store.count(REVOCATION_PREFIX)) >= MOST_REVOCATIONS) {
+  if ((await store.count(REVOCATIONS.prefix)) >= MOST_REVOCATIONS) {
     throw new CallboardError("unsupported", `there are ${MOST_REVOCATIONS} revocations already: lift some of them`)
   }
-  const value = encoder.encode(JSON.stringify(revocation))
-  await store.write([{ key: `${REVOCATION_PREFIX}${revocation.id}`, value, ttl: ms }])
+  await store.write([REVOCATIONS.put(revocation.id, revocation, ms)])
   return revocation
 }
 
 /** Those that hold now, oldest first. */
-export const listRevocations = async (store: Store): Promise<ReadonlyArray<Revocation>> => {
-  const entries = await store.list({ prefix: REVOCATION_PREFIX, limit: MOST_REVOCATIONS })
-  return entries.flatMap(({ value }) => decodeRevocation(value) ?? [])
-}
+export const listRevocations = async (store: Store): Promise<ReadonlyArray<Revocation>> =>
+  (await REVOCATIONS.list(store, MOST_REVOCATIONS)).map(({ value }) => value)
 
 /** Ends a revocation; what it has cancelled stays cancelled. Fails with `not-found`. */
 export const lift = async (store: Store, id: string): Promise<void> => {
-  const key = `${REVOCATION_PREFIX}${id}`
-  if ((await store.get(key)) === undefined) throw new CallboardError("not-found", `there is no revocation ${id}`)
-  await store.write([{ key }])
+  const found = await REVOCATIONS.get(store, id)
+  if (found === undefined) throw new CallboardError("not-found", `there is no revocation ${id}`)
+  await store.write([REVOCATIONS.remove(id)])
 }
 
 /** The first of some revocations that a task falls under. */

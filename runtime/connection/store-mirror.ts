@@ -3,9 +3,10 @@
  * was away. What many look at for every task (revocations, pauses) costs no round trip then.
  */
 
+import { allEntries } from "../async/store-entry.ts"
 import type { Log } from "../log/log.ts"
 import type { Board } from "./board.ts"
-import { pause } from "./listening.ts"
+import { StoreWatch } from "./store-watch.ts"
 
 export interface StoreMirrorOptions<A> {
   readonly board: Board
@@ -20,34 +21,30 @@ export interface StoreMirrorOptions<A> {
   readonly signal: AbortSignal
 }
 
-const PAGE = 1_000
-const FIRST_WAIT_MS = 250
-const LONGEST_WAIT_MS = 10_000
-
 export class StoreMirror<A> {
   readonly #options: StoreMirrorOptions<A>
   readonly #entries = new Map<string, A>()
-  readonly #ready = Promise.withResolvers<void>()
+  readonly #watch: StoreWatch
   /** Keys that changed while the prefix is being read: what was read of them is older. */
   #touched: Set<string> | undefined
-  #watches = false
-  /** Something may have been missed since the last reading. */
-  #stale = false
-  #busy = false
 
   constructor(options: StoreMirrorOptions<A>) {
     this.#options = options
-    const { board, signal } = options
-    const off = board.transport.onStatus((status) => {
-      if (status === "connected") void this.#refresh()
+    const { board, prefix, log, signal } = options
+    this.#watch = new StoreWatch({
+      board,
+      prefix,
+      log,
+      onChange: ({ key, value }) => this.#changed(key, value),
+      read: () => this.#read(),
+      signal,
     })
-    signal.addEventListener("abort", off, { once: true })
-    void this.#refresh()
+    void this.#watch.refresh()
   }
 
   /** Resolves once everything was read; never rejects. Until the transport can be reached it waits. */
   get ready(): Promise<void> {
-    return this.#ready.promise
+    return this.#watch.ready
   }
 
   /** By key. */
@@ -55,50 +52,22 @@ export class StoreMirror<A> {
     return this.#entries
   }
 
-  /** Reads everything again, until that has worked; what becomes stale meanwhile is one more reading. */
-  async #refresh(): Promise<void> {
-    const { board, prefix, log, signal } = this.#options
-    this.#stale = true
-    if (this.#busy) return
-    this.#busy = true
-    let wait = FIRST_WAIT_MS
-    while (this.#stale && !signal.aborted) {
-      this.#stale = false
-      try {
-        if (!this.#watches) await board.store.watch(prefix, ({ key, value }) => this.#changed(key, value), signal)
-        this.#watches = true
-        await this.#read()
-        this.#options.onChange?.()
-        this.#ready.resolve()
-      } catch (cause) {
-        this.#stale = true
-        log.debug(`${prefix} cannot be read now`, { cause: String(cause) })
-        await pause(wait, signal)
-        wait = Math.min(LONGEST_WAIT_MS, wait * 2)
-      }
-    }
-    this.#busy = false
-  }
-
   async #read(): Promise<void> {
-    const { board, prefix, signal } = this.#options
+    const { board, prefix, onChange, signal } = this.#options
     const touched = new Set<string>()
     this.#touched = touched
     try {
       const seen = new Set<string>()
-      let after: string | undefined
-      do {
-        const page = await board.store.list({ prefix, limit: PAGE, ...(after === undefined ? {} : { after }) })
-        for (const { key, value } of page) {
-          seen.add(key)
-          if (!touched.has(key)) this.#keep(key, value)
-        }
-        after = page.length < PAGE ? undefined : page.at(-1)?.key
-      } while (after !== undefined && !signal.aborted)
+      for await (const { key, value } of allEntries(board.store, prefix)) {
+        seen.add(key)
+        if (!touched.has(key)) this.#keep(key, value)
+        if (signal.aborted) return
+      }
       for (const key of this.#entries.keys()) if (!seen.has(key) && !touched.has(key)) this.#entries.delete(key)
     } finally {
       this.#touched = undefined
     }
+    onChange?.()
   }
 
   #changed(key: string, value: Uint8Array | undefined): void {

@@ -10,7 +10,8 @@
  * | `done`    | its answer again             | `idempotency-mismatch`          |
  */
 import { createHash } from "node:crypto"
-import { Result, Schema } from "effect"
+import { Schema } from "effect"
+import { type StoredEntry, StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import type { Store } from "../transport/mod.ts"
@@ -40,20 +41,14 @@ const Entry = Schema.Struct({
 })
 type Entry = typeof Entry.Type
 
-const decodeEntry = Schema.decodeUnknownResult(Schema.fromJsonString(Entry))
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
-
-const encode = (entry: Entry): Uint8Array => encoder.encode(JSON.stringify(entry))
+/** What is kept of requests, by a hash of caller and key. */
+const REQUESTS = new StoreEntry("idempotency/", Entry, { ttlMs: IDEMPOTENCY_TTL_MS })
 
 const hash = (...parts: ReadonlyArray<string | Uint8Array>): string => {
   const digest = createHash("sha256")
   for (const part of parts) digest.update(part).update("\0")
   return digest.digest("base64url")
 }
-
-/** Two requests race for a key at most a few times. */
-const TRIES = 10
 
 /** The key of a request's header. Fails with `invalid-input`. */
 export const parseKey = (header: string | null): string | undefined => {
@@ -81,7 +76,7 @@ const repeated = (kept: NonNullable<Entry["answers"]>[number]): Receipt | Callbo
 /** One request under one key. */
 export class IdempotentRequest {
   readonly #store: Store
-  readonly #key: string
+  readonly #name: string
   readonly #fingerprint: string
 
   /** `caller` scopes the key: two tokens never meet. */
@@ -95,28 +90,33 @@ export class IdempotentRequest {
     },
   ) {
     this.#store = store
-    this.#key = `idempotency/${hash(request.caller, request.key)}`
+    this.#name = hash(request.caller, request.key)
     this.#fingerprint = hash(request.contentType, request.bytes)
   }
 
   /** What is known about the key, if it was used for this body. Fails with `idempotency-mismatch`. */
   async earlier(): Promise<Earlier | undefined> {
-    const found = await this.#store.get(this.#key)
-    return found === undefined ? undefined : this.#judge(this.#entryOf(found.value))
+    const found = await REQUESTS.get(this.#store, this.#name)
+    return found === undefined ? undefined : this.#judge(entryOf(found))
   }
 
   /** Takes the key with fresh `ids`, unless another request was faster. Fails with `idempotency-mismatch`. */
   async take(ids: ReadonlyArray<string>): Promise<Earlier | "taken"> {
-    const value = encode({ fingerprint: this.#fingerprint, ids, state: "pending" })
-    for (let tried = 0; tried < TRIES; tried++) {
-      if ((await this.#write(value, "absent")) === "written") return "taken"
-      const found = await this.#store.get(this.#key)
-      if (found === undefined) continue
-      const earlier = this.#judge(this.#entryOf(found.value))
-      if (earlier !== undefined) return earlier
-      if ((await this.#write(value, { revision: found.revision })) === "written") return "taken"
+    const value: Entry = { fingerprint: this.#fingerprint, ids, state: "pending" }
+    let earlier: Earlier | undefined
+    const taking = await REQUESTS.change(
+      this.#store,
+      this.#name,
+      (found) => {
+        earlier = found === undefined ? undefined : this.#judge(entryOf(found))
+        return earlier === undefined ? { value } : "keep"
+      },
+      { assumeAbsent: true },
+    )
+    if (taking === "conflict") {
+      throw new CallboardError("internal", "too many requests race for one Idempotency-Key")
     }
-    throw new CallboardError("internal", "too many requests race for one Idempotency-Key")
+    return earlier ?? "taken"
   }
 
   #judge({ fingerprint, state, ids, answers }: Entry): Earlier | undefined {
@@ -147,22 +147,18 @@ export class IdempotentRequest {
   }
 
   async #change(to: (entry: Entry) => Entry): Promise<void> {
-    for (let tried = 0; tried < TRIES; tried++) {
-      const found = await this.#store.get(this.#key)
-      if (found === undefined) return
-      const entry = this.#entryOf(found.value)
-      if (entry.fingerprint !== this.#fingerprint) return
-      if ((await this.#write(encode(to(entry)), { revision: found.revision })) === "written") return
-    }
+    await REQUESTS.change(this.#store, this.#name, (found) => {
+      if (found === undefined) return "keep"
+      const entry = entryOf(found)
+      return entry.fingerprint === this.#fingerprint ? { value: to(entry) } : "keep"
+    })
   }
+}
 
-  #write(value: Uint8Array, expect: "absent" | { readonly revision: string }): Promise<"written" | "conflict"> {
-    return this.#store.write([{ key: this.#key, value, expect, ttl: IDEMPOTENCY_TTL_MS }])
-  }
-
-  #entryOf(value: Uint8Array): Entry {
-    const decoded = decodeEntry(decoder.decode(value))
-    if (Result.isSuccess(decoded)) return decoded.success
-    throw new CallboardError("internal", `the entry of an Idempotency-Key cannot be read: ${decoded.failure.message}`)
-  }
+const entryOf = ({ value }: StoredEntry<Entry>): Entry => {
+  if (value !== undefined) return value
+  throw new CallboardError(
+    "internal",
+    "the entry of an Idempotency-Key cannot be read: another version wrote it; use a new key",
+  )
 }

@@ -4,7 +4,7 @@
  * misses only where the transport lost the news, and then a sweep finds it.
  */
 import type { Board } from "../../connection/board.ts"
-import { pause } from "../../connection/listening.ts"
+import { StoreWatch } from "../../connection/store-watch.ts"
 import type { Log } from "../../log/log.ts"
 import { EDGE_PREFIX, edgeIn, type Place, readEdges } from "./edges.ts"
 import { hashOf } from "./hash.ts"
@@ -24,37 +24,35 @@ const LATEST = 8_192
 /** The filter forgets nothing, and news may be lost: it is made anew this often. */
 const RENEW_MS = 600_000
 const PAGE = 10_000
-const FIRST_WAIT_MS = 250
-const LONGEST_WAIT_MS = 10_000
 
 export class EdgeWatch {
   readonly #options: EdgeWatchOptions
   /** Ids of those that ended last, oldest first. */
   readonly #latest = new Set<string>()
-  readonly #ready = Promise.withResolvers<void>()
+  readonly #watch: StoreWatch
   #bits = new Uint8Array(BITS / 8)
   /** Filled while all edges are being read. */
   #next: Uint8Array<ArrayBuffer> | undefined
   #isEmpty = true
-  #watches = false
-  /** Something may have been missed since the last reading. */
-  #stale = false
-  #busy = false
   #readAt = 0
 
   constructor(options: EdgeWatchOptions) {
     this.#options = options
-    const { board, signal } = options
-    const off = board.transport.onStatus((status) => {
-      if (status === "connected") void this.#refresh()
+    const { board, log, signal } = options
+    this.#watch = new StoreWatch({
+      board,
+      prefix: EDGE_PREFIX,
+      log,
+      onChange: ({ key, value }) => value !== undefined && this.#see(key),
+      read: () => this.#read(),
+      signal,
     })
-    signal.addEventListener("abort", off, { once: true })
-    void this.#refresh()
+    void this.#watch.refresh()
   }
 
   /** Resolves once all edges were read; never rejects. Until the transport can be reached it waits. */
   get ready(): Promise<void> {
-    return this.#ready.promise
+    return this.#watch.ready
   }
 
   /** Whether nobody waits for anybody, as far as is known. */
@@ -77,32 +75,7 @@ export class EdgeWatch {
 
   /** Makes the filter anew, if it is time. `now` is of `performance.now()`. */
   renew(now: number): void {
-    if (now - this.#readAt >= RENEW_MS) void this.#refresh()
-  }
-
-  async #refresh(): Promise<void> {
-    const { board, log, signal } = this.#options
-    this.#stale = true
-    if (this.#busy) return
-    this.#busy = true
-    let wait = FIRST_WAIT_MS
-    while (this.#stale && !signal.aborted) {
-      this.#stale = false
-      try {
-        if (!this.#watches) {
-          await board.store.watch(EDGE_PREFIX, ({ key, value }) => value !== undefined && this.#see(key), signal)
-        }
-        this.#watches = true
-        await this.#read()
-        this.#ready.resolve()
-      } catch (cause) {
-        this.#stale = true
-        log.debug("who waits for other jobs cannot be read now", { cause: String(cause) })
-        await pause(wait, signal)
-        wait = Math.min(LONGEST_WAIT_MS, wait * 2)
-      }
-    }
-    this.#busy = false
+    if (now - this.#readAt >= RENEW_MS) void this.#watch.refresh()
   }
 
   async #read(): Promise<void> {

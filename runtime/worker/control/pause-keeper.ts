@@ -1,6 +1,7 @@
 /** Keeps a worker to what was paused and suspended: what it wants to pull changes with the store. */
 
-import { isSuspended, PAUSE_PREFIX, SUSPEND_PREFIX } from "../../cluster/pausing.ts"
+import type { StoreEntry } from "../../async/store-entry.ts"
+import { isSuspended, PAUSES, SUSPENSIONS } from "../../cluster/pausing.ts"
 import type { Board } from "../../connection/board.ts"
 import { StoreMirror } from "../../connection/store-mirror.ts"
 import type { Log } from "../../log/log.ts"
@@ -20,13 +21,14 @@ export interface PauseKeeperOptions {
 /** Resolves once what is paused is known; until then nothing may be pulled. */
 export const keepPauses = async (options: PauseKeeperOptions): Promise<void> => {
   const { board, name, appetite, onChange, log, signal } = options
-  const mirror = (prefix: string, change: (keys: ReadonlyArray<string>) => void): StoreMirror<true> => {
+  const mirror = <A>({ prefix }: StoreEntry<A>, change: (names: ReadonlyArray<string>) => void): StoreMirror<true> => {
     const entries = new StoreMirror<true>({
       board,
       prefix,
+      // Only the name counts: a pause that a newer version wrote holds as well.
       decode: () => true,
       onChange: () => {
-        change([...entries.entries.keys()])
+        change([...entries.entries.keys()].map((key) => key.slice(prefix.length)))
         onChange()
       },
       log,
@@ -34,7 +36,7 @@ export const keepPauses = async (options: PauseKeeperOptions): Promise<void> => 
     })
     return entries
   }
-  const paused = mirror(PAUSE_PREFIX, (keys) => appetite.pause(keys.map((key) => key.slice(PAUSE_PREFIX.length))))
-  const suspended = mirror(SUSPEND_PREFIX, (keys) => appetite.suspend(isSuspended(keys, name)))
+  const paused = mirror(PAUSES, (names) => appetite.pause(names))
+  const suspended = mirror(SUSPENSIONS, (names) => appetite.suspend(isSuspended(names, name)))
   await Promise.all([paused.ready, suspended.ready])
 }

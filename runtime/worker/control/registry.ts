@@ -5,10 +5,9 @@ import {
   type ActorDescription,
   actorEntries,
   HEARTBEAT_MS,
-  readWorker,
   WORKER_TTL_MS,
+  WORKERS,
   type WorkerDescription,
-  workerEntry,
 } from "../../cluster/directory.ts"
 import { CallboardError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
@@ -17,8 +16,6 @@ import type { Store } from "../../transport/mod.ts"
 const END_PATIENCE_MS = 2_000
 /** Between two looks at somebody who has the name: a live one has beaten by the second. */
 const LOOK_MS = HEARTBEAT_MS / 4
-/** An entry that changes more often than this while it is written is looked at again later. */
-const TRIES = 5
 
 export interface RegistryOptions {
   readonly store: Store
@@ -77,22 +74,20 @@ export class Registry {
    */
   async #hold(): Promise<boolean> {
     const { store, describe } = this.#options
-    for (let tried = 0; tried < TRIES; tried++) {
-      const entry = workerEntry(describe())
-      const found = await store.get(entry.key)
-      const other = found === undefined ? undefined : readWorker(found.value)
+    const { name } = describe()
+    const held = await WORKERS.change(store, name, (found) => {
+      const other = found?.value
       if (other !== undefined && !this.#isOwn(other) && !isDead(other)) {
         this.#rivalBeat ??= other.heartbeatAt
         if (other.heartbeatAt !== this.#rivalBeat || isHere(other)) throw nameTaken(other)
-        return false
+        return "keep"
       }
-      const expect = found === undefined ? "absent" : { revision: found.revision }
       this.#wrote = true
-      if ((await store.write([{ ...entry, expect }])) === "conflict") continue
-      this.#rivalBeat = undefined
-      return true
-    }
-    return false
+      return { value: describe() }
+    })
+    if (held === "keep" || held === "conflict") return false
+    this.#rivalBeat = undefined
+    return true
   }
 
   #isOwn({ host, pid, startedAt }: WorkerDescription): boolean {
@@ -151,11 +146,9 @@ export class Registry {
     const { store, describe } = this.#options
     // One that is under way would write it again.
     await (this.#next ?? this.#beating)
-    const { key } = workerEntry(describe())
-    const found = await store.get(key)
-    const entry = found === undefined ? undefined : readWorker(found.value)
-    if (found === undefined || entry === undefined || !this.#isOwn(entry)) return
-    await store.write([{ key, expect: { revision: found.revision } }])
+    await WORKERS.change(store, describe().name, (found) =>
+      found?.value !== undefined && this.#isOwn(found.value) ? "remove" : "keep",
+    )
   }
 }
 

@@ -1,12 +1,6 @@
 /** Revocations by header, as this worker keeps to them: what waits does not run, what runs is cancelled. */
 
-import {
-  decodeRevocation,
-  REVOCATION_PREFIX,
-  type Revocation,
-  revocationOf,
-  revocationOfMessage,
-} from "../../cluster/revocation.ts"
+import { REVOCATIONS, type Revocation, revocationOf, revocationOfMessage } from "../../cluster/revocation.ts"
 import type { Board } from "../../connection/board.ts"
 import { StoreMirror } from "../../connection/store-mirror.ts"
 import { cancelJob } from "../../jobs/commands/cancel.ts"
@@ -32,8 +26,8 @@ export class Revoker {
     const { board, log, signal } = options
     this.#revocations = new StoreMirror({
       board,
-      prefix: REVOCATION_PREFIX,
-      decode: decodeRevocation,
+      prefix: REVOCATIONS.prefix,
+      decode: (value) => REVOCATIONS.decode(value),
       onEntry: (_key, revocation) => this.#cancel(revocation),
       log,
       signal,

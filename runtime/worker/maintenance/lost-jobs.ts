@@ -3,7 +3,8 @@
  * dead letters, with their errbacks. Several workers may find the same; whoever is first records it.
  */
 
-import { HEARTBEAT_MS, listWorkers, readWorker } from "../../cluster/directory.ts"
+import { allEntries } from "../../async/store-entry.ts"
+import { HEARTBEAT_MS, listWorkers, WORKERS } from "../../cluster/directory.ts"
 import type { Board } from "../../connection/board.ts"
 import { postMissing } from "../../jobs/dependencies/posting-again.ts"
 import type { Ended } from "../../jobs/outcome/follow-ups.ts"
@@ -12,7 +13,7 @@ import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Change, Entry, Found } from "../../transport/mod.ts"
-import { EARLY_PREFIX, type EarlyAcks, type EarlyList, readEarlyList } from "../settle/early-acks.ts"
+import { EARLY_LISTS, type EarlyAcks, type EarlyList } from "../settle/early-acks.ts"
 
 export interface LostJobsOptions {
   readonly board: Board
@@ -25,7 +26,6 @@ export interface LostJobsOptions {
   readonly onLost: (record: JobRecord) => void
 }
 
-const PAGE = 1_000
 /** Somebody else may decide about the same job at the same time; more often than this in a row is not chance. */
 const TRIES = 10
 
@@ -56,7 +56,7 @@ export class LostJobs {
     if (lists.every(({ key }) => key === own.key)) return
     const living = new Set((await listWorkers(board.store)).map(nameOf))
     for (const entry of lists) {
-      const list = readEarlyList(entry.value)
+      const list = EARLY_LISTS.decode(entry.value)
       if (entry.key === own.key || list === undefined) continue
       if (living.has(nameOf({ name: list.worker, startedAt: list.startedAt }))) {
         this.#orphans.delete(entry.key)
@@ -69,22 +69,15 @@ export class LostJobs {
   }
 
   async #lists(): Promise<ReadonlyArray<Entry>> {
-    const { store } = this.#options.board
     const lists: Array<Entry> = []
-    for (let after: string | undefined; ; ) {
-      const page = await store.list({ prefix: EARLY_PREFIX, limit: PAGE, ...(after === undefined ? {} : { after }) })
-      lists.push(...page)
-      after = page.at(-1)?.key
-      if (page.length < PAGE) return lists
-    }
+    for await (const entry of allEntries(this.#options.board.store, EARLY_LISTS.prefix)) lists.push(entry)
+    return lists
   }
 
   /** The list of all workers is bounded: asked for by name before anything is decided. */
   async #lives({ worker, startedAt }: EarlyList): Promise<boolean> {
-    const found = await this.#options.board.store.get(`worker/${worker}`)
-    if (found === undefined) return false
-    const description = readWorker(found.value)
-    return description === undefined || description.startedAt === startedAt
+    const found = await WORKERS.get(this.#options.board.store, worker)
+    return found !== undefined && (found.value === undefined || found.value.startedAt === startedAt)
   }
 
   /** Those whose outcome this worker could not store. */

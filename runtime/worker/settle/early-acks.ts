@@ -3,14 +3,13 @@
  * each worker keeps, as one entry of the store, a list of the jobs that only it can end, and whoever finds such a list
  * without its worker ends them (`lost-jobs.ts`).
  */
-import { Result, Schema } from "effect"
+import { Schema } from "effect"
+import { StoreEntry } from "../../async/store-entry.ts"
 import { generateId } from "../../id.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { Settlement, Store } from "../../transport/mod.ts"
 import type { Held } from "../delivery/delivery.ts"
 import type { Settling } from "./settler.ts"
-
-export const EARLY_PREFIX = "early/"
 
 /** Id of a job, and fence of the delivery that runs it. */
 const EarlyJob = Schema.Tuple([Schema.String, Schema.String])
@@ -24,11 +23,8 @@ const EarlyList = Schema.Struct({
 })
 export type EarlyList = typeof EarlyList.Type
 
-const decode = Schema.decodeUnknownResult(Schema.fromJsonString(EarlyList))
-
-/** `undefined` for one of a newer version that this one cannot read. */
-export const readEarlyList = (value: Uint8Array): EarlyList | undefined =>
-  Result.getOrUndefined(decode(new TextDecoder().decode(value)))
+/** The lists, by an id of their own. */
+export const EARLY_LISTS = new StoreEntry("early/", EarlyList)
 
 /**
  * How taking ended. `refused`: another delivery, or a cancellation, has the job. `unlisted`: its task is where it
@@ -47,7 +43,8 @@ const TIDY_MS = 1_000
 
 export class EarlyAcks {
   /** Key of the list in the store. */
-  readonly key = `${EARLY_PREFIX}${generateId()}`
+  readonly key: string
+  readonly #name = generateId()
   readonly #options: EarlyAcksOptions
   readonly #jobs = new Map<string, EarlyJob>()
   #writing: Promise<void> = Promise.resolve()
@@ -57,6 +54,7 @@ export class EarlyAcks {
 
   constructor(options: EarlyAcksOptions) {
     this.#options = options
+    this.key = EARLY_LISTS.key(this.#name)
   }
 
   /** What is listed now, by token of the delivery. */
@@ -122,14 +120,13 @@ export class EarlyAcks {
 
   async #put(): Promise<void> {
     const { store, worker, startedAt } = this.#options
-    const { key } = this
     if (this.#jobs.size === 0) {
-      if (this.#listed) await store.write([{ key }])
+      if (this.#listed) await store.write([EARLY_LISTS.remove(this.#name)])
       this.#listed = false
       return
     }
     const list: EarlyList = { worker, startedAt, jobs: [...this.#jobs.values()] }
     this.#listed = true
-    await store.write([{ key, value: new TextEncoder().encode(JSON.stringify(list)) }])
+    await store.write([EARLY_LISTS.put(this.#name, list)])
   }
 }

@@ -9,7 +9,7 @@ import { parseTask, postingOf } from "../../../../runtime/protocol/headers.ts"
 import { type JobRecord, recordOfPosting, started } from "../../../../runtime/protocol/record.ts"
 import { Held } from "../../../../runtime/worker/delivery/delivery.ts"
 import { LostJobs } from "../../../../runtime/worker/maintenance/lost-jobs.ts"
-import { EARLY_PREFIX, EarlyAcks } from "../../../../runtime/worker/settle/early-acks.ts"
+import { EARLY_LISTS, EarlyAcks } from "../../../../runtime/worker/settle/early-acks.ts"
 import { onEveryBoard } from "../../../scenarios/boards.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { start } from "../../../support/services.ts"
@@ -285,7 +285,7 @@ onEveryBoard((newBoard) => {
       expect(await client.job(errback.id).find()).toMatchObject({ state: "queued" })
       expect(await tasksIn(client)).toBe(2)
       expect(await late.find()).toMatchObject({ state: "started" })
-      expect(await board.store.list({ prefix: EARLY_PREFIX, limit: 10 })).toEqual([])
+      expect(await board.store.list({ prefix: EARLY_LISTS.prefix, limit: 10 })).toEqual([])
       await client.job(id).retry()
       expect(await client.job(id).find()).toMatchObject({ state: "queued", run: 2 })
     })
@@ -301,7 +301,7 @@ onEveryBoard((newBoard) => {
       expect(await client.job(runs).find()).toMatchObject({ state: "started" })
       dead.done(token)
       await dead.end()
-      expect(await board.store.list({ prefix: EARLY_PREFIX, limit: 10 })).toEqual([])
+      expect(await board.store.list({ prefix: EARLY_LISTS.prefix, limit: 10 })).toEqual([])
     })
 
     test("a job that cannot be listed, or was decided meanwhile, is left in its queue", async () => {
@@ -324,7 +324,7 @@ onEveryBoard((newBoard) => {
       expect(await early.take(held, record, settle)).toBe("unlisted")
       await early.end()
       expect(await tasksIn(client)).toBe(1)
-      expect(await board.store.list({ prefix: EARLY_PREFIX, limit: 10 })).toEqual([])
+      expect(await board.store.list({ prefix: EARLY_LISTS.prefix, limit: 10 })).toEqual([])
     })
 
     test("a job whose outcome was stored stays as it is, and what follows it is posted", async () => {

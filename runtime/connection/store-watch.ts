@@ -1,0 +1,69 @@
+/**
+ * Keeps up with a prefix of the store: watches it, then reads all of it, and reads it again whenever the transport was
+ * away, since changes may have been missed then.
+ */
+
+import type { Log } from "../log/log.ts"
+import type { Board } from "./board.ts"
+import { pause } from "./listening.ts"
+
+export interface StoreWatchOptions {
+  readonly board: Board
+  readonly prefix: string
+  readonly log: Log
+  /** Called for each change since the watch began, also while everything is being read. */
+  readonly onChange: (change: { readonly key: string; readonly value?: Uint8Array }) => void
+  /** Reads everything. Called again, later and later, where it fails. */
+  readonly read: () => Promise<void>
+  readonly signal: AbortSignal
+}
+
+const FIRST_WAIT_MS = 250
+const LONGEST_WAIT_MS = 10_000
+
+export class StoreWatch {
+  readonly #options: StoreWatchOptions
+  readonly #ready = Promise.withResolvers<void>()
+  #watches = false
+  /** Something may have been missed since the last reading. */
+  #stale = false
+  #busy = false
+
+  constructor(options: StoreWatchOptions) {
+    this.#options = options
+    const { board, signal } = options
+    const off = board.transport.onStatus((status) => {
+      if (status === "connected") void this.refresh()
+    })
+    signal.addEventListener("abort", off, { once: true })
+  }
+
+  /** Resolves once everything was read; never rejects. Until the transport can be reached it waits. */
+  get ready(): Promise<void> {
+    return this.#ready.promise
+  }
+
+  /** Reads everything again, until that has worked; what becomes stale meanwhile is one more reading. Never rejects. */
+  async refresh(): Promise<void> {
+    const { board, prefix, onChange, read, log, signal } = this.#options
+    this.#stale = true
+    if (this.#busy) return
+    this.#busy = true
+    let wait = FIRST_WAIT_MS
+    while (this.#stale && !signal.aborted) {
+      this.#stale = false
+      try {
+        if (!this.#watches) await board.store.watch(prefix, onChange, signal)
+        this.#watches = true
+        await read()
+        this.#ready.resolve()
+      } catch (cause) {
+        this.#stale = true
+        log.debug(`${prefix} cannot be read now`, { cause: String(cause) })
+        await pause(wait, signal)
+        wait = Math.min(LONGEST_WAIT_MS, wait * 2)
+      }
+    }
+    this.#busy = false
+  }
+}
