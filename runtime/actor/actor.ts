@@ -6,8 +6,10 @@
  */
 
 import { Result } from "effect"
+import { milliseconds } from "../options/duration.ts"
+import type { Refuse } from "../options/refuse.ts"
 import { checkActorName, checkQueueName } from "../protocol/name.ts"
-import type { ActorDefinition, ActorOptions, ErasedMethod } from "./definition.ts"
+import type { ActorDefinition, ActorOptions, ErasedMethod, RestartPolicy } from "./definition.ts"
 import type { InputOf, MethodsOf, Problems, ResultOf, Verdict } from "./inference.ts"
 import { eraseMethod, InvalidActor } from "./method.ts"
 
@@ -67,6 +69,7 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
   if (module !== undefined && !(typeof module === "string" && URL.canParse(module))) {
     throw new InvalidActor(`actor ${name}: module: must be the URL of the file that exports it: import.meta.url`)
   }
+  checkRestart(name, definition.restart)
   return {
     _tag: "Actor",
     name,
@@ -79,4 +82,19 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
     restart: definition.restart,
     methods,
   }
+}
+
+const MOST_RESTARTS = 1_000
+
+const checkRestart = (name: string, restart: RestartPolicy | undefined): void => {
+  if (restart === undefined) return
+  const refuse: Refuse = (field, message) => {
+    throw new InvalidActor(`actor ${name}: restart.${field}: ${message}`)
+  }
+  const { max, within, backoff } = restart
+  if (max !== undefined && !(Number.isInteger(max) && max >= 0 && max <= MOST_RESTARTS))
+    refuse("max", `must be a whole number from 0 to ${MOST_RESTARTS}`)
+  if (within !== undefined) milliseconds("within", within, refuse)
+  if (backoff?.base !== undefined) milliseconds("backoff.base", backoff.base, refuse)
+  if (backoff?.max !== undefined) milliseconds("backoff.max", backoff.max, refuse)
 }

@@ -2,14 +2,14 @@
 
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Result, Schema, SchemaIssue } from "effect"
-import type { DurationInput } from "../options/duration.ts"
+import { timeToLive } from "../options/duration.ts"
 import { jsonSchemaOf } from "../options/json-schema.ts"
 import { parseRate, type Rate } from "../options/rate.ts"
 import { RetryField, retryHeader } from "../options/retry-policy.ts"
 import { didYouMean } from "../options/suggest.ts"
+import { timeLimitOf } from "../options/time-limit.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import { checkMethodName, checkQueueName } from "../protocol/name.ts"
-import { parseDuration } from "../protocol/time.ts"
 import type {
   AckPolicy,
   ErasedMethod,
@@ -161,8 +161,7 @@ const retryOf = (where: string, policy: unknown): RetryHeader => {
     const path = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key))
     return refuse(["retry", ...path].join("."), (issue?.message ?? "is not valid").replace(/^Expected /, "must be "))
   }
-  const header = retryHeader(decoded.success)
-  return Result.isSuccess(header) ? header.success : refuse(header.failure.field, header.failure.message)
+  return retryHeader(decoded.success, refuse)
 }
 
 const rateOf = (where: string, field: string, rate: unknown): Rate => {
@@ -229,34 +228,20 @@ const checkOptions = (where: string, options: MethodOptions): void => {
   const refuse = (field: string, why: string): never => {
     throw new InvalidActor(`method ${where}: ${field}: ${why}`)
   }
-  const duration = (field: string, value: DurationInput | undefined, allowNegative = false): number | undefined => {
-    if (value === undefined) return undefined
-    if (allowNegative && typeof value === "number" && value < 0) return value
-    const parsed = parseDuration(value)
-    return Result.isFailure(parsed) ? refuse(field, parsed.failure.message) : parsed.success
-  }
-  const { timeLimit, onLost, priority, queue } = options
+  const { timeLimit, resultTtl, failureTtl, onLost, priority, queue } = options
   if (queue !== undefined) {
     const checked = checkQueueName(queue)
     if (Result.isFailure(checked)) refuse("queue", checked.failure.message)
   }
-  if (timeLimit !== undefined) {
-    const limits = typeof timeLimit === "object" ? timeLimit : { hard: timeLimit }
-    const hard = duration("timeLimit.hard", limits.hard)
-    const soft = duration("timeLimit.soft", limits.soft)
-    if (hard === 0) refuse("timeLimit.hard", "must be more than 0")
-    if (soft === 0) refuse("timeLimit.soft", "must be more than 0")
-    if (hard !== undefined && soft !== undefined && soft >= hard)
-      refuse("timeLimit.soft", "must be shorter than timeLimit.hard")
-  }
+  if (timeLimit !== undefined) timeLimitOf(timeLimit, "timeLimit.", refuse)
   if (onLost !== undefined && !ON_LOST.has(onLost)) refuse("onLost", 'must be "redeliver" or "fail"')
   const problem = problemOfAcks(options)
   if (problem !== undefined) refuse(...problem)
   if (priority !== undefined && !(Number.isInteger(priority) && priority >= 0 && priority <= 9)) {
     refuse("priority", "must be a whole number from 0 to 9")
   }
-  duration("resultTtl", options.resultTtl, true)
-  duration("failureTtl", options.failureTtl, true)
+  if (resultTtl !== undefined) timeToLive("resultTtl", resultTtl, refuse)
+  if (failureTtl !== undefined) timeToLive("failureTtl", failureTtl, refuse)
   const seen = new Set<string>()
   for (const param of options.params ?? []) {
     if (seen.has(param)) refuse("params", `${param} is named twice`)

@@ -1,8 +1,5 @@
 /** What a handler can throw (or an Effect fail with) to say how its attempt ends. */
-import { Result } from "effect"
-import { CallboardError } from "../errors.ts"
-import type { DurationInput } from "../options/duration.ts"
-import { parseDuration } from "../protocol/time.ts"
+import { type DurationInput, milliseconds } from "../options/duration.ts"
 
 /**
  * Asks for another attempt, whatever the method's `retry` says about errors; at most `retry.max` of them, if set.
@@ -14,10 +11,7 @@ export class Retry extends Error {
   readonly after: DurationInput | undefined
   constructor(options: { readonly after?: DurationInput; readonly cause?: unknown } = {}) {
     super("the handler asked for a retry", "cause" in options ? { cause: options.cause } : {})
-    const after = options.after === undefined ? undefined : parseDuration(options.after)
-    if (after !== undefined && Result.isFailure(after)) {
-      throw new CallboardError("invalid-input", `after: ${after.failure.message}`, { field: "after" })
-    }
+    if (options.after !== undefined) milliseconds("after", options.after)
     this.after = options.after
   }
 }

@@ -1,6 +1,5 @@
 /** What every command starts from: the settings as they were given, its output, and a client while it needs one. */
 import type { Command } from "commander"
-import { Result } from "effect"
 import { type Client, type ClientSettings, connect } from "../client/client.ts"
 import { loadConfigFile } from "../config/file.ts"
 import { type Resolved, resolveConfig } from "../config/resolving.ts"
@@ -8,7 +7,7 @@ import type { Config } from "../config/schema.ts"
 import type { ConnectSettings } from "../connection/connect.ts"
 import type { LogLevel } from "../log/log.ts"
 import { DEFAULTS } from "../options/defaults.ts"
-import { parseDuration } from "../protocol/time.ts"
+import { milliseconds } from "../options/duration.ts"
 import { givenSettings } from "./options.ts"
 import { type Output, outputFor } from "./output.ts"
 
@@ -51,12 +50,11 @@ const clientSettings = ({
 
 /** How to connect, as far as the configuration says. */
 export const connectSettings = (config: Config): ConnectSettings => {
-  const lease = config.lease === undefined ? undefined : parseDuration(config.lease)
-  const heartbeat = config.heartbeat === undefined ? undefined : parseDuration(config.heartbeat)
+  const { lease, heartbeat } = config
   return {
     ...(config.transports === undefined ? {} : { transports: config.transports }),
-    ...(lease === undefined || Result.isFailure(lease) ? {} : { leaseMs: lease.success }),
-    ...(heartbeat === undefined || Result.isFailure(heartbeat) ? {} : { heartbeatMs: heartbeat.success }),
+    ...(lease === undefined ? {} : { leaseMs: milliseconds("lease", lease) }),
+    ...(heartbeat === undefined ? {} : { heartbeatMs: milliseconds("heartbeat", heartbeat) }),
     ...(config.name === undefined ? {} : { name: config.name }),
   }
 }

@@ -1,6 +1,5 @@
 /** What applications hold: submit tasks, follow jobs, decide about them. HTTP and the command line are thin over this. */
 import { hostname } from "node:os"
-import { Result } from "effect"
 import { type ActorHandle, type AnyActor, actorHandle } from "../actor/actor-handle.ts"
 import { stayAlive } from "../async/stay-alive.ts"
 import {
@@ -38,8 +37,7 @@ import { followBoard } from "../jobs/tracking/board-events.ts"
 import { type JobView, jobView } from "../jobs/view.ts"
 import { askWhy } from "../jobs/why/ask.ts"
 import type { Why } from "../jobs/why/cause.ts"
-import type { DurationInput } from "../options/duration.ts"
-import { parseTimeToLive } from "../protocol/time.ts"
+import { type DurationInput, timeToLive } from "../options/duration.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import type { QueueStats } from "../transport/mod.ts"
 import { type JobQuery, recordQueryOf } from "./job-query.ts"
@@ -66,12 +64,9 @@ export interface ClientSettings extends ConnectSettings, TracingSettings {
 /** Connects to a transport and returns a client; `await using` closes it. */
 export const connect = async (target: string | object, settings: ClientSettings = {}): Promise<Client> => {
   const { taskNames, taskSentEvents = false, failureTtl } = settings
-  const keepMs = failureTtl === undefined ? undefined : parseTimeToLive(failureTtl)
-  if (keepMs !== undefined && Result.isFailure(keepMs)) {
-    throw new CallboardError("invalid-input", `failureTtl: ${keepMs.failure.message}`, { field: "failureTtl" })
-  }
+  const keepMs = failureTtl === undefined ? undefined : timeToLive("failureTtl", failureTtl)
   const tracing = await openTracing(settings)
-  return new Client(await connectBoard(target, settings, keepMs && (() => keepMs.success)), {
+  return new Client(await connectBoard(target, settings, keepMs === undefined ? undefined : () => keepMs), {
     ownsTransport: true,
     taskSentEvents,
     ...(taskNames === undefined ? {} : { taskNames }),

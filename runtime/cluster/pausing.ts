@@ -5,8 +5,9 @@
 import { Result, Schema } from "effect"
 import { StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
+import { milliseconds } from "../options/duration.ts"
+import { refuseInput } from "../options/refuse.ts"
 import { checkQueueName } from "../protocol/name.ts"
-import { parseDuration } from "../protocol/time.ts"
 import type { Store } from "../transport/mod.ts"
 
 /** What is kept of a pause or a suspension: since when, as an ISO time. */
@@ -61,12 +62,9 @@ export const suspendWorkers = async (
   worker: string | undefined,
   { ttl }: SuspendOptions = {},
 ): Promise<void> => {
-  const parsed = ttl === undefined ? undefined : parseDuration(ttl)
-  if (parsed !== undefined && (Result.isFailure(parsed) || parsed.success < 1_000)) {
-    const why = Result.isFailure(parsed) ? parsed.failure.message : "must be 1 second at least"
-    throw new CallboardError("invalid-input", `ttl: ${why}`, { field: "ttl" })
-  }
-  await store.write([SUSPENSIONS.put(worker ?? EVERY_WORKER, now(), parsed?.success)])
+  const ttlMs = ttl === undefined ? undefined : milliseconds("ttl", ttl)
+  if (ttlMs !== undefined && ttlMs < 1_000) refuseInput("ttl", "must be 1 second at least")
+  await store.write([SUSPENSIONS.put(worker ?? EVERY_WORKER, now(), ttlMs)])
 }
 
 /** Ends the suspension of one worker, or every suspension there is. */

@@ -9,9 +9,11 @@ import { Result, Schema, SchemaIssue } from "effect"
 import { StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
+import { milliseconds } from "../options/duration.ts"
+import { refuseInput } from "../options/refuse.ts"
 import { parseTask, type Task } from "../protocol/headers.ts"
 import type { Message } from "../protocol/message.ts"
-import { formatTime, parseDuration } from "../protocol/time.ts"
+import { formatTime } from "../protocol/time.ts"
 import type { Store } from "../transport/mod.ts"
 
 /** A revocation as it is stored and shown. */
@@ -57,16 +59,10 @@ const LONGEST_TTL_MS = 30 * 86_400_000
 /** Each is compared with every task that starts. */
 const MOST_REVOCATIONS = 1_000
 
-const refuse = (field: string, message: string): never => {
-  throw new CallboardError("invalid-input", `${field}: ${message}`, { field })
-}
-
 const ttlOf = (ttl: number | string | undefined): number => {
   if (ttl === undefined) return DEFAULT_TTL_MS
-  const parsed = parseDuration(ttl)
-  if (Result.isFailure(parsed)) return refuse("ttl", parsed.failure.message)
-  const ms = parsed.success
-  return ms >= 1_000 && ms <= LONGEST_TTL_MS ? ms : refuse("ttl", "must be from 1 second to 30 days")
+  const ms = milliseconds("ttl", ttl)
+  return ms >= 1_000 && ms <= LONGEST_TTL_MS ? ms : refuseInput("ttl", "must be from 1 second to 30 days")
 }
 
 const decodeOptions = Schema.decodeUnknownResult(RevokeOptions, { onExcessProperty: "error" })
@@ -78,7 +74,7 @@ export const parseRevoke = (value: unknown): RevokeOptions => {
   if (Result.isSuccess(decoded)) return decoded.success
   const issue = format(decoded.failure.issue).issues[0]
   const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
-  return refuse(field === "" ? "revocation" : field, issue?.message ?? "is not valid")
+  return refuseInput(field === "" ? "revocation" : field, issue?.message ?? "is not valid")
 }
 
 /**

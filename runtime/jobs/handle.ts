@@ -1,8 +1,5 @@
-/** What can be asked about one job, and decided about it, by whoever has its id. */
-import { Result } from "effect"
 import type { Board } from "../connection/board.ts"
-import { CallboardError } from "../errors.ts"
-import { parseDuration } from "../protocol/time.ts"
+import { milliseconds } from "../options/duration.ts"
 import { type CancelOptions, cancelJob } from "./commands/cancel.ts"
 import { type DeleteOptions, deleteJob } from "./commands/delete.ts"
 import { rerunJob } from "./commands/rerun.ts"
@@ -57,9 +54,5 @@ export const jobHandle = <R>(board: Board, id: string): JobHandle<R> => {
   }
 }
 
-const timeoutOf = (options: WaitOptions): number => {
-  if (options.timeout === undefined) return Number.POSITIVE_INFINITY
-  const parsed = parseDuration(options.timeout)
-  if (Result.isFailure(parsed)) throw new CallboardError("invalid-input", parsed.failure.message, { field: "timeout" })
-  return parsed.success
-}
+const timeoutOf = ({ timeout }: WaitOptions): number =>
+  timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)

@@ -6,10 +6,6 @@ export const JobId = Schema.String.check(
   Schema.isPattern(/^[A-Za-z0-9_-]{1,128}$/u, { description: "1 to 128 letters, digits, `_` or `-`" }),
 )
 
-export const Duration = Schema.Union([Schema.Finite, Schema.String]).annotate({
-  description: "Seconds as a number (fractions are kept), or text: 10s, 5 minutes, 1h",
-})
-
 export const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
 export const Text = (max: number) => Schema.String.check(Schema.isMaxLength(max))
 export const Json = Schema.Record(Schema.String, Schema.Unknown)

@@ -1,10 +1,8 @@
 /** What becomes of a lost transport: whether it is tried again, after which waits, how often; and how that is said. */
-import { Result } from "effect"
-import { CallboardError } from "../errors.ts"
 import type { Log } from "../log/log.ts"
-import { parseDuration } from "../protocol/time.ts"
 import { TransportError } from "../transport/mod.ts"
-import type { DurationInput } from "./duration.ts"
+import { type DurationInput, milliseconds } from "./duration.ts"
+import { refuseInput } from "./refuse.ts"
 
 export interface ReconnectOptions {
   /** Try again when the transport is lost; false: its loss ends the worker. Defaults to true. */
@@ -41,23 +39,15 @@ export const RECONNECT_DEFAULTS = {
   jitter: true,
 } as const
 
-const invalid = (field: string, message: string): CallboardError =>
-  new CallboardError("invalid-input", `reconnect.${field}: ${message}`, { field: `reconnect.${field}` })
-
-const milliseconds = (field: string, value: DurationInput): number => {
-  const parsed = parseDuration(value)
-  if (Result.isFailure(parsed)) throw invalid(field, parsed.failure.message)
-  return parsed.success
-}
-
 /** Fills in the defaults. Fails with `invalid-input`, naming the option. */
 export const resolveReconnect = (options: ReconnectOptions = {}): ReconnectPolicy => {
   const { enabled, atStart, maxTries, base, cap, jitter } = { ...RECONNECT_DEFAULTS, ...options }
-  if (!Number.isSafeInteger(maxTries) || maxTries < 0) throw invalid("maxTries", "must be a whole number, 0 or more")
-  const baseMs = milliseconds("base", base)
-  const capMs = milliseconds("cap", cap)
-  if (baseMs <= 0) throw invalid("base", "must be more than 0")
-  if (capMs < baseMs) throw invalid("cap", "must be at least as long as reconnect.base")
+  if (!Number.isSafeInteger(maxTries) || maxTries < 0)
+    refuseInput("reconnect.maxTries", "must be a whole number, 0 or more")
+  const baseMs = milliseconds("reconnect.base", base)
+  const capMs = milliseconds("reconnect.cap", cap)
+  if (baseMs <= 0) refuseInput("reconnect.base", "must be more than 0")
+  if (capMs < baseMs) refuseInput("reconnect.cap", "must be at least as long as reconnect.base")
   return { enabled, atStart, maxTries, baseMs, capMs, jitter }
 }
 

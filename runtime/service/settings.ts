@@ -4,9 +4,8 @@ import type { ActorDefinition } from "../actor/actor.ts"
 import { DEFAULT_QUEUE } from "../cluster/directory.ts"
 import { parseAutoscale } from "../options/autoscale.ts"
 import { DEFAULTS } from "../options/defaults.ts"
-import type { DurationInput } from "../options/duration.ts"
+import { milliseconds, timeToLive } from "../options/duration.ts"
 import { resolveReconnect } from "../options/reconnect.ts"
-import { parseDuration, parseTimeToLive } from "../protocol/time.ts"
 import type { WorkerOptions } from "../worker/options.ts"
 import { checkOptions } from "./checking.ts"
 import type { ServeOptions } from "./options.ts"
@@ -31,18 +30,18 @@ const checkedSettingsOf = (options: ServeOptions): Settings => ({
   burst: options.burst ?? false,
   ...(options.autoscale === undefined ? {} : { autoscale: Result.getOrThrow(parseAutoscale(options.autoscale)) }),
   ...(options.maxJobs === undefined ? {} : { maxJobs: options.maxJobs }),
-  ...(options.maxIdle === undefined ? {} : { maxIdleMs: milliseconds(options.maxIdle) }),
-  graceMs: milliseconds(options.grace ?? DEFAULTS.grace),
+  ...(options.maxIdle === undefined ? {} : { maxIdleMs: milliseconds("maxIdle", options.maxIdle) }),
+  graceMs: milliseconds("grace", options.grace ?? DEFAULTS.grace),
   lostCap: options.lostCap ?? DEFAULTS.lostCap,
-  unknownGraceMs: milliseconds(options.unknownGrace ?? DEFAULTS.unknownGrace),
+  unknownGraceMs: milliseconds("unknownGrace", options.unknownGrace ?? DEFAULTS.unknownGrace),
   maxBody: options.maxBody ?? DEFAULTS.maxBody,
   reconnect: resolveReconnect(options.reconnect),
   rateLimits: options.rateLimits ?? DEFAULTS.rateLimits,
   prefetchReduction: options.prefetchReduction ?? DEFAULTS.prefetchReduction,
   cancelOnConnectionLoss: options.cancelOnConnectionLoss ?? DEFAULTS.cancelOnConnectionLoss,
   keep: {
-    resultMs: timeToLive(options.resultTtl ?? DEFAULTS.resultTtl),
-    failureMs: timeToLive(options.failureTtl ?? DEFAULTS.failureTtl),
+    resultMs: timeToLive("resultTtl", options.resultTtl ?? DEFAULTS.resultTtl),
+    failureMs: timeToLive("failureTtl", options.failureTtl ?? DEFAULTS.failureTtl),
   },
   languages: new Map(Object.entries(options.languages ?? {})),
   taskNames: new Map(Object.entries(options.taskNames ?? {})),
@@ -60,10 +59,6 @@ const queuesOf = (actors: ReadonlyArray<ActorDefinition>): ReadonlyArray<string>
   queues.add(DEFAULT_QUEUE)
   return [...queues]
 }
-
-/** What a duration comes to that has been checked. */
-const milliseconds = (value: DurationInput): number => Result.getOrThrow(parseDuration(value))
-const timeToLive = (value: DurationInput): number => Result.getOrThrow(parseTimeToLive(value))
 
 /** What is held beyond what runs was pulled before anything that came later to a queue that is before its own. */
 const prefetchOf = ({ queues = [], order = DEFAULTS.order }: ServeOptions): number =>

@@ -16,7 +16,6 @@
  * })
  * ```
  */
-import { Result } from "effect"
 import type { ActorDefinition } from "../actor/actor.ts"
 import type { ActorHandle, AnyActor } from "../actor/actor-handle.ts"
 import type { Client } from "../client/client.ts"
@@ -25,9 +24,8 @@ import { generateId } from "../id.ts"
 import type { SubmittedJob } from "../jobs/handle.ts"
 import type { SubmissionFields } from "../jobs/submission/submission.ts"
 import type { JobView } from "../jobs/view.ts"
-import type { DurationInput } from "../options/duration.ts"
+import { type DurationInput, milliseconds } from "../options/duration.ts"
 import { isTerminal, STATES } from "../protocol/state.ts"
-import { parseDuration } from "../protocol/time.ts"
 import { serve } from "../service/serve.ts"
 import type { Service } from "../service/service.ts"
 import { collectLog, type LogLine } from "./log.ts"
@@ -100,7 +98,7 @@ export const runActor = async <A extends AnyActor & ActorDefinition>(
   actor: A,
   options: RunOptions = {},
 ): Promise<ActorRun<A>> => {
-  const timeoutMs = milliseconds(options.timeout ?? 5)
+  const timeoutMs = milliseconds("timeout", options.timeout ?? 5)
   const { lines, log } = collectLog()
   const served: ReadonlyArray<ActorDefinition> = [actor, ...(options.actors ?? [])]
   const service = await serve({
@@ -145,7 +143,8 @@ class RunningActor<A extends AnyActor> implements ActorRun<A> {
   }
 
   async drain(options: { readonly timeout?: DurationInput } = {}): Promise<void> {
-    const deadline = Date.now() + (options.timeout === undefined ? this.#timeoutMs : milliseconds(options.timeout))
+    const deadline =
+      Date.now() + (options.timeout === undefined ? this.#timeoutMs : milliseconds("timeout", options.timeout))
     for (;;) {
       const { jobs } = await this.client.jobs({ states: OPEN, limit: 1_000 })
       if (jobs.length === 0) return
@@ -177,12 +176,6 @@ class RunningActor<A extends AnyActor> implements ActorRun<A> {
 /** A job that was deleted, or whose record was not to be kept, has ended. */
 const isForgotten = (cause: unknown): boolean =>
   cause instanceof CallboardError && (cause.code === "not-found" || cause.code === "gone")
-
-const milliseconds = (timeout: DurationInput): number => {
-  const parsed = parseDuration(timeout)
-  if (Result.isSuccess(parsed)) return parsed.success
-  throw new CallboardError("invalid-input", `timeout: ${parsed.failure.message}`, { field: "timeout" })
-}
 
 /** An object with a function for every method name: which names there are is known to the types and to the actor. */
 const eachMethod = <T>(make: (method: string) => (input?: unknown, fields?: SubmissionFields) => unknown): T =>

@@ -14,6 +14,7 @@ import { keepListening } from "../connection/listening.ts"
 import { CallboardError } from "../errors.ts"
 import { type Autoscale, isHandlerCount, MOST_HANDLERS, parseAutoscale } from "../options/autoscale.ts"
 import { parseRate, type RateInput } from "../options/rate.ts"
+import { checkTimeLimit } from "../options/time-limit.ts"
 import { checkQueueName } from "../protocol/name.ts"
 import { type Settlement, TransportError } from "../transport/mod.ts"
 import { type ActorPool, makeActorPool } from "./actors/actor-pool.ts"
@@ -343,10 +344,11 @@ class RunningWorker implements Worker {
   }
 
   limitTime(task: string, limits: TimeLimits): boolean {
-    const { hardMs = Number.POSITIVE_INFINITY, softMs } = limits
-    if (!(hardMs > 0)) throw invalid("hardMs", "must be more than 0")
-    if (typeof softMs === "number" && !(softMs > 0 && softMs < hardMs))
-      throw invalid("softMs", "must be more than 0 and less than hardMs")
+    const { hardMs, softMs } = limits
+    checkTimeLimit(
+      { ...(hardMs === undefined ? {} : { hardMs }), ...(typeof softMs === "number" ? { softMs } : {}) },
+      { hard: "hardMs", soft: "softMs" },
+    )
     return this.#flow.limitTime(task, limits)
   }
 

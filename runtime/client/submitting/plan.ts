@@ -2,9 +2,11 @@
 import { Result } from "effect"
 import type { CallboardError } from "../../errors.ts"
 import { checkFollowUps, embedOf } from "../../jobs/submission/follow-ups.ts"
-import { milliseconds, refusals, refuse } from "../../jobs/submission/refusal.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"
-import { type PolicyProblem, repeatHeader, retryHeader } from "../../options/retry-policy.ts"
+import { milliseconds, timeToLive } from "../../options/duration.ts"
+import { refusals, refuseInput as refuse } from "../../options/refuse.ts"
+import { repeatHeader, retryHeader } from "../../options/retry-policy.ts"
+import { timeLimitOf } from "../../options/time-limit.ts"
 import { type Body, encodeBody, encodeValue } from "../../protocol/body.ts"
 import { isExpired } from "../../protocol/expiry.ts"
 import {
@@ -21,7 +23,7 @@ import { bodyOfInput, selectInput } from "../../protocol/input.ts"
 import { fieldOf, isTenant } from "../../protocol/limit-key.ts"
 import { DEFAULT_PRIORITY, type Message, type Posting } from "../../protocol/message.ts"
 import { checkQueueName, isId, MAX_ID_BYTES } from "../../protocol/name.ts"
-import { parseMoment, parseTime, parseTimeToLive } from "../../protocol/time.ts"
+import { parseMoment, parseTime } from "../../protocol/time.ts"
 import { tracestateBeside } from "../../protocol/trace-context.ts"
 
 /** What a submission needs from outside: the clock, an id, and what is known about the actor. */
@@ -149,21 +151,12 @@ const ownHeadersOf = (submission: Submission, id: string, now: number): OwnHeade
   ...(submission.front ? { front: true } : {}),
   ...(submission.resultTtl === undefined ? {} : { resultTtlMs: timeToLive("resultTtl", submission.resultTtl) }),
   ...(submission.failureTtl === undefined ? {} : { failureTtlMs: timeToLive("failureTtl", submission.failureTtl) }),
-  ...(submission.retry === undefined ? {} : { retry: policy(retryHeader(submission.retry)) }),
-  ...(submission.repeat === undefined ? {} : { repeat: policy(repeatHeader(submission.repeat)) }),
+  ...(submission.retry === undefined ? {} : { retry: retryHeader(submission.retry) }),
+  ...(submission.repeat === undefined ? {} : { repeat: repeatHeader(submission.repeat) }),
   ...(submission.after === undefined ? {} : { after: afterOf(submission.after, id) }),
   ...(submission.meta === undefined ? {} : { meta: submission.meta }),
   ...(submission.description === undefined ? {} : { description: submission.description }),
 })
-
-const timeToLive = (field: string, value: number | string): number => {
-  const parsed = parseTimeToLive(value)
-  return Result.isSuccess(parsed) ? parsed.success : refuse(field, parsed.failure.message)
-}
-
-/** What a policy comes to; a problem with it is refused by its field. */
-const policy = <A>(made: Result.Result<A, PolicyProblem>): A =>
-  Result.isSuccess(made) ? made.success : refuse(made.failure.field, made.failure.message)
 
 /** The jobs that a task waits for, each once. */
 const afterOf = (after: NonNullable<Submission["after"]>, own: string): AfterHeader => {
@@ -177,15 +170,8 @@ const afterOf = (after: NonNullable<Submission["after"]>, own: string): AfterHea
   return { ids, ...(allowFailure ? { allowFailure } : {}) }
 }
 
-const limits = (timeLimit: NonNullable<Submission["timeLimit"]>): Task["timelimit"] => {
-  const given = typeof timeLimit === "object" ? timeLimit : { hard: timeLimit }
-  const seconds = (field: string, value: number | string | undefined): number | null => {
-    if (value === undefined) return null
-    const ms = milliseconds(field, value)
-    return ms > 0 ? ms / 1000 : refuse(field, "must be more than 0")
-  }
-  const hard = seconds("timeLimit.hard", given.hard)
-  const soft = seconds("timeLimit.soft", given.soft)
-  if (hard !== null && soft !== null && soft >= hard) refuse("timeLimit.soft", "must be shorter than timeLimit.hard")
-  return { hard, soft }
+/** Time limits as they travel: in seconds. */
+const limits = (given: NonNullable<Submission["timeLimit"]>): Task["timelimit"] => {
+  const { hardMs, softMs } = timeLimitOf(given)
+  return { hard: hardMs === undefined ? null : hardMs / 1000, soft: softMs === undefined ? null : softMs / 1000 }
 }

@@ -3,9 +3,10 @@ import { Result, Schema, SchemaIssue } from "effect"
 import { CallboardError } from "../../errors.ts"
 import { MOST_HANDLERS } from "../../options/autoscale.ts"
 import { parseRate } from "../../options/rate.ts"
+import { refusals, refuseInput } from "../../options/refuse.ts"
 import { didYouMean } from "../../options/suggest.ts"
+import { timeLimitOf } from "../../options/time-limit.ts"
 import { checkQueueName } from "../../protocol/name.ts"
-import { parseDuration } from "../../protocol/time.ts"
 
 const Count = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MOST_HANDLERS }))
 const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
@@ -107,41 +108,30 @@ const isMap = (value: unknown): value is object => typeof value === "object" && 
 /** Whether a rate is taken away. Celery says 0 for no limit. */
 export const isNoRate = (rate: number | string): boolean => rate === "none" || rate === 0 || rate === "0"
 
-/** What is wrong with arguments that have the right form. */
-const problemOf = (call: Call): { readonly field: string; readonly why: string } | undefined => {
+/** Refuses arguments that have the right form and cannot be meant. */
+const checkArguments = (call: Call): Call => {
   switch (call.command) {
     case "autoscale": {
       const { min, max } = call.arguments
-      return min > max
-        ? { field: "min", why: `must not be more than max; did you mean min ${max} and max ${min}?` }
-        : undefined
+      if (min > max) refuseInput("min", `must not be more than max; did you mean min ${max} and max ${min}?`)
+      break
     }
     case "add-consumer": {
       const queue = checkQueueName(call.arguments.queue)
-      return Result.isFailure(queue) ? { field: "queue", why: queue.failure.message } : undefined
+      if (Result.isFailure(queue)) refuseInput("queue", queue.failure.message)
+      break
     }
     case "rate-limit": {
       const { rate } = call.arguments
       const parsed = isNoRate(rate) ? undefined : parseRate(rate)
-      return parsed !== undefined && Result.isFailure(parsed) ? { field: "rate", why: parsed.failure } : undefined
+      if (parsed !== undefined && Result.isFailure(parsed)) refuseInput("rate", parsed.failure)
+      break
     }
     case "time-limit":
-      return timeLimitProblem(call.arguments)
-    default:
-      return undefined
+      timeLimitOf(call.arguments, "")
+      break
   }
-}
-
-const timeLimitProblem = (given: { readonly hard: number | string; readonly soft?: number | string }) => {
-  const hard = parseDuration(given.hard)
-  if (Result.isFailure(hard)) return { field: "hard", why: hard.failure.message }
-  if (hard.success <= 0) return { field: "hard", why: "must be more than 0" }
-  if (given.soft === undefined) return undefined
-  const soft = parseDuration(given.soft)
-  if (Result.isFailure(soft)) return { field: "soft", why: soft.failure.message }
-  return soft.success > 0 && soft.success < hard.success
-    ? undefined
-    : { field: "soft", why: "must be more than 0 and shorter than hard" }
+  return call
 }
 
 /** Checks a command and its arguments. Fails with `invalid-input`, naming `command` or the argument, and saying what it must be. */
@@ -160,10 +150,7 @@ export const parseCall = (name: string, given: unknown): Result.Result<Call, Cal
     return invalid(unknown, `is not an argument of ${name}${didYouMean(unknown, takes) || `: ${all}`}`)
   }
   const decoded = decode({ command: name, arguments: given })
-  if (Result.isSuccess(decoded)) {
-    const problem = problemOf(decoded.success)
-    return problem === undefined ? Result.succeed(decoded.success) : invalid(problem.field, problem.why)
-  }
+  if (Result.isSuccess(decoded)) return refusals(() => checkArguments(decoded.success))
   const issue = format(decoded.failure.issue).issues[0]
   const path = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key))
   const field = path.slice(path[0] === "arguments" ? 1 : 0).join(".")

@@ -1,11 +1,12 @@
 /** Tasks that follow a task: callbacks, errbacks and the links of a chain, as they are given and as they travel. */
 import { Result, Schema } from "effect"
-import { Duration, JobId, Json, Name } from "../../options/fields.ts"
+import { Duration, milliseconds } from "../../options/duration.ts"
+import { JobId, Json, Name } from "../../options/fields.ts"
+import { refuseInput as refuse } from "../../options/refuse.ts"
 import { type Embed, NO_EMBED } from "../../protocol/body.ts"
 import type { Signature } from "../../protocol/celery/signature.ts"
 import { bodyOfInput } from "../../protocol/input.ts"
 import { checkQueueName } from "../../protocol/name.ts"
-import { milliseconds, refuse } from "./refusal.ts"
 
 /** A task that follows another: a callback, an errback or a link of a chain. */
 const FollowUpSchema = Schema.Struct({

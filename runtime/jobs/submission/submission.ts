@@ -1,7 +1,8 @@
 /** What a caller submits, as one schema: it checks HTTP bodies and calls from code, and describes itself in the OpenAPI document. */
 import { Result, Schema, SchemaIssue } from "effect"
 import { CallboardError } from "../../errors.ts"
-import { Duration, JobId, Json, Name, Text } from "../../options/fields.ts"
+import { Duration } from "../../options/duration.ts"
+import { JobId, Json, Name, Text } from "../../options/fields.ts"
 import { RepeatField, RetryField } from "../../options/retry-policy.ts"
 import { MOST_PARENTS } from "../../protocol/headers.ts"
 import { FollowUps } from "./follow-ups.ts"

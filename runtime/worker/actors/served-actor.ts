@@ -3,10 +3,10 @@
  * answered with another start after a growing wait. Too many failures within the period make the actor unhealthy: its
  * tasks are handed back instead of failing one by one, until a later start succeeds. Other actors are not touched.
  */
-import { Deferred, Effect, Exit, Result, type Scope } from "effect"
+import { Deferred, Effect, Exit, type Scope } from "effect"
 import type { ActorDefinition, RestartPolicy } from "../../actor/actor.ts"
 import type { Log } from "../../log/log.ts"
-import { parseDuration } from "../../protocol/time.ts"
+import { milliseconds } from "../../options/duration.ts"
 
 /** An actor whose `start` failed. */
 export class ActorStartFailed extends Error {
@@ -30,18 +30,15 @@ interface Policy {
   readonly capMs: number
 }
 
-const milliseconds = (value: number | string | undefined, otherwise: number): number =>
-  value === undefined ? otherwise : Result.getOrElse(parseDuration(value), () => otherwise)
-
 /** Longest wait for handlers before their resources are released: at a stop (they were told to stop), at a restart. */
 const STOP_PATIENCE_MS = 1_000
 const RESTART_PATIENCE_MS = 10_000
 
 const policyOf = (restart: RestartPolicy | undefined): Policy => ({
   max: restart?.max ?? 5,
-  withinMs: milliseconds(restart?.within, 60_000),
-  baseMs: milliseconds(restart?.backoff?.base, 1_000),
-  capMs: milliseconds(restart?.backoff?.max, 30_000),
+  withinMs: milliseconds("restart.within", restart?.within ?? 60),
+  baseMs: milliseconds("restart.backoff.base", restart?.backoff?.base ?? 1),
+  capMs: milliseconds("restart.backoff.max", restart?.backoff?.max ?? 30),
 })
 
 export class ServedActor {

@@ -1,5 +1,5 @@
 /** The settlement for what came of a handler: success, repetition, retry, failure, or that it was stopped from outside. */
-import { Cause, Exit, Result } from "effect"
+import { Cause, Exit } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
 import { DEFAULT_KEEP_FAILED_MS } from "../../connection/board.ts"
@@ -9,10 +9,10 @@ import { jobError, OUTCOME_LOST, outcomeLost, readable } from "../../jobs/outcom
 import { KnownFailure } from "../../jobs/outcome/known-failure.ts"
 import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "../../jobs/outcome/retry.ts"
 import * as verdict from "../../jobs/outcome/verdict.ts"
+import { milliseconds } from "../../options/duration.ts"
 import type { Embed } from "../../protocol/body.ts"
 import type { Posting } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
-import { parseDuration } from "../../protocol/time.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { Settlement } from "../../transport/mod.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
@@ -102,7 +102,7 @@ export class Judgement {
     const error = errorOf(run, asked ? (thrown.cause ?? thrown) : thrown)
     const dead = rejected(acks?.onFailure, error)
     if (!asked) return this.#givenUpOrRetried(attempt, run, error, dead)
-    const after = thrown.after === undefined ? undefined : Result.getOrElse(parseDuration(thrown.after), () => 0)
+    const after = thrown.after === undefined ? undefined : milliseconds("after", thrown.after)
     const policy = resolveRetry(run.task.own.retry, run.method.retry)
     const wait = askedRetryAfter(policy, after, run.posting.retries, Math.random())
     return wait === undefined

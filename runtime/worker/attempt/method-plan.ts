@@ -1,8 +1,7 @@
-/** What the options of a method come to: its time limits, which may be changed meanwhile, and how long its jobs are kept. */
-import { Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Keep } from "../../jobs/outcome/verdict.ts"
-import { parseDuration, parseTimeToLive } from "../../protocol/time.ts"
+import { timeToLive } from "../../options/duration.ts"
+import { timeLimitOf } from "../../options/time-limit.ts"
 
 /** Hard time limit of methods and tasks that name none: every run has an end. */
 export const DEFAULT_HARD_MS = 30 * 60_000
@@ -51,16 +50,14 @@ export class MethodPlans {
 
 const planOf = (method: ErasedMethod, keep: Keep): MethodPlan => {
   const { timeLimit, resultTtl, failureTtl } = method
-  const given: { readonly soft?: number | string; readonly hard?: number | string } =
-    typeof timeLimit === "object" ? timeLimit : timeLimit === undefined ? {} : { hard: timeLimit }
-  // Checked when the actor was defined.
-  const ms = (value: number | string | undefined) =>
-    value === undefined ? undefined : Result.getOrUndefined(parseDuration(value))
-  const ttl = (value: number | string | undefined) =>
-    value === undefined ? undefined : Result.getOrUndefined(parseTimeToLive(value))
+  // All of it was checked when the actor was defined.
+  const { hardMs = DEFAULT_HARD_MS, softMs } = timeLimit === undefined ? {} : timeLimitOf(timeLimit)
   return {
-    hardMs: ms(given.hard) ?? DEFAULT_HARD_MS,
-    softMs: ms(given.soft),
-    keep: { resultMs: ttl(resultTtl) ?? keep.resultMs, failureMs: ttl(failureTtl) ?? keep.failureMs },
+    hardMs,
+    softMs,
+    keep: {
+      resultMs: resultTtl === undefined ? keep.resultMs : timeToLive("resultTtl", resultTtl),
+      failureMs: failureTtl === undefined ? keep.failureMs : timeToLive("failureTtl", failureTtl),
+    },
   }
 }

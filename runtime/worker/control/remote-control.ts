@@ -8,7 +8,7 @@ import type { Board } from "../../connection/board.ts"
 import { keepListening } from "../../connection/listening.ts"
 import type { Log } from "../../log/log.ts"
 import { isHandlerCount, MOST_HANDLERS } from "../../options/autoscale.ts"
-import { parseDuration } from "../../protocol/time.ts"
+import { timeLimitOf } from "../../options/time-limit.ts"
 import type { Worker } from "./worker.ts"
 
 export interface RemoteControlOptions {
@@ -131,8 +131,8 @@ const limited = (
   worker: Worker,
   { task, hard, soft }: { readonly task: string; readonly hard: number | string; readonly soft?: number | string },
 ): Outcome => {
-  // Checked with the call.
-  const ms = (value: number | string) => Result.getOrThrow(parseDuration(value))
-  const known = worker.limitTime(task, { hardMs: ms(hard), softMs: soft === undefined ? null : ms(soft) })
+  // The limits were checked with the call.
+  const { hardMs, softMs } = timeLimitOf({ hard, soft }, "")
+  const known = worker.limitTime(task, { ...(hardMs === undefined ? {} : { hardMs }), softMs: softMs ?? null })
   return known ? value("time-limit", { task, hard, soft: soft ?? null }) : { error: `task: nobody here serves ${task}` }
 }

@@ -70,6 +70,15 @@ describe("an actor's method", () => {
   })
 })
 
+test.each([
+  [{ max: -1 }, "actor x: restart.max: must be a whole number from 0 to 1000"],
+  [{ within: "soon" }, /^actor x: restart\.within: /],
+  [{ backoff: { base: -1 } }, /^actor x: restart\.backoff\.base: /],
+  [{ backoff: { max: "5 parsecs" } }, /^actor x: restart\.backoff\.max: /],
+])("restart %j is refused when the actor is defined", (restart, message) => {
+  expect(() => actor("x", { restart, methods: { run: () => 1 } })).toThrow(message)
+})
+
 describe("a definition that cannot work", () => {
   const define = (name: string, method: unknown) => () =>
     Reflect.apply(actor, undefined, [name, { methods: { run: method } }])
