@@ -37,10 +37,14 @@ export class Ledger {
     this.#lease = lease
   }
 
-  /** Notes a delivery that arrived here. */
-  hold(token: Token): void {
-    const { number, receivedAt } = token
+  /**
+   * Notes a delivery that arrived here. `again`: its task was delivered before. An earlier delivery that arrived here, too,
+   * is over by that, although it may seem to have time left: its lease began when it was sent, and not when it was read.
+   */
+  hold(token: Token, again: boolean): void {
+    const { number, receivedAt, seq } = token
     if (number === undefined) return
+    if (again) for (const held of this.#own.values()) if (held.token.seq === seq) held.until = 0
     this.#own.set(number, { token, until: receivedAt + this.#lease, keptAt: receivedAt, claim: undefined })
     if (++this.#additions % SWEEP_EVERY === 0) this.#sweep(receivedAt)
   }

@@ -89,7 +89,7 @@ export class Puller {
       if (session.interrupted || !link.connected) this.#end(session)
       else this.#linger(key, session)
     }
-    for (const { token } of found) ledger.hold(token)
+    for (const { token, delivery } of found) ledger.hold(token, delivery.deliveries > 1)
     return found.map(({ delivery }) => delivery)
   }
 

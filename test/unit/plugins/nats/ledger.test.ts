@@ -1,0 +1,31 @@
+import { expect, test } from "vitest"
+import { Mint, type Token } from "../../../../plugins/nats/delivery.ts"
+import { Ledger } from "../../../../plugins/nats/ledger.ts"
+
+const LEASE = 1_000
+
+const arrived = (number: number, seq: number, receivedAt: number): Token => ({
+  fence: `${seq}-${number}`,
+  number,
+  fresh: false,
+  idToken: "a",
+  ack: `ack.${seq}.${number}`,
+  consumer: "lane",
+  seq,
+  receivedAt,
+})
+
+test("a task that is delivered anew has ended its earlier delivery here, however late that one was read", () => {
+  const ledger = new Ledger(new Mint(), LEASE)
+  const now = Date.now()
+  const first = arrived(1, 7, now)
+  const other = arrived(2, 8, now)
+  ledger.hold(first, false)
+  ledger.hold(other, false)
+  expect([first, other].map((token) => ledger.runs(token, now))).toEqual([true, true])
+
+  const again = arrived(3, 7, now)
+  ledger.hold(again, true)
+  expect([first, other, again].map((token) => ledger.runs(token, now))).toEqual([false, true, true])
+  expect(ledger.runs(again, now + LEASE)).toBe(false)
+})
