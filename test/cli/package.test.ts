@@ -159,7 +159,7 @@ await serve({ transport: "memory:", actors: [actor("text", { methods: { run: () 
     /^a worker needs Bun or Deno, and this is Node v22\.14\.0: start it with `bun run`.*\n$/,
   )
   const packed = `
-import { compress, decompress } from "./node_modules/callboard/dist/runtime/protocol/compression.js"
+import { compress, decompress } from "./node_modules/callboard/dist/runtime/protocol/codec/compression.js"
 for (const { failure } of [compress(new Uint8Array(9), "zstd"), decompress(new Uint8Array(9), "application/zstd", 9)])
   console.log(failure.reason, failure.message)
 `
