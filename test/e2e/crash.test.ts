@@ -166,10 +166,10 @@ describe.each(sharedBoards)("on $name", (kind) => {
 
   test("a handler that blocks its thread for three leases is not delivered again", async () => {
     const board = keep(await kind.open())
-    const client = await clientOf(board, 1)
+    const client = await clientOf(board, 3)
     const ledger = `${board.folder}/ledger`
-    const [first, second] = await Promise.all([startService(board, 1), startService(board, 1)])
-    const job = await client.submit("e2e.block", { input: { ms: 3_500, ledger } })
+    const [first, second] = await Promise.all([startService(board, 3), startService(board, 3)])
+    const job = await client.submit("e2e.block", { input: { ms: 9_500, ledger } })
     const pid = await job.result({ timeout: 60 })
     expect([first.pid, second.pid]).toContain(pid)
     expect(linesOf(ledger)).toEqual([`${pid}`])
