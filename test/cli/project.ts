@@ -6,6 +6,7 @@ import { type Exit, type Spawned, spawnScript, temporaryFolder } from "../suppor
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
 const main = join(root, "runtime/cli/main.ts")
+const many = join(root, "test/cli/many.ts")
 
 export interface Ran extends Exit {
   readonly stdout: string
@@ -19,6 +20,8 @@ export interface Project extends Disposable {
   start(...args: readonly string[]): Spawned
   /** Runs a command to its end. */
   run(...args: readonly string[]): Promise<Ran>
+  /** Runs commands one after the other in one process: as {@link run}, for commands that end by themselves. */
+  runAll(lines: ReadonlyArray<ReadonlyArray<string>>): Promise<ReadonlyArray<Pick<Ran, "code" | "stdout" | "stderr">>>
   /** Runs a command with `--json` and takes its answer apart. */
   json<A>(...args: readonly string[]): Promise<A>
   /** Added to the environment of all commands. */
@@ -64,6 +67,12 @@ export const makeProject = (files: Readonly<Record<string, string>> = { "actors/
     write,
     start,
     run,
+    runAll: async (lines) => {
+      await using child = spawnScript(many, [JSON.stringify(lines)], { cwd: folder.path, env })
+      const { code } = await child.closed
+      if (code !== 0) throw new Error(`many command lines ended with ${code}: ${child.stderr}`)
+      return JSON.parse(child.stdout)
+    },
     json: async <A>(...args: readonly string[]): Promise<A> => {
       const ran = await run(...args, "--json")
       if (ran.code !== 0) throw new Error(`callboard ${args.join(" ")} ended with ${ran.code}: ${ran.stderr}`)

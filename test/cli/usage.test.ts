@@ -48,9 +48,20 @@ describe("a mistake ends with exit code 2 and one line of advice", () => {
     ["dead redrive", /dead redrive: name jobs, or say --all/],
     ["dead redrive x --all", /dead redrive: name jobs, or say --all/],
   ]
-  test.concurrent.each(cases)("callboard %s", async (args, advice) => {
+  const isAlone = (args: string): boolean => args === "worker --transport nowhere"
+  const together = (async () => {
     using project = makeProject()
-    const { code, stdout, stderr } = await project.run(...args.split(" "))
+    return await project.runAll(cases.map(([args]) => (isAlone(args) ? ["--version"] : args.split(" "))))
+  })()
+  // A worker starts processes of its own program, and so is not run beside others in one process.
+  const results = cases.map(async ([args], at) => {
+    if (!isAlone(args)) return (await together)[at]
+    using project = makeProject()
+    return await project.run(...args.split(" "))
+  })
+
+  test.each(cases.map(([args, advice], at) => [args, advice, at] as const))("callboard %s", async (_, advice, at) => {
+    const { code, stdout, stderr } = (await results[at]) ?? { code: undefined, stdout: "", stderr: "" }
     expect(stderr).toMatch(advice)
     expect(stderr.trim().split("\n")).toHaveLength(1)
     expect(stderr).toMatch(/^callboard: /)
