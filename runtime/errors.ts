@@ -6,25 +6,29 @@ import { TransportError } from "./transport/mod.ts"
 export const asTransportError = (cause: unknown): TransportError =>
   cause instanceof TransportError ? cause : new TransportError("internal", String(cause), { cause })
 
-/** What can be wrong with a request; the `code` of an HTTP problem, and of {@link CallboardError}. */
-export type ErrorCode =
-  | "invalid-json"
-  | "invalid-input"
-  | "unknown-field"
-  | "unknown-actor"
-  | "unsupported"
-  | "unsupported-content-type"
-  | "too-large"
-  | "not-found"
-  | "gone"
-  | "already-terminal"
-  | "job-exists"
-  | "idempotency-mismatch"
-  | "unauthorized"
-  | "forbidden"
-  | "rate-limited"
-  | "transport-unavailable"
-  | "internal"
+/** What can be wrong with a request. */
+export const ERROR_CODES = [
+  "invalid-json",
+  "invalid-input",
+  "unknown-field",
+  "unknown-actor",
+  "unsupported",
+  "unauthorized",
+  "forbidden",
+  "not-found",
+  "already-terminal",
+  "job-exists",
+  "gone",
+  "too-large",
+  "unsupported-content-type",
+  "idempotency-mismatch",
+  "rate-limited",
+  "internal",
+  "transport-unavailable",
+] as const
+
+/** The `code` of an HTTP problem, and of {@link CallboardError}. */
+export type ErrorCode = (typeof ERROR_CODES)[number]
 
 export interface ErrorDetails {
   /** The field of the request that is wrong, as a path: `retry.max`. */

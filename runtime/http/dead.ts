@@ -1,6 +1,7 @@
 /** Routes about dead letters: tasks that were given up without the application having decided so. */
 
 import { CallboardError } from "../errors.ts"
+import { Job } from "../jobs/answers.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
 import { jobView } from "../jobs/view.ts"
 import { answer } from "./answer.ts"
@@ -8,7 +9,6 @@ import { reading } from "./deadline.ts"
 import { narrow, page, queryOf, withCursor } from "./filter.ts"
 import { BULK, bulkAnswer, LIST, listAnswer } from "./jobs.ts"
 import { type Route, route } from "./route.ts"
-import { Job } from "./schema.ts"
 import { recordOf } from "./waiting.ts"
 
 export const deadRoutes: ReadonlyArray<Route> = [

@@ -1,11 +1,11 @@
 /** The filter that lists and bulk calls share, as query parameters. */
 import { Schema } from "effect"
 import { CallboardError } from "../errors.ts"
+import { StateSchema } from "../jobs/answers.ts"
 import type { State } from "../protocol/state.ts"
 import { type RecordQuery, TransportError } from "../transport/mod.ts"
 import { DEFAULT_PAGE, MAX_PAGE } from "./limits.ts"
 import { integer, list, text, type Values } from "./parameter.ts"
-import { StateSchema } from "./schema.ts"
 
 const Text = (description: string) =>
   Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({ description })

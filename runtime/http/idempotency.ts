@@ -13,11 +13,11 @@ import { createHash } from "node:crypto"
 import { Schema } from "effect"
 import { type StoredEntry, StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
+import { Durability, errorOf, ItemProblem } from "../jobs/answers.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import type { Store } from "../transport/mod.ts"
 import { IDEMPOTENCY_TTL_MS } from "./limits.ts"
-import { ItemProblem, itemProblem } from "./problem.ts"
-import { Durability } from "./schema.ts"
+import { itemProblem } from "./problem.ts"
 
 /** What came of each task of a request. */
 export type Answers = ReadonlyArray<Receipt | CallboardError>
@@ -68,9 +68,7 @@ export type Earlier =
   | { readonly status: "unfinished"; readonly ids: ReadonlyArray<string> }
 
 const repeated = (kept: NonNullable<Entry["answers"]>[number]): Receipt | CallboardError => {
-  if (!("code" in kept)) return { ...kept, duplicate: true }
-  const { code, detail, status: _status, ...details } = kept
-  return new CallboardError(code, detail, details)
+  return "code" in kept ? errorOf(kept) : { ...kept, duplicate: true }
 }
 
 /** One request under one key. */

@@ -1,6 +1,7 @@
 /** Routes about one job, by its id. */
 import { Result, Schema } from "effect"
 import { CallboardError } from "../errors.ts"
+import { Job, JobResult, Pending } from "../jobs/answers.ts"
 import { cancelJob } from "../jobs/commands/cancel.ts"
 import { deleteJob } from "../jobs/commands/delete.ts"
 import { patchMeta } from "../jobs/commands/meta.ts"
@@ -13,7 +14,7 @@ import { MAX_WAIT_MS } from "./limits.ts"
 import { boolean, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"
 import { type Route, route } from "./route.ts"
-import { Job, JobResult, MetaPatch, Pending } from "./schema.ts"
+import { MetaPatch } from "./schema.ts"
 import { endOf, recordAfter, recordOf } from "./waiting.ts"
 
 const Wait = Schema.String.annotate({

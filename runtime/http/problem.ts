@@ -2,8 +2,8 @@
  * Errors as RFC 9457 problems: the one table from code to status, and the one place where whatever was thrown becomes an
  * answer. What a client reads names the fault, never a stack or a secret.
  */
-import { Schema } from "effect"
 import { CallboardError, type ErrorCode } from "../errors.ts"
+import type { ItemProblem, Problem } from "../jobs/answers.ts"
 import type { Log } from "../log/log.ts"
 import { TransportError } from "../transport/mod.ts"
 import { answer, type Headers } from "./answer.ts"
@@ -33,37 +33,6 @@ export const PROBLEMS: Readonly<Record<ErrorCode, Kind>> = {
   internal: { status: 500, title: "Something went wrong inside" },
   "transport-unavailable": { status: 503, title: "The transport cannot be reached" },
 }
-
-const isCode = (text: string): text is ErrorCode => Object.hasOwn(PROBLEMS, text)
-
-export const ERROR_CODES: ReadonlyArray<ErrorCode> = Object.keys(PROBLEMS).filter(isCode)
-
-const members = {
-  code: Schema.Literals(ERROR_CODES).annotate({ description: "What programs decide by" }),
-  detail: Schema.String.annotate({ description: "What is wrong and what to do, for people" }),
-  field: Schema.optionalKey(Schema.String.annotate({ description: "Field, parameter or header that is wrong" })),
-  index: Schema.optionalKey(Schema.Int.annotate({ description: "Which element of an array" })),
-  id: Schema.optionalKey(Schema.String.annotate({ description: "Id of the job" })),
-  outcome: Schema.optionalKey(
-    Schema.Literals(["none", "unknown"]).annotate({
-      description: "Whether a failed submission may have been accepted; submitting again with the same id is safe",
-    }),
-  ),
-}
-
-/** What went wrong with one element of an array. */
-export const ItemProblem = Schema.Struct({ status: Schema.Int, ...members }).annotate({ identifier: "ItemProblem" })
-export type ItemProblem = typeof ItemProblem.Type
-
-export const Problem = Schema.Struct({
-  type: Schema.String,
-  title: Schema.String,
-  status: Schema.Int,
-  ...members,
-  errors: Schema.optionalKey(
-    Schema.Array(ItemProblem).annotate({ description: "One per element, where no element of an array was accepted" }),
-  ),
-}).annotate({ identifier: "Problem", description: "RFC 9457" })
 
 /** Seconds after which an unreachable transport is worth another try. */
 const RETRY_AFTER = "1"

@@ -1,6 +1,7 @@
 /** `POST /v1/jobs`: tasks come in, one or an array. */
 import { Schema } from "effect"
 import { CallboardError } from "../errors.ts"
+import { BatchReceipts, ReceiptSchema, ReceiptWithResult } from "../jobs/answers.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import { SubmissionSchema } from "../jobs/submission/submission.ts"
 import { parseTraceparent } from "../protocol/trace-context.ts"
@@ -11,7 +12,6 @@ import { parsePrefer } from "./prefer.ts"
 import { itemProblem, problem } from "./problem.ts"
 import { BODY_TYPES, readBody } from "./request-body.ts"
 import { type Ask, route } from "./route.ts"
-import { BatchReceipts, ReceiptSchema, ReceiptWithResult } from "./schema.ts"
 import { type SubmitOptions, Submitting } from "./submitting.ts"
 import { endOf, recordAfter } from "./waiting.ts"
 

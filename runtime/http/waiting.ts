@@ -1,6 +1,7 @@
 /** Finds a job for a reader, and waits for its end. */
 
 import { WaitTimeout } from "../errors.ts"
+import type { JobResult } from "../jobs/answers.ts"
 import { findRecord, goneError } from "../jobs/tracking/finding.ts"
 import { outcomeOf } from "../jobs/tracking/outcome.ts"
 import { waitForEnd } from "../jobs/tracking/waiting.ts"
@@ -9,7 +10,6 @@ import { isTerminal } from "../protocol/state.ts"
 import { reading } from "./deadline.ts"
 import type { Desk } from "./desk.ts"
 import { withFirst } from "./first-signal.ts"
-import type { JobResult } from "./schema.ts"
 
 /** The record of a job. Fails with `not-found`, and with `gone` when only its tombstone is left. */
 export const recordOf = async ({ client }: Desk, id: string): Promise<JobRecord> => {

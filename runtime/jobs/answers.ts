@@ -1,0 +1,164 @@
+/**
+ * What is answered over HTTP about jobs, and about requests that fail, as schemas: the service writes by them, and the
+ * client over HTTP reads by them.
+ */
+import { Schema } from "effect"
+import { CallboardError, ERROR_CODES } from "../errors.ts"
+import { JobId } from "../options/fields.ts"
+import { STATES } from "../protocol/state.ts"
+
+const Time = Schema.String.annotate({ description: "ISO 8601, in UTC", format: "date-time" })
+export const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
+
+export const StateSchema = Schema.Literals(STATES).annotate({ identifier: "State" })
+
+export const Durability = Schema.Literals(["none", "process", "server", "fsync", "quorum"]).annotate({
+  identifier: "Durability",
+  description:
+    "What an accepted task survives: nothing, the end of the process, of the broker, of the machine (fsync), of a minority of machines (quorum)",
+})
+
+/** Why a job failed. */
+const JobErrorSchema = Schema.Struct({
+  name: Schema.String,
+  message: Schema.String,
+  reason: Schema.String,
+  traceback: Schema.optionalKey(Schema.String),
+  field: Schema.optionalKey(Schema.String),
+  cause: Schema.optionalKey(Schema.Struct({ name: Schema.String, message: Schema.String })),
+}).annotate({ identifier: "JobError", description: "Why a job failed" })
+
+export const transition = {
+  id: Schema.String.annotate({ description: "`<run>.<n>`: where a stream of events resumes after" }),
+  at: Time,
+  state: StateSchema,
+  attempt: Schema.optionalKey(Count),
+  worker: Schema.optionalKey(Schema.String),
+  reason: Schema.optionalKey(Schema.String),
+  due: Schema.optionalKey(Time),
+}
+export const TransitionSchema = Schema.Struct(transition).annotate({ identifier: "Transition" })
+
+export const progress = {
+  fraction: Schema.Finite.annotate({ description: "0 to 1" }),
+  detail: Schema.optionalKey(Schema.Unknown),
+  at: Time,
+}
+
+/** What lists say of a job. */
+const summary = {
+  id: Schema.String,
+  task: Schema.String,
+  meth: Schema.NullOr(Schema.String),
+  name: Schema.String.annotate({ description: "For people: the task's `shadow`, else task and method" }),
+  queue: Schema.String,
+  priority: Schema.Int,
+  front: Schema.optionalKey(Schema.Literal(true)),
+  state: StateSchema,
+  celeryState: Schema.String.annotate({ description: "The word that a Celery client knows for the state" }),
+  run: Count,
+  attempts: Count,
+  retries: Count,
+  progress: Schema.optionalKey(Schema.Struct(progress)),
+  times: Schema.Struct({
+    submitted: Time,
+    due: Schema.optionalKey(Time),
+    expires: Schema.optionalKey(Time),
+    started: Schema.optionalKey(Time),
+    ended: Schema.optionalKey(Time),
+  }),
+  error: Schema.optionalKey(JobErrorSchema),
+  dead: Schema.optionalKey(Schema.String.annotate({ description: "On dead letters: why the task was given up" })),
+  worker: Schema.optionalKey(Schema.String),
+  parentId: Schema.optionalKey(Schema.String),
+  rootId: Schema.optionalKey(Schema.String),
+  group: Schema.optionalKey(Schema.String),
+  after: Schema.optionalKey(
+    Schema.Struct({
+      ids: Schema.Array(Schema.String),
+      allowFailure: Schema.optionalKey(Schema.Boolean),
+      waiting: Schema.optionalKey(
+        Schema.Array(Schema.String).annotate({ description: "Those that have not ended as they must" }),
+      ),
+    }).annotate({ description: "Jobs that it waits for, or waited for before it could start" }),
+  ),
+  description: Schema.optionalKey(Schema.String),
+  meta: Schema.optionalKey(Schema.Record(Schema.String, Schema.Unknown)),
+}
+
+export const JobSummary = Schema.Struct(summary).annotate({
+  identifier: "JobSummary",
+  description: "A job without what may be long: its result and its transitions",
+})
+
+export const Job = Schema.Struct({
+  ...summary,
+  result: Schema.optionalKey(Schema.Unknown),
+  transitions: Schema.Array(TransitionSchema).annotate({ description: "Oldest first, the last 50" }),
+}).annotate({ identifier: "Job" })
+
+/** How a job ended. */
+const ended = {
+  state: StateSchema,
+  result: Schema.optionalKey(Schema.Unknown),
+  error: Schema.optionalKey(JobErrorSchema),
+}
+
+export const JobResult = Schema.Struct({ id: Schema.String, ...ended }).annotate({
+  identifier: "JobResult",
+  description: "How a job ended: `result` where it succeeded, `error` where it failed",
+})
+
+export const Pending = Schema.Struct({ id: Schema.String, state: StateSchema }).annotate({ identifier: "Pending" })
+
+const receipt = {
+  id: JobId,
+  state: Schema.Literals(["queued", "scheduled", "deferred"]),
+  href: Schema.String,
+  durability: Durability,
+  duplicate: Schema.optionalKey(
+    Schema.Literal(true).annotate({ description: "The job was known already: nothing was added" }),
+  ),
+}
+export const ReceiptSchema = Schema.Struct(receipt).annotate({ identifier: "Receipt" })
+export const ReceiptWithResult = Schema.Struct({ ...receipt, ...ended }).annotate({ identifier: "ReceiptWithResult" })
+const members = {
+  code: Schema.Literals(ERROR_CODES).annotate({ description: "What programs decide by" }),
+  detail: Schema.String.annotate({ description: "What is wrong and what to do, for people" }),
+  field: Schema.optionalKey(Schema.String.annotate({ description: "Field, parameter or header that is wrong" })),
+  index: Schema.optionalKey(Schema.Int.annotate({ description: "Which element of an array" })),
+  id: Schema.optionalKey(Schema.String.annotate({ description: "Id of the job" })),
+  outcome: Schema.optionalKey(
+    Schema.Literals(["none", "unknown"]).annotate({
+      description: "Whether a failed submission may have been accepted; submitting again with the same id is safe",
+    }),
+  ),
+}
+
+/** What went wrong with one element of an array. */
+export const ItemProblem = Schema.Struct({ status: Schema.Int, ...members }).annotate({ identifier: "ItemProblem" })
+export type ItemProblem = typeof ItemProblem.Type
+
+export const Problem = Schema.Struct({
+  type: Schema.String,
+  title: Schema.String,
+  status: Schema.Int,
+  ...members,
+  errors: Schema.optionalKey(
+    Schema.Array(ItemProblem).annotate({ description: "One per element, where no element of an array was accepted" }),
+  ),
+}).annotate({ identifier: "Problem", description: "RFC 9457" })
+
+export const BatchReceipts = Schema.Array(Schema.Union([ReceiptSchema, ItemProblem])).annotate({
+  identifier: "BatchReceipts",
+  description: "One receipt or error per element, in order",
+})
+
+/** The error that an answer tells of. */
+export const errorOf = ({ code, detail, field, index, id, outcome }: ItemProblem): CallboardError =>
+  new CallboardError(code, detail, {
+    ...(field === undefined ? {} : { field }),
+    ...(index === undefined ? {} : { index }),
+    ...(id === undefined ? {} : { id }),
+    ...(outcome === undefined ? {} : { outcome }),
+  })
