@@ -21,19 +21,10 @@ const loadedWith = (entry: string): ReadonlySet<string> => {
   return loaded
 }
 
-/** What a client needs of how a job ends: the record of a failure. It belongs to no worker, and may only become less. */
-const ABOUT_ENDS = [
-  "runtime/jobs/outcome/follow-ups.ts",
-  "runtime/worker/delivery/settled-as.ts",
-  "runtime/jobs/outcome/verdict.ts",
-  "runtime/jobs/outcome/obituary.ts",
-  "runtime/jobs/dependencies/posting-again.ts",
-]
-
-test("callboard/client loads neither HTTP nor worker nor command line, nor what they are built on", () => {
+test("callboard/client loads neither HTTP server nor worker nor command line, nor what they are built on", () => {
   const loaded = [...loadedWith("runtime/client/mod.ts")]
   const rooms = /^runtime\/(worker|http|metrics|service|config|cli)\//
-  expect(loaded.filter((path) => rooms.test(path) && !ABOUT_ENDS.includes(path))).toEqual([])
+  expect(loaded.filter((path) => rooms.test(path))).toEqual([])
   expect(loaded.filter((path) => /^(plugins\/|hono|prom-client|commander|nats$)/.test(path))).toEqual([])
   const files = loaded.filter((path) => path.startsWith("runtime/"))
   expect(files.length).toBeGreaterThan(50)
