@@ -38,6 +38,7 @@ import { type JobView, jobView } from "../jobs/view.ts"
 import { askWhy } from "../jobs/why/ask.ts"
 import type { Why } from "../jobs/why/cause.ts"
 import { type DurationInput, timeToLive } from "../options/duration.ts"
+import { refuseUnknown } from "../options/unknown.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import type { QueueStats } from "../transport/mod.ts"
 import { type JobQuery, recordQueryOf } from "./job-query.ts"
@@ -61,8 +62,23 @@ export interface ClientSettings extends ConnectSettings, TracingSettings {
   readonly failureTtl?: DurationInput
 }
 
-/** Connects to a transport and returns a client; `await using` closes it. */
+const SETTINGS = {
+  taskNames: true,
+  taskSentEvents: true,
+  failureTtl: true,
+  tracing: true,
+  transports: true,
+  namespace: true,
+  leaseMs: true,
+  timeoutMs: true,
+  heartbeatMs: true,
+  reconnectDelay: true,
+  name: true,
+} satisfies Readonly<Record<keyof ClientSettings, true>>
+
+/** Connects to a transport and returns a client; `await using` closes it. An unknown option is `invalid-input`. */
 export const connect = async (target: string | object, settings: ClientSettings = {}): Promise<Client> => {
+  refuseUnknown(settings, SETTINGS, "connect()")
   const { taskNames, taskSentEvents = false, failureTtl } = settings
   const keepMs = failureTtl === undefined ? undefined : timeToLive("failureTtl", failureTtl)
   const tracing = await openTracing(settings)

@@ -14,6 +14,18 @@ describe("connect", () => {
     await expect(connect({})).rejects.toBeInstanceOf(TransportError)
   })
 
+  test("an option that does not exist is refused by name, and one that says nothing is none", async () => {
+    const mistyped = { timeoutMS: 1, leaseMs: 9_000 }
+    await expect(connect(`memory://${generateId()}`, mistyped)).rejects.toMatchObject({
+      code: "invalid-input",
+      message: "timeoutMS is not an option of connect() (did you mean timeoutMs?)",
+      details: { field: "timeoutMS" },
+    })
+    const empty = { timeoutMS: undefined, leaseMs: 9_000 }
+    await using client = await connect(`memory://${generateId()}`, empty)
+    expect(client.board.transport.name).toBe("memory")
+  })
+
   test("`await using` closes what connect opened", async () => {
     let kept: Awaited<ReturnType<typeof connect>>
     {
