@@ -37,6 +37,12 @@ const filesOf = (): ReadonlyMap<string, string> => {
   return files
 }
 
+const paths = {
+  callboard: [join(root, "runtime/mod.ts")],
+  "callboard/client": [join(root, "runtime/client/mod.ts")],
+  "callboard/testing": [join(root, "runtime/testing/mod.ts")],
+}
+
 /** A folder with the examples in it, which finds their libraries here. */
 const makeExamples = (files: Readonly<Record<string, string>>): Project => {
   const project = makeProject(files)
@@ -80,10 +86,6 @@ test("all examples compile", { timeout: 60_000 }, async () => {
   const files = { ...Object.fromEntries(filesOf()), "service.ts": firstOf("ts").text }
   using project = makeExamples(files)
   const template = JSON.parse(readFileSync(join(root, "runtime/cli/templates/tsconfig.json"), "utf8"))
-  const paths = {
-    callboard: [join(root, "runtime/mod.ts")],
-    "callboard/testing": [join(root, "runtime/testing/mod.ts")],
-  }
   // The sources need a newer library than the declarations of the package do.
   const compilerOptions = { ...template.compilerOptions, lib: ["ESNext", "DOM"], types: ["node"], paths }
   project.write("package.json", JSON.stringify({ type: "module" }))
@@ -95,7 +97,10 @@ test("all examples compile", { timeout: 60_000 }, async () => {
 
 test("the recipes run against callboard dev", { timeout: 60_000 }, async () => {
   using project = makeExamples(Object.fromEntries(filesOf()))
-  await using dev = project.start("dev", "--port", `${await freePort()}`, "--queues", "default")
+  const port = `${await freePort()}`
+  project.write("remote.ts", (filesOf().get("remote.ts") ?? "").replace("7420", port))
+  project.write("tsconfig.json", JSON.stringify({ compilerOptions: { paths } }))
+  await using dev = project.start("dev", "--port", port, "--queues", "default")
   await dev.waitForLine(/^ {2}actors +orders: total, deliver, receipt, apologise$/)
   await using submits = spawnScript(join(project.path, "submit.ts"), [], { cwd: project.path })
   const { code, output } = await ended(submits)
@@ -122,6 +127,8 @@ test("the recipes run against callboard dev", { timeout: 60_000 }, async () => {
     "2",
   ])
   await dev.waitForLine(/succeeded {2}orders\.receipt/)
+  await using remote = spawnScript(join(project.path, "remote.ts"), [], { cwd: project.path })
+  expect(await ended(remote)).toEqual({ code: 0, signal: null, output: "{\n  total: 10,\n}\n" })
   expect(await project.json("submit", "primes.count", '{"below": 100}', "--wait")).toMatchObject({
     result: { found: 25 },
   })
@@ -147,10 +154,6 @@ test("the mounted example asks for its token, and does not start without one", a
 
 test("the example of a test passes", async () => {
   using project = makeExamples(Object.fromEntries(filesOf()))
-  const paths = {
-    callboard: [join(root, "runtime/mod.ts")],
-    "callboard/testing": [join(root, "runtime/testing/mod.ts")],
-  }
   project.write("tsconfig.json", JSON.stringify({ compilerOptions: { paths } }))
   await using tests = spawnProcess(process.execPath, ["test", "orders.test.ts"], { cwd: project.path })
   expect(await ended(tests)).toMatchObject({ code: 0, output: expect.stringContaining("1 pass") })

@@ -46,6 +46,7 @@ export const denoTests = [
   "test/unit/runtime/protocol/",
   "test/unit/plugins/",
   ...["access", "connecting", "events", "server", "submit"].map((name) => `test/unit/runtime/http/${name}`),
+  "test/unit/runtime/client/http-client",
   "test/e2e/http",
   "test/support/servers/",
 ]

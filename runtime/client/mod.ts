@@ -1,4 +1,4 @@
-/** Callboard for applications that only submit and follow jobs: loads neither HTTP nor a worker, and runs on Node as well. */
+/** Callboard for applications that only submit and follow jobs: loads neither the HTTP server nor a worker, and runs on Node as well. */
 export type { Actor } from "../actor/actor.ts"
 export type { ActorHandle, MethodHandle } from "../actor/actor-handle.ts"
 export type { ActorDescription, WorkerDescription } from "../cluster/directory.ts"
@@ -28,4 +28,11 @@ export type { JobError } from "../protocol/record.ts"
 export type { State } from "../protocol/state.ts"
 export { TransportError } from "../transport/mod.ts"
 export { Client, type ClientSettings, connect, type JobPage } from "./client.ts"
+export {
+  connectHttp,
+  type HttpClient,
+  type HttpClientSettings,
+  type HttpJob,
+  type HttpSubmittedJob,
+} from "./http-client.ts"
 export type { JobQuery } from "./job-query.ts"

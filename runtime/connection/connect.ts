@@ -135,6 +135,10 @@ const findPlugin = async (scheme: string, settings: ConnectSettings): Promise<Pl
   try {
     found = await import(packageName)
   } catch (cause) {
+    if (/^https?$/.test(scheme)) {
+      const message = "http: is the address of a service, and no transport: use connectHttp() of callboard/client"
+      throw new TransportError("unsupported", message, { cause })
+    }
     throw new TransportError(
       "unsupported",
       `no transport for ${scheme}: — add one under transports.${scheme} in callboard.config.ts, or install ${packageName} (known: ${Object.keys(builtin).join(", ")})`,

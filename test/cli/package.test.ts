@@ -123,17 +123,18 @@ console.log(result)
 /** The last Node without zstd, from the package of this platform: it needs no install script. */
 const OLD_NODE = "22.14.0"
 
-test("a client runs on a Node without zstd over nats; a worker says what it needs", async () => {
+test("a client runs on a Node without zstd over nats and HTTP; a worker says what it needs", async () => {
   const name = `node-${process.platform}-${process.arch}`
   const tools = join(folder.path, "old-node")
   mkdirSync(tools)
   await run("npm", ["install", "--no-audit", "--no-fund", "--prefer-offline", "--prefix", tools, `${name}@${OLD_NODE}`])
   const node = join(tools, "node_modules", name, "bin/node")
   await using server = await startNats()
+  const [port, closedPort] = [await freePort(), await freePort()]
   const shout = `
 import { actor, serve } from "callboard"
 export const text = actor("text", { methods: { shout: async ({ text }: { text: string }) => text.toUpperCase() } })
-await serve({ transport: "${server.url}", actors: [text] })
+await serve({ transport: "${server.url}", actors: [text], http: { port: ${port}, tokens: [{ token: "secret", scopes: ["submit", "read"] }] } })
 `
   writeFileSync(join(project, "shout.ts"), shout)
   await using worker = spawnProcess(bun(), ["shout.ts"], { cwd: project })
@@ -146,6 +147,18 @@ await client.close()
 `
   writeFileSync(join(project, "submit.mjs"), submit)
   expect(await run(node, ["submit.mjs"])).toBe(`V${OLD_NODE} succeeded\n`)
+  const posting = `
+import { connectHttp } from "callboard/client"
+const client = connectHttp("http://127.0.0.1:${port}", { token: "secret" })
+const job = await client.submit("text", { meth: "shout", input: { text: process.version } })
+console.log(await job.result({ timeout: "10 seconds" }), (await job.find()).state)
+const again = await client.submit("text", { meth: "shout", input: { text: process.version }, id: job.id })
+console.log(again.receipt.duplicate)
+await connectHttp("http://127.0.0.1:${port}").submit("text").catch(({ code }) => console.log(code))
+await connectHttp("http://127.0.0.1:${closedPort}").submit("text").catch(({ details }) => console.log(details.outcome))
+`
+  writeFileSync(join(project, "posting.mjs"), posting)
+  expect(await run(node, ["posting.mjs"])).toBe(`V${OLD_NODE} succeeded\ntrue\nunauthorized\nnone\n`)
   worker.kill("SIGTERM")
   await worker.closed
   const tried = `

@@ -12,7 +12,10 @@ export type Outcome<R = unknown> =
   /** It ended, and what came of it is not kept any more. */
   | { readonly state: "gone" }
 
-export const outcomeOf = (record: JobRecord): Outcome | undefined => {
+/** `undefined` while the job goes on. */
+export const outcomeOf = (
+  record: Pick<JobRecord, "state" | "result" | "error"> & { readonly tombstone?: boolean },
+): Outcome | undefined => {
   if (!isTerminal(record.state)) return undefined
   if (record.tombstone) return { state: "gone" }
   switch (record.state) {

@@ -1,0 +1,223 @@
+/** A client over the HTTP of a service, for applications that reach no broker: `fetch`, the same handles and errors. */
+import { Result, Schema } from "effect"
+import { CallboardError, WaitTimeout } from "../errors.ts"
+import { generateId } from "../id.ts"
+import { BatchReceipts, errorOf, Job, JobResult, ReceiptSchema } from "../jobs/answers.ts"
+import type { JobHandle, WaitOptions } from "../jobs/handle.ts"
+import type { Receipt } from "../jobs/receipt.ts"
+import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
+import { type Outcome, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
+import { milliseconds } from "../options/duration.ts"
+import { refuseInput } from "../options/refuse.ts"
+import { refuseUnknown } from "../options/unknown.ts"
+import { type Refusal, type Request, type RequestOptions, requestsTo } from "./http-request.ts"
+
+export interface HttpClientSettings {
+  /** Sent as `Authorization: Bearer <token>`. Defaults to none; a service that has tokens answers only with one. */
+  readonly token?: string | undefined
+  /** Longest wait for an answer of the service, in milliseconds, beside the wait for a job's end. Defaults to 10 seconds. */
+  readonly timeoutMs?: number
+}
+
+const SETTINGS = { token: true, timeoutMs: true } satisfies Readonly<Record<keyof HttpClientSettings, true>>
+
+/**
+ * A job by its id, over HTTP: all that a handle over a transport can do, but following its events. Every method fails with
+ * `CallboardError`: `unauthorized`, `forbidden`, `transport-unavailable` and what {@link JobHandle} says of it. A job that is
+ * not kept any more is `gone`.
+ */
+export type HttpJob<R = unknown> = Omit<JobHandle<R>, "events">
+
+/** The handle of a job that was just submitted over HTTP. */
+export interface HttpSubmittedJob<R = unknown> extends HttpJob<R> {
+  readonly receipt: Receipt
+}
+
+/** Submits tasks to a service over HTTP and follows its jobs. It holds no connection, so there is nothing to close. */
+export interface HttpClient {
+  /**
+   * Submits one task; resolves once it is kept. Fails with {@link CallboardError}. A task without an `id` gets one here: when
+   * the answer was lost (`transport-unavailable`, `outcome` `unknown`), submitting it again with `details.id` adds it once.
+   */
+  submit<R = unknown>(task: string, fields?: SubmissionFields): Promise<HttpSubmittedJob<R>>
+  /**
+   * Submits tasks in one request, 1,000 at most. The whole array is checked first: one that is wrong fails all, with its
+   * `index`. Then each element has its own answer, in order; the lost ones name their `id` as those of {@link submit} do.
+   */
+  submitMany(submissions: ReadonlyArray<Submission>): Promise<ReadonlyArray<Receipt | CallboardError>>
+  /** A job by its id. Nothing is asked of the service until a method is called. */
+  job<R = unknown>(id: string): HttpJob<R>
+  /**
+   * Resolves when the service does its work: it consumes, and its transport is within reach. Needs no token. Fails with
+   * `transport-unavailable`, saying why.
+   */
+  health(): Promise<void>
+}
+
+const DEFAULT_TIMEOUT_MS = 10_000
+
+/** Longest wait in one request: some proxies cut a connection on which nothing happens for half a minute. */
+const POLL_MS = 20_000
+
+/** A service that does not wait as it was asked to is not asked again before this long. */
+const AGAIN_MS = 1_000
+
+/** What a header can carry of it. */
+const TOKEN = /^[\x21-\x7e]+$/
+
+/**
+ * A client over the HTTP of a service: `http://127.0.0.1:7420`, with the path where it is mounted, if it is. Nothing is sent
+ * yet. Fails with `CallboardError` `invalid-input`, naming the option.
+ */
+export const connectHttp = (url: string, settings: HttpClientSettings = {}): HttpClient => {
+  refuseUnknown(settings, SETTINGS, "connectHttp()")
+  const { token, timeoutMs = DEFAULT_TIMEOUT_MS } = settings
+  if (token !== undefined && !TOKEN.test(token)) refuseInput("token", "must be visible ASCII characters, and not empty")
+  if (!(timeoutMs >= 1 && timeoutMs <= 86_400_000)) refuseInput("timeoutMs", "must be from 1 to 86,400,000 (a day)")
+  return clientOf(requestsTo(baseOf(url), token, timeoutMs))
+}
+
+const baseOf = (text: string): string => {
+  const url = URL.canParse(text) ? new URL(text) : refuseInput("url", "must be like http://127.0.0.1:7420")
+  if (!/^https?:$/.test(url.protocol))
+    refuseInput("url", "must begin with http:// or https://; use connect() for others")
+  if (url.username !== "" || url.password !== "") refuseInput("url", "holds no password: give `token`")
+  if (url.search !== "" || url.hash !== "") refuseInput("url", "must end with the path where the service is mounted")
+  return url.origin + url.pathname.replace(/\/+$/, "")
+}
+
+const clientOf = (request: Request): HttpClient => {
+  /** Throws what the service refuses. */
+  const ask = async <S extends Schema.Codec<unknown, unknown>>(
+    schema: S,
+    path: string,
+    options?: RequestOptions,
+  ): Promise<S["Type"]> => {
+    const answer = Result.flatMap(await request(path, options), read(schema))
+    if (Result.isFailure(answer)) throw answer.failure.error
+    return answer.success
+  }
+
+  const job = <R>(id: string): HttpJob<R> => {
+    const path = `/v1/jobs/${encodeURIComponent(id)}`
+    const end = (options: WaitOptions = {}) => waitForEnd(request, path, id, options)
+    return {
+      id,
+      find: () => ask(Job, path),
+      // The answer holds what the method returned, in its JSON form: the caller's type says what that is.
+      result: async (options) => valueOf(id, await end(options)) as R,
+      outcome: async (options) => (await end(options)) as Outcome<R>,
+      cancel: (options) => ask(Job, `${path}/cancel${queryOf({ ...options })}`, { method: "POST" }),
+      retry: () => ask(Job, `${path}/retry`, { method: "POST" }),
+      delete: async (options) => {
+        await ask(Schema.Undefined, path + queryOf({ ...options }), { method: "DELETE" })
+      },
+    }
+  }
+
+  return {
+    submit: async <R>(task: string, fields: SubmissionFields = {}) => {
+      const body = withId({ ...fields, task })
+      const answer = Result.flatMap(await request("/v1/jobs", { method: "POST", body }), read(ReceiptSchema))
+      if (Result.isFailure(answer)) throw unconfirmed(body.id, answer.failure.error)
+      return { ...job<R>(answer.success.id), receipt: receiptOf(answer.success) }
+    },
+    submitMany: async (submissions) => {
+      if (submissions.length === 0) return []
+      const body = submissions.map(withId)
+      const answer = Result.flatMap(await request("/v1/jobs", { method: "POST", body }), read(BatchReceipts))
+      if (Result.isSuccess(answer)) {
+        return answer.success.map((each) => ("code" in each ? errorOf(each) : receiptOf(each)))
+      }
+      const { error, each } = answer.failure
+      if (each !== undefined) return each
+      if (!isUnconfirmed(error)) throw error
+      return body.map(({ id }) => unconfirmed(id, error))
+    },
+    job,
+    health: async () => void (await ask(Schema.Unknown, "/readyz")),
+  }
+}
+
+const withId = (task: Submission): Submission & { readonly id: string } => ({ ...task, id: task.id ?? generateId() })
+
+const receiptOf = ({ href: _, ...receipt }: typeof ReceiptSchema.Type): Receipt => receipt
+
+const read = <S extends Schema.Codec<unknown, unknown>>(schema: S) => {
+  const decode = Schema.decodeUnknownResult(schema)
+  return (value: unknown): Result.Result<S["Type"], Refusal> =>
+    Result.mapError(decode(value), (cause) => ({
+      error: new CallboardError("internal", "the answer of the service cannot be read: another version wrote it", {
+        cause,
+      }),
+    }))
+}
+
+/** `?terminate=true`, of the options that are given. */
+const queryOf = (options: Readonly<Record<string, boolean | undefined>>): string => {
+  const query = new URLSearchParams()
+  for (const [name, value] of Object.entries(options)) if (value !== undefined) query.set(name, `${value}`)
+  return query.size === 0 ? "" : `?${query}`
+}
+
+/** Whether a task may have been accepted although its submission failed, or can be submitted again later. */
+const isUnconfirmed = ({ code }: CallboardError): boolean => code === "transport-unavailable" || code === "internal"
+
+/** Why a submission failed. One that may have been accepted names its id, unless the service does so. */
+const unconfirmed = (id: string, error: CallboardError): CallboardError => {
+  const { code, details, message } = error
+  if (!isUnconfirmed(error) || details.id !== undefined) return error
+  return new CallboardError(
+    code,
+    `the task was not confirmed (${message}); submitting it again with id ${id} is safe`,
+    { outcome: "unknown", ...details, id },
+  )
+}
+
+/**
+ * Asks for the end of a job again and again until it is there or the time is over. Once the service has answered, the wait
+ * goes on while it cannot be reached: it may be back before the time is over.
+ */
+const waitForEnd = async (
+  request: Request,
+  path: string,
+  id: string,
+  { timeout, signal }: WaitOptions,
+): Promise<Outcome> => {
+  const limitMs = timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
+  const began = performance.now()
+  const leftMs = () => limitMs - (performance.now() - began)
+  for (let hasAnswered = false; ; ) {
+    const asked = performance.now()
+    const waitMs = Math.ceil(Math.min(Math.max(leftMs(), 0), POLL_MS))
+    const answer = await request(`${path}/result?wait=${waitMs}ms`, { waitMs, signal })
+    const found = Result.flatMap(answer, read(JobResult))
+    if (Result.isSuccess(found)) {
+      hasAnswered = true
+      const outcome = outcomeOf(found.success)
+      if (outcome !== undefined) return outcome
+    } else {
+      const { error } = found.failure
+      if (error.code === "gone") return { state: "gone" }
+      if (!hasAnswered || error.code !== "transport-unavailable") throw error
+    }
+    await pause(Math.min(AGAIN_MS - (performance.now() - asked), leftMs()), signal)
+    if (leftMs() <= 0) throw new WaitTimeout(id, limitMs)
+  }
+}
+
+/** Rejects with the signal's reason when that fires. */
+const pause = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
+  new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason)
+    if (ms <= 0) return resolve()
+    const abort = () => {
+      clearTimeout(timer)
+      reject(signal?.reason)
+    }
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", abort)
+      resolve()
+    }, ms)
+    signal?.addEventListener("abort", abort, { once: true })
+  })

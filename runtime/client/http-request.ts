@@ -1,0 +1,112 @@
+/** One request to a service over HTTP, and what came of it: a value, or an error with a code. */
+import { Result, Schema } from "effect"
+import { CallboardError } from "../errors.ts"
+import { errorOf, Problem } from "../jobs/answers.ts"
+
+export interface RequestOptions {
+  /** Defaults to GET. */
+  readonly method?: "GET" | "POST" | "DELETE"
+  /** Sent as JSON. */
+  readonly body?: unknown
+  /** How long the service was asked to wait before it answers, in milliseconds. Defaults to 0. */
+  readonly waitMs?: number
+  readonly signal?: AbortSignal | undefined
+}
+
+/** Why a request came to nothing. */
+export interface Refusal {
+  readonly error: CallboardError
+  /** One for each task of an array, where the service says so. */
+  readonly each?: ReadonlyArray<CallboardError>
+}
+
+/** Sends a request to a path of the service. Rejects with the signal's reason when that fires, and with nothing else. */
+export type Request = (path: string, options?: RequestOptions) => Promise<Result.Result<unknown, Refusal>>
+
+export const requestsTo = (base: string, token: string | undefined, timeoutMs: number): Request => {
+  const authorization: Readonly<Record<string, string>> =
+    token === undefined ? {} : { authorization: `Bearer ${token}` }
+  return async (path, { method = "GET", body, waitMs = 0, signal } = {}) => {
+    const json = body === undefined ? Result.succeed(undefined) : asJson(body)
+    if (Result.isFailure(json)) return Result.fail({ error: json.failure })
+    const stop = new AbortController()
+    const abort = () => stop.abort()
+    signal?.throwIfAborted()
+    signal?.addEventListener("abort", abort, { once: true })
+    const timer = setTimeout(abort, timeoutMs + waitMs)
+    try {
+      const response = await fetch(base + path, {
+        method,
+        headers: { ...authorization, ...(body === undefined ? {} : { "content-type": "application/json" }) },
+        // A redirected POST would become a GET.
+        redirect: "manual",
+        signal: stop.signal,
+        ...(json.success === undefined ? {} : { body: json.success }),
+      })
+      return answerOf(base, response.ok, response.status, await response.text())
+    } catch (cause) {
+      signal?.throwIfAborted()
+      const why = stop.signal.aborted ? `within ${(timeoutMs + waitMs) / 1000} s` : `(${reasonOf(cause)})`
+      const outcome = neverSent(cause) ? "none" : "unknown"
+      const message = `${base} did not answer ${why}`
+      return Result.fail({ error: new CallboardError("transport-unavailable", message, { outcome, cause }) })
+    } finally {
+      clearTimeout(timer)
+      signal?.removeEventListener("abort", abort)
+    }
+  }
+}
+
+const asJson = (body: unknown): Result.Result<string, CallboardError> => {
+  try {
+    return Result.succeed(JSON.stringify(body))
+  } catch (cause) {
+    return Result.fail(
+      new CallboardError("invalid-input", `the task cannot be written as JSON: ${reasonOf(cause)}`, { cause }),
+    )
+  }
+}
+
+const readProblem = Schema.decodeUnknownResult(Problem)
+
+/** The value of an answer, or the error that it tells of. What is not JSON comes from something between, such as a proxy. */
+const answerOf = (base: string, ok: boolean, status: number, text: string): Result.Result<unknown, Refusal> => {
+  let value: unknown
+  try {
+    value = text === "" ? undefined : JSON.parse(text)
+  } catch {
+    return Result.fail({ error: foreign(base, status) })
+  }
+  if (ok) return Result.succeed(value)
+  const problem = readProblem(value)
+  if (Result.isFailure(problem)) return Result.fail({ error: foreign(base, status) })
+  const { errors, ...whole } = problem.success
+  return Result.fail({ error: errorOf(whole), ...(errors === undefined ? {} : { each: errors.map(errorOf) }) })
+}
+
+const foreign = (base: string, status: number): CallboardError =>
+  new CallboardError(
+    "transport-unavailable",
+    `${base} answered with status ${status}, and not as Callboard does: check the address, and any proxy before it`,
+    { outcome: "unknown" },
+  )
+
+/** Runtimes name the fault of a connection in the error, or in its cause. */
+const faultOf = (cause: unknown): unknown =>
+  cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause
+
+const reasonOf = (cause: unknown): string => {
+  const fault = faultOf(cause)
+  if (!(fault instanceof Error)) return String(fault)
+  return fault.message === "" && "code" in fault ? String(fault.code) : fault.message
+}
+
+/** Codes of faults that come before anything is sent. */
+const UNSENT: ReadonlyArray<unknown> = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN"]
+
+const neverSent = (cause: unknown): boolean => {
+  const fault = faultOf(cause)
+  if (!(fault instanceof Error)) return false
+  // Deno gives no code; its message names the phase.
+  return "code" in fault ? UNSENT.includes(fault.code) : fault.message.includes("client error (Connect)")
+}
