@@ -124,7 +124,10 @@ export class Flow {
       onFinished: (record) => options.dependents.stored(record),
       onRun: (held) => this.#started(held),
       onPutOff: (putOff) => this.putOffs.note(putOff),
-      putOff: (refusal) => this.#putOff(refusal),
+      putOff: (refusal) => {
+        hands.putOff()
+        return this.#putOff(refusal)
+      },
     })
     this.#leases = keepLeases({
       queue,

@@ -30,7 +30,10 @@ export class Hands {
   #stuck = 0
   /** Deliveries that wait for a limit. */
   #limited = 0
+  /** Deliveries that were found to have to wait for a limit, ever. */
+  #delayed = 0
   #room: (() => void) | undefined
+  #thinned: (() => void) | undefined
   #idle: Array<() => void> = []
 
   constructor(options: {
@@ -103,12 +106,35 @@ export class Hands {
 
   /** How many deliveries may wait for a limit, beside those that are fetched ahead. */
   get places(): number {
-    return Math.max(LEAST_PLACES, Math.floor(this.#capacity / 2))
+    return Math.max(LEAST_PLACES, this.#capacity)
   }
 
   /** Whether so many wait for limits that most of what comes now may have to go back. */
   get isCrowded(): boolean {
     return this.#limited >= 0.75 * this.places
+  }
+
+  /** How many deliveries a pull asks for. No more than may wait, so that few go back; in a crowd it is what lies behind that counts. */
+  get portion(): number {
+    return this.isCrowded ? this.free : Math.min(this.free, this.places - this.#limited)
+  }
+
+  get delayed(): number {
+    return this.#delayed
+  }
+
+  /** Resolves when it is crowded no more, or after so long. */
+  async thinned(ms: number, signal: AbortSignal): Promise<void> {
+    if (!this.isCrowded || signal.aborted) return
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, ms)
+      this.#thinned = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+      signal.addEventListener("abort", this.#thinned, { once: true })
+    })
+    this.#thinned = undefined
   }
 
   /** Whether a handler may start. */
@@ -196,7 +222,13 @@ export class Hands {
     held.phase = "waiting"
     this.#running--
     this.#limited++
+    this.#delayed++
     this.#changed()
+  }
+
+  /** One is put off for its limit without having waited here. */
+  putOff(): void {
+    this.#delayed++
   }
 
   /** It waits for its limit no more: to be settled, or to be looked at again in its turn. */
@@ -273,6 +305,7 @@ export class Hands {
       this.#room = undefined
       room()
     }
+    if (!this.isCrowded) this.#thinned?.()
     if (this.held.size === 0) for (const idle of this.#idle.splice(0)) idle()
     this.onFree()
     this.onChange()

@@ -41,6 +41,8 @@ const IDLE_WAIT_MS = 1_000
 const BURST_PAUSE_MS = 50
 /** Between two pulls, while there is hardly room for what has to wait for a limit. */
 const CROWDED_PAUSE_MS = 25
+/** Then a pull that has brought only what has to wait takes so long for each, its pause included. */
+const IN_VAIN_MS = 0.5
 
 /** Runs until interrupted; fails with the transport's error when it gives up, or cannot ever work. */
 export const consume = (options: ConsumerOptions): Effect.Effect<never, TransportError> =>
@@ -81,13 +83,15 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
         yield* waitsForActors || options.burst ? Effect.raceFirst(changed, Effect.sleep(IDLE_WAIT_MS)) : changed
         continue
       }
-      const max = hands.free
+      const max = hands.portion
       // A handler got stuck since: there is no room after all.
       if (max < 1 && answers) continue
       // The first pull waits for nothing, so that it tells soon whether there is an answer. With a queue left out the
       // wait is short: its actor may be back any moment.
       const longest = options.burst ? Math.min(options.comingBackMs(), PULL_WAIT_MS) : PULL_WAIT_MS
       const wait = !answers ? 0 : waitsForActors ? Math.min(IDLE_WAIT_MS, longest) : longest
+      const { delayed } = hands
+      const asked = performance.now()
       const wasEmpty = hands.held.size === 0 && !options.isBusy()
       const request = { queues, max, wait, rotate: options.rotate }
       const pulled = yield* Effect.result(
@@ -99,8 +103,12 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       if (reach.wasLost) continue
       if (pulled._tag === "Success") {
         answered()
-        // What comes back to its limit comes in many small portions: together they cost one look. A long line is passed quickly.
-        if (hands.isCrowded && (pulled.success ?? 0) < max) yield* Effect.sleep(CROWDED_PAUSE_MS)
+        // Behind tasks that have to wait there may be others that need not: they are looked for, but mostly this costs
+        // little, and nothing while those that wait move on quickly. What comes back in small portions costs one look.
+        const count = pulled.success ?? 0
+        const inVain = hands.delayed - delayed >= count ? count * IN_VAIN_MS - (performance.now() - asked) : 0
+        const pause = Math.max(inVain, count < max ? CROWDED_PAUSE_MS : 0)
+        if (hands.isCrowded && pause > 0) yield* Effect.promise((signal) => hands.thinned(pause, signal))
         if (options.burst && pulled.success === 0) {
           if (wasEmpty) options.onEmpty()
           yield* Effect.sleep(BURST_PAUSE_MS)

@@ -1,20 +1,19 @@
 /**
- * When tasks come again that found no room: in proportion to their place in line, so that they come about when there is room
- * for them, and ten thousand that wait cost little. Pure: clock and randomness come from outside.
+ * When tasks come again that found no room: in proportion to their place in line, so that ten thousand that wait cost little.
+ * Rather too early than too late: one that comes early stays in its queue until there is room, while permits of a limit would
+ * be idle if all its tasks came late. Pure: clock and randomness come from outside.
  */
 
-/** A task may come so soon. */
-const LEAST_MS = 5
 /** Those that come one after the other come together: each for itself would cost a look into the queue. */
 const TOGETHER_MS = 100
-/** While nothing has started yet nobody knows how fast the line moves. */
-const FIRST_MS = 100
-const MOST_DOUBLINGS = 6
-/** A little more comes than may start: some may have been cancelled. */
-const OVERSUPPLY = 0.9
-/** One more that waits is looked at so much more seldom. */
-const EACH_MS = 5
-const SHORTEST_CAP_MS = 2_000
+/** A line is taken to have so many at least. */
+const LEAST_LENGTH = 50
+/** The first to be put off are not back before the worker has come to those behind them. */
+const LEAST_EACH_MS = 2
+/** A line that hardly moves: each of its tasks comes so often at least, by its length. */
+const MOST_EACH_MS = 5
+/** After so many starts it is known how fast a line moves. */
+const KNOWN_STARTS = 16
 export const LONGEST_WAIT_MS = 5 * 60_000
 /** After so many starts the older half counts no more. */
 const MOST_STARTS = 64
@@ -68,22 +67,15 @@ export class Line {
 
   /** Milliseconds until a task should come again that was delivered so many times. `random`: 0 to 1. */
   putOff(now: number, deliveries: number, random: number): number {
-    const at = now + this.#delay(now, deliveries, random) - this.#phase
-    return Math.ceil(at / TOGETHER_MS) * TOGETHER_MS + this.#phase - now
-  }
-
-  #delay(now: number, deliveries: number, random: number): number {
     if (this.#end <= now) this.#length = 0
     this.#length++
-    const least = this.#starts > 0 ? LEAST_MS : FIRST_MS * 2 ** Math.min(Math.max(0, deliveries - 1), MOST_DOUBLINGS)
-    // A limit that is lifted, or tasks that were cancelled, must not leave others waiting for long.
-    const cap = Math.min(LONGEST_WAIT_MS, Math.max(SHORTEST_CAP_MS, this.#length * EACH_MS))
-    const turn = Math.max(now + least, this.#end + this.spacing(now) * OVERSUPPLY)
-    if (turn > now + cap) {
-      this.#end = now + cap
-      return cap * (0.5 + random / 2)
-    }
-    this.#end = turn
-    return Math.max(LEAST_MS, (turn - now) * (0.75 + random / 2))
+    // Half of the time that the line will take: how fast it moves is not known well, and at first not at all.
+    const isKnown = deliveries > 1 || this.#starts >= KNOWN_STARTS
+    const each = isKnown ? Math.min(MOST_EACH_MS, Math.max(LEAST_EACH_MS, this.spacing(now) / 2)) : LEAST_EACH_MS
+    const delay = Math.max(LEAST_LENGTH, this.#length) * each * (0.75 + random / 2)
+    const end = now + Math.min(delay, LONGEST_WAIT_MS - TOGETHER_MS)
+    const at = Math.ceil((end - this.#phase) / TOGETHER_MS) * TOGETHER_MS + this.#phase
+    this.#end = Math.max(this.#end, at)
+    return at - now
   }
 }

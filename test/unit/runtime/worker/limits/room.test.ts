@@ -53,34 +53,36 @@ describe("a room", () => {
 })
 
 describe("a line", () => {
-  test("lets those that were put off come about when there is room for them", () => {
+  test("lets those that were put off come before there is room for them, not after", () => {
     const line = new Line(0)
     line.waits(true, 0)
-    for (let at = 1; at <= 50; at++) line.started(at * 10)
-    expect(line.spacing(500)).toBeCloseTo(10, 0)
-    const delays = Array.from({ length: 100 }, () => line.putOff(500, 1, 0.5))
-    expect(delays.at(-1)).toBeGreaterThan(600)
-    expect(delays.at(-1)).toBeLessThan(1_000)
+    for (let at = 1; at <= 50; at++) line.started(at * 6)
+    expect(line.spacing(300)).toBeCloseTo(6, 0)
+    // The last of a thousand is due in six seconds.
+    const delays = Array.from({ length: 1_000 }, () => line.putOff(300, 3, 0.5))
+    expect(delays.at(-1)).toBeGreaterThan(2_500)
+    expect(delays.at(-1)).toBeLessThan(4_000)
     expect([...delays].sort((a, b) => a - b)).toEqual(delays)
   })
 
-  test("is tried more and more seldom while nothing starts, and at most every few seconds", () => {
+  test("whose speed nobody knows yet is tried soon, and more seldom if it does not move", () => {
     const line = new Line(0)
     line.waits(true, 0)
-    expect(line.putOff(0, 1, 0.5)).toBe(100)
-    expect(new Line(0).putOff(0, 4, 0.5)).toBe(800)
-    expect(new Line(0).putOff(0, 40, 1)).toBeLessThanOrEqual(2_000)
+    const first = Array.from({ length: 3_000 }, () => line.putOff(400, 1, 0.5))
+    expect(first[0]).toBe(100)
+    expect(first.at(-1)).toBeLessThan(6_500)
+    expect(line.putOff(60_000, 2, 0.5)).toBe(300)
   })
 
   test("of ten thousand costs two hundred looks a second, and ends after some minutes however many wait", () => {
     const line = new Line(0)
     line.waits(true, 0)
     for (let at = 1; at <= 50; at++) line.started(at * 60_000)
-    const delays = Array.from({ length: 10_000 }, () => line.putOff(3_000_000, 1, 0.5))
+    const delays = Array.from({ length: 10_000 }, () => line.putOff(3_000_000, 9, 0.5))
     expect(delays.at(-1)).toBeGreaterThan(30_000)
     expect(delays.at(-1)).toBeLessThan(60_000)
     for (let count = 0; count < 100_000; count++)
-      expect(line.putOff(3_000_000, 1, 1)).toBeLessThanOrEqual(LONGEST_WAIT_MS)
+      expect(line.putOff(3_000_000, 9, 1)).toBeLessThanOrEqual(LONGEST_WAIT_MS)
   })
 })
 
