@@ -21,7 +21,7 @@ import type { Hands } from "./fetch/buffer.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper } from "./leases/lease-keeper.ts"
 import { PauseWatch } from "./leases/pause-watch.ts"
-import { type Gate, Limiter, type Refusal } from "./limits/limiter.ts"
+import { Limiter, type Refusal } from "./limits/limiter.ts"
 import { Returns } from "./limits/returns.ts"
 import { Untouched } from "./limits/untouched.ts"
 import type { Dependents } from "./maintenance/dependents.ts"
@@ -252,8 +252,8 @@ export class Flow {
   #executed(held: Held, settlement: Settlement | undefined): void {
     try {
       this.#watch.remove(held)
-      if (held.gate !== undefined) {
-        this.#wait(held, held.gate)
+      if (held.mustWait) {
+        this.#wait(held)
         this.#pump()
         return
       }
@@ -290,9 +290,9 @@ export class Flow {
   }
 
   /** It may not start yet: it waits for its limit, without a handler. */
-  #wait(held: Held, gate: Gate): void {
+  #wait(held: Held): void {
+    held.mustWait = false
     if (held.stop !== undefined || this.#closed || !this.#options.allows(held.delivery.queue)) {
-      held.gate = undefined
       this.#hands.handlerEnded(held)
       if (held.stop === "superseded") this.#forget(held)
       else if (held.stop === "cancelled") this.#ack(held)
@@ -301,7 +301,7 @@ export class Flow {
     }
     // It was put off before, perhaps: now it is here.
     if (held.id !== undefined) this.putOffs.forget(held.id)
-    const refusal = this.#limiter.wait(held, gate)
+    const refusal = this.#limiter.wait(held)
     this.#hands.wait(held)
     if (refusal === undefined) return
     this.#hands.waited(refusal.held, "settling")

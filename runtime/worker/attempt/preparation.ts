@@ -208,7 +208,7 @@ export class Preparation {
         held.whenLeft(admission.release)
         return read
       case "waits":
-        held.gate = admission.gate
+        held.mustWait = true
         held.task = task
         held.input = read
         return new Decided(NOTHING)

@@ -7,7 +7,6 @@ import { isId } from "../../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../../protocol/record.ts"
 import type { Trace } from "../../tracing/trace.ts"
 import type { Delivery, Settlement } from "../../transport/mod.ts"
-import type { Gate } from "../limits/limiter.ts"
 import type { InputRead } from "./input.ts"
 import { softLimit } from "./soft-limit.ts"
 
@@ -38,8 +37,8 @@ export class Held {
   killed = false
   /** Says that its handler has really ended, or was never called: it needs its actor's resources and limits no more. */
   leave: (() => void) | undefined
-  /** The limit that it waits for. */
-  gate: Gate | undefined
+  /** It may not start yet, and is to wait for its limit. */
+  mustWait = false
   /** What its headers say, where that was read before it had to wait. */
   task: Task | undefined
   /** Gives back what its limit has let it have; set once it may start. */

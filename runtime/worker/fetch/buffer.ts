@@ -30,8 +30,8 @@ export class Hands {
   #stuck = 0
   /** Deliveries that wait for a limit. */
   #limited = 0
-  /** Deliveries that were found to have to wait for a limit, ever. */
   #delayed = 0
+  #letIn = 0
   #room: (() => void) | undefined
   #thinned: (() => void) | undefined
   #idle: Array<() => void> = []
@@ -114,13 +114,19 @@ export class Hands {
     return this.#limited >= 0.75 * this.places
   }
 
-  /** How many deliveries a pull asks for. No more than may wait, so that few go back; in a crowd it is what lies behind that counts. */
-  get portion(): number {
-    return this.isCrowded ? this.free : Math.min(this.free, this.places - this.#limited)
+  /** How many more deliveries find a place here even if they all have to wait for a limit. */
+  get fitting(): number {
+    return Math.max(0, Math.min(this.free, this.places - this.#limited))
   }
 
+  /** How many deliveries were found to have to wait for a limit, ever. */
   get delayed(): number {
     return this.#delayed
+  }
+
+  /** How many that had waited for a limit were started, ever. */
+  get letIn(): number {
+    return this.#letIn
   }
 
   /** Resolves when it is crowded no more, or after so long. */
@@ -209,8 +215,10 @@ export class Hands {
         (this.#rotate && isLater(ready) !== isLater(first) ? isLater(ready) : precedes(ready, first)))
     const held = isReady ? ready : first
     if (held === undefined) return undefined
-    if (isReady) this.#limited--
-    else this.#buffer.splice(at, 1)
+    if (isReady) {
+      this.#limited--
+      this.#letIn++
+    } else this.#buffer.splice(at, 1)
     this.#turn = held.rank
     held.phase = "running"
     this.#running++

@@ -9,6 +9,7 @@ import type { Log } from "../../log/log.ts"
 import { isExhausted, type ReconnectPolicy, reconnectDelay, tryingAgain } from "../../options/reconnect.ts"
 import { type Delivery, type PullRequest, type Queue, TransportError } from "../../transport/mod.ts"
 import type { Hands } from "./buffer.ts"
+import { Crowd } from "./crowd.ts"
 import type { Appetite } from "./queue-list.ts"
 
 export interface ConsumerOptions {
@@ -39,11 +40,6 @@ const PULL_WAIT_MS = 20_000
 const IDLE_WAIT_MS = 1_000
 /** Between two looks of a worker that ends when nothing is left, while its last tasks run. */
 const BURST_PAUSE_MS = 50
-/** Between two pulls, while there is hardly room for what has to wait for a limit. */
-const CROWDED_PAUSE_MS = 25
-/** Then a pull that has brought only what has to wait takes so long for each, its pause included. */
-const IN_VAIN_MS = 0.5
-
 /** Runs until interrupted; fails with the transport's error when it gives up, or cannot ever work. */
 export const consume = (options: ConsumerOptions): Effect.Effect<never, TransportError> =>
   Effect.gen(function* () {
@@ -53,6 +49,7 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
     /** Whether the transport has answered since it was last lost: only then this consumes. */
     let answers = false
     let lost = false
+    const crowd = new Crowd(hands)
     const answered = () => {
       if (failures > 0) log.info("connected again")
       failures = 0
@@ -83,15 +80,13 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
         yield* waitsForActors || options.burst ? Effect.raceFirst(changed, Effect.sleep(IDLE_WAIT_MS)) : changed
         continue
       }
-      const max = hands.portion
+      const max = crowd.portion
       // A handler got stuck since: there is no room after all.
       if (max < 1 && answers) continue
       // The first pull waits for nothing, so that it tells soon whether there is an answer. With a queue left out the
       // wait is short: its actor may be back any moment.
       const longest = options.burst ? Math.min(options.comingBackMs(), PULL_WAIT_MS) : PULL_WAIT_MS
       const wait = !answers ? 0 : waitsForActors ? Math.min(IDLE_WAIT_MS, longest) : longest
-      const { delayed } = hands
-      const asked = performance.now()
       const wasEmpty = hands.held.size === 0 && !options.isBusy()
       const request = { queues, max, wait, rotate: options.rotate }
       const pulled = yield* Effect.result(
@@ -103,12 +98,7 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       if (reach.wasLost) continue
       if (pulled._tag === "Success") {
         answered()
-        // Behind tasks that have to wait there may be others that need not: they are looked for, but mostly this costs
-        // little, and nothing while those that wait move on quickly. What comes back in small portions costs one look.
-        const count = pulled.success ?? 0
-        const inVain = hands.delayed - delayed >= count ? count * IN_VAIN_MS - (performance.now() - asked) : 0
-        const pause = Math.max(inVain, count < max ? CROWDED_PAUSE_MS : 0)
-        if (hands.isCrowded && pause > 0) yield* Effect.promise((signal) => hands.thinned(pause, signal))
+        yield* Effect.promise((signal) => crowd.pulled(pulled.success ?? 0, max, signal))
         if (options.burst && pulled.success === 0) {
           if (wasEmpty) options.onEmpty()
           yield* Effect.sleep(BURST_PAUSE_MS)

@@ -12,18 +12,17 @@ import { type Rate, reserve } from "../../options/rate.ts"
 import type { Broadcast, Store } from "../../transport/mod.ts"
 import type { Held } from "../delivery/delivery.ts"
 import { precedes } from "../fetch/buffer.ts"
-import { Line } from "./line.ts"
 import { Permits } from "./permits.ts"
 import { Presence } from "./presence.ts"
-import { Room } from "./room.ts"
+import { Line, Room } from "./room.ts"
 import { limitKey } from "./state.ts"
 import { tenantOf } from "./tenant.ts"
 
 export type Admission =
   /** It may run; `release` is to be called once, when its handler has really ended or was never called. */
   | { readonly kind: "admitted"; readonly release: () => void }
-  /** Not now: it is to {@link Limiter.wait} at this gate. */
-  | { readonly kind: "waits"; readonly gate: Gate }
+  /** Not now: it is to {@link Limiter.wait}. */
+  | { readonly kind: "waits" }
   /** Its tenant cannot be told. */
   | { readonly kind: "invalid"; readonly message: string }
 
@@ -63,7 +62,7 @@ export interface LimiterOptions {
 }
 
 /** What stands between the tasks of one method and tenant and their handlers. */
-export interface Gate {
+interface Gate {
   readonly key: string
   readonly line: Line
   readonly local: LocalRate | undefined
@@ -92,6 +91,8 @@ export class Limiter {
   readonly #presence: Presence
   readonly #gates = new Map<string, Gate>()
   readonly #room: Room<Held>
+  /** Where those stand that wait. */
+  readonly #standing = new WeakMap<Held, Gate>()
   readonly #local = new Map<string, LocalRate>()
   /** Rates that were set while it runs; `null`: none. */
   readonly #rates = new Map<string, Rate | null>()
@@ -120,8 +121,9 @@ export class Limiter {
     for (const gate of [...this.#gates.values()]) {
       if (!gate.key.startsWith(limitKey(name, ""))) continue
       const waiting = this.#room.line(gate.key)
-      this.#gates.set(gate.key, { ...gate, local: this.#localOf(name, rate ?? undefined) })
-      for (const held of waiting) held.gate = this.#gates.get(gate.key)
+      const next = { ...gate, local: this.#localOf(name, rate ?? undefined) }
+      this.#gates.set(gate.key, next)
+      for (const held of waiting) this.#standing.set(held, next)
     }
     this.#options.onReady()
   }
@@ -160,19 +162,21 @@ export class Limiter {
     // Equals are not overtaken.
     if ((first === undefined || precedes(held, first)) && this.#startsAt(gate, now) <= now)
       return { kind: "admitted", release: this.#start(gate, now) }
-    return { kind: "waits", gate }
+    this.#standing.set(held, gate)
+    return { kind: "waits" }
   }
 
-  /** Lets a task into the room. Returns what has to leave it, if it is full: that may be the task itself. */
-  wait(held: Held, gate: Gate): Refusal | undefined {
+  /** Lets a task into the room that was not admitted. Returns what has to leave it, if it is full: that may be the task itself. */
+  wait(held: Held): Refusal | undefined {
+    const gate = this.#standing.get(held)
+    if (gate === undefined) return undefined
     const now = performance.now()
-    held.gate = gate
     const out = this.#room.add(gate.key, held)
     this.#follow(gate, now)
     gate.permits?.need(now)
     if (out === undefined) return undefined
-    const other = out.gate ?? gate
-    out.gate = undefined
+    const other = this.#standing.get(out) ?? gate
+    this.#standing.delete(out)
     this.#follow(other, now)
     return this.#refusal(other, out, now)
   }
@@ -184,7 +188,8 @@ export class Limiter {
     const now = performance.now()
     for (const key of this.#room.keys) {
       const first = this.#room.first(key)
-      if (first?.gate === undefined || this.#startsAt(first.gate, now) > now) continue
+      const gate = first === undefined ? undefined : this.#standing.get(first)
+      if (first === undefined || gate === undefined || this.#startsAt(gate, now) > now) continue
       if (best === undefined || precedes(first, best)) best = first
     }
     return best
@@ -192,7 +197,7 @@ export class Limiter {
 
   /** Lets a task that is {@link ready} out of the room, with what it needs to start. */
   letIn(held: Held): void {
-    const { gate } = held
+    const gate = this.#standing.get(held)
     if (gate === undefined) return
     const now = performance.now()
     this.leave(held)
@@ -202,9 +207,9 @@ export class Limiter {
 
   /** It waits no more. False if it did not. */
   leave(held: Held): boolean {
-    const { gate } = held
+    const gate = this.#standing.get(held)
     if (gate === undefined || !this.#room.remove(gate.key, held)) return false
-    held.gate = undefined
+    this.#standing.delete(held)
     this.#follow(gate, performance.now())
     return true
   }
@@ -220,7 +225,8 @@ export class Limiter {
     const notes: Array<PutOff> = []
     for (const key of this.#room.keys)
       for (const [at, held] of this.#room.line(key).entries()) {
-        const { gate, id: job = "", delivery } = held
+        const { id: job = "", delivery } = held
+        const gate = this.#standing.get(held)
         if (gate === undefined || (id !== undefined && job !== id)) continue
         if (notes.length >= most) return notes
         const inMs = Math.max(TICK_MS, (at + 1) * gate.line.spacing(now))
@@ -236,7 +242,8 @@ export class Limiter {
     const now = performance.now()
     let next = Number.POSITIVE_INFINITY
     for (const key of this.#room.keys) {
-      const gate = this.#room.first(key)?.gate
+      const first = this.#room.first(key)
+      const gate = first === undefined ? undefined : this.#standing.get(first)
       if (gate === undefined) continue
       const at = this.#startsAt(gate, now)
       // One that may start by now waits for a handler, and is started when one ends.

@@ -3,9 +3,8 @@
 import { Result } from "effect"
 import { describe, expect, test } from "vitest"
 import { parseRate, type Rate, reserve } from "../../../../../runtime/options/rate.ts"
-import { Line, LONGEST_WAIT_MS } from "../../../../../runtime/worker/limits/line.ts"
 import { Pace } from "../../../../../runtime/worker/limits/pace.ts"
-import { Room } from "../../../../../runtime/worker/limits/room.ts"
+import { Line, LONGEST_WAIT_MS, Room } from "../../../../../runtime/worker/limits/room.ts"
 
 describe("a room", () => {
   const roomFor = (most: number) => new Room<number>({ most: () => most, precedes: (a, b) => a < b })
