@@ -10,8 +10,9 @@
 const TOGETHER_MS = 100
 /** A line is taken to have so many at least. */
 const LEAST_LENGTH = 50
-/** The first to be put off are not back before the worker has come to those behind them. */
-const LEAST_EACH_MS = 2
+/** While that is not known: the first to be put off are not back before the worker has come to those behind them. */
+const FIRST_EACH_MS = 2
+const LEAST_EACH_MS = 0.25
 /** A line that hardly moves: each of its tasks comes so often at least, by its length. */
 const MOST_EACH_MS = 5
 /** After so many starts it is known how fast a line moves. */
@@ -147,7 +148,7 @@ export class Line {
     this.#length++
     // Half of the time that the line will take: how fast it moves is not known well, and at first not at all.
     const isKnown = deliveries > 1 || this.#starts >= KNOWN_STARTS
-    const each = isKnown ? Math.min(MOST_EACH_MS, Math.max(LEAST_EACH_MS, this.spacing(now) / 2)) : LEAST_EACH_MS
+    const each = isKnown ? Math.min(MOST_EACH_MS, Math.max(LEAST_EACH_MS, this.spacing(now) / 2)) : FIRST_EACH_MS
     const delay = Math.max(LEAST_LENGTH, this.#length) * each * (0.75 + random / 2)
     const end = now + Math.min(delay, LONGEST_WAIT_MS - TOGETHER_MS)
     const at = Math.ceil((end - this.#phase) / TOGETHER_MS) * TOGETHER_MS + this.#phase
