@@ -83,7 +83,7 @@ const baseOf = (text: string): string => {
     refuseInput("url", "must begin with http:// or https://; use connect() for others")
   if (url.username !== "" || url.password !== "") refuseInput("url", "holds no password: give `token`")
   if (url.search !== "" || url.hash !== "") refuseInput("url", "must end with the path where the service is mounted")
-  return url.origin + url.pathname.replace(/\/+$/, "")
+  return url.origin + (url.pathname.endsWith("/") ? url.pathname.slice(0, -1) : url.pathname)
 }
 
 const clientOf = (request: Request): HttpClient => {

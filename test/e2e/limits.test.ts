@@ -37,15 +37,15 @@ describe.each(sharedBoards)("on $name", (kind) => {
 
   test("a worker whose handler blocks its thread keeps its slot", async () => {
     const board = keep(await kind.open())
-    const client = await clientOf(board, 1)
+    const client = await clientOf(board, 3)
     const ledger = `${board.folder}/ledger`
-    await startService(board, 1)
-    const input = { ms: 5_000, ledger }
+    await startService(board, 3)
+    const input = { ms: 9_000, ledger }
     const blocks = await client.submit("e2e.singleBlock", { input })
     await eventually(() => linesOf(ledger).length === 1, { deadline: DEADLINE, message: "it blocks" })
-    await startService(board, 1)
+    await startService(board, 3)
     const other = await client.submit("e2e.singleBlock", { input: { ms: 0, ledger } })
-    await other.outcome({ timeout: 20 })
+    await other.outcome({ timeout: 40 })
     await blocks.outcome({ timeout: 10 })
     expect(linesOf(ledger)).toEqual(["begin", "end", "begin", "end"])
   }, 60_000)
