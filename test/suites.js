@@ -44,7 +44,9 @@ export const longest = [
  */
 export const denoTests = [
   "test/unit/runtime/protocol/",
-  "test/unit/plugins/",
+  "test/unit/plugins/memory/",
+  "test/unit/plugins/sqlite/",
+  ...["connect", "faults", "names", "nats.test", "turns"].map((name) => `test/unit/plugins/nats/${name}`),
   ...["access", "connecting", "events", "server", "submit"].map((name) => `test/unit/runtime/http/${name}`),
   "test/unit/runtime/client/http-client",
   "test/e2e/http",
