@@ -98,7 +98,7 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       if (reach.wasLost) continue
       if (pulled._tag === "Success") {
         answered()
-        yield* Effect.promise((signal) => crowd.pulled(pulled.success ?? 0, max, signal))
+        if (hands.isCrowded) yield* Effect.promise((signal) => crowd.pulled(pulled.success ?? 0, max, signal))
         if (options.burst && pulled.success === 0) {
           if (wasEmpty) options.onEmpty()
           yield* Effect.sleep(BURST_PAUSE_MS)

@@ -40,7 +40,7 @@ export class Crowd {
     return looks ? hands.free : hands.fitting
   }
 
-  /** A pull has brought something, perhaps. Resolves when the next one is worth its cost. */
+  /** A pull has brought something, perhaps, and it is crowded here. Resolves when the next one is worth its cost. */
   async pulled(count: number, asked: number, signal: AbortSignal): Promise<void> {
     const hands = this.#hands
     const inVain = hands.delayed - this.#delayed >= count ? count * IN_VAIN_MS - this.#passed : 0

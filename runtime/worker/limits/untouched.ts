@@ -23,6 +23,7 @@ export class Untouched {
 
   /** A delivery as it is to be taken here. */
   recognise<A extends Seen>(delivery: A): A {
+    if (this.#tasks.size === 0) return delivery
     const key = keyOf(delivery)
     const before = this.#tasks.get(key)
     if (before === undefined) return delivery
