@@ -77,3 +77,22 @@ describe.each(sharedBoards)("on $name", (kind) => {
     expect(after.rss - before.rss).toBeLessThan(60_000_000)
   }, 120_000)
 })
+
+test.each(sharedBoards.filter(({ name }) => name === "nats"))(
+  "on $name, jobs that wait for a slot go on as soon as the broker is back",
+  async (kind) => {
+    const board = keep(await kind.open())
+    const client = await clientOf(board, 30)
+    const input = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }
+    await Promise.all([startService(board, 30), startService(board, 30)])
+    const jobs = [await client.submit("e2e.single", { input })]
+    await eventually(() => linesOf(input.started).length === 1, { deadline: DEADLINE, message: "one starts" })
+    for (let count = 0; count < 20; count++) jobs.push(await client.submit("e2e.single", { input }))
+    await board.restartBroker?.()
+    writeFileSync(input.gate, "")
+    // Less than a lease, after which they would go on in any case. A server that is killed may hand some over once more.
+    const results = await Promise.all(jobs.map((job) => job.result({ timeout: 20 })))
+    expect(results).toHaveLength(21)
+  },
+  60_000,
+)
