@@ -29,13 +29,21 @@ export const integrationTests = testFiles.filter((file) => !unitTests.includes(f
  * Vitest remembers durations too, but not on a new machine.
  */
 export const longest = [
-  "chaos/",
-  "e2e/",
+  "e2e/broker-loss",
   "cli/worker",
+  "e2e/crash",
+  "cli/package",
+  "kit.test",
+  "scenarios/limits",
+  "nats/order",
   "scenarios/workers",
+  "scenarios/dependencies",
+  "e2e/",
+  "readme",
+  "cli/",
+  "chaos/",
   "scenarios/",
   "unit/plugins/nats/nats.test",
-  "cli/",
 ]
 
 /**
