@@ -46,7 +46,7 @@ test("inspect: every question has its answer", { timeout: 120_000 }, async () =>
   expect(await answers("inspect", "registered")).toMatchObject([{ name: "hold" }, { name: "works" }])
   expect(await answers("inspect", "queues")).toEqual(["default"])
   expect(await project.json("inspect", "scheduled")).toMatchObject([{ id: "later", state: "scheduled" }])
-  expect((await project.run("inspect", "ping", "--workers", "w1", "--timeout", "2s")).stdout).toMatch(/^w1 +pong$/m)
+  expect((await project.ask("inspect", "ping", "--workers", "w1", "--timeout", "2s")).stdout).toMatch(/^w1 +pong$/m)
 })
 
 test("control: every command does what it says", { timeout: 60_000 }, async () => {
@@ -61,29 +61,29 @@ test("control: every command does what it says", { timeout: 60_000 }, async () =
   expect(await answers("control", "enable-events")).toBe("task events enabled")
   expect(await answers("control", "disable-events")).toBe("task events disabled")
   expect(await answers("control", "autoscale", "1..3")).toEqual({ min: 1, max: 3 })
-  expect((await project.run("control", "revoke", "later")).code).toBe(0)
+  expect((await project.ask("control", "revoke", "later")).code).toBe(0)
   expect(await stateOf("later")).toBe("cancelled")
-  expect((await project.run("control", "terminate", "runs")).code).toBe(0)
+  expect((await project.ask("control", "terminate", "runs")).code).toBe(0)
   expect(await stateOf("runs")).toBe("cancelled")
 })
 
 test("pause, resume and purge; suspend and unsuspend", { timeout: 60_000 }, async () => {
-  expect((await project.run("pause", "default")).code).toBe(0)
+  expect((await project.ask("pause", "default")).code).toBe(0)
   await project.json("submit", "works.echo", "--id", "held")
   await project.json("submit", "works.echo", "--id", "purged")
-  expect((await project.run("queues")).stdout).toMatch(/^default +2 .*paused$/m)
-  expect((await project.run("purge", "default")).stdout).toMatch(/2/)
+  expect((await project.ask("queues")).stdout).toMatch(/^default +2 .*paused$/m)
+  expect((await project.ask("purge", "default")).stdout).toMatch(/2/)
   expect(await Promise.all([stateOf("held"), stateOf("purged")])).toEqual(["cancelled", "cancelled"])
-  expect((await project.run("resume", "default")).code).toBe(0)
-  expect((await project.run("suspend", "w1")).code).toBe(0)
-  await eventually(async () => (await project.run("workers")).stdout.includes("suspended"), {
+  expect((await project.ask("resume", "default")).code).toBe(0)
+  expect((await project.ask("suspend", "w1")).code).toBe(0)
+  await eventually(async () => (await project.ask("workers")).stdout.includes("suspended"), {
     message: "it is suspended",
   })
   await project.json("submit", "works.echo", "--id", "after")
   expect(await stateOf("after")).toBe("queued")
-  expect((await project.run("unsuspend", "w1")).code).toBe(0)
+  expect((await project.ask("unsuspend", "w1")).code).toBe(0)
   // It is for a worker to come: whoever means another name should see that.
-  expect(await project.run("suspend", "w3", "--ttl", "1s")).toMatchObject({
+  expect(await project.ask("suspend", "w3", "--ttl", "1s")).toMatchObject({
     code: 0,
     stdout: "w3  suspended\n",
     stderr: "no worker of the name w3 lives now; one that starts will be suspended\n",
@@ -100,7 +100,7 @@ describe("what cannot be done ends with exit code 1, and says why", () => {
     ["control cancel-consumer none", "stdout", /^w1 +queue: it does not listen to none$/m],
     ["control revoke nobody", "stderr", /there is no job nobody/],
   ] as const)("callboard %s", async (args, stream, why) => {
-    const ran = await project.run(...args.split(" "))
+    const ran = await project.ask(...args.split(" "))
     expect(ran.code).toBe(1)
     expect(ran[stream]).toMatch(why)
   })
@@ -111,5 +111,5 @@ test("S167 shutdown: the worker ends with exit code 0, soon", async () => {
   const told = performance.now()
   expect(await worker.exited).toEqual({ code: 0, signal: null })
   expect(performance.now() - told).toBeLessThan(5_000)
-  expect(await project.run("inspect", "ping")).toMatchObject({ code: 1, stderr: "no workers are alive\n" })
+  expect(await project.ask("inspect", "ping")).toMatchObject({ code: 1, stderr: "no workers are alive\n" })
 })

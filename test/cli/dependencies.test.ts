@@ -22,30 +22,30 @@ const stateOf = async (id: string) => (await project.json<Job>("job", id)).state
 test("submit --after: it is deferred, its page and why say for whom it waits", async () => {
   await submit("a")
   await submit("b")
-  const note = await project.run("submit", "works.echo", "1", "--id", "c", "--after", "a, b")
+  const note = await project.ask("submit", "works.echo", "1", "--id", "c", "--after", "a, b")
   expect(note).toMatchObject({ code: 0, stdout: "c\n" })
   expect(note.stderr).toMatch(/deferred, kept as durably as: fsync/)
   expect(await submit("d", "--after", "a", "--allow-failure")).toMatchObject({ state: "deferred" })
   expect(await project.json<Job>("job", "d")).toMatchObject({ after: { ids: ["a"], allowFailure: true } })
 
-  const page = await project.run("job", "c")
+  const page = await project.ask("job", "c")
   expect(page.stdout).toMatch(/^works\.echo {2}c {2}deferred$/m)
   expect(page.stdout).toMatch(/^ {2}after +a, b$/m)
   expect(page.stdout).toMatch(/^ {2}waits for +a, b$/m)
-  expect((await project.run("job", "d")).stdout).toMatch(/^ {2}after +a \(failed ones will do\)$/m)
-  expect((await project.run("why", "c")).stdout).toMatch(
+  expect((await project.ask("job", "d")).stdout).toMatch(/^ {2}after +a \(failed ones will do\)$/m)
+  expect((await project.ask("why", "c")).stdout).toMatch(
     /^waiting-for-jobs +it waits for 2 other jobs to succeed: a \(queued\), b \(queued\)\n/,
   )
   const list = await project.json<{ readonly jobs: ReadonlyArray<Job> }>("jobs", "--state", "deferred")
   expect(list.jobs.map(({ id }) => id).sort()).toEqual(["c", "d"])
-  expect((await project.run("jobs", "--state", "deferred")).stdout).toMatch(/ deferred +works\.echo +c /)
+  expect((await project.ask("jobs", "--state", "deferred")).stdout).toMatch(/ deferred +works\.echo +c /)
 })
 
 test("what cannot be waited for is wrong usage, and told", async () => {
-  const unknown = await project.run("submit", "works.echo", "--after", "nobody")
+  const unknown = await project.ask("submit", "works.echo", "--after", "nobody")
   expect(unknown).toMatchObject({ code: 2, stdout: "" })
   expect(unknown.stderr).toMatch(/after: there is no job nobody/)
-  const alone = await project.run("submit", "works.echo", "--allow-failure")
+  const alone = await project.ask("submit", "works.echo", "--allow-failure")
   expect(alone).toMatchObject({ code: 2, stdout: "" })
   expect(alone.stderr).toMatch(/--allow-failure: name the jobs with --after/)
 })
@@ -53,12 +53,12 @@ test("what cannot be waited for is wrong usage, and told", async () => {
 test("cancel --release lets those go that wait, also once the job is cancelled", async () => {
   await submit("p")
   await submit("q", "--after", "p")
-  expect(await project.run("cancel", "p")).toMatchObject({ code: 0, stdout: "p  cancelled\n" })
+  expect(await project.ask("cancel", "p")).toMatchObject({ code: 0, stdout: "p  cancelled\n" })
   expect(await stateOf("q")).toBe("deferred")
-  expect((await project.run("why", "q")).stdout).toMatch(/callboard cancel p --release\n/)
-  expect(await project.run("cancel", "p", "--release")).toMatchObject({ code: 0, stdout: "p  cancelled\n" })
+  expect((await project.ask("why", "q")).stdout).toMatch(/callboard cancel p --release\n/)
+  expect(await project.ask("cancel", "p", "--release")).toMatchObject({ code: 0, stdout: "p  cancelled\n" })
   expect(await stateOf("q")).toBe("queued")
-  expect(await project.run("cancel", "p")).toMatchObject({ code: 1 })
+  expect(await project.ask("cancel", "p")).toMatchObject({ code: 1 })
 })
 
 test("delete --dependents forgets those that wait as well; without it they fail", async () => {
@@ -66,11 +66,11 @@ test("delete --dependents forgets those that wait as well; without it they fail"
     await submit(root)
     await submit(`${root}1`, "--after", root)
   }
-  expect(await project.run("delete", "r", "--dependents")).toMatchObject({ code: 0, stdout: "r  deleted\n" })
-  expect((await project.run("retry", "r1")).stderr).toMatch(/job r1 is not kept any more/)
-  expect(await project.run("delete", "s")).toMatchObject({ code: 0, stdout: "s  deleted\n" })
+  expect(await project.ask("delete", "r", "--dependents")).toMatchObject({ code: 0, stdout: "r  deleted\n" })
+  expect((await project.ask("retry", "r1")).stderr).toMatch(/job r1 is not kept any more/)
+  expect(await project.ask("delete", "s")).toMatchObject({ code: 0, stdout: "s  deleted\n" })
   expect(await stateOf("s1")).toBe("failed")
-  expect((await project.run("dead")).stdout).toMatch(/dependency-gone/)
+  expect((await project.ask("dead")).stdout).toMatch(/dependency-gone/)
 })
 
 test("a burst runs what waits for what it runs", async () => {
@@ -80,7 +80,7 @@ test("a burst runs what waits for what it runs", async () => {
   const { code } = await project.run("worker", "--burst")
   expect(code).toBe(0)
   await eventually(async () => (await stateOf("z")) === "succeeded", { message: "z has run" })
-  const page = await project.run("job", "z")
+  const page = await project.ask("job", "z")
   expect(page.stdout).toMatch(/^ {2}after +x, y$/m)
   expect(page.stdout).not.toMatch(/waits for/)
   expect(page.stdout).toMatch(/deferred\n.*queued +released\n.*started.*\n.*succeeded/)

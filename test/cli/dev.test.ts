@@ -75,7 +75,7 @@ export default actor("works", { methods: {
   await dev.waitForLine(/retry {6}works\.again/)
   await dev.waitForLine(/succeeded {2}works\.again/)
   const { id } = await project.json<{ id: string }>("submit", "works.fail", "--delay", "1h")
-  await project.run("cancel", id)
+  await project.ask("cancel", id)
   await dev.waitForLine(/cancelled {2}works\.fail/)
   expect(dev.output.match(/out of luck/g)).toHaveLength(1)
 })

@@ -19,7 +19,7 @@ afterAll(async () => {
 test("one line per event, until Ctrl+C", async () => {
   await using events = project.start("events", "--types", "task-*")
   await events.waitForLine(/listening/)
-  const { stdout } = await project.run("submit", "works.fail")
+  const { stdout } = await project.ask("submit", "works.fail")
   const id = stdout.trim()
   await events.waitForLine(/task-failed/)
   const lines = events.stdout.trim().split("\n")

@@ -41,7 +41,7 @@ const ended = (id: string, state: string) =>
 
 describe("submit", () => {
   test("prints the id alone, so that a script can take it", async () => {
-    const { code, stdout, stderr } = await project.run("submit", "works.echo", '{"a":1}')
+    const { code, stdout, stderr } = await project.ask("submit", "works.echo", '{"a":1}')
     expect(code).toBe(0)
     expect(stdout).toMatch(/^[0-9a-f-]{36}\n$/)
     expect(stderr).toMatch(/queued, kept as durably as: fsync/)
@@ -49,23 +49,23 @@ describe("submit", () => {
   })
 
   test("--wait prints the result", async () => {
-    expect(await project.run("submit", "works.echo", '{"a":[1,"two"]}', "--wait")).toMatchObject({
+    expect(await project.ask("submit", "works.echo", '{"a":[1,"two"]}', "--wait")).toMatchObject({
       code: 0,
       stdout: '{"a":[1,"two"]}\n',
     })
   })
 
   test("--wait on a job that fails ends with exit code 1 and its error", async () => {
-    const { code, stdout, stderr } = await project.run("submit", "works.fail", "--wait", "10s")
+    const { code, stdout, stderr } = await project.ask("submit", "works.fail", "--wait", "10s")
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" })
     expect(stderr).toMatch(/callboard: job \S+ failed: RangeError: out of luck; see: callboard job /)
-    const json = await project.run("submit", "works.fail", "--wait", "--json")
+    const json = await project.ask("submit", "works.fail", "--wait", "--json")
     expect(json).toMatchObject({ code: 1, stderr: "" })
     expect(JSON.parse(json.stdout)).toMatchObject({ state: "failed", error: { name: "RangeError" } })
   })
 
   test("--wait with a bound that is over ends with exit code 3, and the job goes on", async () => {
-    const { code, stderr } = await project.run("submit", "works.nap", '{"ms":1500}', "--id", "slow", "--wait", "200ms")
+    const { code, stderr } = await project.ask("submit", "works.nap", '{"ms":1500}', "--id", "slow", "--wait", "200ms")
     expect(code).toBe(3)
     expect(stderr).toMatch(/job slow did not end within 0\.2 s; it goes on/)
     await ended("slow", "succeeded")
@@ -73,7 +73,7 @@ describe("submit", () => {
 
   test("input comes from a file or from standard input", async () => {
     writeFileSync(join(project.path, "input.json"), '{"from":"file"}')
-    const said = await project.run("submit", "works.echo", "@input.json", "--wait")
+    const said = await project.ask("submit", "works.echo", "@input.json", "--wait")
     expect(said).toMatchObject({ code: 0, stdout: '{"from":"file"}\n' })
     await using child = project.start("submit", "works.echo", "-", "--wait")
     child.write('{"from":"stdin"}')
@@ -99,10 +99,10 @@ describe("submit", () => {
   })
 
   test("says when nobody is known to serve the task", async () => {
-    const { code, stderr } = await project.run("submit", "nobody.home", "--queue", "elsewhere")
+    const { code, stderr } = await project.ask("submit", "nobody.home", "--queue", "elsewhere")
     expect(code).toBe(0)
     expect(stderr).toMatch(/no worker that is alive serves nobody/)
-    expect((await project.run("submit", "works.echo")).stderr).not.toMatch(/no worker/)
+    expect((await project.ask("submit", "works.echo")).stderr).not.toMatch(/no worker/)
   })
 })
 
@@ -110,7 +110,7 @@ describe("job", () => {
   test("tells the whole story", async () => {
     const id = await submit("works.fail")
     await ended(id, "failed")
-    const { code, stdout } = await project.run("job", id)
+    const { code, stdout } = await project.ask("job", id)
     expect(code).toBe(0)
     expect(stdout).toMatch(new RegExp(`^works\\.fail  ${id}  failed$`, "m"))
     expect(stdout).toMatch(/^ {2}error\s+RangeError: out of luck \(handler\)$/m)
@@ -121,11 +121,11 @@ describe("job", () => {
 
   test("--watch follows it to its end", async () => {
     const id = await submit("works.nap", '{"ms":400}')
-    const { code, stdout } = await project.run("job", id, "--watch")
+    const { code, stdout } = await project.ask("job", id, "--watch")
     expect(code).toBe(0)
     expect(stdout).toMatch(/queued[\s\S]*started[\s\S]*succeeded[\s\S]*result {2}\{"pid":\d+,"attempt":1\}/)
     const failed = await submit("works.fail")
-    const json = await project.run("job", failed, "--watch", "--json")
+    const json = await project.ask("job", failed, "--watch", "--json")
     expect(json.code).toBe(1)
     const events = json.stdout
       .trim()
@@ -136,7 +136,7 @@ describe("job", () => {
   })
 
   test("one that is not known is exit code 1", async () => {
-    expect(await project.run("job", "nobody-knows")).toMatchObject({
+    expect(await project.ask("job", "nobody-knows")).toMatchObject({
       code: 1,
       stdout: "",
       stderr: "callboard: there is no job nobody-knows\n",
@@ -150,11 +150,11 @@ test("jobs lists by state, task and queue, a page at a time", async () => {
   const second = await project.json<{ jobs: Job[] }>("jobs", "--queue", "paged", "--limit", "2", "--cursor", first.next)
   expect([...first.jobs, ...second.jobs].map((job) => job.id).sort()).toEqual(["page1", "page2", "page3"])
   expect(second).not.toHaveProperty("next")
-  const text = await project.run("jobs", "--queue", "paged", "--state", "queued", "--limit", "2")
+  const text = await project.ask("jobs", "--queue", "paged", "--state", "queued", "--limit", "2")
   expect(text.stdout).toMatch(/^SUBMITTED +STATE +NAME +ID +QUEUE +ATTEMPTS +TOOK/)
   expect(text.stdout.trim().split("\n")).toHaveLength(3)
   expect(text.stderr).toMatch(/there are more: --cursor \S+/)
-  expect(await project.run("jobs", "--queue", "paged", "--state", "failed,cancelled")).toMatchObject({
+  expect(await project.ask("jobs", "--queue", "paged", "--state", "failed,cancelled")).toMatchObject({
     code: 0,
     stdout: "",
     stderr: "no jobs\n",
@@ -163,16 +163,16 @@ test("jobs lists by state, task and queue, a page at a time", async () => {
 
 test("cancel, retry and delete decide about each job on its own", async () => {
   await submit("works.echo", "--queue", "elsewhere", "--id", "waiting")
-  const cancel = await project.run("cancel", "waiting", "unknown")
+  const cancel = await project.ask("cancel", "waiting", "unknown")
   expect(cancel).toMatchObject({
     code: 1,
     stdout: "waiting  cancelled\n",
     stderr: "callboard: there is no job unknown\n",
   })
-  expect(await project.run("retry", "waiting")).toMatchObject({ code: 0, stdout: "waiting  queued\n" })
+  expect(await project.ask("retry", "waiting")).toMatchObject({ code: 0, stdout: "waiting  queued\n" })
   expect(await find("waiting")).toMatchObject({ state: "queued", run: 2 })
-  expect(await project.run("delete", "waiting")).toMatchObject({ code: 0, stdout: "waiting  deleted\n" })
-  const again = await project.run("delete", "waiting", "--json")
+  expect(await project.ask("delete", "waiting")).toMatchObject({ code: 0, stdout: "waiting  deleted\n" })
+  const again = await project.ask("delete", "waiting", "--json")
   expect(again.code).toBe(1)
   expect(JSON.parse(again.stdout)).toEqual([{ id: "waiting", error: { message: "job waiting is not kept any more" } }])
 })
@@ -188,14 +188,14 @@ test("dead lists what was given up, and redrives it", async () => {
     return page.jobs.length === 2 ? page.jobs : undefined
   })
   expect(list.map((job) => job.dead)).toEqual(["unknown-actor", "unknown-actor"])
-  expect((await dead.run("dead")).stdout).toMatch(/GIVEN UP .*\n.*lost/)
+  expect((await dead.ask("dead")).stdout).toMatch(/GIVEN UP .*\n.*lost/)
   await strict.end()
-  expect(await dead.run("dead", "redrive", "--all", "--task", "nobody.home")).toMatchObject({
+  expect(await dead.ask("dead", "redrive", "--all", "--task", "nobody.home")).toMatchObject({
     code: 0,
     stdout: "lost1  queued\n",
   })
-  expect(await dead.run("dead", "redrive", "lost2")).toMatchObject({ code: 0, stdout: "lost2  queued\n" })
-  expect(await dead.run("dead")).toMatchObject({ code: 0, stderr: "no dead letters\n" })
+  expect(await dead.ask("dead", "redrive", "lost2")).toMatchObject({ code: 0, stdout: "lost2  queued\n" })
+  expect(await dead.ask("dead")).toMatchObject({ code: 0, stderr: "no dead letters\n" })
 })
 
 test("queues and workers show what is there", async () => {
@@ -203,10 +203,10 @@ test("queues and workers show what is there", async () => {
   await submit("works.echo", "--queue", "counted")
   const { queues } = await project.json<{ queues: { queue: string }[] }>("queues")
   expect(queues.find(({ queue }) => queue === "counted")).toMatchObject({ ready: 1, scheduled: 1, inFlight: 0 })
-  expect((await project.run("queues")).stdout).toMatch(/^counted +1 +1 +0 /m)
+  expect((await project.ask("queues")).stdout).toMatch(/^counted +1 +1 +0 /m)
   const { workers } = await project.json<{ workers: unknown[] }>("workers")
   expect(workers).toMatchObject([{ name: "w1", queues: ["default"], actors: ["works"], concurrency: 2 }])
-  expect((await project.run("workers")).stdout).toMatch(/^w1 +idle +0\/2 /m)
+  expect((await project.ask("workers")).stdout).toMatch(/^w1 +idle +0\/2 /m)
 })
 
 test("doctor shows each value, its origin, and what the transport can do", async () => {
@@ -216,7 +216,7 @@ test("doctor shows each value, its origin, and what the transport can do", async
     "callboard.config.ts": `export default { concurrency: 3, http: { tokens: [{ token: "${token}", scopes: ["read"] }] } }`,
   })
   other.env["CALLBOARD_PREFETCH"] = "9"
-  const { code, stdout } = await other.run("doctor", "--transport", "sqlite:mine.db?ns=hush")
+  const { code, stdout } = await other.ask("doctor", "--transport", "sqlite:mine.db?ns=hush")
   expect(code).toBe(0)
   expect(stdout).toMatch(/^ {2}transport +sqlite:mine\.db +flag --transport$/m)
   expect(stdout).toMatch(/^ {2}prefetch +9 +variable CALLBOARD_PREFETCH$/m)
@@ -235,8 +235,8 @@ describe("revoke", () => {
       ReadonlyArray<{ id: string; header: string; values: ReadonlyArray<string> }>
     >("revoke", "tenant=acme", "tenant=other", "--ttl", "1 hour")
     expect(revocation).toMatchObject({ header: "tenant", values: ["acme", "other"] })
-    expect((await project.run("revoke", "--list")).stdout).toContain("acme, other")
-    expect((await project.run("revoke", "--lift", revocation?.id ?? "")).code).toBe(0)
+    expect((await project.ask("revoke", "--list")).stdout).toContain("acme, other")
+    expect((await project.ask("revoke", "--lift", revocation?.id ?? "")).code).toBe(0)
     expect(await project.json("revoke", "--list")).toEqual([])
   })
 
@@ -247,7 +247,7 @@ describe("revoke", () => {
     [["a=1", "--list"], "revoke: give header=value, or --list, or --lift ID"],
     [["a=1", "--ttl", "never"], "ttl: "],
   ])("%j is wrong usage", async (args, message) => {
-    const { code, stderr } = await project.run("revoke", ...args)
+    const { code, stderr } = await project.ask("revoke", ...args)
     expect(code).toBe(2)
     expect(stderr).toContain(message)
   })
@@ -258,14 +258,14 @@ test("what others wrote about a job reaches the terminal escaped, and programs a
   const harmless = "x\\u001b]0;title\\u0007\\u001b[31m\\u000d\\u009b2J\\u202ey"
   const args = ["--queue", "nobody", "--delay", "1h", "--description", hostile]
   const id = await submit("text.count", "{}", ...args, "--meta", JSON.stringify({ note: hostile }))
-  const page = (await project.run("job", id)).stdout
+  const page = (await project.ask("job", id)).stdout
   expect(page).toContain(harmless)
   for (const command of [["job", id], ["jobs"], ["why", id]]) {
-    const { stdout, stderr } = await project.run(...command)
+    const { stdout, stderr } = await project.ask(...command)
     expect(stdout + stderr).not.toMatch(/[^\P{Cc}\n\t]|\u202e/u)
   }
   expect(await find(id)).toMatchObject({ description: hostile, meta: { note: hostile } })
-  const unknown = await project.run("job", "no\u001b[2Jsuch")
+  const unknown = await project.ask("job", "no\u001b[2Jsuch")
   expect(unknown.stderr).toContain("\\u001b[2J")
   expect(unknown.stderr).not.toContain("\u001b")
 })

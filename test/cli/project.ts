@@ -3,10 +3,10 @@ import { mkdirSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { type Exit, type Spawned, spawnScript, temporaryFolder } from "../support/servers/process.ts"
+import { type Answer, runCommand } from "./command-pool.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
 const main = join(root, "runtime/cli/main.ts")
-const many = join(root, "test/cli/many.ts")
 
 export interface Ran extends Exit {
   readonly stdout: string
@@ -18,11 +18,11 @@ export interface Project extends Disposable {
   write(file: string, text: string): void
   /** Starts a command that goes on. */
   start(...args: readonly string[]): Spawned
-  /** Runs a command to its end. */
+  /** Runs a command to its end, in a process of its own. */
   run(...args: readonly string[]): Promise<Ran>
-  /** Runs commands one after the other in one process: as {@link run}, for commands that end by themselves. */
-  runAll(lines: ReadonlyArray<ReadonlyArray<string>>): Promise<ReadonlyArray<Pick<Ran, "code" | "stdout" | "stderr">>>
-  /** Runs a command with `--json` and takes its answer apart. */
+  /** Runs a command to its end, in a process that stays for others: for those that ask or tell something and end. */
+  ask(...args: readonly string[]): Promise<Answer>
+  /** {@link Project.ask} with `--json`; takes the answer apart. */
   json<A>(...args: readonly string[]): Promise<A>
   /** Added to the environment of all commands. */
   readonly env: Record<string, string | undefined>
@@ -61,22 +61,18 @@ export const makeProject = (files: Readonly<Record<string, string>> = { "actors/
     const exit = await child.closed
     return { ...exit, stdout: child.stdout, stderr: child.stderr }
   }
+  const ask = (...args: readonly string[]) => runCommand({ cwd: folder.path, env, args })
   return {
     path: folder.path,
     env,
     write,
     start,
     run,
-    runAll: async (lines) => {
-      await using child = spawnScript(many, [JSON.stringify(lines)], { cwd: folder.path, env })
-      const { code } = await child.closed
-      if (code !== 0) throw new Error(`many command lines ended with ${code}: ${child.stderr}`)
-      return JSON.parse(child.stdout)
-    },
+    ask,
     json: async <A>(...args: readonly string[]): Promise<A> => {
-      const ran = await run(...args, "--json")
-      if (ran.code !== 0) throw new Error(`callboard ${args.join(" ")} ended with ${ran.code}: ${ran.stderr}`)
-      return JSON.parse(ran.stdout)
+      const { code, stdout, stderr } = await ask(...args, "--json")
+      if (code !== 0) throw new Error(`callboard ${args.join(" ")} ended with ${code}: ${stderr}`)
+      return JSON.parse(stdout)
     },
     [Symbol.dispose]: () => folder.remove(),
   }

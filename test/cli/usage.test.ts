@@ -49,19 +49,12 @@ describe("a mistake ends with exit code 2 and one line of advice", () => {
     ["dead redrive x --all", /dead redrive: name jobs, or say --all/],
   ]
   const isAlone = (args: string): boolean => args === "worker --transport nowhere"
-  const together = (async () => {
-    using project = makeProject()
-    return await project.runAll(cases.map(([args]) => (isAlone(args) ? ["--version"] : args.split(" "))))
-  })()
-  // A worker starts processes of its own program, and so is not run beside others in one process.
-  const results = cases.map(async ([args], at) => {
-    if (!isAlone(args)) return (await together)[at]
-    using project = makeProject()
-    return await project.run(...args.split(" "))
-  })
 
-  test.each(cases.map(([args, advice], at) => [args, advice, at] as const))("callboard %s", async (_, advice, at) => {
-    const { code, stdout, stderr } = (await results[at]) ?? { code: undefined, stdout: "", stderr: "" }
+  test.each(cases)("callboard %s", async (args, advice) => {
+    using project = makeProject()
+    const words = args.split(" ")
+    // A worker starts processes of its own program, and so is not run beside others in one process.
+    const { code, stdout, stderr } = await (isAlone(args) ? project.run(...words) : project.ask(...words))
     expect(stderr).toMatch(advice)
     expect(stderr.trim().split("\n")).toHaveLength(1)
     expect(stderr).toMatch(/^callboard: /)
@@ -88,7 +81,7 @@ describe("a mistake ends with exit code 2 and one line of advice", () => {
 
 test("help lists every command; without a command it is shown with exit code 2", async () => {
   using project = makeProject({})
-  const help = await project.run("--help")
+  const help = await project.ask("--help")
   expect(help.code).toBe(0)
   const commands = [...help.stdout.matchAll(/^ {2}([a-z]+) /gm)].map((match) => match[1])
   expect(commands).toEqual(
@@ -100,7 +93,7 @@ test("help lists every command; without a command it is shown with exit code 2",
     /Exit codes: 0 done, 1 failed, 2 wrong usage, 3 waiting timed out, 4 transport unreachable/,
   )
   expect(await project.run()).toMatchObject({ code: 2 })
-  const worker = await project.run("worker", "--help")
+  const worker = await project.ask("worker", "--help")
   expect(worker.code).toBe(0)
   for (const flag of ["-Q, --queues", "-c, --concurrency", "-n, --name", "-l, --log-level", "--transport", "--json"]) {
     expect(worker.stdout).toContain(flag)
@@ -111,25 +104,24 @@ test("help lists every command; without a command it is shown with exit code 2",
 test("the version is that of the package", async () => {
   using project = makeProject({})
   const { default: manifest } = await import("../../package.json", { with: { type: "json" } })
-  expect(await project.run("--version")).toMatchObject({ code: 0, stdout: `${manifest.version}\n` })
+  expect(await project.ask("--version")).toMatchObject({ code: 0, stdout: `${manifest.version}\n` })
 })
 
 test("a transport that cannot be reached is exit code 4; its stack is shown with -l debug alone", async () => {
   using project = makeProject()
   project.env["CALLBOARD_TRANSPORT"] = "nats://127.0.0.1:1"
-  for (const command of [
-    ["jobs"],
-    ["submit", "works.echo"],
-    ["doctor"],
-    ["serve"],
-    ["worker", "--no-reconnect-at-start"],
+  for (const { code, stderr } of [
+    await project.ask("jobs"),
+    await project.ask("submit", "works.echo"),
+    await project.ask("doctor"),
+    await project.run("serve"),
+    await project.run("worker", "--no-reconnect-at-start"),
   ]) {
-    const { code, stderr } = await project.run(...command)
     expect(stderr.trim().split("\n")).toHaveLength(1)
     expect(stderr).toMatch(/--transport, and see: callboard doctor/)
     expect(code).toBe(4)
   }
-  const debug = await project.run("jobs", "-l", "debug")
+  const debug = await project.ask("jobs", "-l", "debug")
   expect(debug.code).toBe(4)
   expect(debug.stderr).toMatch(/\n\s+at /)
 })
@@ -179,7 +171,7 @@ test("serve logs the address that it listens on", async () => {
 
 test("nothing is submitted to a board that ends with the command", async () => {
   using project = makeProject()
-  const { code, stdout, stderr } = await project.run("submit", "works.echo", "--transport", "memory:")
+  const { code, stdout, stderr } = await project.ask("submit", "works.echo", "--transport", "memory:")
   expect({ code, stdout }).toEqual({ code: 2, stdout: "" })
   expect(stderr).toMatch(
     /^callboard: what is submitted to memory: ends with this process: name .* with --transport, .*\n$/,
@@ -198,13 +190,13 @@ test("doctor shows what a default comes to", async () => {
 test("colours by flag, variable and file, of tables and of pretty log lines, and never of logfmt", async () => {
   using project = makeProject()
   const colours = async (...args: readonly string[]) =>
-    (await project.run("doctor", ...args)).stdout.includes("\u001b[")
+    (await project.ask("doctor", ...args)).stdout.includes("\u001b[")
   expect(await colours()).toBe(false)
   expect(await colours("--color", "always")).toBe(true)
   project.env["CALLBOARD_LOG_COLOR"] = "always"
   expect(await colours()).toBe(true)
   expect(await colours("--color", "never")).toBe(false)
-  expect(await project.run("doctor", "--color", "sometimes")).toMatchObject({ code: 2 })
+  expect(await project.ask("doctor", "--color", "sometimes")).toMatchObject({ code: 2 })
   for (const format of ["pretty", "logfmt", "json"]) {
     await using server = project.start("serve", "--port", "0", "--log-format", format)
     await server.waitForLine(/ready/)
