@@ -247,6 +247,7 @@ describe.each(["sqlite", "nats"])("S180 pool on %s", (transport) => {
       { deadline: 60_000, message: "two workers are there" },
     )
     expect(two.map(({ name }) => name)).toEqual(["pool-1", "pool-2"])
+    await pool.waitForLine(/message=ready.*worker=pool-1/)
     const [first] = two
     process.kill(first?.pid ?? 0, "SIGKILL")
     await eventually(
@@ -254,6 +255,8 @@ describe.each(["sqlite", "nats"])("S180 pool on %s", (transport) => {
       { deadline: 60_000, message: "the killed one is there again" },
     )
     expect(await listed(project)).toHaveLength(2)
+    // A worker that ends while it writes its name into the list leaves it there until it lapses.
+    await eventually(() => pool.output.match(/message=ready.*worker=pool-1/g)?.length === 2)
     pool.kill("SIGTERM")
     expect(await pool.exited).toEqual({ code: 0, signal: null })
     expect(await listed(project)).toEqual([])
