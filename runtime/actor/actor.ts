@@ -8,6 +8,7 @@
 import { Result } from "effect"
 import { milliseconds } from "../options/duration.ts"
 import type { Refuse } from "../options/refuse.ts"
+import { wholeNumber } from "../options/whole.ts"
 import { checkActorName, checkQueueName } from "../protocol/name.ts"
 import type { ActorDefinition, ActorOptions, ErasedMethod, RestartPolicy } from "./definition.ts"
 import type { InputOf, MethodsOf, Problems, ResultOf, Verdict } from "./inference.ts"
@@ -84,7 +85,7 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
   }
 }
 
-const MOST_RESTARTS = 1_000
+const RESTARTS = { least: 0, most: 1_000 }
 
 const checkRestart = (name: string, restart: RestartPolicy | undefined): void => {
   if (restart === undefined) return
@@ -92,8 +93,7 @@ const checkRestart = (name: string, restart: RestartPolicy | undefined): void =>
     throw new InvalidActor(`actor ${name}: restart.${field}: ${message}`)
   }
   const { max, within, backoff } = restart
-  if (max !== undefined && !(Number.isInteger(max) && max >= 0 && max <= MOST_RESTARTS))
-    refuse("max", `must be a whole number from 0 to ${MOST_RESTARTS}`)
+  if (max !== undefined) wholeNumber("max", max, RESTARTS, refuse)
   if (within !== undefined) milliseconds("within", within, refuse)
   if (backoff?.base !== undefined) milliseconds("backoff.base", backoff.base, refuse)
   if (backoff?.max !== undefined) milliseconds("backoff.max", backoff.max, refuse)

@@ -2,6 +2,7 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import type { Schema } from "effect"
 import type { DurationInput } from "../options/duration.ts"
+import type { MethodLimit } from "../options/method-limit.ts"
 import type { Rate, RateInput } from "../options/rate.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import type { Job } from "./job.ts"
@@ -247,11 +248,7 @@ export interface ErasedMethod extends Omit<MethodOptions, "retry" | "rate">, Met
   readonly name: string
   readonly retry?: RetryHeader
   readonly rate?: Rate
-  readonly limit?: {
-    readonly rate?: Rate
-    readonly concurrency?: number
-    readonly key?: string | ((input: unknown) => unknown)
-  }
+  readonly limit?: MethodLimit
   readonly input: StandardSchemaV1 | undefined
   readonly output: StandardSchemaV1 | undefined
   readonly isolation: Isolation

@@ -3,11 +3,12 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Result, Schema, SchemaIssue } from "effect"
 import { timeToLive } from "../options/duration.ts"
-import { jsonSchemaOf } from "../options/json-schema.ts"
-import { parseRate, type Rate } from "../options/rate.ts"
+import { methodLimitOf } from "../options/method-limit.ts"
+import { rateOf } from "../options/rate.ts"
+import type { Refuse } from "../options/refuse.ts"
 import { RetryField, retryHeader } from "../options/retry-policy.ts"
-import { didYouMean } from "../options/suggest.ts"
 import { timeLimitOf } from "../options/time-limit.ts"
+import { wholeNumber } from "../options/whole.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import { checkMethodName, checkQueueName } from "../protocol/name.ts"
 import type {
@@ -107,6 +108,8 @@ const problemOfAcks = ({ acks, onLost }: MethodOptions): readonly [field: string
     : undefined
 }
 
+const PRIORITIES = { least: 0, most: 9 }
+
 const ISOLATIONS: ReadonlySet<unknown> = new Set<Isolation>(["inline", "process"])
 
 /** Checks a method and fills in what it does not say. Throws {@link InvalidActor}. */
@@ -132,15 +135,19 @@ export const eraseMethod = (
       throw new InvalidActor(`method ${where}: ${hook}: must be a function`)
     }
   }
-  checkOptions(where, method)
+  const refuse: Refuse = (field, why) => {
+    throw new InvalidActor(`method ${where}: ${field}: ${why}`)
+  }
+  checkOptions(method, refuse)
   const { retry, rate, limit, ...others } = method
+  const input = standardSchema(where, "input", method.input)
   return {
     ...others,
-    ...(retry === undefined ? {} : { retry: retryOf(where, retry) }),
-    ...(rate === undefined ? {} : { rate: rateOf(where, "rate", rate) }),
-    ...(limit === undefined ? {} : { limit: limitOf(where, limit, standardSchema(where, "input", method.input)) }),
+    ...(retry === undefined ? {} : { retry: retryOf(retry, refuse) }),
+    ...(rate === undefined ? {} : { rate: rateOf("rate", rate, refuse) }),
+    ...(limit === undefined ? {} : { limit: methodLimitOf(limit, input, refuse) }),
     name,
-    input: standardSchema(where, "input", method.input),
+    input,
     output: standardSchema(where, "output", method.output),
     isolation,
     run: (input, job) => method.run(input, job),
@@ -151,10 +158,7 @@ const decodeRetry = Schema.decodeUnknownResult(RetryField, { onExcessProperty: "
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
 /** A retry policy in the form that tasks carry too, so that one can be laid over the other. */
-const retryOf = (where: string, policy: unknown): RetryHeader => {
-  const refuse = (field: string, why: string): never => {
-    throw new InvalidActor(`method ${where}: ${field}: ${why}`)
-  }
+const retryOf = (policy: unknown, refuse: Refuse): RetryHeader => {
   const decoded = decodeRetry(policy)
   if (Result.isFailure(decoded)) {
     const issue = format(decoded.failure.issue).issues[0]
@@ -164,70 +168,7 @@ const retryOf = (where: string, policy: unknown): RetryHeader => {
   return retryHeader(decoded.success, refuse)
 }
 
-const rateOf = (where: string, field: string, rate: unknown): Rate => {
-  const parsed = parseRate(rate)
-  if (Result.isFailure(parsed)) throw new InvalidActor(`method ${where}: ${field}: ${parsed.failure}`)
-  return parsed.success
-}
-
-const MOST_CONCURRENT = 100_000
-const LIMIT_OPTIONS = ["rate", "concurrency", "key"] as const satisfies ReadonlyArray<keyof Limit>
-
-const MOST_FIELD_BYTES = 255
-const isField = (key: unknown): key is string =>
-  typeof key === "string" && key.isWellFormed() && key !== "" && Buffer.byteLength(key) <= MOST_FIELD_BYTES
-
-/** Fields that an input has by its JSON Schema; `undefined` where that does not tell, or others are let through. */
-const fieldsOf = (input: StandardSchemaV1 | undefined): ReadonlyArray<string> | undefined => {
-  const schema: unknown = input === undefined ? undefined : jsonSchemaOf(input, "input")
-  if (!isObject(schema)) return undefined
-  const properties: unknown = Reflect.get(schema, "properties")
-  const others: unknown = Reflect.get(schema, "additionalProperties")
-  return isObject(properties) && !isObject(others) ? Object.keys(properties) : undefined
-}
-
-const limitOf = (
-  where: string,
-  limit: unknown,
-  input: StandardSchemaV1 | undefined,
-): NonNullable<ErasedMethod["limit"]> => {
-  const refuse = (field: string, why: string): never => {
-    throw new InvalidActor(`method ${where}: ${field}: ${why}`)
-  }
-  if (!isLimit(limit)) return refuse("limit", "must be an object with rate, concurrency or both, and perhaps key")
-  const unknown = Object.keys(limit).find((key) => !LIMIT_OPTIONS.some((option) => option === key))
-  if (unknown !== undefined) refuse(`limit.${unknown}`, "is not an option of a limit")
-  const { rate, concurrency, key } = limit
-  if (rate === undefined && concurrency === undefined) refuse("limit", "needs rate, concurrency or both")
-  if (
-    concurrency !== undefined &&
-    !(Number.isInteger(concurrency) && concurrency >= 1 && concurrency <= MOST_CONCURRENT)
-  ) {
-    refuse("limit.concurrency", `must be a whole number from 1 to ${MOST_CONCURRENT}`)
-  }
-  if (key !== undefined && typeof key !== "function" && !isField(key)) {
-    refuse("limit.key", `must be the name of a field of the input, of 1 to ${MOST_FIELD_BYTES} bytes, or a function`)
-  }
-  const fields = typeof key === "string" ? fieldsOf(input) : undefined
-  if (typeof key === "string" && fields !== undefined && !fields.includes(key)) {
-    refuse(
-      "limit.key",
-      `${JSON.stringify(key)} is no field of the input${didYouMean(key, fields)}: it has ${fields.join(", ") || "none"}`,
-    )
-  }
-  return {
-    ...(rate === undefined ? {} : { rate: rateOf(where, "limit.rate", rate) }),
-    ...(concurrency === undefined ? {} : { concurrency }),
-    ...(key === undefined ? {} : { key }),
-  }
-}
-
-const isLimit = (value: unknown): value is Limit => isObject(value) && !Array.isArray(value)
-
-const checkOptions = (where: string, options: MethodOptions): void => {
-  const refuse = (field: string, why: string): never => {
-    throw new InvalidActor(`method ${where}: ${field}: ${why}`)
-  }
+const checkOptions = (options: MethodOptions, refuse: Refuse): void => {
   const { timeLimit, resultTtl, failureTtl, onLost, priority, queue } = options
   if (queue !== undefined) {
     const checked = checkQueueName(queue)
@@ -237,9 +178,7 @@ const checkOptions = (where: string, options: MethodOptions): void => {
   if (onLost !== undefined && !ON_LOST.has(onLost)) refuse("onLost", 'must be "redeliver" or "fail"')
   const problem = problemOfAcks(options)
   if (problem !== undefined) refuse(...problem)
-  if (priority !== undefined && !(Number.isInteger(priority) && priority >= 0 && priority <= 9)) {
-    refuse("priority", "must be a whole number from 0 to 9")
-  }
+  if (priority !== undefined) wholeNumber("priority", priority, PRIORITIES, refuse)
   if (resultTtl !== undefined) timeToLive("resultTtl", resultTtl, refuse)
   if (failureTtl !== undefined) timeToLive("failureTtl", failureTtl, refuse)
   const seen = new Set<string>()

@@ -33,17 +33,6 @@ export const about = (description: string, rest: Omit<About, "description">) => 
   "callboard/setting": { description, ...rest },
 })
 
-export const whole = (minimum: number, maximum: number) =>
-  Schema.Number.check(
-    Schema.makeFilter(
-      (value: number) =>
-        (Number.isInteger(value) && value >= minimum && value <= maximum) ||
-        (maximum === Number.MAX_SAFE_INTEGER
-          ? `must be a whole number, ${minimum} or more`
-          : `must be a whole number from ${minimum} to ${maximum}`),
-    ),
-  )
-
 export const duration = (
   options: { readonly least?: number; readonly orZero?: boolean; readonly forEver?: boolean } = {},
 ) =>

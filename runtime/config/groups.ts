@@ -4,11 +4,12 @@ import { COLOUR_CHOICES } from "../log/colour.ts"
 import { defaultFormat, LOG_FORMATS, LOG_LEVELS } from "../log/log.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { SCOPES } from "../options/scopes.ts"
-import { about, duration, Text, whole, yesNo } from "./about.ts"
+import { whole } from "../options/whole.ts"
+import { about, duration, Text, yesNo } from "./about.ts"
 
 export const HttpConfig = Schema.Struct({
   port: Schema.optionalKey(
-    whole(0, 65_535).annotate(
+    whole({ least: 0, most: 65_535 }).annotate(
       about("Port of the HTTP interface; 0: any free one", {
         default: `${DEFAULTS.http.port}`,
         read: "number",
@@ -61,7 +62,7 @@ export const ReconnectConfig = Schema.Struct({
     ),
   ),
   maxTries: Schema.optionalKey(
-    whole(0, Number.MAX_SAFE_INTEGER).annotate(
+    whole({ least: 0 }).annotate(
       about("Tries in a row to reach the transport before a worker gives up; 0: for ever", {
         default: `${DEFAULTS.reconnect.maxTries}`,
         read: "number",

@@ -5,10 +5,11 @@
  */
 import { hostname } from "node:os"
 import { Result, Schema } from "effect"
-import { parseAutoscale } from "../options/autoscale.ts"
+import { MOST_HANDLERS, parseAutoscale } from "../options/autoscale.ts"
 import { DEFAULTS } from "../options/defaults.ts"
+import { whole } from "../options/whole.ts"
 import type { Plugin } from "../transport/mod.ts"
-import { about, duration, QueueName, Text, WorkerName, whole, yesNo } from "./about.ts"
+import { about, duration, QueueName, Text, WorkerName, yesNo } from "./about.ts"
 import { HttpConfig, LogConfig, ReconnectConfig } from "./groups.ts"
 
 const isPlugin = (value: unknown): value is Plugin =>
@@ -48,7 +49,7 @@ export const ConfigSchema = Schema.Struct({
       ),
   ),
   concurrency: Schema.optionalKey(
-    whole(1, 10_000).annotate(
+    whole({ least: 1, most: MOST_HANDLERS }).annotate(
       about("Handlers that run at a time, 1–10,000", {
         default: "number of cores, at least 4",
         here: () => `${DEFAULTS.concurrency}`,
@@ -72,7 +73,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   prefetch: Schema.optionalKey(
-    whole(1, 1_000).annotate(
+    whole({ least: 1, most: 1_000 }).annotate(
       about("Tasks held per handler, 1–1,000; 1 keeps the order of queues and priorities strict", {
         default: `${DEFAULTS.prefetch}; 1 where several queues are given in strict order`,
         read: "number",
@@ -90,7 +91,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   processes: Schema.optionalKey(
-    whole(1, 256).annotate(
+    whole({ least: 1, most: 256 }).annotate(
       about("Worker processes of `callboard worker`, each with so many handlers; one that dies is started again", {
         default: `${DEFAULTS.processes}`,
         read: "number",
@@ -108,7 +109,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   maxJobs: Schema.optionalKey(
-    whole(1, Number.MAX_SAFE_INTEGER).annotate(
+    whole({ least: 1 }).annotate(
       about("Stop after so many jobs", { default: "no bound", read: "number", flag: "--max-jobs <count>" }),
     ),
   ),
@@ -182,7 +183,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   lostCap: Schema.optionalKey(
-    whole(1, 1_000).annotate(
+    whole({ least: 1, most: 1_000 }).annotate(
       about("Workers that may die in the middle of one job before it is given up, 1–1,000", {
         default: `${DEFAULTS.lostCap}`,
         read: "number",
@@ -201,7 +202,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   maxBody: Schema.optionalKey(
-    whole(1, 1024 * 1024 * 1024).annotate(
+    whole({ least: 1, most: 1024 * 1024 * 1024 }).annotate(
       about("Largest body of a task, decompressed; the transport may allow less", {
         unit: "bytes",
         default: "1 MiB",

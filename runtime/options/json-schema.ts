@@ -2,14 +2,12 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Schema } from "effect"
 
+const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
+
 const hasJsonSchema = (
   value: unknown,
 ): value is { readonly jsonSchema: Record<"input" | "output", (options: { target: string }) => unknown> } =>
-  typeof value === "object" &&
-  value !== null &&
-  "jsonSchema" in value &&
-  typeof value.jsonSchema === "object" &&
-  value.jsonSchema !== null
+  isObject(value) && "jsonSchema" in value && isObject(value.jsonSchema)
 
 /** `undefined` where the schema's library offers no JSON Schema, or cannot express this one. */
 export const jsonSchemaOf = (schema: StandardSchemaV1, side: "input" | "output"): unknown => {
@@ -25,4 +23,13 @@ export const jsonSchemaOf = (schema: StandardSchemaV1, side: "input" | "output")
   } catch {
     return undefined
   }
+}
+
+/** Fields that an input has by its JSON Schema; `undefined` where that does not tell, or others are let through. */
+export const fieldsOf = (input: StandardSchemaV1): ReadonlyArray<string> | undefined => {
+  const schema = jsonSchemaOf(input, "input")
+  if (!isObject(schema)) return undefined
+  const properties: unknown = Reflect.get(schema, "properties")
+  const others: unknown = Reflect.get(schema, "additionalProperties")
+  return isObject(properties) && !isObject(others) ? Object.keys(properties) : undefined
 }

@@ -5,6 +5,7 @@
  * moment that nobody has taken yet.
  */
 import { Result } from "effect"
+import { type Refuse, refuseInput } from "./refuse.ts"
 
 /** How often: `"100/s"`, `"10/m"`, `"1/h"` (Celery's form), or a number per second. Evenly spaced: 10/m is one each 6 s. */
 export type RateInput = number | string
@@ -42,6 +43,12 @@ export const parseRate = (input: unknown): Result.Result<Rate, string> => {
   if (!(intervalMs * MOST_PER_SECOND >= 1_000)) return refuse(`it is more than ${MOST_PER_SECOND} per second`)
   if (!(intervalMs <= LONGEST_INTERVAL_MS)) return refuse("it is less than one in 31 days")
   return Result.succeed({ intervalMs })
+}
+
+/** What a rate comes to; what is none is refused. */
+export const rateOf = (field: string, rate: unknown, refuse: Refuse = refuseInput): Rate => {
+  const parsed = parseRate(rate)
+  return Result.isSuccess(parsed) ? parsed.success : refuse(field, parsed.failure)
 }
 
 /** What a high rate is worth in so much time may come at once. */

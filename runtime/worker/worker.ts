@@ -13,7 +13,7 @@ import { Reach } from "../connection/connectivity.ts"
 import { keepListening } from "../connection/listening.ts"
 import { CallboardError } from "../errors.ts"
 import { type Autoscale, isHandlerCount, MOST_HANDLERS, parseAutoscale } from "../options/autoscale.ts"
-import { parseRate, type RateInput } from "../options/rate.ts"
+import { type RateInput, rateOf } from "../options/rate.ts"
 import { checkTimeLimit } from "../options/time-limit.ts"
 import { checkQueueName } from "../protocol/name.ts"
 import { type Settlement, TransportError } from "../transport/mod.ts"
@@ -353,9 +353,7 @@ class RunningWorker implements Worker {
   }
 
   rateLimit(task: string, rate: RateInput | null): boolean {
-    const parsed = rate === null ? Result.succeed(null) : parseRate(rate)
-    if (Result.isFailure(parsed)) throw invalid("rate", parsed.failure)
-    return this.#flow.limitRate(task, parsed.success)
+    return this.#flow.limitRate(task, rate === null ? null : rateOf("rate", rate))
   }
 
   events(on: boolean): boolean {

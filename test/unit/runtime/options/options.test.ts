@@ -1,8 +1,10 @@
 import { describe, expect, test } from "vitest"
 import { CallboardError } from "../../../../runtime/errors.ts"
 import { milliseconds, timeToLive } from "../../../../runtime/options/duration.ts"
-import { refusals } from "../../../../runtime/options/refuse.ts"
+import { methodLimitOf } from "../../../../runtime/options/method-limit.ts"
+import { refusals, refuseInput } from "../../../../runtime/options/refuse.ts"
 import { checkTimeLimit, timeLimitOf } from "../../../../runtime/options/time-limit.ts"
+import { wholeNumber } from "../../../../runtime/options/whole.ts"
 
 const refused = (message: string | RegExp) => expect.objectContaining({ message: expect.stringMatching(message) })
 
@@ -77,4 +79,34 @@ test("a refusal becomes a value; another error goes on", () => {
       throw fault
     }),
   ).toThrow(fault)
+})
+
+describe("a whole number", () => {
+  const range = { least: 1, most: 3 }
+  test.each([1, 3])("%j is within its range", (given) => {
+    expect(wholeNumber("count", given, range)).toBe(given)
+  })
+
+  test.each([0, 4, 1.5, Number.NaN, "2", null])("%j is refused, naming the field", (given) => {
+    expect(() => wholeNumber("count", given, range)).toThrow("count: must be a whole number from 1 to 3")
+  })
+
+  test("without an end is so much or more", () => {
+    expect(() => wholeNumber("count", -1, { least: 0 })).toThrow("count: must be a whole number, 0 or more")
+  })
+})
+
+describe("the limit of a method", () => {
+  const limitOf = (limit: unknown) => methodLimitOf(limit, undefined, refuseInput)
+
+  test("has its rate in milliseconds, and what it does not say is absent", () => {
+    expect(limitOf({ rate: "10/s", concurrency: undefined })).toEqual({ rate: { intervalMs: 100 } })
+    expect(limitOf({ concurrency: 2, key: "customer" })).toEqual({ concurrency: 2, key: "customer" })
+  })
+
+  test("with an option that is mistyped is refused, and the right one is named", () => {
+    expect(() => limitOf({ concurency: 2 })).toThrow(
+      "limit.concurency: is not an option of a limit (did you mean concurrency?)",
+    )
+  })
 })
