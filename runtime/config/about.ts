@@ -1,7 +1,6 @@
 /** How a setting is described: what there is to be known about it, and the kinds of values. */
 import { Result, Schema } from "effect"
 import { checkQueueName } from "../protocol/name.ts"
-import { parseDuration } from "../protocol/time.ts"
 
 /** What is to be known about a setting besides its type. */
 export interface About {
@@ -32,19 +31,6 @@ export const about = (description: string, rest: Omit<About, "description">) => 
   description,
   "callboard/setting": { description, ...rest },
 })
-
-export const duration = (
-  options: { readonly least?: number; readonly orZero?: boolean; readonly forEver?: boolean } = {},
-) =>
-  Schema.Union([Schema.Finite, Schema.String]).check(
-    Schema.makeFilter((value: number | string) => {
-      if (options.forEver && typeof value === "number" && value < 0) return true
-      const parsed = parseDuration(value)
-      if (Result.isFailure(parsed)) return parsed.failure.message
-      if (options.orZero && parsed.success === 0) return true
-      return parsed.success >= (options.least ?? 0) || `must be at least ${(options.least ?? 0) / 1000} seconds`
-    }),
-  )
 
 export const Text = Schema.String.check(Schema.isMinLength(1))
 

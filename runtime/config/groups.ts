@@ -3,9 +3,11 @@ import { Schema } from "effect"
 import { COLOUR_CHOICES } from "../log/colour.ts"
 import { defaultFormat, LOG_FORMATS, LOG_LEVELS } from "../log/log.ts"
 import { DEFAULTS } from "../options/defaults.ts"
+import { duration } from "../options/duration.ts"
+import { RECONNECT_RANGES } from "../options/reconnect.ts"
 import { SCOPES } from "../options/scopes.ts"
 import { whole } from "../options/whole.ts"
-import { about, duration, Text, yesNo } from "./about.ts"
+import { about, Text, yesNo } from "./about.ts"
 
 export const HttpConfig = Schema.Struct({
   port: Schema.optionalKey(
@@ -62,7 +64,7 @@ export const ReconnectConfig = Schema.Struct({
     ),
   ),
   maxTries: Schema.optionalKey(
-    whole({ least: 0 }).annotate(
+    whole(RECONNECT_RANGES.maxTries).annotate(
       about("Tries in a row to reach the transport before a worker gives up; 0: for ever", {
         default: `${DEFAULTS.reconnect.maxTries}`,
         read: "number",
@@ -71,7 +73,7 @@ export const ReconnectConfig = Schema.Struct({
     ),
   ),
   base: Schema.optionalKey(
-    duration({ least: 1 }).annotate(
+    duration(RECONNECT_RANGES.base).annotate(
       about("Wait before the first try; it doubles with each", {
         unit: "duration",
         default: DEFAULTS.reconnect.base,
@@ -80,7 +82,7 @@ export const ReconnectConfig = Schema.Struct({
     ),
   ),
   cap: Schema.optionalKey(
-    duration({ least: 1 }).annotate(
+    duration(RECONNECT_RANGES.cap).annotate(
       about("Longest wait between two tries", {
         unit: "duration",
         default: DEFAULTS.reconnect.cap,

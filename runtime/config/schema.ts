@@ -7,9 +7,10 @@ import { hostname } from "node:os"
 import { Result, Schema } from "effect"
 import { MOST_HANDLERS, parseAutoscale } from "../options/autoscale.ts"
 import { DEFAULTS } from "../options/defaults.ts"
+import { duration } from "../options/duration.ts"
 import { whole } from "../options/whole.ts"
 import type { Plugin } from "../transport/mod.ts"
-import { about, duration, QueueName, Text, WorkerName, yesNo } from "./about.ts"
+import { about, QueueName, Text, WorkerName, yesNo } from "./about.ts"
 import { HttpConfig, LogConfig, ReconnectConfig } from "./groups.ts"
 
 const isPlugin = (value: unknown): value is Plugin =>

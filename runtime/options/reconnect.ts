@@ -3,6 +3,7 @@ import type { Log } from "../log/log.ts"
 import { TransportError } from "../transport/mod.ts"
 import { type DurationInput, milliseconds } from "./duration.ts"
 import { refuseInput } from "./refuse.ts"
+import { wholeNumber } from "./whole.ts"
 
 export interface ReconnectOptions {
   /** Try again when the transport is lost; false: its loss ends the worker. Defaults to true. */
@@ -39,14 +40,15 @@ export const RECONNECT_DEFAULTS = {
   jitter: true,
 } as const
 
+/** What is taken for an option by itself, here and in the configuration. */
+export const RECONNECT_RANGES = { maxTries: { least: 0 }, base: { least: 1 }, cap: { least: 1 } } as const
+
 /** Fills in the defaults. Fails with `invalid-input`, naming the option. */
 export const resolveReconnect = (options: ReconnectOptions = {}): ReconnectPolicy => {
   const { enabled, atStart, maxTries, base, cap, jitter } = { ...RECONNECT_DEFAULTS, ...options }
-  if (!Number.isSafeInteger(maxTries) || maxTries < 0)
-    refuseInput("reconnect.maxTries", "must be a whole number, 0 or more")
-  const baseMs = milliseconds("reconnect.base", base)
-  const capMs = milliseconds("reconnect.cap", cap)
-  if (baseMs <= 0) refuseInput("reconnect.base", "must be more than 0")
+  wholeNumber("reconnect.maxTries", maxTries, RECONNECT_RANGES.maxTries)
+  const baseMs = milliseconds("reconnect.base", base, refuseInput, RECONNECT_RANGES.base)
+  const capMs = milliseconds("reconnect.cap", cap, refuseInput, RECONNECT_RANGES.cap)
   if (capMs < baseMs) refuseInput("reconnect.cap", "must be at least as long as reconnect.base")
   return { enabled, atStart, maxTries, baseMs, capMs, jitter }
 }
