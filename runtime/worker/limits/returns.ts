@@ -2,19 +2,19 @@
  * Until when tasks come back that a limit has put off: what a worker that ends when nothing is left must wait for. The worker
  * that has put them off may be gone by then, so each leaves a note in the store, one per queue, which lapses by itself.
  */
+import { Schema } from "effect"
+import { StoreEntry } from "../../async/store-entry.ts"
 import { LATE_MS } from "../../cluster/put-offs.ts"
 import { generateId } from "../../id.ts"
 import type { Log } from "../../log/log.ts"
 import type { Store } from "../../transport/mod.ts"
 
-const PREFIX = "put-off/"
+/** By queue and the worker's id, until when: in milliseconds since the epoch. */
+const NOTES = new StoreEntry("put-off/", Schema.Finite)
 /** A note is written again when it is about so much later: within {@link LATE_MS}, so that it is never too early. */
 const STEP_MS = 1_000
 /** Notes that are looked at: one per queue and worker that has put something off within the last minutes. */
 const MOST_NOTES = 10_000
-
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
 
 export class Returns {
   readonly #store: Store
@@ -34,12 +34,10 @@ export class Returns {
     if (until < (this.#noted.get(queue) ?? Number.NEGATIVE_INFINITY) + STEP_MS) return
     this.#noted.set(queue, until)
     const ttl = Math.max(1_000, until - Date.now() + LATE_MS)
-    this.#store
-      .write([{ key: `${PREFIX}${queue}/${this.#id}`, value: encoder.encode(String(until)), ttl }])
-      .catch((cause: unknown) => {
-        this.#noted.delete(queue)
-        this.#log.debug("nobody else knows for now that tasks were put off", { queue, cause: String(cause) })
-      })
+    this.#store.write([NOTES.put(`${queue}/${this.#id}`, until, ttl)]).catch((cause: unknown) => {
+      this.#noted.delete(queue)
+      this.#log.debug("nobody else knows for now that tasks were put off", { queue, cause: String(cause) })
+    })
   }
 
   /**
@@ -48,9 +46,9 @@ export class Returns {
    */
   async until(queues: ReadonlyArray<string>): Promise<number> {
     let until = 0
-    for (const { key, value } of await this.#store.list({ prefix: PREFIX, limit: MOST_NOTES })) {
-      const [queue = "", id] = key.slice(PREFIX.length).split("/")
-      if (id !== this.#id && queues.includes(queue)) until = Math.max(until, Number(decoder.decode(value)) + LATE_MS)
+    for (const { name, value } of await NOTES.list(this.#store, MOST_NOTES)) {
+      const [queue = "", id] = name.split("/")
+      if (id !== this.#id && queues.includes(queue)) until = Math.max(until, value + LATE_MS)
     }
     return until
   }

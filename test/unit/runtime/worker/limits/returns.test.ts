@@ -1,0 +1,30 @@
+/** What a worker knows of tasks that others have put off. */
+import { expect, test } from "vitest"
+import { LATE_MS } from "../../../../../runtime/cluster/put-offs.ts"
+import { makeLog } from "../../../../../runtime/log/log.ts"
+import { Returns } from "../../../../../runtime/worker/limits/returns.ts"
+import { eventually } from "../../../../support/servers/process.ts"
+import { newStore } from "./stores.ts"
+
+const log = makeLog({ level: "none" })
+
+test("the latest note of other workers about the same queues counts, and a worker's own does not", async () => {
+  const store = await newStore()
+  const [own, first, second] = [new Returns(store, log), new Returns(store, log), new Returns(store, log)]
+  const now = Date.now()
+  own.note("a", now + 90_000)
+  first.note("a", now + 20_000)
+  second.note("a", now + 40_000)
+  second.note("b", now + 60_000)
+  await eventually(async () => (await store.list({ prefix: "put-off/", limit: 10 })).length === 4)
+  expect(await own.until(["a"])).toBe(now + 40_000 + LATE_MS)
+  expect(await own.until(["a", "b"])).toBe(now + 60_000 + LATE_MS)
+  expect(await own.until(["c"])).toBe(0)
+})
+
+test("a note that cannot be read is passed over", async () => {
+  const store = await newStore()
+  const returns = new Returns(store, log)
+  await store.write([{ key: "put-off/a/other", value: new TextEncoder().encode("soon"), ttl: 60_000 }])
+  expect(await returns.until(["a"])).toBe(0)
+})
