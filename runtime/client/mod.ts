@@ -1,33 +1,4 @@
 /** Callboard for applications that only submit and follow jobs: loads neither the HTTP server nor a worker, and runs on Node as well. */
-export type { Actor } from "../actor/actor.ts"
-export type { ActorHandle, MethodHandle } from "../actor/actor-handle.ts"
-export type { ActorDescription, WorkerDescription } from "../cluster/directory.ts"
-export type { ReceivedEvent } from "../cluster/events.ts"
-export type { OwnEventFields } from "../cluster/own-event.ts"
-export type { Answers, AnswerTo, ArgumentsOf } from "../cluster/remote/answers.ts"
-export type { Revocation, RevokeOptions } from "../cluster/revocation.ts"
-export type { ConnectSettings } from "../connection/connect.ts"
-export {
-  CallboardError,
-  type ErrorCode,
-  JobCancelled,
-  JobExpired,
-  JobFailed,
-  ResultGone,
-  WaitTimeout,
-} from "../errors.ts"
-export type { JobHandle, SubmittedJob, WaitOptions } from "../jobs/handle.ts"
-export type { JsonForm } from "../jobs/json-form.ts"
-export type { Receipt } from "../jobs/receipt.ts"
-export type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
-export type { JobEvent } from "../jobs/tracking/following.ts"
-export type { Outcome } from "../jobs/tracking/outcome.ts"
-export type { JobView, TransitionView } from "../jobs/view.ts"
-export type { Cause, Why } from "../jobs/why/cause.ts"
-export type { JobError } from "../protocol/record.ts"
-export type { State } from "../protocol/state.ts"
-export { TransportError } from "../transport/mod.ts"
-export { Client, type ClientSettings, connect, type JobPage } from "./client.ts"
 export {
   connectHttp,
   type HttpClient,
@@ -35,4 +6,4 @@ export {
   type HttpJob,
   type HttpSubmittedJob,
 } from "./http-client.ts"
-export type { JobQuery } from "./job-query.ts"
+export * from "./shared.ts"
