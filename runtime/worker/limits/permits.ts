@@ -104,7 +104,9 @@ export class Permits {
     if (waiting() === 0 || this.#busy !== undefined) return
     const hasPermit = concurrency === Number.POSITIVE_INFINITY || this.#running < Math.min(this.#held, this.#share)
     const isSlow = hasPermit && now >= this.#moreAt && this.#missing(this.#held, now) > 0
-    if ((!hasPermit && !this.#starves) || isSlow) this.look()
+    // A worker that has a permit for each of its handlers waits for a handler, not for a permit.
+    const wantsPermit = !hasPermit && !this.#starves && this.#wanted > this.#held
+    if (wantsPermit || isSlow) this.look()
   }
 
   /** When {@link need} is to be called at the latest. */

@@ -29,7 +29,7 @@ const worker = (store: Store, limit: { concurrency: number; rate?: Rate }, ttlMs
   let onStart: () => void = () => undefined
   const pump = () => {
     const now = performance.now()
-    while (waiting > 0 && permits.startsAt(now) <= now) {
+    while (waiting > 0 && permits.running < handlers && permits.startsAt(now) <= now) {
       waiting--
       permits.start()
       onStart()
@@ -45,6 +45,9 @@ const worker = (store: Store, limit: { concurrency: number; rate?: Rate }, ttlMs
   }
   return { presence, permits, add, pump, starts, left: () => waiting }
 }
+
+/** A turn of the event loop. */
+const turn = () => new Promise((resolve) => setImmediate(resolve))
 
 const stateOf = async (store: Store): Promise<{ readonly tat?: number; readonly held?: Record<string, number> }> => {
   const entry = await store.get(KEY)
@@ -170,6 +173,29 @@ describe("permits", () => {
       expect(permits.running).toBe(1)
     }
     expect(writes).toBe(before)
+  })
+
+  test("of a worker that has one for each of its handlers are not asked about while its tasks wait", async () => {
+    let reads = 0
+    const store = await newStore()
+    const counted = storeWith(store, {
+      get: (key) => {
+        reads++
+        return store.get(key)
+      },
+    })
+    const one = worker(counted, { concurrency: 10 }, 60_000, 4)
+    one.add(100)
+    await eventually(() => one.permits.running === 4)
+    await turn()
+    const before = reads
+    for (let ended = 0; ended < 50; ended++) {
+      one.permits.end()
+      one.pump()
+      await turn()
+    }
+    expect(one.left()).toBe(46)
+    expect(reads).toBe(before)
   })
 
   test("that are not there take nothing of their rate", async () => {
