@@ -61,7 +61,7 @@ const table: readonly Direction[] = [
   {
     why: "the plugin contract is plain TypeScript",
     files: "runtime/transport/**",
-    may: ["runtime/protocol/**"],
+    may: ["runtime/transport/**", "runtime/protocol/**"],
   },
   {
     why: "the one place that knows which plugins ship, and loads only the one that is used",
