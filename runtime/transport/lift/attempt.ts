@@ -1,0 +1,106 @@
+/**
+ * Names of attempts. One text says which posting an attempt is of, how often its task had been handed over, and which
+ * delivery it is: `<posting>.<fence of the driver>.<hash of the driver's token>`. It is the `fence` of deliveries and records,
+ * rises over all deliveries of a job when compared as text, and no two deliveries share it. A record names by it who last
+ * claimed or decided the job; a decision from outside of any delivery names nobody.
+ */
+import { isUndecodable, type Message, type Posting, type Undecodable } from "../../protocol/message.ts"
+import type { TaskDelivery } from "../driver.ts"
+import { TransportError } from "../mod.ts"
+import { hash, ownHeader } from "./codec.ts"
+
+/** Place of a posting among those of its job, as text: run, then retries, then hops. */
+export type Order = string
+
+/** The order of what cannot be read: it is posting of no job. */
+export const NO_ORDER: Order = "u"
+
+/** Numbers that compare as text: the length of the digits before them. */
+const sortable = (value: number): string => {
+  const digits = value.toString(36)
+  return String.fromCharCode(96 + digits.length) + digits
+}
+
+const FIRST = sortable(1) + sortable(0) + sortable(0)
+
+export const orderOf = ({ run, retries, hops = 0 }: Pick<Posting, "run" | "retries" | "hops">): Order =>
+  run === 1 && retries === 0 && hops === 0 ? FIRST : sortable(run) + sortable(retries) + sortable(hops)
+
+/** The order in a publish key of a job (`<id>/<run>/<retries>`, perhaps `/<hops>`). */
+export const orderOfKey = (id: string, key: string): Order => {
+  const [run = 0, retries = 0, hops = 0] = key
+    .slice(id.length + 1)
+    .split("/")
+    .map(Number)
+  return orderOf({ run, retries, hops })
+}
+
+const count = (value: unknown, otherwise: number): number =>
+  typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : otherwise
+
+/** The order of a message's posting, out of the headers that say it. */
+export const orderOfMessage = (message: Message | Undecodable): Order => {
+  if (isUndecodable(message)) return NO_ORDER
+  const own = ownHeader(message)
+  const retries = count(message.headers["retries"], 0)
+  return orderOf({ run: count(own["run"], 1), retries, hops: count(own["hops"], 0) })
+}
+
+/** Whether a delivery is of a job's first posting and the job waited for nothing: then nothing can be stored about it. */
+const isUntouched = (order: Order, message: Message | Undecodable): boolean =>
+  isUndecodable(message) || (order === FIRST && typeof message.headers["task"] === "string" && !isDeferred(message))
+
+const isDeferred = (message: Message): boolean => {
+  const { after } = ownHeader(message)
+  return after !== undefined && after !== null
+}
+
+/** What a token of the runtime says. */
+export interface Attempt {
+  /** Names the attempt: what the record says. */
+  readonly fence: string
+  readonly order: Order
+  /** Nothing can be stored about its job but by this delivery. */
+  readonly fresh: boolean
+  /** The driver's own token. */
+  readonly token: string
+}
+
+/** The attempt that a delivery is. */
+export const attemptOf = (delivery: TaskDelivery, message: Message | Undecodable): Attempt => {
+  const order = orderOfMessage(message)
+  return {
+    fence: `${order}.${delivery.fence}.${hash(delivery.token)}`,
+    order,
+    fresh: delivery.first && isUntouched(order, message),
+    token: delivery.token,
+  }
+}
+
+/** Any thread or process can act for an attempt whose token it knows. */
+export const tokenOf = ({ fresh, fence, token }: Attempt): string => `${fresh ? "f" : "c"}${fence} ${token}`
+
+/** Fails with `invalid`. */
+export const readToken = (text: string): Attempt => {
+  const space = text.indexOf(" ")
+  const fence = text.slice(1, space)
+  const dot = fence.indexOf(".")
+  if (space < 0 || dot < 0 || (text[0] !== "f" && text[0] !== "c")) {
+    throw new TransportError("invalid", `not a token of this transport: ${JSON.stringify(text.slice(0, 60))}`)
+  }
+  return { fence, order: fence.slice(0, dot), fresh: text[0] === "f", token: text.slice(space + 1) }
+}
+
+/** Who a record's fence names. */
+export interface By {
+  readonly order: Order
+  /** Rises over the deliveries of one task. */
+  readonly fence: string
+}
+
+/** `undefined`: no delivery wrote the record. */
+export const byOf = (fence: string): By | undefined => {
+  const dot = fence.indexOf(".")
+  if (dot < 0) return undefined
+  return { order: fence.slice(0, dot), fence: fence.slice(dot + 1, fence.lastIndexOf(".")) }
+}

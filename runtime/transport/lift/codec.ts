@@ -1,0 +1,156 @@
+/** What the runtime stores through a driver, as bytes: records with the version of their form, and tasks as frames. */
+import { decodeEnvelope, encodeEnvelope } from "../../protocol/envelope.ts"
+import type { Message, Posting, Undecodable } from "../../protocol/message.ts"
+import { publishKey } from "../../protocol/message.ts"
+import { type JobError, type JobRecord, recordFromJson, recordToJson } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import type { CommitRecord, TaskPosting } from "../driver.ts"
+import type { Index } from "../known.ts"
+import { TOMBSTONE_MS, TransportError } from "../mod.ts"
+import type { Revision } from "../store.ts"
+
+/** Begins every stored record, so that an older version never takes the form of a newer one for its own. */
+const RECORD_VERSION = 1
+const RECORD_HEAD = `{"v":${RECORD_VERSION},`
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder("utf-8", { fatal: true })
+
+/** Fails with `invalid` where the record is no plain JSON. */
+export const encodeStored = (record: JobRecord): Uint8Array => {
+  try {
+    return encoder.encode(RECORD_HEAD + recordToJson(record).slice(1))
+  } catch (cause) {
+    throw new TransportError("invalid", `the record of ${record.id} is not plain JSON: ${String(cause)}`, { cause })
+  }
+}
+
+/** Fails with `unsupported` for a record of another version, with `internal` for what is no record. */
+export const decodeStored = (bytes: Uint8Array): JobRecord => {
+  let text: string
+  try {
+    text = decoder.decode(bytes)
+  } catch (cause) {
+    throw new TransportError("internal", "a stored record is not UTF-8: remove the job from the board", { cause })
+  }
+  if (!text.startsWith(RECORD_HEAD)) {
+    const version = /^\{"v":(\d+),/.exec(text)?.[1]
+    if (version === undefined) {
+      throw new TransportError("internal", "a stored record names no version: something else wrote it to this board")
+    }
+    const message = `a stored record has version ${version}, and this Callboard reads version ${RECORD_VERSION}: install one that reads it, or use another namespace`
+    throw new TransportError("unsupported", message)
+  }
+  const record = recordFromJson(`{${text.slice(RECORD_HEAD.length)}`)
+  if (record._tag === "Success") return record.success
+  throw new TransportError("internal", `a stored record cannot be read: ${record.failure.message}`)
+}
+
+/** How long a driver has to keep a record from now on; absent: until it is replaced. Its time as a tombstone is in it. */
+export const keepOf = (record: JobRecord, now: number): number | undefined => {
+  if (record.tombstone) return TOMBSTONE_MS
+  const { state, endedAt, keepMs } = record
+  if (!isTerminal(state) || endedAt === undefined || keepMs === undefined || keepMs < 0) return undefined
+  return Math.max(0, endedAt + keepMs - now) + TOMBSTONE_MS
+}
+
+/** What lists look for, of a stored record. */
+export const indexOf = (record: JobRecord): Index => {
+  const index: { -readonly [Field in keyof Index]: Index[Field] } = {
+    state: record.state,
+    queue: record.queue,
+    task: record.task,
+    at: record.submittedAt,
+  }
+  if (record.tombstone) index.hidden = true
+  if (record.dead !== undefined) index.dead = true
+  if (record.meth !== null) index.method = record.meth
+  if (record.rootId !== undefined) index.root = record.rootId
+  if (record.parentId !== undefined) index.parent = record.parentId
+  if (record.group !== undefined) index.group = record.group
+  if (record.error !== undefined) index.error = fingerprint(record.error)
+  return index
+}
+
+/** Jobs that failed alike have the same: numbers in the message, such as ids and times, tell no failures apart. */
+const fingerprint = ({ name, reason, message }: JobError): string =>
+  hash(`${name}\n${reason}\n${message.slice(0, 1_000).replace(/[0-9a-f-]*\d[0-9a-f-]*/gi, "#")}`)
+
+/** 53 bits of a text, short and the same everywhere (cyrb53): tells texts apart, and protects nothing. */
+export const hash = (text: string): string => {
+  let one = 0xdeadbeef
+  let two = 0x41c6ce57
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at)
+    one = Math.imul(one ^ unit, 2654435761)
+    two = Math.imul(two ^ unit, 1597334677)
+  }
+  one = Math.imul(one ^ (one >>> 16), 2246822507) ^ Math.imul(two ^ (two >>> 13), 3266489909)
+  two = Math.imul(two ^ (two >>> 16), 2246822507) ^ Math.imul(one ^ (one >>> 13), 3266489909)
+  return (4294967296 * (2097151 & two) + (one >>> 0)).toString(36)
+}
+
+/** A record as a commit carries it. Fails with `invalid`. */
+export const toStore = (record: JobRecord, expect: Revision, now: number): CommitRecord => {
+  const keep = keepOf(record, now)
+  const stored = { expect, bytes: encodeStored(record), index: indexOf(record) }
+  return keep === undefined ? stored : { ...stored, keep }
+}
+
+const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
+
+/** The own header of a message, as far as it is a map. */
+export const ownHeader = ({ headers }: Message): Readonly<Record<string, unknown>> => {
+  const own = headers["callboard"]
+  return typeof own === "object" && own !== null && !Array.isArray(own) ? { ...own } : {}
+}
+
+/** What lists look for, of a task that nothing is stored about. Reads what it knows, and passes over what is no task. */
+const indexOfPosting = ({ queue, due, message }: Posting, now: number): Index => {
+  const { headers } = message
+  const own = ownHeader(message)
+  const index: { -readonly [Field in keyof Index]: Index[Field] } = {
+    state: due !== undefined && due > now ? "scheduled" : "queued",
+    queue,
+    task: text(headers["task"]) ?? "",
+    at: typeof own["submittedAt"] === "number" ? own["submittedAt"] : now,
+  }
+  const optional = {
+    method: text(headers["meth"]),
+    root: text(headers["root_id"]),
+    parent: text(headers["parent_id"]),
+    group: text(headers["group"]),
+    tenant: text(own["tenant"]),
+  }
+  const { method, root, parent, group, tenant } = optional
+  if (method !== undefined) index.method = method
+  if (root !== undefined) index.root = root
+  if (parent !== undefined) index.parent = parent
+  if (group !== undefined) index.group = group
+  if (tenant !== undefined) index.tenant = tenant
+  return index
+}
+
+/** A posting as a driver stores it. Fails with `invalid` or `unsupported`. */
+export const toPost = (posting: Posting, now: number): TaskPosting => {
+  const { id, queue, level, due, expires, key, message } = posting
+  if (key !== undefined) throw new TransportError("unsupported", `${id}: this transport keeps no order by key`)
+  const frame = encodeEnvelope(message)
+  if (frame._tag === "Failure") throw new TransportError("invalid", `${id}: ${frame.failure.message}`)
+  const made: { -readonly [Field in keyof TaskPosting]: TaskPosting[Field] } = {
+    id,
+    key: publishKey(posting),
+    queue,
+    level,
+    index: indexOfPosting(posting, now),
+    frame: frame.success,
+    message,
+  }
+  if (due !== undefined) made.due = due
+  if (expires !== undefined) made.expires = expires
+  return made
+}
+
+/** What a task holds, or what was found in its place. */
+export const messageIn = (content: Uint8Array | Message): Message | Undecodable =>
+  content instanceof Uint8Array ? decodeEnvelope(content) : content

@@ -1,0 +1,391 @@
+/**
+ * A whole driver in the memory of one process, with nothing optional: the smallest that keeps the contract. Atomic, or
+ * stepwise with a hook between record, postings and task, where a test may stop it or let it fail.
+ */
+import type {
+  Commit,
+  Committed,
+  Driver,
+  DriverCapabilities,
+  Interest,
+  News,
+  Receipt,
+  Taken,
+  TakeRequest,
+  TaskDelivery,
+  TaskPosting,
+} from "../../../runtime/transport/driver.ts"
+import type { Index, Known } from "../../../runtime/transport/known.ts"
+import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
+import type { DriverStore, Entry, StoreOperation } from "../../../runtime/transport/store.ts"
+
+interface Task {
+  readonly posting: Pick<TaskPosting, "id" | "key" | "queue" | "level" | "due" | "expires">
+  readonly frame: Uint8Array
+  readonly sequence: number
+  readonly at: number
+  /** Of the delivery that has it; "" when nobody has. */
+  token: string
+  /** Not to be taken before. */
+  until: number
+  deliveries: number
+}
+
+interface Stored {
+  readonly revision: string
+  readonly bytes: Uint8Array
+  readonly index: Index
+  readonly at: number
+  readonly until: number
+}
+
+interface Value {
+  readonly value: Uint8Array
+  readonly revision: string
+  readonly until: number
+}
+
+/** What all connections of one namespace share. */
+export class LeastBoard {
+  counter = 0
+  readonly tasks = new Set<Task>()
+  readonly keys = new Map<string, number>()
+  readonly records = new Map<string, Stored>()
+  readonly values = new Map<string, Value>()
+  readonly listeners = new Set<(news: News) => void>()
+
+  /** A revision, a sequence or part of a token: never the same twice. */
+  next(): string {
+    return String(++this.counter).padStart(9, "0")
+  }
+
+  /** Puts bytes where a task should be. */
+  inject(queue: string, frame: Uint8Array): void {
+    const sequence = Number(this.next())
+    const posting = { id: `injected-${sequence}`, key: `injected-${sequence}/1/0`, queue, level: 4 }
+    this.tasks.add({ posting, frame: frame.slice(), sequence, at: Date.now(), token: "", until: 0, deliveries: 0 })
+    this.tell({ kind: "queue", queue })
+  }
+
+  tell(news: News): void {
+    for (const listener of this.listeners) queueMicrotask(() => listener(news))
+  }
+}
+
+/** Called after each step of a commit; what it throws ends the commit there. */
+export type Step = (name: "record" | "post" | "task", commit: Commit) => Promise<void> | void
+
+export interface LeastOptions {
+  /** Makes the driver stepwise. */
+  readonly step?: Step
+  /** How long a publish key is remembered, in milliseconds. */
+  readonly dedupeWindow?: number
+}
+
+const WINDOW = 120_000
+
+export const leastCapabilities: DriverCapabilities = {
+  durability: "none",
+  reach: "process",
+  atomic: true,
+  waits: false,
+  dedupeWindow: WINDOW,
+  delay: Number.POSITIVE_INFINITY,
+  bands: 10,
+  front: true,
+  maxTask: 4 << 20,
+  maxRecord: 16 << 20,
+  leaseResolution: 20,
+  dueResolution: 20,
+}
+
+export const leastDriver = (
+  board: LeastBoard,
+  { lease }: Pick<ConnectOptions, "lease">,
+  { step, dedupeWindow = WINDOW }: LeastOptions = {},
+): Driver => {
+  const closing = new AbortController()
+  const capabilities: DriverCapabilities = { ...leastCapabilities, atomic: step === undefined, dedupeWindow }
+  let served = ""
+  const guard = () => {
+    if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
+  }
+  const isHeld = (task: Task) => task.token !== "" && task.until > Date.now()
+
+  const check = ({ id, queue, level, frame }: TaskPosting) => {
+    if (!(level >= 0 && level <= 10)) throw new TransportError("invalid", `${id}: ${level} is no level`)
+    for (const name of [id, queue]) {
+      const bytes = Buffer.byteLength(name)
+      if (bytes < 1 || bytes > 255)
+        throw new TransportError("invalid", `${id}: a name has 1 to 255 bytes, not ${bytes}`)
+    }
+    const { maxTask } = capabilities
+    if (frame.length <= maxTask) return
+    throw new TransportError("too-large", `${id}: ${frame.length} bytes, ${maxTask} are allowed`)
+  }
+
+  const post = (posting: TaskPosting): "stored" | "duplicate" => {
+    const now = Date.now()
+    const { id, key, queue, level, due, expires, frame } = posting
+    if ((board.keys.get(key) ?? 0) > now) return "duplicate"
+    for (const task of board.tasks) if (task.posting.key === key) return "duplicate"
+    board.keys.set(key, now + dedupeWindow)
+    const kept = {
+      id,
+      key,
+      queue,
+      level,
+      ...(due === undefined ? {} : { due }),
+      ...(expires === undefined ? {} : { expires }),
+    }
+    const sequence = Number(board.next())
+    board.tasks.add({
+      posting: kept,
+      frame: frame.slice(),
+      sequence,
+      at: now,
+      token: "",
+      until: due ?? 0,
+      deliveries: 0,
+    })
+    board.tell({ kind: "queue", queue })
+    board.tell({ kind: "job", id })
+    return "stored"
+  }
+
+  const publish = async (postings: ReadonlyArray<TaskPosting>) => {
+    guard()
+    return postings.map((posting): Receipt => {
+      try {
+        check(posting)
+        return { status: post(posting) }
+      } catch (error) {
+        return { status: "failed", error: asError(error) }
+      }
+    })
+  }
+
+  const take = async ({ queues, max, rotate }: TakeRequest, signal: AbortSignal): Promise<Taken> => {
+    guard()
+    if (signal.aborted) return { deliveries: [] }
+    const now = Date.now()
+    const first = rotate ? queues.indexOf(served) + 1 : 0
+    const lines = [...queues.slice(first), ...queues.slice(0, first)].map((queue) =>
+      [...board.tasks]
+        .filter((task) => task.posting.queue === queue && task.until <= now)
+        .sort((a, b) => b.posting.level - a.posting.level || a.sequence - b.sequence),
+    )
+    const taken: Array<Task> = []
+    while (taken.length < max && lines.some((line) => line.length > 0)) {
+      for (const line of lines) taken.push(...line.splice(0, Math.min(rotate ? 1 : max, max - taken.length)))
+    }
+    served = taken.at(-1)?.posting.queue ?? served
+    const deliveries = taken.map((task): TaskDelivery => {
+      task.until = now + lease
+      task.token = `${task.sequence}.${board.next()}`
+      task.deliveries++
+      const { queue, level } = task.posting
+      return {
+        token: task.token,
+        queue,
+        level,
+        sequence: task.sequence,
+        first: task.deliveries === 1,
+        fence: String(task.deliveries).padStart(9, "0"),
+        deliveries: task.deliveries,
+        content: task.frame.slice(),
+      }
+    })
+    const waits = [...board.tasks].flatMap((task) => (queues.includes(task.posting.queue) ? task.until - now : []))
+    return deliveries.length > 0 || waits.length === 0
+      ? { deliveries }
+      : { deliveries, next: Math.max(Math.min(...waits), 0) }
+  }
+
+  const taskOf = (token: string) => [...board.tasks].find((task) => task.token === token)
+
+  const extend = async (tokens: ReadonlyArray<string>) => {
+    guard()
+    return tokens.map((token) => {
+      const task = taskOf(token)
+      if (task !== undefined) task.until = Date.now() + lease
+      return task !== undefined
+    })
+  }
+
+  const stored = (id: string): Stored | undefined => {
+    const found = board.records.get(id)
+    return found !== undefined && found.until > Date.now() ? found : undefined
+  }
+
+  const tasksOf = (id: string) => [...board.tasks].filter(({ posting }) => posting.id === id)
+
+  const read = async (ids: ReadonlyArray<string>, what: "record" | "all") => {
+    guard()
+    return ids.map((id): Known | undefined => {
+      const record = stored(id)
+      const task = what === "all" ? tasksOf(id).at(-1) : undefined
+      if (record === undefined && task === undefined) return undefined
+      return {
+        revision: record?.revision ?? "",
+        ...(record === undefined ? {} : { record: record.bytes.slice() }),
+        ...(task === undefined ? {} : { task: queued(task) }),
+      }
+    })
+  }
+
+  const queued = (task: Task) => {
+    const { queue, expires } = task.posting
+    const held = isHeld(task)
+    const due = !held && task.until > Date.now() ? task.until : task.posting.due
+    return {
+      queue,
+      at: task.at,
+      held,
+      content: task.frame.slice(),
+      ...(due === undefined ? {} : { due }),
+      ...(expires === undefined ? {} : { expires }),
+    }
+  }
+
+  const one = async (commit: Commit): Promise<Committed> => {
+    const { id, record, post: posts = [], task } = commit
+    let revision = ""
+    try {
+      for (const posting of posts) check(posting)
+      if (record !== undefined) {
+        const { bytes, index, keep = Number.POSITIVE_INFINITY } = record
+        if (bytes.length > capabilities.maxRecord) {
+          throw new TransportError("too-large", `the record of ${id}: ${bytes.length} bytes`)
+        }
+        if ((stored(id)?.revision ?? "") !== record.expect) return { status: "conflict" }
+        revision = board.next()
+        const at = Date.now()
+        board.records.set(id, { revision, bytes: bytes.slice(), index, at, until: at + keep })
+        board.tell({ kind: "job", id, record: bytes.slice() })
+        if (step !== undefined) await step("record", commit)
+      }
+      for (const posting of posts) {
+        post(posting)
+        if (step !== undefined) await step("post", commit)
+      }
+      if (task === undefined) return { status: "committed", revision }
+      const done = end(id, task)
+      if (step !== undefined) await step("task", commit)
+      return done ? { status: "committed", revision } : { status: "committed", revision, gone: true }
+    } catch (error) {
+      return { status: "failed", error: asError(error), ...(revision === "" ? {} : { revision }) }
+    }
+  }
+
+  /** Whether the task was there. */
+  const end = (id: string, how: NonNullable<Commit["task"]>): boolean => {
+    if (how.kind === "withdraw") {
+      for (const task of tasksOf(id)) if (!isHeld(task)) board.tasks.delete(task)
+      return true
+    }
+    const task = taskOf(how.token)
+    if (task === undefined) return false
+    if (how.kind === "ack") {
+      board.tasks.delete(task)
+      return true
+    }
+    task.until = how.delay > 0 ? Date.now() + how.delay : 0
+    task.token = ""
+    board.tell({ kind: "queue", queue: task.posting.queue })
+    return true
+  }
+
+  const orphans = async (before: number, max: number) => {
+    guard()
+    const lost = [...board.records].filter(
+      ([id, { index, at }]) =>
+        at <= before && (index.state === "queued" || index.state === "scheduled") && tasksOf(id).length === 0,
+    )
+    lost.sort(([, a], [, b]) => a.at - b.at)
+    return lost.slice(0, max).map(([id]) => id)
+  }
+
+  return {
+    name: "least",
+    capabilities,
+    store: storeOf(board, guard, capabilities.maxRecord),
+    publish,
+    take,
+    extend,
+    read,
+    // Atomic: no turn of the event loop between the steps of one commit.
+    commit: async (commits) => {
+      guard()
+      return Promise.all(commits.map(one))
+    },
+    ...(step === undefined ? {} : { orphans }),
+    listen: async (_interest: Interest, listener, signal) => {
+      guard()
+      if (signal.aborted) return
+      board.listeners.add(listener)
+      const stop = () => board.listeners.delete(listener)
+      AbortSignal.any([signal, closing.signal]).addEventListener("abort", stop, { once: true })
+    },
+    onStatus: () => () => undefined,
+    close: async () => closing.abort(),
+  }
+}
+
+const storeOf = (board: LeastBoard, guard: () => void, maxValue: number): DriverStore => {
+  const live = (key: string): Value | undefined => {
+    const found = board.values.get(key)
+    return found !== undefined && found.until > Date.now() ? found : undefined
+  }
+  const entryOf = (key: string): Entry | undefined => {
+    const found = live(key)
+    return found && { key, value: found.value.slice(), revision: found.revision }
+  }
+  const check = ({ key, value, ttl }: StoreOperation) => {
+    const bytes = Buffer.byteLength(key)
+    if (bytes < 1 || bytes > 512 || !key.isWellFormed()) {
+      throw new TransportError("invalid", `a key has 1 to 512 bytes of UTF-8, not ${bytes}`)
+    }
+    if (ttl !== undefined && !(ttl >= 1_000)) throw new TransportError("invalid", "a time to live is at least 1,000")
+    if (value instanceof Uint8Array && value.length > maxValue) {
+      throw new TransportError("too-large", `${key}: ${value.length} bytes, ${maxValue} are allowed`)
+    }
+  }
+  return {
+    get: async (keys) => {
+      guard()
+      return keys.map(entryOf)
+    },
+    write: async (operations) => {
+      guard()
+      for (const operation of operations) check(operation)
+      const fits = ({ key, expect }: StoreOperation) => expect === undefined || (live(key)?.revision ?? "") === expect
+      if (!operations.every(fits)) return "conflict"
+      return operations.map(({ key, value, ttl = Number.POSITIVE_INFINITY }) => {
+        if (value === null) board.values.delete(key)
+        if (value === null || value === undefined) return ""
+        const revision = board.next()
+        board.values.set(key, { value: value.slice(), revision, until: Date.now() + ttl })
+        return revision
+      })
+    },
+    list: async ({ prefix, after, limit, reverse = false }) => {
+      guard()
+      const isPast = (key: string) =>
+        after === undefined || (reverse ? byBytes(key, after) < 0 : byBytes(key, after) > 0)
+      const keys = [...board.values.keys()].filter((key) => key.startsWith(prefix) && live(key) && isPast(key))
+      keys.sort(byBytes)
+      if (reverse) keys.reverse()
+      return keys.slice(0, limit).flatMap((key) => entryOf(key) ?? [])
+    },
+    now: async () => {
+      guard()
+      return Date.now()
+    },
+  }
+}
+
+const byBytes = (a: string, b: string): number => Buffer.compare(Buffer.from(a), Buffer.from(b))
+
+const asError = (error: unknown): TransportError =>
+  error instanceof TransportError ? error : new TransportError("internal", String(error), { cause: error })

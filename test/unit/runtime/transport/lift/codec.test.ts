@@ -1,0 +1,110 @@
+import { describe, expect, test } from "vitest"
+import {
+  decodeStored,
+  encodeStored,
+  indexOf,
+  keepOf,
+  messageIn,
+  toPost,
+  toStore,
+} from "../../../../../runtime/transport/lift/codec.ts"
+import { TOMBSTONE_MS, TransportError } from "../../../../../runtime/transport/mod.ts"
+import { message, posting, record } from "./samples.ts"
+
+const bytes = (text: string) => new TextEncoder().encode(text)
+
+test("a record is read as it was written", () => {
+  const full = record({ followUps: [posting(1, 1)], message: message(), raw: Uint8Array.of(1, 2), result: { é: "✓" } })
+  expect(decodeStored(encodeStored(full))).toEqual(full)
+  expect(new TextDecoder().decode(encodeStored(record()))).toMatch(/^\{"v":1,"id":"j"/)
+})
+
+test.each([
+  ['{"v":2,"id":"j"}', "unsupported", "version 2"],
+  ['{"id":"j","state":"queued","timeline":[]}', "internal", "names no version"],
+  ['{"v":1,"id":"j"}', "internal", "cannot be read"],
+  ['{"v":1,nonsense', "internal", "cannot be read"],
+])("what cannot be read as a record is refused with the reason: %s", (text, reason, words) => {
+  expect(() => decodeStored(bytes(text))).toThrow(
+    expect.objectContaining({ reason, message: expect.stringContaining(words) }),
+  )
+})
+
+test("a record that is no plain JSON is refused", () => {
+  expect(() => encodeStored(record({ result: 1n }))).toThrow(TransportError)
+})
+
+const HOUR = TOMBSTONE_MS
+
+describe("keep", () => {
+  test.each([
+    ["one that goes on", record(), undefined],
+    ["one that is kept for ever", record({ state: "failed", endedAt: 100, keepMs: -1 }), undefined],
+    ["one that ended now", record({ state: "failed", endedAt: 100, keepMs: 50 }), 50 + HOUR],
+    ["one that ended a while ago", record({ state: "failed", endedAt: 60, keepMs: 50 }), 10 + HOUR],
+    ["one that was kept long enough", record({ state: "failed", endedAt: 10, keepMs: 50 }), HOUR],
+    ["a tombstone", record({ state: "failed", endedAt: 10, keepMs: 0, tombstone: true }), HOUR],
+  ])("%s", (_, of, keep) => {
+    expect(keepOf(of, 100)).toBe(keep)
+    expect(toStore(of, "r", 100)).toEqual({
+      expect: "r",
+      bytes: encodeStored(of),
+      index: indexOf(of),
+      ...(keep === undefined ? {} : { keep }),
+    })
+  })
+})
+
+describe("index", () => {
+  test("names what lists look for, and nothing else", () => {
+    expect(indexOf(record())).toEqual({ state: "started", queue: "q", task: "text", at: 5 })
+    const full = record({ meth: "count", rootId: "r", parentId: "p", group: "g", dead: "x", tombstone: true })
+    expect(indexOf(full)).toEqual({
+      state: "started",
+      queue: "q",
+      task: "text",
+      at: 5,
+      method: "count",
+      root: "r",
+      parent: "p",
+      group: "g",
+      dead: true,
+      hidden: true,
+    })
+  })
+
+  const of = (text: string, name = "E") =>
+    indexOf(record({ error: { name, message: text, reason: "handler" } })).error ?? ""
+  test.each([
+    ["no user 17", "no user 4711", true],
+    ["no user 0190a3b2-aa01", "no user 7f3e11c9-bb02", true],
+    ["no user 17", "no order 17", false],
+  ])("failures %s and %s", (one, other, alike) => expect(of(one) === of(other)).toBe(alike))
+  test("errors of other names are other failures", () => expect(of("a")).not.toBe(of("a", "F")))
+})
+
+describe("posting", () => {
+  test("as a driver gets it", () => {
+    const sent = { ...posting(2, 1, 3), due: 200, expires: 300, message: message({ meth: "m" }, { tenant: "t" }) }
+    const made = toPost(sent, 100)
+    expect(made).toMatchObject({ id: "j", key: "j/2/1/3", queue: "q", level: 4, due: 200, expires: 300 })
+    expect(made.index).toEqual({
+      state: "scheduled",
+      queue: "q",
+      task: "text",
+      method: "m",
+      root: "j",
+      tenant: "t",
+      at: 5,
+    })
+    expect(messageIn(made.frame)).toEqual(sent.message)
+    expect(messageIn(sent.message)).toBe(sent.message)
+  })
+
+  test("what no driver can store is refused", () => {
+    expect(() => toPost({ ...posting(), key: "k" }, 0)).toThrow(expect.objectContaining({ reason: "unsupported" }))
+    expect(() => toPost({ ...posting(), message: message({ big: 1n }) }, 0)).toThrow(
+      expect.objectContaining({ reason: "invalid" }),
+    )
+  })
+})

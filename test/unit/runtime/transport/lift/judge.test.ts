@@ -1,0 +1,84 @@
+import { describe, expect, test } from "vitest"
+import { NO_ORDER, orderOf } from "../../../../../runtime/transport/lift/attempt.ts"
+import { isKnown, isOver, judgeClaim, judgeConflict, placeOf } from "../../../../../runtime/transport/lift/judge.ts"
+import { attempt, posting, record } from "./samples.ts"
+
+const first = placeOf(posting())
+const retry = posting(1, 1)
+const by = (delivery: number, of = posting(), token?: string) => attempt(delivery, of, token).fence
+
+describe("a posting is over", () => {
+  test.each([
+    ["runs", record(), false],
+    ["waits again", record({ state: "queued" }), false],
+    ["has ended", record({ state: "cancelled" }), true],
+    ["has a later run", record({ run: 2, state: "queued" }), true],
+    ["has an earlier run that ended", record({ run: 0, state: "succeeded" }), false],
+    ["went on to its retry", record({ state: "scheduled", retries: 1, successor: "j/1/1" }), true],
+    ["went on to this posting", record({ state: "scheduled", successor: "j/1/0" }), false],
+    ["was moved to another queue", record({ state: "queued", successor: "j/1/0/1" }), true],
+    ["is run by its retry", record({ fence: by(1, retry) }), true],
+    ["was run by what came before", record({ fence: by(1, posting(1, 0)) }), false],
+    ["was taken off its queue by another", record({ acked: true, fence: by(1) }), true],
+    ["was taken off its queue by this attempt", record({ acked: true, fence: by(2) }), false],
+    ["is a dead letter without a posting", record({ fence: `${NO_ORDER}.1.x` }), false],
+  ])("when its job %s: %s", (_, stored, over) => expect(isOver(stored, first, by(2))).toBe(over))
+})
+
+describe("a follow-up is known", () => {
+  const child = posting(1, 0, 0, "child")
+  test.each([
+    ["nothing about its job", child, undefined, false],
+    ["a task of its job", child, { task: orderOf(child) }, true],
+    ["a record of its job", child, { record: record({ id: "child" }) }, true],
+    ["an earlier task of its own job", retry, { task: orderOf(posting()) }, false],
+    ["its own task", retry, { task: orderOf(retry) }, true],
+    ["a later task of its own job", retry, { task: orderOf(posting(2)) }, true],
+    ["the record that owes it", retry, { record: record({ state: "queued", retries: 1, fence: by(1) }) }, false],
+    ["its own claim", retry, { record: record({ retries: 1, fence: by(1, retry) }) }, true],
+    ["a later retry", retry, { record: record({ state: "queued", retries: 2, fence: by(1) }) }, true],
+    ["the end of its run", retry, { record: record({ state: "failed" }) }, true],
+    ["a later run", retry, { record: record({ run: 2, state: "queued" }) }, true],
+    ["an earlier run", posting(2), { record: record({ state: "succeeded" }) }, false],
+  ])("by %s: %j", (_, followUp, kept, known) => expect(isKnown(followUp, "j", kept)).toBe(known))
+})
+
+describe("a claim", () => {
+  test.each([
+    ["nothing", undefined, "claim"],
+    ["an outcome", record({ state: "failed", fence: by(2) }), "over"],
+    ["this very claim", record({ fence: by(2) }), "mine"],
+    ["a hand-back of this very delivery", record({ state: "queued", fence: by(2) }), "late"],
+    ["an earlier claim", record({ fence: by(1) }), "claim"],
+    ["a later claim", record({ fence: by(3) }), "late"],
+    ["a claim of the same posting in another task", record({ fence: by(2, posting(), "other") }), "late"],
+    ["a later hand-back", record({ state: "queued", fence: by(3) }), "late"],
+    ["a decision from outside", record({ state: "queued" }), "claim"],
+  ])("that finds %s: %s", (_, stored, verdict) => expect(judgeClaim(stored, first, attempt(2))).toBe(verdict))
+
+  test("of a retry goes on from the record that names it", () => {
+    const stored = record({ state: "queued", retries: 1, successor: "j/1/1", fence: by(7) })
+    expect(judgeClaim(stored, placeOf(retry), attempt(1, retry))).toBe("claim")
+  })
+})
+
+describe("an outcome", () => {
+  const done = record({ state: "succeeded" })
+  test.each([
+    ["nothing", undefined, "again"],
+    ["its own claim", record({ fence: by(2) }), "again"],
+    ["itself", record({ state: "succeeded", fence: by(2) }), "done"],
+    ["another outcome of its own", record({ state: "failed", fence: by(2) }), "refused"],
+    ["a cancellation", record({ state: "cancelled" }), "refused"],
+    ["a later claim", record({ fence: by(3) }), "refused"],
+    ["a later hand-back", record({ state: "queued", fence: by(3) }), "refused"],
+    ["an earlier claim, where it needed none", record({ fence: by(1) }), "again"],
+    ["a run that somebody began without a name", record(), "refused"],
+    ["a record that was posted again", record({ state: "queued" }), "again"],
+  ])("that meets %s: %s", (_, stored, verdict) => expect(judgeConflict(stored, done, first, attempt(2))).toBe(verdict))
+
+  test("of what cannot be read is done once it is recorded by anybody", () => {
+    const mine = { ...attempt(2), fence: `${NO_ORDER}.2.t2`, order: NO_ORDER }
+    expect(judgeConflict(record({ state: "failed", fence: `${NO_ORDER}.1.t1` }), done, undefined, mine)).toBe("done")
+  })
+})
