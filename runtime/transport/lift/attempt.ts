@@ -35,6 +35,15 @@ export const orderOfKey = (id: string, key: string): Order => {
   return orderOf({ run, retries, hops })
 }
 
+/** Run and retries of an order that is one of a job. */
+export const inOrder = (order: Order): Pick<Posting, "run" | "retries"> => {
+  const after = order.charCodeAt(0) - 95
+  return {
+    run: Number.parseInt(order.slice(1, after), 36),
+    retries: Number.parseInt(order.slice(after + 1, after + order.charCodeAt(after) - 95), 36),
+  }
+}
+
 const count = (value: unknown, otherwise: number): number =>
   typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : otherwise
 
@@ -57,6 +66,8 @@ const isDeferred = (message: Message): boolean => {
 
 /** What a token of the runtime says. */
 export interface Attempt {
+  /** Of the job; empty where that cannot be read. */
+  readonly id: string
   /** Names the attempt: what the record says. */
   readonly fence: string
   readonly order: Order
@@ -70,6 +81,7 @@ export interface Attempt {
 export const attemptOf = (delivery: TaskDelivery, message: Message | Undecodable): Attempt => {
   const order = orderOfMessage(message)
   return {
+    id: idIn(message),
     fence: `${order}.${delivery.fence}.${hash(delivery.token)}`,
     order,
     fresh: delivery.first && isUntouched(order, message),
@@ -77,18 +89,29 @@ export const attemptOf = (delivery: TaskDelivery, message: Message | Undecodable
   }
 }
 
+const idIn = (message: Message | Undecodable): string => {
+  if (isUndecodable(message)) return ""
+  const id = message.headers["id"]
+  return typeof id === "string" ? id.toWellFormed() : ""
+}
+
 /** Any thread or process can act for an attempt whose token it knows. */
-export const tokenOf = ({ fresh, fence, token }: Attempt): string => `${fresh ? "f" : "c"}${fence} ${token}`
+export const tokenOf = ({ id, fresh, fence, token }: Attempt): string =>
+  `${fresh ? "f" : "c"}${fence} ${encodeURIComponent(id)} ${token}`
+
+const TOKEN = /^([fc])((u|[a-z0-9]+)\.[^ ]*\.[^ .]+) ([^ ]*) (.+)$/s
 
 /** Fails with `invalid`. */
 export const readToken = (text: string): Attempt => {
-  const space = text.indexOf(" ")
-  const fence = text.slice(1, space)
-  const dot = fence.indexOf(".")
-  if (space < 0 || dot < 0 || (text[0] !== "f" && text[0] !== "c")) {
+  const [, flag, fence, order, id, token] = TOKEN.exec(text) ?? []
+  if (fence === undefined || order === undefined || id === undefined || token === undefined) {
     throw new TransportError("invalid", `not a token of this transport: ${JSON.stringify(text.slice(0, 60))}`)
   }
-  return { fence, order: fence.slice(0, dot), fresh: text[0] === "f", token: text.slice(space + 1) }
+  try {
+    return { id: decodeURIComponent(id), fence, order, fresh: flag === "f", token }
+  } catch (cause) {
+    throw new TransportError("invalid", "not a token of this transport: its job has no id", { cause })
+  }
 }
 
 /** Who a record's fence names. */

@@ -4,7 +4,7 @@ import type { Message, Posting, Undecodable } from "../../protocol/message.ts"
 import { publishKey } from "../../protocol/message.ts"
 import { type JobError, type JobRecord, recordFromJson, recordToJson } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { CommitRecord, TaskPosting } from "../driver.ts"
+import type { CommitRecord, DriverCapabilities, TaskPosting } from "../driver.ts"
 import type { Index } from "../known.ts"
 import { TOMBSTONE_MS, TransportError } from "../mod.ts"
 import type { Revision } from "../store.ts"
@@ -131,12 +131,22 @@ const indexOfPosting = ({ queue, due, message }: Posting, now: number): Index =>
   return index
 }
 
-/** A posting as a driver stores it. Fails with `invalid` or `unsupported`. */
-export const toPost = (posting: Posting, now: number): TaskPosting => {
+/** A posting as a driver stores it. Fails with `invalid`, `unsupported` or `too-large`. */
+export const toPost = (
+  posting: Posting,
+  now: number,
+  { delay, maxTask }: Pick<DriverCapabilities, "delay" | "maxTask">,
+): TaskPosting => {
   const { id, queue, level, due, expires, key, message } = posting
   if (key !== undefined) throw new TransportError("unsupported", `${id}: this transport keeps no order by key`)
+  if (due !== undefined && due - now > delay) {
+    throw new TransportError("unsupported", `${id}: due in more than the ${delay} ms that this transport keeps a task`)
+  }
   const frame = encodeEnvelope(message)
   if (frame._tag === "Failure") throw new TransportError("invalid", `${id}: ${frame.failure.message}`)
+  if (frame.success.length > maxTask) {
+    throw new TransportError("too-large", `${id}: ${frame.success.length} bytes, ${maxTask} are allowed`)
+  }
   const made: { -readonly [Field in keyof TaskPosting]: TaskPosting[Field] } = {
     id,
     key: publishKey(posting),

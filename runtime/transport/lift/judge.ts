@@ -3,7 +3,7 @@ import type { Posting } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTakenEarly } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import { type Attempt, byOf, NO_ORDER, type Order, orderOf, orderOfKey } from "./attempt.ts"
+import { type Attempt, byOf, inOrder, NO_ORDER, type Order, orderOf, orderOfKey } from "./attempt.ts"
 
 /** Where a posting stands in its job. */
 export interface Place extends Pick<Posting, "run" | "retries"> {
@@ -15,6 +15,9 @@ export const placeOf = (posting: Pick<Posting, "run" | "retries" | "hops">): Pla
   retries: posting.retries,
   order: orderOf(posting),
 })
+
+/** Of the posting that an attempt was made for. */
+export const placeOfAttempt = ({ order }: Attempt): Place => ({ ...inOrder(order), order })
 
 /**
  * Whether a posting has nothing left to do: a later run is stored, or its run has ended, or went on to a successor, or is
@@ -88,7 +91,6 @@ const isOlder = (stored: JobRecord, attempt: Attempt): boolean => {
 export const judgeConflict = (
   stored: JobRecord | undefined,
   wanted: JobRecord,
-  posting: Place | undefined,
   attempt: Attempt,
 ): "again" | "done" | "refused" => {
   if (stored === undefined) return "again"
@@ -99,7 +101,7 @@ export const judgeConflict = (
   }
   // What cannot be read as a task belongs to no job: that it is recorded is all that its task waits for.
   if (attempt.order === NO_ORDER) return isTerminal(stored.state) ? "done" : "again"
-  if (posting !== undefined && isOver(stored, posting, attempt.fence)) return "refused"
+  if (isOver(stored, placeOfAttempt(attempt), attempt.fence)) return "refused"
   if (stored.state === "started") return isOlder(stored, attempt) ? "again" : "refused"
   return isNewer(stored, attempt) ? "refused" : "again"
 }

@@ -343,7 +343,9 @@ export const recordCases: ReadonlyArray<Case> = [
     needs,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
-      const posting = task({ queue })
+      // A task that waited for others says so: by that its first delivery knows that something is stored about it.
+      const callboard = { run: 1, submittedAt: Date.now(), after: { ids: [fresh("parent")] } }
+      const posting = task({ queue, headers: { callboard } })
       const { id } = posting
       const record = { ...recordOf(posting, "deferred", { fence: "", attempt: 0 }), message: posting.message }
       await peer.changed({ id, expect: "", record })

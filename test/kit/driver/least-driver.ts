@@ -21,6 +21,7 @@ import type { DriverStore, Entry, StoreOperation } from "../../../runtime/transp
 
 interface Task {
   readonly posting: Pick<TaskPosting, "id" | "key" | "queue" | "level" | "due" | "expires">
+  readonly index?: Index
   readonly frame: Uint8Array
   readonly sequence: number
   readonly at: number
@@ -53,6 +54,14 @@ export class LeastBoard {
   readonly records = new Map<string, Stored>()
   readonly values = new Map<string, Value>()
   readonly listeners = new Set<(news: News) => void>()
+  readonly hearers = new Set<{ readonly topic: string; readonly listener: (payload: Uint8Array) => void }>()
+  /** When each job was first heard of, in order. */
+  readonly jobs = new Map<string, number>()
+
+  /** A job that something is stored about. */
+  meet(id: string): void {
+    if (!this.jobs.has(id)) this.jobs.set(id, ++this.counter)
+  }
 
   /** A revision, a sequence or part of a token: never the same twice. */
   next(): string {
@@ -71,6 +80,9 @@ export class LeastBoard {
     for (const listener of this.listeners) queueMicrotask(() => listener(news))
   }
 }
+
+/** Whether some delivery has the task. */
+export const isHeld = ({ token, until }: Pick<Task, "token" | "until">): boolean => token !== "" && until > Date.now()
 
 /** Called after each step of a commit; what it throws ends the commit there. */
 export type Step = (name: "record" | "post" | "task", commit: Commit) => Promise<void> | void
@@ -110,8 +122,6 @@ export const leastDriver = (
   const guard = () => {
     if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
   }
-  const isHeld = (task: Task) => task.token !== "" && task.until > Date.now()
-
   const check = ({ id, queue, level, frame }: TaskPosting) => {
     if (!(level >= 0 && level <= 10)) throw new TransportError("invalid", `${id}: ${level} is no level`)
     for (const name of [id, queue]) {
@@ -126,7 +136,7 @@ export const leastDriver = (
 
   const post = (posting: TaskPosting): "stored" | "duplicate" => {
     const now = Date.now()
-    const { id, key, queue, level, due, expires, frame } = posting
+    const { id, key, queue, level, due, expires, index, frame } = posting
     if ((board.keys.get(key) ?? 0) > now) return "duplicate"
     for (const task of board.tasks) if (task.posting.key === key) return "duplicate"
     board.keys.set(key, now + dedupeWindow)
@@ -138,9 +148,11 @@ export const leastDriver = (
       ...(due === undefined ? {} : { due }),
       ...(expires === undefined ? {} : { expires }),
     }
+    board.meet(id)
     const sequence = Number(board.next())
     board.tasks.add({
       posting: kept,
+      index,
       frame: frame.slice(),
       sequence,
       at: now,
@@ -259,6 +271,7 @@ export const leastDriver = (
           throw new TransportError("too-large", `the record of ${id}: ${bytes.length} bytes`)
         }
         if ((stored(id)?.revision ?? "") !== record.expect) return { status: "conflict" }
+        board.meet(id)
         revision = board.next()
         const at = Date.now()
         board.records.set(id, { revision, bytes: bytes.slice(), index, at, until: at + keep })

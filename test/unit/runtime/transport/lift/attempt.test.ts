@@ -3,6 +3,7 @@ import type { TaskDelivery } from "../../../../../runtime/transport/driver.ts"
 import {
   attemptOf,
   byOf,
+  inOrder,
   orderOf,
   orderOfKey,
   orderOfMessage,
@@ -38,19 +39,22 @@ test("postings of a job are ordered by run, retries and hops", () => {
   expect(orders).toEqual([...new Set(orders)].sort())
   expect(orderOfKey("a/b", "a/b/2/1/3")).toBe(orderOf({ run: 2, retries: 1, hops: 3 }))
   expect(orderOfKey("j", "j/2/1")).toBe(orderOf({ run: 2, retries: 1 }))
+  expect(orders.map(inOrder)).toEqual(rising.map(([run, retries]) => ({ run, retries })))
   expect(orderOfMessage(posting(3, 2, 1).message)).toBe(orderOf({ run: 3, retries: 2, hops: 1 }))
 })
 
 test("a token says all that any thread needs", () => {
-  const attempt = attemptOf(delivery, message())
+  const attempt = attemptOf(delivery, message({ id: "a b\nc" }))
+  expect(tokenOf(attempt)).not.toContain("\n")
   expect(readToken(tokenOf(attempt))).toEqual(attempt)
   expect(byOf(attempt.fence)).toEqual({ order: orderOf(posting()), fence: "0003" })
   expect(byOf("")).toBeUndefined()
-  expect(attemptOf({ ...delivery, token: "another" }, message()).fence).not.toBe(attempt.fence)
+  expect(attemptOf({ ...delivery, token: "another" }, message({ id: "a b\nc" })).fence).not.toBe(attempt.fence)
 })
 
-test.each(["", "x", "fno-space", "f a", "xa1a0a0.1.h t"])("what is no token is refused: %j", (text) =>
-  expect(() => readToken(text)).toThrow(expect.objectContaining({ reason: "invalid" })),
+test.each(["", "x", "fno-space", "f a", "xa1a0a0.1.h j t", "fa1a0a0.1.h % t", "fa1a0a0.1.h j "])(
+  "what is no token is refused: %j",
+  (text) => expect(() => readToken(text)).toThrow(expect.objectContaining({ reason: "invalid" })),
 )
 
 describe("nothing can be stored about a job before", () => {

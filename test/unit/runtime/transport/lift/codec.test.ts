@@ -84,9 +84,11 @@ describe("index", () => {
 })
 
 describe("posting", () => {
+  const limits = { delay: 1_000, maxTask: 1_000 }
+
   test("as a driver gets it", () => {
     const sent = { ...posting(2, 1, 3), due: 200, expires: 300, message: message({ meth: "m" }, { tenant: "t" }) }
-    const made = toPost(sent, 100)
+    const made = toPost(sent, 100, limits)
     expect(made).toMatchObject({ id: "j", key: "j/2/1/3", queue: "q", level: 4, due: 200, expires: 300 })
     expect(made.index).toEqual({
       state: "scheduled",
@@ -102,9 +104,17 @@ describe("posting", () => {
   })
 
   test("what no driver can store is refused", () => {
-    expect(() => toPost({ ...posting(), key: "k" }, 0)).toThrow(expect.objectContaining({ reason: "unsupported" }))
-    expect(() => toPost({ ...posting(), message: message({ big: 1n }) }, 0)).toThrow(
+    expect(() => toPost({ ...posting(), key: "k" }, 0, limits)).toThrow(
+      expect.objectContaining({ reason: "unsupported" }),
+    )
+    expect(() => toPost({ ...posting(), message: message({ big: 1n }) }, 0, limits)).toThrow(
       expect.objectContaining({ reason: "invalid" }),
+    )
+    expect(() => toPost({ ...posting(), due: 1_001 }, 0, limits)).toThrow(
+      expect.objectContaining({ reason: "unsupported" }),
+    )
+    expect(() => toPost(posting(), 0, { ...limits, maxTask: 20 })).toThrow(
+      expect.objectContaining({ reason: "too-large" }),
     )
   })
 })

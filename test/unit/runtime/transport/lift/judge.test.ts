@@ -75,10 +75,10 @@ describe("an outcome", () => {
     ["an earlier claim, where it needed none", record({ fence: by(1) }), "again"],
     ["a run that somebody began without a name", record(), "refused"],
     ["a record that was posted again", record({ state: "queued" }), "again"],
-  ])("that meets %s: %s", (_, stored, verdict) => expect(judgeConflict(stored, done, first, attempt(2))).toBe(verdict))
+  ])("that meets %s: %s", (_, stored, verdict) => expect(judgeConflict(stored, done, attempt(2))).toBe(verdict))
 
   test("of what cannot be read is done once it is recorded by anybody", () => {
     const mine = { ...attempt(2), fence: `${NO_ORDER}.2.t2`, order: NO_ORDER }
-    expect(judgeConflict(record({ state: "failed", fence: `${NO_ORDER}.1.t1` }), done, undefined, mine)).toBe("done")
+    expect(judgeConflict(record({ state: "failed", fence: `${NO_ORDER}.1.t1` }), done, mine)).toBe("done")
   })
 })

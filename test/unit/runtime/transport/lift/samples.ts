@@ -38,6 +38,7 @@ export const record = (fields: Partial<JobRecord> = {}): JobRecord => ({
 
 /** The attempt of a posting, by the number of its delivery. */
 export const attempt = (delivery: number, of: Posting = posting(), token = `t${delivery}`): Attempt => ({
+  id: of.id,
   fence: `${orderOf(of)}.00${delivery}.${token}`,
   order: orderOf(of),
   fresh: false,

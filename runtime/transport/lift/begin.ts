@@ -1,0 +1,75 @@
+/** Begins an attempt: a claim is a commit of the started record over the revision that was read. */
+import { claimed, type JobRecord, recordOfPosting, unclaimed } from "../../protocol/record.ts"
+import { type Claim, type Claimed, TransportError } from "../mod.ts"
+import type { Revision } from "../store.ts"
+import { type Attempt, readToken } from "./attempt.ts"
+import { decodeStored, toStore } from "./codec.ts"
+import { type Asking, asError, MOST_ROUNDS, tooFast } from "./commits.ts"
+import { judgeClaim, placeOf } from "./judge.ts"
+import type { Revisions } from "./revisions.ts"
+
+/**
+ * Answers as `Queue.claim` says. Rejects only with what the driver threw before anything was tried; a claim that is sent
+ * again after that, or after a lost answer, finds itself.
+ */
+export const begin = async (asking: Asking, revisions: Revisions, claim: Claim): Promise<Claimed> => {
+  const { token, id, posting } = claim
+  let attempt: Attempt
+  try {
+    attempt = readToken(token)
+    if (posting.id !== id) throw new TransportError("invalid", `${id}: not the job of its posting`)
+  } catch (thrown) {
+    return { status: "failed", error: asError(thrown) }
+  }
+  let revision: Revision = ""
+  let stored: JobRecord | undefined
+  // Nobody else can have written about the job of a first delivery: no need to look.
+  let unread = !attempt.fresh || revisions.get(token) !== undefined
+  for (let round = 0; round < MOST_ROUNDS; round++) {
+    if (unread) {
+      const known = await asking.read(id, "record")
+      try {
+        revision = known?.revision ?? ""
+        stored = known?.record && decodeStored(known.record)
+      } catch (thrown) {
+        return { status: "failed", error: asError(thrown) }
+      }
+    }
+    if (stored !== undefined) {
+      switch (judgeClaim(stored, placeOf(posting), attempt)) {
+        case "over":
+          return { status: "finished", record: stored }
+        case "late":
+          return { status: "superseded" }
+        case "mine":
+          revisions.set(token, revision)
+          return { status: "claimed", record: unclaimed(stored) }
+      }
+    }
+    let record: ReturnType<typeof toStore>
+    try {
+      record = toStore(startedBy(claim, attempt, stored), revision, Date.now())
+    } catch (thrown) {
+      return { status: "failed", error: asError(thrown) }
+    }
+    const committed = await asking.commit({ id, record })
+    if (committed.status === "failed") return committed
+    if (committed.status === "committed") {
+      revisions.set(token, committed.revision)
+      return { status: "claimed", ...(stored === undefined ? {} : { record: stored }) }
+    }
+    unread = true
+  }
+  return { status: "failed", error: tooFast(id) }
+}
+
+const startedBy = (
+  { worker, at, id, posting }: Claim,
+  { fence }: Attempt,
+  stored: JobRecord | undefined,
+): JobRecord => {
+  if (stored !== undefined) return claimed(stored, { fence, worker, at })
+  const derived = recordOfPosting(posting, at)
+  if (derived._tag === "Success") return claimed(derived.success, { fence, worker, at })
+  throw new TransportError("invalid", `${id}: ${derived.failure.message}`)
+}

@@ -1,0 +1,116 @@
+/**
+ * One driver, asked item by item: what is asked in one turn goes into one call. Commits of one job go into calls of their
+ * own, one after the other.
+ */
+import type { Commit, Committed, Driver } from "../driver.ts"
+import type { Known } from "../known.ts"
+import { TransportError } from "../mod.ts"
+
+/** How often one change is decided again because somebody else was faster: more often in a row is not chance. */
+export const MOST_ROUNDS = 10
+
+export const tooFast = (id: string): TransportError =>
+  new TransportError("unavailable", `job ${id} changes too fast to write about it; try again`)
+
+export const asError = (thrown: unknown): TransportError =>
+  thrown instanceof TransportError ? thrown : new TransportError("internal", String(thrown), { cause: thrown })
+
+const unanswered = (): TransportError => new TransportError("internal", "the driver gave too few answers")
+
+interface Asked<In, Out> {
+  readonly item: In
+  readonly resolve: (out: Out) => void
+  readonly reject: (thrown: unknown) => void
+}
+
+/** Gathers what is asked in one turn of the microtasks; `split` takes out of a batch what may go into one call. */
+class Gathering<In, Out> {
+  readonly #send: (items: ReadonlyArray<In>) => Promise<ReadonlyArray<Out>>
+  readonly #keyOf: ((item: In) => string) | undefined
+  #waiting: Array<Asked<In, Out>> = []
+
+  constructor(send: (items: ReadonlyArray<In>) => Promise<ReadonlyArray<Out>>, keyOf?: (item: In) => string) {
+    this.#send = send
+    this.#keyOf = keyOf
+  }
+
+  ask(item: In): Promise<Out> {
+    return new Promise((resolve, reject) => {
+      if (this.#waiting.length === 0) queueMicrotask(() => queueMicrotask(() => void this.#flush()))
+      this.#waiting.push({ item, resolve, reject })
+    })
+  }
+
+  async #flush(): Promise<void> {
+    let rest = this.#waiting
+    this.#waiting = []
+    while (rest.length > 0) {
+      const batch = this.#first(rest)
+      rest = batch.length === rest.length ? [] : rest.filter((asked) => !batch.includes(asked))
+      try {
+        const answers = await this.#send(batch.map(({ item }) => item))
+        for (const [at, { resolve, reject }] of batch.entries()) {
+          const answer = answers[at]
+          if (at in answers && answer !== undefined) resolve(answer)
+          else reject(unanswered())
+        }
+      } catch (thrown) {
+        for (const { reject } of batch) reject(thrown)
+      }
+    }
+  }
+
+  /** Those that may go into one call: no two with one key. */
+  #first(waiting: Array<Asked<In, Out>>): Array<Asked<In, Out>> {
+    const keyOf = this.#keyOf
+    if (keyOf === undefined || waiting.length === 1) return waiting
+    const keys = new Set<string>()
+    return waiting.filter(({ item }) => {
+      const key = keyOf(item)
+      return !keys.has(key) && keys.add(key)
+    })
+  }
+}
+
+/** What is known, or that nothing is. */
+interface Looked {
+  readonly known: Known | undefined
+}
+
+const looking = (driver: Driver, what: "record" | "all") =>
+  new Gathering<string, Looked>(async (ids) => {
+    const found = await driver.read(ids, what)
+    return ids.map((_, at) => ({ known: found[at] }))
+  })
+
+export class Asking {
+  readonly #records
+  readonly #all
+  readonly #commits
+
+  constructor(driver: Driver) {
+    this.#records = looking(driver, "record")
+    this.#all = looking(driver, "all")
+    this.#commits = new Gathering<Commit, Committed>(
+      (commits) => driver.commit(commits),
+      ({ id }) => id,
+    )
+  }
+
+  async read(id: string, what: "record" | "all"): Promise<Known | undefined> {
+    const { known } = await (what === "all" ? this.#all : this.#records).ask(id)
+    return known
+  }
+
+  commit(commit: Commit): Promise<Committed> {
+    return this.#commits.ask(commit)
+  }
+}
+
+/** Whether no two commits are of one job, so that they may go into one call. */
+export const areOfDifferentJobs = (commits: ReadonlyArray<Commit>): boolean => {
+  if (commits.length < 2) return true
+  const ids = new Set<string>()
+  for (const { id } of commits) ids.add(id)
+  return ids.size === commits.length
+}

@@ -1,0 +1,122 @@
+/** Finds jobs: each with its record, its task and the note about its run, as one record. */
+import { isOfTask, type JobRecord } from "../../protocol/record.ts"
+import type { Driver } from "../driver.ts"
+import type { Known } from "../known.ts"
+import { type Found, type RecordPage, type RecordQuery, TransportError } from "../mod.ts"
+import type { Query } from "../optional.ts"
+import type { Asking } from "./commits.ts"
+import { NOTES, type Notes } from "./notes.ts"
+import { viewOf } from "./view.ts"
+
+export class Finder {
+  readonly #driver: Driver
+  readonly #asking: Asking
+  readonly #notes: Notes
+
+  constructor(driver: Driver, asking: Asking, notes: Notes) {
+    this.#driver = driver
+    this.#asking = asking
+    this.#notes = notes
+  }
+
+  async find(id: string): Promise<Found | undefined> {
+    const [known, [note]] = await Promise.all([this.#asking.read(id, "all"), this.#notes.of([id])])
+    const record = known && viewOf(known, note, Date.now())
+    return record && { record, revision: known?.revision ?? "" }
+  }
+
+  /** Pages of jobs that run without a record come first, where running jobs are asked for: no list of the driver has them. */
+  async query(query: RecordQuery): Promise<RecordPage> {
+    const { limit, after = "" } = query
+    if (this.#driver.query === undefined) {
+      throw new TransportError(
+        "unsupported",
+        `${this.#driver.name} cannot list jobs: no page of them, and no command about many`,
+      )
+    }
+    if (!(limit >= 1 && limit <= 1_000)) throw new TransportError("invalid", `a page holds 1 to 1,000, not ${limit}`)
+    if (after !== "" && !/^[nd]:/.test(after)) {
+      throw new TransportError("invalid", `not a cursor of this transport: ${JSON.stringify(after.slice(0, 40))}`)
+    }
+    const records: Array<JobRecord> = []
+    if (query.states?.includes("started") && !after.startsWith("d:")) {
+      const next = await this.#running(query, after.slice(2), records)
+      if (next !== undefined) return { records, next: `n:${next}` }
+    }
+    const next = await this.#listed(query, after.startsWith("d:") ? after.slice(2) : "", records)
+    return next === undefined ? { records } : { records, next: `d:${next}` }
+  }
+
+  /** Jobs that run and have no record yet: they are known by the notes of their workers. Answers with a cursor. */
+  async #running(query: RecordQuery, after: string, into: Array<JobRecord>): Promise<string | undefined> {
+    let last = after
+    while (into.length < query.limit) {
+      const limit = query.limit - into.length
+      const range = { prefix: NOTES, limit, ...(last === "" ? {} : { after: last }) }
+      const entries = await this.#driver.store.list(range)
+      const found = await this.#views(entries.map(({ key }) => key.slice(NOTES.length)))
+      into.push(
+        ...found.flatMap(({ known, record }) => (known?.revision === "" && fits(record, query) ? [record] : [])),
+      )
+      last = entries.at(-1)?.key ?? last
+      if (entries.length < limit) return undefined
+    }
+    return last
+  }
+
+  async #listed(query: RecordQuery, after: string, into: Array<JobRecord>): Promise<string | undefined> {
+    let cursor = after
+    while (into.length < query.limit) {
+      const asked = queryOf(query, query.limit - into.length, cursor)
+      const page = await this.#driver.query?.(asked)
+      const notes = await this.#notes.of(page?.jobs.map(({ id }) => id) ?? [])
+      const now = Date.now()
+      for (const [at, known] of page?.jobs.entries() ?? []) {
+        const record = viewOf(known, notes[at], now)
+        if (fits(record, query)) into.push(record)
+      }
+      if (page?.next === undefined) return undefined
+      cursor = page.next
+      if (page.partial) return cursor
+    }
+    return cursor
+  }
+
+  async #views(
+    ids: ReadonlyArray<string>,
+  ): Promise<ReadonlyArray<{ readonly known: Known | undefined; readonly record: JobRecord | undefined }>> {
+    if (ids.length === 0) return []
+    const [known, notes] = await Promise.all([this.#driver.read(ids, "all"), this.#notes.of(ids)])
+    return ids.map((_, at) => {
+      const each = known[at]
+      return { known: each, record: each && viewOf(each, notes[at], Date.now()) }
+    })
+  }
+}
+
+const queryOf = (
+  { states, dead, task, queue, rootId, parentId, group }: RecordQuery,
+  limit: number,
+  after: string,
+): Query => ({
+  limit,
+  ...(states === undefined ? {} : { states }),
+  ...(dead ? { dead: true as const } : {}),
+  ...(task === undefined ? {} : { task }),
+  ...(queue === undefined ? {} : { queue }),
+  ...(rootId === undefined ? {} : { root: rootId }),
+  ...(parentId === undefined ? {} : { parent: parentId }),
+  ...(group === undefined ? {} : { group }),
+  ...(after === "" ? {} : { after }),
+})
+
+const FIELDS = ["queue", "rootId", "parentId", "group"] as const
+
+/** A driver may answer with more than it was asked for. */
+const fits = (record: JobRecord | undefined, { states, dead, task, ...query }: RecordQuery): record is JobRecord =>
+  record !== undefined &&
+  !record.tombstone &&
+  (task === undefined || isOfTask(record, task)) &&
+  (states === undefined || states.includes(record.state)) &&
+  (!dead || record.dead !== undefined) &&
+  FIELDS.every((field) => query[field] === undefined || query[field] === record[field])

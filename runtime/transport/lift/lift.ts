@@ -1,0 +1,171 @@
+/**
+ * What client and worker use, made out of a driver: the rules about who may write what are here, and no driver knows them.
+ */
+import type { Driver, DriverCapabilities, TaskPosting } from "../driver.ts"
+import type { Capabilities, ConnectOptions, Posting, Queue, Receipt, Records, Transport } from "../mod.ts"
+import { TransportError } from "../mod.ts"
+import type { QueueBrowser } from "../optional.ts"
+import { readToken } from "./attempt.ts"
+import { begin } from "./begin.ts"
+import { toPost } from "./codec.ts"
+import { Asking, asError } from "./commits.ts"
+import { decide } from "./decide.ts"
+import { Ends } from "./end.ts"
+import { Finder } from "./find.ts"
+import { Notes } from "./notes.ts"
+import { Revisions } from "./revisions.ts"
+import { storeOver } from "./stored.ts"
+import { pull } from "./take.ts"
+import { watchJobs } from "./watch.ts"
+
+export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): Transport => {
+  const closing = new AbortController()
+  const asking = new Asking(driver)
+  const revisions = new Revisions()
+  const notes = new Notes(driver, asking, revisions, lease)
+  const ends = new Ends(driver, asking, revisions)
+  const finder = new Finder(driver, asking, notes)
+  const { capabilities, broadcast } = driver
+
+  /** What is decided here before the driver is asked must fail as the driver would. */
+  const guard = (): void => {
+    if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
+  }
+
+  const queue: Queue = {
+    publish: async (postings) => {
+      guard()
+      return publish(driver, postings)
+    },
+    pull: async (request, signal) => {
+      guard()
+      return pull(driver, request, signal, closing.signal)
+    },
+    claim: async (claims) => {
+      guard()
+      return Promise.all(claims.map((claim) => begin(asking, revisions, claim)))
+    },
+    report: async (reports) => {
+      guard()
+      return notes.report(reports)
+    },
+    settle: async (settlements) => {
+      guard()
+      for (const { token } of settlements) notes.end(token)
+      return ends.settle(settlements)
+    },
+    extend: (tokens) => extend(driver, tokens),
+    ...browsing(driver),
+  }
+
+  const { orphans } = driver
+  const records: Records = {
+    find: (id) => finder.find(id),
+    change: async (changes) => {
+      guard()
+      return Promise.all(changes.map((change) => decide(asking, capabilities, change)))
+    },
+    ...(orphans === undefined ? {} : { stranded: (before, max) => orphans.call(driver, before, max) }),
+    query: (query) => finder.query(query),
+    watch: async ({ id }, listener, signal) => {
+      guard()
+      await watchJobs(driver, finder, id, listener, AbortSignal.any([signal, closing.signal]))
+    },
+  }
+
+  return {
+    name: driver.name,
+    capabilities: liftedCapabilities(driver),
+    queue,
+    records,
+    store: storeOver(driver.store, closing.signal),
+    ...(broadcast === undefined ? {} : { broadcast }),
+    onStatus: (listener) => driver.onStatus(listener),
+    close: () => {
+      closing.abort()
+      notes.close()
+      return driver.close()
+    },
+  }
+}
+
+/** What a driver declares, in the words of client and worker. */
+export const liftedCapabilities = ({
+  capabilities,
+  queues,
+}: {
+  readonly capabilities: DriverCapabilities
+  readonly queues?: QueueBrowser["queues"]
+}): Capabilities => ({
+  durability: capabilities.durability,
+  dedupeWindow: capabilities.dedupeWindow,
+  delay: capabilities.delay > 0,
+  priorityBands: capabilities.bands,
+  front: capabilities.front,
+  keyed: false,
+  maxTask: capabilities.maxTask,
+  maxRecord: capabilities.maxRecord,
+  leaseResolution: capabilities.leaseResolution,
+  dueResolution: capabilities.dueResolution,
+  reach: capabilities.reach,
+  atomicSettle: capabilities.atomic,
+  browse: queues !== undefined,
+})
+
+const publish = async (driver: Driver, postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>> => {
+  const now = Date.now()
+  const receipts: Array<Receipt> = []
+  const made: Array<TaskPosting> = []
+  const places: Array<number> = []
+  for (const [at, posting] of postings.entries()) {
+    try {
+      made.push(toPost(posting, now, driver.capabilities))
+      places.push(at)
+    } catch (thrown) {
+      receipts[at] = { status: "failed", error: asError(thrown) }
+    }
+  }
+  const stored = made.length === 0 ? [] : await driver.publish(made)
+  if (made.length === postings.length) return stored
+  for (const [nth, at] of places.entries()) {
+    receipts[at] = stored[nth] ?? {
+      status: "failed",
+      error: new TransportError("internal", "the driver gave too few answers"),
+    }
+  }
+  return receipts
+}
+
+/** A text that is no token holds nothing. */
+const extend = async (driver: Driver, tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> => {
+  const held = tokens.map((token) => {
+    try {
+      return readToken(token).token
+    } catch {
+      return undefined
+    }
+  })
+  const asked = held.filter((token) => token !== undefined)
+  const answers = (await driver.extend(asked)).values()
+  return held.map((token) => token !== undefined && answers.next().value === true)
+}
+
+const browsing = (driver: Driver): Pick<Queue, "stats" | "overdue" | "waiting"> => {
+  const { queues, waiting } = driver
+  return {
+    ...(queues === undefined
+      ? {}
+      : {
+          stats: async () => {
+            const found = await queues.call(driver)
+            return found.map(({ held, ...rest }) => ({ ...rest, inFlight: held }))
+          },
+        }),
+    ...(waiting === undefined
+      ? {}
+      : {
+          overdue: (now, max) => waiting.call(driver, { expiredBy: now }, max),
+          waiting: (queue, max) => waiting.call(driver, { queue }, max),
+        }),
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * Notes about runs that go on: one entry of the store for each, which lives for three leases. A note names the revision of
+ * the job that it is about, so that a claim, an outcome or a hand-back ends it without a write.
+ */
+import { encodeRecord, type JobRecord, recordFromJson } from "../../protocol/record.ts"
+import type { Driver } from "../driver.ts"
+import type { Report } from "../mod.ts"
+import type { DriverStore, Revision } from "../store.ts"
+import { readToken } from "./attempt.ts"
+import type { Asking } from "./commits.ts"
+import type { Revisions } from "./revisions.ts"
+import type { RunNote } from "./view.ts"
+
+/** Begins the keys of notes in the store. */
+export const NOTES = "run/"
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+
+/** Keys are 512 bytes at most, ids 255. */
+export const noteKey = (id: string): string => NOTES + id
+
+const LINE = 10
+
+/** The revision, a line feed, the record. */
+const encodeNote = (about: Revision, record: JobRecord): Uint8Array => {
+  const head = encoder.encode(`${about}\n`)
+  const body = encodeRecord(record)
+  const bytes = new Uint8Array(head.length + body.length)
+  bytes.set(head)
+  bytes.set(body, head.length)
+  return bytes
+}
+
+/** `undefined`: nobody needs a note that cannot be read. */
+export const decodeNote = (bytes: Uint8Array | undefined): RunNote | undefined => {
+  const line = bytes?.indexOf(LINE) ?? -1
+  if (bytes === undefined || line < 0) return undefined
+  const record = recordFromJson(decoder.decode(bytes.subarray(line + 1)))
+  if (record._tag === "Failure") return undefined
+  return { about: decoder.decode(bytes.subarray(0, line)), record: record.success }
+}
+
+interface Noted {
+  readonly id: string
+  readonly about: Revision
+  readonly bytes: Uint8Array
+}
+
+export class Notes {
+  readonly #store: DriverStore
+  readonly #asking: Asking
+  readonly #revisions: Revisions
+  readonly #lease: number
+  /** Of this process, by token. */
+  readonly #own = new Map<string, Noted>()
+  #renewing: ReturnType<typeof setInterval> | undefined
+
+  constructor({ store }: Pick<Driver, "store">, asking: Asking, revisions: Revisions, lease: number) {
+    this.#store = store
+    this.#asking = asking
+    this.#revisions = revisions
+    this.#lease = lease
+  }
+
+  async report(reports: ReadonlyArray<Report>): Promise<void> {
+    const noted: Array<Noted> = []
+    for (const { token, record } of reports) {
+      const { fresh, fence } = readToken(token)
+      const about = this.#revisions.get(token) ?? (fresh ? "" : undefined)
+      // Who claimed elsewhere reports from there.
+      if (about === undefined) continue
+      const { message: _message, ...said } = record
+      const note = { id: record.id, about, bytes: encodeNote(about, { ...said, fence }) }
+      this.#own.set(token, note)
+      noted.push(note)
+    }
+    this.#renewing ??= this.#renewals()
+    await this.#write(noted)
+  }
+
+  /** The delivery is settled: its note ends by itself. */
+  end(token: string): void {
+    if (this.#own.size === 0) return
+    this.#own.delete(token)
+  }
+
+  /** Notes about jobs, by id. */
+  async of(ids: ReadonlyArray<string>): Promise<ReadonlyArray<RunNote | undefined>> {
+    const entries = await this.#store.get(ids.map(noteKey))
+    return entries.map((entry) => decodeNote(entry?.value))
+  }
+
+  close(): void {
+    clearInterval(this.#renewing)
+    this.#own.clear()
+  }
+
+  async #write(noted: ReadonlyArray<Noted>): Promise<void> {
+    if (noted.length === 0) return
+    const ttl = Math.max(3 * this.#lease, 1_000)
+    // The newest of each job.
+    const operations = new Map(noted.map(({ id, bytes }) => [id, { key: noteKey(id), value: bytes, ttl }]))
+    await this.#store.write([...operations.values()])
+  }
+
+  #renewals(): ReturnType<typeof setInterval> {
+    const timer = setInterval(() => {
+      if (this.#own.size === 0) {
+        clearInterval(timer)
+        this.#renewing = undefined
+      } else void this.#renew().catch(() => undefined)
+    }, this.#lease)
+    timer.unref?.()
+    return timer
+  }
+
+  /** Writes again what still stands; a job that went on without its worker has another revision. */
+  async #renew(): Promise<void> {
+    const own = [...this.#own]
+    const found = await Promise.all(own.map(([, { id }]) => this.#asking.read(id, "record")))
+    const standing = own.filter(([token, { about }], at) => {
+      const stands = (found[at]?.revision ?? "") === about
+      if (!stands) this.#own.delete(token)
+      return stands
+    })
+    await this.#write(standing.map(([, noted]) => noted).filter((noted) => [...this.#own.values()].includes(noted)))
+  }
+}

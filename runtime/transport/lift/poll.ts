@@ -1,0 +1,52 @@
+/** Watches a prefix of a store that tells of no changes: lists it once a second, and compares revisions. */
+import type { DriverStore, Entry, Revision } from "../store.ts"
+
+const LOOK_MS = 1_000
+const PAGE = 1_000
+
+const listAll = async (store: DriverStore, prefix: string): Promise<ReadonlyArray<Entry>> => {
+  const entries: Array<Entry> = []
+  let after: string | undefined
+  for (;;) {
+    const page = await store.list({ prefix, limit: PAGE, ...(after === undefined ? {} : { after }) })
+    entries.push(...page)
+    after = page.at(-1)?.key
+    if (page.length < PAGE) return entries
+  }
+}
+
+/** Resolves once it has seen what is there; tells what changes from then on. */
+export const poll = async (
+  store: DriverStore,
+  prefix: string,
+  listener: (change: { readonly key: string; readonly value?: Uint8Array }) => void,
+  signal: AbortSignal,
+): Promise<void> => {
+  if (signal.aborted) return
+  let seen = new Map((await listAll(store, prefix)).map(({ key, revision }) => [key, revision]))
+  const look = async (): Promise<void> => {
+    const found = await listAll(store, prefix)
+    if (signal.aborted) return
+    const now = new Map<string, Revision>()
+    for (const { key, value, revision } of found) {
+      now.set(key, revision)
+      if (seen.get(key) !== revision) listener({ key, value })
+    }
+    for (const key of seen.keys()) if (!now.has(key)) listener({ key })
+    seen = now
+  }
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const again = (): void => {
+    timer = setTimeout(() => {
+      // A store that is out of reach is asked again.
+      void look()
+        .catch(() => undefined)
+        .finally(() => {
+          if (!signal.aborted) again()
+        })
+    }, LOOK_MS)
+    timer.unref?.()
+  }
+  signal.addEventListener("abort", () => clearTimeout(timer), { once: true })
+  again()
+}

@@ -1,0 +1,29 @@
+/** What the attempts of this process know of the revisions of their jobs. */
+import type { Revision } from "../store.ts"
+
+/** More than any worker holds at once. What is forgotten is read again. */
+const MOST = 16_384
+
+export class Revisions {
+  readonly #known = new Map<string, Revision>()
+
+  /** By the runtime's token of the delivery. */
+  get(token: string): Revision | undefined {
+    return this.#known.get(token)
+  }
+
+  set(token: string, revision: Revision): void {
+    this.#known.delete(token)
+    this.#known.set(token, revision)
+    if (this.#known.size <= MOST) return
+    // Deliveries whose leases ended are never settled: the oldest go.
+    for (const oldest of this.#known.keys()) {
+      this.#known.delete(oldest)
+      return
+    }
+  }
+
+  delete(token: string): void {
+    this.#known.delete(token)
+  }
+}

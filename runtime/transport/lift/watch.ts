@@ -1,0 +1,65 @@
+/** Watches jobs: a record comes with the news of it, or is looked up; notes about runs come from the store. */
+import type { JobRecord } from "../../protocol/record.ts"
+import type { Driver, News } from "../driver.ts"
+import { decodeStored } from "./codec.ts"
+import type { Finder } from "./find.ts"
+import { NOTES, noteKey } from "./notes.ts"
+import { watchStore } from "./stored.ts"
+
+/** Resolves once it listens; ends with the signal. */
+export const watchJobs = async (
+  driver: Driver,
+  finder: Finder,
+  only: string | undefined,
+  listener: (record: JobRecord) => void,
+  signal: AbortSignal,
+): Promise<void> => {
+  if (signal.aborted) return
+  /** Looked up now; `again` once more after that, since a look may have begun before the news. */
+  const looks = new Map<string, "once" | "again">()
+  const look = async (id: string): Promise<void> => {
+    if (looks.has(id)) {
+      looks.set(id, "again")
+      return
+    }
+    for (let more = true; more && !signal.aborted; more = looks.get(id) === "again") {
+      looks.set(id, "once")
+      // Whoever watches looks by itself, seldom: what cannot be read now is no loss.
+      const found = await finder.find(id).catch(() => undefined)
+      if (found !== undefined && !signal.aborted) listener(found.record)
+    }
+    looks.delete(id)
+  }
+  const hear = (news: News): void => {
+    if (signal.aborted) return
+    if (news.kind === "missed") {
+      if (only !== undefined) void look(only)
+    } else if (news.kind === "job" && (only === undefined || only === news.id)) {
+      const record = looks.has(news.id) ? undefined : recordIn(news.record)
+      if (record === undefined) void look(news.id)
+      else listener(record)
+    }
+  }
+  const prefix = only === undefined ? NOTES : noteKey(only)
+  const listening = driver.listen(only === undefined ? { kind: "jobs" } : { kind: "job", id: only }, hear, signal)
+  const noting = watchStore(
+    driver.store,
+    prefix,
+    ({ key, value }) => {
+      const id = key.slice(NOTES.length)
+      // A note is not shown as it is: it may be about a run that is over.
+      if (value !== undefined && (only === undefined || only === id)) void look(id)
+    },
+    signal,
+  )
+  await Promise.all([listening, noting])
+}
+
+const recordIn = (bytes: Uint8Array | undefined): JobRecord | undefined => {
+  if (bytes === undefined) return undefined
+  try {
+    return decodeStored(bytes)
+  } catch {
+    return undefined
+  }
+}
