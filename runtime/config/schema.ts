@@ -9,11 +9,11 @@ import { MOST_HANDLERS, parseAutoscale } from "../options/autoscale.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { duration } from "../options/duration.ts"
 import { whole } from "../options/whole.ts"
-import type { Plugin } from "../transport/mod.ts"
+import type { AnyPlugin } from "../transport/lift/plugin.ts"
 import { about, QueueName, Text, WorkerName, yesNo } from "./about.ts"
 import { HttpConfig, LogConfig, ReconnectConfig } from "./groups.ts"
 
-const isPlugin = (value: unknown): value is Plugin =>
+const isPlugin = (value: unknown): value is AnyPlugin =>
   typeof value === "object" && value !== null && "connect" in value && typeof value.connect === "function"
 
 /** What `callboard.config.ts` may hold. */

@@ -1,9 +1,9 @@
 /** The transports that ship, loaded when their scheme is asked for. The only file that reaches into `plugins/`. */
-import type { Plugin } from "../transport/mod.ts"
+import type { AnyPlugin } from "../transport/lift/plugin.ts"
 
-const memory = async (): Promise<Plugin> => (await import("../../plugins/memory/mod.ts")).plugin
-const sqlite = async (): Promise<Plugin> => (await import("../../plugins/sqlite/mod.ts")).plugin
-const nats = async (): Promise<Plugin> => (await import("../../plugins/nats/mod.ts")).plugin
+const memory = async (): Promise<AnyPlugin> => (await import("../../plugins/memory/mod.ts")).plugin
+const sqlite = async (): Promise<AnyPlugin> => (await import("../../plugins/sqlite/mod.ts")).plugin
+const nats = async (): Promise<AnyPlugin> => (await import("../../plugins/nats/mod.ts")).plugin
 
 export const builtin = {
   memory,

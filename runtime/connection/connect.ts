@@ -1,6 +1,7 @@
 /** Finds the plugin of a URL and connects; knows the options that all transports share. */
 import { hostname } from "node:os"
-import { type ConnectOptions, type Plugin, type Transport, TransportError } from "../transport/mod.ts"
+import { type AnyPlugin, asTransport } from "../transport/lift/plugin.ts"
+import { type ConnectOptions, type Transport, TransportError } from "../transport/mod.ts"
 import { type Board, boardOf, type KeepFailed } from "./board.ts"
 import { type BuiltinScheme, builtin } from "./builtin.ts"
 
@@ -12,7 +13,7 @@ export const DEFAULT_HEARTBEAT_MS = 20_000
 
 export interface ConnectSettings {
   /** Plugins of third parties, by scheme: the configuration's `transports`. */
-  readonly transports?: Readonly<Record<string, Plugin>>
+  readonly transports?: Readonly<Record<string, AnyPlugin>>
   /** Prefixes everything on the broker. Defaults to the URL's `ns`, else `callboard`. */
   readonly namespace?: string
   /** How long a delivery is ours unless extended, in milliseconds, 1,000 at least. Defaults to the URL's `lease` (seconds), else 30 seconds. */
@@ -106,7 +107,8 @@ export const connectTransport = async (target: string | object, settings: Connec
     )
   }
   const plugin = await findPlugin(url.protocol.slice(0, -1), settings)
-  return plugin.connect(url, options(url.searchParams))
+  const chosen = options(url.searchParams)
+  return asTransport(await plugin.connect(url, chosen), chosen)
 }
 
 /** {@link connectTransport}, with everything that Callboard needs. A transport that lacks some of it is closed again. */
@@ -126,7 +128,7 @@ export const connectBoard = async (
 
 const isBuiltin = (scheme: string): scheme is BuiltinScheme => Object.hasOwn(builtin, scheme)
 
-const findPlugin = async (scheme: string, settings: ConnectSettings): Promise<Plugin> => {
+const findPlugin = async (scheme: string, settings: ConnectSettings): Promise<AnyPlugin> => {
   const configured = settings.transports !== undefined && Object.hasOwn(settings.transports, scheme)
   if (configured && settings.transports?.[scheme] !== undefined) return settings.transports[scheme]
   if (isBuiltin(scheme)) return builtin[scheme]()
@@ -155,7 +157,7 @@ const findPlugin = async (scheme: string, settings: ConnectSettings): Promise<Pl
   return plugin
 }
 
-const isPlugin = (value: unknown): value is Plugin =>
+const isPlugin = (value: unknown): value is AnyPlugin =>
   typeof value === "object" &&
   value !== null &&
   "schemes" in value &&
@@ -163,7 +165,7 @@ const isPlugin = (value: unknown): value is Plugin =>
   "connect" in value &&
   typeof value.connect === "function"
 
-const pluginOf = (module: unknown): Plugin | undefined => {
+const pluginOf = (module: unknown): AnyPlugin | undefined => {
   if (typeof module !== "object" || module === null) return undefined
   for (const name of ["plugin", "default"]) {
     const candidate: unknown = Reflect.get(module, name)
@@ -177,11 +179,11 @@ const adopt = async (
   options: ConnectOptions,
   settings: ConnectSettings,
 ): Promise<Transport | undefined> => {
-  const plugins = [...Object.values(settings.transports ?? {})]
+  const plugins: Array<AnyPlugin> = [...Object.values(settings.transports ?? {})]
   for (const load of new Set(Object.values(builtin))) plugins.push(await load())
   for (const plugin of plugins) {
-    const transport = plugin.adopt?.(client, options)
-    if (transport !== undefined) return transport
+    const adopted = plugin.adopt?.(client, options)
+    if (adopted !== undefined) return asTransport(await adopted, options)
   }
   return undefined
 }

@@ -154,7 +154,7 @@ export interface Taken {
 
 /** One handing-over of a task. */
 export interface TaskDelivery {
-  /** Names this delivery. Never used twice. */
+  /** Names this delivery. Never used twice. No line feeds. */
   readonly token: string
   readonly queue: string
   readonly level: number
@@ -162,7 +162,7 @@ export interface TaskDelivery {
   readonly sequence: number
   /** For certain nobody was handed this task before. If in doubt: false. */
   readonly first: boolean
-  /** Rises with each delivery of this task, compared as text (pad numbers). */
+  /** Rises with each delivery of this task, compared as text (pad numbers). 1 to 40 characters, none of them a space. */
   readonly fence: string
   /** How often this task was handed over, this time included; 1 when it is not counted. */
   readonly deliveries: number
@@ -187,6 +187,7 @@ export interface TaskDelivery {
  * under an id that the runtime makes up.
  */
 export interface Commit {
+  /** Of the job that record and `withdraw` are about; without these a text that the runtime may have made up. */
   readonly id: string
   readonly record?: CommitRecord
   readonly post?: ReadonlyArray<TaskPosting>

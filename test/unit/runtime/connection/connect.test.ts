@@ -4,8 +4,17 @@ import { plugin as memory } from "callboard/plugins/memory"
 import type { ConnectOptions, Plugin, Transport } from "callboard/transport"
 import { describe, expect, test } from "vitest"
 import { Client } from "../../../../runtime/client/client.ts"
-import { connectTransport, displayUrl, leaseOf, parseUrl } from "../../../../runtime/connection/connect.ts"
+import {
+  connectBoard,
+  connectTransport,
+  displayUrl,
+  leaseOf,
+  parseUrl,
+} from "../../../../runtime/connection/connect.ts"
 import { generateId } from "../../../../runtime/id.ts"
+import type { DriverPlugin } from "../../../../runtime/transport/driver.ts"
+import { LeastBoard, leastDriver } from "../../../kit/driver/least-driver.ts"
+import { wholeDriver } from "../../../kit/driver/whole-driver.ts"
 
 /** A plugin that tells what it was asked for, and how often what it made was closed. */
 const spy = (change: (transport: Transport) => Transport = (same) => same) => {
@@ -95,6 +104,26 @@ describe("options", () => {
 })
 
 describe("the plugin", () => {
+  test("may connect to a driver, of which the rest is made", async () => {
+    const board = new LeastBoard()
+    const plugin: DriverPlugin = {
+      schemes: ["least"],
+      connect: async (_, options) => wholeDriver(board, options),
+      adopt: (client, options) => (client instanceof Held ? Promise.resolve(wholeDriver(board, options)) : undefined),
+    }
+    const transports = { least: plugin }
+    for (const target of ["least:", new Held()]) {
+      const { records, queue } = await connectBoard(target, { transports })
+      expect(await records.find("nobody")).toBeUndefined()
+      expect(await queue.pull({ queues: ["q"], max: 1, wait: 0 }, new AbortController().signal)).toEqual([])
+    }
+    const bare = { schemes: ["least"], connect: async () => leastDriver(board, { lease: 1_000 }) }
+    await expect(connectBoard("least:", { transports: { least: bare } })).rejects.toMatchObject({
+      reason: "unsupported",
+      message: expect.stringContaining("broadcast"),
+    })
+  })
+
   test.each(["constructor:x", "tostring:x", "hasownproperty:x"])(
     "of %s is not found in what every object has",
     async (url) => {

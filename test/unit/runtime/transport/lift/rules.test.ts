@@ -1,0 +1,364 @@
+/** The rules about who may write what, one scenario each, over a driver that is stopped between two steps. */
+import { describe, expect, test } from "vitest"
+import type { Posting } from "../../../../../runtime/protocol/message.ts"
+import { type JobRecord, recordOfPosting, step } from "../../../../../runtime/protocol/record.ts"
+import type { Commit, Driver } from "../../../../../runtime/transport/driver.ts"
+import { lift } from "../../../../../runtime/transport/lift/lift.ts"
+import { type Delivery, type Settlement, TransportError } from "../../../../../runtime/transport/mod.ts"
+import { isHeld, LeastBoard, type LeastOptions, leastDriver, type Step } from "../../../../kit/driver/least-driver.ts"
+import { posting } from "./samples.ts"
+
+const never = new AbortController().signal
+
+const recordAs = (state: JobRecord["state"], of: Posting, { fence }: Pick<Delivery, "fence">, rest = {}): JobRecord => {
+  const waiting = recordOfPosting(of, Date.now())
+  if (waiting._tag === "Failure") throw new Error(waiting.failure.message)
+  const ended = state === "queued" || state === "started" ? {} : { endedAt: Date.now(), keepMs: 60_000 }
+  return { ...step(waiting.success, { at: Date.now(), state }), ...ended, ...rest, fence }
+}
+
+/** A board, one of its workers, and what was asked of the driver. */
+const open = (options: LeastOptions = {}) => {
+  const board = new LeastBoard()
+  /** Decides what becomes of a step; none: nothing happens to it. */
+  const hook: { step?: Step } = {}
+  const asked: Array<string> = []
+  const counted = (driver: Driver): Driver => ({
+    ...driver,
+    publish: (postings) => {
+      asked.push("publish")
+      return driver.publish(postings)
+    },
+    take: (request, signal) => {
+      asked.push("take")
+      return driver.take(request, signal)
+    },
+    read: (ids, what) => {
+      asked.push(`read ${what}`)
+      return driver.read(ids, what)
+    },
+    extend: (tokens) => {
+      asked.push("extend")
+      return driver.extend(tokens)
+    },
+    commit: (commits) => {
+      asked.push(`commit ${commits.map(stepsOf).join(" ")}`)
+      return driver.commit(commits)
+    },
+  })
+  const step: Step = (name, commit) => hook.step?.(name, commit)
+  const driver = leastDriver(board, { lease: 60_000 }, { step, ...options })
+  const worker = () => lift(counted(driver), { lease: 60_000 })
+  const transport = worker()
+  const { queue, records } = transport
+  if (records === undefined) throw new Error("lift makes records")
+  return {
+    board,
+    hook,
+    asked,
+    queue,
+    records,
+    worker,
+    take: async () => {
+      const [delivery] = await queue.pull({ queues: ["q"], max: 1, wait: 0 }, never)
+      if (delivery === undefined) throw new Error("a delivery must come")
+      return delivery
+    },
+    claim: async ({ token }: Delivery, of = posting()) => {
+      const { id, run, retries } = of
+      const [claimed] = await queue.claim([{ token, id, run, retries, worker: "w", at: Date.now(), posting: of }])
+      return claimed
+    },
+    settle: async (settlement: Settlement) => (await queue.settle([settlement]))[0]?.status,
+    find: async (id = "j") => {
+      const found = await records.find(id)
+      if (found === undefined) throw new Error(`a record of ${id} must be there`)
+      return found
+    },
+    /** Every lease ends. */
+    lapse: () => {
+      for (const task of board.tasks) if (isHeld(task)) task.until = 0
+    },
+    keys: () => [...board.tasks].map((task) => task.posting.key),
+  }
+}
+
+/** What a commit holds: record, postings, task. */
+const stepsOf = ({ record, post = [], task }: Commit): string =>
+  [record && `record over "${record.expect}"`, ...post.map(({ key }) => key), task?.kind].filter(Boolean).join(" + ")
+
+const callback = posting(1, 0, 0, "callback")
+const ack = { kind: "ack" } as const
+const lost = (): never => {
+  throw new TransportError("unavailable", "the answer was lost", { outcome: "unknown" })
+}
+
+const success = (delivery: Delivery, followUps: ReadonlyArray<Posting> = [callback]): Settlement => ({
+  token: delivery.token,
+  record: recordAs("succeeded", posting(), delivery, { followUps }),
+  followUps,
+  then: ack,
+})
+
+describe("the hot path", () => {
+  test("a first delivery costs a publish, a take and one commit", async () => {
+    const { queue, asked, take, settle } = open()
+    await queue.publish([posting()])
+    expect(await settle(success(await take()))).toBe("settled")
+    expect(asked).toEqual(["publish", "take", 'commit record over "" + callback/1/0 + ack'])
+  })
+
+  test("of a batch of first deliveries, too", async () => {
+    const { queue, asked } = open()
+    const jobs = ["a", "b", "c"].map((id) => posting(1, 0, 0, id))
+    await queue.publish(jobs)
+    const deliveries = await queue.pull({ queues: ["q"], max: 3, wait: 0 }, never)
+    const settled = await queue.settle(
+      jobs.flatMap((job, at) => {
+        const delivery = deliveries[at]
+        return delivery ? [{ token: delivery.token, record: recordAs("succeeded", job, delivery), then: ack }] : []
+      }),
+    )
+    expect(settled.map(({ status }) => status)).toEqual(["settled", "settled", "settled"])
+    expect(asked.map((each) => each.split(" ")[0])).toEqual(["publish", "take", "commit"])
+  })
+
+  test("a later delivery costs one look and one claim more", async () => {
+    const { queue, asked, take, claim, settle, lapse } = open()
+    await queue.publish([posting()])
+    await take()
+    lapse()
+    const second = await take()
+    asked.length = 0
+    expect((await claim(second))?.status).toBe("claimed")
+    expect(await settle(success(second, []))).toBe("settled")
+    expect(asked).toEqual(["read record", 'commit record over ""', expect.stringMatching(/record over "\d+" \+ ack/)])
+  })
+})
+
+describe("begin", () => {
+  test("a worker that was frozen before its claim does not take the job from the one that runs it", async () => {
+    const { queue, take, claim, find, lapse } = open()
+    await queue.publish([posting()])
+    const frozen = await take()
+    lapse()
+    const living = await take()
+    expect((await claim(living))?.status).toBe("claimed")
+    expect((await claim(frozen))?.status).toBe("superseded")
+    expect((await find()).record.fence).toBe(living.fence)
+  })
+
+  test("a claim whose answer was lost counts once", async () => {
+    const { queue, take, claim, find, hook } = open()
+    await queue.publish([posting()])
+    const delivery = await take()
+    hook.step = lost
+    expect((await claim(delivery))?.status).toBe("failed")
+    delete hook.step
+    expect((await claim(delivery))?.status).toBe("claimed")
+    expect((await find()).record.claims).toBe(1)
+  })
+})
+
+describe("end", () => {
+  test.each(["record", "post", "task"])(
+    "an outcome whose answer was lost after its %s is whole, and posts once",
+    async (at) => {
+      const { queue, take, settle, find, hook, keys } = open({ dedupeWindow: 0 })
+      await queue.publish([posting()])
+      const delivery = await take()
+      hook.step = (name) => (name === at ? lost() : undefined)
+      expect(await settle(success(delivery))).toBe("failed")
+      delete hook.step
+      expect(["settled", "gone"]).toContain(await settle(success(delivery)))
+      expect((await find()).record.state).toBe("succeeded")
+      expect(keys()).toEqual(["callback/1/0"])
+    },
+  )
+
+  test("a follow-up that ran before the outcome is settled again is not posted again", async () => {
+    const { queue, take, settle, hook, keys } = open({ dedupeWindow: 0 })
+    await queue.publish([posting()])
+    const delivery = await take()
+    hook.step = (name) => (name === "post" ? lost() : undefined)
+    expect(await settle(success(delivery))).toBe("failed")
+    delete hook.step
+    const child = await take()
+    await settle({ token: child.token, record: recordAs("succeeded", callback, child), then: ack })
+    expect(await settle(success(delivery))).toBe("settled")
+    expect(keys()).toEqual([])
+  })
+})
+
+describe("a conflict of an outcome", () => {
+  test("with a record that was only posted again is none", async () => {
+    const { records, take, claim, settle, find, board } = open()
+    const next = posting(2)
+    const waiting = { ...recordAs("queued", next, { fence: "" }), message: next.message }
+    await records.change([{ id: "j", expect: "", record: waiting, post: [next] }])
+    const delivery = await take()
+    expect((await claim(delivery, next))?.status).toBe("claimed")
+    // Maintenance found no task, and stores the same record once more.
+    const { revision } = await find()
+    const again = { ...waiting, state: "queued" as const }
+    expect(await records.change([{ id: "j", expect: revision, record: again }])).toEqual([{ status: "changed" }])
+    const record = recordAs("succeeded", next, delivery)
+    expect(await settle({ token: delivery.token, record, then: ack })).toBe("settled")
+    expect((await find()).record.state).toBe("succeeded")
+    expect(board.tasks.size).toBe(0)
+  })
+
+  test("with a later attempt is refused: nothing is stored, posted or taken off", async () => {
+    const { queue, take, claim, settle, find, lapse, keys } = open()
+    await queue.publish([posting()])
+    const overtaken = await take()
+    lapse()
+    const living = await take()
+    await claim(living)
+    expect(await settle(success(overtaken))).toBe("superseded")
+    expect((await find()).record).toMatchObject({ state: "started", fence: living.fence })
+    expect(keys()).toEqual(["j/1/0"])
+    expect(await settle(success(living, []))).toBe("settled")
+  })
+
+  test("with a cancellation is refused", async () => {
+    const { queue, records, take, settle, find, keys } = open()
+    await queue.publish([posting()])
+    const delivery = await take()
+    const { revision } = await find()
+    const record = recordAs("cancelled", posting(), { fence: "" })
+    await records.change([{ id: "j", expect: revision, record, withdraw: true }])
+    expect(await settle(success(delivery))).toBe("superseded")
+    expect((await find()).record.state).toBe("cancelled")
+    expect(keys()).not.toContain("callback/1/0")
+  })
+
+  test("a worker that was frozen may finish while nobody has begun", async () => {
+    const { queue, take, settle, lapse } = open()
+    await queue.publish([posting()])
+    const delivery = await take()
+    lapse()
+    expect(await settle(success(delivery))).toBe("settled")
+  })
+})
+
+describe("over", () => {
+  test("the next delivery posts what its worker could not post any more, then acks", async () => {
+    const { queue, take, claim, settle, hook, lapse, keys } = open()
+    await queue.publish([posting()])
+    hook.step = lost
+    expect(await settle(success(await take()))).toBe("failed")
+    delete hook.step
+    lapse()
+    const second = await take()
+    const claimed = await claim(second)
+    expect(claimed).toMatchObject({ status: "finished", record: { followUps: [{ id: "callback" }] } })
+    expect(await settle({ token: second.token, followUps: [callback], then: ack })).toBe("settled")
+    expect(keys()).toEqual(["callback/1/0"])
+  })
+
+  test("and nothing that ran already", async () => {
+    const { queue, take, claim, settle, hook, lapse, keys } = open({ dedupeWindow: 0 })
+    await queue.publish([posting()])
+    hook.step = (name) => (name === "post" ? lost() : undefined)
+    expect(await settle(success(await take()))).toBe("failed")
+    delete hook.step
+    const child = await take()
+    await settle({ token: child.token, record: recordAs("succeeded", callback, child), then: ack })
+    lapse()
+    const second = await take()
+    expect((await claim(second))?.status).toBe("finished")
+    expect(await settle({ token: second.token, followUps: [callback], then: ack })).toBe("settled")
+    expect(keys()).toEqual([])
+  })
+
+  test("a retry that its worker could not post is posted, though its job has a record", async () => {
+    const { queue, take, claim, settle, hook, lapse, keys } = open()
+    const retry = posting(1, 1)
+    await queue.publish([posting()])
+    const first = await take()
+    const record = recordAs("queued", retry, first, { successor: "j/1/1", followUps: [retry] })
+    hook.step = lost
+    expect(await settle({ token: first.token, record, followUps: [retry], then: ack })).toBe("failed")
+    delete hook.step
+    lapse()
+    const again = await take()
+    expect((await claim(again))?.status).toBe("finished")
+    expect(await settle({ token: again.token, followUps: [retry], then: ack })).toBe("settled")
+    expect(keys()).toEqual(["j/1/1"])
+  })
+})
+
+describe("a decision from outside", () => {
+  const rerun = (record: JobRecord): JobRecord => {
+    const { endedAt: _ended, keepMs: _keep, ...kept } = record
+    return { ...step(kept, { run: 2, at: Date.now(), state: "queued" }), fence: "" }
+  }
+
+  test("posts what the record that it replaces still owes, before its own posting", async () => {
+    const { queue, records, take, settle, find, hook, keys } = open()
+    await queue.publish([posting()])
+    hook.step = lost
+    expect(await settle(success(await take()))).toBe("failed")
+    delete hook.step
+    const { record, revision } = await find()
+    const change = { id: "j", expect: revision, record: rerun(record), post: [posting(2)] }
+    expect(await records.change([change])).toEqual([{ status: "changed" }])
+    expect(keys()).toEqual(["j/1/0", "callback/1/0", "j/2/0"])
+  })
+
+  test("posts nothing that is known", async () => {
+    const { queue, records, take, settle, find, keys } = open({ dedupeWindow: 0 })
+    await queue.publish([posting()])
+    await settle(success(await take()))
+    const { record, revision } = await find()
+    await records.change([{ id: "j", expect: revision, record: rerun(record), post: [posting(2)] }])
+    expect(keys()).toEqual(["callback/1/0", "j/2/0"])
+  })
+
+  test("drops what is owed once nobody could tell any more that it ran", async () => {
+    const { queue, records, take, find, settle, board, keys } = open({ dedupeWindow: 0 })
+    await queue.publish([posting()])
+    const delivery = await take()
+    const old = { ...success(delivery), record: recordAs("succeeded", posting(), delivery, longAgo) }
+    await settle(old)
+    board.tasks.clear()
+    const { record, revision } = await find()
+    await records.change([{ id: "j", expect: revision, record: rerun(record), post: [posting(2)] }])
+    expect(keys()).toEqual(["j/2/0"])
+    expect((await find()).record.followUps).toBeUndefined()
+  })
+
+  const longAgo = { endedAt: Date.now() - 7_200_000, keepMs: -1, followUps: [callback] }
+})
+
+describe("orphans", () => {
+  test("a posting that was lost between two steps is found, and the same change posts it", async () => {
+    const { records, hook, find, keys } = open()
+    const next = posting(2)
+    const record = { ...recordAs("queued", next, { fence: "" }), message: next.message }
+    hook.step = lost
+    await records.change([{ id: "j", expect: "", record, post: [next] }])
+    delete hook.step
+    expect(keys()).toEqual([])
+    expect(await records.stranded?.(Date.now(), 10)).toEqual(["j"])
+    const found = await find()
+    await records.change([{ id: "j", expect: found.revision, record: found.record, post: [next] }])
+    expect(keys()).toEqual(["j/2/0"])
+    expect(await records.stranded?.(Date.now(), 10)).toEqual([])
+  })
+})
+
+describe("another thread", () => {
+  test("ends an attempt that it only knows the token of", async () => {
+    const { queue, take, claim, find, lapse, worker } = open()
+    await queue.publish([posting()])
+    await take()
+    lapse()
+    const { token, ...delivery } = await take()
+    await claim({ token, ...delivery })
+    const record = recordAs("failed", posting(), delivery)
+    expect(await worker().queue.settle([{ token, record, then: ack }])).toEqual([{ status: "settled" }])
+    expect((await find()).record.state).toBe("failed")
+  })
+})
