@@ -1,5 +1,6 @@
 /** Decides about jobs from outside of any delivery: reads all that is known, and commits over the revision that was read. */
 import type { JobRecord } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
 import type { Commit, DriverCapabilities } from "../driver.ts"
 import { type Change, type Changed, TOMBSTONE_MS } from "../mod.ts"
 import { decodeStored, toPost, toStore } from "./codec.ts"
@@ -47,10 +48,9 @@ const debtOf = async (
   if (others.length === 0 || expect === "") return { record, post: [] }
   const known = await asking.read(id, "all")
   if ((known?.revision ?? "") !== expect) return "conflict"
-  const endedAt = (known?.record && decodeStored(known.record).endedAt) ?? record.endedAt ?? 0
-  if (known?.task !== undefined || now - endedAt < TOMBSTONE_MS) {
-    return { record, post: await missing(asking, id, others) }
-  }
+  const before = known?.record && decodeStored(known.record)
+  const isPast = before !== undefined && isTerminal(before.state) && now - (before.endedAt ?? now) >= TOMBSTONE_MS
+  if (known?.task !== undefined || !isPast) return { record, post: await missing(asking, id, others) }
   const { followUps: _over, ...kept } = record
   return { record: kept, post: [] }
 }

@@ -311,9 +311,11 @@ describe("a decision from outside", () => {
     const { queue, records, take, settle, find, keys } = open({ dedupeWindow: 0 })
     await queue.publish([posting()])
     await settle(success(await take()))
+    const child = await take()
+    await settle({ token: child.token, record: recordAs("succeeded", callback, child), then: ack })
     const { record, revision } = await find()
     await records.change([{ id: "j", expect: revision, record: rerun(record), post: [posting(2)] }])
-    expect(keys()).toEqual(["callback/1/0", "j/2/0"])
+    expect(keys()).toEqual(["j/2/0"])
   })
 
   test("drops what is owed once nobody could tell any more that it ran", async () => {
@@ -346,6 +348,26 @@ describe("orphans", () => {
     await records.change([{ id: "j", expect: found.revision, record: found.record, post: [next] }])
     expect(keys()).toEqual(["j/2/0"])
     expect(await records.stranded?.(Date.now(), 10)).toEqual([])
+  })
+})
+
+describe("orphans of a job that still owed something", () => {
+  test("are posted after what it owed", async () => {
+    const { queue, records, take, settle, hook, find, board, keys } = open()
+    await queue.publish([posting()])
+    hook.step = lost
+    expect(await settle(success(await take()))).toBe("failed")
+    board.tasks.clear()
+    const ended = await find()
+    const { endedAt: _ended, keepMs: _keep, ...kept } = ended.record
+    const next = posting(2)
+    const again = { ...step(kept, { run: 2, at: 0, state: "queued" }), fence: "", message: next.message }
+    await records.change([{ id: "j", expect: ended.revision, record: again, post: [next] }])
+    delete hook.step
+    expect(keys()).toEqual([])
+    const { record, revision } = await find()
+    await records.change([{ id: "j", expect: revision, record, post: [next] }])
+    expect(keys()).toEqual(["callback/1/0", "j/2/0"])
   })
 })
 
