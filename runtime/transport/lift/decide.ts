@@ -1,4 +1,5 @@
 /** Decides about jobs from outside of any delivery: reads all that is known, and commits over the revision that was read. */
+import { publishKey } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Commit, DriverCapabilities } from "../driver.ts"
@@ -33,9 +34,9 @@ export const decide = async (
 }
 
 /**
- * What a job still owes to others when its record is replaced: the worker that decided the outcome may have died before its
- * follow-ups were out. They are posted with the new record. A job whose tasks are gone, and that ended longer ago than
- * tombstones stay, owes nothing: a follow-up that ran may be forgotten, and must not run again.
+ * What a job still owes to others when its record is replaced by one that keeps it: the worker that decided the outcome may
+ * have died before its follow-ups were out. They are posted with the new record. A job whose tasks are gone, and that ended
+ * longer ago than tombstones stay, owes nothing: a follow-up that ran may be forgotten, and must not run again.
  */
 const debtOf = async (
   asking: Asking,
@@ -44,13 +45,17 @@ const debtOf = async (
   now: number,
 ): Promise<{ readonly record: JobRecord; readonly post: NonNullable<Change["post"]> } | "conflict"> => {
   const { id, followUps = [] } = record
-  const others = followUps.filter((posting) => posting.id !== id)
-  if (others.length === 0 || expect === "") return { record, post: [] }
+  const none = { record, post: [] }
+  if (expect === "" || followUps.every((posting) => posting.id === id)) return none
   const known = await asking.read(id, "all")
   if ((known?.revision ?? "") !== expect) return "conflict"
   const before = known?.record && decodeStored(known.record)
-  const isPast = before !== undefined && isTerminal(before.state) && now - (before.endedAt ?? now) >= TOMBSTONE_MS
+  const old = new Set(before?.followUps?.flatMap((posting) => (posting.id === id ? [] : publishKey(posting))))
+  const others = followUps.filter((posting) => old.has(publishKey(posting)))
+  if (before === undefined || others.length === 0) return none
+  const isPast = isTerminal(before.state) && now - (before.endedAt ?? now) >= TOMBSTONE_MS
   if (known?.task !== undefined || !isPast) return { record, post: await missing(asking, id, others) }
   const { followUps: _over, ...kept } = record
-  return { record: kept, post: [] }
+  const left = followUps.filter((posting) => !others.includes(posting))
+  return { record: left.length === 0 ? kept : { ...kept, followUps: left }, post: [] }
 }

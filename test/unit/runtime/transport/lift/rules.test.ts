@@ -318,6 +318,18 @@ describe("a decision from outside", () => {
     expect(keys()).toEqual(["j/2/0"])
   })
 
+  test("leaves to its caller what only the new record says", async () => {
+    const { queue, records, find, keys } = open()
+    await queue.publish([posting()])
+    const { revision } = await find()
+    const record = recordAs("failed", posting(), { fence: "" }, { followUps: [callback] })
+    await records.change([{ id: "j", expect: revision, record }])
+    const now = await find()
+    expect(keys()).toEqual(["j/1/0"])
+    await records.change([{ id: "j", expect: now.revision, record: rerun(now.record) }])
+    expect(keys()).toEqual(["j/1/0", "callback/1/0"])
+  })
+
   test("drops what is owed once nobody could tell any more that it ran", async () => {
     const { queue, records, take, find, settle, board, keys } = open({ dedupeWindow: 0 })
     await queue.publish([posting()])
