@@ -14,7 +14,7 @@ export interface Known {
 
 export interface QueuedTask {
   readonly queue: string
-  /** Not to be taken before. */
+  /** As it was posted: a release with a delay does not change it. */
   readonly due?: number
   readonly expires?: number
   /** When it was published. */

@@ -247,13 +247,11 @@ export const leastDriver = (
   }
 
   const queued = (task: Task) => {
-    const { queue, expires } = task.posting
-    const held = isHeld(task)
-    const due = !held && task.until > Date.now() ? task.until : task.posting.due
+    const { queue, due, expires } = task.posting
     return {
       queue,
       at: task.at,
-      held,
+      held: isHeld(task),
       content: task.frame.slice(),
       ...(due === undefined ? {} : { due }),
       ...(expires === undefined ? {} : { expires }),

@@ -1,4 +1,4 @@
-/** The least driver with every optional part, over the same board: lists, depths, broadcast, and a store that tells of changes. */
+/** The least driver with more over the same board: lists, depths and broadcast. Its store tells of no changes. */
 import type { Driver } from "../../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import type { Broadcast, FoundJob, Queries, Query, QueueBrowser } from "../../../runtime/transport/optional.ts"

@@ -5,7 +5,6 @@ import { claimed } from "../../../runtime/protocol/record.ts"
 import type { JobRecord, Posting, Settled, Settlement, Transport } from "../../../runtime/transport/mod.ts"
 import { encodedSize } from "../task.ts"
 import { type Mutant, queueBroken, transportBroken } from "./mutant.ts"
-import { renamed } from "./publish.ts"
 
 /** Every settlement is changed before it is settled. */
 const settlements = (change: (settlement: Settlement) => Settlement): Mutant["breaker"] =>
@@ -19,6 +18,8 @@ const recorded = (change: (record: JobRecord, transport: Transport) => Partial<J
         each.map((one) => (one.record ? { ...one, record: { ...one.record, ...change(one.record, transport) } } : one)),
       ),
   }))
+
+let copies = 0
 
 const followUps = (change: (posting: Posting, transport: Transport) => ReadonlyArray<Posting>): Mutant["breaker"] =>
   queueBroken(() => (queue, transport) => ({
@@ -192,7 +193,8 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "settle: settling again after a lost acknowledgement succeeds, and doubles no follow-up",
-    breaker: followUps((posting) => [renamed(posting)]),
+    // Jobs of their own each time: neither a key nor a record tells that they were posted before.
+    breaker: followUps((posting) => [{ ...posting, id: `${posting.id}-${++copies}` }]),
   },
   {
     breaks: "settle: a record over maxRecord is refused as too-large, and a smaller one settles",
