@@ -241,7 +241,7 @@ describe("the checker finds", () => {
     ["runtime/worker/worker.ts", `import { main } from "../cli/main.ts"`, "imports runtime/cli/main.ts"],
     ["plugins/nats/mod.ts", `import {\n  connect,\n} from "nats"`, undefined],
     ["plugins/memory/mod.ts", `import { connect } from "nats"`, "imports nats"],
-    ["plugins/nats/mod.ts", `import { heap } from "../memory/heap.ts"`, "imports plugins/memory/heap.ts"],
+    ["plugins/nats/mod.ts", `import { Sorted } from "../memory/sorted.ts"`, "imports plugins/memory/sorted.ts"],
     [
       "plugins/nats/mod.ts",
       `new Worker(new URL("../../runtime/supervisor.ts", import.meta.url))`,

@@ -1,6 +1,6 @@
 /** The kit itself: each case passes on transports of several kinds, and fails on one that breaks the promise it is about. */
 import { describe, expect, test, vi } from "vitest"
-import { capabilities, placeOf, plugin } from "../plugins/memory/mod.ts"
+import { placeOf } from "../plugins/memory/mod.ts"
 import { blocking } from "./kit/blocking.ts"
 import { spared } from "./kit/case.ts"
 import { isTransportError } from "./kit/check.ts"
@@ -9,11 +9,12 @@ import { least, reduced } from "./kit/least.ts"
 import { Line } from "./kit/line.ts"
 import { BrokenPromise, cases, type Harness, register, runCase, runConformance, titleOf } from "./kit/mod.ts"
 import { type Mutant, mutants } from "./kit/mutants.ts"
+import { capabilities, memory } from "./support/memory.ts"
 
 const full = (url: URL): Harness => ({
   name: "memory",
   capabilities,
-  connect: (options) => plugin.connect(url, options),
+  connect: (options) => memory.connect(url, options),
   corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).board.inject(queue, bytes),
 })
 
@@ -21,14 +22,14 @@ const slow = (url: URL): Harness => ({
   ...full(url),
   name: "blocking",
   slow: true,
-  connect: async (options) => blocking(await plugin.connect(url, options)),
+  connect: async (options) => blocking(await memory.connect(url, options)),
 })
 
 const bare = (url: URL): Harness => ({
   name: "least",
   capabilities: least(capabilities),
   parts: [],
-  connect: async (options) => reduced(await plugin.connect(url, options)),
+  connect: async (options) => reduced(await memory.connect(url, options)),
 })
 
 /** Memory behind a line that can be cut: it loses nothing by that, as a server would not. */
@@ -44,7 +45,7 @@ const cuttable = (url: URL): Harness => {
     ...full(url),
     name: "line",
     capabilities: durable,
-    connect: line.over((options) => plugin.connect(url, options), durable),
+    connect: line.over((options) => memory.connect(url, options), durable),
     restart: () => cutFor(200),
     kill: () => cutFor(50),
     cut: async () => line.cut(),

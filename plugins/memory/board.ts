@@ -1,213 +1,214 @@
 /**
- * One board in memory: who gets which task, and what becomes of it. Everything happens between two turns of the event
- * loop, so that each call is one transaction. No timer runs but the one that wakes waiting pulls.
+ * One board in memory: queues, records, and commits that change both. Everything happens between two turns of the event
+ * loop, so that each call is one transaction.
  */
+import { Buffer } from "node:buffer"
+import { FRONT_LEVEL } from "../../runtime/protocol/message.ts"
+import { isTerminal } from "../../runtime/protocol/state.ts"
+import type {
+  Commit,
+  CommitRecord,
+  Committed,
+  Interest,
+  News,
+  Receipt,
+  Taken,
+  TakeRequest,
+  TaskDelivery,
+  TaskEnd,
+  TaskPosting,
+} from "../../runtime/transport/driver.ts"
+import type { Index, Known, QueuedTask } from "../../runtime/transport/known.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
+import type { FoundJobs, Query, QueueBrowser, QueueDepth } from "../../runtime/transport/optional.ts"
+import { Lane, type Task } from "./lane.ts"
+import { Sorted } from "./sorted.ts"
 
-import { decodeEnvelope, encodeEnvelope } from "../../runtime/protocol/envelope.ts"
-import { FRONT_LEVEL, publishKey } from "../../runtime/protocol/message.ts"
-import { claimed, isClaimOf, recordOfPosting, unclaimed } from "../../runtime/protocol/record.ts"
-import {
-  type Capabilities,
-  type Change,
-  type Changed,
-  type Claim,
-  type Claimed,
-  type Delivery,
-  type Posting,
-  type PullRequest,
-  type QueueStats,
-  type Receipt,
-  type Report,
-  type Settled,
-  type Settlement,
-  TransportError,
-} from "../../runtime/transport/mod.ts"
-import { isOver, judge, read } from "./job.ts"
-import { Jobs } from "./jobs.ts"
-import { isHeld, Lane } from "./lane.ts"
-import type { Job, Task } from "./state.ts"
-
-/** A pull that waits for its first task. */
-export interface Waiter {
-  readonly request: PullRequest
-  readonly lease: number
-  readonly resolve: (deliveries: ReadonlyArray<Delivery>) => void
+interface Stored extends Pick<CommitRecord, "bytes" | "index"> {
+  readonly id: string
+  readonly revision: string
+  readonly until: number
 }
 
-/** Timers cannot wait for longer than 2³¹ − 1 ms. */
-const LONGEST_TIMER = 3_600_000
+interface Job {
+  /** Of its first appearance: what lists are ordered by. */
+  readonly sequence: number
+  /** Publish keys, remembered for as long as the job is known. */
+  readonly keys: Set<string>
+  /** In queues, oldest first; hardly ever more than one. */
+  readonly tasks: Set<Task>
+  stored?: Stored | undefined
+}
+
+interface Limits {
+  readonly maxTask: number
+  readonly maxRecord: number
+}
 
 export class Board {
-  readonly #capabilities: Capabilities
-  readonly #jobs: Jobs
+  readonly #limits: Limits
   readonly #lanes = new Map<string, Lane>()
   /** Tasks in queues by sequence. */
   readonly #tasks = new Map<number, Task>()
-  readonly #waiters = new Set<Waiter>()
+  readonly #jobs = new Map<string, Job>()
+  /** Records that are not kept for ever, by when they go. */
+  readonly #ends = new Sorted<Stored>((a, b) => a.until - b.until || Number(a.revision) - Number(b.revision))
+  readonly #listeners = new Set<{ readonly interest: Interest; readonly listener: (news: News) => void }>()
   /** Queue that was served last, where queues take turns. */
   #served = ""
   #counter = 0
-  #alarm: ReturnType<typeof setTimeout> | undefined
 
-  constructor(capabilities: Capabilities) {
-    this.#capabilities = capabilities
-    this.#jobs = new Jobs(capabilities.maxRecord)
+  constructor(limits: Limits) {
+    this.#limits = limits
   }
 
-  /** The records, up to date. */
-  get jobs(): Jobs {
-    this.#jobs.bury(Date.now())
-    return this.#jobs
-  }
-
-  publish(postings: ReadonlyArray<Posting>): ReadonlyArray<Receipt> {
-    const receipts = postings.map((posting): Receipt => {
+  publish(postings: ReadonlyArray<TaskPosting>): ReadonlyArray<Receipt> {
+    return postings.map((posting) => {
       try {
-        return { status: this.#post(posting, this.#encode(posting)) }
+        this.#check(posting)
+        return { status: this.#post(posting) }
       } catch (error) {
         return { status: "failed", error: asTransportError(error) }
       }
     })
-    this.#serve()
-    return receipts
   }
 
   /** Puts bytes where a task should be: for tests. */
   inject(queue: string, frame: Uint8Array): void {
-    this.#enqueue({ id: "", run: 1, retries: 0, queue, level: 4 }, frame.slice(), undefined)
-    this.#serve()
+    const index: Index = { state: "queued", queue, task: "", at: Date.now() }
+    this.#enqueue({ id: "", key: "", queue, level: 4, index }, frame)
   }
 
-  take({ queues, max, rotate }: PullRequest, lease: number): ReadonlyArray<Delivery> {
+  take({ queues, max, rotate }: TakeRequest, lease: number): Taken {
     const now = Date.now()
     const first = rotate ? queues.indexOf(this.#served) + 1 : 0
-    const order = [...queues.slice(first), ...queues.slice(0, first)]
-    const lanes = order.flatMap((name) => this.#lanes.get(name) ?? [])
+    const lanes = [...queues.slice(first), ...queues.slice(0, first)].flatMap((name) => this.#lanes.get(name) ?? [])
     for (const lane of lanes) lane.advance(now)
-    const deliveries: Array<Delivery> = []
-    const turn = rotate ? 1 : max
-    for (let before = -1; deliveries.length > before; ) {
+    const deliveries: Array<TaskDelivery> = []
+    for (let before = -1; deliveries.length > before && deliveries.length < max; ) {
       before = deliveries.length
       for (const lane of lanes) {
+        const turn = rotate ? 1 : max
         for (let count = 0; count < turn && deliveries.length < max; count++) {
-          const task = lane.take(now, lease)
+          const task = lane.ready.first
           if (task === undefined) break
-          deliveries.push(this.#deliver(task))
+          lane.move(task, "held", now + lease)
+          deliveries.push(deliver(task))
           this.#served = lane.name
         }
       }
     }
-    return deliveries
+    const next = Math.min(...lanes.map(({ later }) => later.first?.until ?? Number.POSITIVE_INFINITY))
+    return deliveries.length > 0 || next === Number.POSITIVE_INFINITY
+      ? { deliveries }
+      : { deliveries, next: next - now }
   }
 
-  /** Registers a pull that found nothing; {@link take} has been tried. */
-  wait(waiter: Waiter): void {
-    this.#waiters.add(waiter)
-    this.#arm()
-  }
-
-  leave(waiter: Waiter): void {
-    if (this.#waiters.delete(waiter)) this.#arm()
-  }
-
-  claim({ token, id, worker, at, posting }: Claim): Claimed {
-    const fence = fenceOf(token)
-    const stored = this.jobs.get(id)?.stored
-    if (stored !== undefined && isOver(stored, posting)) return { status: "finished", record: read(stored) }
-    if (this.#held(token) === undefined || (stored !== undefined && stored.fence > fence)) {
-      return { status: "superseded" }
-    }
-    try {
-      const before = stored && read(stored)
-      if (before !== undefined && isClaimOf(before, fence)) return { status: "claimed", record: unclaimed(before) }
-      const base = before ?? derive(posting, at)
-      this.#jobs.keep(claimed(base, { fence, worker, at }))
-      return { status: "claimed", ...(before ? { record: before } : {}) }
-    } catch (error) {
-      return { status: "failed", error: asTransportError(error) }
-    }
-  }
-
-  report({ token, record }: Report): void {
-    const task = this.#held(token)
-    if (task?.job === undefined || judge(task.job.stored, record, fenceOf(token), task) !== "write") return
-    this.#jobs.report(task.job, record)
-  }
-
-  settle({ token, record, followUps = [], then }: Settlement): Settled {
-    const fence = fenceOf(token)
+  extend(token: string, lease: number): boolean {
     const task = this.#taskOf(token)
-    try {
-      // What can fail is tried first: a settlement happens as a whole or not at all.
-      const frames = followUps.map((posting) => this.#encode(posting))
-      if (record !== undefined) {
-        const verdict = judge(this.jobs.get(record.id)?.stored, record, fence, task)
-        if (verdict === "superseded") return { status: "superseded" }
-        if (verdict === "write") this.#jobs.keep({ ...record, fence })
-      } else if (task !== undefined && task.fence !== fence) return { status: "superseded" }
-      this.#postAll(followUps, frames)
-    } catch (error) {
-      return { status: "failed", error: asTransportError(error) }
-    }
-    if (task !== undefined) {
-      const lane = this.#lane(task.posting.queue)
-      if (then.kind === "ack") this.#remove(task)
-      else if (then.delay > 0) lane.schedule(task, Date.now() + then.delay)
-      else lane.ready(task)
-    }
-    this.#serve()
-    return { status: task === undefined ? "gone" : "settled" }
-  }
-
-  extend(token: string): boolean {
-    const task = this.#held(token)
-    if (task === undefined) return false
-    task.until = Date.now() + task.lease
+    if (task === undefined || task.until <= Date.now()) return false
+    this.#lane(task.posting.queue).move(task, "held", Date.now() + lease)
     return true
   }
 
-  change({ id, expect, record, withdraw, post = [] }: Change): Changed {
+  read(id: string, what: "record" | "all"): Known | undefined {
+    this.#sweep()
+    const { stored, tasks } = this.#jobs.get(id) ?? {}
+    const task = what === "all" && tasks !== undefined ? [...tasks].at(-1) : undefined
+    if (stored === undefined && task === undefined) return undefined
+    return {
+      revision: stored?.revision ?? "",
+      ...(stored === undefined ? {} : { record: stored.bytes.slice() }),
+      ...(task === undefined ? {} : { task: queuedTask(task) }),
+    }
+  }
+
+  commit({ id, record, post = [], task }: Commit): Committed {
     try {
-      const job = this.jobs.get(id)
-      if ((job?.stored?.revision ?? "") !== expect) return { status: "conflict" }
-      const frames = post.map((posting) => this.#encode(posting))
-      this.#jobs.keep(record)
-      if (withdraw) for (const task of job?.tasks ?? []) this.#remove(task)
-      this.#postAll(post, frames)
+      // What can fail is tried first: a commit happens as a whole or not at all.
+      for (const posting of post) this.#check(posting)
+      if (record !== undefined && record.bytes.length > this.#limits.maxRecord) {
+        throw new TransportError("too-large", `the record of ${id} is over ${this.#limits.maxRecord} bytes`)
+      }
     } catch (error) {
       return { status: "failed", error: asTransportError(error) }
     }
-    this.#serve()
-    return { status: "changed" }
+    this.#sweep()
+    if (record !== undefined && (this.#jobs.get(id)?.stored?.revision ?? "") !== record.expect) {
+      return { status: "conflict" }
+    }
+    const revision = record === undefined ? "" : this.#store(id, record)
+    for (const posting of post) this.#post(posting)
+    const isDone = task === undefined || this.#end(id, task)
+    return isDone ? { status: "committed", revision } : { status: "committed", revision, gone: true }
   }
 
-  stats(): ReadonlyArray<QueueStats> {
+  query({ limit, after, ...query }: Query): FoundJobs {
+    this.#sweep()
+    const below = after === undefined ? Number.POSITIVE_INFINITY : cursorOf(after)
+    const found: Array<FoundJobs["jobs"][number] & { readonly sequence: number }> = []
+    for (const [id, job] of [...this.#jobs].reverse()) {
+      const index = job.stored?.index ?? [...job.tasks].at(-1)?.posting.index
+      if (job.sequence >= below || index === undefined || !matches(index, query)) continue
+      const known = this.read(id, "all")
+      if (known !== undefined) found.push({ ...known, id, sequence: job.sequence })
+      if (found.length > limit) break
+    }
+    const jobs = found.slice(0, limit)
+    return found.length > limit ? { jobs, next: String(jobs.at(-1)?.sequence) } : { jobs }
+  }
+
+  queues(): ReadonlyArray<QueueDepth> {
     const now = Date.now()
     return [...this.#lanes.values()].map((lane) => {
       lane.advance(now)
-      const { ready, scheduled, held } = lane.count
-      const oldest = lane.oldest()
-      return { queue: lane.name, ready, scheduled, inFlight: held, ...(oldest === undefined ? {} : { oldest }) }
+      const held = [...lane.later].filter(({ place }) => place === "held").length
+      const oldest = [...lane.ready].reduce((least, { at }) => Math.min(least, at), Number.POSITIVE_INFINITY)
+      const counts = { queue: lane.name, ready: lane.ready.size, scheduled: lane.later.size - held, held }
+      return oldest === Number.POSITIVE_INFINITY ? counts : { ...counts, oldest }
     })
   }
 
-  overdue(now: number, max: number): ReadonlyArray<string> {
-    const late = [...this.#tasks.values()].filter(
-      (task) => task.job !== undefined && !isHeld(task, now) && (task.posting.expires ?? Infinity) <= now,
-    )
-    late.sort((a, b) => (a.posting.expires ?? 0) - (b.posting.expires ?? 0))
-    return late.slice(0, max).map((task) => task.posting.id)
-  }
-
-  waiting(queue: string, max: number): ReadonlyArray<string> {
+  waiting(what: Parameters<QueueBrowser["waiting"]>[0], max: number): ReadonlyArray<string> {
+    const now = Date.now()
+    for (const lane of this.#lanes.values()) lane.advance(now)
+    const tasks = "queue" in what ? this.#lanes.get(what.queue)?.waiting() : this.#expired(what.expiredBy)
     const ids: Array<string> = []
-    const lane = this.#lanes.get(queue)
-    lane?.advance(Date.now())
-    for (const task of lane?.waiting() ?? []) {
+    for (const { posting } of tasks ?? []) {
       if (ids.length >= max) break
-      if (task.job !== undefined) ids.push(task.posting.id)
+      if (posting.id !== "") ids.push(posting.id)
     }
     return ids
+  }
+
+  /** Returns how to stop. */
+  listen(interest: Interest, listener: (news: News) => void): () => void {
+    const entry = { interest, listener }
+    this.#listeners.add(entry)
+    return () => this.#listeners.delete(entry)
+  }
+
+  #expired(by: number): ReadonlyArray<Task> {
+    const endOf = ({ posting }: Task) => posting.expires ?? Number.POSITIVE_INFINITY
+    return [...this.#tasks.values()]
+      .filter((task) => task.place !== "held" && endOf(task) <= by)
+      .sort((a, b) => endOf(a) - endOf(b))
+  }
+
+  #check({ id, level, frame }: TaskPosting): void {
+    if (!(level >= 0 && level <= FRONT_LEVEL)) throw new TransportError("invalid", `${id}: ${level} is no level`)
+    if (Buffer.byteLength(id) > 255 || id === "") throw new TransportError("invalid", "an id has 1 to 255 bytes")
+    if (frame.length <= this.#limits.maxTask) return
+    throw new TransportError("too-large", `${id}: ${frame.length} bytes, ${this.#limits.maxTask} are allowed`)
+  }
+
+  #job(id: string): Job {
+    let job = this.#jobs.get(id)
+    if (job === undefined) {
+      job = { sequence: ++this.#counter, keys: new Set(), tasks: new Set() }
+      this.#jobs.set(id, job)
+    }
+    return job
   }
 
   #lane(name: string): Lane {
@@ -219,129 +220,141 @@ export class Board {
     return lane
   }
 
-  /** A posting's message as bytes. Fails with why it cannot be stored. */
-  #encode({ id, level, key, message }: Posting): Uint8Array {
-    if (key !== undefined) throw new TransportError("unsupported", `${id}: this transport keeps no order by key`)
-    if (!(level >= 0 && level <= FRONT_LEVEL)) throw new TransportError("invalid", `${id}: ${level} is no level`)
-    const frame = encodeEnvelope(message)
-    if (frame._tag === "Failure") throw new TransportError("invalid", `${id}: ${frame.failure.message}`)
-    const { maxTask } = this.#capabilities
-    if (frame.success.length <= maxTask) return frame.success
-    throw new TransportError("too-large", `${id}: ${frame.success.length} bytes, ${maxTask} are allowed`)
+  #store(id: string, { bytes, index, keep = Number.POSITIVE_INFINITY }: CommitRecord): string {
+    const job = this.#job(id)
+    if (job.stored !== undefined) this.#ends.remove(job.stored)
+    const revision = String(++this.#counter)
+    job.stored = { id, bytes: bytes.slice(), index, revision, until: Date.now() + keep }
+    if (keep < Number.POSITIVE_INFINITY) this.#ends.add(job.stored)
+    this.#tell({ kind: "job", id, record: job.stored.bytes.slice() })
+    return revision
   }
 
-  #post(posting: Posting, frame: Uint8Array): "stored" | "duplicate" {
-    const job = this.jobs.of(posting.id)
-    const key = publishKey(posting)
-    if (job.keys.includes(key)) return "duplicate"
-    job.keys.push(key)
-    const { message, ...address } = posting
-    this.#enqueue(address, frame, job)
-    if (this.#jobs.watched && job.stored === undefined) this.#jobs.tell(derive(posting, Date.now()))
+  #post({ message: _message, frame, ...posting }: TaskPosting): "stored" | "duplicate" {
+    const job = this.#job(posting.id)
+    if (job.keys.has(posting.key)) return "duplicate"
+    job.keys.add(posting.key)
+    job.tasks.add(this.#enqueue(posting, frame.slice()))
+    this.#tell({ kind: "job", id: posting.id })
     return "stored"
   }
 
-  #postAll(postings: ReadonlyArray<Posting>, frames: ReadonlyArray<Uint8Array>): void {
-    for (const [at, posting] of postings.entries()) this.#post(posting, frames[at] ?? this.#encode(posting))
+  #enqueue(posting: Task["posting"], frame: Uint8Array): Task {
+    const at = Date.now()
+    const sequence = ++this.#counter
+    const task: Task = { posting, frame, sequence, at, place: "gone", deliveries: 0, until: 0 }
+    this.#tasks.set(sequence, task)
+    const { due = 0, queue } = posting
+    this.#lane(queue).move(task, due > at ? "scheduled" : "ready", due)
+    this.#tell({ kind: "queue", queue })
+    return task
   }
 
-  #enqueue(posting: Omit<Posting, "message">, frame: Uint8Array, job: Job | undefined): void {
-    const storedAt = Date.now()
-    const sequence = ++this.#counter
-    const task: Task = {
-      posting,
-      frame,
-      sequence,
-      storedAt,
-      job,
-      place: "new",
-      deliveries: 0,
-      fence: "",
-      lease: 0,
-      until: 0,
-      alarm: undefined,
+  /** The task that a delivery still has. */
+  #taskOf(token: string): Task | undefined {
+    const [sequence, deliveries] = token.split(".").map(Number)
+    const task = this.#tasks.get(sequence ?? 0)
+    return task?.deliveries === deliveries ? task : undefined
+  }
+
+  /** Whether the task was there. */
+  #end(id: string, how: TaskEnd): boolean {
+    if (how.kind === "withdraw") {
+      for (const task of this.#jobs.get(id)?.tasks ?? []) this.#remove(task)
+      return true
     }
-    this.#tasks.set(sequence, task)
-    if (job !== undefined) job.tasks = [...job.tasks, task]
-    const lane = this.#lane(posting.queue)
-    if (posting.due !== undefined && posting.due > storedAt) lane.schedule(task, posting.due)
-    else lane.ready(task)
+    const task = this.#taskOf(how.token)
+    if (task === undefined) return false
+    if (how.kind === "ack") this.#remove(task)
+    else {
+      const place = how.delay > 0 ? "scheduled" : "ready"
+      this.#lane(task.posting.queue).move(task, place, Date.now() + how.delay)
+      this.#tell({ kind: "queue", queue: task.posting.queue })
+    }
+    return true
   }
 
   #remove(task: Task): void {
-    const lane = this.#lane(task.posting.queue)
-    lane.remove(task)
-    if (lane.empty) this.#lanes.delete(lane.name)
+    const { queue, id } = task.posting
+    const lane = this.#lane(queue)
+    lane.move(task, "gone")
+    if (lane.isEmpty) this.#lanes.delete(queue)
     this.#tasks.delete(task.sequence)
-    if (task.job === undefined) return
-    task.job.tasks = task.job.tasks.filter((each) => each !== task)
-    this.#jobs.forget(task.job)
+    this.#jobs.get(id)?.tasks.delete(task)
+    this.#forget(id)
   }
 
-  #deliver(task: Task): Delivery {
-    const { job, posting, sequence, deliveries } = task
-    const fence = (++this.#counter).toString(36).padStart(11, "0")
-    task.fence = fence
-    const fresh = job !== undefined && !job.delivered && job.stored === undefined
-    if (job !== undefined) {
-      job.delivered = true
-      job.reported = undefined
-    }
-    const message = decodeEnvelope(task.frame.slice())
-    return {
-      token: `${sequence}.${fence}`,
-      fence,
-      queue: posting.queue,
-      level: posting.level,
-      sequence,
-      fresh,
-      deliveries,
-      message,
+  /** Removes records that were kept for long enough. */
+  #sweep(): void {
+    const now = Date.now()
+    for (let stored = this.#ends.first; stored !== undefined && stored.until <= now; stored = this.#ends.first) {
+      this.#ends.remove(stored)
+      const job = this.#jobs.get(stored.id)
+      if (job !== undefined) job.stored = undefined
+      this.#forget(stored.id)
     }
   }
 
-  #taskOf(token: string): Task | undefined {
-    return this.#tasks.get(Number(token.slice(0, token.indexOf("."))))
+  #forget(id: string): void {
+    const job = this.#jobs.get(id)
+    if (job?.stored === undefined && job?.tasks.size === 0) this.#jobs.delete(id)
   }
 
-  /** The task that a token still holds. */
-  #held(token: string): Task | undefined {
-    const task = this.#taskOf(token)
-    return task !== undefined && task.fence === fenceOf(token) && isHeld(task, Date.now()) ? task : undefined
-  }
-
-  /** Gives waiting pulls what has become ready, first come, first served. */
-  #serve(): void {
-    if (this.#waiters.size === 0) return
-    for (const waiter of this.#waiters) {
-      const deliveries = this.take(waiter.request, waiter.lease)
-      if (deliveries.length === 0) continue
-      this.#waiters.delete(waiter)
-      waiter.resolve(deliveries)
+  #tell(news: News): void {
+    for (const { interest, listener } of this.#listeners) {
+      const isWanted =
+        (news.kind === "queue" && interest.kind === "queues" && interest.queues.includes(news.queue)) ||
+        (news.kind === "job" && (interest.kind === "jobs" || (interest.kind === "job" && interest.id === news.id)))
+      if (isWanted) queueMicrotask(() => listener(news))
     }
-    this.#arm()
-  }
-
-  /** Sets the one timer to when there may be something for those who wait. */
-  #arm(): void {
-    clearTimeout(this.#alarm)
-    let next = Infinity
-    for (const { request } of this.#waiters) {
-      for (const name of request.queues) next = Math.min(next, this.#lanes.get(name)?.next() ?? Infinity)
-    }
-    if (next === Infinity) return
-    this.#alarm = setTimeout(() => this.#serve(), Math.min(Math.max(next - Date.now(), 1), LONGEST_TIMER))
-    // Who waits keeps the process alive, not the board.
-    this.#alarm.unref?.()
   }
 }
 
-const fenceOf = (token: string): string => token.slice(token.indexOf(".") + 1)
+const deliver = (task: Task): TaskDelivery => {
+  const { posting, sequence, frame } = task
+  const deliveries = ++task.deliveries
+  return {
+    token: `${sequence}.${deliveries}`,
+    queue: posting.queue,
+    level: posting.level,
+    sequence,
+    first: deliveries === 1,
+    fence: String(deliveries).padStart(9, "0"),
+    deliveries,
+    content: frame.slice(),
+  }
+}
 
-const derive = (posting: Posting, now: number): ReturnType<typeof read> => {
-  const derived = recordOfPosting(posting, now)
-  if (derived._tag === "Success") return derived.success
-  throw new TransportError("invalid", `${posting.id}: ${derived.failure.message}`)
+const queuedTask = ({ posting, place, until, at, frame }: Task): QueuedTask => {
+  const due = place === "scheduled" ? until : posting.due
+  return {
+    queue: posting.queue,
+    at,
+    held: place === "held" && until > Date.now(),
+    content: frame.slice(),
+    ...(due === undefined ? {} : { due }),
+    ...(posting.expires === undefined ? {} : { expires: posting.expires }),
+  }
+}
+
+/** What is only waiting by its index may be running by the note of its worker: a list of what runs has it too. */
+const isIn = ({ state }: Index, states: ReadonlyArray<Index["state"]>): boolean =>
+  states.includes(state) || (!isTerminal(state) && states.some((each) => !isTerminal(each)))
+
+const matches = (index: Index, { states, dead, task, since = 0, until, ...query }: Partial<Query>): boolean =>
+  !index.hidden &&
+  (task === undefined || index.task === task || `${index.task}.${index.method ?? ""}` === task) &&
+  (states === undefined || isIn(index, states)) &&
+  (!dead || index.dead === true) &&
+  index.at >= since &&
+  index.at < (until ?? Number.POSITIVE_INFINITY) &&
+  FIELDS.every((field) => query[field] === undefined || query[field] === index[field])
+
+const FIELDS = ["queue", "root", "parent", "group"] as const
+
+const cursorOf = (text: string): number => {
+  if (/^\d{1,15}$/.test(text)) return Number(text)
+  throw new TransportError("invalid", `not a cursor of this transport: ${JSON.stringify(text.slice(0, 40))}`)
 }
 
 const asTransportError = (error: unknown): TransportError =>

@@ -2,35 +2,27 @@
  * The transport inside one process: nothing survives its end. The reference for plugin authors and the default of
  * tests. `memory:` and `memory://name` with the same name and namespace are one board.
  */
-import {
-  type Capabilities,
-  type ConnectOptions,
-  type Delivery,
-  type Plugin,
-  type PullRequest,
-  type Transport,
-  TransportError,
-} from "../../runtime/transport/mod.ts"
-import { Board, type Waiter } from "./board.ts"
+import type { Driver, DriverCapabilities, DriverPlugin } from "../../runtime/transport/driver.ts"
+import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
+import { Board } from "./board.ts"
 import { MemoryStore } from "./store.ts"
 
-export const capabilities: Capabilities = {
+export const capabilities: DriverCapabilities = {
   durability: "none",
-  dedupeWindow: Infinity,
-  delay: true,
-  priorityBands: 10,
+  reach: "process",
+  atomic: true,
+  waits: false,
+  dedupeWindow: Number.POSITIVE_INFINITY,
+  delay: Number.POSITIVE_INFINITY,
+  bands: 10,
   front: true,
-  keyed: false,
   maxTask: 4 * 1024 * 1024,
   maxRecord: 16 * 1024 * 1024,
   leaseResolution: 20,
   dueResolution: 20,
-  reach: "process",
-  atomicSettle: true,
-  browse: true,
 }
 
-/** What all transports of one name and namespace share, for as long as the process lives. */
+/** What all connections of one name and namespace share, for as long as the process lives. */
 class Place {
   readonly board = new Board(capabilities)
   readonly store = new MemoryStore(capabilities.maxRecord)
@@ -53,80 +45,50 @@ export const placeOf = (url: URL, namespace: string): Place => {
   return place
 }
 
-export const plugin: Plugin = {
+export const plugin: DriverPlugin = {
   schemes: ["memory"],
   connect: async (url, options) => connect(url, options),
 }
 
 export default plugin
 
-const connect = (url: URL, { namespace, lease }: ConnectOptions): Transport => {
+const connect = (url: URL, { namespace, lease }: ConnectOptions): Driver => {
   if (!NAMESPACE.test(namespace)) throw new TransportError("invalid", "a namespace is 1 to 64 of A-Z a-z 0-9 _ -")
   if (!(lease >= 1_000)) throw new TransportError("invalid", `a lease is at least 1,000 milliseconds, not ${lease}`)
   const { board, store, listeners } = placeOf(url, namespace)
   const closing = new AbortController()
 
-  /** Each call in one turn of the event loop, unless this transport was closed. */
-  const open = <T>(run: () => T | Promise<T>): Promise<T> =>
+  /** Each call in one turn of the event loop, unless this connection was closed. */
+  const open = <T>(run: () => T): Promise<T> =>
     new Promise((resolve) => {
       if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
       resolve(run())
     })
 
-  /** Keeps a subscription until its signal or the transport ends it. */
-  const until = (signal: AbortSignal, subscribe: () => () => void): void => {
-    if (signal.aborted) return
-    const stop = subscribe()
-    AbortSignal.any([signal, closing.signal]).addEventListener("abort", stop, { once: true })
-  }
-
-  const pull = (request: PullRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>> => {
-    if (signal.aborted || request.max < 1) return Promise.resolve([])
-    const deliveries = board.take(request, lease)
-    if (deliveries.length > 0 || request.wait <= 0) return Promise.resolve(deliveries)
-    return new Promise((resolve) => {
-      const end = (found: ReadonlyArray<Delivery>): void => {
-        clearTimeout(timer)
-        signal.removeEventListener("abort", giveUp)
-        closing.signal.removeEventListener("abort", giveUp)
-        board.leave(waiter)
-        resolve(found)
-      }
-      const giveUp = (): void => end([])
-      const waiter: Waiter = { request, lease, resolve: end }
-      const timer = setTimeout(giveUp, request.wait)
-      signal.addEventListener("abort", giveUp)
-      closing.signal.addEventListener("abort", giveUp)
-      board.wait(waiter)
+  /** Keeps a subscription until its signal or the end of the connection. */
+  const until = (signal: AbortSignal, subscribe: () => () => void): Promise<void> =>
+    open(() => {
+      if (signal.aborted) return
+      AbortSignal.any([signal, closing.signal]).addEventListener("abort", subscribe(), { once: true })
     })
-  }
 
   return {
     name: "memory",
     capabilities,
-    queue: {
-      publish: (postings) => open(() => board.publish(postings)),
-      pull: (request, signal) => open(() => pull(request, signal)),
-      claim: (claims) => open(() => claims.map((claim) => board.claim(claim))),
-      report: (reports) => open(() => reports.forEach((report) => void board.report(report))),
-      settle: (settlements) => open(() => settlements.map((settlement) => board.settle(settlement))),
-      extend: (tokens) => open(() => tokens.map((token) => board.extend(token))),
-      stats: () => open(() => board.stats()),
-      overdue: (now, max) => open(() => board.overdue(now, max)),
-      waiting: (queue, max) => open(() => board.waiting(queue, max)),
-    },
-    records: {
-      find: (id) => open(() => board.jobs.find(id, Date.now())),
-      change: (changes) => open(() => changes.map((change) => board.change(change))),
-      query: (query) => open(() => board.jobs.query(query, Date.now())),
-      watch: (filter, listener, signal) => open(() => until(signal, () => board.jobs.watch(filter.id, listener))),
-    },
+    publish: (postings) => open(() => board.publish(postings)),
+    take: (request, signal) => open(() => (signal.aborted ? { deliveries: [] } : board.take(request, lease))),
+    extend: (tokens) => open(() => tokens.map((token) => board.extend(token, lease))),
+    read: (ids, what) => open(() => ids.map((id) => board.read(id, what))),
+    commit: (commits) => open(() => commits.map((commit) => board.commit(commit))),
+    query: (query) => open(() => board.query(query)),
+    queues: () => open(() => board.queues()),
+    waiting: (what, max) => open(() => board.waiting(what, max)),
+    listen: (interest, listener, signal) => until(signal, () => board.listen(interest, listener)),
     store: {
-      get: (key) => open(() => store.get(key)),
+      get: (keys) => open(() => keys.map((key) => store.get(key))),
       write: (operations) => open(() => store.write(operations)),
       list: (options) => open(() => store.list(options)),
-      count: (prefix) => open(() => store.count(prefix)),
-      watch: (prefix, listener, signal) => open(() => until(signal, () => store.watch(prefix, listener))),
+      watch: (prefix, listener, signal) => until(signal, () => store.watch(prefix, listener)),
       now: () => open(() => Date.now()),
     },
     broadcast: {
@@ -140,13 +102,11 @@ const connect = (url: URL, { namespace, lease }: ConnectOptions): Transport => {
           }
         }),
       listen: (topic, listener, signal) =>
-        open(() => {
+        until(signal, () => {
           checkTopic(topic)
-          until(signal, () => {
-            const entry = { topic, listener }
-            listeners.add(entry)
-            return () => void listeners.delete(entry)
-          })
+          const entry = { topic, listener }
+          listeners.add(entry)
+          return () => void listeners.delete(entry)
         }),
     },
     // Memory is always within reach.

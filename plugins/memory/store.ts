@@ -1,25 +1,27 @@
-/** Keyed values in byte order, as one sorted list of keys beside a map. */
+/** Keyed values in the order of their bytes. */
 import { Buffer } from "node:buffer"
-import { type Entry, type Store, type StoreOperation, TransportError } from "../../runtime/transport/mod.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
+import type { DriverStore, Entry, Revision, StoreOperation } from "../../runtime/transport/store.ts"
+import { Sorted } from "./sorted.ts"
 
-interface Kept {
-  readonly value: Uint8Array
-  readonly revision: string
+interface Kept extends Entry {
   readonly until: number
 }
 
-type Listener = (change: { readonly key: string; readonly value?: Uint8Array }) => void
+type Change = Parameters<Parameters<NonNullable<DriverStore["watch"]>>[1]>[0]
+type Watcher = { readonly prefix: string; readonly listener: (change: Change) => void }
 
-const MAX_KEY_BYTES = 512
+/** Timers cannot wait for longer than 2³¹ − 1 ms. */
+const LONGEST_TIMER = 3_600_000
 
 export class MemoryStore {
   readonly #maxValue: number
   readonly #kept = new Map<string, Kept>()
-  #keys: Array<string> = []
-  readonly #watchers = new Set<{ readonly prefix: string; readonly listener: Listener }>()
+  readonly #keys = new Sorted(compareBytes)
+  /** Values with a time to live, by when it ends. */
+  readonly #ends = new Sorted<Kept>((a, b) => a.until - b.until || compareBytes(a.key, b.key))
+  readonly #watchers = new Set<Watcher>()
   #revision = 0
-  /** When the next value ends, as far as known; never later than it is. */
-  #next = Infinity
   #alarm: ReturnType<typeof setTimeout> | undefined
 
   constructor(maxValue: number) {
@@ -32,42 +34,39 @@ export class MemoryStore {
     return kept && { key, value: kept.value.slice(), revision: kept.revision }
   }
 
-  write(operations: ReadonlyArray<StoreOperation>): "written" | "conflict" {
+  write(operations: ReadonlyArray<StoreOperation>): ReadonlyArray<Revision> | "conflict" {
     this.#sweep()
     for (const operation of operations) this.#check(operation)
-    const holds = operations.every(({ key, expect }) => {
-      const revision = this.#kept.get(key)?.revision
-      return expect === undefined || (expect === "absent" ? revision === undefined : revision === expect.revision)
+    const holds = ({ key, expect }: StoreOperation) =>
+      expect === undefined || (this.#kept.get(key)?.revision ?? "") === expect
+    if (!operations.every(holds)) return "conflict"
+    const revisions = operations.map(({ key, value, ttl = Number.POSITIVE_INFINITY }) => {
+      if (value === undefined) return ""
+      if (value === null) return this.#put(key, undefined)
+      const revision = String(++this.#revision)
+      return this.#put(key, { key, value: value.slice(), revision, until: Date.now() + ttl })
     })
-    if (!holds) return "conflict"
-    const now = Date.now()
-    for (const { key, value, ttl } of operations) {
-      if (value === undefined) this.#remove(key)
-      else this.#put(key, { value: value.slice(), revision: String(++this.#revision), until: now + (ttl ?? Infinity) })
-    }
     this.#arm()
-    return "written"
+    return revisions
   }
 
-  list({ prefix, after, limit, reverse }: Parameters<Store["list"]>[0]): ReadonlyArray<Entry> {
+  list({ prefix, after, limit, reverse = false }: Parameters<DriverStore["list"]>[0]): ReadonlyArray<Entry> {
     this.#sweep()
-    const [start, end] = this.#range(prefix)
-    const from = after === undefined ? start : Math.max(start, this.#place(after) + (this.#kept.has(after) ? 1 : 0))
-    const to = after === undefined ? end : Math.min(end, this.#place(after))
-    const keys = reverse
-      ? this.#keys.slice(Math.max(start, to - limit), to).reverse()
-      : this.#keys.slice(from, Math.min(end, from + limit))
-    return keys.flatMap((key) => this.get(key) ?? [])
-  }
-
-  count(prefix: string): number {
-    this.#sweep()
-    const [start, end] = this.#range(prefix)
-    return end - start
+    const keys: Array<string> = []
+    // Going up, the first keys will do; going down, all up to `after` are looked at, and the last ones taken.
+    for (const key of { [Symbol.iterator]: () => this.#keys[Symbol.iterator](reverse ? prefix : (after ?? prefix)) }) {
+      if (reverse && after !== undefined && compareBytes(key, after) >= 0) break
+      if (!key.startsWith(prefix)) {
+        if (compareBytes(key, prefix) > 0) break
+        continue
+      }
+      if (key !== after && keys.push(key) === limit && !reverse) break
+    }
+    return (reverse ? keys.reverse().slice(0, limit) : keys).flatMap((key) => this.get(key) ?? [])
   }
 
   /** Returns how to stop. */
-  watch(prefix: string, listener: Listener): () => void {
+  watch(prefix: string, listener: Watcher["listener"]): () => void {
     const watcher = { prefix, listener }
     this.#watchers.add(watcher)
     this.#arm()
@@ -79,84 +78,57 @@ export class MemoryStore {
 
   #check({ key, value, ttl }: StoreOperation): void {
     const bytes = Buffer.byteLength(key)
-    if (bytes < 1 || bytes > MAX_KEY_BYTES || !key.isWellFormed()) {
-      throw new TransportError("invalid", `a key has 1 to ${MAX_KEY_BYTES} bytes of UTF-8, not ${bytes}`)
+    if (bytes < 1 || bytes > 512 || !key.isWellFormed()) {
+      throw new TransportError("invalid", `a key has 1 to 512 bytes of UTF-8, not ${bytes}`)
     }
     if (ttl !== undefined && !(ttl >= 1_000)) throw new TransportError("invalid", "a time to live is at least 1,000")
-    if (value !== undefined && value.length > this.#maxValue) {
+    if (value && value.length > this.#maxValue) {
       throw new TransportError("too-large", `${key}: ${value.length} bytes, ${this.#maxValue} are allowed`)
     }
   }
 
-  #put(key: string, kept: Kept): void {
-    if (!this.#kept.has(key)) this.#keys.splice(this.#place(key), 0, key)
-    this.#kept.set(key, kept)
-    this.#next = Math.min(this.#next, kept.until)
-    this.#tell(key, kept.value)
-  }
-
-  #remove(key: string): void {
-    if (!this.#kept.delete(key)) return
-    this.#keys.splice(this.#place(key), 1)
-    this.#tell(key)
+  #put(key: string, kept: Kept | undefined): Revision {
+    const before = this.#kept.get(key)
+    if (before !== undefined) this.#ends.remove(before)
+    if (kept === undefined) {
+      if (!this.#kept.delete(key)) return ""
+      this.#keys.remove(key)
+    } else {
+      if (before === undefined) this.#keys.add(key)
+      this.#kept.set(key, kept)
+      if (kept.until < Number.POSITIVE_INFINITY) this.#ends.add(kept)
+    }
+    for (const { prefix, listener } of this.#watchers) {
+      if (!key.startsWith(prefix)) continue
+      queueMicrotask(() => listener(kept === undefined ? { key } : { key, value: kept.value.slice() }))
+    }
+    return kept?.revision ?? ""
   }
 
   /** Removes what has ended. */
   #sweep(): void {
     const now = Date.now()
-    if (now < this.#next) return
-    const ended = this.#keys.filter((key) => (this.#kept.get(key)?.until ?? 0) <= now)
-    for (const key of ended) this.#remove(key)
-    this.#next = Infinity
-    for (const { until } of this.#kept.values()) this.#next = Math.min(this.#next, until)
+    for (let kept = this.#ends.first; kept !== undefined && kept.until <= now; kept = this.#ends.first) {
+      this.#put(kept.key, undefined)
+    }
   }
 
-  /** Those who watch hear of an end in time; nobody else needs a timer. */
+  /** Watchers hear of an end in time; nothing else needs a timer. */
   #arm(): void {
     clearTimeout(this.#alarm)
-    if (this.#watchers.size === 0 || this.#next === Infinity) return
-    this.#alarm = setTimeout(
-      () => {
-        this.#sweep()
-        this.#arm()
-      },
-      Math.min(Math.max(this.#next - Date.now(), 1), 3_600_000),
-    )
+    const { first } = this.#ends
+    if (this.#watchers.size === 0 || first === undefined) return
+    const wake = () => {
+      this.#sweep()
+      this.#arm()
+    }
+    this.#alarm = setTimeout(wake, Math.min(Math.max(first.until - Date.now(), 1), LONGEST_TIMER))
     this.#alarm.unref?.()
-  }
-
-  #tell(key: string, value?: Uint8Array): void {
-    for (const { prefix, listener } of this.#watchers) {
-      if (key.startsWith(prefix)) queueMicrotask(() => listener(value ? { key, value: value.slice() } : { key }))
-    }
-  }
-
-  /** Where a key is, or would be. */
-  #place(key: string): number {
-    let low = 0
-    for (let high = this.#keys.length; low < high; ) {
-      const middle = (low + high) >> 1
-      if (compareBytes(this.#keys[middle] ?? "", key) < 0) low = middle + 1
-      else high = middle
-    }
-    return low
-  }
-
-  #range(prefix: string): readonly [number, number] {
-    const start = this.#place(prefix)
-    let low = start
-    // Keys with the prefix are neighbours: the first one without it ends them.
-    for (let high = this.#keys.length; low < high; ) {
-      const middle = (low + high) >> 1
-      if (this.#keys[middle]?.startsWith(prefix)) low = middle + 1
-      else high = middle
-    }
-    return [start, low]
   }
 }
 
 /** Order of the UTF-8 bytes, which is that of code points; that of JavaScript's units puts surrogates too early. */
-const compareBytes = (a: string, b: string): number => {
+function compareBytes(a: string, b: string): number {
   const length = Math.min(a.length, b.length)
   for (let at = 0; at < length; at++) {
     const x = a.charCodeAt(at)

@@ -2,8 +2,8 @@
  * Workers inside this process that can die, for boards that only one process can see: from one moment on nothing of such a
  * worker reaches the board any more, and nothing of the board the worker.
  */
-import { plugin as memory } from "callboard/plugins/memory"
 import { type Plugin, type Transport, TransportError } from "callboard/transport"
+import { memory } from "../support/memory.ts"
 
 export interface Mortal {
   /** For `serve`; `mortal://name` is the board `memory://name`. */

@@ -2,8 +2,8 @@
  * The memory transport with faults on command: what HTTP answers while its transport is down, slow or lies cannot be
  * tried with a transport that always works.
  */
-import { plugin as memory } from "callboard/plugins/memory"
 import type { Plugin, Transport } from "callboard/transport"
+import { memory } from "./memory.ts"
 
 /** What is done before or after a call reaches the transport; throwing fails the call. */
 export type Fault = (call: string) => void | Promise<void>

@@ -1,6 +1,6 @@
 /** The memory transport with parts replaced: faults that a real broker shows now and then, on command. */
-import { plugin as memory } from "callboard/plugins/memory"
 import type { Plugin, Queue, Transport } from "callboard/transport"
+import { memory } from "./memory.ts"
 
 /** Settings for `connect` and `serve` whose transport `change` may alter; `faulty://name` is the board `memory://name`. */
 export const faulty = (change: (transport: Transport) => Transport) => {

@@ -2,9 +2,10 @@
 import { spawnSync } from "node:child_process"
 import process from "node:process"
 import { expect, test } from "vitest"
-import { capabilities, placeOf, plugin } from "../../../../plugins/memory/mod.ts"
+import { placeOf, plugin } from "../../../../plugins/memory/mod.ts"
 import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
 import { type Harness, register } from "../../../kit/mod.ts"
+import { capabilities, memory } from "../../../support/memory.ts"
 
 const url = new URL("memory://kit")
 
@@ -12,7 +13,7 @@ const harness: Harness = {
   name: "memory",
   slack: 2_500,
   capabilities,
-  connect: (options) => plugin.connect(url, options),
+  connect: (options) => memory.connect(url, options),
   corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).board.inject(queue, bytes),
 }
 
@@ -28,15 +29,15 @@ test("transports meet by name and namespace", async () => {
     connect("memory:", "meet"),
     connect("memory://other", "meet"),
   ])
-  await one.store?.write([{ key: "a", value }])
-  expect((await same.store?.get("a"))?.value).toEqual(value)
-  expect(await other.store?.get("a")).toBeUndefined()
+  await one.store.write([{ key: "a", value }])
+  expect((await same.store.get(["a"]))[0]?.value).toEqual(value)
+  expect(await other.store.get(["a"])).toEqual([undefined])
 })
 
 test("a process ends although tasks are scheduled and in hand, unless a pull waits for them", () => {
   const script = `
-    const { plugin } = await import(${JSON.stringify(new URL("../../../../plugins/memory/mod.ts", import.meta.url).href)})
-    const transport = await plugin.connect(new URL("memory:"), { namespace: "a", lease: 30_000, name: "a", timeout: 1_000 })
+    const { memory } = await import(${JSON.stringify(new URL("../../../support/memory.ts", import.meta.url).href)})
+    const transport = await memory.connect(new URL("memory:"), { namespace: "a", lease: 30_000, name: "a", timeout: 1_000 })
     const message = { headers: {}, properties: { content_type: "", content_encoding: "" }, body: new Uint8Array(0) }
     const posting = { id: "a", run: 1, retries: 0, queue: "a", level: 4, message }
     const never = new AbortController().signal

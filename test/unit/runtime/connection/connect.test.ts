@@ -1,6 +1,5 @@
 /** From a URL to a transport: which plugin, which options, and nothing secret in what is shown. */
 import { connect, serve } from "callboard"
-import { plugin as memory } from "callboard/plugins/memory"
 import type { ConnectOptions, Plugin, Transport } from "callboard/transport"
 import { describe, expect, test } from "vitest"
 import { Client } from "../../../../runtime/client/client.ts"
@@ -15,6 +14,7 @@ import { generateId } from "../../../../runtime/id.ts"
 import type { DriverPlugin } from "../../../../runtime/transport/driver.ts"
 import { LeastBoard, leastDriver } from "../../../kit/driver/least-driver.ts"
 import { wholeDriver } from "../../../kit/driver/whole-driver.ts"
+import { memory } from "../../../support/memory.ts"
 
 /** A plugin that tells what it was asked for, and how often what it made was closed. */
 const spy = (change: (transport: Transport) => Transport = (same) => same) => {

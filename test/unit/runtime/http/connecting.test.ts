@@ -1,9 +1,9 @@
 /** What a service answers before it has reached its transport, and what becomes of that when it never does. */
 import { type ServeOptions, type Service, serve } from "callboard"
-import { plugin as memory } from "callboard/plugins/memory"
 import { type Plugin, TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
+import { memory } from "../../../support/memory.ts"
 import { eventually, freePort } from "../../../support/servers/process.ts"
 import { Exposition } from "../metrics/exposition.ts"
 import { broken } from "../worker/isolated-actor.ts"

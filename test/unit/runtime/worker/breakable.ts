@@ -1,8 +1,8 @@
 /** A memory board behind a line that can be cut, and the log of who works on it. */
 import type { Log, ServeOptions } from "callboard"
-import { plugin } from "../../../../plugins/memory/mod.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { type Plugin, type Transport, TransportError } from "../../../../runtime/transport/mod.ts"
+import { memory } from "../../../support/memory.ts"
 
 export interface Breakable {
   /** For `start`. */
@@ -55,7 +55,7 @@ export const breakable = ({ listensLater = false } = {}): Breakable => {
   })
   const wrapped: Plugin = {
     schemes: ["cut"],
-    connect: async (_, options) => wrap(await plugin.connect(new URL(`memory://${generateId()}`), options)),
+    connect: async (_, options) => wrap(await memory.connect(new URL(`memory://${generateId()}`), options)),
   }
   const log: Log = {
     level: "info",

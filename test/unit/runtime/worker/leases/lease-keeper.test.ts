@@ -1,12 +1,12 @@
 /** Who keeps the leases, until the thread that is to keep them is there, and from then on. */
 import { test } from "vitest"
-import { plugin as memory } from "../../../../../plugins/memory/mod.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
 import type { Queue } from "../../../../../runtime/transport/mod.ts"
 import { Held } from "../../../../../runtime/worker/delivery/delivery.ts"
 import { keepLeases } from "../../../../../runtime/worker/leases/lease-keeper.ts"
 import { taskOf } from "../../../../kit/task.ts"
+import { memory } from "../../../../support/memory.ts"
 import { eventually, freePort, temporaryFolder } from "../../../../support/servers/process.ts"
 
 const LEASE = 1_000

@@ -1,0 +1,18 @@
+/** The memory transport as client and worker use it: its driver, and what the runtime makes of a driver. */
+import { plugin as driver } from "../../plugins/memory/mod.ts"
+import { lift, liftedCapabilities } from "../../runtime/transport/lift/lift.ts"
+import type { Plugin, Transport } from "../../runtime/transport/mod.ts"
+
+export const memory = {
+  schemes: driver.schemes,
+  connect: async (url, options): Promise<Transport> => lift(await driver.connect(url, options), options),
+} satisfies Plugin
+
+const sample = await driver.connect(new URL("memory://capabilities"), {
+  namespace: "default",
+  lease: 30_000,
+  name: "test",
+  timeout: 1_000,
+})
+
+export const capabilities = liftedCapabilities(sample)
