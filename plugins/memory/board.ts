@@ -4,7 +4,6 @@
  */
 import { Buffer } from "node:buffer"
 import { FRONT_LEVEL } from "../../runtime/protocol/message.ts"
-import { isTerminal } from "../../runtime/protocol/state.ts"
 import type {
   Commit,
   CommitRecord,
@@ -326,20 +325,22 @@ const deliver = (task: Task): TaskDelivery => {
 }
 
 const queuedTask = ({ posting, place, until, at, frame }: Task): QueuedTask => {
-  const due = place === "scheduled" ? until : posting.due
+  const { queue, due, expires } = posting
   return {
-    queue: posting.queue,
+    queue,
     at,
     held: place === "held" && until > Date.now(),
     content: frame.slice(),
     ...(due === undefined ? {} : { due }),
-    ...(posting.expires === undefined ? {} : { expires: posting.expires }),
+    ...(expires === undefined ? {} : { expires }),
   }
 }
 
-/** What is only waiting by its index may be running by the note of its worker: a list of what runs has it too. */
+const waits = (state: Index["state"]): boolean => state === "queued" || state === "scheduled"
+
+/** What was scheduled may be due by now. */
 const isIn = ({ state }: Index, states: ReadonlyArray<Index["state"]>): boolean =>
-  states.includes(state) || (!isTerminal(state) && states.some((each) => !isTerminal(each)))
+  states.includes(state) || (waits(state) && states.some(waits))
 
 const matches = (index: Index, { states, dead, task, since = 0, until, ...query }: Partial<Query>): boolean =>
   !index.hidden &&

@@ -14,7 +14,7 @@ export interface Known {
 
 export interface QueuedTask {
   readonly queue: string
-  /** As it was posted: a release with a delay does not change it. */
+  /** Not to be taken before, as it was posted. What was given back with a delay is not due later. */
   readonly due?: number
   readonly expires?: number
   /** When it was published. */

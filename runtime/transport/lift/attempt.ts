@@ -57,7 +57,11 @@ export const orderOfMessage = (message: Message | Undecodable): Order => {
 
 /** Whether a delivery is of a job's first posting and the job waited for nothing: then nothing can be stored about it. */
 const isUntouched = (order: Order, message: Message | Undecodable): boolean =>
-  isUndecodable(message) || (order === FIRST && typeof message.headers["task"] === "string" && !isDeferred(message))
+  isUndecodable(message) || (order === FIRST && hasHeaders(message) && !isDeferred(message))
+
+/** Those of protocol 1 lie in the body. */
+const hasHeaders = ({ headers }: Message): boolean =>
+  typeof headers["task"] === "string" || typeof headers["id"] === "string"
 
 const isDeferred = (message: Message): boolean => {
   const { after } = ownHeader(message)

@@ -74,7 +74,9 @@ export const indexOf = (record: JobRecord): Index => {
 
 /** Jobs that failed alike have the same: numbers in the message, such as ids and times, tell no failures apart. */
 const fingerprint = ({ name, reason, message }: JobError): string =>
-  hash(`${name}\n${reason}\n${message.slice(0, 1_000).replace(/[0-9a-f-]*\d[0-9a-f-]*/gi, "#")}`)
+  hash(
+    `${name}\n${reason}\n${message.slice(0, 1_000).replace(/[0-9a-f-]+/gi, (part) => (/\d/.test(part) ? "#" : part))}`,
+  )
 
 /** 53 bits of a text, short and the same everywhere (cyrb53): tells texts apart, and protects nothing. */
 export const hash = (text: string): string => {

@@ -3,7 +3,7 @@ import { isOfTask, type JobRecord } from "../../protocol/record.ts"
 import type { Driver } from "../driver.ts"
 import type { Known } from "../known.ts"
 import { type Found, type RecordPage, type RecordQuery, TransportError } from "../mod.ts"
-import type { Query } from "../optional.ts"
+import type { FoundJob, Query } from "../optional.ts"
 import type { Asking } from "./commits.ts"
 import { NOTES, type Notes } from "./notes.ts"
 import { viewOf } from "./view.ts"
@@ -66,6 +66,13 @@ export class Finder {
 
   async #listed(query: RecordQuery, after: string, into: Array<JobRecord>): Promise<string | undefined> {
     let cursor = after
+    // A page before this one has had what ran then; on the first page the look at what runs came a moment ago.
+    const ran = new Set(into.map(({ id }) => id))
+    const isListed = ({ revision, id }: FoundJob, { state }: JobRecord): boolean =>
+      query.states?.includes("started") === true &&
+      state === "started" &&
+      revision === "" &&
+      (query.after !== undefined || ran.has(id))
     while (into.length < query.limit) {
       const asked = queryOf(query, query.limit - into.length, cursor)
       const page = await this.#driver.query?.(asked)
@@ -73,7 +80,7 @@ export class Finder {
       const now = Date.now()
       for (const [at, known] of page?.jobs.entries() ?? []) {
         const record = viewOf(known, notes[at], now)
-        if (fits(record, query)) into.push(record)
+        if (fits(record, query) && !isListed(known, record)) into.push(record)
       }
       if (page?.next === undefined) return undefined
       cursor = page.next

@@ -28,7 +28,7 @@ test("callboard/client loads neither HTTP server nor worker nor command line, no
   expect(loaded.filter((path) => /^(plugins\/|hono|prom-client|commander|nats$)/.test(path))).toEqual([])
   const files = loaded.filter((path) => path.startsWith("runtime/"))
   expect(files.length).toBeGreaterThan(50)
-  expect(files.length).toBeLessThanOrEqual(115)
+  expect(files.length).toBeLessThanOrEqual(135)
 })
 
 test("callboard loads it too, and more: the count counts", () => {

@@ -115,7 +115,9 @@ describe("a message that is no good", () => {
     })
     expect(dead).toMatchObject({ state: "failed", dead: reason })
     expect(dead.error?.message).not.toBe("")
-    if (make(id).headers.id !== undefined) expect(dead.id).toBe(id)
+    // Only of a first posting it is certain that nothing else is stored under its id.
+    const { id: said, callboard } = make(id).headers
+    if (said !== undefined && !JSON.stringify(callboard ?? {}).includes('"run":')) expect(dead.id).toBe(id)
   })
 
   const signature = { task: "echo", immutable: true }
