@@ -103,18 +103,29 @@ const idIn = (message: Message | Undecodable): string => {
 export const tokenOf = ({ id, fresh, fence, token }: Attempt): string =>
   `${fresh ? "f" : "c"}${fence} ${encodeURIComponent(id)} ${token}`
 
-const TOKEN = /^([fc])((u|[a-z0-9]+)\.[^ ]*\.[^ .]+) ([^ ]*) (.+)$/s
+const notOurs = (text: string): TransportError =>
+  new TransportError("invalid", `not a token of this transport: ${JSON.stringify(text.slice(0, 60))}`)
 
 /** Fails with `invalid`. */
 export const readToken = (text: string): Attempt => {
-  const [, flag, fence, order, id, token] = TOKEN.exec(text) ?? []
-  if (fence === undefined || order === undefined || id === undefined || token === undefined) {
-    throw new TransportError("invalid", `not a token of this transport: ${JSON.stringify(text.slice(0, 60))}`)
-  }
+  const flag = text[0]
+  const dot = text.indexOf(".")
+  const idAt = text.indexOf(" ") + 1
+  const tokenAt = text.indexOf(" ", idAt) + 1
+  const isOurs = (flag === "f" || flag === "c") && dot > 0 && dot < idAt && tokenAt > idAt && tokenAt < text.length
+  if (!isOurs) throw notOurs(text)
+  let id = text.slice(idAt, tokenAt - 1)
   try {
-    return { id: decodeURIComponent(id), fence, order, fresh: flag === "f", token }
-  } catch (cause) {
-    throw new TransportError("invalid", "not a token of this transport: its job has no id", { cause })
+    if (id.includes("%")) id = decodeURIComponent(id)
+  } catch {
+    throw notOurs(text)
+  }
+  return {
+    id,
+    fence: text.slice(1, idAt - 1),
+    order: text.slice(1, dot),
+    fresh: flag === "f",
+    token: text.slice(tokenAt),
   }
 }
 

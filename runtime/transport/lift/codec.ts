@@ -1,6 +1,8 @@
 /** What the runtime stores through a driver, as bytes: records with the version of their form, and tasks as frames. */
 import { decodeEnvelope, encodeEnvelope } from "../../protocol/envelope.ts"
-import type { Message, Posting, Undecodable } from "../../protocol/message.ts"
+import { isMap } from "../../protocol/header-field.ts"
+import { OWN_HEADER } from "../../protocol/headers.ts"
+import type { Headers, Message, Posting, Undecodable } from "../../protocol/message.ts"
 import { publishKey } from "../../protocol/message.ts"
 import { type JobError, type JobRecord, recordFromJson, recordToJson } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
@@ -101,10 +103,12 @@ export const toStore = (record: JobRecord, expect: Revision, now: number): Commi
 
 const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
 
+const NOTHING: Headers = {}
+
 /** The own header of a message, as far as it is a map. */
-export const ownHeader = ({ headers }: Message): Readonly<Record<string, unknown>> => {
-  const own = headers["callboard"]
-  return typeof own === "object" && own !== null && !Array.isArray(own) ? { ...own } : {}
+export const ownHeader = ({ headers }: Message): Headers => {
+  const own = headers[OWN_HEADER]
+  return isMap(own) ? own : NOTHING
 }
 
 /** What lists look for, of a task that nothing is stored about. Reads what it knows, and passes over what is no task. */

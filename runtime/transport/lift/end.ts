@@ -28,6 +28,8 @@ interface Ending {
 
 const NONE: ReadonlyArray<TaskPosting> = []
 
+const failedOf = (thrown: unknown): Settled => ({ status: "failed", error: asError(thrown) })
+
 export class Ends {
   readonly #driver: Driver
   readonly #asking: Asking
@@ -44,31 +46,38 @@ export class Ends {
     const now = Date.now()
     const answers: Array<Settled | Ending> = []
     const commits: Array<Commit> = []
-    const places: Array<number> = []
     for (const [at, settlement] of settlements.entries()) {
       try {
         const ending = prepare(settlement, this.#revisions, this.#driver.capabilities, now)
         answers[at] = ending
         if (ending.unread) continue
-        places.push(at)
         commits.push(commitOf(ending))
       } catch (thrown) {
-        answers[at] = { status: "failed", error: asError(thrown) }
+        answers[at] = failedOf(thrown)
       }
     }
     const first = await this.#commit(commits)
-    for (const [nth, at] of places.entries()) {
-      const ending = answers[at]
-      const committed = first[nth]
-      if (ending === undefined || committed === undefined || !("settlement" in ending)) continue
-      if (committed.status !== "conflict") answers[at] = this.#answer(ending, committed)
+    const settled: Array<Settled> = []
+    const slow: Array<Promise<void>> = []
+    let nth = 0
+    for (const [at, answer] of answers.entries()) {
+      if (!("settlement" in answer)) {
+        settled[at] = answer
+        continue
+      }
+      const committed = answer.unread ? undefined : first[nth++]
+      if (committed !== undefined && committed.status !== "conflict") settled[at] = this.#answer(answer, committed)
+      else {
+        const late = this.#carefully(answer).catch(failedOf)
+        slow.push(
+          late.then((found) => {
+            settled[at] = found
+          }),
+        )
+      }
     }
-    const slow = answers.map((answer) =>
-      "settlement" in answer
-        ? this.#carefully(answer).catch((thrown: unknown): Settled => ({ status: "failed", error: asError(thrown) }))
-        : answer,
-    )
-    return Promise.all(slow)
+    if (slow.length > 0) await Promise.all(slow)
+    return settled
   }
 
   #commit(commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>> {
