@@ -1,10 +1,10 @@
 /** What a transport does by itself every few seconds: says that it is there, and clears away what is over, in slices. */
-import type { News } from "./news.ts"
-import { BEAT_MS, type Presence } from "./presence.ts"
-import type { StoreTable } from "./store.ts"
-import type { Sweeper } from "./sweep.ts"
-import type { Transaction } from "./transaction.ts"
-import type { Writer } from "./writer.ts"
+import type { News } from "./notify/news.ts"
+import { BEAT_MS, type Presence } from "./notify/presence.ts"
+import type { Sweeper } from "./records/sweep.ts"
+import type { StoreTable } from "./store/store.ts"
+import type { Transaction } from "./writing/transaction.ts"
+import type { Writer } from "./writing/writer.ts"
 
 const INTERVAL_MS = 5_000
 

@@ -6,8 +6,8 @@
 import { resolve } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import type { ConnectOptions, Plugin, Transport } from "../../runtime/transport/mod.ts"
-import { checkOptions, locate } from "./location.ts"
-import { openFile, openHandle } from "./open.ts"
+import { checkOptions, locate } from "./database/location.ts"
+import { openFile, openHandle } from "./database/open.ts"
 import { openReopening } from "./reopening.ts"
 import { transportOver } from "./transport.ts"
 

@@ -11,8 +11,8 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { pathToFileURL } from "node:url"
-import { Database } from "../../plugins/sqlite/database.ts"
-import { ensureSchema } from "../../plugins/sqlite/schema.ts"
+import { Database } from "../../plugins/sqlite/database/database.ts"
+import { ensureSchema } from "../../plugins/sqlite/database/schema.ts"
 
 export interface RawSqliteOptions {
   /** Defaults to 50,000. */

@@ -1,10 +1,9 @@
 /** What is packed into columns comes out as it went in, and sorts as it should. */
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
-import { codeOf } from "../../../../plugins/sqlite/column.ts"
-import { faultOf, isBusy, isWide } from "../../../../plugins/sqlite/fault.ts"
-import { idFromColumn, idToColumn } from "../../../../plugins/sqlite/id.ts"
-import { afterKey, afterPrefix, compareKeys, keyFromBytes, keyToBytes } from "../../../../plugins/sqlite/key.ts"
+import { faultOf, isBusy, isWide } from "../../../../plugins/sqlite/database/fault.ts"
+import { codeOf } from "../../../../plugins/sqlite/jobs/column.ts"
+import { idFromColumn, idToColumn } from "../../../../plugins/sqlite/jobs/id.ts"
 import {
   fenceText,
   isAhead,
@@ -15,7 +14,8 @@ import {
   placeOf,
   readToken,
   tokenText,
-} from "../../../../plugins/sqlite/number.ts"
+} from "../../../../plugins/sqlite/jobs/number.ts"
+import { afterKey, afterPrefix, compareKeys, keyFromBytes, keyToBytes } from "../../../../plugins/sqlite/store/key.ts"
 import { publishKey } from "../../../../runtime/protocol/message.ts"
 import { STATES } from "../../../../runtime/protocol/state.ts"
 

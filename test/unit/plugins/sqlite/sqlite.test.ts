@@ -3,8 +3,8 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, 
 import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { afterAll, afterEach, describe, expect, test, vi } from "vitest"
+import { APPLICATION_ID, SCHEMA_VERSION } from "../../../../plugins/sqlite/database/schema.ts"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
-import { APPLICATION_ID, SCHEMA_VERSION } from "../../../../plugins/sqlite/schema.ts"
 import {
   type Capabilities,
   type ConnectOptions,

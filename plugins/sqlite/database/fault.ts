@@ -1,0 +1,88 @@
+/** Tells the errors of SQLite apart: who must wait, who must give up, and what the person in front of it can do. */
+import { TransportError, type TransportReason } from "../../../runtime/transport/mod.ts"
+
+// https://sqlite.org/rescode.html
+const PERM = 3
+const BUSY = 5
+const LOCKED = 6
+const NOMEM = 7
+const READONLY = 8
+const IOERR = 10
+const CORRUPT = 11
+const FULL = 13
+const CANTOPEN = 14
+const PROTOCOL = 15
+const TOOBIG = 18
+const AUTH = 23
+const NOTADB = 26
+
+/** Deno 2.9 gives no number for some of them. */
+const BY_MESSAGE: ReadonlyArray<readonly [RegExp, number]> = [
+  [/database (table )?is locked/i, BUSY],
+  [/locking protocol/i, PROTOCOL],
+  [/out of memory/i, NOMEM],
+  [/readonly database/i, READONLY],
+  [/disk i\/o error/i, IOERR],
+  [/malformed/i, CORRUPT],
+  [/database or disk is full/i, FULL],
+  [/unable to open/i, CANTOPEN],
+  [/too big/i, TOOBIG],
+  [/not a database/i, NOTADB],
+  [/not authorized/i, AUTH],
+]
+
+/** Primary result code of an error that SQLite raised; `undefined` for any other error. */
+const codeOf = (error: unknown): number | undefined => {
+  if (!(error instanceof Error)) return undefined
+  const code: unknown = "errcode" in error ? error.errcode : undefined
+  if (typeof code === "number") return code & 0xff
+  if (!("code" in error) || error.code !== "ERR_SQLITE_ERROR") return undefined
+  return BY_MESSAGE.find(([pattern]) => pattern.test(error.message))?.[1] ?? 1
+}
+
+/** Whether there was no room: nothing of the transaction is there. */
+export const isFull = (error: unknown): boolean => codeOf(error) === FULL
+
+/** Whether another connection is in the way for the moment. */
+export const isBusy = (error: unknown): boolean => {
+  const code = codeOf(error)
+  return code === BUSY || code === LOCKED || code === PROTOCOL
+}
+
+const WIDE: ReadonlyArray<number | undefined> = [PERM, NOMEM, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, AUTH, NOTADB]
+
+/** Whether an error concerns the whole database and not only the statement that met it. */
+export const isWide = (error: unknown): boolean =>
+  WIDE.includes(codeOf(error)) || (error instanceof Error && /database is not open/i.test(error.message))
+
+const ADVICE: Readonly<Record<number, readonly [TransportReason, string]>> = {
+  [PERM]: ["unauthorized", "access was denied: check the owner and permissions of the file and its folder"],
+  [BUSY]: [
+    "unavailable",
+    "another program keeps it locked: end that program (an open transaction in a database tool does this), or use another file",
+  ],
+  [READONLY]: [
+    "unauthorized",
+    "it cannot be written: check the permissions of the file and of its folder (SQLite writes two more files beside it)",
+  ],
+  [IOERR]: [
+    "unavailable",
+    "the disk reports an error: check the disk, quotas and limits on the size of files, and that it is a local disk (no network share)",
+  ],
+  [CORRUPT]: ["internal", "it is damaged: stop all workers, keep a copy, and try `sqlite3 FILE .recover`"],
+  [FULL]: ["unavailable", "the disk is full: make room; nothing that was accepted is lost"],
+  [CANTOPEN]: ["unauthorized", "it cannot be opened: check that its folder exists and may be written to"],
+  [TOOBIG]: ["too-large", "the value is larger than SQLite allows"],
+  [AUTH]: ["unauthorized", "access was denied"],
+  [NOTADB]: ["invalid", "it is not an SQLite database (or an encrypted one): give the path of another file"],
+}
+
+/** What `error` means for the caller. `what` names the file. */
+export const faultOf = (error: unknown, what: string, outcome: "none" | "unknown" = "none"): TransportError => {
+  if (error instanceof TransportError) return error
+  const code = codeOf(error)
+  const known = code === undefined ? undefined : ADVICE[code === LOCKED || code === PROTOCOL ? BUSY : code]
+  const message = error instanceof Error ? error.message : String(error)
+  const [reason, advice] = known ?? (["internal", message] as const)
+  return new TransportError(reason, `${what}: ${advice}`, { outcome, cause: error })
+}

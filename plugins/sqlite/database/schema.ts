@@ -1,0 +1,151 @@
+/**
+ * The tables, and who may use a file that already holds some.
+ *
+ * ```
+ * job   one row per job: the task that waits or runs (if any) and what is stored about the job (if anything). Small
+ *       rows, so that moving a task through the queue, counting and listing never touch a payload.
+ * load  the payloads of that row: the task as one envelope, the record as JSON.
+ * key   publish keys of that job that were used before the one in its row.
+ * link  jobs by root, parent and group; only where there is one.
+ * store keyed values.        news what others must hear, for seconds.        listener who must hear it.
+ * ```
+ *
+ * A task is in exactly one of two partial indexes: `ready` (at = 0), in the order in which it is pulled, or `later`
+ * (at > 0), by when it is due or its lease ends. A job that has ended is in neither.
+ */
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import type { Database } from "./database.ts"
+import { int } from "./row.ts"
+
+/** Counts up with every change of the tables; stored as the file's `user_version`. */
+export const SCHEMA_VERSION = 1
+
+/** Marks a file as ours (`application_id`): "CALB". */
+export const APPLICATION_ID = 0x43414c42
+
+const TABLES = `
+CREATE TABLE callboard_counter (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  version INTEGER NOT NULL,
+  last INTEGER NOT NULL              -- highest number given out: rows, fences, revisions, news; begins anywhere, so that
+                                     -- a delivery of a file that was removed means nothing in the one that came after
+);
+
+CREATE TABLE callboard_namespace (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+
+CREATE TABLE callboard_queue (
+  id INTEGER PRIMARY KEY,
+  ns INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  UNIQUE (ns, name)
+);
+
+CREATE TABLE callboard_job (
+  seq INTEGER PRIMARY KEY,           -- in order of submission
+  ns INTEGER NOT NULL,
+  id,                                -- 16 bytes or text; null in the row of an older posting that is still out
+  of INTEGER,                        -- for such a row: seq of its job
+  nth INTEGER NOT NULL,              -- publish key of the posting; 0 if none was published
+  queue INTEGER NOT NULL,
+  task TEXT NOT NULL,
+  place INTEGER,                     -- level and order
+  at INTEGER,                        -- 0 ready; else when it is due or its lease ends; null without a task in the queue:
+                                     -- then place, fence, due, posted and bytes mean nothing
+  fence INTEGER,                     -- of the last delivery; below zero if that put the task off, null if it gave it back
+  deliveries INTEGER NOT NULL DEFAULT 0,
+  touched INTEGER NOT NULL DEFAULT 0,-- 1 if an older posting of this job was handed over
+  due INTEGER,                       -- not before; null at once
+  expires INTEGER,
+  posted INTEGER,                    -- when the posting was stored, unless its headers say when it was submitted
+  bytes INTEGER NOT NULL DEFAULT 0,  -- length of the envelope
+  state INTEGER,                     -- of the record; null without one
+  rev INTEGER,                       -- of the record; null without one, and if a run only reported so far
+  over INTEGER,                      -- when the record becomes a tombstone, or the tombstone goes
+  grave INTEGER NOT NULL DEFAULT 0,  -- 1 for a tombstone
+  keeps INTEGER NOT NULL DEFAULT 0   -- 1 if the record holds the task: then the envelope stays
+);
+CREATE UNIQUE INDEX callboard_job_id ON callboard_job (ns, id);
+CREATE INDEX callboard_job_ready ON callboard_job (queue, place) WHERE at = 0;
+CREATE INDEX callboard_job_later ON callboard_job (at, queue, fence) WHERE at > 0;
+CREATE INDEX callboard_job_expires ON callboard_job (expires) WHERE expires IS NOT NULL;
+CREATE INDEX callboard_job_over ON callboard_job (over) WHERE over IS NOT NULL;
+CREATE INDEX callboard_job_older ON callboard_job (of) WHERE of IS NOT NULL;
+-- Nearly all jobs succeed: an index over the others costs nothing and finds what people look for.
+CREATE INDEX callboard_job_state ON callboard_job (ns, state) WHERE state <> 4;
+
+CREATE TABLE callboard_key (
+  seq INTEGER NOT NULL,
+  nth INTEGER NOT NULL,
+  PRIMARY KEY (seq, nth)
+) WITHOUT ROWID;
+
+CREATE TABLE callboard_load (seq INTEGER PRIMARY KEY, envelope BLOB, record TEXT);
+
+CREATE TABLE callboard_link (
+  ns INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  ref NOT NULL,
+  seq INTEGER NOT NULL,
+  PRIMARY KEY (ns, kind, ref, seq)
+) WITHOUT ROWID;
+CREATE INDEX callboard_link_seq ON callboard_link (seq);
+
+CREATE TABLE callboard_store (
+  row INTEGER PRIMARY KEY,
+  ns INTEGER NOT NULL,
+  key BLOB NOT NULL,
+  value BLOB NOT NULL,
+  rev INTEGER NOT NULL,
+  until INTEGER
+);
+CREATE UNIQUE INDEX callboard_store_key ON callboard_store (ns, key);
+CREATE INDEX callboard_store_until ON callboard_store (until) WHERE until IS NOT NULL;
+
+CREATE TABLE callboard_news (
+  n INTEGER PRIMARY KEY,
+  ns INTEGER NOT NULL,
+  sender INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  topic BLOB NOT NULL,
+  payload BLOB,
+  at INTEGER NOT NULL
+);
+
+CREATE TABLE callboard_listener (
+  instance INTEGER PRIMARY KEY,
+  ns INTEGER NOT NULL,
+  kinds INTEGER NOT NULL,
+  until INTEGER NOT NULL
+);
+
+INSERT INTO callboard_counter VALUES (1, ${SCHEMA_VERSION}, abs(random() % ${2 ** 46}));
+`
+
+/**
+ * Creates the tables in a new file, and checks them in an old one. Must run inside a transaction. A file of our own is
+ * marked as such; in a database that belongs to the application nothing is touched but our tables.
+ *
+ * Fails with `unsupported` when another version made the tables.
+ */
+export const ensureSchema = (database: Database): void => {
+  const known = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'callboard_counter'").get() !== undefined
+  if (!known) {
+    database.exec(TABLES)
+    if (database.owned) {
+      database.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${SCHEMA_VERSION}`)
+    }
+    return
+  }
+  const version = database.owned
+    ? int(database.prepare("PRAGMA user_version").get() ?? {}, "user_version")
+    : int(database.prepare("SELECT version FROM callboard_counter").get() ?? {}, "version")
+  // There has been no other version yet: the first migration goes here.
+  if (version !== SCHEMA_VERSION) {
+    throw new TransportError(
+      "unsupported",
+      version > SCHEMA_VERSION
+        ? `${database.label} was written by a newer Callboard (tables of version ${version}, this one knows ${SCHEMA_VERSION}): upgrade this installation`
+        : `${database.label} holds tables of version ${version}, which this Callboard cannot read: use another file`,
+    )
+  }
+}

@@ -1,0 +1,60 @@
+/**
+ * Ids as the database keeps them: a UUID as its 16 bytes, so that indexes over time-ordered ids stay small; any other
+ * text as it is. Both directions are exact.
+ */
+import type { SQLOutputValue } from "node:sqlite"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+
+export type IdColumn = string | Uint8Array
+
+/** Lower case only: what would not come back as it was is kept as text. */
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+
+const UUID_BYTES = 16
+
+/** Value of a hexadecimal digit by its character code. */
+const DIGIT = new Uint8Array(128)
+for (let digit = 0; digit < 16; digit++) DIGIT[digit.toString(16).charCodeAt(0)] = digit
+
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"))
+
+const DASH = 45
+
+export const idToColumn = (id: string): IdColumn => {
+  if (id.length === 36 && UUID.test(id)) return uuidToBytes(id)
+  // Deno 2.9 cuts text at a zero byte when it reads a column.
+  return id.includes("\0") ? withZeroes(id) : id
+}
+
+export const idFromColumn = (column: SQLOutputValue | IdColumn | undefined): string => {
+  if (typeof column === "string") return column
+  if (!(column instanceof Uint8Array)) throw new TransportError("internal", "the database holds a job without an id")
+  if (column.length > UUID_BYTES) return new TextDecoder().decode(column.subarray(UUID_BYTES))
+  let uuid = ""
+  for (let at = 0; at < UUID_BYTES; at++) {
+    if (at === 4 || at === 6 || at === 8 || at === 10) uuid += "-"
+    uuid += HEX[column[at] ?? 0]
+  }
+  return uuid
+}
+
+const uuidToBytes = (id: string): Uint8Array => {
+  const bytes = new Uint8Array(UUID_BYTES)
+  let nibble = 0
+  for (let at = 0; at < 36; at++) {
+    const code = id.charCodeAt(at)
+    if (code === DASH) continue
+    const digit = DIGIT[code] ?? 0
+    bytes[nibble >> 1] = nibble & 1 ? (bytes[nibble >> 1] ?? 0) | digit : digit << 4
+    nibble++
+  }
+  return bytes
+}
+
+/** Longer than any UUID, so that the two never meet. */
+const withZeroes = (id: string): Uint8Array => {
+  const encoded = new TextEncoder().encode(id)
+  const bytes = new Uint8Array(UUID_BYTES + encoded.length)
+  bytes.set(encoded, UUID_BYTES)
+  return bytes
+}

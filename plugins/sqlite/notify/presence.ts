@@ -1,0 +1,76 @@
+/**
+ * Who listens on this file, and for what. Written into the file when a transport first waits or watches, so that
+ * nobody pays for news that nobody wants: a board with one process rings no bell and writes no news.
+ */
+import { randomInt } from "node:crypto"
+import type { Database } from "../database/database.ts"
+import { int } from "../database/row.ts"
+import type { Transaction } from "../writing/transaction.ts"
+
+/** What a transport listens for; a sum of these. */
+export const PULLS = 1
+export const RECORDS = 2
+export const STORE = 4
+export const BROADCAST = 8
+
+/** A listener that was not heard of for this long is gone; it says so every {@link BEAT_MS}. */
+const GONE_MS = 60_000
+export const BEAT_MS = 20_000
+
+/** Another transport that listens, and for which kinds. */
+export interface Listener {
+  readonly instance: number
+  readonly kinds: number
+}
+
+export class Presence {
+  /** Tells this transport from all others on the file. */
+  readonly instance = randomInt(1, 2 ** 48 - 1)
+  readonly #ns: number
+  readonly #statements
+  #kinds = 0
+
+  constructor(database: Database, ns: number) {
+    this.#ns = ns
+    const prepare = (sql: string) => database.prepare(sql)
+    this.#statements = {
+      others: prepare("SELECT instance, kinds FROM callboard_listener WHERE ns = ? AND instance <> ? AND until > ?"),
+      put: prepare(
+        `INSERT INTO callboard_listener (instance, ns, kinds, until) VALUES (?, ?, ?, ?)
+         ON CONFLICT (instance) DO UPDATE SET kinds = excluded.kinds, until = excluded.until`,
+      ),
+      remove: prepare("DELETE FROM callboard_listener WHERE instance = ? OR until < ?"),
+    }
+  }
+
+  get listens(): boolean {
+    return this.#kinds !== 0
+  }
+
+  has(kind: number): boolean {
+    return (this.#kinds & kind) === kind
+  }
+
+  /** Who else listens, and for what. Reads only. */
+  others(): ReadonlyArray<Listener> {
+    const rows = this.#statements.others.all(this.#ns, this.instance, Date.now())
+    return rows.map((row) => ({ instance: int(row, "instance"), kinds: int(row, "kinds") }))
+  }
+
+  /** Makes it known that this transport is there and listens for `kind` too. */
+  announce(transaction: Transaction, kind = 0): void {
+    this.#kinds |= kind
+    this.#statements.put.run(this.instance, this.#ns, this.#kinds, transaction.now + GONE_MS)
+  }
+
+  /** After an announcement that failed. */
+  retract(kind: number): void {
+    this.#kinds &= ~kind
+  }
+
+  /** Takes this transport's entry away, and those of others that are gone. */
+  leave(transaction: Transaction): void {
+    this.#kinds = 0
+    this.#statements.remove.run(this.instance, transaction.now)
+  }
+}

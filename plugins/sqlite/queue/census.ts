@@ -1,0 +1,150 @@
+/** Counts and lists what waits in the queues, over indexes alone and in slices: between two of them the event loop runs. */
+import { decodeEnvelope } from "../../../runtime/protocol/envelope.ts"
+import { OWN_HEADER } from "../../../runtime/protocol/headers.ts"
+import { FRONT_LEVEL, isUndecodable } from "../../../runtime/protocol/message.ts"
+import type { QueueStats } from "../../../runtime/transport/mod.ts"
+import type { Database } from "../database/database.ts"
+import { int, intOrNull } from "../database/row.ts"
+import type { JobTable } from "../jobs/job-table.ts"
+import type { QueueNames } from "../jobs/name.ts"
+import { placeOf } from "../jobs/number.ts"
+
+/** Index entries in one slice: about two milliseconds. */
+const SLICE = 20_000
+
+const pause = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
+
+interface Count {
+  ready: number
+  scheduled: number
+  inFlight: number
+}
+
+export class Census {
+  readonly #jobs: JobTable
+  readonly #names: QueueNames
+  readonly #ns: number
+  readonly #statements
+
+  constructor(database: Database, ns: number, jobs: JobTable, names: QueueNames) {
+    this.#jobs = jobs
+    this.#names = names
+    this.#ns = ns
+    const prepare = (sql: string) => database.prepare(sql)
+    this.#statements = {
+      countReady: prepare(
+        `SELECT count(*) AS count, max(place) AS place FROM (
+           SELECT place FROM callboard_job INDEXED BY callboard_job_ready
+           WHERE queue = ? AND at = 0 AND place > ? ORDER BY place LIMIT ${SLICE})`,
+      ),
+      countLater: prepare(
+        `SELECT queue, ifnull(fence, 0) > 0 AND at > ?1 AS held, at > ?1 AS ahead, count(*) AS count
+         FROM callboard_job INDEXED BY callboard_job_later WHERE at > 0 AND at >= ?2 AND at < ?3 GROUP BY 1, 2, 3`,
+      ),
+      endOfSlice: prepare(
+        `SELECT at FROM callboard_job INDEXED BY callboard_job_later WHERE at > 0 AND at >= ?
+         ORDER BY at LIMIT 1 OFFSET ${SLICE}`,
+      ),
+      first: prepare(
+        `SELECT seq, posted FROM callboard_job INDEXED BY callboard_job_ready
+         WHERE queue = ? AND at = 0 AND place >= ? AND place < ? ORDER BY place LIMIT 1`,
+      ),
+      overdue: prepare(
+        `SELECT seq, of FROM callboard_job INDEXED BY callboard_job_expires
+         WHERE expires IS NOT NULL AND expires <= ?1 AND ns = ?2 AND at IS NOT NULL AND (ifnull(fence, 0) <= 0 OR at <= ?3)
+         ORDER BY expires LIMIT ?4`,
+      ),
+      readyIn: prepare(
+        `SELECT seq, of FROM callboard_job INDEXED BY callboard_job_ready
+         WHERE queue = ? AND at = 0 ORDER BY place LIMIT ?`,
+      ),
+      laterIn: prepare(
+        `SELECT seq, of FROM callboard_job INDEXED BY callboard_job_later
+         WHERE at > 0 AND queue = ?1 AND (ifnull(fence, 0) <= 0 OR at <= ?2) ORDER BY at LIMIT ?3`,
+      ),
+    }
+  }
+
+  async stats(): Promise<ReadonlyArray<QueueStats>> {
+    const now = Date.now()
+    const counts = new Map<number, Count>()
+    for (const { id } of this.#names.all()) {
+      counts.set(id, { ready: await this.#countReady(id), scheduled: 0, inFlight: 0 })
+    }
+    await this.#addLater(counts, now)
+    return this.#names.all().map(({ id, name }) => {
+      const oldest = this.#oldest(id, now)
+      const count = counts.get(id) ?? { ready: 0, scheduled: 0, inFlight: 0 }
+      return { queue: name, ...count, ...(oldest === undefined ? {} : { oldest }) }
+    })
+  }
+
+  /** Tasks that wait past their `expires`, longest first. */
+  overdue(now: number, max: number): ReadonlyArray<string> {
+    return this.#ids(this.#statements.overdue.all(now, this.#ns, Date.now(), max))
+  }
+
+  /** Tasks that wait in a queue, in the order in which they would be pulled; those that are put off come last. */
+  waiting(queue: string, max: number): ReadonlyArray<string> {
+    const id = this.#names.find(queue)
+    if (id === undefined) return []
+    const ready = this.#statements.readyIn.all(id, max)
+    const later = ready.length < max ? this.#statements.laterIn.all(id, Date.now(), max - ready.length) : []
+    return this.#ids([...ready, ...later])
+  }
+
+  #ids(rows: ReadonlyArray<Parameters<typeof int>[0]>): ReadonlyArray<string> {
+    return [...new Set(rows.map((row) => this.#jobs.idOf({ seq: int(row, "seq"), of: intOrNull(row, "of") })))]
+  }
+
+  async #countReady(queue: number): Promise<number> {
+    let total = 0
+    for (let place = -1; ; ) {
+      const row = this.#statements.countReady.get(queue, place) ?? {}
+      const count = int(row, "count")
+      total += count
+      if (count < SLICE) return total
+      place = int(row, "place")
+      await pause()
+    }
+  }
+
+  /** What is put off or in somebody's hands; what is over its time counts as ready. */
+  async #addLater(counts: ReadonlyMap<number, Count>, now: number): Promise<void> {
+    for (let from = 1; ; ) {
+      const row = this.#statements.endOfSlice.get(from)
+      // Many tasks may share one due time: such a slice is longer.
+      const end = row === undefined ? Number.MAX_SAFE_INTEGER : Math.max(int(row, "at"), from + 1)
+      for (const group of this.#statements.countLater.all(now, from, end)) {
+        const count = counts.get(int(group, "queue"))
+        if (count === undefined) continue
+        const kind = int(group, "held") === 1 ? "inFlight" : int(group, "ahead") === 1 ? "scheduled" : "ready"
+        count[kind] += int(group, "count")
+      }
+      if (row === undefined) return
+      from = end
+      await pause()
+    }
+  }
+
+  /** When the oldest ready task was submitted: it is the first of one of the levels. */
+  #oldest(queue: number, now: number): number | undefined {
+    let oldest: number | undefined
+    for (let level = 0; level <= FRONT_LEVEL; level++) {
+      const row = this.#statements.first.get(queue, placeOf(level, 0), placeOf(level - 1, 0))
+      if (row === undefined) continue
+      const submitted = intOrNull(row, "posted") ?? this.#submittedAt(int(row, "seq")) ?? now
+      if (oldest === undefined || submitted < oldest) oldest = submitted
+    }
+    return oldest
+  }
+
+  #submittedAt(seq: number): number | undefined {
+    const { envelope } = this.#jobs.load(seq)
+    const message = envelope === null ? undefined : decodeEnvelope(envelope)
+    if (message === undefined || isUndecodable(message)) return undefined
+    const own = message.headers[OWN_HEADER]
+    const said = typeof own === "object" && own !== null && "submittedAt" in own ? own.submittedAt : undefined
+    return typeof said === "number" ? said : undefined
+  }
+}
