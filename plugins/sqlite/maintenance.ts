@@ -1,8 +1,8 @@
 /** What a transport does by itself every few seconds: says that it is there, and clears away what is over, in slices. */
-import type { News } from "./notify/news.ts"
+import type { NewsTable } from "./notify/news.ts"
 import { BEAT_MS, type Presence } from "./notify/presence.ts"
 import type { Sweeper } from "./records/sweep.ts"
-import type { StoreTable } from "./store/store.ts"
+import type { StoreTable } from "./store/store-table.ts"
 import type { Transaction } from "./writing/transaction.ts"
 import type { Writer } from "./writing/writer.ts"
 
@@ -14,7 +14,7 @@ const PAUSE = 3
 export class Maintenance {
   readonly #writer: Writer
   readonly #presence: Presence
-  readonly #news: News
+  readonly #news: NewsTable
   readonly #store: StoreTable
   readonly #sweeper: Sweeper
   readonly #timer: ReturnType<typeof setInterval>
@@ -25,7 +25,7 @@ export class Maintenance {
   constructor(parts: {
     readonly writer: Writer
     readonly presence: Presence
-    readonly news: News
+    readonly news: NewsTable
     readonly store: StoreTable
     readonly sweeper: Sweeper
   }) {

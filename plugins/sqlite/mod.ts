@@ -5,31 +5,32 @@
  */
 import { resolve } from "node:path"
 import { DatabaseSync } from "node:sqlite"
-import type { ConnectOptions, Plugin, Transport } from "../../runtime/transport/mod.ts"
+import type { Driver, DriverPlugin } from "../../runtime/transport/driver.ts"
+import type { ConnectOptions } from "../../runtime/transport/mod.ts"
 import { checkOptions, locate } from "./database/location.ts"
 import { openFile, openHandle } from "./database/open.ts"
+import { driverOver } from "./driver.ts"
 import { openReopening } from "./reopening.ts"
-import { transportOver } from "./transport.ts"
 
-const connect = async (url: URL, options: ConnectOptions): Promise<Transport> => {
+const connect = async (url: URL, options: ConnectOptions): Promise<Driver> => {
   checkOptions(options)
   const { namespace, timeout, lease, reconnectDelay } = options
   const { path, sync } = locate(url)
   // The working directory may be another one when it is opened again.
   const location = { path: resolve(path), sync }
   return openReopening(
-    async (onGone) => transportOver(await openFile(location, namespace, timeout), lease, onGone),
+    async (onGone) => driverOver(await openFile(location, namespace, timeout), lease, onGone),
     reconnectDelay,
   )
 }
 
-const adopt = async (handle: DatabaseSync, options: ConnectOptions): Promise<Transport> => {
+const adopt = async (handle: DatabaseSync, options: ConnectOptions): Promise<Driver> => {
   checkOptions(options)
   const opened = await openHandle(handle, options.namespace, options.timeout)
-  return transportOver(opened, options.lease)
+  return driverOver(opened, options.lease)
 }
 
-export const plugin: Plugin = {
+export const plugin: DriverPlugin = {
   schemes: ["sqlite"],
   connect,
   adopt: (client, options) => (client instanceof DatabaseSync ? adopt(client, options) : undefined),

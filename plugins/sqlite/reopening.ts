@@ -1,16 +1,23 @@
 /**
- * A transport over whichever file lies under its path now. When the file of a session was removed or replaced, the
+ * A driver over whichever file lies under its path now. When the file of a session was removed or replaced, the
  * session is over with everything in it: calls that wait fail, and nothing is carried over. A new session is opened on
- * the file that is there then (made, when there is none), and watches what was watched.
+ * the file that is there then (made, when there is none), and listens for what was listened for.
  */
 import { setTimeout as sleep } from "node:timers/promises"
-import { type Transport, TransportError } from "../../runtime/transport/mod.ts"
-import type { FileTransport } from "./transport.ts"
+import type { Driver } from "../../runtime/transport/driver.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
+import type { FileDriver } from "./driver.ts"
 
-type StatusListener = Parameters<Transport["onStatus"]>[0]
+type StatusListener = Parameters<Driver["onStatus"]>[0]
+
+interface Subscription {
+  begin(session: FileDriver): Promise<void>
+  /** Called when it goes on in another session. */
+  resumed(): void
+}
 
 /** Opens a session; `onGone` is called when its file is not the one under its path any more. */
-export type Open = (onGone: (error: TransportError) => void) => Promise<FileTransport>
+export type Open = (onGone: (error: TransportError) => void) => Promise<FileDriver>
 
 /**
  * The shortest wait before a file is opened again: other processes, and threads of this one, must have let go of the old
@@ -25,12 +32,12 @@ const STEADY_MS = 1_000
 export const openReopening = async (
   open: Open,
   delay: (tries: number) => number = () => STEADY_MS,
-): Promise<Transport> => {
+): Promise<FileDriver> => {
   const closing = new AbortController()
   const statusListeners = new Set<StatusListener>()
   /** How each subscription that lasts begins in a session. */
-  const subscriptions = new Set<(session: FileTransport) => Promise<void>>()
-  let current: FileTransport | undefined
+  const subscriptions = new Set<Subscription>()
+  let current: FileDriver | undefined
   let why = new TransportError("unavailable", "the file is not open")
   let reopening = Promise.resolve()
   let closed: Promise<void> | undefined
@@ -39,13 +46,16 @@ export const openReopening = async (
     for (const listener of [...statusListeners]) listener(status, reason)
   }
 
-  const enter = async (): Promise<FileTransport> => {
+  const enter = async (): Promise<FileDriver> => {
     const session = await open((error) => {
       // The calls that begin a session fail by themselves when its file goes meanwhile.
       if (current === session) reopening = reopen(session, error)
     })
     try {
-      for (const begin of [...subscriptions]) await begin(session)
+      for (const subscription of [...subscriptions]) {
+        await subscription.begin(session)
+        subscription.resumed()
+      }
     } catch (error) {
       await session.close()
       throw error
@@ -56,7 +66,7 @@ export const openReopening = async (
   }
 
   /** Never fails. */
-  const reopen = async (old: FileTransport, lost: TransportError): Promise<void> => {
+  const reopen = async (old: FileDriver, lost: TransportError): Promise<void> => {
     current = undefined
     why = lost
     // First: the locks of one file are lost when this process closes another one of that name.
@@ -77,7 +87,7 @@ export const openReopening = async (
     }
   }
 
-  const use = async <T>(run: (session: FileTransport) => Promise<T>): Promise<T> => {
+  const use = async <T>(run: (session: FileDriver) => Promise<T>): Promise<T> => {
     if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
     if (current === undefined) throw why
     try {
@@ -88,11 +98,16 @@ export const openReopening = async (
     }
   }
 
-  const subscribe = async (signal: AbortSignal, begin: (session: FileTransport) => Promise<void>): Promise<void> => {
+  const subscribe = async (
+    signal: AbortSignal,
+    begin: Subscription["begin"],
+    resumed: Subscription["resumed"] = () => undefined,
+  ): Promise<void> => {
     await use(begin)
     if (signal.aborted) return
-    subscriptions.add(begin)
-    signal.addEventListener("abort", () => subscriptions.delete(begin), { once: true })
+    const subscription = { begin, resumed }
+    subscriptions.add(subscription)
+    signal.addEventListener("abort", () => subscriptions.delete(subscription), { once: true })
   }
 
   const close = async (): Promise<void> => {
@@ -107,28 +122,24 @@ export const openReopening = async (
   return {
     name,
     capabilities,
-    queue: {
-      publish: (postings) => use(({ queue }) => queue.publish(postings)),
-      pull: (request, signal) => use(({ queue }) => queue.pull(request, signal)),
-      claim: (claims) => use(({ queue }) => queue.claim(claims)),
-      report: (reports) => use(({ queue }) => queue.report(reports)),
-      settle: (settlements) => use(({ queue }) => queue.settle(settlements)),
-      extend: (tokens) => use(({ queue }) => queue.extend(tokens)),
-      stats: () => use(({ queue }) => queue.stats()),
-      overdue: (now, max) => use(({ queue }) => queue.overdue(now, max)),
-      waiting: (queueName, max) => use(({ queue }) => queue.waiting(queueName, max)),
-    },
-    records: {
-      find: (id) => use(({ records }) => records.find(id)),
-      change: (changes) => use(({ records }) => records.change(changes)),
-      query: (query) => use(({ records }) => records.query(query)),
-      watch: (filter, listener, signal) => subscribe(signal, ({ records }) => records.watch(filter, listener, signal)),
-    },
+    publish: (postings) => use((session) => session.publish(postings)),
+    take: (request, signal) => use((session) => session.take(request, signal)),
+    extend: (tokens) => use((session) => session.extend(tokens)),
+    read: (ids, what) => use((session) => session.read(ids, what)),
+    commit: (commits) => use((session) => session.commit(commits)),
+    query: (query) => use((session) => session.query(query)),
+    queues: () => use((session) => session.queues()),
+    waiting: (what, max) => use((session) => session.waiting(what, max)),
+    listen: (interest, listener, signal) =>
+      subscribe(
+        signal,
+        (session) => session.listen(interest, listener, signal),
+        () => listener({ kind: "missed" }),
+      ),
     store: {
-      get: (key) => use(({ store }) => store.get(key)),
+      get: (keys) => use(({ store }) => store.get(keys)),
       write: (operations) => use(({ store }) => store.write(operations)),
-      list: (options) => use(({ store }) => store.list(options)),
-      count: (prefix) => use(({ store }) => store.count(prefix)),
+      list: (range) => use(({ store }) => store.list(range)),
       watch: (prefix, listener, signal) => subscribe(signal, ({ store }) => store.watch(prefix, listener, signal)),
       now: () => use(({ store }) => store.now()),
     },

@@ -38,7 +38,6 @@ const timeOrderedId = (): Uint8Array => {
 }
 
 const LEVEL_4 = 6 * 2 ** 48
-const FIRST_KEY = 2 ** 32
 const SUCCEEDED = 4
 
 export const rawSqlite = (options: RawSqliteOptions = {}): RawSqliteResult => {
@@ -65,10 +64,11 @@ const run = (handle: DatabaseSync, { jobs, batch, payload, sync }: Required<RawS
   const commit = handle.prepare("COMMIT")
   const count = handle.prepare("UPDATE callboard_counter SET last = ? WHERE one = 1")
   const insertJob = handle.prepare(
-    `INSERT INTO callboard_job (seq, ns, id, nth, queue, task, place, at, due, expires, posted, bytes)
-     VALUES (?, 1, ?, ${FIRST_KEY}, 1, 'noop', ?, 0, NULL, NULL, NULL, ?) ON CONFLICT DO NOTHING`,
+    `INSERT INTO callboard_job
+       (seq, ns, id, key, queue, task, method, tenant, submitted, place, at, due, expires, posted, bytes)
+     VALUES (?1, 1, ?2, '/1/0', 1, 'noop', NULL, NULL, ?4, ?3, 0, NULL, NULL, ?4, ?5) ON CONFLICT DO NOTHING`,
   )
-  const insertLoad = handle.prepare("INSERT INTO callboard_load (seq, envelope, record) VALUES (?, ?, NULL)")
+  const insertLoad = handle.prepare("INSERT INTO callboard_load (seq, frame, record) VALUES (?, ?, NULL)")
   const choose = handle.prepare(
     `SELECT max(place) AS place, sum(bytes) AS bytes, count(*) AS count FROM (
        SELECT place, bytes FROM callboard_job INDEXED BY callboard_job_ready
@@ -77,20 +77,20 @@ const run = (handle: DatabaseSync, { jobs, batch, payload, sync }: Required<RawS
   const take = handle.prepare(
     `UPDATE callboard_job INDEXED BY callboard_job_ready SET at = ?, fence = ?, deliveries = deliveries + 1
      WHERE queue = 1 AND at = 0 AND place <= ?
-     RETURNING seq, place, deliveries, of, id,
-       deliveries = 1 AND touched = 0 AND state IS NULL AND of IS NULL AS fresh,
-       (SELECT envelope FROM callboard_load WHERE callboard_load.seq = callboard_job.seq) AS envelope`,
+     RETURNING seq, place, deliveries, id,
+       (SELECT frame FROM callboard_load WHERE callboard_load.seq = callboard_job.seq) AS frame`,
   )
   const endJob = handle.prepare(
-    `UPDATE callboard_job SET at = NULL, state = ${SUCCEEDED}, rev = ?, over = ?, keeps = 0
-     WHERE seq = ? AND fence = ? AND at IS NOT NULL AND of IS NULL AND state IS NULL AND expires IS NULL
+    `UPDATE callboard_job SET at = NULL, state = ${SUCCEEDED}, rev = ?, until = ?, hidden = 0, dead = 0, error = NULL,
+       tenant = NULL
+     WHERE seq = ? AND fence = ? AND at IS NOT NULL AND of IS NULL AND rev IS NULL AND expires IS NULL
        AND ns = 1 AND id = ? AND queue = 1 AND task = 'noop'`,
   )
-  const endLoad = handle.prepare("UPDATE callboard_load SET envelope = NULL, record = ? WHERE seq = ?")
+  const endLoad = handle.prepare("UPDATE callboard_load SET frame = NULL, record = ? WHERE seq = ?")
 
   // About as long as a task with its headers, and a record with three transitions.
-  const envelope = new Uint8Array(payload + 400)
-  const record = JSON.stringify({ id: randomUUID(), timeline: "x".repeat(420) })
+  const frame = new Uint8Array(payload + 400)
+  const record = new TextEncoder().encode(JSON.stringify({ id: randomUUID(), timeline: "x".repeat(420) }))
   let last = 0
   /** Handing over need not be on the disk: after power loss nobody holds a task any more. */
   const waitForDisk = (wait: boolean): void => {
@@ -108,8 +108,8 @@ const run = (handle: DatabaseSync, { jobs, batch, payload, sync }: Required<RawS
     transaction(() => {
       for (let each = 0; each < batch; each++) {
         last++
-        insertJob.run(last, timeOrderedId(), LEVEL_4 + last, envelope.length)
-        insertLoad.run(last, envelope)
+        insertJob.run(last, timeOrderedId(), LEVEL_4 + last, Date.now(), frame.length)
+        insertLoad.run(last, frame)
       }
     })
     let rows: ReturnType<typeof take.all> = []

@@ -2,15 +2,16 @@
  * The tables, and who may use a file that already holds some.
  *
  * ```
- * job   one row per job: the task that waits or runs (if any) and what is stored about the job (if anything). Small
- *       rows, so that moving a task through the queue, counting and listing never touch a payload.
- * load  the payloads of that row: the task as one envelope, the record as JSON.
- * key   publish keys of that job that were used before the one in its row.
+ * job   one row per job: its task that waits or runs (if any), its record (if any) and what lists look for. A further task
+ *       of a job whose row has one already is a row of its own. Small rows, so that moving a task through the queue,
+ *       counting and listing never touch a payload.
+ * load  the payloads of that row: the frame of the task, the bytes of the record.
+ * key   publish keys of that job apart from the one in its row.
  * link  jobs by root, parent and group; only where there is one.
  * store keyed values.        news what others must hear, for seconds.        listener who must hear it.
  * ```
  *
- * A task is in exactly one of two partial indexes: `ready` (at = 0), in the order in which it is pulled, or `later`
+ * A task is in exactly one of two partial indexes: `ready` (at = 0), in the order in which it is taken, or `later`
  * (at > 0), by when it is due or its lease ends. A job that has ended is in neither.
  */
 import { TransportError } from "../../../runtime/transport/mod.ts"
@@ -18,7 +19,7 @@ import type { Database } from "./database.ts"
 import { int } from "./row.ts"
 
 /** Counts up with every change of the tables; stored as the file's `user_version`. */
-export const SCHEMA_VERSION = 1
+export const SCHEMA_VERSION = 2
 
 /** Marks a file as ours (`application_id`): "CALB". */
 export const APPLICATION_ID = 0x43414c42
@@ -43,43 +44,46 @@ CREATE TABLE callboard_queue (
 CREATE TABLE callboard_job (
   seq INTEGER PRIMARY KEY,           -- in order of submission
   ns INTEGER NOT NULL,
-  id,                                -- 16 bytes or text; null in the row of an older posting that is still out
-  of INTEGER,                        -- for such a row: seq of its job
-  nth INTEGER NOT NULL,              -- publish key of the posting; 0 if none was published
+  id,                                -- 16 bytes or text; null in the row of a further task
+  of INTEGER,                        -- in the row of a further task: seq of its job
+  key TEXT,                          -- publish key of the task, or of the last one; null if none was published
   queue INTEGER NOT NULL,
   task TEXT NOT NULL,
+  method TEXT,
+  tenant TEXT,
+  submitted INTEGER NOT NULL,        -- when the job was submitted
   place INTEGER,                     -- level and order
   at INTEGER,                        -- 0 ready; else when it is due or its lease ends; null without a task in the queue:
                                      -- then place, fence, due, posted and bytes mean nothing
-  fence INTEGER,                     -- of the last delivery; below zero if that put the task off, null if it gave it back
+  fence INTEGER,                     -- of the delivery that has the task, or had it last; null once it was given back
   deliveries INTEGER NOT NULL DEFAULT 0,
-  touched INTEGER NOT NULL DEFAULT 0,-- 1 if an older posting of this job was handed over
   due INTEGER,                       -- not before; null at once
   expires INTEGER,
-  posted INTEGER,                    -- when the posting was stored, unless its headers say when it was submitted
-  bytes INTEGER NOT NULL DEFAULT 0,  -- length of the envelope
-  state INTEGER,                     -- of the record; null without one
-  rev INTEGER,                       -- of the record; null without one, and if a run only reported so far
-  over INTEGER,                      -- when the record becomes a tombstone, or the tombstone goes
-  grave INTEGER NOT NULL DEFAULT 0,  -- 1 for a tombstone
-  keeps INTEGER NOT NULL DEFAULT 0   -- 1 if the record holds the task: then the envelope stays
+  posted INTEGER,                    -- when the task was published
+  bytes INTEGER NOT NULL DEFAULT 0,  -- length of the frame
+  state INTEGER,                     -- of the record, as all that follows; null without one
+  rev INTEGER,
+  until INTEGER,                     -- when it may be removed; null if it stays
+  hidden INTEGER NOT NULL DEFAULT 0, -- 1: not to be listed
+  dead INTEGER NOT NULL DEFAULT 0,   -- 1: a dead letter
+  error TEXT                         -- fingerprint of the failure
 );
 CREATE UNIQUE INDEX callboard_job_id ON callboard_job (ns, id);
 CREATE INDEX callboard_job_ready ON callboard_job (queue, place) WHERE at = 0;
 CREATE INDEX callboard_job_later ON callboard_job (at, queue, fence) WHERE at > 0;
 CREATE INDEX callboard_job_expires ON callboard_job (expires) WHERE expires IS NOT NULL;
-CREATE INDEX callboard_job_over ON callboard_job (over) WHERE over IS NOT NULL;
-CREATE INDEX callboard_job_older ON callboard_job (of) WHERE of IS NOT NULL;
+CREATE INDEX callboard_job_until ON callboard_job (until) WHERE until IS NOT NULL;
+CREATE INDEX callboard_job_further ON callboard_job (of) WHERE of IS NOT NULL;
 -- Nearly all jobs succeed: an index over the others costs nothing and finds what people look for.
 CREATE INDEX callboard_job_state ON callboard_job (ns, state) WHERE state <> 4;
 
 CREATE TABLE callboard_key (
   seq INTEGER NOT NULL,
-  nth INTEGER NOT NULL,
-  PRIMARY KEY (seq, nth)
+  key TEXT NOT NULL,
+  PRIMARY KEY (seq, key)
 ) WITHOUT ROWID;
 
-CREATE TABLE callboard_load (seq INTEGER PRIMARY KEY, envelope BLOB, record TEXT);
+CREATE TABLE callboard_load (seq INTEGER PRIMARY KEY, frame BLOB, record BLOB);
 
 CREATE TABLE callboard_link (
   ns INTEGER NOT NULL,
@@ -139,7 +143,6 @@ export const ensureSchema = (database: Database): void => {
   const version = database.owned
     ? int(database.prepare("PRAGMA user_version").get() ?? {}, "user_version")
     : int(database.prepare("SELECT version FROM callboard_counter").get() ?? {}, "version")
-  // There has been no other version yet: the first migration goes here.
   if (version !== SCHEMA_VERSION) {
     throw new TransportError(
       "unsupported",

@@ -97,7 +97,7 @@ export class Doorbell {
   async #start(): Promise<void> {
     this.#seen = this.#read()
     this.#timer = setInterval(() => this.#look(), LOOK_MS)
-    // A pull that waits keeps the process alive by its own timer.
+    // A `take` that waits keeps the process alive by its own timer.
     this.#timer.unref()
     await this.#listen()
     this.#sweep()

@@ -2,12 +2,12 @@
 
 import type { Writer } from "../writing/writer.ts"
 import type { Doorbell } from "./doorbell.ts"
-import type { News } from "./news.ts"
-import { type Presence, PULLS } from "./presence.ts"
+import type { NewsTable } from "./news.ts"
+import { type Presence, QUEUES } from "./presence.ts"
 
 export class Listening {
   readonly #presence: Presence
-  readonly #news: News
+  readonly #news: NewsTable
   readonly #doorbell: Doorbell
   readonly #writer: Writer
   readonly #closing: AbortSignal
@@ -16,7 +16,7 @@ export class Listening {
 
   constructor(parts: {
     readonly presence: Presence
-    readonly news: News
+    readonly news: NewsTable
     readonly doorbell: Doorbell
     readonly writer: Writer
     readonly closing: AbortSignal
@@ -46,7 +46,7 @@ export class Listening {
     }
     if (this.#closing.aborted) return
     // What came before this was known rang no bell.
-    if (kind === PULLS) this.#look()
+    if (kind === QUEUES) this.#look()
   }
 
   /** Keeps a subscription until its signal or the transport ends it. `begin` returns how to stop. */
@@ -70,8 +70,10 @@ export class Listening {
 
   /** Tells those who listen here what others wrote; the rest of a long list in the next turns of the event loop. */
   readonly read = (): void => {
+    if (this.#closing.aborted) return
     try {
-      if (!this.#closing.aborted && this.#news.read()) setImmediate(this.read)
+      this.#news.lookAtQueues()
+      if (this.#news.read()) setImmediate(this.read)
     } catch {
       // Locked for a moment: the next look reads it.
     }

@@ -6,14 +6,14 @@
 import type { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Database } from "../database/database.ts"
 import { bytes, bytesOrNull, int } from "../database/row.ts"
+import type { QueueNames } from "../jobs/queue-names.ts"
 import type { Taker } from "../queue/take.ts"
-import type { Changer } from "../records/change.ts"
 import { keyFromBytes, keyToBytes } from "../store/key.ts"
-import type { StoreTable } from "../store/store.ts"
+import type { StoreTable } from "../store/store-table.ts"
 import type { Announcement, StoreChange, Transaction } from "../writing/transaction.ts"
 import type { Participant } from "../writing/writer.ts"
 import type { Doorbell } from "./doorbell.ts"
-import { BROADCAST, type Listener, type Presence, PULLS, RECORDS, STORE } from "./presence.ts"
+import { BROADCAST, JOBS, type Listener, type Presence, QUEUES, STORE } from "./presence.ts"
 import type { Subscriptions } from "./subscription.ts"
 
 /** News read at once; the rest waits for the next turn of the event loop. */
@@ -28,11 +28,11 @@ const PRUNE = 1_000
 /** What becomes ready within this time is worth waking others for; they look by themselves at least this often. */
 const SOON_MS = 1_000
 
-export class News implements Participant {
+export class NewsTable implements Participant {
   readonly #ns: number
   readonly #presence: Presence
   readonly #subscriptions: Subscriptions
-  readonly #changer: Changer
+  readonly #names: QueueNames
   readonly #store: StoreTable
   readonly #taker: Taker
   readonly #doorbell: Doorbell
@@ -51,7 +51,7 @@ export class News implements Participant {
     parts: {
       readonly presence: Presence
       readonly subscriptions: Subscriptions
-      readonly changer: Changer
+      readonly names: QueueNames
       readonly store: StoreTable
       readonly taker: Taker
       readonly doorbell: Doorbell
@@ -60,7 +60,7 @@ export class News implements Participant {
     this.#ns = ns
     this.#presence = parts.presence
     this.#subscriptions = parts.subscriptions
-    this.#changer = parts.changer
+    this.#names = parts.names
     this.#store = parts.store
     this.#taker = parts.taker
     this.#doorbell = parts.doorbell
@@ -79,11 +79,11 @@ export class News implements Participant {
     }
   }
 
-  /** Whether somebody, here or elsewhere, watches records. Asked once at the beginning of each transaction. */
+  /** Whether somebody, here or elsewhere, listens for jobs. Asked once at the beginning of each transaction. */
   tells(): boolean {
     this.#others = this.#presence.others()
     this.#wanted = this.#others.reduce((sum, { kinds }) => sum | kinds, 0)
-    return this.#subscriptions.watchesRecords || (this.#wanted & RECORDS) !== 0
+    return this.#subscriptions.watchesJobs || (this.#wanted & JOBS) !== 0
   }
 
   /** From this transaction on, what others write is read. */
@@ -96,7 +96,7 @@ export class News implements Participant {
   }
 
   join(transaction: Transaction): void {
-    const { records, stored, announced, readied, later, now } = transaction
+    const { jobs, stored, announced, readied, later, now } = transaction
     const wanted = this.#wanted
     if (wanted === 0) return
     const put = (kind: number, topic: string, payload: Uint8Array | null): void => {
@@ -104,19 +104,22 @@ export class News implements Participant {
       this.#statements.insert.run(transaction.next(), this.#ns, instance, kind, keyToBytes(topic), payload, now)
       this.#brought |= kind
     }
-    if (wanted & RECORDS) for (const id of new Set(records.map((record) => record.id))) put(RECORDS, id, null)
+    if (wanted & JOBS) for (const id of new Set(jobs.map((job) => job.id))) put(JOBS, id, null)
     if (wanted & STORE) for (const { key } of stored) put(STORE, key, null)
     if (wanted & BROADCAST) for (const { topic, payload } of announced) put(BROADCAST, topic, payload)
-    // What the pulls of this process took in the same transaction is nobody else's business.
+    // What this process took in the same transaction is nobody else's business.
     const left = (): boolean => [...readied].some((queue) => this.#taker.isReady(queue))
-    if (wanted & PULLS && (later - now < SOON_MS || left())) this.#brought |= PULLS
+    if (wanted & QUEUES && (later - now < SOON_MS || left())) this.#brought |= QUEUES
   }
 
-  committed({ records, stored, announced }: Transaction): void {
+  committed({ jobs, stored, announced, readied }: Transaction): void {
     const concerned = this.#others.filter(({ kinds }) => (kinds & this.#brought) !== 0)
     this.#brought = 0
     this.#doorbell.ring(concerned.map(({ instance }) => instance))
-    for (const record of records) this.#subscriptions.tellRecord(record)
+    if (this.#subscriptions.watchesQueues) {
+      for (const queue of readied) this.#subscriptions.tellQueue(this.#names.nameOf(queue))
+    }
+    for (const job of jobs) this.#subscriptions.tellJob(job)
     for (const change of stored) this.#subscriptions.tellStore(change)
     for (const announcement of announced) this.#subscriptions.tellTopic(announcement)
   }
@@ -141,17 +144,21 @@ export class News implements Participant {
       if (int(row, "sender") === this.#presence.instance) continue
       const topic = keyFromBytes(bytes(row, "topic"))
       const kind = int(row, "kind")
-      if (kind === RECORDS) changed.add(topic)
+      if (kind === JOBS) changed.add(topic)
       else if (kind === STORE) stored.add(topic)
       else if (kind === BROADCAST) announced.push({ topic, payload: bytesOrNull(row, "payload") ?? new Uint8Array(0) })
     }
-    for (const id of changed) {
-      const found = this.#subscriptions.watchesRecord(id) ? this.#changer.find(id) : undefined
-      if (found !== undefined) this.#subscriptions.tellRecord(found.record)
-    }
+    for (const id of changed) this.#subscriptions.tellJob({ id })
     if (this.#subscriptions.watchesStore) for (const key of stored) this.#subscriptions.tellStore(this.#changeOf(key))
     for (const announcement of announced) this.#subscriptions.tellTopic(announcement)
     return rows.length === BATCH
+  }
+
+  /** Tells those who wait for tasks in this process of queues that another one has put some into. Reads only. */
+  lookAtQueues(): void {
+    for (const queue of this.#subscriptions.queues()) {
+      if (this.#taker.hasReady([queue])) this.#subscriptions.tellQueue(queue)
+    }
   }
 
   /** Whether there are news to be removed. Reads only. */

@@ -8,8 +8,8 @@ import { int } from "../database/row.ts"
 import type { Transaction } from "../writing/transaction.ts"
 
 /** What a transport listens for; a sum of these. */
-export const PULLS = 1
-export const RECORDS = 2
+export const QUEUES = 1
+export const JOBS = 2
 export const STORE = 4
 export const BROADCAST = 8
 

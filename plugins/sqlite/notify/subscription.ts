@@ -1,68 +1,90 @@
 /** Who listens in this process. Listeners are called one after another and outside of every transaction. */
-import { recordFromJson, recordToJson } from "../../../runtime/protocol/record.ts"
-import type { JobRecord } from "../../../runtime/transport/mod.ts"
-import type { Announcement, StoreChange } from "../writing/transaction.ts"
+import type { News } from "../../../runtime/transport/driver.ts"
+import type { Announcement, JobChange, StoreChange } from "../writing/transaction.ts"
 
-interface RecordWatcher {
-  readonly id: string | undefined
-  readonly listener: (record: JobRecord) => void
+type NewsListener = (news: News) => void
+
+interface QueueListener {
+  readonly queues: ReadonlySet<string>
+  readonly listener: NewsListener
 }
 
-interface StoreWatcher {
+interface JobListener {
+  /** Absent: all jobs. */
+  readonly id: string | undefined
+  readonly listener: NewsListener
+}
+
+interface StoreListener {
   readonly prefix: string
   readonly listener: (change: StoreChange) => void
 }
 
-export class Subscriptions {
-  readonly #records = new Set<RecordWatcher>()
-  readonly #store = new Set<StoreWatcher>()
-  readonly #topics = new Map<string, Set<(payload: Uint8Array) => void>>()
+interface TopicListener {
+  readonly topic: string
+  readonly listener: (payload: Uint8Array) => void
+}
 
-  get watchesRecords(): boolean {
-    return this.#records.size > 0
+/** Adds an entry; returns how to remove it. */
+const add = <T>(entries: Set<T>, entry: T): (() => void) => {
+  entries.add(entry)
+  return () => void entries.delete(entry)
+}
+
+export class Subscriptions {
+  readonly #queues = new Set<QueueListener>()
+  readonly #jobs = new Set<JobListener>()
+  readonly #store = new Set<StoreListener>()
+  readonly #topics = new Set<TopicListener>()
+
+  get watchesJobs(): boolean {
+    return this.#jobs.size > 0
   }
 
   get watchesStore(): boolean {
     return this.#store.size > 0
   }
 
-  /** Whether anybody would hear of this job. */
-  watchesRecord(id: string): boolean {
-    for (const watcher of this.#records) if (watcher.id === undefined || watcher.id === id) return true
-    return false
+  get watchesQueues(): boolean {
+    return this.#queues.size > 0
+  }
+
+  /** The queues that somebody here listens for. */
+  queues(): ReadonlySet<string> {
+    return new Set([...this.#queues].flatMap(({ queues }) => [...queues]))
   }
 
   // Each returns how to stop.
 
-  onRecord(id: string | undefined, listener: (record: JobRecord) => void): () => void {
-    const watcher = { id, listener }
-    this.#records.add(watcher)
-    return () => void this.#records.delete(watcher)
+  onQueues(queues: ReadonlySet<string>, listener: NewsListener): () => void {
+    return add(this.#queues, { queues, listener })
+  }
+
+  onJob(id: string | undefined, listener: NewsListener): () => void {
+    return add(this.#jobs, { id, listener })
   }
 
   onStore(prefix: string, listener: (change: StoreChange) => void): () => void {
-    const watcher = { prefix, listener }
-    this.#store.add(watcher)
-    return () => void this.#store.delete(watcher)
+    return add(this.#store, { prefix, listener })
   }
 
   onTopic(topic: string, listener: (payload: Uint8Array) => void): () => void {
-    const listeners = this.#topics.get(topic) ?? new Set()
-    this.#topics.set(topic, listeners)
-    // Wrapped, so that one function that listens twice is called twice.
-    const entry = (payload: Uint8Array): void => listener(payload)
-    listeners.add(entry)
-    return () => {
-      listeners.delete(entry)
-      if (listeners.size === 0 && this.#topics.get(topic) === listeners) this.#topics.delete(topic)
+    return add(this.#topics, { topic, listener })
+  }
+
+  // What is handed over is each listener's own, so that no one can change what others are told.
+
+  tellQueue(queue: string): void {
+    for (const { queues, listener } of this.#queues) {
+      if (queues.has(queue)) queueMicrotask(() => listener({ kind: "queue", queue }))
     }
   }
 
-  tellRecord(record: JobRecord): void {
-    for (const { id, listener } of this.#records) {
-      if (id !== undefined && id !== record.id) continue
-      const copy = copyOf(record)
-      queueMicrotask(() => listener(copy))
+  tellJob({ id, record }: JobChange): void {
+    for (const each of this.#jobs) {
+      if (each.id !== undefined && each.id !== id) continue
+      const news: News = { kind: "job", id, ...(record === undefined ? {} : { record: record.slice() }) }
+      queueMicrotask(() => each.listener(news))
     }
   }
 
@@ -75,20 +97,10 @@ export class Subscriptions {
   }
 
   tellTopic({ topic, payload }: Announcement): void {
-    for (const listener of this.#topics.get(topic) ?? []) {
+    for (const each of this.#topics) {
+      if (each.topic !== topic) continue
       const copy = payload.slice()
-      queueMicrotask(() => listener(copy))
+      queueMicrotask(() => each.listener(copy))
     }
-  }
-}
-
-/** Nobody outside may change what others are told. */
-const copyOf = (record: JobRecord): JobRecord => {
-  try {
-    return structuredClone(record)
-  } catch {
-    // A function somewhere in it: stored without, told without.
-    const copy = recordFromJson(recordToJson(record))
-    return copy._tag === "Success" ? copy.success : record
   }
 }

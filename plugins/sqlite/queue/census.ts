@@ -1,13 +1,11 @@
 /** Counts and lists what waits in the queues, over indexes alone and in slices: between two of them the event loop runs. */
-import { decodeEnvelope } from "../../../runtime/protocol/envelope.ts"
-import { OWN_HEADER } from "../../../runtime/protocol/headers.ts"
-import { FRONT_LEVEL, isUndecodable } from "../../../runtime/protocol/message.ts"
-import type { QueueStats } from "../../../runtime/transport/mod.ts"
+import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
+import type { QueueDepth } from "../../../runtime/transport/optional.ts"
 import type { Database } from "../database/database.ts"
 import { int, intOrNull } from "../database/row.ts"
 import type { JobTable } from "../jobs/job-table.ts"
-import type { QueueNames } from "../jobs/name.ts"
-import { placeOf } from "../jobs/number.ts"
+import type { QueueNames } from "../jobs/queue-names.ts"
+import { placeOf } from "../jobs/token.ts"
 
 /** Index entries in one slice: about two milliseconds. */
 const SLICE = 20_000
@@ -17,7 +15,7 @@ const pause = (): Promise<void> => new Promise((resolve) => setImmediate(resolve
 interface Count {
   ready: number
   scheduled: number
-  inFlight: number
+  held: number
 }
 
 export class Census {
@@ -38,7 +36,7 @@ export class Census {
            WHERE queue = ? AND at = 0 AND place > ? ORDER BY place LIMIT ${SLICE})`,
       ),
       countLater: prepare(
-        `SELECT queue, ifnull(fence, 0) > 0 AND at > ?1 AS held, at > ?1 AS ahead, count(*) AS count
+        `SELECT queue, fence IS NOT NULL AND at > ?1 AS held, at > ?1 AS ahead, count(*) AS count
          FROM callboard_job INDEXED BY callboard_job_later WHERE at > 0 AND at >= ?2 AND at < ?3 GROUP BY 1, 2, 3`,
       ),
       endOfSlice: prepare(
@@ -46,12 +44,12 @@ export class Census {
          ORDER BY at LIMIT 1 OFFSET ${SLICE}`,
       ),
       first: prepare(
-        `SELECT seq, posted FROM callboard_job INDEXED BY callboard_job_ready
+        `SELECT submitted FROM callboard_job INDEXED BY callboard_job_ready
          WHERE queue = ? AND at = 0 AND place >= ? AND place < ? ORDER BY place LIMIT 1`,
       ),
       overdue: prepare(
         `SELECT seq, of FROM callboard_job INDEXED BY callboard_job_expires
-         WHERE expires IS NOT NULL AND expires <= ?1 AND ns = ?2 AND at IS NOT NULL AND (ifnull(fence, 0) <= 0 OR at <= ?3)
+         WHERE expires IS NOT NULL AND expires <= ?1 AND ns = ?2 AND at IS NOT NULL AND (fence IS NULL OR at <= ?3)
          ORDER BY expires LIMIT ?4`,
       ),
       readyIn: prepare(
@@ -60,36 +58,36 @@ export class Census {
       ),
       laterIn: prepare(
         `SELECT seq, of FROM callboard_job INDEXED BY callboard_job_later
-         WHERE at > 0 AND queue = ?1 AND (ifnull(fence, 0) <= 0 OR at <= ?2) ORDER BY at LIMIT ?3`,
+         WHERE at > 0 AND queue = ?1 AND (fence IS NULL OR at <= ?2) ORDER BY at LIMIT ?3`,
       ),
     }
   }
 
-  async stats(): Promise<ReadonlyArray<QueueStats>> {
+  async queues(): Promise<ReadonlyArray<QueueDepth>> {
     const now = Date.now()
     const counts = new Map<number, Count>()
     for (const { id } of this.#names.all()) {
-      counts.set(id, { ready: await this.#countReady(id), scheduled: 0, inFlight: 0 })
+      counts.set(id, { ready: await this.#countReady(id), scheduled: 0, held: 0 })
     }
     await this.#addLater(counts, now)
     return this.#names.all().map(({ id, name }) => {
-      const oldest = this.#oldest(id, now)
-      const count = counts.get(id) ?? { ready: 0, scheduled: 0, inFlight: 0 }
+      const oldest = this.#oldest(id)
+      const count = counts.get(id) ?? { ready: 0, scheduled: 0, held: 0 }
       return { queue: name, ...count, ...(oldest === undefined ? {} : { oldest }) }
     })
   }
 
-  /** Tasks that wait past their `expires`, longest first. */
-  overdue(now: number, max: number): ReadonlyArray<string> {
-    return this.#ids(this.#statements.overdue.all(now, this.#ns, Date.now(), max))
-  }
-
-  /** Tasks that wait in a queue, in the order in which they would be pulled; those that are put off come last. */
-  waiting(queue: string, max: number): ReadonlyArray<string> {
-    const id = this.#names.find(queue)
-    if (id === undefined) return []
-    const ready = this.#statements.readyIn.all(id, max)
-    const later = ready.length < max ? this.#statements.laterIn.all(id, Date.now(), max - ready.length) : []
+  /**
+   * Tasks that nobody has in hand: those of a queue in the order in which they would be taken, those that are put off last;
+   * or those that were to start before a moment, longest ago first.
+   */
+  waiting(what: { readonly queue: string } | { readonly expiredBy: number }, max: number): ReadonlyArray<string> {
+    const { overdue, readyIn, laterIn } = this.#statements
+    if ("expiredBy" in what) return this.#ids(overdue.all(what.expiredBy, this.#ns, Date.now(), max))
+    const queue = this.#names.find(what.queue)
+    if (queue === undefined) return []
+    const ready = readyIn.all(queue, max)
+    const later = ready.length < max ? laterIn.all(queue, Date.now(), max - ready.length) : []
     return this.#ids([...ready, ...later])
   }
 
@@ -118,7 +116,7 @@ export class Census {
       for (const group of this.#statements.countLater.all(now, from, end)) {
         const count = counts.get(int(group, "queue"))
         if (count === undefined) continue
-        const kind = int(group, "held") === 1 ? "inFlight" : int(group, "ahead") === 1 ? "scheduled" : "ready"
+        const kind = int(group, "held") === 1 ? "held" : int(group, "ahead") === 1 ? "scheduled" : "ready"
         count[kind] += int(group, "count")
       }
       if (row === undefined) return
@@ -128,23 +126,14 @@ export class Census {
   }
 
   /** When the oldest ready task was submitted: it is the first of one of the levels. */
-  #oldest(queue: number, now: number): number | undefined {
+  #oldest(queue: number): number | undefined {
     let oldest: number | undefined
     for (let level = 0; level <= FRONT_LEVEL; level++) {
       const row = this.#statements.first.get(queue, placeOf(level, 0), placeOf(level - 1, 0))
       if (row === undefined) continue
-      const submitted = intOrNull(row, "posted") ?? this.#submittedAt(int(row, "seq")) ?? now
+      const submitted = int(row, "submitted")
       if (oldest === undefined || submitted < oldest) oldest = submitted
     }
     return oldest
-  }
-
-  #submittedAt(seq: number): number | undefined {
-    const { envelope } = this.#jobs.load(seq)
-    const message = envelope === null ? undefined : decodeEnvelope(envelope)
-    if (message === undefined || isUndecodable(message)) return undefined
-    const own = message.headers[OWN_HEADER]
-    const said = typeof own === "object" && own !== null && "submittedAt" in own ? own.submittedAt : undefined
-    return typeof said === "number" ? said : undefined
   }
 }

@@ -1,10 +1,10 @@
-/** Chooses which tasks a pull takes: always the first ones of a queue, so that a place says it all. Reads only. */
-import type { PullRequest } from "../../../runtime/transport/mod.ts"
+/** Chooses which tasks a `take` takes: always the first ones of a queue, so that a place says it all. Reads only. */
+import type { TakeRequest } from "../../../runtime/transport/driver.ts"
 import type { Database } from "../database/database.ts"
 import { int, intOrNull } from "../database/row.ts"
-import type { QueueNames } from "../jobs/name.ts"
+import type { QueueNames } from "../jobs/queue-names.ts"
 
-/** Most bytes of tasks in one pull, apart from the first task: a transaction must not copy hundreds of megabytes. */
+/** Most bytes of tasks in one `take`, apart from the first task: a transaction must not copy hundreds of megabytes. */
 const MAX_BYTES = 8 * 1024 * 1024
 
 /** All tasks of a queue up to a place. */
@@ -34,11 +34,11 @@ export class Chooser {
   }
 
   /** In the order in which the queues are to be served. */
-  choose(request: PullRequest): ReadonlyArray<Chosen> {
+  choose(request: TakeRequest): ReadonlyArray<Chosen> {
     return request.rotate ? this.#inTurns(request) : this.#inOrder(request)
   }
 
-  #inOrder({ queues, max }: PullRequest): ReadonlyArray<Chosen> {
+  #inOrder({ queues, max }: TakeRequest): ReadonlyArray<Chosen> {
     const chosen: Array<Chosen> = []
     const budget = new Budget(max)
     for (const name of queues) {
@@ -68,7 +68,7 @@ export class Chooser {
   }
 
   /** One task of each queue in turn, from the queue after the one that was served last. */
-  #inTurns({ queues, max }: PullRequest): ReadonlyArray<Chosen> {
+  #inTurns({ queues, max }: TakeRequest): ReadonlyArray<Chosen> {
     const budget = new Budget(max)
     const start = queues.indexOf(this.#served) + 1
     const turns = [...queues.slice(start), ...queues.slice(0, start)].map((name) => {
@@ -94,7 +94,7 @@ export class Chooser {
   }
 }
 
-/** How many tasks, and bytes of them, a pull may still take. The first one may be as large as it likes. */
+/** How many tasks, and bytes of them, a `take` may still take. The first one may be as large as it likes. */
 class Budget {
   left: number
   #bytes = 0

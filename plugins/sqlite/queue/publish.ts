@@ -1,9 +1,8 @@
 /** Puts tasks into queues, each publish key once. */
-import { recordOfPosting } from "../../../runtime/protocol/record.ts"
-import type { Posting } from "../../../runtime/transport/mod.ts"
-import { type PostingColumns, postingColumns } from "../jobs/column.ts"
+import type { TaskPosting } from "../../../runtime/transport/driver.ts"
+import { type PostingColumns, postingColumns } from "../jobs/columns.ts"
 import type { JobTable } from "../jobs/job-table.ts"
-import type { QueueNames } from "../jobs/name.ts"
+import type { QueueNames } from "../jobs/queue-names.ts"
 import type { Transaction } from "../writing/transaction.ts"
 
 export class Publisher {
@@ -15,31 +14,24 @@ export class Publisher {
     this.#names = names
   }
 
-  /** What can fail, before the lock is taken. Fails with `unsupported`, `invalid` or `too-large`. */
-  prepare(posting: Posting): PostingColumns {
-    return postingColumns(posting, Date.now())
+  /** What can fail, before the lock is taken. Fails with `invalid` or `too-large`. */
+  prepare(posting: TaskPosting): PostingColumns {
+    return postingColumns(posting)
   }
 
   post(transaction: Transaction, columns: PostingColumns): "stored" | "duplicate" {
     const { posting, due } = columns
+    const { now } = transaction
     const order = transaction.next()
-    const at = due !== null && due > transaction.now ? due : 0
-    let known = false
-    if (!this.#jobs.insert(columns, order, at)) {
-      const row = this.#jobs.current(columns.id, transaction.now)
-      if (row === undefined) {
-        this.#jobs.insert(columns, order, at)
-      } else {
-        if (this.#jobs.knows(row, columns.nth)) return "duplicate"
-        this.#jobs.add(row, columns, order, at)
-        known = row.rev !== null
-      }
+    const at = due !== null && due > now ? due : 0
+    if (!this.#jobs.insert(columns, order, at, now)) {
+      const row = this.#jobs.current(columns.id, now)
+      if (row === undefined) this.#jobs.insert(columns, order, at, now)
+      else if (this.#jobs.knows(row, columns.key)) return "duplicate"
+      else this.#jobs.add(row, columns, order, at, now)
     }
     transaction.put(this.#names.idOf(posting.queue), at)
-    if (transaction.tells && !known) {
-      const derived = recordOfPosting(posting, transaction.now)
-      if (derived._tag === "Success") transaction.records.push(derived.success)
-    }
+    if (transaction.tells) transaction.jobs.push({ id: posting.id })
     return "stored"
   }
 }

@@ -1,24 +1,11 @@
 /** Hands tasks over: takes what is ready off the front of its queue for the length of a lease, under a new fence. */
-import { decodeEnvelope } from "../../../runtime/protocol/envelope.ts"
-import type { Delivery, PullRequest } from "../../../runtime/transport/mod.ts"
+import type { TakeRequest, TaskDelivery } from "../../../runtime/transport/driver.ts"
 import type { Database } from "../database/database.ts"
 import { bytesOrNull, int } from "../database/row.ts"
-import type { QueueNames } from "../jobs/name.ts"
-import { fenceText, levelAt, orderAt, tokenText } from "../jobs/number.ts"
+import type { QueueNames } from "../jobs/queue-names.ts"
+import { fenceText, levelAt, orderAt, tokenText } from "../jobs/token.ts"
 import type { Transaction } from "../writing/transaction.ts"
 import { Chooser } from "./choose.ts"
-
-/** A task that was handed over; what `deliveryOf` makes a delivery of, after the commit. */
-export interface Taken {
-  readonly seq: number
-  readonly queue: string
-  readonly place: number
-  /** As text. */
-  readonly fence: string
-  readonly fresh: boolean
-  readonly deliveries: number
-  readonly envelope: Uint8Array | null
-}
 
 /** Tasks whose time has come, moved at once. */
 const PROMOTE = 500
@@ -50,12 +37,9 @@ export class Taker {
       take: prepare(
         `UPDATE callboard_job INDEXED BY callboard_job_ready SET at = ?, fence = ?, deliveries = deliveries + 1
          WHERE queue = ? AND at = 0 AND place <= ?
-         RETURNING seq, place, deliveries, of,
-           deliveries = 1 AND touched = 0 AND state IS NULL AND of IS NULL AS fresh,
-           (SELECT envelope FROM callboard_load WHERE callboard_load.seq = callboard_job.seq) AS envelope`,
+         RETURNING seq, place, deliveries,
+           (SELECT frame FROM callboard_load WHERE callboard_load.seq = callboard_job.seq) AS frame`,
       ),
-      nth: prepare("SELECT nth FROM callboard_job WHERE seq = ?"),
-      fence: prepare("UPDATE callboard_job SET fence = ? WHERE seq = ?"),
     }
   }
 
@@ -88,51 +72,34 @@ export class Taker {
     }
   }
 
-  take(transaction: Transaction, request: PullRequest): ReadonlyArray<Taken> {
-    const taken: Array<Taken> = []
+  take(transaction: Transaction, request: TakeRequest): ReadonlyArray<TaskDelivery> {
+    const taken: Array<TaskDelivery> = []
     for (const { queue, name, place } of this.#chooser.choose(request)) {
       taken.push(...this.#takeUpTo(transaction, queue, name, place))
     }
     return taken
   }
 
-  #takeUpTo(transaction: Transaction, queue: number, name: string, place: number): ReadonlyArray<Taken> {
-    const fence = transaction.next()
-    const shown = fenceText(fence)
+  #takeUpTo(transaction: Transaction, queue: number, name: string, last: number): ReadonlyArray<TaskDelivery> {
+    const number = transaction.next()
+    const fence = fenceText(number)
     const until = transaction.now + this.#lease
-    const rows = this.#statements.take.all(until, fence, queue, place)
+    const rows = this.#statements.take.all(until, number, queue, last)
     if (until < transaction.later) transaction.later = until
-    const taken = rows.map((row) => ({
-      seq: int(row, "seq"),
-      queue: name,
-      place: int(row, "place"),
-      fence: shown,
-      fresh: int(row, "fresh") === 1,
-      deliveries: int(row, "deliveries"),
-      envelope: bytesOrNull(row, "envelope"),
-    }))
-    if (rows.some((row) => row["of"] !== null)) this.#fenceApart(transaction, taken)
-    return taken.sort((a, b) => a.place - b.place)
-  }
-
-  /** Two postings of one job in one pull: the later one must have the higher fence. */
-  #fenceApart(transaction: Transaction, taken: ReadonlyArray<{ readonly seq: number; fence: string }>): void {
-    const nthOf = new Map(taken.map((each) => [each, int(this.#statements.nth.get(each.seq) ?? {}, "nth")]))
-    for (const each of taken.toSorted((a, b) => (nthOf.get(a) ?? 0) - (nthOf.get(b) ?? 0))) {
-      const fence = transaction.next()
-      this.#statements.fence.run(fence, each.seq)
-      each.fence = fenceText(fence)
-    }
+    const taken = rows.map((row): TaskDelivery => {
+      const place = int(row, "place")
+      const deliveries = int(row, "deliveries")
+      return {
+        token: tokenText(int(row, "seq"), fence),
+        fence,
+        queue: name,
+        level: levelAt(place),
+        sequence: orderAt(place),
+        first: deliveries === 1,
+        deliveries,
+        content: bytesOrNull(row, "frame") ?? NOTHING,
+      }
+    })
+    return taken.sort((a, b) => b.level - a.level || a.sequence - b.sequence)
   }
 }
-
-export const deliveryOf = (taken: Taken): Delivery => ({
-  token: tokenText(taken.seq, taken.fence),
-  fence: taken.fence,
-  queue: taken.queue,
-  level: levelAt(taken.place),
-  sequence: orderAt(taken.place),
-  fresh: taken.fresh,
-  deliveries: taken.deliveries,
-  message: decodeEnvelope(taken.envelope ?? NOTHING),
-})

@@ -4,24 +4,20 @@
  */
 import type { SQLInputValue, StatementSync } from "node:sqlite"
 import type { State } from "../../../runtime/protocol/state.ts"
-import {
-  isOfTask,
-  type JobRecord,
-  type RecordPage,
-  type RecordQuery,
-  TransportError,
-} from "../../../runtime/transport/mod.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import type { FoundJob, FoundJobs, Query } from "../../../runtime/transport/optional.ts"
 import type { Database } from "../database/database.ts"
-import { codeOf, GROUP, type LinkKind, PARENT, ROOT } from "../jobs/column.ts"
+import { int } from "../database/row.ts"
+import { codeOf, GROUP, type LinkKind, PARENT, ROOT } from "../jobs/columns.ts"
 import { idToColumn } from "../jobs/id.ts"
-import { COLUMNS, type JobRow, type JobTable, jobRow } from "../jobs/job-table.ts"
-import type { QueueNames } from "../jobs/name.ts"
-import { viewOf } from "./view.ts"
+import type { JobTable } from "../jobs/job-table.ts"
+import type { QueueNames } from "../jobs/queue-names.ts"
+import type { Reader } from "./read.ts"
 
 /** Numbers of rows in one slice: a few milliseconds, as most numbers are fences and revisions. */
 const SLICE = 40_000
 
-/** Hits that are looked at between two turns of the event loop. */
+/** Rows that are looked at between two turns of the event loop. */
 const HITS = 100
 
 /** A page ends early rather than hold more than this. */
@@ -31,142 +27,139 @@ const TOP = Number.MAX_SAFE_INTEGER
 
 const pause = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
+/** Rows that match, newest first; what comes next is below `end`. */
+interface Slice {
+  readonly seqs: ReadonlyArray<number>
+  readonly end: number
+}
+
+/** What a row must be like. */
+interface Condition {
+  readonly sql: string
+  readonly values: ReadonlyArray<SQLInputValue>
+}
+
 export class Lister {
   readonly #database: Database
   readonly #ns: number
   readonly #jobs: JobTable
   readonly #names: QueueNames
+  readonly #reader: Reader
   readonly #statements = new Map<string, StatementSync>()
 
-  constructor(database: Database, ns: number, jobs: JobTable, names: QueueNames) {
+  constructor(database: Database, ns: number, jobs: JobTable, names: QueueNames, reader: Reader) {
     this.#database = database
     this.#ns = ns
     this.#jobs = jobs
     this.#names = names
+    this.#reader = reader
   }
 
   /** Fails with `invalid`. */
-  async query(query: RecordQuery): Promise<RecordPage> {
-    const { limit } = query
+  async query(query: Query): Promise<FoundJobs> {
+    const { limit, after, budget = Number.POSITIVE_INFINITY } = query
     if (!(Number.isInteger(limit) && limit >= 1 && limit <= 1_000)) {
       throw new TransportError("invalid", `limit must be 1 to 1,000, not ${limit}`)
     }
-    const records: Array<JobRecord> = []
+    const began = performance.now()
+    const jobs: Array<FoundJob> = []
     let bytes = 0
     let last = 0
-    for await (const { seq } of this.#rows(query, query.after === undefined ? TOP : cursorOf(query.after))) {
-      const { record, size } = this.#read(seq)
-      if (record === undefined || !matches(record, query)) continue
-      bytes += size
-      if (records.length === limit || (bytes > PAGE_BYTES && records.length > 0)) return { records, next: String(last) }
-      records.push(record)
-      last = seq
+    for (const { seqs, end } of this.#slices(query, after === undefined ? TOP : cursorOf(after))) {
+      for (const seq of seqs) {
+        // Read anew: since its row was found, another process may have moved it on.
+        const job = this.#reader.bySeq(seq)
+        if (job === undefined) continue
+        bytes += (job.record?.length ?? 0) + sizeOf(job)
+        if (jobs.length === limit || (bytes > PAGE_BYTES && jobs.length > 0)) return { jobs, next: String(last) }
+        jobs.push(job)
+        last = seq
+      }
+      if (end === 0) break
+      if (performance.now() - began > budget) return { jobs, next: String(end), partial: true }
+      await pause()
     }
-    return { records }
+    return { jobs }
   }
 
-  /** A job as it is now, read anew: since its row was listed, another process may have moved it on. */
-  #read(seq: number): { readonly record: JobRecord | undefined; readonly size: number } {
-    return this.#database.snapshot(() => {
-      const row = this.#jobs.bySeq(seq)
-      if (row === undefined) return { record: undefined, size: 0 }
-      const load = this.#jobs.load(seq)
-      const record = viewOf(row, this.#jobs.idOf(row), this.#names.nameOf(row.queue), load, Date.now())
-      return { record, size: (load.envelope?.length ?? 0) + (load.record?.length ?? 0) }
-    })
-  }
-
-  /** Rows that may match, newest first, below a number. */
-  #rows(query: RecordQuery, below: number): AsyncIterable<JobRow> {
-    const { rootId, parentId, group, states, dead } = query
-    if (group !== undefined) return this.#linked(GROUP, group, below)
-    if (parentId !== undefined) return this.#linked(PARENT, parentId, below)
-    if (rootId !== undefined) return this.#linked(ROOT, rootId, below)
+  #slices(query: Query, below: number): Iterable<Slice> {
+    const { root, parent, group, states, dead } = query
+    const condition = this.#condition(query)
+    if (group !== undefined) return this.#linked(GROUP, group, condition, below)
+    if (parent !== undefined) return this.#linked(PARENT, parent, condition, below)
+    if (root !== undefined) return this.#linked(ROOT, root, condition, below)
     const rare = rareStates(states, dead === true)
-    return rare === undefined ? this.#scanned(query, below) : this.#inStates(rare, below)
+    return rare === undefined ? this.#scanned(condition, below) : this.#inStates(rare, condition, below)
   }
 
-  async *#linked(kind: LinkKind, to: string, below: number): AsyncGenerator<JobRow> {
-    const statement = this.#prepare(
-      `SELECT ${COLUMNS} FROM callboard_job WHERE seq IN (
-         SELECT seq FROM callboard_link WHERE ns = ?1 AND kind = ?2 AND ref = ?3 AND seq < ?4 ORDER BY seq DESC LIMIT ${HITS}
-       ) ORDER BY seq DESC`,
+  #condition({ states, dead, task, queue, since, until }: Query): Condition {
+    const conditions = ["ns = ?", "of IS NULL", "hidden = 0"]
+    const values: Array<SQLInputValue> = [this.#ns]
+    const must = (sql: string, ...more: ReadonlyArray<SQLInputValue>): void => {
+      conditions.push(sql)
+      values.push(...more)
+    }
+    if (states !== undefined) must(inStates(states))
+    if (dead) must("dead = 1")
+    if (task !== undefined)
+      must("task IN (?, ?) AND (task = ? OR task || '.' || method = ?)", task, actorOf(task), task, task)
+    if (queue !== undefined) must("queue = ?", this.#names.find(queue) ?? -1)
+    if (since !== undefined) must("submitted >= ?", Math.floor(since))
+    if (until !== undefined) must("submitted < ?", until)
+    return { sql: conditions.join(" AND "), values }
+  }
+
+  *#linked(kind: LinkKind, to: string, condition: Condition, below: number): Generator<Slice> {
+    const links = this.#prepare(
+      `SELECT seq FROM callboard_link WHERE ns = ? AND kind = ? AND ref = ? AND seq < ? ORDER BY seq DESC LIMIT ${HITS}`,
     )
     const ref = idToColumn(to)
     // A root is not linked to itself.
-    const root = kind === ROOT ? this.#jobs.byId(ref) : undefined
-    let from = below
-    for (;;) {
-      const rows = statement.all(this.#ns, kind, ref, from).map(jobRow)
-      for (const row of rows) {
-        if (root !== undefined && root.seq < from && root.seq > row.seq) yield root
-        yield row
-        from = row.seq
-      }
-      if (rows.length < HITS) break
-      await pause()
+    const root = kind === ROOT ? this.#jobs.byId(ref)?.seq : undefined
+    for (let from = below; from > 0; ) {
+      const seqs = links.all(this.#ns, kind, ref, from).map((row) => int(row, "seq"))
+      const end = seqs.length < HITS ? 0 : (seqs.at(-1) ?? 0)
+      if (root !== undefined && root < from && root >= end) seqs.push(root)
+      yield { seqs: this.#matching(seqs, condition), end }
+      from = end
     }
-    if (root !== undefined && root.seq < from) yield root
   }
 
-  async *#inStates(states: ReadonlyArray<State>, below: number): AsyncGenerator<JobRow> {
+  *#inStates(states: ReadonlyArray<State>, condition: Condition, below: number): Generator<Slice> {
     // `state <> 4` is what the index demands.
-    const statement = this.#prepare(
-      `SELECT ${COLUMNS} FROM callboard_job INDEXED BY callboard_job_state
+    const inState = this.#prepare(
+      `SELECT seq FROM callboard_job INDEXED BY callboard_job_state
        WHERE ns = ? AND state = ? AND state <> 4 AND seq < ? ORDER BY seq DESC LIMIT ${HITS}`,
     )
-    let from = below
-    for (;;) {
-      const lists = states.map((state) => statement.all(this.#ns, codeOf(state), from).map(jobRow))
-      const rows = lists.flat().sort((a, b) => b.seq - a.seq)
+    for (let from = below; from > 0; ) {
+      const lists = states.map((state) => inState.all(this.#ns, codeOf(state), from).map((row) => int(row, "seq")))
       // Below the end of a list that was cut off, that list may hold more.
-      const end = Math.max(0, ...lists.map((list) => (list.length < HITS ? 0 : (list.at(-1)?.seq ?? 0))))
-      for (const row of rows) if (row.seq >= end) yield row
-      if (end === 0) return
+      const end = Math.max(0, ...lists.map((list) => (list.length < HITS ? 0 : (list.at(-1) ?? 0))))
+      const seqs = lists.flat().filter((seq) => seq >= end)
+      yield { seqs: this.#matching(seqs, condition), end }
       from = end
-      await pause()
     }
   }
 
-  async *#scanned({ states, task, queue }: RecordQuery, below: number): AsyncGenerator<JobRow> {
-    const conditions = ["ns = ?", "of IS NULL", "grave = 0", "(at IS NOT NULL OR state IS NOT NULL)"]
-    const values: Array<SQLInputValue> = [this.#ns]
-    if (states !== undefined) {
-      const codes = states.map(codeOf).filter((code) => code >= 0)
-      // A task that waits shows where it is, whatever its record said last.
-      conditions.push(`(at IS NOT NULL OR state IN (${codes.join(", ")}))`)
-    }
-    if (task !== undefined) {
-      // The row has the task header alone: which method it is, its record says.
-      conditions.push("task IN (?, ?)")
-      values.push(task, actorOf(task))
-    }
-    if (queue !== undefined) {
-      conditions.push("queue = ?")
-      values.push(this.#names.find(queue) ?? -1)
-    }
-    const statement = this.#prepare(
-      `SELECT ${COLUMNS} FROM callboard_job WHERE ${conditions.join(" AND ")} AND seq < ? AND seq >= ?
-       ORDER BY seq DESC LIMIT ${HITS}`,
+  #matching(seqs: Iterable<number>, { sql, values }: Condition): ReadonlyArray<number> {
+    const matches = this.#prepare(`SELECT 1 FROM callboard_job WHERE ${sql} AND seq = ?`)
+    return [...new Set(seqs)].sort((a, b) => b - a).filter((seq) => matches.get(...values, seq) !== undefined)
+  }
+
+  *#scanned({ sql, values }: Condition, below: number): Generator<Slice> {
+    const within = this.#prepare(
+      `SELECT seq FROM callboard_job WHERE ${sql} AND seq < ? AND seq >= ? ORDER BY seq DESC LIMIT ${HITS}`,
     )
     const highest = this.#prepare("SELECT max(seq) AS seq FROM callboard_job WHERE seq < ?")
-    let from = below
-    for (;;) {
+    for (let from = below; from > 0; ) {
       // Numbers have gaps; a slice begins where there is a row.
       const top = highest.get(from)?.["seq"]
       if (typeof top !== "number") return
       const start = Math.max(0, top - SLICE)
-      let end = top + 1
-      for (;;) {
-        const rows = statement.all(...values, end, start).map(jobRow)
-        yield* rows
-        if (rows.length < HITS) break
-        end = rows.at(-1)?.seq ?? start
-        await pause()
-      }
-      from = start
-      if (from === 0) return
-      await pause()
+      const seqs = within.all(...values, top + 1, start).map((row) => int(row, "seq"))
+      const end = seqs.length < HITS ? start : (seqs.at(-1) ?? start)
+      yield { seqs, end }
+      from = end
     }
   }
 
@@ -179,6 +172,16 @@ export class Lister {
   }
 }
 
+const WAITING: ReadonlyArray<State> = ["scheduled", "queued"]
+
+/** Which of these two a job is that waits, the time says. One without a record waits, or runs. */
+const inStates = (states: ReadonlyArray<State>): string => {
+  const waits = WAITING.some((state) => states.includes(state))
+  const codes = [...new Set(waits ? [...states, ...WAITING] : states)].map(codeOf)
+  const without = waits || states.includes("started") ? "state IS NULL OR " : ""
+  return `(${without}state IN (${codes.join(", ")}))`
+}
+
 /** The states to look up in the index, if it holds all that may match. */
 const rareStates = (states: ReadonlyArray<State> | undefined, dead: boolean): ReadonlyArray<State> | undefined => {
   const wanted = states ?? (dead ? (["failed", "cancelled", "expired"] as const) : undefined)
@@ -186,15 +189,7 @@ const rareStates = (states: ReadonlyArray<State> | undefined, dead: boolean): Re
   return indexed ? wanted : undefined
 }
 
-const matches = (record: JobRecord, query: RecordQuery): boolean =>
-  !record.tombstone &&
-  (query.states === undefined || query.states.includes(record.state)) &&
-  (query.task === undefined || isOfTask(record, query.task)) &&
-  (query.queue === undefined || query.queue === record.queue) &&
-  (query.rootId === undefined || query.rootId === record.rootId) &&
-  (query.parentId === undefined || query.parentId === record.parentId) &&
-  (query.group === undefined || query.group === record.group) &&
-  (!query.dead || record.dead !== undefined)
+const sizeOf = ({ task }: FoundJob): number => (task?.content instanceof Uint8Array ? task.content.length : 0)
 
 /** The actor of `actor.method`; a name without a method is itself. */
 const actorOf = (task: string): string => {

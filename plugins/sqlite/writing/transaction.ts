@@ -1,7 +1,12 @@
 /** What one write transaction knows and collects: its time, its numbers, and what must be told once it has committed. */
-import type { JobRecord } from "../../../runtime/transport/mod.ts"
 import type { Database } from "../database/database.ts"
 import { int } from "../database/row.ts"
+
+/** A job that got a task, or a record. */
+export interface JobChange {
+  readonly id: string
+  readonly record?: Uint8Array
+}
 
 export interface StoreChange {
   readonly key: string
@@ -38,11 +43,11 @@ export class Transaction {
   readonly readied = new Set<number>()
   /** When the first of the tasks that were put off becomes ready. */
   later = Number.POSITIVE_INFINITY
-  /** Records as they are now; filled only when somebody wants to know (see `tells`). */
-  readonly records: Array<JobRecord> = []
+  /** Filled only when somebody wants to know (see `tells`). */
+  readonly jobs: Array<JobChange> = []
   readonly stored: Array<StoreChange> = []
   readonly announced: Array<Announcement> = []
-  /** Whether somebody, here or elsewhere, watches records. */
+  /** Whether somebody, here or elsewhere, listens for jobs. */
   readonly tells: boolean
 
   readonly #counter: Counter

@@ -2,30 +2,13 @@
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
 import { faultOf, isBusy, isWide } from "../../../../plugins/sqlite/database/fault.ts"
-import { codeOf } from "../../../../plugins/sqlite/jobs/column.ts"
+import { codeOf } from "../../../../plugins/sqlite/jobs/columns.ts"
 import { idFromColumn, idToColumn } from "../../../../plugins/sqlite/jobs/id.ts"
-import {
-  fenceText,
-  isAhead,
-  keyOf,
-  levelAt,
-  nthOf,
-  orderAt,
-  placeOf,
-  readToken,
-  tokenText,
-} from "../../../../plugins/sqlite/jobs/number.ts"
+import { fenceText, levelAt, orderAt, placeOf, readToken, tokenText } from "../../../../plugins/sqlite/jobs/token.ts"
 import { afterKey, afterPrefix, compareKeys, keyFromBytes, keyToBytes } from "../../../../plugins/sqlite/store/key.ts"
-import { publishKey } from "../../../../runtime/protocol/message.ts"
 import { STATES } from "../../../../runtime/protocol/state.ts"
 
 const wellFormed = fc.string({ unit: "binary", minLength: 1, maxLength: 60 }).filter((text) => text.isWellFormed())
-const key = fc.record({
-  run: fc.integer({ min: 1, max: 2 ** 20 - 1 }),
-  retries: fc.nat({ max: 2 ** 20 - 1 }),
-  hops: fc.nat({ max: 2 ** 12 - 1 }),
-})
-
 describe("ids", () => {
   test("come back as they were", () => {
     fc.assert(fc.property(fc.oneof(wellFormed, fc.uuid()), (id) => idFromColumn(idToColumn(id)) === id))
@@ -39,33 +22,6 @@ describe("ids", () => {
         return x.length === 16 && Math.sign(compareKeys(x, y)) === (a < b ? -1 : a > b ? 1 : 0)
       }),
     )
-  })
-})
-
-describe("publish keys", () => {
-  test("come back as they were, and sort in the order of run, retries and hops", () => {
-    fc.assert(
-      fc.property(key, key, (a, b) => {
-        const [x = Number.NaN, y = Number.NaN] = [nthOf(a), nthOf(b)]
-        expect(keyOf(x)).toEqual(a)
-        const order = a.run - b.run || a.retries - b.retries || a.hops - b.hops
-        return Number.isSafeInteger(x) && Math.sign(x - y) === Math.sign(order)
-      }),
-    )
-  })
-
-  test("as text they are compared whatever the id holds", () => {
-    fc.assert(
-      fc.property(wellFormed, key, key, (id, a, b) => {
-        return isAhead(publishKey({ id, ...a }), id, b) === (nthOf(a) ?? 0) > (nthOf(b) ?? 0)
-      }),
-    )
-  })
-
-  test("out of range they are refused", () => {
-    for (const part of [{ run: 0 }, { run: 1.5 }, { run: 2 ** 20 }, { retries: -1 }, { hops: 2 ** 12 }]) {
-      expect(nthOf({ run: 1, retries: 0, ...part })).toBeUndefined()
-    }
   })
 })
 
@@ -84,7 +40,7 @@ test("tokens come back as they were, and fences rise as text", () => {
   const number = fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER })
   fc.assert(
     fc.property(number, number, (seq, fence) => {
-      expect(readToken(tokenText(seq, fenceText(fence)))).toEqual({ seq, fence, fenceText: fenceText(fence) })
+      expect(readToken(tokenText(seq, fenceText(fence)))).toEqual({ seq, fence })
       return fenceText(seq) < fenceText(fence) === seq < fence
     }),
   )

@@ -17,11 +17,11 @@ export const corrupt = (path: string, queue: string, bytes: Uint8Array, namespac
     const place = 6 * 2 ** 48 + seq
     database
       .prepare(
-        `INSERT INTO callboard_job (seq, ns, id, nth, queue, task, place, at, bytes)
-         VALUES (?, ?, ?, 4294967296, ?, '', ?, 0, ?)`,
+        `INSERT INTO callboard_job (seq, ns, id, key, queue, task, submitted, posted, place, at, bytes)
+         VALUES (?, ?, ?, '/1/0', ?, '', 0, 0, ?, 0, ?)`,
       )
       .run(seq, ns, `damaged-${seq}`, queueId, place, bytes.length)
-    database.prepare("INSERT INTO callboard_load (seq, envelope) VALUES (?, ?)").run(seq, bytes)
+    database.prepare("INSERT INTO callboard_load (seq, frame) VALUES (?, ?)").run(seq, bytes)
     database.exec("COMMIT")
   } finally {
     database.close()

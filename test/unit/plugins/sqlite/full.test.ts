@@ -4,9 +4,9 @@ import { DatabaseSync } from "node:sqlite"
 import { actor, type Log, serve } from "callboard"
 import { afterAll, afterEach, expect, test } from "vitest"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
-import type { Transport } from "../../../../runtime/transport/mod.ts"
-import { taskOf } from "../../../kit/task.ts"
+import type { Driver } from "../../../../runtime/transport/driver.ts"
 import { eventually, temporaryFolder } from "../../../support/servers/process.ts"
+import { find, posted, take } from "./board.ts"
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
@@ -34,43 +34,39 @@ const database = () => {
   }
 }
 
-const adopt = async (handle: DatabaseSync): Promise<Transport> => {
-  const transport = await plugin.adopt?.(handle, {
+const adopt = async (handle: DatabaseSync): Promise<Driver> => {
+  const driver = await plugin.adopt?.(handle, {
     namespace: "callboard",
     lease: 30_000,
     name: "test",
     timeout: 1_000,
   })
-  if (transport === undefined) throw new Error("not adopted")
-  opened.push(() => transport.close())
-  return transport
+  if (driver === undefined) throw new Error("not adopted")
+  opened.push(() => driver.close())
+  return driver
 }
 
-const never = new AbortController().signal
-const pull = (transport: Transport, wait = 0) => transport.queue.pull({ queues: ["q"], max: 10, wait }, never)
-const large = (id: string) => taskOf({ id, queue: "q", body: new Uint8Array(100_000) })
+const large = (id: string) => posted({ id, queue: "q", body: new Uint8Array(100_000) })
 
 test("refuses what is published, with what to do, and can be read; takes it again by itself when there is room", async () => {
   const { handle, fill, free } = database()
-  const transport = await adopt(handle)
+  const driver = await adopt(handle)
   const told: Array<string> = []
-  transport.onStatus((status, why) => told.push(why === undefined ? status : `${status}: ${why.message}`))
-  expect(await transport.queue.publish([large("before")])).toEqual([{ status: "stored" }])
+  driver.onStatus((status, why) => told.push(why === undefined ? status : `${status}: ${why.message}`))
+  expect(await driver.publish([large("before")])).toEqual([{ status: "stored" }])
   fill()
   const full = { reason: "unavailable", outcome: "none", message: expect.stringMatching(/the disk is full: make room/) }
   for (const id of ["a", "b", "c"])
-    expect(await transport.queue.publish([large(id)])).toEqual([
-      { status: "failed", error: expect.objectContaining(full) },
-    ])
-  await expect(pull(transport)).rejects.toMatchObject(full)
-  expect((await transport.records?.find("before"))?.record.state).toBe("queued")
-  expect(await transport.records?.find("a")).toBeUndefined()
+    expect(await driver.publish([large(id)])).toEqual([{ status: "failed", error: expect.objectContaining(full) }])
+  await expect(take(driver)).rejects.toMatchObject(full)
+  expect((await find(driver, "before"))?.task).toBeDefined()
+  expect(await find(driver, "a")).toBeUndefined()
   await eventually(() => told.length >= 1)
   expect(told[0]).toMatch(/^disconnected: .*the disk is full/)
   free()
   await eventually(() => told.at(-1) === "connected", { message: "it is within reach again" })
-  expect(await transport.queue.publish([large("a")])).toEqual([{ status: "stored" }])
-  expect(await pull(transport)).toHaveLength(2)
+  expect(await driver.publish([large("a")])).toEqual([{ status: "stored" }])
+  expect(await take(driver)).toHaveLength(2)
 })
 
 test("a worker on it lives on, tells of it now and then, however often it is asked, and loses nothing", {

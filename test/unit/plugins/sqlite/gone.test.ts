@@ -5,9 +5,10 @@ import { DatabaseSync } from "node:sqlite"
 import { actor, connect as connectClient, type Log, serve } from "callboard"
 import { afterAll, afterEach, describe, expect, test } from "vitest"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
-import { type Transport, TransportError } from "../../../../runtime/transport/mod.ts"
-import { taskOf } from "../../../kit/task.ts"
+import type { Driver } from "../../../../runtime/transport/driver.ts"
+import { TransportError } from "../../../../runtime/transport/mod.ts"
 import { eventually, temporaryFolder } from "../../../support/servers/process.ts"
+import { ack, find, idOf, never, publish, take } from "./board.ts"
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
@@ -27,121 +28,112 @@ const remove = (path: string, sides = SIDES): void => {
 
 const options = { namespace: "callboard", lease: 30_000, name: "test", timeout: 2_000, reconnectDelay: () => 20 }
 
-const connect = async (
-  path: string,
-): Promise<Transport & Required<Pick<Transport, "records" | "store" | "broadcast">>> => {
-  const transport = await plugin.connect(new URL(`sqlite:${path}`), options)
-  opened.push(() => transport.close())
-  const { records, store, broadcast } = transport
-  if (records === undefined || store === undefined || broadcast === undefined) throw new Error("parts are missing")
-  return { ...transport, records, store, broadcast }
+const connect = async (path: string): Promise<Driver> => {
+  const driver = await plugin.connect(new URL(`sqlite:${path}`), options)
+  opened.push(() => driver.close())
+  return driver
 }
 
-const never = new AbortController().signal
-const pull = (transport: Transport, wait = 0) => transport.queue.pull({ queues: ["q"], max: 10, wait }, never)
-
 /** Its changes of status, and how to wait for one. */
-const follow = (transport: Transport) => {
+const follow = (driver: Driver) => {
   const told: Array<string> = []
-  transport.onStatus((status, why) => told.push(why === undefined ? status : `${status}: ${why.message}`))
+  driver.onStatus((status, why) => told.push(why === undefined ? status : `${status}: ${why.message}`))
   return { told, until: (count: number) => eventually(() => told.length >= count, { message: `${count} changes` }) }
 }
 
 describe("a file that is removed", () => {
   test("is noticed within a second by whoever waits, told with the reason, and made anew", async () => {
     const path = freshFile()
-    const transport = await connect(path)
-    const { told, until } = follow(transport)
-    await transport.queue.publish([taskOf({ id: "before", queue: "q" })])
-    await pull(transport)
-    const waiting = pull(transport, 20_000).catch((error: unknown) => error)
+    const driver = await connect(path)
+    const { told, until } = follow(driver)
+    await publish(driver, "before")
+    await take(driver)
+    const waiting = take(driver, { wait: 20_000 }).catch((error: unknown) => error)
     const began = performance.now()
     remove(path)
     const error = await waiting
     expect(performance.now() - began).toBeLessThan(1_000)
     expect(error).toBeInstanceOf(TransportError)
     expect(error).toMatchObject({ reason: "unavailable", message: expect.stringContaining("was removed or replaced") })
-    await expect(transport.records.find("before")).rejects.toBe(error)
+    await expect(find(driver, "before")).rejects.toBe(error)
     await until(2)
     expect(told).toEqual([expect.stringMatching(/^disconnected: .*\.db was removed or replaced/), "connected"])
     expect(existsSync(path)).toBe(true)
-    expect(await transport.records.find("before")).toBeUndefined()
-    expect(await transport.queue.publish([taskOf({ id: "after", queue: "q" })])).toEqual([{ status: "stored" }])
+    expect(await find(driver, "before")).toBeUndefined()
+    expect(await publish(driver, "after")).toEqual([{ status: "stored" }])
     const other = await connect(path)
-    expect((await other.records.find("after"))?.record.state).toBe("queued")
+    expect((await find(other, "after"))?.task).toBeDefined()
   })
 
   test("takes in nothing that is submitted later than a moment after", async () => {
     const path = freshFile()
-    const transport = await connect(path)
-    await transport.queue.publish([taskOf({ id: "before", queue: "q" })])
+    const driver = await connect(path)
+    await publish(driver, "before")
     remove(path)
     const removed = performance.now()
     await eventually(() => performance.now() - removed > 100, { every: 5 })
-    const [receipt] = await transport.queue
-      .publish([taskOf({ id: "late", queue: "q" })])
-      .catch((error: unknown) => [{ status: "failed", error }])
+    const [receipt] = await publish(driver, "late").catch((error: unknown) => [{ status: "failed", error }])
     expect(receipt).toMatchObject({ status: "failed", error: { reason: "unavailable", outcome: "none" } })
   })
 
   test("leaves those who listen listening", async () => {
     const path = freshFile()
-    const transport = await connect(path)
+    const driver = await connect(path)
     const heard = new Set<string>()
     const ends = new AbortController()
-    await transport.broadcast.listen("news", (payload) => heard.add(new TextDecoder().decode(payload)), never)
-    await transport.broadcast.listen("news", () => heard.add("ended"), ends.signal)
-    await transport.store.watch("key", ({ key }) => heard.add(key), never)
-    await transport.records.watch({}, ({ id }) => heard.add(id), never)
+    await driver.broadcast?.listen("news", (payload) => heard.add(new TextDecoder().decode(payload)), never)
+    await driver.broadcast?.listen("news", () => heard.add("ended"), ends.signal)
+    await driver.store.watch?.("key", ({ key }) => heard.add(key), never)
+    await driver.listen({ kind: "jobs" }, (news) => heard.add("id" in news ? news.id : news.kind), never)
     ends.abort()
-    const { until } = follow(transport)
+    const { until } = follow(driver)
     remove(path)
     await until(2)
     const other = await connect(path)
-    const waiting = pull(transport, 10_000)
+    const waiting = take(driver, { wait: 10_000 })
     await eventually(
       async () => {
-        await other.broadcast.send("news", new TextEncoder().encode("payload"))
+        await other.broadcast?.send("news", new TextEncoder().encode("payload"))
         await other.store.write([{ key: "key-1", value: new Uint8Array(1) }])
-        return heard.size >= 2
+        return heard.size >= 3
       },
       { message: "broadcast and store are heard" },
     )
-    await other.queue.publish([taskOf({ id: "job", queue: "q" })])
+    await publish(other, "job")
     expect(await waiting).toHaveLength(1)
-    await eventually(() => heard.has("job"), { message: "records are heard" })
-    expect([...heard].sort()).toEqual(["job", "key-1", "payload"])
+    await eventually(() => heard.has("job"), { message: "jobs are heard" })
+    expect([...heard].sort()).toEqual(["job", "key-1", "missed", "payload"])
   })
 
   test("ends with it what its deliveries meant: none of them is taken for one of the next", async () => {
     const path = freshFile()
-    const transport = await connect(path)
-    const { until } = follow(transport)
-    await transport.queue.publish([taskOf({ id: "old", queue: "q" })])
-    const [old] = await pull(transport)
+    const driver = await connect(path)
+    const { until } = follow(driver)
+    await publish(driver, "old")
+    const [old] = await take(driver)
     remove(path)
     await until(2)
-    await transport.queue.publish([taskOf({ id: "new", queue: "q" })])
-    const [next] = await pull(transport)
+    await publish(driver, "new")
+    const [next] = await take(driver)
     expect(next?.token).not.toBe(old?.token)
-    expect(await transport.queue.extend([old?.token ?? "", next?.token ?? ""])).toEqual([false, true])
-    expect(await transport.queue.settle([{ token: old?.token ?? "", then: { kind: "ack" } }])).toEqual([
-      { status: "gone" },
+    expect(await driver.extend([old?.token ?? "", next?.token ?? ""])).toEqual([false, true])
+    expect(await driver.commit(old === undefined ? [] : [ack(old)])).toEqual([
+      { status: "committed", revision: "", gone: true },
     ])
-    expect(await transport.queue.stats?.()).toMatchObject([{ queue: "q", inFlight: 1 }])
+    expect(await driver.queues?.()).toMatchObject([{ queue: "q", held: 1 }])
   })
 
   test("with its folder is waited for", async () => {
     const inside = join(folder.path, `folder-${++files}`)
     mkdirSync(inside)
     const path = join(inside, "board.db")
-    const transport = await connect(path)
-    const { told, until } = follow(transport)
+    const driver = await connect(path)
+    const { told, until } = follow(driver)
     rmSync(inside, { recursive: true })
     await until(1)
     await eventually(
       () =>
-        pull(transport)
+        take(driver)
           .then(() => false)
           .catch((error: Error) => /there is no such folder/.test(error.message)),
       {
@@ -151,39 +143,37 @@ describe("a file that is removed", () => {
     mkdirSync(inside)
     await until(2)
     expect(told[1]).toBe("connected")
-    expect(await pull(transport)).toEqual([])
+    expect(await take(driver)).toEqual([])
   })
 
   test("and is closed meanwhile, stays closed", async () => {
     const path = freshFile()
-    const transport = await connect(path)
-    const { until } = follow(transport)
+    const driver = await connect(path)
+    const { until } = follow(driver)
     remove(path)
     await until(1)
-    await transport.close()
+    await driver.close()
     expect(existsSync(path)).toBe(false)
-    await expect(pull(transport)).rejects.toMatchObject({ reason: "closed" })
+    await expect(take(driver)).rejects.toMatchObject({ reason: "closed" })
   })
 })
 
 test("a file that another takes the place of is gone on with, and one that only moved for a moment is kept", async () => {
   const path = freshFile()
-  const transport = await connect(path)
-  const { told, until } = follow(transport)
+  const driver = await connect(path)
+  const { told, until } = follow(driver)
   const fresh = freshFile()
   const other = await plugin.connect(new URL(`sqlite:${fresh}`), options)
-  await other.queue.publish([taskOf({ id: "theirs", queue: "q" })])
+  await publish(other, "theirs")
   await other.close()
   renameSync(path, `${path}.away`)
   renameSync(`${path}.away`, path)
-  expect(await pull(transport)).toEqual([])
+  expect(await take(driver)).toEqual([])
   expect(told).toEqual([])
   remove(path, SIDES.slice(1))
   renameSync(fresh, path)
   await until(2)
-  expect((await pull(transport)).map(({ message }) => "headers" in message && message.headers["id"])).toEqual([
-    "theirs",
-  ])
+  expect((await take(driver)).map(idOf)).toEqual(["theirs"])
 })
 
 test("a connection of the application stays lost, and says what to do", async () => {
@@ -191,14 +181,14 @@ test("a connection of the application stays lost, and says what to do", async ()
   const handle = new DatabaseSync(path)
   handle.exec("PRAGMA journal_mode = WAL")
   opened.push(() => handle.close())
-  const transport = await plugin.adopt?.(handle, options)
-  if (transport === undefined) throw new Error("not adopted")
-  opened.push(() => transport.close())
-  const { told, until } = follow(transport)
+  const driver = await plugin.adopt?.(handle, options)
+  if (driver === undefined) throw new Error("not adopted")
+  opened.push(() => driver.close())
+  const { told, until } = follow(driver)
   remove(path)
   await until(1)
   expect(told).toEqual([expect.stringMatching(/open the file that is there now, and start again with it$/)])
-  await expect(pull(transport)).rejects.toMatchObject({ reason: "unavailable" })
+  await expect(take(driver)).rejects.toMatchObject({ reason: "unavailable" })
 })
 
 test("a worker whose file is removed says so, is red, and consumes what others submit to the file that comes after", {

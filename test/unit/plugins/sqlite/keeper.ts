@@ -4,7 +4,7 @@ import { plugin } from "../../../../plugins/sqlite/mod.ts"
 
 const { file, token } = workerData
 
-const transport = await plugin.connect(new URL(`sqlite:${file}`), {
+const driver = await plugin.connect(new URL(`sqlite:${file}`), {
   namespace: "test",
   lease: 1_000,
   name: "keeper",
@@ -12,8 +12,8 @@ const transport = await plugin.connect(new URL(`sqlite:${file}`), {
 })
 const answers: Array<ReadonlyArray<boolean>> = []
 for (let round = 0; round < 3; round++) {
-  answers.push(await transport.queue.extend([token, token.replace(/.$/, "z")]))
+  answers.push(await driver.extend([token, token.replace(/.$/, "z")]))
   await new Promise((resolve) => setTimeout(resolve, 600))
 }
-await transport.close()
+await driver.close()
 parentPort?.postMessage(answers)

@@ -6,14 +6,14 @@ import { fileURLToPath } from "node:url"
 import { Worker } from "node:worker_threads"
 import { afterAll, afterEach, expect, test } from "vitest"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
-import type { Transport } from "../../../../runtime/transport/mod.ts"
-import { taskOf } from "../../../kit/task.ts"
+import type { Driver } from "../../../../runtime/transport/driver.ts"
 import { eventually, type Spawned, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
+import { ack, find, idOf, never, posted, publish, take, takeOne } from "./board.ts"
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
 
-const opened: Array<Transport> = []
+const opened: Array<Driver> = []
 const started: Array<Spawned> = []
 afterEach(async () => {
   for (const each of opened.splice(0)) await each.close()
@@ -23,11 +23,11 @@ afterEach(async () => {
 let files = 0
 const freshFile = (): string => join(folder.path, `${++files}.db`)
 
-const connect = async (file: string, lease = 1_000): Promise<Transport> => {
+const connect = async (file: string, lease = 1_000): Promise<Driver> => {
   const options = { namespace: "test", lease, name: "test", timeout: 5_000 }
-  const transport = await plugin.connect(new URL(`sqlite:${file}`), options)
-  opened.push(transport)
-  return transport
+  const driver = await plugin.connect(new URL(`sqlite:${file}`), options)
+  opened.push(driver)
+  return driver
 }
 
 const member = (file: string, ...args: ReadonlyArray<string>): Spawned => {
@@ -43,14 +43,12 @@ const said = (spawned: Spawned, word: string): ReadonlyArray<string> =>
     return first === word && second !== undefined ? [second] : []
   })
 
-const never = new AbortController().signal
-
-const pullAll = async (transport: Transport, queue: string, count: number): Promise<ReadonlyArray<string>> => {
+const takeAll = async (driver: Driver, queue: string, count: number): Promise<ReadonlyArray<string>> => {
   const ids: Array<string> = []
   while (ids.length < count) {
-    const deliveries = await transport.queue.pull({ queues: [queue], max: count, wait: 4_000 }, never)
+    const deliveries = await take(driver, { queue, max: count, wait: 4_000 })
     if (deliveries.length === 0) break
-    ids.push(...deliveries.map(({ message }) => ("headers" in message ? String(message.headers["id"]) : "?")))
+    ids.push(...deliveries.map(idOf))
   }
   return ids
 }
@@ -67,56 +65,57 @@ test("what was accepted survives a process that is killed in the middle of publi
   killed.kill("SIGKILL")
   other.kill("SIGKILL")
   await Promise.all([killed.closed, other.closed])
-  const transport = await connect(file)
+  const driver = await connect(file)
   const accepted = [...said(killed, "stored"), ...said(other, "stored")]
   expect(accepted.length).toBeGreaterThan(20)
-  for (const id of accepted) expect((await transport.records?.find(id))?.record.state, id).toBe("queued")
+  for (const id of accepted) expect((await find(driver, id))?.task, id).toBeDefined()
 })
 
 test("what a killed process had in hand comes again after its lease", { timeout: 60_000 }, async () => {
   const file = freshFile()
-  const transport = await connect(file)
+  const driver = await connect(file)
   const ids = Array.from({ length: 10 }, (_, at) => `job-${at}`)
-  await transport.queue.publish(ids.map((id) => taskOf({ id, queue: "q" })))
+  await publish(driver, ...ids)
   const holder = member(file, "hold", "q", "10")
   await holder.waitForLine(/^ready/, 20_000)
   expect(said(holder, "holds")).toEqual(ids)
   holder.kill("SIGKILL")
   await holder.exited
-  expect(await pullAll(transport, "q", 10)).toEqual(ids)
+  expect(await takeAll(driver, "q", 10)).toEqual(ids)
 })
 
-test("processes that pull from one queue share no task, and take all of them", { timeout: 60_000 }, async () => {
+test("processes that take from one queue share no task, and take all of them", { timeout: 60_000 }, async () => {
   const file = freshFile()
-  const transport = await connect(file)
+  const driver = await connect(file)
   const workers = [member(file, "work", "q"), member(file, "work", "q"), member(file, "work", "q")]
   const ids = Array.from({ length: 1_500 }, (_, at) => `job-${at}`)
   for (let at = 0; at < ids.length; at += 50) {
-    await transport.queue.publish(ids.slice(at, at + 50).map((id) => taskOf({ id, queue: "q" })))
+    await publish(driver, ...ids.slice(at, at + 50))
   }
   await Promise.all(workers.map((worker) => worker.closed))
-  const settled = workers.flatMap((worker) => said(worker, "settled"))
+  const ended = workers.flatMap((worker) => said(worker, "committed"))
   // A process that started late finds its second of silence before anything came; what is left is ours.
-  settled.push(...(await pullAll(transport, "q", ids.length - settled.length)))
-  expect([...settled].sort()).toEqual([...ids].sort())
+  ended.push(...(await takeAll(driver, "q", ids.length - ended.length)))
+  expect([...ended].sort()).toEqual([...ids].sort())
 })
 
 test("a job that another process is just ending is found, and listed, at every moment", {
   timeout: 60_000,
 }, async () => {
   const file = freshFile()
-  const transport = await connect(file, 30_000)
+  const driver = await connect(file, 30_000)
   const ids = Array.from({ length: 400 }, (_, at) => `job-${at}`)
-  await transport.queue.publish(ids.map((id) => taskOf({ id, task: id, queue: "q" })))
+  await driver.publish(ids.map((id) => posted({ id, task: id, queue: "q" })))
   const worker = member(file, "finish", "q")
   await worker.waitForLine(/^ready/, 20_000)
   const missed: Array<string> = []
   for (const [at, id] of ids.entries()) {
-    for (let state: string | undefined; state !== "succeeded"; ) {
-      const found = at % 2 === 0 ? await transport.records?.find(id) : undefined
-      const page = at % 2 === 1 ? await transport.records?.query({ task: id, limit: 1 }) : undefined
-      state = found?.record.state ?? page?.records[0]?.state
-      if (state === undefined) missed.push(id)
+    for (let ended = false; !ended; ) {
+      const found = at % 2 === 0 ? await find(driver, id) : undefined
+      const page = at % 2 === 1 ? await driver.query?.({ task: id, limit: 1 }) : undefined
+      const known = found ?? page?.jobs[0]
+      if (known === undefined) missed.push(id)
+      ended = known?.record !== undefined
     }
   }
   expect(missed).toEqual([])
@@ -124,30 +123,30 @@ test("a job that another process is just ending is found, and listed, at every m
 
 test("processes hear of each other's broadcasts, records and values", { timeout: 60_000 }, async () => {
   const file = freshFile()
-  const transport = await connect(file, 30_000)
+  const driver = await connect(file, 30_000)
   const listener = member(file, "hear", "news")
   await listener.waitForLine(/^ready/, 20_000)
-  await transport.broadcast?.send("news", new TextEncoder().encode("hello"))
-  await transport.queue.publish([taskOf({ id: "job", queue: "q" })])
-  await transport.store?.write([{ key: "k", value: Uint8Array.of(1, 2, 3), ttl: 1_000 }])
+  await driver.broadcast?.send("news", new TextEncoder().encode("hello"))
+  await publish(driver, "job")
+  await driver.store.write([{ key: "k", value: Uint8Array.of(1, 2, 3), ttl: 1_000 }])
   await listener.waitForLine(/^broadcast hello$/)
-  await listener.waitForLine(/^record job queued$/)
+  await listener.waitForLine(/^job job$/)
   await listener.waitForLine(/^store k 3$/)
   await listener.waitForLine(/^store k gone$/)
 })
 
 test("another process is woken within milliseconds, not by its slow look", { timeout: 60_000 }, async () => {
   const file = freshFile()
-  const transport = await connect(file, 30_000)
+  const driver = await connect(file, 30_000)
   const other = member(file, "answer", "question")
   await other.waitForLine(/^ready/, 20_000)
   let heard = Promise.withResolvers<void>()
-  await transport.broadcast?.listen("answer", () => heard.resolve(), never)
+  await driver.broadcast?.listen("answer", () => heard.resolve(), never)
   const waits: Array<number> = []
   for (let round = 0; round < 100; round++) {
     heard = Promise.withResolvers<void>()
     const start = performance.now()
-    await transport.broadcast?.send("question", Uint8Array.of(round))
+    await driver.broadcast?.send("question", Uint8Array.of(round))
     await heard.promise
     // There and back.
     waits.push((performance.now() - start) / 2)
@@ -186,31 +185,31 @@ test("a listener can be rung by the time others know of it", { timeout: 60_000 }
   const listening: Array<number> = []
   handle.function("note", () => listening.push(existsSync(`${file}-bells`) ? readdirSync(`${file}-bells`).length : 0))
   handle.exec("CREATE TEMP TRIGGER known AFTER INSERT ON main.callboard_listener BEGIN SELECT note(); END")
-  const transport = await plugin.adopt?.(handle, { namespace: "test", lease: 1_000, name: "test", timeout: 5_000 })
-  if (transport === undefined) throw new Error("not adopted")
+  const driver = await plugin.adopt?.(handle, { namespace: "test", lease: 1_000, name: "test", timeout: 5_000 })
+  if (driver === undefined) throw new Error("not adopted")
   try {
-    await transport.broadcast?.listen("news", () => undefined, never)
+    await driver.broadcast?.listen("news", () => undefined, never)
     expect(listening).toEqual([1])
   } finally {
-    await transport.close()
+    await driver.close()
     handle.close()
   }
 })
 
 test("a process that is killed leaves no socket, and its successor is woken", { timeout: 60_000 }, async () => {
   const file = freshFile()
-  const transport = await connect(file, 30_000)
+  const driver = await connect(file, 30_000)
   const sockets = () => (existsSync(`${file}-bells`) ? readdirSync(`${file}-bells`).length : 0)
   for (let round = 0; round < 2; round++) {
     const listener = member(file, "hear", "news")
     await listener.waitForLine(/^ready/, 20_000)
     expect(sockets()).toBe(1)
-    await transport.broadcast?.send("news", new TextEncoder().encode("hello"))
+    await driver.broadcast?.send("news", new TextEncoder().encode("hello"))
     await listener.waitForLine(/^broadcast hello$/)
     listener.kill("SIGKILL")
     await listener.exited
     const isGone = async (): Promise<boolean> => {
-      await transport.broadcast?.send("news", new Uint8Array(0))
+      await driver.broadcast?.send("news", new Uint8Array(0))
       return sockets() === 0
     }
     await eventually(isGone, { message: "the one that rings removes the socket" })
@@ -262,15 +261,15 @@ test("of two changes in quick succession the second is heard as soon as the firs
     return known
   }
   const stop = new AbortController()
-  await there.store?.watch("k", ({ key }) => news(key).resolve(), stop.signal)
+  await there.store.watch?.("k", ({ key }) => news(key).resolve(), stop.signal)
   const waits: Array<number> = []
   for (let round = 0; round < 60; round++) {
     const [first, second] = [`k${round}a`, `k${round}b`]
-    await here.store?.write([{ key: first, value: new Uint8Array(1) }])
+    await here.store.write([{ key: first, value: new Uint8Array(1) }])
     // As quick as it gets: the bell of the first is just being heard.
     await news(first).promise
     const start = performance.now()
-    await here.store?.write([{ key: second, value: new Uint8Array(1) }])
+    await here.store.write([{ key: second, value: new Uint8Array(1) }])
     await news(second).promise
     waits.push(performance.now() - start)
   }
@@ -281,10 +280,10 @@ test("of two changes in quick succession the second is heard as soon as the firs
 
 test("a thread that opened the same file extends by token alone", { timeout: 60_000 }, async () => {
   const file = freshFile()
-  const transport = await connect(file)
-  await transport.queue.publish([taskOf({ id: "job", queue: "q" })])
-  const [delivery] = await transport.queue.pull({ queues: ["q"], max: 1, wait: 0 }, never)
-  const token = delivery?.token ?? ""
+  const driver = await connect(file)
+  await publish(driver, "job")
+  const delivery = await takeOne(driver)
+  const { token } = delivery
   const keeper = new Worker(new URL("keeper.ts", import.meta.url), { workerData: { file, token } })
   const answers = new Promise<unknown>((resolve, reject) => {
     keeper.once("message", resolve)
@@ -292,7 +291,7 @@ test("a thread that opened the same file extends by token alone", { timeout: 60_
   })
   try {
     // Three extensions in two leases: meanwhile nobody else gets the task.
-    expect(await transport.queue.pull({ queues: ["q"], max: 1, wait: 1_800 }, never)).toEqual([])
+    expect(await take(driver, { wait: 1_800 })).toEqual([])
     expect(await answers).toEqual([
       [true, false],
       [true, false],
@@ -301,10 +300,10 @@ test("a thread that opened the same file extends by token alone", { timeout: 60_
   } finally {
     await keeper.terminate()
   }
-  expect(await transport.queue.settle([{ token, then: { kind: "ack" } }])).toEqual([{ status: "settled" }])
+  expect(await driver.commit([ack(delivery)])).toEqual([{ status: "committed", revision: "" }])
 })
 
-test("a transport that only listens keeps no process alive", { timeout: 60_000 }, async () => {
+test("a driver that only listens keeps no process alive", { timeout: 60_000 }, async () => {
   const spawned = member(freshFile(), "idle")
   await spawned.waitForLine(/^ready/, 20_000)
   const ended = await Promise.race([
@@ -336,8 +335,8 @@ test("processes whose file is removed, its log left behind or not, all go on wit
     accepted = storedSince(lengths).flat()
   }
   for (const each of members) await each.end()
-  const transport = await connect(file)
-  for (const id of accepted) expect((await transport.records?.find(id ?? ""))?.record.state, id).toBe("queued")
+  const driver = await connect(file)
+  for (const id of accepted) expect((await find(driver, id ?? ""))?.task, id).toBeDefined()
   const database = new DatabaseSync(file)
   expect(database.prepare("PRAGMA integrity_check").get()).toEqual({ integrity_check: "ok" })
   database.close()

@@ -5,16 +5,13 @@ import { DatabaseSync } from "node:sqlite"
 import { afterAll, afterEach, describe, expect, test, vi } from "vitest"
 import { APPLICATION_ID, SCHEMA_VERSION } from "../../../../plugins/sqlite/database/schema.ts"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
-import {
-  type Capabilities,
-  type ConnectOptions,
-  TOMBSTONE_MS,
-  type Transport,
-  TransportError,
-} from "../../../../runtime/transport/mod.ts"
+import type { Driver } from "../../../../runtime/transport/driver.ts"
+import { lift } from "../../../../runtime/transport/lift/lift.ts"
+import { type Capabilities, type ConnectOptions, TransportError } from "../../../../runtime/transport/mod.ts"
+import type { Query } from "../../../../runtime/transport/optional.ts"
 import { type Harness, register } from "../../../kit/mod.ts"
-import { recordOf, taskOf } from "../../../kit/task.ts"
 import { eventually, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
+import { find, outcome, posted, publish, take, takeOne } from "./board.ts"
 import { corrupt } from "./corrupt.ts"
 
 const folder = temporaryFolder()
@@ -42,15 +39,13 @@ const harness: Harness = {
   name: "sqlite",
   slack: 2_500,
   capabilities,
-  connect: (options) => plugin.connect(new URL(`sqlite:${kitFile}`), options),
+  connect: async (options) => lift(await plugin.connect(new URL(`sqlite:${kitFile}`), options), options),
   corrupt: async (queue, bytes, namespace) => corrupt(kitFile, queue, bytes, namespace),
 }
 
 register(test, harness, { spared: "omit" })
 
 // ── what only this transport promises ────────────────────────────────────────────────────────────────────────────────
-
-const never = new AbortController().signal
 
 const options = (changes: Partial<ConnectOptions> = {}): ConnectOptions => ({
   namespace: "test",
@@ -69,17 +64,17 @@ afterEach(async () => {
 let files = 0
 const freshFile = (): string => join(folder.path, `${++files}.db`)
 
-const connect = async (url: string, changes?: Partial<ConnectOptions>): Promise<Transport> => {
-  const transport = await plugin.connect(new URL(url), options(changes))
-  opened.push(transport)
-  return transport
+const connect = async (url: string, changes?: Partial<ConnectOptions>): Promise<Driver> => {
+  const driver = await plugin.connect(new URL(url), options(changes))
+  opened.push(driver)
+  return driver
 }
 
-const adopt = async (handle: DatabaseSync): Promise<Transport> => {
-  const transport = await plugin.adopt?.(handle, options())
-  if (transport === undefined) throw new Error("not adopted")
-  opened.push(transport)
-  return transport
+const adopt = async (handle: DatabaseSync): Promise<Driver> => {
+  const driver = await plugin.adopt?.(handle, options())
+  if (driver === undefined) throw new Error("not adopted")
+  opened.push(driver)
+  return driver
 }
 
 const database = (path: string): DatabaseSync => {
@@ -95,12 +90,6 @@ const errorOf = async (promise: Promise<unknown>): Promise<TransportError> => {
   )
   if (error instanceof TransportError) return error
   throw new Error(`expected a TransportError, found ${String(error)}`)
-}
-
-const pullOne = async (transport: Transport, queue: string) => {
-  const [delivery] = await transport.queue.pull({ queues: [queue], max: 1, wait: 5_000 }, never)
-  if (delivery === undefined) throw new Error("no task came")
-  return delivery
 }
 
 describe("opening", () => {
@@ -129,12 +118,12 @@ describe("opening", () => {
     const path = join(parent, ".callboard")
     const program = `
       import { plugin } from ${JSON.stringify(new URL("../../../../plugins/sqlite/mod.ts", import.meta.url).href)}
-      import { taskOf } from ${JSON.stringify(new URL("../../../kit/task.ts", import.meta.url).href)}
+      import { publish, take } from ${JSON.stringify(new URL("./board.ts", import.meta.url).href)}
       process.umask(${umask})
       const options = { namespace: "test", lease: 30_000, name: "test", timeout: 1_000 }
-      const transport = await plugin.connect(new URL("sqlite:${path}/board.db"), options)
-      await transport.queue.publish([taskOf({ id: "a", queue: "q" })])
-      await transport.queue.pull({ queues: ["other"], max: 1, wait: 60_000 }, new AbortController().signal)`
+      const driver = await plugin.connect(new URL("sqlite:${path}/board.db"), options)
+      await publish(driver, "a")
+      await take(driver, { queue: "other", wait: 60_000 })`
     const script = join(folder.path, `owner-${umask}.ts`)
     writeFileSync(script, program)
     await using writer = spawnScript(script)
@@ -193,16 +182,19 @@ describe("opening", () => {
     expect(other.prepare("PRAGMA journal_mode").get()).toMatchObject({ journal_mode: "delete" })
   })
 
-  test("a file of a newer version is refused with what to do", async () => {
+  test.each([
+    [SCHEMA_VERSION + 1, /newer Callboard.*upgrade/],
+    [SCHEMA_VERSION - 1, /cannot read: use another file/],
+  ])("a file of version %i is refused with what to do", async (version, message) => {
     const path = freshFile()
     await (await connect(`sqlite:${path}`)).close()
     const handle = database(path)
     expect(handle.prepare("PRAGMA application_id").get()).toMatchObject({ application_id: APPLICATION_ID })
     expect(handle.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: SCHEMA_VERSION })
-    handle.exec(`PRAGMA user_version = ${SCHEMA_VERSION + 1}`)
+    handle.exec(`PRAGMA user_version = ${version}`)
     const error = await errorOf(connect(`sqlite:${path}`))
     expect(error.reason).toBe("unsupported")
-    expect(error.message).toMatch(/newer Callboard.*upgrade/)
+    expect(error.message).toMatch(message)
   })
 
   test("a file that another program keeps locked is refused in time", async () => {
@@ -218,8 +210,10 @@ describe("opening", () => {
   test("several connections create one file at the same time", async () => {
     const path = freshFile()
     const all = await Promise.all(Array.from({ length: 6 }, () => connect(`sqlite:${path}`)))
-    await all[0]?.queue.publish([taskOf({ id: "one", queue: "q" })])
-    expect((await all[5]?.records?.find("one"))?.record.id).toBe("one")
+    const [first, , , , , last] = all
+    if (first === undefined || last === undefined) throw new Error("not connected")
+    await publish(first, "one")
+    expect((await find(last, "one"))?.task).toBeDefined()
   })
 
   test("sync=normal is declared as less than fsync", async () => {
@@ -230,14 +224,14 @@ describe("opening", () => {
 describe("a lock that somebody else holds", () => {
   test("stops neither the event loop nor what can be read, and work is done once it is free", async () => {
     const path = freshFile()
-    const transport = await connect(`sqlite:${path}`)
-    await transport.queue.publish([taskOf({ id: "before", queue: "q" })])
+    const driver = await connect(`sqlite:${path}`)
+    await publish(driver, "before")
     const other = database(path)
     other.exec("BEGIN IMMEDIATE")
     let ticks = 0
     const ticking = setInterval(() => ticks++, 5)
-    const published = transport.queue.publish([taskOf({ id: "during", queue: "q" })])
-    expect((await transport.records?.find("before"))?.record.state).toBe("queued")
+    const published = publish(driver, "during")
+    expect((await find(driver, "before"))?.task).toBeDefined()
     await new Promise((resolve) => setTimeout(resolve, 300))
     clearInterval(ticking)
     other.exec("COMMIT")
@@ -247,18 +241,18 @@ describe("a lock that somebody else holds", () => {
 
   test("fails what waits for it too long, says so, and recovers", async () => {
     const path = freshFile()
-    const transport = await connect(`sqlite:${path}`)
+    const driver = await connect(`sqlite:${path}`)
     const statuses: Array<string> = []
-    transport.onStatus((status) => statuses.push(status))
+    driver.onStatus((status) => statuses.push(status))
     const other = database(path)
     other.exec("BEGIN IMMEDIATE")
     const start = performance.now()
-    const [receipt] = await transport.queue.publish([taskOf({ id: "a", queue: "q" })])
+    const [receipt] = await publish(driver, "a")
     expect(performance.now() - start).toBeLessThan(2_500)
     expect(receipt).toMatchObject({ status: "failed", error: { reason: "unavailable", outcome: "none" } })
-    expect((await errorOf(transport.store?.write([{ key: "a" }]) ?? Promise.resolve())).retryable).toBe(true)
+    expect((await errorOf(driver.store.write([{ key: "a", value: null }]))).retryable).toBe(true)
     other.exec("COMMIT")
-    expect(await transport.queue.publish([taskOf({ id: "a", queue: "q" })])).toEqual([{ status: "stored" }])
+    expect(await publish(driver, "a")).toEqual([{ status: "stored" }])
     await eventually(() => statuses.length === 2, { message: "both changes are told" })
     expect(statuses).toEqual(["disconnected", "connected"])
   })
@@ -268,27 +262,27 @@ describe("a connection that the application holds", () => {
   test("is used and stays open", async () => {
     const handle = database(freshFile())
     handle.exec("CREATE TABLE theirs (a); PRAGMA user_version = 7; PRAGMA journal_mode = WAL")
-    const transport = await adopt(handle)
-    expect(transport.capabilities).toMatchObject({ durability: "fsync", reach: "host" })
-    await transport.queue.publish([taskOf({ id: "a", queue: "q" })])
-    await transport.close()
+    const driver = await adopt(handle)
+    expect(driver.capabilities).toMatchObject({ durability: "fsync", reach: "host" })
+    await publish(driver, "a")
+    await driver.close()
     expect(handle.isOpen).toBe(true)
     expect(handle.prepare("PRAGMA user_version").get()).toMatchObject({ user_version: 7 })
     expect(handle.prepare("SELECT count(*) AS n FROM callboard_job").get()).toMatchObject({ n: 1 })
   })
 
   test("may be in memory, and says what that is worth", async () => {
-    const transport = await adopt(database(":memory:"))
-    expect(transport.capabilities).toMatchObject({ durability: "none", reach: "process" })
-    await transport.queue.publish([taskOf({ id: "a", queue: "q" })])
-    expect((await pullOne(transport, "q")).fresh).toBe(true)
+    const driver = await adopt(database(":memory:"))
+    expect(driver.capabilities).toMatchObject({ durability: "none", reach: "process" })
+    await publish(driver, "a")
+    expect((await takeOne(driver)).first).toBe(true)
   })
 
   test("may be inside a transaction of the application, which is waited for", async () => {
     const handle = database(freshFile())
-    const transport = await adopt(handle)
+    const driver = await adopt(handle)
     handle.exec("CREATE TABLE theirs (a); BEGIN; INSERT INTO theirs VALUES (1)")
-    const published = transport.queue.publish([taskOf({ id: "a", queue: "q" })])
+    const published = publish(driver, "a")
     await new Promise((resolve) => setTimeout(resolve, 50))
     handle.exec("ROLLBACK")
     expect(await published).toEqual([{ status: "stored" }])
@@ -299,11 +293,11 @@ describe("a connection that the application holds", () => {
     const path = freshFile()
     const handle = new DatabaseSync(path, { readBigInts: true, timeout: 3_000 })
     opened.push({ close: () => handle.close() })
-    const transport = await adopt(handle)
+    const driver = await adopt(handle)
     const other = database(path)
     other.exec("BEGIN IMMEDIATE")
     const start = performance.now()
-    const published = transport.queue.publish([taskOf({ id: "a", queue: "q" })])
+    const published = publish(driver, "a")
     await new Promise((resolve) => setTimeout(resolve, 20))
     expect(performance.now() - start).toBeLessThan(2_500)
     other.exec("COMMIT")
@@ -320,99 +314,82 @@ describe("a connection that the application holds", () => {
 })
 
 describe("what was kept long enough", () => {
-  const end = async (transport: Transport, id: string): Promise<void> => {
-    const posting = taskOf({ id, queue: "q" })
-    await transport.queue.publish([posting])
-    const { token, fence } = await pullOne(transport, "q")
-    const record = recordOf(posting, "succeeded", { fence, keepMs: 1_000, result: { large: true } })
-    expect(await transport.queue.settle([{ token, record, then: { kind: "ack" } }])).toEqual([{ status: "settled" }])
+  const end = async (driver: Driver, id: string): Promise<void> => {
+    await publish(driver, id)
+    const commit = outcome(await takeOne(driver))
+    if (commit.record === undefined) throw new Error("no record")
+    const record = { ...commit.record, keep: 1_000 }
+    expect(await driver.commit([{ ...commit, record }])).toMatchObject([{ status: "committed" }])
   }
 
-  test("is a tombstone, then nothing, before maintenance has come by", async () => {
-    const transport = await connect(`sqlite:${freshFile()}`)
-    await end(transport, "a")
-    const { records } = transport
+  test("is gone before maintenance has come by, with the keys of its tasks", async () => {
+    const driver = await connect(`sqlite:${freshFile()}`)
+    await end(driver, "a")
     const now = Date.now()
+    expect((await find(driver, "a"))?.record).toBeDefined()
+    expect(await publish(driver, "a")).toEqual([{ status: "duplicate" }])
     vi.useFakeTimers({ toFake: ["Date"], now: now + 2_000 })
-    const found = await records?.find("a")
-    expect(found?.record).toMatchObject({ id: "a", state: "succeeded", run: 1, tombstone: true })
-    expect(found?.record.result).toBeUndefined()
-    expect((await records?.query({ limit: 10 }))?.records).toEqual([])
-    expect(await transport.queue.publish([taskOf({ id: "a", queue: "q" })])).toEqual([{ status: "duplicate" }])
-    vi.setSystemTime(now + 2_000 + TOMBSTONE_MS)
-    expect(await records?.find("a")).toBeUndefined()
-    expect(await transport.queue.publish([taskOf({ id: "a", queue: "q" })])).toEqual([{ status: "stored" }])
+    expect(await find(driver, "a")).toBeUndefined()
+    expect(await driver.query?.({ limit: 10 })).toEqual({ jobs: [] })
+    expect(await publish(driver, "a")).toEqual([{ status: "stored" }])
   })
 
-  test("is buried and removed by maintenance; what waits never is", { timeout: 120_000 }, async () => {
+  test("is removed by maintenance; what waits never is", { timeout: 120_000 }, async () => {
     const path = freshFile()
-    const transport = await connect(`sqlite:${path}`)
-    for (let each = 0; each < 5; each++) await end(transport, `ended-${each}`)
-    await transport.queue.publish([taskOf({ id: "waits", queue: "other", expires: Date.now() + 1_000 })])
+    const driver = await connect(`sqlite:${path}`)
+    for (let each = 0; each < 5; each++) await end(driver, `ended-${each}`)
+    await driver.publish([posted({ id: "waits", queue: "other", expires: Date.now() + 1_000 })])
+    const [waits] = await take(driver, { queue: "other" })
+    if (waits === undefined) throw new Error("no task came")
+    const { record, task } = outcome(waits, "queued")
+    const release = { kind: "release", token: task?.kind === "ack" ? task.token : "", delay: 0 } as const
+    await driver.commit([{ id: "waits", task: release, ...(record ? { record: { ...record, keep: 0 } } : {}) }])
     const handle = database(path)
-    const graves = () => handle.prepare("SELECT count(*) AS n, sum(grave) AS graves FROM callboard_job").get()
-    const now = Date.now()
-    vi.useFakeTimers({ toFake: ["Date"], now: now + 2_000 })
-    await eventually(() => graves()?.["graves"] === 5, { message: "five graves" })
-    expect(graves()).toMatchObject({ n: 6 })
-    vi.setSystemTime(now + 3_000 + TOMBSTONE_MS)
-    await eventually(() => graves()?.["n"] === 1, { message: "only what waits is left" })
-    expect((await transport.records?.find("waits"))?.record.id).toBe("waits")
+    const rows = () => handle.prepare("SELECT count(*) AS n FROM callboard_job").get()?.["n"]
+    expect(rows()).toBe(6)
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 2_000 })
+    await eventually(() => rows() === 1, { message: "only what waits is left" })
+    expect(await find(driver, "waits")).toMatchObject({ record: expect.anything(), task: expect.anything() })
   })
 })
 
 describe("reading what is in the file", () => {
-  test("the derived record of a task that says nothing of its submission does not change with time", async () => {
-    const transport = await connect(`sqlite:${freshFile()}`)
-    const { message, ...posting } = taskOf({ id: "a", queue: "q", due: Date.now() + 60_000 })
-    const { callboard: _own, ...headers } = message.headers
-    await transport.queue.publish([{ ...posting, message: { ...message, headers } }])
-    const first = await transport.records?.find("a")
-    await new Promise((resolve) => setTimeout(resolve, 20))
-    expect(await transport.records?.find("a")).toEqual(first)
-    expect(first?.record).toMatchObject({ state: "scheduled", dueAt: posting.due })
-  })
-
   test("ids of every form come back as they were", async () => {
-    const transport = await connect(`sqlite:${freshFile()}`)
+    const driver = await connect(`sqlite:${freshFile()}`)
     const uuid = crypto.randomUUID()
     const ids = [uuid, uuid.toUpperCase(), uuid.replaceAll("-", ""), "a/1/0", "ü€😀", "zero\0byte", "x".repeat(255)]
-    const receipts = await transport.queue.publish(ids.map((id) => taskOf({ id, queue: "q" })))
+    const receipts = await publish(driver, ...ids)
     expect(receipts.every(({ status }) => status === "stored")).toBe(true)
-    expect(await transport.queue.waiting?.("q", 100)).toEqual(ids)
-    const page = await transport.records?.query({ limit: 100 })
-    expect(page?.records.map(({ id }) => id).sort()).toEqual([...ids].sort())
+    expect(await driver.waiting?.({ queue: "q" }, 100)).toEqual(ids)
+    const page = await driver.query?.({ limit: 100 })
+    expect(page?.jobs.map(({ id }) => id).sort()).toEqual([...ids].sort())
   })
 
   test("rare jobs are found among many, page by page, in every order of filters", async () => {
-    const transport = await connect(`sqlite:${freshFile()}`)
+    const driver = await connect(`sqlite:${freshFile()}`)
     const count = 3_000
     const postings = Array.from({ length: count }, (_, at) =>
-      taskOf({
+      posted({
         id: `job-${at}`,
         queue: at % 3 === 0 ? "third" : "q",
         task: at % 500 === 0 ? "rare" : "usual",
         ...(at % 250 === 0 ? { headers: { root_id: "job-0", parent_id: "job-1", group: "g" } } : {}),
       }),
     )
-    await transport.queue.publish(postings)
-    const deliveries = await transport.queue.pull({ queues: ["third"], max: 1_000, wait: 0 }, never)
-    await transport.queue.settle(
-      deliveries.map(({ token, fence, message }, at) => {
-        const id = "headers" in message ? String(message.headers["id"]) : ""
-        const posting = postings[Number(id.slice(4))]
-        if (posting === undefined) throw new Error(`no posting ${id}`)
-        const state = at % 100 === 0 ? "failed" : "succeeded"
+    await driver.publish(postings)
+    const deliveries = await take(driver, { queue: "third", max: 1_000 })
+    await driver.commit(
+      deliveries.map((delivery, at) => {
         const dead = at % 200 === 0 ? { dead: "lost" } : {}
-        return { token, record: recordOf(posting, state, { fence, ...dead }), then: { kind: "ack" as const } }
+        return outcome(delivery, at % 100 === 0 ? "failed" : "succeeded", dead)
       }),
     )
-    const all = async (query: object): Promise<ReadonlyArray<string>> => {
+    const all = async (query: Partial<Query>): Promise<ReadonlyArray<string>> => {
       const ids: Array<string> = []
       let after: string | undefined
       do {
-        const page = await transport.records?.query({ limit: 4, ...query, ...(after === undefined ? {} : { after }) })
-        ids.push(...(page?.records.map(({ id }) => id) ?? []))
+        const page = await driver.query?.({ limit: 4, ...query, ...(after === undefined ? {} : { after }) })
+        ids.push(...(page?.jobs.map(({ id }) => id) ?? []))
         after = page?.next
       } while (after !== undefined)
       return ids
@@ -424,8 +401,8 @@ describe("reading what is in the file", () => {
     expect(await all({ dead: true })).toEqual(newest(600))
     expect(await all({ task: "rare" })).toEqual(newest(500))
     expect(await all({ task: "rare", states: ["queued"] })).toEqual(newest(500).filter((id) => Number(id.slice(4)) % 3))
-    expect(await all({ rootId: "job-0" })).toEqual(newest(250))
-    expect(await all({ parentId: "job-1", queue: "third" })).toEqual(newest(750))
+    expect(await all({ root: "job-0" })).toEqual(newest(250))
+    expect(await all({ parent: "job-1", queue: "third" })).toEqual(newest(750))
     expect(await all({ group: "g", states: ["succeeded"] })).toEqual(
       newest(750).filter((id) => (Number(id.slice(4)) / 3) % 100),
     )
@@ -433,20 +410,20 @@ describe("reading what is in the file", () => {
   })
 
   test("queues are counted as they are, however many tasks they hold", async () => {
-    const transport = await connect(`sqlite:${freshFile()}`, { lease: 1_000 })
+    const driver = await connect(`sqlite:${freshFile()}`, { lease: 1_000 })
     const due = Date.now() + 60_000
-    const ready = Array.from({ length: 900 }, (_, at) => taskOf({ id: `r-${at}`, queue: "q", priority: at % 10 }))
-    const later = Array.from({ length: 300 }, (_, at) => taskOf({ id: `s-${at}`, queue: "q", due: due + (at % 7) }))
-    await transport.queue.publish([...ready, ...later, taskOf({ id: "other", queue: "b" })])
-    await transport.queue.pull({ queues: ["q"], max: 100, wait: 0 }, never)
-    const stats = await transport.queue.stats?.()
-    expect(stats).toEqual([
-      { queue: "b", ready: 1, scheduled: 0, inFlight: 0, oldest: expect.any(Number) },
-      { queue: "q", ready: 800, scheduled: 300, inFlight: 100, oldest: expect.any(Number) },
+    const ready = Array.from({ length: 900 }, (_, at) => posted({ id: `r-${at}`, queue: "q", priority: at % 10 }))
+    const later = Array.from({ length: 300 }, (_, at) => posted({ id: `s-${at}`, queue: "q", due: due + (at % 7) }))
+    await driver.publish([...ready, ...later, posted({ id: "other", queue: "b" })])
+    await take(driver, { max: 100 })
+    const depths = await driver.queues?.()
+    expect(depths).toEqual([
+      { queue: "b", ready: 1, scheduled: 0, held: 0, oldest: expect.any(Number) },
+      { queue: "q", ready: 800, scheduled: 300, held: 100, oldest: expect.any(Number) },
     ])
     // What nobody settled in time waits again, whether somebody has looked since or not.
     await new Promise((resolve) => setTimeout(resolve, 1_050))
-    expect((await transport.queue.stats?.())?.[1]).toMatchObject({ ready: 900, scheduled: 300, inFlight: 0 })
+    expect((await driver.queues?.())?.[1]).toMatchObject({ ready: 900, scheduled: 300, held: 0 })
   })
 })
 
@@ -454,24 +431,22 @@ describe("one transaction for what is asked in one turn", () => {
   // Repeated: on a busy machine a transaction may be over its time and be cut in two.
   test("publishes, a pull and store writes share a commit; one that is refused fails alone", { retry: 5 }, async () => {
     const path = freshFile()
-    const transport = await connect(`sqlite:${path}`)
+    const driver = await connect(`sqlite:${path}`)
     const commits = async (): Promise<number> => {
       const before = database(path).prepare("SELECT last FROM callboard_counter").get()?.["last"]
       return Number(before)
     }
     const before = await commits()
     const [receipts, deliveries, written, refused] = await Promise.all([
-      Promise.all(
-        Array.from({ length: 20 }, (_, at) => transport.queue.publish([taskOf({ id: `t-${at}`, queue: "q" })])),
-      ),
-      transport.queue.pull({ queues: ["q"], max: 50, wait: 0 }, never),
-      transport.store?.write([{ key: "k", value: Uint8Array.of(1) }]),
-      transport.queue.publish([{ ...taskOf({ id: "bad", queue: "q" }), level: 99 }]),
+      Promise.all(Array.from({ length: 20 }, (_, at) => publish(driver, `t-${at}`))),
+      take(driver, { max: 50 }),
+      driver.store.write([{ key: "k", value: Uint8Array.of(1) }]),
+      driver.publish([{ ...posted({ id: "bad", queue: "q" }), level: 99 }]),
     ])
     expect(receipts.flat().every(({ status }) => status === "stored")).toBe(true)
     // The pull does not wait, and yet it sees them: it was served at the end of the same transaction.
     expect(deliveries).toHaveLength(20)
-    expect(written).toBe("written")
+    expect(written).toEqual([expect.any(String)])
     expect(refused[0]).toMatchObject({ status: "failed", error: { reason: "invalid" } })
     // 20 rows, one fence, one revision.
     expect((await commits()) - before).toBe(22)
@@ -479,18 +454,15 @@ describe("one transaction for what is asked in one turn", () => {
 
   test("what the database itself refuses fails alone, and its neighbours are stored", async () => {
     const handle = database(freshFile())
-    const transport = await adopt(handle)
+    const driver = await adopt(handle)
     handle.exec(
       `CREATE TRIGGER poison BEFORE INSERT ON callboard_job WHEN NEW.task = 'poison'
        BEGIN SELECT RAISE(ABORT, 'refused for the test'); END`,
     )
     const tasks = Array.from({ length: 9 }, (_, at) =>
-      taskOf({ id: `t-${at}`, queue: "q", task: at === 4 ? "poison" : "fine" }),
+      posted({ id: `t-${at}`, queue: "q", task: at === 4 ? "poison" : "fine" }),
     )
-    const [together, alone] = await Promise.all([
-      transport.queue.publish(tasks),
-      transport.queue.publish([taskOf({ id: "other", queue: "q" })]),
-    ])
+    const [together, alone] = await Promise.all([driver.publish(tasks), publish(driver, "other")])
     expect(together.map(({ status }) => status)).toEqual(tasks.map((_, at) => (at === 4 ? "failed" : "stored")))
     expect(together[4]).toMatchObject({ error: { reason: "internal", message: expect.stringMatching(/for the test/) } })
     expect(alone).toEqual([{ status: "stored" }])
@@ -498,13 +470,13 @@ describe("one transaction for what is asked in one turn", () => {
 
   test("a full disk is told as such, takes nothing back, and is got over", async () => {
     const handle = database(freshFile())
-    const transport = await adopt(handle)
+    const driver = await adopt(handle)
     const pages = Number(Object.values(handle.prepare("PRAGMA page_count").get() ?? {})[0])
     handle.exec(`PRAGMA max_page_count = ${pages + 8}`)
     const statuses: Array<string> = []
     const body = new Uint8Array(10_000)
     for (let each = 0; each < 20; each++) {
-      const [receipt] = await transport.queue.publish([taskOf({ id: `t-${each}`, queue: "q", body })])
+      const [receipt] = await driver.publish([posted({ id: `t-${each}`, queue: "q", body })])
       statuses.push(receipt?.status ?? "")
       if (receipt?.status !== "failed") continue
       expect(receipt.error).toMatchObject({ reason: "unavailable", message: expect.stringMatching(/disk is full/) })
@@ -512,8 +484,8 @@ describe("one transaction for what is asked in one turn", () => {
     }
     expect(statuses.at(-1)).toBe("failed")
     handle.exec("PRAGMA max_page_count = 100000")
-    const [again] = await transport.queue.publish([taskOf({ id: `t-${statuses.length - 1}`, queue: "q", body })])
+    const [again] = await driver.publish([posted({ id: `t-${statuses.length - 1}`, queue: "q", body })])
     expect(again).toEqual({ status: "stored" })
-    expect(await transport.queue.waiting?.("q", 100)).toEqual(statuses.map((_, at) => `t-${at}`))
+    expect(await driver.waiting?.({ queue: "q" }, 100)).toEqual(statuses.map((_, at) => `t-${at}`))
   })
 })

@@ -1,12 +1,12 @@
 /** Ends values in time for those who watch; nobody else needs a timer, as reading passes over what has ended. */
 
 import type { Writer } from "../writing/writer.ts"
-import type { StoreTable } from "./store.ts"
+import type { StoreTable } from "./store-table.ts"
 
 /** The longest that a timer can wait is 2³¹ − 1 ms. */
 const LONGEST_TIMER = 2 ** 31 - 1
 
-export class StoreAlarm {
+export class StoreExpiry {
   readonly #store: StoreTable
   readonly #writer: Writer
   readonly #watched: () => boolean

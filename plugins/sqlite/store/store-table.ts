@@ -1,8 +1,9 @@
 /** Keyed values with revisions and times to live, in one table. */
-import { type Entry, type Store, type StoreOperation, TransportError } from "../../../runtime/transport/mod.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import type { DriverStore, Entry, Revision, StoreOperation } from "../../../runtime/transport/store.ts"
 import type { Database } from "../database/database.ts"
 import { bytes, int, type Row } from "../database/row.ts"
-import { MAX_RECORD } from "../jobs/column.ts"
+import { MAX_RECORD } from "../jobs/columns.ts"
 import type { Transaction } from "../writing/transaction.ts"
 import { afterKey, afterPrefix, checkKey, compareKeys, keyFromBytes, keyToBytes } from "./key.ts"
 
@@ -27,13 +28,12 @@ export class StoreTable {
       get: prepare(`SELECT key, value, rev FROM callboard_store WHERE ns = ?1 AND ${live} AND key = ?3`),
       up: prepare(`SELECT key, value, rev FROM callboard_store WHERE ${range} ORDER BY key LIMIT ?5`),
       down: prepare(`SELECT key, value, rev FROM callboard_store WHERE ${range} ORDER BY key DESC LIMIT ?5`),
-      count: prepare(`SELECT count(*) AS count FROM callboard_store WHERE ${range}`),
       rev: prepare(`SELECT rev FROM callboard_store WHERE ns = ?1 AND ${live} AND key = ?3`),
       put: prepare(
         `INSERT INTO callboard_store (ns, key, value, rev, until) VALUES (?, ?, ?, ?, ?)
          ON CONFLICT (ns, key) DO UPDATE SET value = excluded.value, rev = excluded.rev, until = excluded.until`,
       ),
-      remove: prepare("DELETE FROM callboard_store WHERE ns = ? AND key = ? RETURNING until"),
+      remove: prepare("DELETE FROM callboard_store WHERE ns = ? AND key = ? RETURNING 1"),
       expire: prepare(
         `DELETE FROM callboard_store WHERE row IN (
            SELECT row FROM callboard_store INDEXED BY callboard_store_until
@@ -48,10 +48,10 @@ export class StoreTable {
 
   get(key: string): Entry | undefined {
     const row = this.#statements.get.get(this.#ns, Date.now(), keyToBytes(key))
-    return row && entry(row)
+    return row && entryOf(row)
   }
 
-  list({ prefix, after, limit, reverse }: Parameters<Store["list"]>[0]): ReadonlyArray<Entry> {
+  list({ prefix, after, limit, reverse }: Parameters<DriverStore["list"]>[0]): ReadonlyArray<Entry> {
     let start = keyToBytes(prefix)
     let end = afterPrefix(start)
     if (after !== undefined) {
@@ -60,39 +60,39 @@ export class StoreTable {
       if (!reverse && compareKeys(key, start) >= 0) start = afterKey(key)
     }
     const statement = reverse ? this.#statements.down : this.#statements.up
-    return statement.all(this.#ns, Date.now(), start, end, Math.max(0, Math.floor(limit))).map(entry)
-  }
-
-  count(prefix: string): number {
-    const start = keyToBytes(prefix)
-    return int(this.#statements.count.get(this.#ns, Date.now(), start, afterPrefix(start)) ?? {}, "count")
+    return statement.all(this.#ns, Date.now(), start, end, Math.max(0, Math.floor(limit))).map(entryOf)
   }
 
   /** What can fail, before the lock is taken. Fails with `invalid` or `too-large`. */
   prepare(operation: StoreOperation): PreparedOperation {
     const { key, value, ttl } = operation
     if (ttl !== undefined && !(ttl >= 1_000)) throw new TransportError("invalid", "a time to live is at least 1,000")
-    if (value !== undefined && value.length > MAX_RECORD) {
+    if (value && value.length > MAX_RECORD) {
       throw new TransportError("too-large", `${key}: ${value.length} bytes, ${MAX_RECORD} are allowed`)
     }
     // Copied, because the caller may go on using its bytes before they are written.
-    return { key: checkKey(key), operation: value === undefined ? operation : { ...operation, value: value.slice() } }
+    return { key: checkKey(key), operation: value ? { ...operation, value: value.slice() } : operation }
   }
 
-  write(transaction: Transaction, operations: ReadonlyArray<PreparedOperation>): "written" | "conflict" {
+  /** All or nothing. */
+  write(transaction: Transaction, operations: ReadonlyArray<PreparedOperation>): ReadonlyArray<Revision> | "conflict" {
     if (!operations.every((each) => this.#holds(transaction, each))) return "conflict"
-    for (const { key, operation } of operations) {
-      const { value, ttl } = operation
-      if (value === undefined) {
-        const [removed] = this.#statements.remove.all(this.#ns, key)
-        if (removed !== undefined) transaction.stored.push({ key: operation.key })
-      } else {
-        const until = ttl === undefined ? Number.POSITIVE_INFINITY : Math.ceil(transaction.now + ttl)
-        this.#statements.put.run(this.#ns, key, value, transaction.next(), Number.isSafeInteger(until) ? until : null)
-        transaction.stored.push({ key: operation.key, value })
-      }
+    return operations.map((each) => this.#write(transaction, each))
+  }
+
+  #write(transaction: Transaction, { key, operation }: PreparedOperation): Revision {
+    const { value, ttl } = operation
+    if (value === undefined) return ""
+    if (value === null) {
+      const [removed] = this.#statements.remove.all(this.#ns, key)
+      if (removed !== undefined) transaction.stored.push({ key: operation.key })
+      return ""
     }
-    return "written"
+    const until = ttl === undefined ? Number.POSITIVE_INFINITY : Math.ceil(transaction.now + ttl)
+    const revision = transaction.next()
+    this.#statements.put.run(this.#ns, key, value, revision, Number.isSafeInteger(until) ? until : null)
+    transaction.stored.push({ key: operation.key, value })
+    return String(revision)
   }
 
   /** When the next value ends. */
@@ -111,11 +111,11 @@ export class StoreTable {
   #holds(transaction: Transaction, { key, operation: { expect } }: PreparedOperation): boolean {
     if (expect === undefined) return true
     const row = this.#statements.rev.get(this.#ns, transaction.now, key)
-    return expect === "absent" ? row === undefined : row !== undefined && String(int(row, "rev")) === expect.revision
+    return (row === undefined ? "" : String(int(row, "rev"))) === expect
   }
 }
 
-const entry = (row: Row): Entry => ({
+const entryOf = (row: Row): Entry => ({
   key: keyFromBytes(bytes(row, "key")),
   value: bytes(row, "value"),
   revision: String(int(row, "rev")),

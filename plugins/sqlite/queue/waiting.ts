@@ -1,49 +1,54 @@
 /**
- * The pulls that wait. They are served at the end of the transaction that made something ready, first come, first
+ * The calls of `take` that wait. They are served at the end of the transaction that made something ready, first come, first
  * served; otherwise a doorbell or the one timer here makes them look again. Nobody takes the lock to find nothing.
  */
-import type { Delivery, PullRequest, TransportError } from "../../../runtime/transport/mod.ts"
+import type { TakeRequest, TaskDelivery } from "../../../runtime/transport/driver.ts"
+import type { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Transaction } from "../writing/transaction.ts"
 import type { Participant } from "../writing/writer.ts"
-import { deliveryOf, type Taken, type Taker } from "./take.ts"
+import type { Taker } from "./take.ts"
 
 /** The longest that a timer can wait is 2³¹ − 1 ms. */
 const LONGEST_TIMER = 2 ** 31 - 1
 
-/** Most tasks in one pull: the transaction must stay short. */
+/** Most tasks in one `take`: the transaction must stay short. */
 const MAX_TASKS = 1_000
 
 interface Waiter {
-  readonly request: PullRequest
+  readonly request: TakeRequest
   /** Whether the queues have been looked at since it came. */
   tried: boolean
-  taken: ReadonlyArray<Taken>
-  readonly resolve: (deliveries: ReadonlyArray<Delivery>) => void
+  taken: ReadonlyArray<TaskDelivery>
+  readonly resolve: (deliveries: ReadonlyArray<TaskDelivery>) => void
   readonly reject: (error: TransportError) => void
 }
 
-export class Pulls implements Participant {
+export class WaitingTakes implements Participant {
   readonly #taker: Taker
   readonly #wake: () => void
   readonly #onWait: () => void
+  readonly #isWatched: () => boolean
   readonly #waiters = new Set<Waiter>()
   /** Whether something may have become ready that nobody here put there. */
   #stale = false
   #alarm: ReturnType<typeof setTimeout> | undefined
   #alarmAt = Number.POSITIVE_INFINITY
 
-  /** `wake` asks for a transaction; `onWait` is called when a pull starts to wait. */
-  constructor(taker: Taker, options: { readonly wake: () => void; readonly onWait: () => void }) {
+  /**
+   * `wake` asks for a transaction; `onWait` is called when one starts to wait; `isWatched` says whether somebody wants to
+   * hear that tasks are ready without taking them.
+   */
+  constructor(
+    taker: Taker,
+    options: { readonly wake: () => void; readonly onWait: () => void; readonly isWatched: () => boolean },
+  ) {
     this.#taker = taker
+    this.#isWatched = options.isWatched
     this.#wake = options.wake
     this.#onWait = options.onWait
   }
 
-  get waiting(): boolean {
-    return this.#waiters.size > 0
-  }
-
-  pull(request: PullRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>> {
+  take(request: TakeRequest, signal: AbortSignal): Promise<ReadonlyArray<TaskDelivery>> {
     if (signal.aborted || !(request.max >= 1) || request.queues.length === 0) return Promise.resolve([])
     return new Promise((resolve, reject) => {
       let timer: ReturnType<typeof setTimeout> | undefined
@@ -78,12 +83,12 @@ export class Pulls implements Participant {
 
   /** Another process may have put something into a queue. */
   look(): void {
-    if (this.#waiters.size === 0) return
+    if (!this.#isNeeded()) return
     this.#stale = true
     this.#wake()
   }
 
-  /** Ends all waiting pulls with nothing. */
+  /** Ends all of them with nothing. */
   close(): void {
     for (const waiter of this.#waiters) waiter.resolve([])
     this.#disarm()
@@ -91,7 +96,7 @@ export class Pulls implements Participant {
 
   wants(): boolean {
     const looking = [...this.#waiters].filter((waiter) => this.#stale || !waiter.tried)
-    if (looking.length === 0) return false
+    if (looking.length === 0 && !(this.#stale && this.#isWatched())) return false
     if (looking.some(({ request }) => this.#taker.hasReady(request.queues))) return true
     if (this.#taker.nextAt() <= Date.now()) return true
     this.#rest()
@@ -99,7 +104,7 @@ export class Pulls implements Participant {
   }
 
   join(transaction: Transaction): void {
-    if (this.#waiters.size === 0) return
+    if (!this.#isNeeded()) return
     this.#taker.promote(transaction)
     const look = this.#stale || transaction.readied.size > 0
     for (const waiter of this.#waiters) {
@@ -109,9 +114,9 @@ export class Pulls implements Participant {
 
   committed(transaction: Transaction): void {
     for (const waiter of this.#waiters) {
-      if (waiter.taken.length > 0) waiter.resolve(waiter.taken.map(deliveryOf))
+      if (waiter.taken.length > 0) waiter.resolve(waiter.taken)
     }
-    if (this.#waiters.size > 0) this.#rest(transaction.later)
+    if (this.#isNeeded()) this.#rest(transaction.later)
   }
 
   rolledBack(): void {
@@ -132,9 +137,13 @@ export class Pulls implements Participant {
         else waiter.resolve([])
       }
     }
-    if (this.#waiters.size === 0) this.#disarm()
+    if (!this.#isNeeded()) this.#disarm()
     else if (later === undefined || this.#alarm === undefined) this.#arm(this.#taker.nextAt())
     else this.#arm(Math.min(later, this.#alarmAt))
+  }
+
+  #isNeeded(): boolean {
+    return this.#waiters.size > 0 || this.#isWatched()
   }
 
   /** Looks again when the next task is due or lapses. */

@@ -1,47 +1,41 @@
-/** Puts the parts together: one open database as a transport. */
-import {
-  type Broadcast,
-  type Capabilities,
-  type Change,
-  type Changed,
-  type Claim,
-  type Claimed,
-  type Posting,
-  type Queue,
-  type Receipt,
-  type Records,
-  type Report,
-  type Settled,
-  type Settlement,
-  type Store,
-  type Transport,
-  TransportError,
-} from "../../runtime/transport/mod.ts"
+/** Puts the parts together: one open database as a driver. */
+import type {
+  Commit,
+  Committed,
+  Driver,
+  DriverCapabilities,
+  Interest,
+  News,
+  Receipt,
+  TaskPosting,
+} from "../../runtime/transport/driver.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
+import type { Broadcast, Queries, QueueBrowser } from "../../runtime/transport/optional.ts"
+import type { DriverStore } from "../../runtime/transport/store.ts"
 import type { Database } from "./database/database.ts"
 import { faultOf, isBusy } from "./database/fault.ts"
 import { FileWatch } from "./database/file-watch.ts"
 import type { Opened } from "./database/open.ts"
-import { MAX_RECORD, MAX_TASK, type PostingColumns } from "./jobs/column.ts"
+import { MAX_RECORD, MAX_TASK, type PostingColumns } from "./jobs/columns.ts"
 import { JobTable } from "./jobs/job-table.ts"
-import { QueueNames } from "./jobs/name.ts"
+import { QueueNames } from "./jobs/queue-names.ts"
 import { Maintenance } from "./maintenance.ts"
 import { Doorbell } from "./notify/doorbell.ts"
 import { Listening } from "./notify/listening.ts"
-import { News } from "./notify/news.ts"
-import { BROADCAST, Presence, PULLS, RECORDS, STORE } from "./notify/presence.ts"
+import { NewsTable } from "./notify/news.ts"
+import { BROADCAST, JOBS, Presence, QUEUES, STORE } from "./notify/presence.ts"
 import { Subscriptions } from "./notify/subscription.ts"
 import { Census } from "./queue/census.ts"
 import { Leases } from "./queue/lease.ts"
 import { Publisher } from "./queue/publish.ts"
-import { Pulls } from "./queue/pulls.ts"
 import { Taker } from "./queue/take.ts"
-import { Changer, type PreparedChange } from "./records/change.ts"
-import { Claimer, type PreparedClaim, type PreparedReport } from "./records/claim.ts"
+import { WaitingTakes } from "./queue/waiting.ts"
+import { Committer, type PreparedCommit } from "./records/commit.ts"
 import { Lister } from "./records/query.ts"
-import { type PreparedSettlement, Settler } from "./records/settle.ts"
+import { Reader } from "./records/read.ts"
 import { Sweeper } from "./records/sweep.ts"
-import { StoreTable } from "./store/store.ts"
-import { StoreAlarm } from "./store/store-alarm.ts"
+import { StoreExpiry } from "./store/expiry.ts"
+import { StoreTable } from "./store/store-table.ts"
 import { type Handling, inPortions } from "./writing/portion.ts"
 import { Writer } from "./writing/writer.ts"
 
@@ -54,52 +48,47 @@ const READ_PAUSE_MS = 10
 
 const TOPIC = /^[a-z0-9.-]{1,128}$/
 
-export const capabilitiesOf = (opened: Opened): Capabilities => ({
-  durability: opened.durability,
+const capabilitiesOf = ({ durability, database }: Opened): DriverCapabilities => ({
+  durability,
+  reach: database.path === undefined ? "process" : "host",
+  atomic: true,
+  waits: true,
   dedupeWindow: Number.POSITIVE_INFINITY,
-  delay: true,
-  priorityBands: 10,
+  delay: Number.POSITIVE_INFINITY,
+  bands: 10,
   front: true,
-  keyed: false,
   maxTask: MAX_TASK,
   maxRecord: MAX_RECORD,
   leaseResolution: RESOLUTION_MS,
   dueResolution: RESOLUTION_MS,
-  reach: opened.database.path === undefined ? "process" : "host",
-  atomicSettle: true,
-  browse: true,
 })
 
-/** A transport, until its file is gone. */
-export interface FileTransport extends Transport {
-  readonly queue: Required<Queue>
-  readonly records: Records
-  readonly store: Store
-  readonly broadcast: Broadcast
-}
+/** A driver, until its file is gone. */
+export type FileDriver = Driver &
+  QueueBrowser &
+  Queries & { readonly store: Required<DriverStore>; readonly broadcast: Broadcast }
 
 /** `onGone` is called once, when the file was removed or replaced; from then on everything fails with that error. */
-export const transportOver = (
+export const driverOver = (
   opened: Opened,
   lease: number,
   onGone: (error: TransportError) => void = ignore,
-): FileTransport => {
+): FileDriver => {
   const { database, ns } = opened
   const names = new QueueNames(database, ns)
   const jobs = new JobTable(database, ns, names)
   const publisher = new Publisher(jobs, names)
-  const settler = new Settler(database, ns, jobs, names, publisher)
-  const claimer = new Claimer(jobs, lease)
-  const changer = new Changer(database, jobs, names, publisher)
+  const committer = new Committer(database, ns, jobs, names, publisher)
+  const reader = new Reader(database, ns, jobs, names)
+  const lister = new Lister(database, ns, jobs, names, reader)
   const leases = new Leases(database, lease)
-  const lister = new Lister(database, ns, jobs, names)
   const census = new Census(database, ns, jobs, names)
   const table = new StoreTable(database, ns)
   const taker = new Taker(database, names, lease)
   const presence = new Presence(database, ns)
   const subscriptions = new Subscriptions()
   const closing = new AbortController()
-  const statusListeners = new Set<Parameters<Transport["onStatus"]>[0]>()
+  const statusListeners = new Set<Parameters<Driver["onStatus"]>[0]>()
   let connected = true
 
   const onStatus = (now: boolean, why?: TransportError): void => {
@@ -110,20 +99,24 @@ export const transportOver = (
   }
 
   const doorbell = new Doorbell(database, presence.instance, () => {
-    pulls.look()
+    waiting.look()
     listening.read()
-    alarm.set()
+    expiry.set()
   })
-  const pulls = new Pulls(taker, { wake: () => writer.wake(), onWait: () => void listening.start(PULLS).catch(ignore) })
-  const news = new News(database, ns, { presence, subscriptions, changer, store: table, taker, doorbell })
+  const waiting = new WaitingTakes(taker, {
+    wake: () => writer.wake(),
+    onWait: () => void listening.start(QUEUES).catch(ignore),
+    isWatched: () => subscriptions.watchesQueues,
+  })
+  const news = new NewsTable(database, ns, { presence, subscriptions, names, store: table, taker, doorbell })
   const writer = new Writer(database, {
-    participants: [pulls, news, { ...bystander, rolledBack: () => names.forget(), committed: () => alarm.set() }],
+    participants: [waiting, news, { ...bystander, rolledBack: () => names.forget(), committed: () => expiry.set() }],
     tells: () => news.tells(),
     onStatus,
   })
   const { signal: closed } = closing
-  const listening = new Listening({ presence, news, doorbell, writer, closing: closed, look: () => pulls.look() })
-  const alarm = new StoreAlarm(table, writer, () => subscriptions.watchesStore)
+  const listening = new Listening({ presence, news, doorbell, writer, closing: closed, look: () => waiting.look() })
+  const expiry = new StoreExpiry(table, writer, () => subscriptions.watchesStore)
   const sweeper = new Sweeper(database, jobs)
   const maintenance = new Maintenance({ writer, presence, news, store: table, sweeper })
   const watch = new FileWatch(database, () => {
@@ -147,83 +140,38 @@ export const transportOver = (
     }
   }
 
-  const publishing: Handling<Posting, PostingColumns, Receipt> = {
+  const publishing: Handling<TaskPosting, PostingColumns, Receipt> = {
     prepare: (posting) => publisher.prepare(posting),
     size: ({ frame }) => frame.length,
     run: (transaction, columns) => ({ status: publisher.post(transaction, columns) }),
   }
-  const claiming: Handling<Claim, PreparedClaim, Claimed> = {
-    prepare: (claim) => claimer.prepare(claim),
-    size: () => 0,
-    run: (transaction, claim) => claimer.claim(transaction, claim),
-  }
-  const settling: Handling<Settlement, PreparedSettlement, Settled> = {
-    prepare: (settlement) => settler.prepare(settlement),
-    size: ({ record }) => record?.json.length ?? 0,
-    run: (transaction, settlement) => settler.settle(transaction, settlement),
-  }
-  const changing: Handling<Change, PreparedChange, Changed> = {
-    prepare: (change) => changer.prepare(change),
-    size: ({ record }) => record.json.length,
-    run: (transaction, change) => changer.change(transaction, change),
+  const committing: Handling<Commit, PreparedCommit, Committed> = {
+    prepare: (commit) => committer.prepare(commit),
+    size: ({ record, post }) => post.reduce((sum, { frame }) => sum + frame.length, record?.bytes.length ?? 0),
+    run: (transaction, commit) => committer.commit(transaction, commit),
   }
 
-  /** Only the last report of each run counts; one that cannot be stored is refused after the others are. */
-  const report = async (reports: ReadonlyArray<Report>): Promise<void> => {
-    const last = new Map<string, PreparedReport>()
-    const refused: Array<unknown> = []
-    for (const each of reports) {
-      try {
-        last.set(each.token, claimer.prepareReport(each))
-      } catch (error) {
-        refused.push(error)
-      }
+  const listen = (interest: Interest, listener: (news: News) => void, signal: AbortSignal): Promise<void> => {
+    if (interest.kind === "queues") {
+      const queues = new Set(interest.queues)
+      return listening.subscribe(QUEUES, signal, () => subscriptions.onQueues(queues, listener))
     }
-    await writer.doLightly((transaction) => {
-      for (const each of last.values()) claimer.report(transaction, each)
-    })
-    if (refused.length > 0) throw refused[0]
+    const id = interest.kind === "job" ? interest.id : undefined
+    return listening.subscribe(JOBS, signal, () => subscriptions.onJob(id, listener))
   }
 
-  const queue: Required<Queue> = {
-    publish: (postings) => open(() => inPortions(writer, postings, publishing)),
-    pull: (request, signal) =>
-      open(() => {
-        // One that finds nothing writes nothing, and would not notice.
-        if (writer.ailing !== undefined) throw writer.ailing
-        return pulls.pull(request, signal)
-      }),
-    claim: (claims) => open(() => inPortions(writer, claims, claiming)),
-    report: (reports) => open(() => report(reports)),
-    settle: (settlements) => open(() => inPortions(writer, settlements, settling)),
-    extend: (tokens) =>
-      open(() => writer.doLightly((transaction) => tokens.map((token) => leases.extend(transaction, token)))),
-    stats: () => open(() => census.stats()),
-    overdue: (now, max) => open(() => census.overdue(now, max)),
-    waiting: (name, max) => open(() => census.waiting(name, max)),
-  }
-
-  const records: Records = {
-    find: (id) => open(() => changer.find(id)),
-    change: (changes) => open(() => inPortions(writer, changes, changing)),
-    query: (query) => open(() => lister.query(query)),
-    watch: ({ id }, listener, signal) =>
-      open(() => listening.subscribe(RECORDS, signal, () => subscriptions.onRecord(id, listener))),
-  }
-
-  const store: Store = {
-    get: (key) => open(() => table.get(key)),
+  const store: Required<DriverStore> = {
+    get: (keys) => open(() => keys.map((key) => table.get(key))),
     write: (operations) =>
       open(async () => {
         const prepared = operations.map((operation) => table.prepare(operation))
         return await writer.do((transaction) => table.write(transaction, prepared))
       }),
-    list: (options) => open(() => table.list(options)),
-    count: (prefix) => open(() => table.count(prefix)),
+    list: (range) => open(() => table.list(range)),
     watch: (prefix, listener, signal) =>
       open(async () => {
         await listening.subscribe(STORE, signal, () => subscriptions.onStore(prefix, listener))
-        alarm.set()
+        expiry.set()
       }),
     now: () => open(() => Date.now()),
   }
@@ -246,8 +194,8 @@ export const transportOver = (
     closing.abort()
     maintenance.close()
     watch.close()
-    alarm.close()
-    pulls.close()
+    expiry.close()
+    waiting.close()
     if (presence.listens) await writer.doLightly((transaction) => presence.leave(transaction)).catch(ignore)
     await writer.drained()
     writer.close()
@@ -259,10 +207,23 @@ export const transportOver = (
   return {
     name: "sqlite",
     capabilities: capabilitiesOf(opened),
-    queue,
-    records,
     store,
     broadcast,
+    publish: (postings) => open(() => inPortions(writer, postings, publishing)),
+    take: (request, signal) =>
+      open(async () => {
+        // One that finds nothing writes nothing, and would not notice.
+        if (writer.ailing !== undefined) throw writer.ailing
+        return { deliveries: await waiting.take(request, signal) }
+      }),
+    extend: (tokens) =>
+      open(() => writer.doLightly((transaction) => tokens.map((token) => leases.extend(transaction, token)))),
+    read: (ids, what) => open(() => reader.read(ids, what)),
+    commit: (commits) => open(() => inPortions(writer, commits, committing)),
+    query: (query) => open(() => lister.query(query)),
+    queues: () => open(() => census.queues()),
+    waiting: (what, max) => open(() => census.waiting(what, max)),
+    listen: (interest, listener, signal) => open(() => listen(interest, listener, signal)),
     onStatus: (listener) => {
       statusListeners.add(listener)
       return () => void statusListeners.delete(listener)

@@ -1,0 +1,139 @@
+/** Turns postings and records into what is written into rows, before the lock is taken. What cannot be stored fails here. */
+import { Buffer } from "node:buffer"
+import { STATES, type State } from "../../../runtime/protocol/state.ts"
+import type { CommitRecord, TaskPosting } from "../../../runtime/transport/driver.ts"
+import type { Index } from "../../../runtime/transport/known.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import { type IdColumn, idToColumn } from "./id.ts"
+import { isLevel } from "./token.ts"
+
+/** Largest task: the product allows bodies of 1 MiB; this leaves room for headers and for other senders. */
+export const MAX_TASK = 4 * 1024 * 1024
+
+/** Largest record with the task it keeps: room for a task in base64, its follow-ups and a traceback. */
+export const MAX_RECORD = 32 * 1024 * 1024
+
+const MAX_NAME_BYTES = 255
+
+const invalid = (message: string): TransportError => new TransportError("invalid", message)
+
+// ── index ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+// Stored in files: the order must never change. The partial index over states names `succeeded` as 4.
+const CODES: ReadonlyMap<State, number> = new Map(STATES.map((state, code) => [state, code]))
+
+export const codeOf = (state: State): number => CODES.get(state) ?? -1
+
+/** How one job refers to another. */
+export type LinkKind = 1 | 2 | 3
+export const ROOT: LinkKind = 1
+export const PARENT: LinkKind = 2
+export const GROUP: LinkKind = 3
+
+export interface Link {
+  readonly kind: LinkKind
+  readonly ref: IdColumn
+}
+
+const NO_LINKS: ReadonlyArray<Link> = []
+
+export const linksOf = (id: string, { root, parent, group }: Index): ReadonlyArray<Link> => {
+  // Most jobs are their own root and belong to nothing.
+  if ((root === id || !root) && !parent && !group) return NO_LINKS
+  const links: Array<Link> = []
+  if (root && root !== id) links.push({ kind: ROOT, ref: idToColumn(root) })
+  if (parent) links.push({ kind: PARENT, ref: idToColumn(parent) })
+  if (group) links.push({ kind: GROUP, ref: idToColumn(group) })
+  return links
+}
+
+const submittedOf = (id: string, { at }: Index): number => {
+  const submitted = Math.floor(at)
+  if (Number.isSafeInteger(submitted)) return submitted
+  throw invalid(`${id}: at must be milliseconds since the epoch, not ${at}`)
+}
+
+// ── postings ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface PostingColumns {
+  readonly posting: TaskPosting
+  readonly id: IdColumn
+  readonly key: string
+  readonly submitted: number
+  readonly due: number | null
+  readonly expires: number | null
+  readonly frame: Uint8Array
+  readonly links: ReadonlyArray<Link>
+}
+
+/** Fails with `invalid` or `too-large`. */
+export const postingColumns = (posting: TaskPosting): PostingColumns => {
+  const { id, level, key, queue, index, frame } = posting
+  if (!isLevel(level)) throw invalid(`${id}: ${level} is no level: 0 to 10`)
+  checkName("an id", id)
+  checkQueue(queue)
+  if (frame.length > MAX_TASK) {
+    throw new TransportError("too-large", `${id}: ${frame.length} bytes, ${MAX_TASK} are allowed`)
+  }
+  return {
+    posting,
+    id: idToColumn(id),
+    // Most keys begin with their id: its row has that already.
+    key: key.startsWith(`${id}/`) ? key.slice(id.length) : `=${key}`,
+    submitted: submittedOf(id, index),
+    due: timeOf(posting.due, "due", id),
+    expires: timeOf(posting.expires, "expires", id),
+    frame,
+    links: linksOf(id, index),
+  }
+}
+
+/** Whole milliseconds, never early. */
+const timeOf = (time: number | undefined, field: string, id: string): number | null => {
+  if (time === undefined) return null
+  const whole = Math.ceil(time)
+  if (Number.isSafeInteger(whole) && whole >= 0) return whole
+  throw invalid(`${id}: ${field} must be milliseconds since the epoch, not ${time}`)
+}
+
+const checkQueue = (queue: string): void => {
+  checkName("the name of a queue", queue)
+  if (queue.includes("\0")) throw invalid("the name of a queue holds a zero byte")
+}
+
+const checkName = (what: string, name: string): void => {
+  // Three bytes of UTF-8 per character at most: most names need no counting.
+  const short = name.length > 0 && (name.length * 3 <= MAX_NAME_BYTES || Buffer.byteLength(name) <= MAX_NAME_BYTES)
+  if (short && name.isWellFormed()) return
+  throw invalid(`${what} is 1 to ${MAX_NAME_BYTES} bytes of well-formed text, not ${JSON.stringify(name.slice(0, 80))}`)
+}
+
+// ── records ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface RecordColumns {
+  readonly id: IdColumn
+  readonly bytes: Uint8Array
+  readonly index: Index
+  readonly submitted: number
+  readonly state: number
+  /** For how long from the commit on; `undefined` for ever. */
+  readonly keep: number | undefined
+}
+
+/** Fails with `invalid` or `too-large`. */
+export const recordColumns = (id: string, { bytes, index, keep }: CommitRecord): RecordColumns => {
+  checkName("an id", id)
+  checkQueue(index.queue)
+  const state = codeOf(index.state)
+  if (state < 0) throw invalid(`${id}: ${String(index.state)} is no state`)
+  if (bytes.length > MAX_RECORD) {
+    throw new TransportError("too-large", `the record of ${id} has ${bytes.length} bytes, ${MAX_RECORD} are allowed`)
+  }
+  return { id: idToColumn(id), bytes, index, submitted: submittedOf(id, index), state, keep }
+}
+
+/** When a record that is stored now may be removed; `null` never. */
+export const untilOf = ({ keep }: RecordColumns, now: number): number | null => {
+  const until = keep === undefined ? Number.POSITIVE_INFINITY : Math.ceil(now + keep)
+  return Number.isSafeInteger(until) ? until : null
+}

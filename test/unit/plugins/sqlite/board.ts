@@ -1,0 +1,54 @@
+/** Tasks and jobs on a driver, in the words of the tests of this folder. */
+import type { Commit, Driver, TaskDelivery, TaskPosting } from "../../../../runtime/transport/driver.ts"
+import type { Known } from "../../../../runtime/transport/known.ts"
+import { messageIn, toPost, toStore } from "../../../../runtime/transport/lift/codec.ts"
+import type { JobRecord } from "../../../../runtime/transport/mod.ts"
+import { idOf as idIn, recordOf, type TaskFields, taskOf } from "../../../kit/task.ts"
+
+/** Fires at no time. */
+export const never = new AbortController().signal
+
+const anything = { delay: Number.POSITIVE_INFINITY, maxTask: Number.POSITIVE_INFINITY }
+
+/** A task with as little said as possible. */
+export const posted = (fields: TaskFields & { readonly id: string }): TaskPosting =>
+  toPost(taskOf(fields), Date.now(), anything)
+
+export const publish = (driver: Driver, ...ids: ReadonlyArray<string>) =>
+  driver.publish(ids.map((id) => posted({ id, queue: "q" })))
+
+export const take = async (
+  driver: Driver,
+  { queue = "q", max = 10, wait = 0 }: { readonly queue?: string; readonly max?: number; readonly wait?: number } = {},
+): Promise<ReadonlyArray<TaskDelivery>> =>
+  (await driver.take({ queues: [queue], max, wait, rotate: false }, never)).deliveries
+
+export const takeOne = async (driver: Driver, queue = "q"): Promise<TaskDelivery> => {
+  const [delivery] = await take(driver, { queue, max: 1, wait: 5_000 })
+  if (delivery === undefined) throw new Error("no task came")
+  return delivery
+}
+
+/** Id of the job that a delivery is of. */
+export const idOf = ({ content }: TaskDelivery): string => idIn({ message: messageIn(content) })
+
+export const find = async (driver: Driver, id: string): Promise<Known | undefined> =>
+  (await driver.read([id], "all"))[0]
+
+export const ack = (delivery: TaskDelivery): Commit => ({
+  id: idOf(delivery),
+  task: { kind: "ack", token: delivery.token },
+})
+
+/** Ends a delivery with an outcome, as a worker does. */
+export const outcome = (
+  delivery: TaskDelivery,
+  state: JobRecord["state"] = "succeeded",
+  fields: Partial<JobRecord> = {},
+): Commit => {
+  const message = messageIn(delivery.content)
+  const task = "headers" in message ? String(message.headers["task"]) : ""
+  const posting = taskOf({ id: idOf(delivery), task, queue: delivery.queue })
+  const record = recordOf(posting, state, { fence: delivery.fence, ...fields })
+  return { ...ack(delivery), record: toStore(record, "", Date.now()) }
+}
