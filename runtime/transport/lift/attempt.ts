@@ -99,9 +99,12 @@ const idIn = (message: Message | Undecodable): string => {
   return typeof id === "string" ? id.toWellFormed() : ""
 }
 
+/** Ids that stand in a token as they are. */
+const PLAIN = /^[\w-]*$/
+
 /** Any thread or process can act for an attempt whose token it knows. */
 export const tokenOf = ({ id, fresh, fence, token }: Attempt): string =>
-  `${fresh ? "f" : "c"}${fence} ${encodeURIComponent(id)} ${token}`
+  `${fresh ? "f" : "c"}${fence} ${PLAIN.test(id) ? id : encodeURIComponent(id)} ${token}`
 
 const notOurs = (text: string): TransportError =>
   new TransportError("invalid", `not a token of this transport: ${JSON.stringify(text.slice(0, 60))}`)

@@ -46,24 +46,24 @@ export class Ends {
     const now = Date.now()
     const answers: Array<Settled | Ending> = []
     const commits: Array<Commit> = []
-    for (const [at, settlement] of settlements.entries()) {
+    const { capabilities } = this.#driver
+    settlements.forEach((settlement) => {
       try {
-        const ending = prepare(settlement, this.#revisions, this.#driver.capabilities, now)
-        answers[at] = ending
-        if (ending.unread) continue
-        commits.push(commitOf(ending))
+        const ending = prepare(settlement, this.#revisions, capabilities, now)
+        answers.push(ending)
+        if (!ending.unread) commits.push(commitOf(ending))
       } catch (thrown) {
-        answers[at] = failedOf(thrown)
+        answers.push(failedOf(thrown))
       }
-    }
+    })
     const first = await this.#commit(commits)
     const settled: Array<Settled> = []
     const slow: Array<Promise<void>> = []
     let nth = 0
-    for (const [at, answer] of answers.entries()) {
+    answers.forEach((answer, at) => {
       if (!("settlement" in answer)) {
         settled[at] = answer
-        continue
+        return
       }
       const committed = answer.unread ? undefined : first[nth++]
       if (committed !== undefined && committed.status !== "conflict") settled[at] = this.#answer(answer, committed)
@@ -75,7 +75,7 @@ export class Ends {
           }),
         )
       }
-    }
+    })
     if (slow.length > 0) await Promise.all(slow)
     return settled
   }

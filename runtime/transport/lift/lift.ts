@@ -117,14 +117,15 @@ const publish = async (driver: Driver, postings: ReadonlyArray<Posting>): Promis
   const receipts: Array<Receipt> = []
   const made: Array<TaskPosting> = []
   const places: Array<number> = []
-  for (const [at, posting] of postings.entries()) {
+  const { capabilities } = driver
+  postings.forEach((posting, at) => {
     try {
-      made.push(toPost(posting, now, driver.capabilities))
+      made.push(toPost(posting, now, capabilities))
       places.push(at)
     } catch (thrown) {
       receipts[at] = { status: "failed", error: asError(thrown) }
     }
-  }
+  })
   const stored = made.length === 0 ? [] : await driver.publish(made)
   if (made.length === postings.length) return stored
   for (const [nth, at] of places.entries()) {

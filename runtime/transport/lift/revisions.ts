@@ -9,7 +9,8 @@ export class Revisions {
 
   /** By the runtime's token of the delivery. */
   get(token: string): Revision | undefined {
-    return this.#known.get(token)
+    // Most deliveries are of first postings, of which nothing needs to be known.
+    return this.#known.size > 0 ? this.#known.get(token) : undefined
   }
 
   set(token: string, revision: Revision): void {
@@ -24,6 +25,6 @@ export class Revisions {
   }
 
   delete(token: string): void {
-    this.#known.delete(token)
+    if (this.#known.size > 0) this.#known.delete(token)
   }
 }
