@@ -1,11 +1,11 @@
 /** Compare-and-set from outside a delivery: the record, then the waiting task out of the queue, then what follows. */
 import { type Change, type Changed, TransportError } from "../../runtime/transport/mod.ts"
-import { asTransportError } from "./errors.ts"
+import { asTransportError } from "./connection/errors.ts"
 import type { Journal, Kept } from "./journal.ts"
-import type { Posted, Posts } from "./posts.ts"
-import type { Outgoing } from "./publisher.ts"
-import type { Reader } from "./reader.ts"
-import { escapeToken, type Names } from "./subject.ts"
+import type { Posted, Posts } from "./queue/posts.ts"
+import { escapeToken, type Names } from "./streams/names.ts"
+import type { Outgoing } from "./streams/publisher.ts"
+import type { Reader } from "./streams/reader.ts"
 
 interface Item {
   readonly change: Change

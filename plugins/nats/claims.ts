@@ -4,11 +4,11 @@
  */
 import { claimed, isClaimOf, type JobRecord, recordOfPosting, unclaimed } from "../../runtime/protocol/record.ts"
 import { type Claim, type Claimed, type Report, TransportError } from "../../runtime/transport/mod.ts"
-import type { Token } from "./delivery.ts"
-import { asTransportError } from "./errors.ts"
+import { asTransportError } from "./connection/errors.ts"
 import { judgeClaim, judgeRecord } from "./fencing.ts"
 import { aged, type Journal, type Kept } from "./journal.ts"
-import type { Ledger } from "./ledger.ts"
+import type { Token } from "./queue/delivery.ts"
+import type { Ledger } from "./queue/ledger.ts"
 import type { Runs } from "./runs.ts"
 
 /** A job is written by two at a time at most: who claims it and who decides from outside. */

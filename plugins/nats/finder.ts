@@ -4,9 +4,9 @@
  */
 import type { Found } from "../../runtime/transport/mod.ts"
 import type { Journal } from "./journal.ts"
-import type { Reader } from "./reader.ts"
 import type { Runs } from "./runs.ts"
-import { escapeToken, type Names } from "./subject.ts"
+import { escapeToken, type Names } from "./streams/names.ts"
+import type { Reader } from "./streams/reader.ts"
 import { readWaiting, type Traces, view, type Waiting } from "./views.ts"
 
 export interface FinderParts {

@@ -6,10 +6,10 @@
 import { decodeRecord, encodeRecord, type JobRecord, tombstoneOf } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
 import { TOMBSTONE_MS, TransportError } from "../../runtime/transport/mod.ts"
-import { textOf } from "./errors.ts"
-import type { Outgoing, Published, Publisher } from "./publisher.ts"
-import type { Reader, StoredMessage } from "./reader.ts"
-import { escapeToken, type Names } from "./subject.ts"
+import { textOf } from "./connection/errors.ts"
+import { escapeToken, type Names } from "./streams/names.ts"
+import type { Outgoing, Published, Publisher } from "./streams/publisher.ts"
+import type { Reader, StoredMessage } from "./streams/reader.ts"
 
 /** A record as it is stored. */
 export interface Kept {

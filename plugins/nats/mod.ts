@@ -5,12 +5,12 @@
  */
 import type { NatsConnection } from "nats"
 import { type ConnectOptions, type Plugin, type Transport, TransportError } from "../../runtime/transport/mod.ts"
-import { type BoardOptions, readConfig } from "./config.ts"
-import { adoptLink, bounded, openLink } from "./connect.ts"
-import type { Link } from "./link.ts"
+import { type BoardOptions, readConfig } from "./connection/config.ts"
+import { adoptLink, bounded, openLink } from "./connection/connect.ts"
+import type { Link } from "./connection/link.ts"
 import { openTransport } from "./transport.ts"
 
-export { Names } from "./subject.ts"
+export { Names } from "./streams/names.ts"
 export { capabilitiesOf } from "./transport.ts"
 
 const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/

@@ -5,9 +5,9 @@
 import { encodeRecord, type JobRecord } from "../../runtime/protocol/record.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import { readRecord } from "./journal.ts"
-import type { Outgoing, Publisher } from "./publisher.ts"
-import type { Reader, StoredMessage } from "./reader.ts"
-import { escapeToken, type Names } from "./subject.ts"
+import { escapeToken, type Names } from "./streams/names.ts"
+import type { Outgoing, Publisher } from "./streams/publisher.ts"
+import type { Reader, StoredMessage } from "./streams/reader.ts"
 
 /** Marks a record that is only kept alive: no news to whoever watches. */
 export const KEPT_HEADER = "Callboard-Kept"

@@ -1,10 +1,10 @@
 /** What maintenance asks: how full the queues are, what waits in them, and what waits in vain. */
 import type { QueueStats } from "../../runtime/transport/mod.ts"
-import type { Consumers, LaneInfo } from "./consumers.ts"
 import { type Journal, readRecord } from "./journal.ts"
-import { EXPIRES_HEADER } from "./posts.ts"
-import type { Reader, StoredMessage } from "./reader.ts"
-import { escapeToken, type Names, unescapeToken } from "./subject.ts"
+import type { Consumers, LaneInfo } from "./queue/consumers.ts"
+import { EXPIRES_HEADER } from "./queue/posts.ts"
+import { escapeToken, type Names, unescapeToken } from "./streams/names.ts"
+import type { Reader, StoredMessage } from "./streams/reader.ts"
 import { readWaiting } from "./views.ts"
 
 export interface UpkeepParts {

@@ -8,8 +8,8 @@ import { isUndecodable, type Message, type Posting } from "../../runtime/protoco
 import { type JobRecord, recordOfPosting } from "../../runtime/protocol/record.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
 import { aged, type Kept } from "./journal.ts"
-import type { StoredMessage } from "./reader.ts"
-import type { Names } from "./subject.ts"
+import type { Names } from "./streams/names.ts"
+import type { StoredMessage } from "./streams/reader.ts"
 
 /** A task in the queue stream. */
 export interface Waiting {

@@ -4,9 +4,9 @@
  */
 import type { Msg, Subscription } from "nats"
 import { decodeRecord, type JobRecord } from "../../runtime/protocol/record.ts"
-import type { Link } from "./link.ts"
+import type { Link } from "./connection/link.ts"
 import { KEPT_HEADER } from "./runs.ts"
-import { escapeToken, type Names } from "./subject.ts"
+import { escapeToken, type Names } from "./streams/names.ts"
 
 type Listener = (message: Msg) => void
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
-import { Mint, type Token } from "../../../../plugins/nats/delivery.ts"
-import { Ledger } from "../../../../plugins/nats/ledger.ts"
+import { Mint, type Token } from "../../../../plugins/nats/queue/delivery.ts"
+import { Ledger } from "../../../../plugins/nats/queue/ledger.ts"
 
 const LEASE = 1_000
 

@@ -1,11 +1,11 @@
 /** What the nats transport derives without a server: names, URLs, versions, fences. */
 import fc from "fast-check"
 import { expect, test } from "vitest"
-import { readConfig } from "../../../../plugins/nats/config.ts"
-import { Mint } from "../../../../plugins/nats/delivery.ts"
+import { readConfig } from "../../../../plugins/nats/connection/config.ts"
+import { checkVersion } from "../../../../plugins/nats/connection/version.ts"
 import { isAhead } from "../../../../plugins/nats/fencing.ts"
-import { Bands, escapeToken, Names, unescapeToken } from "../../../../plugins/nats/subject.ts"
-import { checkVersion } from "../../../../plugins/nats/version.ts"
+import { Mint } from "../../../../plugins/nats/queue/delivery.ts"
+import { Bands, escapeToken, Names, unescapeToken } from "../../../../plugins/nats/streams/names.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 
 const names = new Names("board")

@@ -2,7 +2,7 @@
 import { connect } from "nats"
 import { afterAll, beforeAll, test } from "vitest"
 import { capabilitiesOf, Names, plugin } from "../../../../plugins/nats/mod.ts"
-import { Bands } from "../../../../plugins/nats/subject.ts"
+import { Bands } from "../../../../plugins/nats/streams/names.ts"
 import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
 import { type Harness, register } from "../../../kit/mod.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"

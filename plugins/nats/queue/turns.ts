@@ -3,7 +3,7 @@
  * lies in the socket, and its lease runs: by the time it is read it may be in other hands, and to start it, extend it or
  * hand it back would take it from them. It is left alone, and comes again when its lease has lapsed.
  */
-import type { Link } from "./link.ts"
+import type { Link } from "../connection/link.ts"
 
 /** How often this thread shows that it turns; a lease is at least a second. */
 const TURN_MS = 250

@@ -6,13 +6,13 @@
  * leader, know neither `no_wait` nor order, and lose what they hold when they are drained.
  */
 import { createInbox } from "nats"
-import { type Delivery, type PullRequest, TransportError } from "../../runtime/transport/mod.ts"
+import { type Delivery, type PullRequest, TransportError } from "../../../runtime/transport/mod.ts"
+import { closed } from "../connection/errors.ts"
+import type { Link } from "../connection/link.ts"
 import { inOrder, inTurns, type Lanes } from "./choice.ts"
 import type { Consumers } from "./consumers.ts"
 import type { Mint } from "./delivery.ts"
-import { closed } from "./errors.ts"
 import type { Ledger } from "./ledger.ts"
-import type { Link } from "./link.ts"
 import { Returns } from "./returns.ts"
 import { type Arrival, Session } from "./session.ts"
 import type { Turns } from "./turns.ts"

@@ -3,8 +3,8 @@
  * and how often the message was handed over: together they rise over all deliveries of a job.
  */
 import type { Msg } from "nats"
-import { decodeEnvelope } from "../../runtime/protocol/envelope.ts"
-import type { Delivery } from "../../runtime/transport/mod.ts"
+import { decodeEnvelope } from "../../../runtime/protocol/envelope.ts"
+import type { Delivery } from "../../../runtime/transport/mod.ts"
 import type { Lane } from "./consumers.ts"
 
 /** What a token says. */

@@ -2,9 +2,10 @@
  * Tasks that are handed back as if they had never come: uncounted, and without delay. Until the server has them again
  * they are nowhere to be seen, so that whoever asks what there is waits for that.
  */
+
+import type { Link } from "../connection/link.ts"
 import { Acks, nak } from "./acks.ts"
 import type { Token } from "./delivery.ts"
-import type { Link } from "./link.ts"
 
 const NAK = nak(0)
 

@@ -1,8 +1,8 @@
 /** News on core NATS: to whoever listens now, kept nowhere. */
-import { type Broadcast, TransportError } from "../../runtime/transport/mod.ts"
-import type { Link } from "./link.ts"
-import type { Names } from "./subject.ts"
-import type { Subscriptions } from "./watch.ts"
+import { type Broadcast, TransportError } from "../../../runtime/transport/mod.ts"
+import type { Link } from "../connection/link.ts"
+import type { Names } from "../streams/names.ts"
+import type { Subscriptions } from "../watch.ts"
 
 const TOPIC = /^[a-z0-9.-]{1,128}$/
 

@@ -3,12 +3,12 @@
  * back per message; nothing is tried twice.
  */
 import type { Msg } from "nats"
-import { TransportError } from "../../runtime/transport/mod.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import { asTransportError, BUSY, CODE, hasNoRoom, ofApi } from "../connection/errors.ts"
+import { MAX_QUESTIONS } from "../connection/inbox.ts"
+import { at, errorIn, numberAt } from "../connection/json.ts"
+import { ANSWER_MS, type Link } from "../connection/link.ts"
 import type { Acceptance } from "./acceptance.ts"
-import { asTransportError, BUSY, CODE, hasNoRoom, ofApi } from "./errors.ts"
-import { MAX_QUESTIONS } from "./inbox.ts"
-import { at, errorIn, numberAt } from "./json.ts"
-import { ANSWER_MS, type Link } from "./link.ts"
 
 export interface Outgoing {
   readonly subject: string

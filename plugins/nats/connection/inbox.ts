@@ -6,7 +6,7 @@
  * times as fast (nats 2.29.3).
  */
 import { createInbox, type Msg, type NatsConnection, type Subscription } from "nats"
-import type { TransportError } from "../../runtime/transport/mod.ts"
+import type { TransportError } from "../../../runtime/transport/mod.ts"
 import { noResponders, notAllowed, timedOut } from "./errors.ts"
 
 /** Who waits for the answers to one or more consecutive tokens. */

@@ -3,7 +3,7 @@
  * their codes. Messages name streams and subjects, never credentials.
  */
 import { ErrorCode, NatsError } from "nats"
-import { TransportError } from "../../runtime/transport/mod.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
 
 /** The error in an answer of the JetStream API. */
 export interface ApiError {

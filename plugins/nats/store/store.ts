@@ -3,14 +3,14 @@
  * is removed leaves an empty message with a header for a moment, so that whoever watches hears of it.
  */
 import { createInbox } from "nats"
-import { type Entry, type Store, type StoreOperation, TransportError } from "../../runtime/transport/mod.ts"
-import type { Acceptance } from "./acceptance.ts"
-import { apiError, BUSY, CODE, hasNoRoom, ofApi, timedOut } from "./errors.ts"
-import { at, objectAt, textAt } from "./json.ts"
-import { ANSWER_MS, type Link } from "./link.ts"
-import type { Reader, StoredMessage } from "./reader.ts"
-import type { Names } from "./subject.ts"
-import type { Subscriptions } from "./watch.ts"
+import { type Entry, type Store, type StoreOperation, TransportError } from "../../../runtime/transport/mod.ts"
+import { apiError, BUSY, CODE, hasNoRoom, ofApi, timedOut } from "../connection/errors.ts"
+import { at, objectAt, textAt } from "../connection/json.ts"
+import { ANSWER_MS, type Link } from "../connection/link.ts"
+import type { Acceptance } from "../streams/acceptance.ts"
+import type { Names } from "../streams/names.ts"
+import type { Reader, StoredMessage } from "../streams/reader.ts"
+import type { Subscriptions } from "../watch.ts"
 
 const REMOVED_HEADER = "Callboard-Removed"
 

@@ -2,10 +2,10 @@
  * One durable consumer per queue and band, made on first use by whoever publishes or pulls, and remembered. That a
  * consumer exists is what makes a queue known: a queue stays listed when it is empty.
  */
-import { type ApiError, CODE, ofApi } from "./errors.ts"
-import { listAt, numberAt, textAt } from "./json.ts"
-import { ANSWER_MS, type Link } from "./link.ts"
-import type { Bands, Names } from "./subject.ts"
+import { type ApiError, CODE, ofApi } from "../connection/errors.ts"
+import { listAt, numberAt, textAt } from "../connection/json.ts"
+import { ANSWER_MS, type Link } from "../connection/link.ts"
+import type { Bands, Names } from "../streams/names.ts"
 
 /** One band of one queue. */
 export interface Lane {

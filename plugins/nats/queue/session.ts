@@ -7,12 +7,12 @@
  * one below them, in one write, so that they cost no time; what comes too many by that is handed back.
  */
 import type { Msg, Subscription } from "nats"
-import { type Delivery, TransportError } from "../../runtime/transport/mod.ts"
+import { type Delivery, TransportError } from "../../../runtime/transport/mod.ts"
+import type { Link } from "../connection/link.ts"
 import type { Candidate, Lanes } from "./choice.ts"
 import type { Consumers, Lane } from "./consumers.ts"
 import { type Arrived, consumerOf, type Mint } from "./delivery.ts"
 import { LaneRequests } from "./lane-requests.ts"
-import type { Link } from "./link.ts"
 import type { Returns } from "./returns.ts"
 import type { Turns } from "./turns.ts"
 

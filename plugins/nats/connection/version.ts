@@ -1,5 +1,5 @@
 /** Which servers this transport works with, and what to do about the others. Pure. */
-import { TransportError } from "../../runtime/transport/mod.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
 
 type Version = readonly [major: number, minor: number, patch: number]
 

@@ -2,13 +2,13 @@
  * Tasks on their way into the queue stream. What is due goes where consumers take it; what is not becomes a schedule of
  * the server, which moves it there in time.
  */
-import { encodeEnvelope } from "../../runtime/protocol/envelope.ts"
-import { FRONT_LEVEL, type Posting } from "../../runtime/protocol/message.ts"
-import { TransportError } from "../../runtime/transport/mod.ts"
+import { encodeEnvelope } from "../../../runtime/protocol/envelope.ts"
+import { FRONT_LEVEL, type Posting } from "../../../runtime/protocol/message.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import { asTransportError } from "../connection/errors.ts"
+import { escapeToken, type Names } from "../streams/names.ts"
+import type { Outgoing, Published, Publisher } from "../streams/publisher.ts"
 import type { Consumers, Lane } from "./consumers.ts"
-import { asTransportError } from "./errors.ts"
-import type { Outgoing, Published, Publisher } from "./publisher.ts"
-import { escapeToken, type Names } from "./subject.ts"
 
 /** Header of a task that expires: milliseconds since the epoch, so that maintenance need not decode the message. */
 export const EXPIRES_HEADER = "Callboard-Expires"

@@ -9,7 +9,7 @@ import {
   tokenAuthenticator,
   usernamePasswordAuthenticator,
 } from "nats"
-import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
+import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import { textOf } from "./errors.ts"
 import type { Pace } from "./pace.ts"
 

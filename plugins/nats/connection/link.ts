@@ -3,7 +3,7 @@
  * a transport passes here, so that what is asked while disconnected fails soon instead of piling up in the client.
  */
 import { Empty, Events, type Msg, MsgHdrsImpl, type NatsConnection, type Subscription } from "nats"
-import { TransportError } from "../../runtime/transport/mod.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
 import { type ApiError, closed, ofApi, ofClient } from "./errors.ts"
 import { Inbox } from "./inbox.ts"
 import { errorIn } from "./json.ts"

@@ -3,10 +3,10 @@
  * must see what it or somebody else has just been told was written; followers may lag behind.
  */
 import { Empty, type Msg, MsgHdrsImpl } from "nats"
-import { TransportError } from "../../runtime/transport/mod.ts"
-import { NO_MESSAGE, ofApi } from "./errors.ts"
-import { numberAt, textAt } from "./json.ts"
-import { ANSWER_MS, type Link } from "./link.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import { NO_MESSAGE, ofApi } from "../connection/errors.ts"
+import { numberAt, textAt } from "../connection/json.ts"
+import { ANSWER_MS, type Link } from "../connection/link.ts"
 
 /** A message as it is stored. */
 export interface StoredMessage {

@@ -2,13 +2,13 @@
  * Extends leases. The server resets the time of whoever asks, also of one whose task somebody else holds by now, so
  * that a lease which may have lapsed is not asked for.
  */
-import { TransportError } from "../../runtime/transport/mod.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import type { Link } from "../connection/link.ts"
+import type { Runs } from "../runs.ts"
+import type { Reader } from "../streams/reader.ts"
 import { Acks, IN_PROGRESS } from "./acks.ts"
 import type { Token } from "./delivery.ts"
 import type { Ledger } from "./ledger.ts"
-import type { Link } from "./link.ts"
-import type { Reader } from "./reader.ts"
-import type { Runs } from "./runs.ts"
 
 export class Leases {
   readonly #link: Link

@@ -17,9 +17,9 @@
  * but the task may be stored about the job: `n` (nothing) or `k` (a record is known).
  */
 import { createHash } from "node:crypto"
-import { FRONT_LEVEL } from "../../runtime/protocol/message.ts"
-import type { JobRecord } from "../../runtime/protocol/record.ts"
-import { isTerminal, type State } from "../../runtime/protocol/state.ts"
+import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
+import type { JobRecord } from "../../../runtime/protocol/record.ts"
+import { isTerminal, type State } from "../../../runtime/protocol/state.ts"
 
 const PLAIN = /^[A-Za-z0-9_-]+$/
 

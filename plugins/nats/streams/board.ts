@@ -2,12 +2,12 @@
  * The four streams of a board: made once, left alone when they are as they should be, grown where that is safe, and
  * refused with a reason where a board is not what the URL says.
  */
-import { TransportError } from "../../runtime/transport/mod.ts"
-import type { BoardOptions } from "./config.ts"
-import { CODE, ofApi } from "./errors.ts"
-import { at, listAt, numberAt, objectAt, textAt } from "./json.ts"
-import type { Link } from "./link.ts"
-import { Bands, type Names } from "./subject.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import type { BoardOptions } from "../connection/config.ts"
+import { CODE, ofApi } from "../connection/errors.ts"
+import { at, listAt, numberAt, objectAt, textAt } from "../connection/json.ts"
+import type { Link } from "../connection/link.ts"
+import { Bands, type Names } from "./names.ts"
 
 /** How a board is made, as found or as asked for. */
 export interface Board {

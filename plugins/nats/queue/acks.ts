@@ -2,9 +2,9 @@
  * Acknowledgements, many at a time. A consumer handles them in order, so that only the last one to each consumer asks
  * for an answer: when it comes, the others have been handled too.
  */
-import type { TransportError } from "../../runtime/transport/mod.ts"
-import { ofClient } from "./errors.ts"
-import { ANSWER_MS, type Link } from "./link.ts"
+import type { TransportError } from "../../../runtime/transport/mod.ts"
+import { ofClient } from "../connection/errors.ts"
+import { ANSWER_MS, type Link } from "../connection/link.ts"
 
 export interface Ack {
   /** Where it goes. */

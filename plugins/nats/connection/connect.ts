@@ -1,6 +1,6 @@
 /** Connects, and refuses servers that cannot keep what this transport promises, saying what to do about it. */
 import { connect as dial, type NatsConnection } from "nats"
-import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
+import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import { type Config, connectionOptions } from "./config.ts"
 import { JETSTREAM_ADVICE, ofClient, textOf } from "./errors.ts"
 import { Link } from "./link.ts"
