@@ -27,7 +27,8 @@ export const viewOf = (known: Known, note: RunNote | undefined, now: number): Jo
   const { task } = known
   // A task that is still in a queue must find that its job is over, however long ago.
   const before = stored && (aged(stored, now) ?? (task && tombstoneOf(stored)))
-  if (before?.tombstone) return before
+  // The task of a job that is over may still be on its way out of the queue: it says nothing any more.
+  if (before !== undefined && isTerminal(before.state)) return before
   const message = task && messageIn(task.content)
   if (task === undefined || message === undefined || isUndecodable(message)) return before
   const runs = note !== undefined && note.about === known.revision && task.held !== false

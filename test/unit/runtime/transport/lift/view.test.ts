@@ -57,6 +57,7 @@ describe("an ended job", () => {
   })
   test("is kept, then a tombstone for an hour, then nothing", () => {
     expect(viewOf(known(ended), undefined, NOW - 1)).toEqual(ended)
+    expect(viewOf({ ...known(ended), task }, undefined, NOW - 1)).toEqual(ended)
     expect(viewOf({ ...known(ended), task }, undefined, NOW)).toMatchObject({ tombstone: true, state: "failed" })
     expect(viewOf(known(ended), undefined, NOW)?.followUps).toHaveLength(1)
     expect(viewOf(known(ended), undefined, NOW + TOMBSTONE_MS - 1)).toMatchObject({ tombstone: true })
