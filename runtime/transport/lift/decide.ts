@@ -3,7 +3,7 @@ import { publishKey } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Commit, DriverCapabilities } from "../driver.ts"
-import { type Change, type Changed, TOMBSTONE_MS } from "../mod.ts"
+import { type Change, type Changed, TOMBSTONE_MS, TransportError } from "../mod.ts"
 import { decodeStored, toPost, toStore } from "./codec.ts"
 import { type Asking, asError } from "./commits.ts"
 import { missing } from "./owed.ts"
@@ -30,7 +30,15 @@ export const decide = async (
     return { status: "failed", error: asError(thrown) }
   }
   const committed = await asking.commit(commit)
-  return committed.status === "committed" ? { status: "changed" } : committed
+  if (committed.status !== "failed") return committed.status === "committed" ? { status: "changed" } : committed
+  const { error, revision } = committed
+  // The record is stored, so that the same change would meet a conflict: maintenance posts what is missing.
+  const half = revision !== undefined && error.outcome === "none"
+  const { reason, message } = error
+  return {
+    status: "failed",
+    error: half ? new TransportError(reason, message, { outcome: "unknown", cause: error }) : error,
+  }
 }
 
 /**

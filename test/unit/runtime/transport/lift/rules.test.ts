@@ -307,6 +307,19 @@ describe("a decision from outside", () => {
     expect(keys()).toEqual(["j/1/0", "callback/1/0", "j/2/0"])
   })
 
+  test("whose posting fails may have happened, whatever the posting says", async () => {
+    const { records, hook, find } = open()
+    const next = posting(2)
+    const change = { id: "j", expect: "", record: recordAs("queued", next, { fence: "" }), post: [next] }
+    hook.step = (name) => {
+      if (name === "record") throw new TransportError("unavailable", "no room")
+    }
+    expect(await records.change([change])).toMatchObject([
+      { status: "failed", error: { reason: "unavailable", outcome: "unknown" } },
+    ])
+    expect((await find()).record.run).toBe(2)
+  })
+
   test("posts nothing that is known", async () => {
     const { queue, records, take, settle, find, keys } = open({ dedupeWindow: 0 })
     await queue.publish([posting()])
