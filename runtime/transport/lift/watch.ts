@@ -6,6 +6,8 @@ import type { Finder } from "./find.ts"
 import { NOTES, noteKey } from "./notes.ts"
 import { watchStore } from "./stored.ts"
 
+const decoder = new TextDecoder()
+
 /** Resolves once it listens; ends with the signal. */
 export const watchJobs = async (
   driver: Driver,
@@ -40,6 +42,8 @@ export const watchJobs = async (
       else listener(record)
     }
   }
+  /** What the notes last said: one that is only written again is no news. */
+  const said = new Map<string, string>()
   const prefix = only === undefined ? NOTES : noteKey(only)
   const listening = driver.listen(only === undefined ? { kind: "jobs" } : { kind: "job", id: only }, hear, signal)
   const noting = watchStore(
@@ -47,8 +51,14 @@ export const watchJobs = async (
     prefix,
     ({ key, value }) => {
       const id = key.slice(NOTES.length)
-      // A note is not shown as it is: it may be about a run that is over.
-      if (value !== undefined && (only === undefined || only === id)) void look(id)
+      if (only !== undefined && only !== id) return
+      const text = value && decoder.decode(value)
+      if (text === undefined) said.delete(id)
+      else if (said.get(id) !== text) {
+        said.set(id, text)
+        // A note is not shown as it is: it may be about a run that is over.
+        void look(id)
+      }
     },
     signal,
   )
