@@ -4,14 +4,15 @@
  * `nats://[user:password@]host[:port][?option=…]`, or `tls://…`; the options are described in config.ts.
  */
 import type { NatsConnection } from "nats"
-import { type ConnectOptions, type Plugin, type Transport, TransportError } from "../../runtime/transport/mod.ts"
+import type { Driver, DriverPlugin } from "../../runtime/transport/driver.ts"
+import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
 import { type BoardOptions, readConfig } from "./connection/config.ts"
 import { adoptLink, bounded, openLink } from "./connection/connect.ts"
 import type { Link } from "./connection/link.ts"
-import { openTransport } from "./transport.ts"
+import { capabilitiesOf, openDriver } from "./driver.ts"
 
 export { Names } from "./streams/names.ts"
-export { capabilitiesOf } from "./transport.ts"
+export { capabilitiesOf }
 
 const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/
 
@@ -20,10 +21,10 @@ const check = ({ namespace, lease }: ConnectOptions): void => {
   if (!(lease >= 1_000)) throw new TransportError("invalid", `a lease is at least 1,000 milliseconds, not ${lease}`)
 }
 
-/** A transport over a link, both within the timeout. */
-const open = (opening: Promise<Link>, board: BoardOptions, options: ConnectOptions): Promise<Transport> =>
+/** A driver over a link, both within the timeout. */
+const open = (opening: Promise<Link>, board: BoardOptions, options: ConnectOptions): Promise<Driver> =>
   bounded(
-    opening.then((link) => openTransport(link, board, options)),
+    opening.then((link) => openDriver(link, board, options)),
     options.timeout,
   )
 
@@ -35,7 +36,7 @@ const isConnection = (client: unknown): client is NatsConnection =>
     (name) => typeof Reflect.get(client, name) === "function",
   )
 
-export const plugin: Plugin = {
+export const plugin: DriverPlugin = {
   schemes: ["nats", "tls"],
   connect: async (url, options) => {
     check(options)

@@ -1,8 +1,9 @@
 /** News on core NATS: to whoever listens now, kept nowhere. */
-import { type Broadcast, TransportError } from "../../../runtime/transport/mod.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import type { Broadcast } from "../../../runtime/transport/optional.ts"
 import type { Link } from "../connection/link.ts"
 import type { Names } from "../streams/names.ts"
-import type { Subscriptions } from "../watch.ts"
+import type { Subscriptions } from "./subscriptions.ts"
 
 const TOPIC = /^[a-z0-9.-]{1,128}$/
 

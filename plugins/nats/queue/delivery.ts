@@ -1,10 +1,9 @@
 /**
  * A message of a consumer as a delivery, and its token. The acknowledgement subject tells the sequence in the stream
- * and how often the message was handed over: together they rise over all deliveries of a job.
+ * and how often the message was handed over: together they rise over all deliveries of a task.
  */
 import type { Msg } from "nats"
-import { decodeEnvelope } from "../../../runtime/protocol/envelope.ts"
-import type { Delivery } from "../../../runtime/transport/mod.ts"
+import type { TaskDelivery } from "../../../runtime/transport/driver.ts"
 import type { Lane } from "./consumers.ts"
 
 /** What a token says. */
@@ -12,9 +11,6 @@ export interface Token {
   readonly fence: string
   /** Number of a delivery that arrived at this very transport, by which it is looked up. */
   readonly number: number | undefined
-  /** Nothing but this delivery can have written about the job. */
-  readonly fresh: boolean
-  readonly idToken: string
   /** Where acknowledgements go. */
   readonly ack: string
   readonly consumer: string
@@ -26,7 +22,7 @@ export interface Token {
 
 /** What arrived, with its token already read. */
 export interface Arrived {
-  readonly delivery: Delivery
+  readonly delivery: TaskDelivery
   readonly token: Token
 }
 
@@ -79,43 +75,37 @@ export class Mint {
    * Tells transports apart, and with them deliveries of the same count: a server that was killed may not remember the
    * last of what it handed over, and a consumer that was made anew begins to count anew.
    */
-  readonly #nonce = Math.floor(Math.random() * 36 ** NONCE_DIGITS)
+  readonly nonce = Math.floor(Math.random() * 36 ** NONCE_DIGITS)
     .toString(36)
     .padStart(NONCE_DIGITS, "0")
-  readonly #own = `${this.#nonce}.`
+  readonly #own = `${this.nonce}.`
   /** Time and nonce are the same for all deliveries of a millisecond. */
   #end = { at: 0, text: "" }
   #count = 0
 
-  /**
-   * A message of a lane's consumer, whose subject ends in `.<flag>.<id>`. `undefined` when it is none: nobody but the
-   * server sends there.
-   */
+  /** A message of a lane's consumer. `undefined` when it is none: nobody but the server sends there. */
   read(message: Msg, ack: string, lane: Lane, receivedAt: number): Arrived | undefined {
     const parts = partsIn(ack, lane)
     if (parts === undefined) return undefined
     const { consumer, deliveries, seq } = parts
-    const { subject } = message
-    const idAt = subject.lastIndexOf(".") + 1
-    const idToken = subject.slice(idAt)
     // A consumer hands over upward: what is not above the last one came before, whatever a killed server remembers.
-    const fresh = deliveries === 1 && subject.charAt(idAt - 2) === "n" && seq > lane.highest
+    const first = deliveries === 1 && seq > lane.highest
     if (seq > lane.highest) lane.highest = seq
     const fence = this.#fence(seq, deliveries, receivedAt)
     const number = ++this.#count
     return {
       delivery: {
-        token: `${this.#own}${number}.${fence}.${fresh ? "f" : "c"}.${idToken}.${ack}`,
+        token: `${this.#own}${number}.${fence}.${ack}`,
         fence,
         queue: lane.queue,
         level: lane.band,
         sequence: seq,
-        fresh,
+        first,
         deliveries,
         // A copy: the client's buffer holds many messages, and would stay in memory while one of them is in use.
-        message: decodeEnvelope(message.data.slice()),
+        content: message.data.slice(),
       },
-      token: { fence, number, fresh, idToken, ack, consumer, seq, receivedAt },
+      token: { fence, number, ack, consumer, seq, receivedAt },
     }
   }
 
@@ -127,21 +117,26 @@ export class Mint {
 
   /** Reads a token; `undefined` for what never was one. */
   readToken(text: string): Token | undefined {
-    const [, fence, flag, idToken, ack] = TOKEN.exec(text) ?? []
-    if (fence === undefined || idToken === undefined || ack === undefined) return undefined
-    const parts = partsOf(ack)
-    if (parts === undefined) return undefined
+    const [, fence, ack] = TOKEN.exec(text) ?? []
+    const parts = ack === undefined ? undefined : partsOf(ack)
+    if (fence === undefined || ack === undefined || parts === undefined) return undefined
     const { consumer, seq } = parts
     const timeAt = SEQ_DIGITS + COUNT_DIGITS
     const receivedAt = Number.parseInt(fence.slice(timeAt, timeAt + TIME_DIGITS), 36)
-    return { fence, number: this.numberIn(text), fresh: flag === "f", idToken, ack, consumer, seq, receivedAt }
+    return { fence, number: this.numberIn(text), ack, consumer, seq, receivedAt }
   }
 
   #fence(seq: number, deliveries: number, receivedAt: number): string {
-    if (this.#end.at !== receivedAt) this.#end = { at: receivedAt, text: digits(receivedAt, TIME_DIGITS) + this.#nonce }
+    if (this.#end.at !== receivedAt) this.#end = { at: receivedAt, text: digits(receivedAt, TIME_DIGITS) + this.nonce }
     const count = deliveries === 1 ? FIRST : digits(deliveries, COUNT_DIGITS)
     return digits(seq, SEQ_DIGITS) + count + this.#end.text
   }
 }
 
-const TOKEN = /^[0-9a-z]{6}\.\d{1,15}\.([0-9a-z]{32})\.([fc])\.([^.\s]+)\.(\$JS\.ACK\.\S+)$/
+const TOKEN = /^[0-9a-z]{6}\.\d{1,15}\.([0-9a-z]{32})\.(\$JS\.ACK\.\S+)$/
+
+/** Which transport a delivery arrived at, and its number there. */
+export const originOf = (token: string): { readonly nonce: string; readonly number: number } => {
+  const [nonce = "", number = ""] = token.split(".", 2)
+  return { nonce, number: Number(number) }
+}

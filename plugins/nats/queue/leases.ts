@@ -1,76 +1,97 @@
 /**
- * Extends leases. The server resets the time of whoever asks, also of one whose task somebody else holds by now, so
- * that a lease which may have lapsed is not asked for.
+ * Extends leases. The server resets the time of whoever asks, also of one whose task another delivery holds by now, so
+ * that a lease which may have lapsed is not asked for. The transport at which a delivery arrived is told when another one
+ * extends it: a worker extends from a thread of its own, and would take its tasks for lost without that.
  */
-import { TransportError } from "../../../runtime/transport/mod.ts"
+import { listAt, numberAt } from "../connection/json.ts"
 import type { Link } from "../connection/link.ts"
-import type { Runs } from "../runs.ts"
+import type { Names } from "../streams/names.ts"
 import type { Reader } from "../streams/reader.ts"
 import { Acks, IN_PROGRESS } from "./acks.ts"
-import type { Token } from "./delivery.ts"
+import { type Mint, originOf, type Token } from "./delivery.ts"
 import type { Ledger } from "./ledger.ts"
 
-export class Leases {
-  readonly #link: Link
-  readonly #ledger: Ledger
-  readonly #tasks: Reader
-  readonly #runs: Runs
-  readonly #lease: number
+export interface LeasesParts {
+  readonly link: Link
+  readonly names: Names
+  readonly mint: Mint
+  readonly ledger: Ledger
+  /** Of the queue stream. */
+  readonly tasks: Reader
+}
 
-  constructor(parts: { link: Link; ledger: Ledger; tasks: Reader; runs: Runs; lease: number }) {
-    this.#link = parts.link
-    this.#ledger = parts.ledger
-    this.#tasks = parts.tasks
-    this.#runs = parts.runs
-    this.#lease = parts.lease
+const encoder = new TextEncoder()
+
+/** What one transport tells another one: which of its deliveries have a full lease from `at` on. */
+interface Extended {
+  readonly at: number
+  readonly numbers: ReadonlyArray<number>
+}
+
+export class Leases {
+  readonly #parts: LeasesParts
+
+  constructor(parts: LeasesParts) {
+    this.#parts = parts
+    const { link, names, mint, ledger } = parts
+    const subscription = link.subscribe(names.lease(mint.nonce), ({ data }) => {
+      const { at, numbers } = readExtended(data)
+      // It may have lain in the socket for as long as this thread stood still.
+      for (const number of numbers) ledger.extendOwn(number, Math.min(at, Date.now()))
+    })
+    link.closing.addEventListener("abort", () => subscription.unsubscribe(), { once: true })
   }
 
   /** Fails with `unavailable` when the server does not answer. */
   async extend(texts: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> {
+    const { link, ledger } = this.#parts
     const start = Date.now()
-    const tokens = texts.map((text) => this.#ledger.read(text))
+    const tokens = texts.map((text) => ledger.read(text))
     const ours = await Promise.all(
-      tokens.map(async (token) => token !== undefined && (await this.#isOurs(token, start))),
+      tokens.map(async (token) => (token !== undefined && (await this.#isOurs(token, start)) ? token : undefined)),
     )
-    const extended = tokens.filter((token, at): token is Token => token !== undefined && ours[at] === true)
-    await this.#link.ready()
-    const acks = new Acks(this.#link)
-    for (const { ack, consumer } of extended) acks.add({ ack, consumer, payload: IN_PROGRESS })
+    await link.ready()
+    const acks = new Acks(link)
+    for (const token of ours) if (token !== undefined) acks.add({ ...token, payload: IN_PROGRESS })
     const unanswered = await acks.finish()
-    for (const { consumer } of extended) {
-      const error = unanswered.get(consumer)
+    const elsewhere = new Map<string, Array<number>>()
+    const kept = ours.map((token, index) => {
+      if (token === undefined) return false
+      const error = unanswered.get(token.consumer)
       // Without its consumer a task is delivered anew: nothing of it is ours.
       if (error !== undefined && error.outcome !== "none") throw error
-    }
-    const kept = extended.filter(({ consumer }) => !unanswered.has(consumer))
-    await this.#note(kept, start)
-    return tokens.map((token, at) => ours[at] === true && token !== undefined && !unanswered.has(token.consumer))
+      if (error !== undefined) return false
+      ledger.extend(token, start)
+      if (token.number === undefined) {
+        const { nonce, number } = originOf(texts[index] ?? "")
+        elsewhere.set(nonce, [...(elsewhere.get(nonce) ?? []), number])
+      }
+      return true
+    })
+    for (const [nonce, numbers] of elsewhere) this.#tell(nonce, { at: start, numbers })
+    return kept
+  }
+
+  #tell(nonce: string, extended: Extended): void {
+    const { link, names } = this.#parts
+    link.send(names.lease(nonce), encoder.encode(JSON.stringify(extended)))
   }
 
   async #isOurs(token: Token, now: number): Promise<boolean> {
-    if (!this.#ledger.runs(token, now)) return false
-    // What arrived here and was not settled is still in the queue; of the others nothing is known.
-    return this.#ledger.get(token) !== undefined || (await this.#tasks.at(token.seq)) !== undefined
+    const { ledger, tasks } = this.#parts
+    if (!ledger.runs(token, now)) return false
+    // What arrived here and was not ended is still in the queue; of the others nothing is known.
+    return token.number !== undefined || (await tasks.at(token.seq)) !== undefined
   }
+}
 
-  /** Writes down that these run on, here and where other threads and readers look. */
-  async #note(tokens: ReadonlyArray<Token>, now: number): Promise<void> {
-    const foreign: Array<string> = []
-    const due = new Map<string, string>()
-    for (const token of tokens) {
-      const { fence, idToken } = token
-      const held = this.#ledger.note(token)
-      held.until = now + this.#lease
-      if (token.number === undefined) foreign.push(fence)
-      if (now - held.keptAt < this.#lease / 2) continue
-      held.keptAt = now
-      due.set(idToken, fence)
-    }
-    try {
-      await Promise.all([this.#runs.extended(foreign), this.#runs.keep(due)])
-    } catch (error) {
-      // The leases are extended; what was not noted is only seen less well.
-      if (!(error instanceof TransportError)) throw error
-    }
+const decoder = new TextDecoder()
+
+const readExtended = (data: Uint8Array): Extended => {
+  try {
+    const said: unknown = JSON.parse(decoder.decode(data))
+    return { at: numberAt(said, "at"), numbers: listAt(said, "numbers").map(Number) }
+  } catch {
+    return { at: 0, numbers: [] }
   }
 }

@@ -1,24 +1,16 @@
 /**
- * What this transport knows about deliveries: how long they are its own, and which record its claim is. Deliveries that
- * arrived here are known by number; those of other connections and threads, of which only the token came here, by fence.
- * What is missing here is looked up on the server, so that tokens work from anywhere.
+ * What this transport knows about deliveries: how long they are its own. Deliveries that arrived here are known by number;
+ * those of other connections and threads, of which only the token came here, by fence.
  */
 import type { Mint, Token } from "./delivery.ts"
 
-export interface Held {
+interface Held {
   readonly token: Token
-  /** When the lease lapses, as far as this thread knows. */
+  /** When the lease lapses, as far as this thread knows. 0: the delivery is over. */
   until: number
-  /** When the running record was last kept alive. */
-  keptAt: number
-  /** Sequence and subject of the record that is current because of this delivery. */
-  claim: { readonly seq: number; readonly subject: string } | undefined
 }
 
-/** How many deliveries of other threads are remembered as settled, twice over. */
-const SETTLED = 4_096
-
-/** Deliveries that nobody settles are forgotten this long after their lease. */
+/** Deliveries that nobody ends are forgotten this long after their lease. */
 const FORGET_MS = 86_400_000
 
 const SWEEP_EVERY = 16_384
@@ -28,8 +20,6 @@ export class Ledger {
   readonly #lease: number
   readonly #own = new Map<number, Held>()
   readonly #foreign = new Map<string, Held>()
-  #settled = new Set<string>()
-  #settledBefore = new Set<string>()
   #additions = 0
 
   constructor(mint: Mint, lease: number) {
@@ -45,8 +35,8 @@ export class Ledger {
     const { number, receivedAt, seq } = token
     if (number === undefined) return
     if (again) for (const held of this.#own.values()) if (held.token.seq === seq) held.until = 0
-    this.#own.set(number, { token, until: receivedAt + this.#lease, keptAt: receivedAt, claim: undefined })
-    if (++this.#additions % SWEEP_EVERY === 0) this.#sweep(receivedAt)
+    this.#own.set(number, { token, until: receivedAt + this.#lease })
+    this.#added(receivedAt)
   }
 
   /** The token in a text, read before if its delivery is in hand here. */
@@ -55,47 +45,39 @@ export class Ledger {
     return (number === undefined ? undefined : this.#own.get(number)?.token) ?? this.#mint.readToken(text)
   }
 
-  get(token: Token): Held | undefined {
-    return token.number === undefined ? this.#foreign.get(token.fence) : this.#own.get(token.number)
+  /** Whether a delivery's lease still runs, as far as can be told here. What arrived here and is not in hand is over. */
+  runs({ number, fence, receivedAt }: Token, now: number): boolean {
+    if (number !== undefined) return now < (this.#own.get(number)?.until ?? 0)
+    return now < (this.#foreign.get(fence)?.until ?? receivedAt + this.#lease)
   }
 
-  /** Like `get`; begins to note a delivery of another thread. */
-  note(token: Token): Held {
-    const found = this.get(token)
-    if (found !== undefined) return found
-    const { receivedAt } = token
-    const held: Held = { token, until: receivedAt + this.#lease, keptAt: receivedAt, claim: undefined }
-    this.#foreign.set(token.fence, held)
-    if (++this.#additions % SWEEP_EVERY === 0) this.#sweep(Date.now())
-    return held
+  /** A delivery has a full lease from `now` on. */
+  extend(token: Token, now: number): void {
+    if (token.number !== undefined) this.extendOwn(token.number, now)
+    else this.#note(token, now + this.#lease)
   }
 
-  /** Whether a delivery's lease still runs, as far as can be told here. */
-  runs(token: Token, now: number): boolean {
-    return !this.wasSettled(token) && now < (this.get(token)?.until ?? token.receivedAt + this.#lease)
+  /** The same for a delivery that arrived here, of which only the number is known. */
+  extendOwn(number: number, now: number): void {
+    const held = this.#own.get(number)
+    if (held !== undefined && held.until > 0) held.until = Math.max(held.until, now + this.#lease)
   }
 
-  /** Forgets a delivery that is over. */
-  settle({ number, fence }: Token): void {
-    if (number !== undefined) {
-      this.#own.delete(number)
-      return
-    }
-    this.#foreign.delete(fence)
-    this.#settled.add(fence)
-    if (this.#settled.size < SETTLED) return
-    this.#settledBefore = this.#settled
-    this.#settled = new Set()
+  /** A delivery is over. */
+  end(token: Token): void {
+    if (token.number !== undefined) this.#own.delete(token.number)
+    else this.#note(token, 0)
   }
 
-  /** What arrived here and is not in hand any more was settled. */
-  wasSettled({ number, fence }: Token): boolean {
-    if (number !== undefined) return !this.#own.has(number)
-    return this.#settled.has(fence) || this.#settledBefore.has(fence)
+  #note(token: Token, until: number): void {
+    this.#foreign.set(token.fence, { token, until })
+    this.#added(Date.now())
   }
 
-  #sweep(now: number): void {
-    for (const [number, { until }] of this.#own) if (until + FORGET_MS < now) this.#own.delete(number)
-    for (const [fence, { until }] of this.#foreign) if (until + this.#lease < now) this.#foreign.delete(fence)
+  #added(now: number): void {
+    if (++this.#additions % SWEEP_EVERY !== 0) return
+    const isOld = ({ token, until }: Held): boolean => Math.max(until, token.receivedAt) + FORGET_MS < now
+    for (const [number, held] of this.#own) if (isOld(held)) this.#own.delete(number)
+    for (const [fence, held] of this.#foreign) if (isOld(held)) this.#foreign.delete(fence)
   }
 }

@@ -2,28 +2,26 @@
  * Tasks on their way into the queue stream. What is due goes where consumers take it; what is not becomes a schedule of
  * the server, which moves it there in time.
  */
-import { encodeEnvelope } from "../../../runtime/protocol/envelope.ts"
-import { FRONT_LEVEL, type Posting } from "../../../runtime/protocol/message.ts"
+import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
+import type { TaskPosting } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { asTransportError } from "../connection/errors.ts"
+import { indexLine } from "../streams/index-header.ts"
 import { escapeToken, type Names } from "../streams/names.ts"
 import type { Outgoing, Published, Publisher } from "../streams/publisher.ts"
 import type { Consumers, Lane } from "./consumers.ts"
 
-/** Header of a task that expires: milliseconds since the epoch, so that maintenance need not decode the message. */
+/** Header of a task that expires: milliseconds since the epoch. */
 export const EXPIRES_HEADER = "Callboard-Expires"
+
+/** Header of a task that the server keeps until its time: `@at` and that time. */
+export const SCHEDULE_HEADER = "Nats-Schedule"
+
+/** How far ahead a time may lie: the server counts nanoseconds in 63 bits, and writes years with four digits. */
+export const LONGEST_MS = 100 * 365 * 86_400_000
 
 /** How long a confirmation waits until a queue that is new can be listed. */
 const LISTED_MS = 200
-
-/** The last moment that a schedule can name. */
-const LATEST = Date.UTC(9999, 11, 31)
-
-export interface Posted {
-  readonly posting: Posting
-  /** A record of the job is stored already: its delivery is not fresh. */
-  readonly recorded: boolean
-}
 
 export class Posts {
   readonly #publisher: Publisher
@@ -39,44 +37,37 @@ export class Posts {
   }
 
   /** A posting as a message. Fails with `unsupported`, `invalid` or `too-large`. */
-  prepare({ posting, recorded }: Posted): Outgoing {
-    const { id, run, retries, hops, level, queue, due, expires } = posting
-    if (posting.key !== undefined)
-      throw new TransportError("unsupported", `${id}: this transport keeps no order by key`)
+  prepare({ id, key, level, queue, due, expires, index, frame }: TaskPosting): Outgoing {
     if (!isLevel(level)) throw new TransportError("invalid", `${id}: ${level} is no level`)
-    const frame = encodeEnvelope(posting.message)
-    if (frame._tag === "Failure") throw new TransportError("invalid", `${id}: ${frame.failure.message}`)
-    const payload = frame.success
-    if (payload.length > this.#maxTask) {
-      throw new TransportError("too-large", `${id}: ${payload.length} bytes, ${this.#maxTask} are allowed`)
+    if (frame.length > this.#maxTask) {
+      throw new TransportError("too-large", `${id}: ${frame.length} bytes, ${this.#maxTask} are allowed`)
     }
     const band = this.#consumers.bands.of(level)
-    const unrecorded = !recorded && run === 1 && retries === 0 && !hops
-    const target = this.#names.task("j", queue, band, unrecorded, id)
-    const key = `${escapeToken(id)}/${run}/${retries}${hops ? `/${hops}` : ""}`
+    const target = this.#names.task("j", queue, band, id)
     const expiry = expires === undefined ? "" : `${EXPIRES_HEADER}: ${Math.floor(expires)}\r\n`
-    const headers = `Nats-Msg-Id: ${key}\r\n${expiry}`
-    if (due === undefined || due <= Date.now()) return { subject: target, headers, payload }
-    if (!(due <= LATEST)) throw new TransportError("invalid", `${id}: ${due} is no time`)
+    const headers = `Nats-Msg-Id: ${PLAIN_KEY.test(key) ? key : escapeToken(key)}\r\n${expiry}${indexLine(index)}`
+    if (due === undefined || due <= Date.now()) return { subject: target, headers, payload: frame }
+    if (!(due <= Date.now() + LONGEST_MS))
+      throw new TransportError("unsupported", `${id}: this transport keeps tasks for a hundred years at most`)
     // The server drops the publish key when the time comes, so that the task itself is not taken for a duplicate.
-    const schedule = `Nats-Schedule: @at ${new Date(due).toISOString()}\r\nNats-Schedule-Target: ${target}\r\n`
-    return { subject: this.#names.task("s", queue, band, unrecorded, id), headers: headers + schedule, payload }
+    const schedule = `${SCHEDULE_HEADER}: @at ${new Date(due).toISOString()}\r\nNats-Schedule-Target: ${target}\r\n`
+    return { subject: this.#names.task("s", queue, band, id), headers: headers + schedule, payload: frame }
   }
 
   /** Publishes; what cannot be prepared fails alone. */
-  async publish(posts: ReadonlyArray<Posted>): Promise<ReadonlyArray<Published>> {
+  async publish(postings: ReadonlyArray<TaskPosting>): Promise<ReadonlyArray<Published>> {
     const outgoing: Array<Outgoing> = []
     const places: Array<number> = []
     const results: Array<Published> = []
-    for (const [index, post] of posts.entries()) {
+    for (const [index, posting] of postings.entries()) {
       try {
-        outgoing.push(this.prepare(post))
+        outgoing.push(this.prepare(posting))
         places.push(index)
       } catch (error) {
         results[index] = { status: "failed", error: asTransportError(error) }
       }
     }
-    const published = await this.send(posts, outgoing)
+    const published = await this.send(postings, outgoing)
     published.forEach((result, at) => {
       results[places[at] ?? at] = result
     })
@@ -84,11 +75,14 @@ export class Posts {
   }
 
   /** Publishes what was prepared, and makes their queues known. */
-  async send(posts: ReadonlyArray<Posted>, outgoing: ReadonlyArray<Outgoing>): Promise<ReadonlyArray<Published>> {
+  async send(
+    postings: ReadonlyArray<TaskPosting>,
+    outgoing: ReadonlyArray<Outgoing>,
+  ): Promise<ReadonlyArray<Published>> {
     const unknown = new Set<Lane>()
-    for (const { posting } of posts) {
-      if (!isLevel(posting.level)) continue
-      const lane = this.#consumers.lane(posting.queue, posting.level)
+    for (const { queue, level } of postings) {
+      if (!isLevel(level)) continue
+      const lane = this.#consumers.lane(queue, level)
       if (!lane.made) unknown.add(lane)
     }
     // A queue stream keeps tasks that no consumer covers yet: who cannot make consumers now may still publish.
@@ -99,5 +93,8 @@ export class Posts {
     return published
   }
 }
+
+/** What a header can say as it is. */
+const PLAIN_KEY = /^[A-Za-z0-9_/.:-]+$/
 
 const isLevel = (level: number): boolean => Number.isInteger(level) && level >= 0 && level <= FRONT_LEVEL

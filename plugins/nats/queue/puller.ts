@@ -6,7 +6,8 @@
  * leader, know neither `no_wait` nor order, and lose what they hold when they are drained.
  */
 import { createInbox } from "nats"
-import { type Delivery, type PullRequest, TransportError } from "../../../runtime/transport/mod.ts"
+import type { TakeRequest, TaskDelivery } from "../../../runtime/transport/driver.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
 import { closed } from "../connection/errors.ts"
 import type { Link } from "../connection/link.ts"
 import { inOrder, inTurns, type Lanes } from "./choice.ts"
@@ -66,7 +67,7 @@ export class Puller {
    * Fails with `unavailable` when the server is out of reach to the end, or a consumer does not answer for a second;
    * `closed` after the transport was closed.
    */
-  async pull(request: PullRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>> {
+  async take(request: TakeRequest, signal: AbortSignal): Promise<ReadonlyArray<TaskDelivery>> {
     const { link, ledger, turns } = this.#parts
     if (link.closing.aborted) throw closed()
     if (signal.aborted || request.max < 1 || request.queues.length === 0) return []
@@ -112,7 +113,7 @@ export class Puller {
     session: Session,
     key: string,
     queues: ReadonlyArray<string>,
-    { max, wait, rotate = false }: PullRequest,
+    { max, wait, rotate }: TakeRequest,
   ): Promise<ReadonlyArray<Arrival>> {
     const { link, turns } = this.#parts
     const rotates = rotate && queues.length > 1

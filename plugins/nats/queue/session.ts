@@ -7,7 +7,8 @@
  * one below them, in one write, so that they cost no time; what comes too many by that is handed back.
  */
 import type { Msg, Subscription } from "nats"
-import { type Delivery, TransportError } from "../../../runtime/transport/mod.ts"
+import type { TaskDelivery } from "../../../runtime/transport/driver.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Link } from "../connection/link.ts"
 import type { Candidate, Lanes } from "./choice.ts"
 import type { Consumers, Lane } from "./consumers.ts"
@@ -25,7 +26,7 @@ export interface SessionParts {
 }
 
 export interface Arrival extends Arrived, Candidate {
-  readonly delivery: Delivery
+  readonly delivery: TaskDelivery
 }
 
 /** How long a consumer may take to say what it has. */

@@ -3,14 +3,15 @@
  * is removed leaves an empty message with a header for a moment, so that whoever watches hears of it.
  */
 import { createInbox } from "nats"
-import { type Entry, type Store, type StoreOperation, TransportError } from "../../../runtime/transport/mod.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import type { DriverStore, Entry, Revision, StoreOperation } from "../../../runtime/transport/store.ts"
 import { apiError, BUSY, CODE, hasNoRoom, ofApi, timedOut } from "../connection/errors.ts"
 import { at, objectAt, textAt } from "../connection/json.ts"
 import { ANSWER_MS, type Link } from "../connection/link.ts"
+import type { Subscriptions } from "../news/subscriptions.ts"
 import type { Acceptance } from "../streams/acceptance.ts"
 import type { Names } from "../streams/names.ts"
 import type { Reader, StoredMessage } from "../streams/reader.ts"
-import type { Subscriptions } from "../watch.ts"
 
 const REMOVED_HEADER = "Callboard-Removed"
 
@@ -50,7 +51,7 @@ interface Step {
   readonly expect: number | undefined
 }
 
-export class NatsStore implements Store {
+export class NatsStore implements DriverStore {
   readonly #parts: StoreParts
   #clock: { readonly offset: number; readonly until: number } | undefined
   #lastNow = 0
@@ -59,28 +60,34 @@ export class NatsStore implements Store {
     this.#parts = parts
   }
 
-  async get(key: string): Promise<Entry | undefined> {
-    checkKey(key)
-    const { reader, names } = this.#parts
-    const message = await reader.get(names.value(key))
-    const [there] = await this.#there(message === undefined ? [] : [message])
-    return there && this.#entry(there)
+  async get(keys: ReadonlyArray<string>): Promise<ReadonlyArray<Entry | undefined>> {
+    for (const key of keys) checkKey(key)
+    const found = await this.#values(keys, true)
+    return keys.map((key) => found.get(key))
   }
 
-  async write(operations: ReadonlyArray<StoreOperation>): Promise<"written" | "conflict"> {
+  async write(operations: ReadonlyArray<StoreOperation>): Promise<ReadonlyArray<Revision> | "conflict"> {
     for (const operation of operations) this.#check(operation)
     const merged = merge(operations)
     if (merged === undefined) return "conflict"
-    if (merged.length === 0) return "written"
+    const writes = merged.some(({ value }) => value !== undefined)
     for (let round = 0; round < ROUNDS; round++) {
-      const steps = await this.#expectations(merged, round > 0)
+      const steps = await this.#expectations(merged, round > 0 || !writes)
       if (steps === "conflict") return "conflict"
-      if (await this.#commit(steps)) return "written"
+      const first = writes ? await this.#commit(steps) : 0
+      if (first === undefined) continue
+      const revisions = new Map(steps.map(({ operation: { key } }, at) => [key, String(first + at)]))
+      return operations.map(({ key, value }) => (value ? (revisions.get(key) ?? "") : ""))
     }
     throw new TransportError("unavailable", "too many write the same keys at the same time")
   }
 
-  async list({ prefix, after, limit, reverse = false }: Parameters<Store["list"]>[0]): Promise<ReadonlyArray<Entry>> {
+  async list({
+    prefix,
+    after,
+    limit,
+    reverse = false,
+  }: Parameters<DriverStore["list"]>[0]): Promise<ReadonlyArray<Entry>> {
     const keys = (await this.#keys(prefix)).filter(
       (key) => after === undefined || (reverse ? compareBytes(key, after) < 0 : compareBytes(key, after) > 0),
     )
@@ -89,29 +96,24 @@ export class NatsStore implements Store {
     const some = Math.min(VALUES, Math.max(limit, 1))
     for (let from = 0; from < keys.length && entries.length < limit; from += some) {
       const asked = keys.slice(from, from + some)
-      const found = await this.#values(asked)
+      const found = await this.#values(asked, false)
       entries.push(...asked.flatMap((key) => found.get(key) ?? []))
     }
     return entries.slice(0, limit)
   }
 
-  async count(prefix: string): Promise<number> {
-    const keys = await this.#keys(prefix)
-    let count = 0
-    // Some may have ended and not be gone yet: only their messages tell.
-    for (let from = 0; from < keys.length; from += VALUES) {
-      count += (await this.#values(keys.slice(from, from + VALUES))).size
-    }
-    return count
-  }
-
-  async watch(prefix: string, listener: Parameters<Store["watch"]>[1], signal: AbortSignal): Promise<void> {
+  async watch(
+    prefix: string,
+    listener: Parameters<NonNullable<DriverStore["watch"]>>[1],
+    signal: AbortSignal,
+  ): Promise<void> {
     const { names, subscriptions } = this.#parts
+    const begin = names.eventsOf(prefix)
     await subscriptions.listen(
       names.event("k"),
       ({ subject, headers, data }) => {
+        if (!subject.startsWith(begin)) return
         const key = names.key(subject)
-        if (!key.startsWith(prefix)) return
         // The server itself tells of values whose time to live has ended.
         const gone = headers?.has(REMOVED_HEADER) || headers?.has("Nats-Marker-Reason")
         listener(gone ? { key } : { key, value: data.slice() })
@@ -139,7 +141,7 @@ export class NatsStore implements Store {
     checkKey(key)
     if (ttl !== undefined && !(ttl >= 1_000)) throw new TransportError("invalid", "a time to live is at least 1,000")
     const { maxValue } = this.#parts
-    if (value !== undefined && value.length > maxValue) {
+    if (value && value.length > maxValue) {
       throw new TransportError("too-large", `${key}: ${value.length} bytes, ${maxValue} are allowed`)
     }
   }
@@ -151,10 +153,9 @@ export class NatsStore implements Store {
   /** Keys with a prefix that have a message, in order of their bytes. */
   async #keys(prefix: string): Promise<Array<string>> {
     const { link, names } = this.#parts
-    const { filter } = names.values(prefix)
     const keys: Array<string> = []
     for (let offset = 0; ; offset += PAGE) {
-      const info = await link.api(`STREAM.INFO.${names.storeStream}`, { subjects_filter: filter, offset })
+      const info = await link.api(`STREAM.INFO.${names.storeStream}`, { subjects_filter: names.values(prefix), offset })
       const subjects = Object.keys(objectAt(info, "state", "subjects"))
       for (const subject of subjects) {
         const key = names.key(subject)
@@ -164,9 +165,10 @@ export class NatsStore implements Store {
     }
   }
 
-  async #values(keys: ReadonlyArray<string>): Promise<ReadonlyMap<string, Entry>> {
+  async #values(keys: ReadonlyArray<string>, current: boolean): Promise<ReadonlyMap<string, Entry>> {
     const { reader, names } = this.#parts
-    const messages = await this.#there(await reader.last(keys.map((key) => names.value(key))))
+    const subjects = keys.map((key) => names.value(key))
+    const messages = await this.#there(await reader.last(subjects, current))
     return new Map(messages.map((message) => this.#entry(message)).map((entry) => [entry.key, entry]))
   }
 
@@ -206,11 +208,11 @@ export class NatsStore implements Store {
       const message = found.get(subject)
       const there = message !== undefined && living.has(message) ? message : undefined
       if (expect === undefined) steps.push({ operation, subject, expect: undefined })
-      else if (expect === "absent") {
+      else if (expect === "") {
         if (there !== undefined) return "conflict"
         steps.push({ operation, subject, expect: message?.seq ?? 0 })
       } else {
-        const seq = Number(expect.revision)
+        const seq = Number(expect)
         if (!(Number.isSafeInteger(seq) && seq > 0) || (look && there?.seq !== seq)) return "conflict"
         steps.push({ operation, subject, expect: seq })
       }
@@ -218,8 +220,8 @@ export class NatsStore implements Store {
     return steps
   }
 
-  /** Writes all or nothing. Returns whether it did; not, when an expectation did not hold. */
-  async #commit(steps: ReadonlyArray<Step>): Promise<boolean> {
+  /** Writes all or nothing. Returns the first sequence; `undefined` when an expectation did not hold. */
+  async #commit(steps: ReadonlyArray<Step>): Promise<number | undefined> {
     const { link, names, reader } = this.#parts
     const now = steps.some(({ operation: { ttl } }) => ttl !== undefined) ? await this.now() : 0
     const batch = steps.length > 1 ? createInbox("b").slice(2) : undefined
@@ -240,9 +242,12 @@ export class NatsStore implements Store {
       })
       try {
         for (const [index, step] of steps.entries()) {
+          const { value } = step.operation
           const headers = headersOf(step, now) + (batch === undefined ? "" : batchHeaders(batch, index, last))
           const reply = index === last ? link.inbox.reply(token) : ""
-          link.send(step.subject, step.operation.value ?? NOTHING, reply, headers)
+          // What is only checked is checked by a message beside it, of which nobody hears.
+          const subject = value === undefined ? names.check(index) : step.subject
+          link.send(subject, value ?? NOTHING, reply, headers)
         }
       } catch (error) {
         link.inbox.forget(token)
@@ -250,10 +255,10 @@ export class NatsStore implements Store {
       }
     })
     const error = apiError(at(answer, "error"))
-    if (error?.err_code === CODE.wrongLastSequence) return false
+    if (error?.err_code === CODE.wrongLastSequence) return undefined
     if (error !== undefined && BUSY.has(error.err_code)) {
       await new Promise((resolve) => setTimeout(resolve, BUSY_MS))
-      return false
+      return undefined
     }
     if (error !== undefined) {
       const failure = ofApi(error, names.storeStream)
@@ -263,16 +268,17 @@ export class NatsStore implements Store {
     if (at(answer, "seq") === undefined) throw timedOut(names.storeStream, ANSWER_MS)
     this.#parts.acceptance.answered()
     const first = Number(at(answer, "seq")) - last
-    const removed = steps.flatMap(({ operation: { value } }, index) => (value === undefined ? first + index : []))
+    const removed = steps.flatMap(({ operation: { value } }, index) => (value ? [] : first + index))
     if (removed.length > 0) await reader.remove(removed)
-    return true
+    return first
   }
 }
 
-const headersOf = ({ operation: { value, ttl }, expect }: Step, now: number): string => {
-  const condition = expect === undefined ? "" : `Nats-Expected-Last-Subject-Sequence: ${expect}\r\n`
+const headersOf = ({ operation: { value, ttl }, subject, expect }: Step, now: number): string => {
+  const where = value === undefined ? `Nats-Expected-Last-Subject-Sequence-Subject: ${subject}\r\n` : ""
+  const condition = expect === undefined ? "" : `Nats-Expected-Last-Subject-Sequence: ${expect}\r\n${where}`
   // Gone soon also if whoever removes it ends before it is erased.
-  if (value === undefined) return `${condition}${REMOVED_HEADER}: 1\r\nNats-TTL: 1\r\n`
+  if (!value) return `${condition}${REMOVED_HEADER}: 1\r\nNats-TTL: 1\r\n`
   if (ttl === undefined) return condition
   return `${condition}${UNTIL_HEADER}: ${Math.ceil(now + ttl)}\r\nNats-TTL: ${Math.ceil(ttl / 1_000)}\r\n`
 }
@@ -301,17 +307,20 @@ const checkKey = (key: string): void => {
 const merge = (operations: ReadonlyArray<StoreOperation>): ReadonlyArray<StoreOperation> | undefined => {
   const byKey = new Map<string, StoreOperation>()
   for (const operation of operations) {
-    const before = byKey.get(operation.key)?.expect
-    const { expect = before, ...rest } = operation
-    if (before !== undefined && revisionOf(expect) !== revisionOf(before)) return undefined
-    byKey.set(operation.key, { ...rest, ...(expect === undefined ? {} : { expect }) })
+    const before = byKey.get(operation.key)
+    const { expect = before?.expect, ...rest } = operation
+    if (before?.expect !== undefined && expect !== before.expect) return undefined
+    const { key, value, ttl } = rest.value === undefined && before !== undefined ? before : rest
+    byKey.set(key, {
+      key,
+      ...(value === undefined ? {} : { value }),
+      ...(ttl === undefined ? {} : { ttl }),
+      ...(expect === undefined ? {} : { expect }),
+    })
   }
   if (byKey.size <= MAX_OPERATIONS) return [...byKey.values()]
   throw new TransportError("invalid", `at most ${MAX_OPERATIONS} keys can be written at once, not ${byKey.size}`)
 }
-
-const revisionOf = (expect: StoreOperation["expect"]): string =>
-  expect === undefined || expect === "absent" ? "" : expect.revision
 
 /** Order of the UTF-8 bytes, which is that of code points; JavaScript's own puts surrogates too early. */
 const compareBytes = (a: string, b: string): number => {

@@ -1,5 +1,5 @@
 /**
- * The four streams of a board: made once, left alone when they are as they should be, grown where that is safe, and
+ * The three streams of a board: made once, left alone when they are as they should be, grown where that is safe, and
  * refused with a reason where a board is not what the URL says.
  */
 import { TransportError } from "../../../runtime/transport/mod.ts"
@@ -17,6 +17,10 @@ export interface Board {
 }
 
 const BANDS_KEY = "callboard.bands"
+
+/** Of the subjects and of what lies under them. */
+const VERSION_KEY = "callboard.board"
+const VERSION = "2"
 
 /** How long the server remembers publish keys. In its memory: 100 to 150 bytes each. */
 export const DEDUPE_MS = 120_000
@@ -41,31 +45,23 @@ const configsOf = (names: Names, { replicas, storage, bands }: Board): ReadonlyA
       retention: "workqueue",
       allow_msg_schedules: true,
       duplicate_window: nanos(DEDUPE_MS),
-      metadata: { [BANDS_KEY]: String(bands.count) },
+      metadata: { [BANDS_KEY]: String(bands.count), [VERSION_KEY]: VERSION },
     },
     {
       ...common,
       name: names.stateStream,
       description: `callboard ${ns}: records of jobs`,
-      subjects: [`${ns}.t.>`],
+      subjects: [`${ns}.t.*`, `${ns}.x.>`],
+      // Whatever is stored about a job replaces what was, at once: nothing of it can be left behind.
       max_msgs_per_subject: 1,
       // No markers of expiry: they would count as a record in compare-and-set.
       republish: { src: `${ns}.t.>`, dest: names.event("t") },
     },
     {
       ...common,
-      name: names.runStream,
-      description: `callboard ${ns}: what running jobs last said`,
-      subjects: [`${ns}.l.>`, `${ns}.r.>`],
-      storage: "memory",
-      max_msgs_per_subject: 1,
-      republish: { src: `${ns}.r.>`, dest: names.event("r") },
-    },
-    {
-      ...common,
       name: names.storeStream,
       description: `callboard ${ns}: store`,
-      subjects: [`${ns}.k.>`],
+      subjects: [`${ns}.c.*`, `${ns}.k.>`],
       max_msgs_per_subject: 1,
       allow_atomic: true,
       // Watchers hear of values whose time to live has ended; the marker itself goes a second later.
@@ -104,6 +100,13 @@ const boardOf = (names: Names, found: unknown, asked: BoardOptions): Board => {
     throw new TransportError(
       "invalid",
       `the stream ${names.queueStream} exists and is not callboard's; choose another namespace`,
+    )
+  }
+  const version = textAt(found, "config", "metadata", VERSION_KEY) || "1"
+  if (version !== VERSION) {
+    throw new TransportError(
+      "unsupported",
+      `the board ${names.namespace} is of version ${version}, this callboard reads version ${VERSION}: use the callboard that made it, choose another namespace, or delete its streams (nats stream rm ${names.namespace}_queue, _state, _store)`,
     )
   }
   const differs = (what: string, is: unknown, wanted: unknown): TransportError =>

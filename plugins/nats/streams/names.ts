@@ -3,23 +3,19 @@
  * is read back from a subject as it was.
  *
  * ```
- * <ns>_queue   <ns>.j.<queue>.<band>.<part>.<flag>.<id>   a task that is due
- *              <ns>.s.<queue>.<band>.<part>.<flag>.<id>   a task that is not; the server moves it to its j subject
- * <ns>_state   <ns>.t.<class>.<id>.<queue>                what is stored about a job
- * <ns>_run     <ns>.r.<id>                                what a running job last said
- *              <ns>.l.<fence>                             a delivery that another thread extends
- * <ns>_store   <ns>.k.<piece>[.<piece>…]                  a value of the store
- *              <ns>.ev.t.… <ns>.ev.r.… <ns>.ev.k.…        the same, republished to whoever watches
- *              <ns>.news.<topic>                          broadcast
+ * <ns>_queue   <ns>.j.<queue>.<band>.<id>    a task that is due
+ *              <ns>.s.<queue>.<band>.<id>    a task that is not; the server moves it to its j subject
+ * <ns>_state   <ns>.t.<id>                   the record of a job
+ *              <ns>.x.<class>.<queue>.<id>   lists the record of a job that did not succeed
+ * <ns>_store   <ns>.k.<piece>[.<piece>…]     a value of the store
+ *              <ns>.c.<n>                    a value that was only checked
+ *              <ns>.ev.t.<id> <ns>.ev.k.…    records and values, republished to whoever listens
+ *              <ns>.news.<topic>             broadcast
+ *              <ns>.lease.<nonce>            a transport whose deliveries another one has extended
  * ```
- *
- * `part` is `_`; queues that keep order by key will have one consumer per partition there. `flag` says whether anything
- * but the task may be stored about the job: `n` (nothing) or `k` (a record is known).
  */
 import { createHash } from "node:crypto"
 import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
-import type { JobRecord } from "../../../runtime/protocol/record.ts"
-import { isTerminal, type State } from "../../../runtime/protocol/state.ts"
 
 const PLAIN = /^[A-Za-z0-9_-]+$/
 
@@ -50,36 +46,13 @@ const encoder = new TextEncoder()
 const isPlainByte = (byte: number): boolean =>
   (byte >= 97 && byte <= 122) || (byte >= 65 && byte <= 90) || (byte >= 48 && byte <= 57) || byte === 45 || byte === 95
 
-/** What the class token of a record's subject says: its state once it is over, `live` before, `gone` for tombstones. */
-export type Class = "live" | "dead" | "gone" | Extract<State, "succeeded" | "failed" | "cancelled" | "expired">
-
-export const classOf = (record: Pick<JobRecord, "state" | "dead" | "tombstone">): Class => {
-  if (record.tombstone) return "gone"
-  const { state } = record
-  if (state === "failed") return record.dead === undefined ? "failed" : "dead"
-  return state === "succeeded" || state === "cancelled" || state === "expired" ? state : "live"
-}
-
-/** The classes in which records of these states are. */
-export const classesOf = (states: ReadonlyArray<State>): ReadonlyArray<Class> => {
-  const classes = new Set<Class>()
-  for (const state of states) {
-    if (!isTerminal(state)) classes.add("live")
-    else classes.add(classOf({ state }))
-    if (state === "failed") classes.add("dead")
-  }
-  return [...classes]
-}
-
 /** Where a waiting task is. */
 export interface TaskAddress {
   readonly scheduled: boolean
   readonly queue: string
   /** Lowest level of its band. */
   readonly band: number
-  /** Nothing but the task itself may be stored about the job. */
-  readonly unrecorded: boolean
-  readonly idToken: string
+  readonly id: string
 }
 
 /** Priority levels as bands: each band is named by its lowest level, the front is a band of its own. */
@@ -115,45 +88,34 @@ export class Bands {
   }
 }
 
-const UNKEYED = "_"
-
 /** The names of one namespace. */
 export class Names {
   readonly namespace: string
   readonly queueStream: string
   readonly stateStream: string
-  readonly runStream: string
   readonly storeStream: string
 
   constructor(namespace: string) {
     this.namespace = namespace
     this.queueStream = `${namespace}_queue`
     this.stateStream = `${namespace}_state`
-    this.runStream = `${namespace}_run`
     this.storeStream = `${namespace}_store`
   }
 
-  task(kind: "j" | "s", queue: string, band: number, unrecorded: boolean, id: string): string {
-    const flag = unrecorded ? "n" : "k"
-    return `${this.namespace}.${kind}.${escapeToken(queue)}.${band}.${UNKEYED}.${flag}.${escapeToken(id)}`
+  task(kind: "j" | "s", queue: string, band: number, id: string): string {
+    return `${this.namespace}.${kind}.${escapeToken(queue)}.${band}.${escapeToken(id)}`
   }
 
   /** Reads a subject of the queue stream. */
   parseTask(subject: string): TaskAddress | undefined {
-    const [, kind, queue, band, , flag, idToken] = subject.slice(this.namespace.length).split(".")
-    if (queue === undefined || band === undefined || idToken === undefined) return undefined
-    return {
-      scheduled: kind === "s",
-      queue: unescapeToken(queue),
-      band: Number(band),
-      unrecorded: flag === "n",
-      idToken,
-    }
+    const [, kind, queue, band, id] = subject.slice(this.namespace.length).split(".")
+    if (queue === undefined || band === undefined || id === undefined) return undefined
+    return { scheduled: kind === "s", queue: unescapeToken(queue), band: Number(band), id: unescapeToken(id) }
   }
 
   /** All tasks of one job, due or not, in any queue. */
-  tasksOf(idToken: string): string {
-    return `${this.namespace}.*.*.*.*.*.${idToken}`
+  tasksOf(id: string): string {
+    return `${this.namespace}.*.*.*.${escapeToken(id)}`
   }
 
   tasksIn(kind: "j" | "s", queue: string | undefined): string {
@@ -162,7 +124,7 @@ export class Names {
 
   /** What the consumer of one band delivers. */
   band(queue: string, band: number): string {
-    return `${this.namespace}.j.${escapeToken(queue)}.${band}.${UNKEYED}.*.*`
+    return `${this.namespace}.j.${escapeToken(queue)}.${band}.*`
   }
 
   /** Name of the consumer of one band. Names of files on the server are limited to 255 bytes. */
@@ -172,37 +134,55 @@ export class Names {
     return `${short}-${band}`
   }
 
-  record(record: Pick<JobRecord, "id" | "queue" | "state" | "dead" | "tombstone">): string {
-    return `${this.namespace}.t.${classOf(record)}.${escapeToken(record.id)}.${escapeToken(record.queue)}`
+  record(id: string): string {
+    return `${this.namespace}.t.${escapeToken(id)}`
   }
 
-  /** All records of one job; at most one is current. */
-  recordsOf(idToken: string): string {
-    return `${this.namespace}.t.*.${idToken}.*`
+  /** All records. */
+  records(): string {
+    return `${this.namespace}.t.*`
   }
 
-  recordsIn(kind: Class | "*", queue: string | undefined): string {
-    return `${this.namespace}.t.${kind}.*.${queue === undefined ? "*" : escapeToken(queue)}`
+  /** The entry of a job in a list; `list` is `<class>.<queue>`, the queue as a token. */
+  entry(list: string, id: string): string {
+    return `${this.namespace}.x.${list}.${escapeToken(id)}`
   }
 
-  run(idToken: string): string {
-    return `${this.namespace}.r.${idToken}`
+  /** All entries of a class. */
+  entries(kind: string, queue: string | undefined): string {
+    return `${this.namespace}.x.${kind}.${queue === undefined ? "*" : escapeToken(queue)}.*`
   }
 
-  lease(fence: string): string {
-    return `${this.namespace}.l.${fence}`
+  /** The id in the subject of a record or of an entry. */
+  idIn(subject: string): string {
+    return unescapeToken(subject.slice(subject.lastIndexOf(".") + 1))
+  }
+
+  lease(nonce: string): string {
+    return `${this.namespace}.lease.${nonce}`
   }
 
   value(key: string): string {
     return `${this.namespace}.k.${piecesOf(key).map(escapeToken).join(".")}`
   }
 
-  /** A filter that matches at least the keys with a prefix; `exact`: no others. */
-  values(prefix: string): { readonly filter: string; readonly exact: boolean } {
+  /** A filter that matches at least the keys with a prefix. */
+  values(prefix: string): string {
+    // Of the last piece, only the beginning is known.
+    const pieces = piecesOf(prefix).slice(0, -1)
+    return [`${this.namespace}.k`, ...pieces.map(escapeToken), ">"].join(".")
+  }
+
+  /** How the subjects begin under which changes of the keys with a prefix are told. */
+  eventsOf(prefix: string): string {
     const pieces = piecesOf(prefix)
-    // Of what the last separator leaves over, only the beginning is known.
-    const rest = pieces.pop()
-    return { filter: [`${this.namespace}.k`, ...pieces.map(escapeToken), ">"].join("."), exact: rest === "" }
+    const last = pieces.pop() ?? ""
+    return [`${this.namespace}.ev.k`, ...pieces.map(escapeToken), last === "" ? "" : escapeToken(last)].join(".")
+  }
+
+  /** Where a value is checked without being written. */
+  check(number: number): string {
+    return `${this.namespace}.c.${number}`
   }
 
   key(subject: string): string {
@@ -214,9 +194,9 @@ export class Names {
       .join("")
   }
 
-  /** Where what is stored under a subject is republished. */
-  event(kind: "t" | "r" | "k"): string {
-    return `${this.namespace}.ev.${kind}.>`
+  /** Where records and values are republished, all of them or one. */
+  event(kind: "t" | "k", id?: string): string {
+    return `${this.namespace}.ev.${kind}.${id === undefined ? ">" : escapeToken(id)}`
   }
 
   topic(topic: string): string {

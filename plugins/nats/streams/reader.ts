@@ -44,18 +44,16 @@ export class Reader {
       const found = await Promise.all(filters.map((filter) => this.#fromLeader({ last_by_subj: filter })))
       return found.flatMap((message) => message ?? [])
     }
+    const [only = ""] = filters
+    if (filters.length === 1 && !/[*>]/.test(only)) {
+      const name = this.#link.apiSubject(`DIRECT.GET.${this.#stream}.${only}`)
+      return [this.#read(await this.#link.ask(name, Empty))].flatMap((message) => message ?? [])
+    }
     const parts: Array<Promise<ReadonlyArray<StoredMessage>>> = []
     for (let at = 0; at < filters.length; at += FILTERS_AT_ONCE) {
       parts.push(this.#direct({ multi_last: filters.slice(at, at + FILTERS_AT_ONCE) }))
     }
     return (await Promise.all(parts)).flat()
-  }
-
-  /** The last message of one subject, without wildcards. */
-  async get(subject: string): Promise<StoredMessage | undefined> {
-    if (this.#replicated) return this.#fromLeader({ last_by_subj: subject })
-    const name = this.#link.apiSubject(`DIRECT.GET.${this.#stream}.${subject}`)
-    return this.#read(await this.#link.ask(name, Empty))
   }
 
   /** The message with this sequence. */
@@ -76,6 +74,16 @@ export class Reader {
       more = Number(end.headers?.get("Nats-Num-Pending") ?? 0) || 0
     })
     return { messages, more }
+  }
+
+  /** All messages that match a filter, from a sequence on, upward, in batches. */
+  async *batches(filter: string, from: number, batch: number): AsyncGenerator<ReadonlyArray<StoredMessage>> {
+    for (let seq = from; ; ) {
+      const { messages, more } = await this.from(seq, filter, batch)
+      if (messages.length > 0) yield messages
+      if (more === 0 || messages.length === 0) return
+      seq = (messages[messages.length - 1]?.seq ?? seq) + 1
+    }
   }
 
   /** How many messages match a filter, from a sequence on. */
@@ -102,6 +110,12 @@ export class Reader {
         }
       }),
     )
+  }
+
+  /** Removes all messages that a filter matches; with `below`, those before that sequence. */
+  async purge(filter: string, below?: number): Promise<void> {
+    const request = { filter, ...(below === undefined ? {} : { seq: below }) }
+    await this.#link.api(`STREAM.PURGE.${this.#stream}`, request)
   }
 
   async #direct(request: unknown, atEnd?: (end: Msg) => void): Promise<ReadonlyArray<StoredMessage>> {

@@ -11,6 +11,7 @@ import type { ConnectOptions, Transport, TransportError } from "../../../../runt
 import { isTransportError } from "../../../kit/check.ts"
 import { taskOf } from "../../../kit/task.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
+import { connectNats } from "./lifted.ts"
 
 let count = 0
 const options = (fields: Partial<ConnectOptions> = {}): ConnectOptions => ({
@@ -26,7 +27,7 @@ const never = new AbortController().signal
 /** How connecting fails. */
 const refusal = async (url: string, fields: Partial<ConnectOptions> = {}): Promise<TransportError> => {
   try {
-    const transport = await plugin.connect(new URL(url), options(fields))
+    const transport = await connectNats(url, options(fields))
     await transport.close()
   } catch (error) {
     if (isTransportError(error)) return error
@@ -79,7 +80,7 @@ describe("a server with users", () => {
   const url = (user: string, password: string) => `nats://${user}:${password}@127.0.0.1:${server.port}`
 
   test("lets in who has the password", async () => {
-    const transport = await plugin.connect(new URL(url("zoe", "s3cret")), options())
+    const transport = await connectNats(url("zoe", "s3cret"), options())
     expect(await transport.queue.publish([taskOf({ id: "a", queue: "q" })])).toEqual([{ status: "stored" }])
     await transport.close()
   })
@@ -96,7 +97,7 @@ describe("a server with users", () => {
   })
 
   test("what the server does not allow is unauthorized at once", async () => {
-    const transport = await plugin.connect(new URL(url("eve", "s3cret")), options())
+    const transport = await connectNats(url("eve", "s3cret"), options())
     const start = performance.now()
     const [receipt] = await transport.queue.publish([taskOf({ id: "a", queue: "q" })])
     expect(receipt).toMatchObject({ status: "failed", error: { reason: "unauthorized", outcome: "none" } })
@@ -116,7 +117,7 @@ test("a seed or a token in a file lets in", async () => {
   ]
   for (const { config, query } of configs) {
     await using server = await startNats({ config })
-    const transport = await plugin.connect(new URL(`${server.url}?${query}`), options())
+    const transport = await connectNats(`${server.url}?${query}`, options())
     expect(await transport.queue.publish([taskOf({ id: "a", queue: "q" })])).toEqual([{ status: "stored" }])
     await transport.close()
   }
@@ -169,8 +170,7 @@ describe("a board", () => {
   })
   afterAll(() => server?.stop())
 
-  const open = (query: string, fields: ConnectOptions): Promise<Transport> =>
-    plugin.connect(new URL(server.url + query), fields)
+  const open = (query: string, fields: ConnectOptions): Promise<Transport> => connectNats(server.url + query, fields)
 
   test("keeps the bands that it was made with", async () => {
     const given = options()
@@ -203,6 +203,20 @@ describe("a board", () => {
     const manager = await client.jetstreamManager()
     await manager.streams.add({ name: `${given.namespace}_queue`, subjects: [`${given.namespace}.j.>`] })
     expect((await refusal(server.url, given)).message).toMatch(/not callboard's/)
+    await client.close()
+  })
+
+  test("of an earlier version is refused, with what to do", async () => {
+    const given = options()
+    const client = await dial({ servers: server.url })
+    const manager = await client.jetstreamManager()
+    const metadata = { "callboard.bands": "3" }
+    await manager.streams.add({ name: `${given.namespace}_queue`, subjects: [`${given.namespace}.j.>`], metadata })
+    const error = await refusal(server.url, given)
+    expect([error.reason, error.message]).toEqual([
+      "unsupported",
+      expect.stringMatching(/version 1.*namespace.*_queue/),
+    ])
     await client.close()
   })
 
@@ -249,12 +263,12 @@ describe("a connection that the application holds", () => {
 
   test("carries a transport, and stays open when that is closed", async () => {
     const client = await dial({ servers: server.url })
-    const transport = await plugin.adopt?.(client, options())
-    expect(transport?.name).toBe("nats")
-    await transport?.queue.publish([taskOf({ id: "a", queue: "q" })])
-    const waiting = transport?.queue.pull({ queues: ["other"], max: 1, wait: 20_000 }, never)
-    await transport?.close()
-    expect(await waiting).toEqual([])
+    const driver = await plugin.adopt?.(client, options())
+    expect(driver?.name).toBe("nats")
+    await driver?.store.write([{ key: "a", value: new Uint8Array(1) }])
+    const waiting = driver?.take({ queues: ["other"], max: 1, wait: 20_000, rotate: false }, never)
+    await driver?.close()
+    expect(await waiting).toEqual({ deliveries: [] })
     expect(client.isClosed()).toBe(false)
     // Nothing of the transport is left on it.
     await client.flush()

@@ -7,8 +7,6 @@ const LEASE = 1_000
 const arrived = (number: number, seq: number, receivedAt: number): Token => ({
   fence: `${seq}-${number}`,
   number,
-  fresh: false,
-  idToken: "a",
   ack: `ack.${seq}.${number}`,
   consumer: "lane",
   seq,

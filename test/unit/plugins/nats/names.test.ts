@@ -3,7 +3,6 @@ import fc from "fast-check"
 import { expect, test } from "vitest"
 import { readConfig } from "../../../../plugins/nats/connection/config.ts"
 import { checkVersion } from "../../../../plugins/nats/connection/version.ts"
-import { isAhead } from "../../../../plugins/nats/fencing.ts"
 import { Mint } from "../../../../plugins/nats/queue/delivery.ts"
 import { Bands, escapeToken, Names, unescapeToken } from "../../../../plugins/nats/streams/names.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
@@ -42,9 +41,9 @@ test("different texts have different tokens, also where one is the escaped other
 
 test("a task's subject tells its queue, band and id again", () => {
   fc.assert(
-    fc.property(text, text, fc.boolean(), fc.boolean(), (queue, id, scheduled, unrecorded) => {
-      const address = names.parseTask(names.task(scheduled ? "s" : "j", queue, 7, unrecorded, id))
-      expect(address).toEqual({ scheduled, queue, band: 7, unrecorded, idToken: escapeToken(id) })
+    fc.property(text, text, fc.boolean(), (queue, id, scheduled) => {
+      const address = names.parseTask(names.task(scheduled ? "s" : "j", queue, 7, id))
+      expect(address).toEqual({ scheduled, queue, band: 7, id })
     }),
   )
 })
@@ -55,10 +54,22 @@ test("a key of the store comes back from its subject, and lies under each of its
       const subject = names.value(key)
       expect(names.key(subject)).toBe(key)
       for (let end = 0; end <= key.length; end++) {
-        const { filter } = names.values(key.slice(0, end))
+        const prefix = key.slice(0, end)
+        const filter = names.values(prefix)
         expect(subject.startsWith(filter.slice(0, -1))).toBe(true)
         expect(subject.length).toBeGreaterThan(filter.length - 1)
+        expect(`board.ev${subject.slice("board".length)}`.startsWith(names.eventsOf(prefix))).toBe(true)
       }
+    }),
+  )
+})
+
+test("no changes of other keys are told under a prefix", () => {
+  const key = fc.string({ unit: fc.constantFrom("a", "/", ":", ".", "é", "%", " "), minLength: 1, maxLength: 12 })
+  fc.assert(
+    fc.property(key, key, (one, prefix) => {
+      const event = `board.ev${names.value(one).slice("board".length)}`
+      expect(event.startsWith(names.eventsOf(prefix))).toBe(one.startsWith(prefix))
     }),
   )
 })
@@ -98,7 +109,7 @@ test("fences rise with the sequence, then with the count, then with time, compar
   }
   const at = (seq: number, count: number, time: number): string => {
     const reply = `$JS.ACK.board_queue.q-4.${count}.${seq}.1.1795202926817735997.0`
-    const message = { subject: "board.j.q.4._.n.id", data: new Uint8Array(0) }
+    const message = { subject: "board.j.q.4.id", data: new Uint8Array(0) }
     return mint.read(Object.assign(Object.create(null), message), reply, lane, time)?.delivery.fence ?? ""
   }
   const order = fc.tuple(fc.nat(2 ** 40), fc.integer({ min: 1, max: 10 ** 6 }), fc.integer({ min: 1e12, max: 4e12 }))
@@ -130,21 +141,12 @@ test("tokens are read in both forms of acknowledgement subjects, and nothing els
     "$JS.ACK._.e0MRL1CI.b_queue.q-4.2.77.5.1795202926817735997.0.random",
   ]
   for (const reply of replies) {
-    const message = Object.assign(Object.create(null), { subject: "b.j.q.4._.n.id%20x", data: new Uint8Array(0) })
+    const message = Object.assign(Object.create(null), { subject: "b.j.q.4.id%20x", data: new Uint8Array(0) })
     const arrived = mint.read(message, reply, lane, 1_700_000_000_000)
-    expect(arrived?.token).toMatchObject({ consumer: "q-4", seq: 77, idToken: "id%20x", ack: reply, fresh: false })
+    expect(arrived?.token).toMatchObject({ consumer: "q-4", seq: 77, ack: reply })
     expect(new Mint().readToken(arrived?.delivery.token ?? "")).toEqual({ ...arrived?.token, number: undefined })
   }
   for (const other of ["", "no token", "9.9.9", `${replies[0]}`]) expect(mint.readToken(other)).toBeUndefined()
-})
-
-test("a successor is ahead of the postings before it, whatever the id holds", () => {
-  for (const id of ["job", "job/9/9", "/"]) {
-    expect(isAhead(`${id}/1/1`, { id, run: 1, retries: 0 })).toBe(true)
-    expect(isAhead(`${id}/1/1`, { id, run: 1, retries: 1 })).toBe(false)
-    expect(isAhead(`${id}/1/0/2`, { id, run: 1, retries: 0, hops: 1 })).toBe(true)
-    expect(isAhead(`${id}/1/5`, { id, run: 2, retries: 0 })).toBe(false)
-  }
 })
 
 test("a URL names servers, credentials and options", () => {

@@ -1,11 +1,13 @@
 /** The nats transport under the conformance kit, against a real server behind a wire that can be cut. */
 import { connect } from "nats"
 import { afterAll, beforeAll, test } from "vitest"
-import { capabilitiesOf, Names, plugin } from "../../../../plugins/nats/mod.ts"
+import { capabilitiesOf, Names } from "../../../../plugins/nats/mod.ts"
 import { Bands } from "../../../../plugins/nats/streams/names.ts"
+import { liftedCapabilities } from "../../../../runtime/transport/lift/lift.ts"
 import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
 import { type Harness, register } from "../../../kit/mod.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
+import { connectNats } from "./lifted.ts"
 import { type Proxy, startProxy } from "./proxy.ts"
 
 let server: NatsServer
@@ -26,8 +28,11 @@ const url = (): URL => new URL(`nats://127.0.0.1:${proxy.port}`)
 const harness: Harness = {
   name: "nats",
   slack: 2_500,
-  capabilities: capabilitiesOf({ replicas: 1, storage: "file", bands: new Bands(3) }, 1024 * 1024),
-  connect: (options: ConnectOptions) => plugin.connect(url(), options),
+  capabilities: liftedCapabilities({
+    capabilities: capabilitiesOf({ replicas: 1, storage: "file", bands: new Bands(3) }, 1024 * 1024),
+    queues: async () => [],
+  }),
+  connect: (options: ConnectOptions) => connectNats(url(), options),
   lanewise: true,
   restart: () => server.restart(),
   kill: async () => {
@@ -39,13 +44,13 @@ const harness: Harness = {
   corrupt: async (queue, bytes, namespace) => {
     const client = await connect({ servers: server.url })
     const id = Math.random().toString(36).slice(2)
-    await client.request(new Names(namespace).task("j", queue, 4, true, id), bytes)
+    await client.request(new Names(namespace).task("j", queue, 4, id), bytes)
     await client.close()
   },
   clean: async (namespace) => {
     const client = await connect({ servers: server.url })
     const names = new Names(namespace)
-    const streams = [names.queueStream, names.stateStream, names.runStream, names.storeStream]
+    const streams = [names.queueStream, names.stateStream, names.storeStream]
     await Promise.all(streams.map((stream) => client.request(`$JS.API.STREAM.DELETE.${stream}`).catch(() => undefined)))
     await client.close()
   },

@@ -5,7 +5,7 @@
 import { actor, connect } from "callboard"
 import { connect as dial, type NatsConnection } from "nats"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
-import { Names, plugin } from "../../../../plugins/nats/mod.ts"
+import { Names } from "../../../../plugins/nats/mod.ts"
 import { Bands } from "../../../../plugins/nats/streams/names.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import type { Transport } from "../../../../runtime/transport/mod.ts"
@@ -13,6 +13,7 @@ import { idOf, taskOf } from "../../../kit/task.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { start } from "../../../support/services.ts"
+import { connectNats } from "./lifted.ts"
 import { type Proxy, startProxy } from "./proxy.ts"
 
 const never = new AbortController().signal
@@ -137,7 +138,7 @@ describe("a pull", () => {
     resources = new AsyncDisposableStack()
     namespace = generateId()
     const open = async (url: string) =>
-      resources.adopt(await plugin.connect(new URL(url), { ...options, namespace }), (transport) => transport.close())
+      resources.adopt(await connectNats(url, { ...options, namespace }), (transport) => transport.close())
     other = await open(server.url)
     worker = await open(`nats://127.0.0.1:${proxy.port}`)
   })

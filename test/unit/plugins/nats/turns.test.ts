@@ -1,11 +1,11 @@
 /** What the server hands over to a thread that stands still for longer than a lease. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { plugin } from "../../../../plugins/nats/mod.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import type { Transport } from "../../../../runtime/transport/mod.ts"
 import { idOf, taskOf } from "../../../kit/task.ts"
 import { startNats } from "../../../support/servers/nats.ts"
 import { eventually } from "../../../support/servers/process.ts"
+import { connectNats } from "./lifted.ts"
 import { type Proxy, startProxy } from "./proxy.ts"
 
 const LEASE = 1_000
@@ -31,8 +31,7 @@ beforeEach(async () => {
   )
   resources.defer(() => proxy.stop())
   const options = { namespace: generateId(), lease: LEASE, name: "test", timeout: 5_000 }
-  const open = async (url: string) =>
-    resources.adopt(await plugin.connect(new URL(url), options), (transport) => transport.close())
+  const open = async (url: string) => resources.adopt(await connectNats(url, options), (transport) => transport.close())
   other = await open(server.url)
   worker = await open(`nats://127.0.0.1:${proxy.port}`)
 })

@@ -2,7 +2,7 @@
  * Reads a stream from its end, newest message first. The server only reads upward, so that windows of sequences are read
  * from the top down: small ones where there is much, wide ones where there is little.
  */
-import type { Reader, StoredMessage } from "./reader.ts"
+import type { Reader, StoredMessage } from "../streams/reader.ts"
 
 /** Messages per answer at most; a window of so many sequences never holds more. */
 const BATCH = 256
@@ -35,15 +35,15 @@ export class ReverseScan {
     return this.#bounded && this.#below <= this.#first ? 0 : this.#below
   }
 
-  /** The next message without taking it; `undefined` at the end. `spend` is told of each message that is read. */
-  async peek(spend: (messages: number) => unknown): Promise<StoredMessage | undefined> {
+  /** The next message without taking it; `undefined` at the end, or when the time is over. */
+  async peek(end: number): Promise<StoredMessage | undefined> {
     if (!this.#bounded && this.#below > 0) {
       const { first, last } = await this.#reader.bounds()
       this.#first = Math.max(first, 1)
       this.#below = Math.min(this.#below, last + 1)
     }
     this.#bounded = true
-    while (this.#ready.length === 0 && this.#below > this.#first) await this.#read(spend)
+    while (this.#ready.length === 0 && this.#below > this.#first && Date.now() < end) await this.#read()
     return this.#ready[this.#ready.length - 1]
   }
 
@@ -51,10 +51,9 @@ export class ReverseScan {
     this.#ready.pop()
   }
 
-  async #read(spend: (messages: number) => unknown): Promise<void> {
+  async #read(): Promise<void> {
     const low = Math.max(this.#first, this.#below - this.#width)
     const { messages, more } = await this.#reader.from(low, this.#filter, BATCH)
-    spend(Math.max(messages.length, 1))
     const inside = messages.filter(({ seq }) => seq < this.#below)
     const last = messages[messages.length - 1]?.seq ?? Infinity
     // Fewer came than there are in the window: its upper part, which comes first, was not read.

@@ -1,0 +1,135 @@
+/** How full the queues are, and what waits in them. */
+import type { QueueDepth } from "../../../runtime/transport/optional.ts"
+import type { Consumers, LaneInfo } from "../queue/consumers.ts"
+import { expiresOf } from "../records/finder.ts"
+import type { Records } from "../records/records.ts"
+import { indexOf } from "../streams/index-header.ts"
+import type { Names } from "../streams/names.ts"
+import type { Reader, StoredMessage } from "../streams/reader.ts"
+
+export interface DepthsParts {
+  readonly names: Names
+  readonly consumers: Consumers
+  readonly records: Records
+  /** Of the queue stream. */
+  readonly tasks: Reader
+}
+
+const BATCH = 256
+
+/** Tasks that one look for expired ones reads; the next look goes on where this one ended. */
+const SLICE = 4_000
+
+export class Depths {
+  readonly #parts: DepthsParts
+  /** Where the next look for expired tasks begins. */
+  #expiredFrom = 1
+
+  constructor(parts: DepthsParts) {
+    this.#parts = parts
+  }
+
+  async queues(): Promise<ReadonlyArray<QueueDepth>> {
+    const byQueue = new Map<string, Array<LaneInfo>>()
+    for (const lane of await this.#parts.consumers.list()) {
+      const lanes = byQueue.get(lane.queue)
+      if (lanes === undefined) byQueue.set(lane.queue, [lane])
+      else lanes.push(lane)
+    }
+    return Promise.all([...byQueue].map(([queue, lanes]) => this.#depthOf(queue, lanes)))
+  }
+
+  /** Ids of tasks that wait in a queue, in the order in which they are handed over; scheduled ones come last. */
+  async waiting(queue: string, max: number): Promise<ReadonlyArray<string>> {
+    const { names, consumers, tasks } = this.#parts
+    const delivered = deliveredOf(await consumers.list(queue))
+    const ids = new Set<string>()
+    const bands = consumers.bands.levels.map((band) => names.band(queue, band))
+    for (const filter of [...bands, names.tasksIn("s", queue)]) {
+      for await (const messages of tasks.batches(filter, 1, BATCH)) {
+        for (const { id } of await this.#waitingOf(messages, delivered)) {
+          if (ids.size < max) ids.add(id)
+        }
+        if (ids.size >= max) return [...ids]
+      }
+    }
+    return [...ids]
+  }
+
+  /**
+   * Ids of tasks that wait past their time, those that expired first before the others. Reads one slice of what waits,
+   * from where the last look ended, so that a long queue is looked through over several looks.
+   */
+  async expired(now: number, max: number): Promise<ReadonlyArray<string>> {
+    const { names, consumers, tasks } = this.#parts
+    const delivered = deliveredOf(await consumers.list())
+    const found: Array<{ id: string; expires: number }> = []
+    let read = 0
+    let next = 1
+    for await (const messages of tasks.batches(`${names.namespace}.>`, this.#expiredFrom, BATCH)) {
+      const late = messages.filter((message) => (expiresOf(message) ?? Infinity) <= now)
+      for (const { id, message } of await this.#waitingOf(late, delivered)) {
+        found.push({ id, expires: expiresOf(message) ?? 0 })
+      }
+      read += messages.length
+      next = (messages[messages.length - 1]?.seq ?? 0) + 1
+      if (read >= SLICE) break
+      next = 1
+    }
+    // What does not fit into the answer must be found again.
+    this.#expiredFrom = found.length > max ? this.#expiredFrom : next
+    found.sort((a, b) => a.expires - b.expires)
+    return found.slice(0, max).map(({ id }) => id)
+  }
+
+  async #depthOf(queue: string, lanes: ReadonlyArray<LaneInfo>): Promise<QueueDepth> {
+    const { names, tasks } = this.#parts
+    const [scheduled, ...firsts] = await Promise.all([
+      tasks.count(names.tasksIn("s", queue)),
+      ...lanes
+        .filter(({ pending }) => pending > 0)
+        .map(async ({ band, delivered }) => (await tasks.from(delivered + 1, names.band(queue, band), 1)).messages[0]),
+    ])
+    const times = firsts.flatMap((message) => (message === undefined ? [] : [indexOf(message)?.at ?? message.time]))
+    return {
+      queue,
+      ready: lanes.reduce((sum, { pending }) => sum + pending, 0),
+      scheduled,
+      held: lanes.reduce((sum, { inFlight }) => sum + inFlight, 0),
+      ...(times.length === 0 ? {} : { oldest: Math.min(...times) }),
+    }
+  }
+
+  /**
+   * The tasks of these messages that nobody has in hand. What its consumer has handed over once may be in hand: only if the
+   * job's record says that it waits, it was given back.
+   */
+  async #waitingOf(
+    messages: ReadonlyArray<StoredMessage>,
+    delivered: (queue: string, band: number) => number,
+  ): Promise<ReadonlyArray<{ readonly id: string; readonly message: StoredMessage }>> {
+    const { names, records } = this.#parts
+    const sure: Array<{ id: string; message: StoredMessage }> = []
+    const unsure: Array<{ id: string; message: StoredMessage }> = []
+    for (const message of messages) {
+      const address = names.parseTask(message.subject)
+      if (address === undefined) continue
+      const waits = address.scheduled || message.seq > delivered(address.queue, address.band)
+      const list = waits ? sure : unsure
+      list.push({ id: address.id, message })
+    }
+    if (unsure.length === 0) return sure
+    const stored = await records.read(unsure.map(({ id }) => id))
+    const back = unsure.filter(({ id }) => {
+      const state = stored.get(id)?.index?.state
+      return state === "queued" || state === "scheduled"
+    })
+    return [...sure, ...back]
+  }
+}
+
+/** The highest sequence that was handed over, by queue and band. */
+const deliveredOf = (lanes: ReadonlyArray<LaneInfo>) => {
+  const byLane = new Map(lanes.map(({ queue, band, delivered }) => [`${band} ${queue}`, delivered]))
+  return (queue: string, band: number): number => byLane.get(`${band} ${queue}`) ?? 0
+}

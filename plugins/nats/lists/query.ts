@@ -1,0 +1,196 @@
+/**
+ * Lists jobs, newest change first: by their records, or by the entries of records where none of those that are asked for
+ * succeeded; and by their tasks, as long as a job has no record.
+ */
+import { isTerminal, type State } from "../../../runtime/protocol/state.ts"
+import type { Index } from "../../../runtime/transport/known.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import type { FoundJob, FoundJobs, Query } from "../../../runtime/transport/optional.ts"
+import { type Finder, knownOf, type Trace } from "../records/finder.ts"
+import { classOf, type Records, recordIn, STALE_MS } from "../records/records.ts"
+import { indexOf } from "../streams/index-header.ts"
+import type { Names } from "../streams/names.ts"
+import type { Reader, StoredMessage } from "../streams/reader.ts"
+import { ReverseScan } from "./scan.ts"
+
+type Place = "tasks" | "records" | "entries"
+
+interface Source {
+  /** Names it in cursors. */
+  readonly key: string
+  readonly place: Place
+  readonly scan: ReverseScan
+}
+
+interface Candidate {
+  readonly source: Source
+  readonly message: StoredMessage
+  readonly id: string
+  readonly index: Index | undefined
+}
+
+export interface QueryParts {
+  readonly names: Names
+  readonly finder: Finder
+  readonly records: Records
+  /** Of the queue stream. */
+  readonly tasks: Reader
+  /** Of the state stream. */
+  readonly states: Reader
+}
+
+/** How long one page may take where the query does not say. */
+const BUDGET_MS = 5_000
+
+/** Candidates that are looked at together. */
+const CHUNK = 128
+
+export class Queries {
+  readonly #parts: QueryParts
+
+  constructor(parts: QueryParts) {
+    this.#parts = parts
+  }
+
+  async query(query: Query): Promise<FoundJobs> {
+    const sources = this.#sources(query)
+    const jobs: Array<FoundJob> = []
+    const end = Date.now() + (query.budget ?? BUDGET_MS)
+    let left = true
+    while (left && jobs.length < query.limit && Date.now() < end) {
+      const candidates = await this.#next(sources, query, Math.min(query.limit - jobs.length, CHUNK), end)
+      jobs.push(...(await this.#look(candidates)))
+      left = (await newest(sources, end)) !== undefined || sources.some(({ scan }) => scan.position > 0)
+    }
+    if (!left) return { jobs }
+    return { jobs, next: cursorOf(sources), ...(jobs.length < query.limit ? { partial: true } : {}) }
+  }
+
+  /** Where jobs can be that the query asks for. */
+  #sources({ states, queue, dead, after }: Query): ReadonlyArray<Source> {
+    const { names, tasks, states: stored } = this.#parts
+    const below = positionsOf(after)
+    const source = (place: Place, name: string, filter: string): Source => {
+      const key = `${place}.${name}`
+      const reader = place === "tasks" ? tasks : stored
+      return { key, place, scan: new ReverseScan(reader, filter, below?.get(key) ?? Infinity) }
+    }
+    const asksFor = (state: State): boolean => !dead && (states === undefined || states.includes(state))
+    const sources: Array<Source> = []
+    if (asksFor("succeeded")) sources.push(source("records", "t", names.records()))
+    else {
+      for (const each of dead ? ["dead"] : classesOf(states ?? []))
+        sources.push(source("entries", each, names.entries(each, queue)))
+    }
+    // A task whose time has come is queued although the server has not moved it yet.
+    if (asksFor("queued")) sources.push(source("tasks", "j", names.tasksIn("j", queue)))
+    if (asksFor("queued") || asksFor("scheduled")) sources.push(source("tasks", "s", names.tasksIn("s", queue)))
+    return sources
+  }
+
+  /** The newest messages of all sources together that may be of jobs that the query asks for. */
+  async #next(
+    sources: ReadonlyArray<Source>,
+    query: Query,
+    count: number,
+    end: number,
+  ): Promise<ReadonlyArray<Candidate>> {
+    const found: Array<Candidate> = []
+    while (found.length < count && Date.now() < end) {
+      const next = await newest(sources, end)
+      if (next === undefined) break
+      next.source.scan.take()
+      const index = indexOf(next.message)
+      if (index === undefined || matches(index, query, next.source.place))
+        found.push({ ...next, index, id: this.#parts.names.idIn(next.message.subject) })
+    }
+    return found
+  }
+
+  /** The jobs of these candidates, without those that are listed elsewhere. */
+  async #look(candidates: ReadonlyArray<Candidate>): Promise<ReadonlyArray<FoundJob>> {
+    const traces = await this.#traces(candidates)
+    const stale: Array<number> = []
+    const jobs = candidates.flatMap((candidate): ReadonlyArray<FoundJob> => {
+      const { source, message, id } = candidate
+      const trace = traces.get(id) ?? { record: recordIn(message), task: undefined }
+      const { record, task } = trace
+      const isHere =
+        source.place === "tasks"
+          ? record === undefined && task?.seq === message.seq
+          : source.place === "records"
+            ? record?.seq === message.seq
+            : record?.index !== undefined && source.key === `entries.${classOf(record.index)}`
+      const known = knownOf(trace)
+      if (isHere && known !== undefined) return [{ id, ...known }]
+      if (source.place === "entries" && message.time + STALE_MS < Date.now()) stale.push(message.seq)
+      return []
+    })
+    if (stale.length > 0) void this.#parts.states.remove(stale).catch(() => undefined)
+    return jobs
+  }
+
+  /** What is known about these, by id; without those that say all themselves. Of what is over no task is looked for. */
+  async #traces(candidates: ReadonlyArray<Candidate>): Promise<ReadonlyMap<string, Trace>> {
+    const open: Array<string> = []
+    const over: Array<string> = []
+    for (const { id, index, source } of candidates) {
+      if (index === undefined || !isTerminal(index.state)) open.push(id)
+      else if (source.place === "entries") over.push(id)
+    }
+    const { finder, records } = this.#parts
+    const [traces, ended] = await Promise.all([finder.traces(open), records.read(over)])
+    return new Map([...traces, ...over.map((id) => [id, { record: ended.get(id), task: undefined }] as const)])
+  }
+}
+
+const newest = async (
+  sources: ReadonlyArray<Source>,
+  end: number,
+): Promise<{ readonly source: Source; readonly message: StoredMessage } | undefined> => {
+  let found: { readonly source: Source; readonly message: StoredMessage } | undefined
+  for (const source of sources) {
+    const message = await source.scan.peek(end)
+    if (message !== undefined && (found === undefined || message.time > found.message.time)) found = { source, message }
+  }
+  return found
+}
+
+/** The classes of entries that records in these states have. */
+const classesOf = (states: ReadonlyArray<State>): ReadonlyArray<string> => {
+  const classes = states.flatMap((state) => (state === "failed" ? ["failed", "dead"] : [classOf({ state }) ?? ""]))
+  return [...new Set(classes)]
+}
+
+const matches = (index: Index, query: Query, place: Place): boolean => {
+  const { states, since = 0, until = Infinity } = query
+  const same = (name: "queue" | "root" | "parent" | "group"): boolean =>
+    query[name] === undefined || query[name] === index[name]
+  const isTask = query.task === undefined || query.task === index.task || query.task === `${index.task}.${index.method}`
+  if (!(isTask && same("queue") && same("root") && same("parent") && same("group"))) return false
+  if (!(index.at >= since && index.at < until) || index.hidden || (query.dead && !index.dead)) return false
+  // Whether a job that waits is due yet is for the reader to say, whatever its record or task says.
+  const waits = isWaiting(index.state)
+  return place === "tasks" || states === undefined || states.includes(index.state) || (waits && states.some(isWaiting))
+}
+
+const isWaiting = (state: State): boolean => state === "queued" || state === "scheduled"
+
+/** Where each source goes on. */
+const cursorOf = (sources: ReadonlyArray<Source>): string =>
+  sources.map(({ key, scan }) => `${key}:${scan.position === Infinity ? "" : scan.position}`).join(",")
+
+const CURSOR = /^(?:(?:tasks|records|entries)\.[a-z]+:\d{0,16}(?:,|$)){1,12}$/
+
+const positionsOf = (cursor: string | undefined): ReadonlyMap<string, number> | undefined => {
+  if (cursor === undefined) return undefined
+  if (!CURSOR.test(cursor)) {
+    throw new TransportError("invalid", `not a cursor of this transport: ${JSON.stringify(cursor.slice(0, 40))}`)
+  }
+  return new Map(
+    cursor.split(",").map((part) => {
+      const [key = "", position = ""] = part.split(":")
+      return [key, position === "" ? Infinity : Number(position)] as const
+    }),
+  )
+}

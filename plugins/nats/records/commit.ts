@@ -1,0 +1,217 @@
+/**
+ * Commits, a batch at a time and step by step: records by compare-and-set, then postings, then what becomes of the tasks.
+ * An acknowledgement leaves as soon as its own record is stored. Whatever breaks off in between is taken up by the next
+ * delivery of the task, which finds the record, or by maintenance.
+ */
+import type { Commit, Committed, TaskPosting } from "../../../runtime/transport/driver.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import { asTransportError } from "../connection/errors.ts"
+import type { Link } from "../connection/link.ts"
+import { ACK, Acks, nak } from "../queue/acks.ts"
+import type { Token } from "../queue/delivery.ts"
+import type { Ledger } from "../queue/ledger.ts"
+import { LONGEST_MS, type Posts } from "../queue/posts.ts"
+import type { Names } from "../streams/names.ts"
+import type { Outgoing, Published, Publisher } from "../streams/publisher.ts"
+import type { Reader } from "../streams/reader.ts"
+import type { PreparedRecord, Records } from "./records.ts"
+
+/** One commit on its way. */
+interface Item {
+  readonly commit: Commit
+  readonly record: PreparedRecord | undefined
+  readonly postings: ReadonlyArray<TaskPosting>
+  /** The messages that carry the postings. */
+  readonly outgoing: ReadonlyArray<Outgoing>
+  /** The delivery that is ended or given back. */
+  readonly token: Token | undefined
+  /** Of the stored record; 0: none was stored. */
+  seq: number
+  /** Its task has been seen to. */
+  done: boolean
+  answer: Committed | undefined
+}
+
+export interface CommitterParts {
+  readonly link: Link
+  readonly names: Names
+  readonly records: Records
+  readonly publisher: Publisher
+  readonly posts: Posts
+  readonly ledger: Ledger
+  /** Of the queue stream. */
+  readonly tasks: Reader
+}
+
+const NONE: ReadonlyArray<never> = []
+
+const isOpen = ({ answer }: Item): boolean => answer === undefined
+
+export class Committer {
+  readonly #parts: CommitterParts
+
+  constructor(parts: CommitterParts) {
+    this.#parts = parts
+  }
+
+  async commit(commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>> {
+    await this.#parts.link.ready()
+    const acks = new Acks(this.#parts.link)
+    const items = commits.map((commit) => this.#begin(commit))
+    const open = items.filter(isOpen)
+    // Those whose record needs no entry do not wait for the entries of the others.
+    const [listed, plain] = [open.filter(({ record }) => record?.entry), open.filter(({ record }) => !record?.entry)]
+    await Promise.all([
+      this.#record(plain, acks),
+      listed.length === 0 ? undefined : this.#enter(listed).then(() => this.#record(listed, acks)),
+    ])
+    await this.#post(open)
+    await this.#withdraw(open)
+    await this.#end(open, acks)
+    return items.map((item) => item.answer ?? { status: "committed", revision: this.#revision(item) })
+  }
+
+  /** Everything that can fail without the server is tried first, so that no half of a commit is stored. */
+  #begin(commit: Commit): Item {
+    const { records, posts, ledger } = this.#parts
+    const { id, post = NONE, task } = commit
+    const blank = { commit, record: undefined, postings: post, outgoing: NONE, token: undefined, seq: 0, done: false }
+    try {
+      const outgoing = post.length === 0 ? NONE : post.map((posting) => posts.prepare(posting))
+      if (task?.kind === "release" && !(task.delay <= LONGEST_MS))
+        throw new TransportError("unsupported", `${id}: this transport keeps tasks for a hundred years at most`)
+      const record = commit.record === undefined ? undefined : records.prepare(id, commit.record)
+      const answer: Committed | undefined =
+        commit.record !== undefined && record === undefined ? { status: "conflict" } : undefined
+      const token = task === undefined || task.kind === "withdraw" ? undefined : ledger.read(task.token)
+      return { ...blank, record, outgoing, token, answer }
+    } catch (error) {
+      return { ...blank, answer: { status: "failed", error: asTransportError(error) } }
+    }
+  }
+
+  async #enter(items: ReadonlyArray<Item>): Promise<void> {
+    const entries = items.flatMap(({ record }) => record?.entry ?? [])
+    await this.#try(items, async () => {
+      const results = await this.#parts.publisher.publish(entries)
+      for (const [at, item] of items.entries()) {
+        const result = results[at]
+        if (result?.status === "failed") this.#fail(item, result.error)
+      }
+    })
+  }
+
+  async #record(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
+    const open = items.filter((item) => item.record !== undefined && isOpen(item))
+    const messages = open.flatMap(({ record }) => record?.message ?? [])
+    const stored = (at: number, result: Published): void => {
+      const item = open[at]
+      if (item?.record === undefined) return
+      if (result.status === "failed") this.#fail(item, result.error)
+      else if (result.status === "conflict") item.answer = { status: "conflict" }
+      else {
+        item.seq = result.seq
+        // Nothing else is to be done first: the server goes on while the other records are on their way.
+        if (item.outgoing.length === 0 && item.token?.number !== undefined) this.#acknowledge(item, item.token, acks)
+        // Nobody need wait for that: an entry that is left behind is passed over.
+        void this.#parts.records.tidy(item.record, result.seq).catch(() => undefined)
+      }
+    }
+    await this.#try(open, () => this.#parts.publisher.publish(messages, stored))
+  }
+
+  async #post(items: ReadonlyArray<Item>): Promise<void> {
+    const open = items.filter((item) => item.outgoing.length > 0 && isOpen(item))
+    if (open.length === 0) return
+    const owners = open.flatMap((item) => item.outgoing.map(() => item))
+    const postings = open.flatMap((item) => item.postings)
+    const outgoing = open.flatMap((item) => item.outgoing)
+    await this.#try(open, async () => {
+      const results = await this.#parts.posts.send(postings, outgoing)
+      for (const [at, result] of results.entries()) {
+        const owner = owners[at]
+        if (owner !== undefined && result.status === "failed") this.#fail(owner, result.error)
+      }
+    })
+  }
+
+  async #withdraw(items: ReadonlyArray<Item>): Promise<void> {
+    const { tasks, names } = this.#parts
+    const open = items.filter((item) => item.commit.task?.kind === "withdraw" && isOpen(item))
+    await Promise.all(open.map((item) => this.#try([item], () => tasks.purge(names.tasksOf(item.commit.id)))))
+  }
+
+  /** Ends or gives back what was not yet. */
+  async #end(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
+    const left = items.filter((item) => !item.done && isOpen(item) && item.commit.task !== undefined)
+    await Promise.all(left.map((item) => this.#try([item], () => this.#endOne(item, acks))))
+    const handled = acks.finish().then((unanswered) => this.#adopt(items, unanswered))
+    // What has a record is over, acknowledged or not: nobody need wait for the server to have handled that.
+    if (items.some(({ seq, done }) => done && seq === 0)) await handled
+  }
+
+  async #endOne(item: Item, acks: Acks): Promise<void> {
+    const { token, commit } = item
+    if (commit.task?.kind === "withdraw") return
+    // Another thread may have ended what did not arrive here.
+    const isForeign = token !== undefined && token.number === undefined
+    if (token === undefined || (isForeign && (await this.#parts.tasks.at(token.seq)) === undefined)) this.#gone(item)
+    else this.#acknowledge(item, token, acks)
+  }
+
+  /** Does a step for these commits. One that fails as a whole fails each of them that is still open. */
+  async #try(items: ReadonlyArray<Item>, step: () => Promise<unknown>): Promise<void> {
+    try {
+      await step()
+    } catch (error) {
+      for (const item of items) if (isOpen(item)) this.#fail(item, asTransportError(error))
+    }
+  }
+
+  /**
+   * The server takes an acknowledgement from whoever sends it, also when another delivery has the task by now, so that
+   * none is sent for a lease that may have lapsed: the task comes again, and costs one look at its record.
+   */
+  #acknowledge(item: Item, token: Token, acks: Acks): void {
+    const { ledger } = this.#parts
+    const { task } = item.commit
+    if (task === undefined || task.kind === "withdraw") return
+    item.done = true
+    if (!ledger.runs(token, Date.now())) {
+      this.#gone(item)
+      return
+    }
+    ledger.end(token)
+    try {
+      acks.add({ ack: token.ack, consumer: token.consumer, payload: task.kind === "ack" ? ACK : nak(task.delay) })
+    } catch (error) {
+      this.#fail(item, asTransportError(error))
+    }
+  }
+
+  /**
+   * A lost acknowledgement is no failure: the task comes again, its record is found, and it is acknowledged then. But
+   * where the consumer was deleted nobody took it, and the next consumer would deliver what is over.
+   */
+  async #adopt(items: ReadonlyArray<Item>, unanswered: ReadonlyMap<string, TransportError>): Promise<void> {
+    if (unanswered.size === 0) return
+    const orphans = items.flatMap(({ done, answer, token, commit: { task } }) => {
+      const acknowledged = done && answer === undefined && token !== undefined && task?.kind === "ack"
+      return acknowledged && unanswered.get(token.consumer)?.outcome === "none" ? token.seq : []
+    })
+    await this.#parts.tasks.remove(orphans).catch(() => undefined)
+  }
+
+  #revision({ record, seq }: Item): string {
+    return record === undefined || seq === 0 ? "" : this.#parts.records.revision(record, seq)
+  }
+
+  #gone(item: Item): void {
+    item.answer = { status: "committed", revision: this.#revision(item), gone: true }
+  }
+
+  #fail(item: Item, error: TransportError): void {
+    const revision = this.#revision(item)
+    item.answer = { status: "failed", error, ...(revision === "" ? {} : { revision }) }
+  }
+}

@@ -1,0 +1,130 @@
+/**
+ * What is stored about jobs: one record per job under one subject, written by compare-and-set on the sequence of the one
+ * before, which the new one replaces at once. A record of a job that did not succeed has an entry beside it, so that lists
+ * need not read the jobs that succeeded. The entry is written before its record, and removed after the record that needs it
+ * no more: one that a crash leaves behind names a job whose record says something else, and is passed over.
+ */
+import type { CommitRecord } from "../../../runtime/transport/driver.ts"
+import type { Index } from "../../../runtime/transport/known.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import type { Revision } from "../../../runtime/transport/store.ts"
+import { indexLine, indexOf } from "../streams/index-header.ts"
+import { escapeToken, type Names } from "../streams/names.ts"
+import type { Outgoing } from "../streams/publisher.ts"
+import type { Reader, StoredMessage } from "../streams/reader.ts"
+
+/** A record as it is stored. */
+export interface StoredRecord {
+  readonly revision: Revision
+  readonly seq: number
+  /** When it was stored, by the clock of the server. */
+  readonly time: number
+  readonly bytes: Uint8Array
+  readonly index: Index | undefined
+}
+
+/** A record on its way, checked. */
+export interface PreparedRecord {
+  readonly message: Outgoing
+  /** Has to be stored before the record. */
+  readonly entry: Outgoing | undefined
+  /** Subject of the entry that nobody needs once the record is stored. */
+  readonly superfluous: string | undefined
+  /** List of its entry, if that stays until it is removed; part of its revision. */
+  readonly list: string | undefined
+}
+
+const NOTHING = new Uint8Array(0)
+
+/** The class of a record that does not say how its job ended. */
+export const LIVE = "live"
+
+/** An entry that its record does not need is removed when it is so old: a commit writes the entry first. */
+export const STALE_MS = 600_000
+
+/** The class of a record in lists; `undefined` where it has no entry. */
+export const classOf = ({ state, hidden, dead }: Pick<Index, "state" | "hidden" | "dead">): string | undefined => {
+  if (hidden || state === "succeeded") return undefined
+  if (state === "failed") return dead ? "dead" : "failed"
+  return state === "cancelled" || state === "expired" ? state : LIVE
+}
+
+const listOf = (index: Index): string | undefined => {
+  const kind = classOf(index)
+  return kind && `${kind}.${escapeToken(index.queue)}`
+}
+
+export class Records {
+  readonly #reader: Reader
+  readonly #names: Names
+  readonly #maxRecord: number
+
+  constructor(parts: { reader: Reader; names: Names; maxRecord: number }) {
+    this.#reader = parts.reader
+    this.#names = parts.names
+    this.#maxRecord = parts.maxRecord
+  }
+
+  /** The current records of these jobs, by id. Sees what anybody was told is written. */
+  async read(ids: ReadonlyArray<string>): Promise<ReadonlyMap<string, StoredRecord>> {
+    const subjects = [...new Set(ids)].map((id) => this.#names.record(id))
+    const messages = await this.#reader.last(subjects, true)
+    return new Map(messages.map((message) => [this.#names.idIn(message.subject), recordIn(message)]))
+  }
+
+  /** Fails with `too-large`. `undefined`: there never was a revision like the one that is expected. */
+  prepare(id: string, { expect, bytes, index, keep }: CommitRecord): PreparedRecord | undefined {
+    if (bytes.length > this.#maxRecord) {
+      throw new TransportError(
+        "too-large",
+        `the record of ${id} has ${bytes.length} bytes, ${this.#maxRecord} are allowed`,
+      )
+    }
+    const before = expect === "" ? { seq: 0, list: undefined } : readRevision(expect)
+    if (before === undefined) return undefined
+    const ttl = keep === undefined ? "" : `Nats-TTL: ${Math.max(Math.ceil(keep / 1_000), 1)}\r\n`
+    const headers = indexLine(index) + ttl
+    const list = listOf(index)
+    // What waits for its task is listed anew each time, for whoever looks for tasks that were lost.
+    const listed = list === before.list && ttl === "" && (index.state === "started" || index.state === "deferred")
+    return {
+      message: {
+        subject: this.#names.record(id),
+        headers: `Nats-Expected-Last-Subject-Sequence: ${before.seq}\r\n${headers}`,
+        payload: bytes,
+      },
+      entry:
+        list === undefined || listed ? undefined : { subject: this.#names.entry(list, id), headers, payload: NOTHING },
+      superfluous: before.list === undefined || before.list === list ? undefined : this.#names.entry(before.list, id),
+      list: ttl === "" ? list : undefined,
+    }
+  }
+
+  /** The revision of a prepared record that was stored with this sequence. */
+  revision({ list }: PreparedRecord, seq: number): Revision {
+    return revisionOf(seq, list)
+  }
+
+  /** Removes the entry that is not needed any more; a newer one of the same name stays. */
+  async tidy({ superfluous }: PreparedRecord, seq: number): Promise<void> {
+    if (superfluous !== undefined) await this.#reader.purge(superfluous, seq)
+  }
+}
+
+/** A sequence, and the list that the record has an entry in, unless the entry ends by itself. */
+const revisionOf = (seq: number, list: string | undefined): Revision =>
+  list === undefined ? `${seq}` : `${seq}.${list}`
+
+const REVISION = /^([1-9]\d{0,14})(?:\.([a-z]+\.[A-Za-z0-9_%-]+))?$/
+
+const readRevision = (revision: Revision): { readonly seq: number; readonly list: string | undefined } | undefined => {
+  const [, seq, list] = REVISION.exec(revision) ?? []
+  return seq === undefined ? undefined : { seq: Number(seq), list }
+}
+
+export const recordIn = (message: StoredMessage): StoredRecord => {
+  const index = indexOf(message)
+  const list = index === undefined || message.header("Nats-TTL") !== "" ? undefined : listOf(index)
+  const { seq, time, data } = message
+  return { revision: revisionOf(seq, list), seq, time, bytes: data.slice(), index }
+}

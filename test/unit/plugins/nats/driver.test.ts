@@ -1,0 +1,380 @@
+/** The nats driver at the level of its own contract: what is counted on the wire, and what a crash leaves behind. */
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { plugin } from "../../../../plugins/nats/mod.ts"
+import { generateId } from "../../../../runtime/id.ts"
+import { encodeEnvelope } from "../../../../runtime/protocol/envelope.ts"
+import { publishKey } from "../../../../runtime/protocol/message.ts"
+import type { Commit, Driver, TaskDelivery, TaskPosting } from "../../../../runtime/transport/driver.ts"
+import type { Index } from "../../../../runtime/transport/known.ts"
+import { taskOf } from "../../../kit/task.ts"
+import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
+import { eventually } from "../../../support/servers/process.ts"
+import { type Proxy, startProxy } from "./proxy.ts"
+
+const never = new AbortController().signal
+const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text)
+const textOf = (bytes: Uint8Array | undefined): string | undefined =>
+  bytes === undefined ? undefined : new TextDecoder().decode(bytes)
+
+const postingOf = (fields: Partial<Parameters<typeof taskOf>[0]> = {}): TaskPosting => {
+  const posting = taskOf({ id: generateId(), queue: "q", ...fields })
+  const frame = encodeEnvelope(posting.message)
+  if (frame._tag === "Failure") throw new Error(frame.failure.message)
+  const { id, queue, level, due, expires, message } = posting
+  return {
+    id,
+    key: publishKey(posting),
+    queue,
+    level,
+    index: indexOf(due === undefined ? "queued" : "scheduled", { queue }),
+    frame: frame.success,
+    message,
+    ...(due === undefined ? {} : { due }),
+    ...(expires === undefined ? {} : { expires }),
+  }
+}
+
+const indexOf = (state: Index["state"], fields: Partial<Index> = {}): Index => ({
+  state,
+  queue: "q",
+  task: "a",
+  at: 1_700_000_000_000,
+  ...fields,
+})
+
+let server: NatsServer
+let proxy: Proxy
+let resources: AsyncDisposableStack
+let namespace: string
+/** Everything that the driver behind the wire sends. */
+let sent: string
+/** What the wire lets through instead. */
+let tap: ((text: string) => string) | undefined
+
+beforeAll(async () => {
+  server = await startNats()
+  proxy = await startProxy(
+    () => server.port,
+    (text) => {
+      sent += text
+      return tap === undefined ? undefined : Promise.resolve(tap(text))
+    },
+  )
+})
+
+afterAll(async () => {
+  await proxy?.stop()
+  await server?.stop()
+})
+
+beforeEach(() => {
+  resources = new AsyncDisposableStack()
+  namespace = generateId()
+  sent = ""
+  tap = undefined
+})
+
+afterEach(() => resources.disposeAsync())
+
+const open = async (url: string, lease = 30_000): Promise<Driver> =>
+  resources.adopt(
+    await plugin.connect(new URL(url), { namespace, lease, name: "test", timeout: 5_000 }),
+    (opened: Driver) => opened.close(),
+  )
+const direct = (lease?: number) => open(server.url, lease)
+const wired = (lease?: number) => open(`nats://127.0.0.1:${proxy.port}`, lease)
+
+const publish = async (driver: Driver, ...postings: ReadonlyArray<TaskPosting>): Promise<void> => {
+  expect(await driver.publish(postings)).toEqual(postings.map(() => ({ status: "stored" })))
+}
+
+const takeAll = async (driver: Driver, max: number, wait = 5_000): Promise<ReadonlyArray<TaskDelivery>> => {
+  const { deliveries } = await driver.take({ queues: ["q"], max, wait, rotate: false }, never)
+  return deliveries
+}
+
+const take = async (driver: Driver, wait = 5_000): Promise<TaskDelivery> => {
+  const [delivery] = await takeAll(driver, 1, wait)
+  if (delivery === undefined) throw new Error("a task must come")
+  return delivery
+}
+
+const commit = async (driver: Driver, one: Commit) => {
+  const [committed] = await driver.commit([one])
+  if (committed === undefined) throw new Error("one answer per commit")
+  return committed
+}
+
+/** Stores a record, which must be stored: its revision. */
+const store = async (
+  driver: Driver,
+  id: string,
+  state: Index["state"],
+  expect_ = "",
+  rest: Partial<Commit> & { readonly keep?: number } = {},
+): Promise<string> => {
+  const { keep, ...more } = rest
+  const record = {
+    expect: expect_,
+    bytes: bytesOf(state),
+    index: indexOf(state),
+    ...(keep === undefined ? {} : { keep }),
+  }
+  const committed = await commit(driver, { id, record, ...more })
+  if (committed.status !== "committed") throw new Error(`${id} must be committed: ${JSON.stringify(committed)}`)
+  return committed.revision
+}
+
+const read = async (driver: Driver, id: string, what: "record" | "all" = "all") => (await driver.read([id], what))[0]
+
+/** Returns when the server has answered all that it was sent before. */
+const roundTrip = (driver: Driver) => read(driver, "nothing", "record")
+
+/** What was published to streams: the subjects of this namespace, in order. */
+const subjectsSent = (): ReadonlyArray<string> =>
+  [...sent.matchAll(/H?PUB (\S+)/g)]
+    .map(([, subject = ""]) => subject)
+    .filter((subject) => !subject.startsWith("$JS.API"))
+
+test("a job that succeeds at its first delivery is one publish, one record and one acknowledgement", async () => {
+  const driver = await wired()
+  const warm = postingOf()
+  await publish(driver, warm)
+  await store(driver, warm.id, "succeeded", "", { task: { kind: "ack", token: (await take(driver)).token } })
+  await roundTrip(driver)
+  sent = ""
+  const posting = postingOf()
+  await publish(driver, posting)
+  const delivery = await take(driver)
+  expect(delivery.first).toBe(true)
+  await store(driver, posting.id, "succeeded", "", { task: { kind: "ack", token: delivery.token }, keep: 60_000 })
+  await roundTrip(driver)
+  const [task, record, ack, ...more] = subjectsSent()
+  expect(task).toBe(`${namespace}.j.q.4.${posting.id}`)
+  expect(record).toBe(`${namespace}.t.${posting.id}`)
+  expect(ack).toMatch(/^\$JS\.ACK\./)
+  expect(more).toEqual([])
+  expect([...sent.matchAll(/\$JS\.API\.(?!CONSUMER\.MSG\.NEXT)\S+/g)].map(String)).toEqual([
+    `$JS.API.DIRECT.GET.${namespace}_state.${namespace}.t.nothing`,
+  ])
+})
+
+test("the acknowledgement of a job does not wait for what follows from others", async () => {
+  const driver = await wired()
+  const postings = [postingOf(), postingOf(), postingOf()]
+  await publish(driver, ...postings)
+  const deliveries = await takeAll(driver, 3)
+  sent = ""
+  await driver.commit(
+    deliveries.map(({ token }, at) => ({
+      id: postings[at]?.id ?? "",
+      record: { expect: "", bytes: bytesOf("x"), index: indexOf(at === 2 ? "failed" : "succeeded") },
+      ...(at === 2 ? { post: [postingOf({ queue: "next" })] } : {}),
+      task: { kind: "ack", token },
+    })),
+  )
+  await roundTrip(driver)
+  const subjects = subjectsSent()
+  const acks = subjects.flatMap((subject, at) => (subject.startsWith("$JS.ACK") ? [at] : []))
+  const posted = subjects.findIndex((subject) => subject.includes(".j.next."))
+  expect(acks).toHaveLength(3)
+  // The last one is kept until all are known: it asks for an answer for all of them.
+  expect(acks[0]).toBeLessThan(posted)
+  expect(acks[1]).toBeGreaterThan(posted)
+})
+
+describe("a record", () => {
+  test("is stored only on the revision that is expected, and each revision is another one", async () => {
+    const driver = await direct()
+    const id = generateId()
+    const first = await store(driver, id, "deferred")
+    expect(await commit(driver, { id, record: { expect: "", bytes: bytesOf("x"), index: indexOf("queued") } })).toEqual(
+      {
+        status: "conflict",
+      },
+    )
+    const second = await store(driver, id, "started", first)
+    expect(second).not.toBe(first)
+    for (const expect_ of [first, "", "never", "0"]) {
+      const record = { expect: expect_, bytes: bytesOf("late"), index: indexOf("failed") }
+      expect(await commit(driver, { id, record, post: [postingOf({ queue: "post" })] })).toEqual({ status: "conflict" })
+    }
+    expect(textOf((await read(driver, id))?.record)).toBe("started")
+    expect((await read(driver, id))?.revision).toBe(second)
+    expect((await driver.waiting?.({ queue: "post" }, 10)) ?? []).toEqual([])
+    await store(driver, id, "succeeded", second)
+  })
+
+  test("that is hidden holds its id, and its time is that of the last one", async () => {
+    const driver = await direct()
+    const id = generateId()
+    const first = await store(driver, id, "succeeded", "", { keep: 1_000 })
+    const record = {
+      expect: first,
+      bytes: bytesOf("hidden"),
+      index: indexOf("succeeded", { hidden: true }),
+      keep: 2_000,
+    }
+    expect(await commit(driver, { id, record })).toMatchObject({ status: "committed" })
+    expect(await commit(driver, { id, record: { ...record, expect: "" } })).toEqual({ status: "conflict" })
+    await eventually(async () => (await read(driver, id, "record")) === undefined)
+    await store(driver, id, "queued")
+  })
+
+  test("is found by what it says in lists, newest first, and hidden ones are not", async () => {
+    const driver = await direct()
+    const ids = Array.from({ length: 6 }, () => generateId())
+    const states = ["succeeded", "failed", "cancelled", "queued", "started", "failed"] as const
+    for (const [at, state] of states.entries()) await store(driver, ids[at] ?? "", state)
+    const dead = { expect: "", bytes: bytesOf("dead"), index: indexOf("failed", { dead: true, queue: "other" }) }
+    await commit(driver, { id: "dead", record: dead })
+    const hidden = { expect: "", bytes: bytesOf("hidden"), index: indexOf("failed", { hidden: true }) }
+    await commit(driver, { id: "hidden", record: hidden })
+    const waiting = postingOf()
+    await publish(driver, waiting)
+    const list = async (query: Partial<Parameters<NonNullable<Driver["query"]>>[0]>) =>
+      (await driver.query?.({ limit: 100, ...query }))?.jobs.map(({ id }) => id)
+    const [succeeded, failed, cancelled, queued, started, failed2] = ids
+    expect(await list({})).toEqual([waiting.id, "dead", failed2, started, queued, cancelled, failed, succeeded])
+    expect(await list({ states: ["failed"] })).toEqual(["dead", failed2, failed])
+    expect(await list({ states: ["failed"], queue: "other" })).toEqual(["dead"])
+    expect(await list({ dead: true })).toEqual(["dead"])
+    expect(await list({ states: ["started"] })).toEqual([started])
+    expect(await list({ states: ["queued"] })).toEqual([waiting.id, queued])
+    expect(await list({ states: ["succeeded", "cancelled"] })).toEqual([cancelled, succeeded])
+    expect(await list({ task: "other" })).toEqual([])
+    expect(await list({ until: 1_700_000_000_000 })).toEqual([])
+    const page = await driver.query?.({ limit: 2, states: ["failed"] })
+    expect(page?.jobs.map(({ id }) => id)).toEqual(["dead", failed2])
+    expect(await list({ states: ["failed"], after: page?.next ?? "" })).toEqual([failed])
+  })
+})
+
+describe("a worker that dies between two steps", () => {
+  test("of a cancellation leaves nothing that is mended into another run once the record is over", async () => {
+    const driver = await direct()
+    const posting = postingOf()
+    const waiting = await store(driver, posting.id, "queued", "", { post: [posting] })
+    const dying = await wired()
+    // Nothing leaves the worker after the record itself.
+    tap = (text) => (/STREAM\.PURGE/.test(text) ? "PING\r\n" : text)
+    const done = store(dying, posting.id, "cancelled", waiting, { keep: 1_500, task: { kind: "withdraw" } }).catch(
+      () => undefined,
+    )
+    await eventually(async () => textOf((await read(driver, posting.id))?.record) === "cancelled")
+    await take(driver)
+    const task = (await read(driver, posting.id))?.task
+    expect(task).toBeDefined()
+    await driver.commit([{ id: posting.id, task: { kind: "withdraw" } }])
+    await eventually(async () => (await read(driver, posting.id)) === undefined)
+    expect((await driver.query?.({ limit: 10, states: ["queued", "cancelled"] }))?.jobs).toEqual([])
+    // A process that begins now looks at everything.
+    const fresh = await direct()
+    expect(await fresh.orphans?.(Date.now() + 1_000, 10)).toEqual([])
+    await done
+  })
+
+  test("between its record and its posting is found, once it is old enough, and only until the task is there", async () => {
+    const driver = await direct()
+    const [lost, healthy] = [postingOf(), postingOf()]
+    const revision = await store(driver, lost.id, "queued")
+    await store(driver, healthy.id, "queued", "", { post: [healthy] })
+    expect(await driver.orphans?.(Date.now() - 15_000, 10)).toEqual([])
+    expect(await driver.orphans?.(Date.now() + 1_000, 10)).toEqual([lost.id])
+    expect(await driver.orphans?.(Date.now() + 1_000, 10)).toEqual([lost.id])
+    await store(driver, lost.id, "queued", revision, { post: [lost] })
+    expect(await driver.orphans?.(Date.now() + 1_000, 10)).toEqual([])
+    // It is looked at again when it waits again.
+    const known = await read(driver, lost.id)
+    await store(driver, lost.id, "started", known?.revision ?? "")
+    const started = await read(driver, lost.id)
+    await store(driver, lost.id, "queued", started?.revision ?? "", { task: { kind: "withdraw" } })
+    expect(await driver.orphans?.(Date.now() + 1_000, 10)).toEqual([lost.id])
+  })
+})
+
+describe("a delivery", () => {
+  test("that another connection extends is known to the one that gives it back", async () => {
+    const driver = await direct(1_000)
+    const keeper = await direct(1_000)
+    await publish(driver, postingOf(), postingOf())
+    const [first, second] = await takeAll(driver, 2)
+    if (first === undefined || second === undefined) throw new Error("two must come")
+    const began = Date.now()
+    await eventually(
+      async () => {
+        expect(await keeper.extend([first.token])).toEqual([true])
+        return Date.now() > began + 1_300
+      },
+      { every: 300 },
+    )
+    const committed = await driver.commit([
+      { id: "one", task: { kind: "release", token: first.token, delay: 0 } },
+      { id: "two", task: { kind: "ack", token: second.token } },
+    ])
+    expect(committed).toEqual([
+      { status: "committed", revision: "" },
+      { status: "committed", revision: "", gone: true },
+    ])
+    expect(await takeAll(driver, 2)).not.toEqual([])
+    expect(await keeper.extend([first.token, "nonsense"])).toEqual([expect.any(Boolean), false])
+  })
+
+  test("that was ended acts on nothing any more", async () => {
+    const driver = await direct()
+    await publish(driver, postingOf())
+    const first = await take(driver)
+    const released = { id: "x", task: { kind: "release" as const, token: first.token, delay: 0 } }
+    expect(await commit(driver, released)).toEqual({ status: "committed", revision: "" })
+    const second = await take(driver)
+    expect(second.fence > first.fence).toBe(true)
+    expect(second.first).toBe(false)
+    expect(await commit(driver, released)).toMatchObject({ gone: true })
+    expect(await commit(driver, { id: "x", task: { kind: "ack", token: first.token } })).toMatchObject({ gone: true })
+    expect(await driver.extend([first.token, second.token])).toEqual([false, true])
+    expect(await commit(driver, { id: "x", task: { kind: "ack", token: second.token } })).toEqual({
+      status: "committed",
+      revision: "",
+    })
+  })
+})
+
+describe("the store", () => {
+  test("checks what it does not write, and tells the revisions of what it writes", async () => {
+    const { store: values } = await direct()
+    const [one] = await written(values.write([{ key: "a", value: bytesOf("1"), expect: "" }]))
+    const revisions = await written(
+      values.write([
+        { key: "b", value: bytesOf("2") },
+        { key: "a", expect: one ?? "" },
+        { key: "c", expect: "" },
+      ]),
+    )
+    expect(revisions).toEqual([expect.stringMatching(/^\d+$/), "", ""])
+    const [a, b, c] = await values.get(["a", "b", "c"])
+    expect([a?.revision, b?.revision, c]).toEqual([one, revisions[0], undefined])
+    expect(Number(b?.revision)).toBeGreaterThan(Number(one))
+    expect(
+      await values.write([
+        { key: "b", value: null },
+        { key: "a", expect: "7" },
+      ]),
+    ).toBe("conflict")
+    expect(
+      await values.write([
+        { key: "b", value: null },
+        { key: "c", expect: one ?? "" },
+      ]),
+    ).toBe("conflict")
+    expect(await values.write([{ key: "a", expect: one ?? "" }])).toEqual([""])
+    expect(await values.write([{ key: "a", expect: "" }])).toBe("conflict")
+    expect(await values.write([{ key: "b", value: null, expect: b?.revision ?? "" }])).toEqual([""])
+    expect((await values.list({ prefix: "", limit: 10 })).map(({ key }) => key)).toEqual(["a"])
+  })
+
+  const written = async (writing: ReturnType<Driver["store"]["write"]>): Promise<ReadonlyArray<string>> => {
+    const answer = await writing
+    if (answer === "conflict") throw new Error("it must be written")
+    return answer
+  }
+})

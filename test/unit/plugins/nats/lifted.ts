@@ -1,0 +1,7 @@
+/** Connections to nats with everything that the runtime makes of a driver. */
+import { plugin } from "../../../../plugins/nats/mod.ts"
+import { asTransport } from "../../../../runtime/transport/lift/plugin.ts"
+import type { ConnectOptions, Transport } from "../../../../runtime/transport/mod.ts"
+
+export const connectNats = async (url: string | URL, options: ConnectOptions): Promise<Transport> =>
+  asTransport(await plugin.connect(new URL(url), options), options)
