@@ -15,16 +15,28 @@ import type { Revision } from "../store.ts"
 const RECORD_VERSION = 1
 const RECORD_HEAD = `{"v":${RECORD_VERSION},`
 
+/** Records up to this many characters are encoded in place; three bytes of UTF-8 per character at most. */
+const SCRATCH_CHARACTERS = 4096
+const scratch = new Uint8Array(RECORD_HEAD.length + SCRATCH_CHARACTERS * 3)
+const scratchBody = scratch.subarray(RECORD_HEAD.length - 1)
+
 const encoder = new TextEncoder()
+const head = encoder.encode(RECORD_HEAD)
 const decoder = new TextDecoder("utf-8", { fatal: true })
 
 /** Fails with `invalid` where the record is no plain JSON. */
 export const encodeStored = (record: JobRecord): Uint8Array => {
+  let json: string
   try {
-    return encoder.encode(RECORD_HEAD + recordToJson(record).slice(1))
+    json = recordToJson(record)
   } catch (cause) {
     throw new TransportError("invalid", `the record of ${record.id} is not plain JSON: ${String(cause)}`, { cause })
   }
+  if (json.length > SCRATCH_CHARACTERS) return encoder.encode(RECORD_HEAD + json.slice(1))
+  // The head ends where the first brace of the record was.
+  const { written } = encoder.encodeInto(json, scratchBody)
+  scratch.set(head)
+  return scratch.slice(0, head.length - 1 + written)
 }
 
 /** Fails with `unsupported` for a record of another version, with `internal` for what is no record. */
