@@ -8,9 +8,10 @@ import type { Lane } from "./consumers.ts"
 
 /** What a token says. */
 export interface Token {
-  readonly fence: string
-  /** Number of a delivery that arrived at this very transport, by which it is looked up. */
-  readonly number: number | undefined
+  /** Of the transport at which the delivery arrived. */
+  readonly nonce: string
+  /** Counts the deliveries of that transport. */
+  readonly number: number
   /** Where acknowledgements go. */
   readonly ack: string
   readonly consumer: string
@@ -69,7 +70,7 @@ const partsIn = (ack: string, { acks, consumer }: Lane): AckParts | undefined =>
 
 const FIRST = digits(1, COUNT_DIGITS)
 
-/** Reads deliveries and tokens for one transport, and tells those apart that arrived there. */
+/** Reads deliveries for one transport, and tells them apart from those of others. */
 export class Mint {
   /**
    * Tells transports apart, and with them deliveries of the same count: a server that was killed may not remember the
@@ -78,7 +79,6 @@ export class Mint {
   readonly nonce = Math.floor(Math.random() * 36 ** NONCE_DIGITS)
     .toString(36)
     .padStart(NONCE_DIGITS, "0")
-  readonly #own = `${this.nonce}.`
   /** Time and nonce are the same for all deliveries of a millisecond. */
   #end = { at: 0, text: "" }
   #count = 0
@@ -95,7 +95,7 @@ export class Mint {
     const number = ++this.#count
     return {
       delivery: {
-        token: `${this.#own}${number}.${fence}.${ack}`,
+        token: `${this.nonce}.${number}.${receivedAt.toString(36)}.${ack.slice(ACK_PREFIX.length)}`,
         fence,
         queue: lane.queue,
         level: lane.band,
@@ -105,25 +105,8 @@ export class Mint {
         // A copy: the client's buffer holds many messages, and would stay in memory while one of them is in use.
         content: message.data.slice(),
       },
-      token: { fence, number, ack, consumer, seq, receivedAt },
+      token: { nonce: this.nonce, number, ack, consumer, seq, receivedAt },
     }
-  }
-
-  /** Number of a delivery that arrived at this transport, out of its token. */
-  numberIn(text: string): number | undefined {
-    const own = this.#own
-    return text.startsWith(own) ? Number.parseInt(text.slice(own.length, own.length + 16), 10) : undefined
-  }
-
-  /** Reads a token; `undefined` for what never was one. */
-  readToken(text: string): Token | undefined {
-    const [, fence, ack] = TOKEN.exec(text) ?? []
-    const parts = ack === undefined ? undefined : partsOf(ack)
-    if (fence === undefined || ack === undefined || parts === undefined) return undefined
-    const { consumer, seq } = parts
-    const timeAt = SEQ_DIGITS + COUNT_DIGITS
-    const receivedAt = Number.parseInt(fence.slice(timeAt, timeAt + TIME_DIGITS), 36)
-    return { fence, number: this.numberIn(text), ack, consumer, seq, receivedAt }
   }
 
   #fence(seq: number, deliveries: number, receivedAt: number): string {
@@ -133,10 +116,20 @@ export class Mint {
   }
 }
 
-const TOKEN = /^[0-9a-z]{6}\.\d{1,15}\.([0-9a-z]{32})\.(\$JS\.ACK\.\S+)$/
+const ACK_PREFIX = "$JS.ACK."
 
-/** Which transport a delivery arrived at, and its number there. */
-export const originOf = (token: string): { readonly nonce: string; readonly number: number } => {
-  const [nonce = "", number = ""] = token.split(".", 2)
-  return { nonce, number: Number(number) }
+const TOKEN = /^([0-9a-z]{6})\.(\d{1,15})\.([0-9a-z]{1,10})\.(\S+)$/
+
+/** Number of a delivery that arrived at the transport of this nonce, out of its token. */
+export const numberIn = (text: string, nonce: string): number | undefined =>
+  text.startsWith(nonce) ? Number.parseInt(text.slice(NONCE_DIGITS + 1, NONCE_DIGITS + 17), 10) : undefined
+
+/** Reads a token; `undefined` for what never was one. */
+export const readToken = (text: string): Token | undefined => {
+  const [, nonce, number, time = "", rest] = TOKEN.exec(text) ?? []
+  const ack = ACK_PREFIX + rest
+  const parts = rest === undefined ? undefined : partsOf(ack)
+  if (nonce === undefined || parts === undefined) return undefined
+  const { consumer, seq } = parts
+  return { nonce, number: Number(number), ack, consumer, seq, receivedAt: Number.parseInt(time, 36) }
 }

@@ -8,13 +8,14 @@ import type { Link } from "../connection/link.ts"
 import type { Names } from "../streams/names.ts"
 import type { Reader } from "../streams/reader.ts"
 import { Acks, IN_PROGRESS } from "./acks.ts"
-import { type Mint, originOf, type Token } from "./delivery.ts"
+import type { Token } from "./delivery.ts"
 import type { Ledger } from "./ledger.ts"
 
 export interface LeasesParts {
   readonly link: Link
   readonly names: Names
-  readonly mint: Mint
+  /** That of the deliveries that arrive here. */
+  readonly nonce: string
   readonly ledger: Ledger
   /** Of the queue stream. */
   readonly tasks: Reader
@@ -33,8 +34,8 @@ export class Leases {
 
   constructor(parts: LeasesParts) {
     this.#parts = parts
-    const { link, names, mint, ledger } = parts
-    const subscription = link.subscribe(names.lease(mint.nonce), ({ data }) => {
+    const { link, names, nonce, ledger } = parts
+    const subscription = link.subscribe(names.lease(nonce), ({ data }) => {
       const { at, numbers } = readExtended(data)
       // It may have lain in the socket for as long as this thread stood still.
       for (const number of numbers) ledger.extendOwn(number, Math.min(at, Date.now()))
@@ -55,17 +56,15 @@ export class Leases {
     for (const token of ours) if (token !== undefined) acks.add({ ...token, payload: IN_PROGRESS })
     const unanswered = await acks.finish()
     const elsewhere = new Map<string, Array<number>>()
-    const kept = ours.map((token, index) => {
+    const kept = ours.map((token) => {
       if (token === undefined) return false
       const error = unanswered.get(token.consumer)
       // Without its consumer a task is delivered anew: nothing of it is ours.
       if (error !== undefined && error.outcome !== "none") throw error
       if (error !== undefined) return false
       ledger.extend(token, start)
-      if (token.number === undefined) {
-        const { nonce, number } = originOf(texts[index] ?? "")
-        elsewhere.set(nonce, [...(elsewhere.get(nonce) ?? []), number])
-      }
+      const { nonce, number } = token
+      if (!ledger.isOwn(token)) elsewhere.set(nonce, [...(elsewhere.get(nonce) ?? []), number])
       return true
     })
     for (const [nonce, numbers] of elsewhere) this.#tell(nonce, { at: start, numbers })
@@ -81,7 +80,7 @@ export class Leases {
     const { ledger, tasks } = this.#parts
     if (!ledger.runs(token, now)) return false
     // What arrived here and was not ended is still in the queue; of the others nothing is known.
-    return token.number !== undefined || (await tasks.at(token.seq)) !== undefined
+    return ledger.isOwn(token) || (await tasks.at(token.seq)) !== undefined
   }
 }
 

@@ -1,8 +1,8 @@
 /**
- * What this transport knows about deliveries: how long they are its own. Deliveries that arrived here are known by number;
- * those of other connections and threads, of which only the token came here, by fence.
+ * What this transport knows about deliveries: how long they are its own. Of those that arrived at another one, in another
+ * connection or thread, only the token came here.
  */
-import type { Mint, Token } from "./delivery.ts"
+import { numberIn, readToken, type Token } from "./delivery.ts"
 
 interface Held {
   readonly token: Token
@@ -16,14 +16,15 @@ const FORGET_MS = 86_400_000
 const SWEEP_EVERY = 16_384
 
 export class Ledger {
-  readonly #mint: Mint
+  readonly #nonce: string
   readonly #lease: number
   readonly #own = new Map<number, Held>()
   readonly #foreign = new Map<string, Held>()
   #additions = 0
 
-  constructor(mint: Mint, lease: number) {
-    this.#mint = mint
+  /** `nonce` is that of the deliveries that arrive here. */
+  constructor(nonce: string, lease: number) {
+    this.#nonce = nonce
     this.#lease = lease
   }
 
@@ -33,7 +34,6 @@ export class Ledger {
    */
   hold(token: Token, again: boolean): void {
     const { number, receivedAt, seq } = token
-    if (number === undefined) return
     if (again) for (const held of this.#own.values()) if (held.token.seq === seq) held.until = 0
     this.#own.set(number, { token, until: receivedAt + this.#lease })
     this.#added(receivedAt)
@@ -41,19 +41,24 @@ export class Ledger {
 
   /** The token in a text, read before if its delivery is in hand here. */
   read(text: string): Token | undefined {
-    const number = this.#mint.numberIn(text)
-    return (number === undefined ? undefined : this.#own.get(number)?.token) ?? this.#mint.readToken(text)
+    const number = numberIn(text, this.#nonce)
+    return (number === undefined ? undefined : this.#own.get(number)?.token) ?? readToken(text)
+  }
+
+  /** Whether it arrived here. */
+  isOwn({ nonce }: Token): boolean {
+    return nonce === this.#nonce
   }
 
   /** Whether a delivery's lease still runs, as far as can be told here. What arrived here and is not in hand is over. */
-  runs({ number, fence, receivedAt }: Token, now: number): boolean {
-    if (number !== undefined) return now < (this.#own.get(number)?.until ?? 0)
-    return now < (this.#foreign.get(fence)?.until ?? receivedAt + this.#lease)
+  runs(token: Token, now: number): boolean {
+    if (this.isOwn(token)) return now < (this.#own.get(token.number)?.until ?? 0)
+    return now < (this.#foreign.get(nameOf(token))?.until ?? token.receivedAt + this.#lease)
   }
 
   /** A delivery has a full lease from `now` on. */
   extend(token: Token, now: number): void {
-    if (token.number !== undefined) this.extendOwn(token.number, now)
+    if (this.isOwn(token)) this.extendOwn(token.number, now)
     else this.#note(token, now + this.#lease)
   }
 
@@ -65,12 +70,12 @@ export class Ledger {
 
   /** A delivery is over. */
   end(token: Token): void {
-    if (token.number !== undefined) this.#own.delete(token.number)
+    if (this.isOwn(token)) this.#own.delete(token.number)
     else this.#note(token, 0)
   }
 
   #note(token: Token, until: number): void {
-    this.#foreign.set(token.fence, { token, until })
+    this.#foreign.set(nameOf(token), { token, until })
     this.#added(Date.now())
   }
 
@@ -78,6 +83,8 @@ export class Ledger {
     if (++this.#additions % SWEEP_EVERY !== 0) return
     const isOld = ({ token, until }: Held): boolean => Math.max(until, token.receivedAt) + FORGET_MS < now
     for (const [number, held] of this.#own) if (isOld(held)) this.#own.delete(number)
-    for (const [fence, held] of this.#foreign) if (isOld(held)) this.#foreign.delete(fence)
+    for (const [name, held] of this.#foreign) if (isOld(held)) this.#foreign.delete(name)
   }
 }
+
+const nameOf = ({ nonce, number }: Token): string => `${nonce}.${number}`

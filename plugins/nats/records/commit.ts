@@ -75,19 +75,22 @@ export class Committer {
   #begin(commit: Commit): Item {
     const { records, posts, ledger } = this.#parts
     const { id, post = NONE, task } = commit
-    const blank = { commit, record: undefined, postings: post, outgoing: NONE, token: undefined, seq: 0, done: false }
+    let record: PreparedRecord | undefined
+    let outgoing: ReadonlyArray<Outgoing> = NONE
+    let answer: Committed | undefined
     try {
-      const outgoing = post.length === 0 ? NONE : post.map((posting) => posts.prepare(posting))
+      if (post.length > 0) outgoing = post.map((posting) => posts.prepare(posting))
       if (task?.kind === "release" && !(task.delay <= LONGEST_MS))
         throw new TransportError("unsupported", `${id}: this transport keeps tasks for a hundred years at most`)
-      const record = commit.record === undefined ? undefined : records.prepare(id, commit.record)
-      const answer: Committed | undefined =
-        commit.record !== undefined && record === undefined ? { status: "conflict" } : undefined
-      const token = task === undefined || task.kind === "withdraw" ? undefined : ledger.read(task.token)
-      return { ...blank, record, outgoing, token, answer }
+      if (commit.record !== undefined) {
+        record = records.prepare(id, commit.record)
+        if (record === undefined) answer = { status: "conflict" }
+      }
     } catch (error) {
-      return { ...blank, answer: { status: "failed", error: asTransportError(error) } }
+      answer = { status: "failed", error: asTransportError(error) }
     }
+    const token = task === undefined || task.kind === "withdraw" ? undefined : ledger.read(task.token)
+    return { commit, record, postings: post, outgoing, token, seq: 0, done: false, answer }
   }
 
   async #enter(items: ReadonlyArray<Item>): Promise<void> {
@@ -102,6 +105,7 @@ export class Committer {
   }
 
   async #record(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
+    const { ledger, records, publisher } = this.#parts
     const open = items.filter((item) => item.record !== undefined && isOpen(item))
     const messages = open.flatMap(({ record }) => record?.message ?? [])
     const stored = (at: number, result: Published): void => {
@@ -112,12 +116,14 @@ export class Committer {
       else {
         item.seq = result.seq
         // Nothing else is to be done first: the server goes on while the other records are on their way.
-        if (item.outgoing.length === 0 && item.token?.number !== undefined) this.#acknowledge(item, item.token, acks)
+        if (item.outgoing.length === 0 && item.token && ledger.isOwn(item.token))
+          this.#acknowledge(item, item.token, acks)
         // Nobody need wait for that: an entry that is left behind is passed over.
-        void this.#parts.records.tidy(item.record, result.seq).catch(() => undefined)
+        if (item.record.superfluous !== undefined)
+          void records.remove(item.record.superfluous, result.seq).catch(() => undefined)
       }
     }
-    await this.#try(open, () => this.#parts.publisher.publish(messages, stored))
+    await this.#try(open, () => publisher.publish(messages, stored))
   }
 
   async #post(items: ReadonlyArray<Item>): Promise<void> {
@@ -154,7 +160,7 @@ export class Committer {
     const { token, commit } = item
     if (commit.task?.kind === "withdraw") return
     // Another thread may have ended what did not arrive here.
-    const isForeign = token !== undefined && token.number === undefined
+    const isForeign = token !== undefined && !this.#parts.ledger.isOwn(token)
     if (token === undefined || (isForeign && (await this.#parts.tasks.at(token.seq)) === undefined)) this.#gone(item)
     else this.#acknowledge(item, token, acks)
   }

@@ -105,9 +105,9 @@ export class Records {
     return revisionOf(seq, list)
   }
 
-  /** Removes the entry that is not needed any more; a newer one of the same name stays. */
-  async tidy({ superfluous }: PreparedRecord, seq: number): Promise<void> {
-    if (superfluous !== undefined) await this.#reader.purge(superfluous, seq)
+  /** Removes an entry that was stored before this sequence; a newer one of the same name stays. */
+  remove(entry: string, before: number): Promise<void> {
+    return this.#reader.purge(entry, before)
   }
 }
 

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest"
-import { Mint, type Token } from "../../../../plugins/nats/queue/delivery.ts"
+import type { Token } from "../../../../plugins/nats/queue/delivery.ts"
 import { Ledger } from "../../../../plugins/nats/queue/ledger.ts"
 
 const LEASE = 1_000
 
 const arrived = (number: number, seq: number, receivedAt: number): Token => ({
-  fence: `${seq}-${number}`,
+  nonce: "nonce",
   number,
   ack: `ack.${seq}.${number}`,
   consumer: "lane",
@@ -14,7 +14,7 @@ const arrived = (number: number, seq: number, receivedAt: number): Token => ({
 })
 
 test("a task that is delivered anew has ended its earlier delivery here, however late that one was read", () => {
-  const ledger = new Ledger(new Mint(), LEASE)
+  const ledger = new Ledger("nonce", LEASE)
   const now = Date.now()
   const first = arrived(1, 7, now)
   const other = arrived(2, 8, now)
