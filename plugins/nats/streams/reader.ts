@@ -157,7 +157,7 @@ export class Reader {
       subject: textAt(answer, "message", "subject"),
       seq: numberAt(answer, "message", "seq"),
       time: Date.parse(textAt(answer, "message", "time")),
-      data: Buffer.from(textAt(answer, "message", "data"), "base64"),
+      data: new Uint8Array(Buffer.from(textAt(answer, "message", "data"), "base64")),
       header: (header) => headers.get(header),
     }
   }

@@ -8,6 +8,7 @@ import type { Commit, Driver, TaskDelivery, TaskPosting } from "../../../../runt
 import type { Index } from "../../../../runtime/transport/known.ts"
 import { taskOf } from "../../../kit/task.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
+import { startNatsCluster } from "../../../support/servers/nats-cluster.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { type Proxy, startProxy } from "./proxy.ts"
 
@@ -248,6 +249,34 @@ describe("a record", () => {
     expect(page?.jobs.map(({ id }) => id)).toEqual(["dead", failed2])
     expect(await list({ states: ["failed"], after: page?.next ?? "" })).toEqual([failed])
   })
+})
+
+test("on three servers a record is read from the leader, with one question per job", { timeout: 60_000 }, async () => {
+  const cluster = resources.use(await startNatsCluster(3))
+  const [first, ...others] = [...cluster.servers.values()].map(({ port }) => `127.0.0.1:${port}`)
+  let asked = ""
+  const tapped = await startProxy(
+    () => Number(first?.split(":")[1]),
+    (text) => {
+      asked += text
+      return undefined
+    },
+  )
+  resources.defer(() => tapped.stop())
+  const connect = (url: string) =>
+    eventually(() => open(`nats://${url}?replicas=3`).catch(() => undefined), { deadline: 40_000, every: 250 })
+  const driver = await connect(`127.0.0.1:${tapped.port}`)
+  const other = await connect(others[0] ?? "")
+  const ids = ["a", "b", "c"]
+  for (const id of ids) {
+    const revision = await store(other, id, "queued")
+    asked = ""
+    expect(await driver.read([id, "nothing"], "record")).toEqual([{ revision, record: bytesOf("queued") }, undefined])
+    expect([...asked.matchAll(/\$JS\.API\.\S+/g)].map(String)).toEqual([
+      `$JS.API.STREAM.MSG.GET.${namespace}_state`,
+      `$JS.API.STREAM.MSG.GET.${namespace}_state`,
+    ])
+  }
 })
 
 describe("a worker that dies between two steps", () => {
