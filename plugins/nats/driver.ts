@@ -1,6 +1,6 @@
 /** One driver: the parts put together, each call refused once it was closed. */
 import type { Driver, DriverCapabilities } from "../../runtime/transport/driver.ts"
-import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
+import type { ConnectOptions } from "../../runtime/transport/mod.ts"
 import type { BoardOptions } from "./connection/config.ts"
 import { closed } from "./connection/errors.ts"
 import type { Link } from "./connection/link.ts"
@@ -113,15 +113,7 @@ const assemble = (link: Link, names: Names, board: Board, { lease }: ConnectOpti
   return {
     name: "nats",
     capabilities,
-    publish: (postings) =>
-      open(async () => {
-        const results = await posts.publish(postings)
-        return results.map((result) => {
-          if (result.status === "failed") return result
-          if (result.status === "stored") return { status: result.duplicate ? "duplicate" : "stored" }
-          return { status: "failed", error: new TransportError("internal", "the server refused without reason") }
-        })
-      }),
+    publish: (postings) => open(() => posts.publish(postings)),
     take: (request, signal) =>
       open(async () => {
         if (acceptance.refusal !== undefined) throw acceptance.refusal

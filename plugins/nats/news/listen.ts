@@ -28,6 +28,7 @@ export const listen = async (
       listener({ kind: "job", id: names.idIn(subject), record: data.slice() })
     await subscriptions.listen(subject, hear, signal)
   }
+  if (signal.aborted) return
   const stop = link.onStatus((status) => {
     if (status === "connected") listener({ kind: "missed" })
   })

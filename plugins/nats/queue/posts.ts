@@ -3,7 +3,7 @@
  * the server, which moves it there in time.
  */
 import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
-import type { TaskPosting } from "../../../runtime/transport/driver.ts"
+import type { Receipt, TaskPosting } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { asTransportError } from "../connection/errors.ts"
 import { indexLine } from "../streams/index-header.ts"
@@ -55,23 +55,21 @@ export class Posts {
   }
 
   /** Publishes; what cannot be prepared fails alone. */
-  async publish(postings: ReadonlyArray<TaskPosting>): Promise<ReadonlyArray<Published>> {
+  async publish(postings: ReadonlyArray<TaskPosting>): Promise<ReadonlyArray<Receipt>> {
     const outgoing: Array<Outgoing> = []
     const places: Array<number> = []
-    const results: Array<Published> = []
+    const receipts: Array<Receipt> = []
     for (const [index, posting] of postings.entries()) {
       try {
         outgoing.push(this.prepare(posting))
         places.push(index)
       } catch (error) {
-        results[index] = { status: "failed", error: asTransportError(error) }
+        receipts[index] = { status: "failed", error: asTransportError(error) }
       }
     }
     const published = await this.send(postings, outgoing)
-    published.forEach((result, at) => {
-      results[places[at] ?? at] = result
-    })
-    return results
+    for (const [at, result] of published.entries()) receipts[places[at] ?? at] = receiptOf(result)
+    return receipts
   }
 
   /** Publishes what was prepared, and makes their queues known. */
@@ -92,6 +90,12 @@ export class Posts {
     if (unknown.size > 0) await Promise.race([known, new Promise((resolve) => setTimeout(resolve, LISTED_MS))])
     return published
   }
+}
+
+const receiptOf = (result: Published): Receipt => {
+  if (result.status === "failed") return result
+  if (result.status === "stored") return { status: result.duplicate ? "duplicate" : "stored" }
+  return { status: "failed", error: new TransportError("internal", "the server refused without reason") }
 }
 
 /** What a header can say as it is. */
