@@ -1,29 +1,34 @@
 /** A case as data: no runner is imported to define one. */
 import type { Context } from "./context.ts"
-import { type Harness, PARTS, type Part } from "./harness.ts"
+import { type Ground, type Harness, PARTS, type Part } from "./harness.ts"
 
 /** What a case cannot do without: `true`, or why this transport is spared. */
-export type Need = (harness: Harness) => true | string
+export type Need = NeedOf<Harness>
+export type NeedOf<H> = (harness: H) => true | string
 
-export interface Case {
+export type Case = CaseOf<Harness, Context>
+
+/** A case of either level of the kit. */
+export interface CaseOf<H, C> {
   readonly group: string
   /** A sentence about behaviour; unique within its group. */
   readonly name: string
-  readonly needs?: ReadonlyArray<Need>
+  readonly needs?: ReadonlyArray<NeedOf<H>>
   /** Lease of its connections, in milliseconds. Defaults to 30,000: long enough to play no part. */
   readonly lease?: number
   /** Longest that it may take, in milliseconds. Defaults to 60,000. */
   readonly timeout?: number
   /** Disturbs others (restarts a server): must run alone. */
   readonly exclusive?: boolean
-  run(context: Context): Promise<void>
+  run(context: C): Promise<void>
 }
 
-export const titleOf = ({ group, name }: Pick<Case, "group" | "name">): string => `${group}: ${name}`
+export const titleOf = ({ group, name }: { readonly group: string; readonly name: string }): string =>
+  `${group}: ${name}`
 
 /** Why a harness is spared a case; `undefined` when it is not. */
-export const spared = (each: Case, harness: Harness): string | undefined => {
-  for (const need of each.needs ?? []) {
+export const spared = <H>({ needs = [] }: Pick<CaseOf<H, never>, "needs">, harness: H): string | undefined => {
+  for (const need of needs) {
     const met = need(harness)
     if (met !== true) return met
   }
@@ -38,7 +43,7 @@ export const part =
 
 /** Needs something that the harness can do to the transport. */
 export const hook =
-  (name: "restart" | "kill" | "cut" | "corrupt"): Need =>
+  (name: "restart" | "kill" | "cut" | "corrupt"): NeedOf<Ground<unknown>> =>
   (harness) =>
     harness[name] !== undefined || `its harness offers no ${name}()`
 

@@ -23,8 +23,30 @@ export const equal = (actual: unknown, expected: unknown, what: string): void =>
 }
 
 /** Fails unless both hold the same texts, in any order, each as often. */
-export const sameSet = (actual: ReadonlyArray<string>, expected: ReadonlyArray<string>, what: string): void =>
-  equal([...actual].sort(), [...expected].sort(), what)
+export const sameSet = (actual: ReadonlyArray<string>, expected: ReadonlyArray<string>, what: string): void => {
+  if (expected.length <= 10) {
+    equal([...actual].sort(), [...expected].sort(), what)
+    return
+  }
+  // Of many, only what differs is told.
+  const [missing, other] = [without(expected, actual), without(actual, expected)]
+  const some = (texts: ReadonlyArray<string>): string => texts.slice(0, 3).map(show).join(", ")
+  check(
+    missing.length === 0 && other.length === 0,
+    `${what}: ${missing.length} of ${expected.length} are missing (${some(missing)}), ${other.length} are too many (${some(other)})`,
+  )
+}
+
+/** What is left of some texts when others are taken away, each as often as it is there. */
+const without = (texts: ReadonlyArray<string>, others: ReadonlyArray<string>): ReadonlyArray<string> => {
+  const counts = new Map<string, number>()
+  for (const each of others) counts.set(each, (counts.get(each) ?? 0) + 1)
+  return texts.filter((each) => {
+    const count = counts.get(each) ?? 0
+    counts.set(each, count - 1)
+    return count <= 0
+  })
+}
 
 /** Fails unless the number lies between the two, both included. */
 export const between = (actual: number, low: number, high: number, what: string): void =>

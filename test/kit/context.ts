@@ -1,73 +1,25 @@
-/**
- * What a case works with: its own namespace, names and connections, and deadlines that say what was awaited. Nothing is
- * shared between cases, so that they may run in any order and at the same time. Cases take what they need apart
- * (`{ peer, fresh }`): all functions are bound.
- */
-
-import { randomUUID } from "node:crypto"
-import process from "node:process"
-import type { ConnectOptions, Posting, Transport } from "../../runtime/transport/mod.ts"
-import { BrokenPromise } from "./check.ts"
+/** What a case about a transport works with. */
+import type { Posting, Transport } from "../../runtime/transport/mod.ts"
 import type { Harness } from "./harness.ts"
 import { Peer } from "./peer.ts"
+import { type Bounds, Stage } from "./stage.ts"
 import { type TaskFields, taskOf } from "./task.ts"
 
-/** Thousands only when asked for: KIT=full. */
-export const size = (quick: number, full: number): number => (process.env["KIT"] === "full" ? full : quick)
+export { size, sleep } from "./stage.ts"
 
-export class Context {
-  readonly harness: Harness
-  readonly namespace = `kit-${randomUUID()}`
-  /** Lease of all connections of this case, in milliseconds. */
-  readonly lease: number
-  /** The first connection. */
-  readonly peer: Peer
-  readonly #peers: Array<Peer> = []
-  readonly #awaited = new Map<symbol, string>()
-  #names = 0
-
-  private constructor(harness: Harness, lease: number, open: (context: Context) => Peer) {
-    this.harness = harness
-    // A transport that looks in intervals needs leases that outlast a few of them.
-    this.lease = Math.max(harness.slow ? 2 * lease : lease, 1_000, harness.capabilities.leaseResolution)
-    this.peer = open(this)
-  }
-
-  /** Connects, runs and cleans up; fails when that takes longer than `timeout`. */
+export class Context extends Stage<Transport, Harness, Peer> {
   static async run(
     harness: Harness,
-    { lease, timeout }: { readonly lease: number; readonly timeout: number },
+    { lease, timeout }: Bounds,
     run: (context: Context) => Promise<void>,
   ): Promise<void> {
-    const context = new Context(harness, lease, (self) => new Peer(self))
-    try {
-      await context.#bounded(timeout, async () => {
-        await context.#open(context.peer, harness.connect)
-        await run(context)
-      })
-    } finally {
-      await Promise.allSettled(context.#peers.map((peer) => peer.close()))
-      await harness.clean?.(context.namespace)
-    }
+    const context = new Context(harness, lease)
+    await context.perform(timeout, () => run(context))
   }
 
-  /** What the transport may be late by on a busy machine, beyond what it declares. */
-  get slack(): number {
-    return this.harness.slack ?? (this.harness.slow ? 2_500 : 1_000)
+  protected make(): Peer {
+    return new Peer(this)
   }
-
-  /** What the two clocks may disagree by. */
-  get tolerance(): number {
-    return this.harness.clockTolerance ?? 20
-  }
-
-  /** How long to look before believing that nothing comes. */
-  get quiet(): number {
-    return this.harness.slow ? 1_200 : 250
-  }
-
-  /** A text that no other case has. */
-  readonly fresh = (label: string): string => `${label}-${++this.#names}-${randomUUID().slice(0, 8)}`
 
   /** A task on its way into a queue. What is not said is made up. */
   readonly task = (fields: TaskFields): Posting => taskOf({ id: this.fresh("job"), ...fields })
@@ -75,69 +27,4 @@ export class Context {
   /** Several tasks for one queue. */
   readonly tasks = (count: number, fields: TaskFields): ReadonlyArray<Posting> =>
     Array.from({ length: count }, () => this.task(fields))
-
-  /** One more connection to the same board, or to the one of another namespace. */
-  readonly another = (namespace?: string): Promise<Peer> => this.#open(new Peer(this), this.harness.connect, namespace)
-
-  /** One more connection, from as far away as the transport reaches. */
-  readonly elsewhere = (): Promise<Peer> => this.#open(new Peer(this), this.harness.second ?? this.harness.connect)
-
-  readonly options = (): ConnectOptions => ({
-    namespace: this.namespace,
-    lease: this.lease,
-    name: "callboard-kit",
-    timeout: 5_000,
-  })
-
-  /** The outcome of a promise, or a failure that names what was awaited. */
-  readonly within = async <T>(what: string, promise: Promise<T>, ms = 8_000): Promise<T> => {
-    const key = Symbol(what)
-    this.#awaited.set(key, what)
-    let timer: ReturnType<typeof setTimeout> | undefined
-    const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(new BrokenPromise(`gave up after ${ms} ms, awaiting ${what}`)), ms)
-    })
-    try {
-      return await Promise.race([promise, late])
-    } finally {
-      clearTimeout(timer)
-      this.#awaited.delete(key)
-    }
-  }
-
-  /** Asks again and again until there is an answer. */
-  readonly until = async <T>(what: string, ask: () => Promise<T | undefined | false>, ms = 8_000): Promise<T> => {
-    const end = Date.now() + ms
-    for (let pause = 5; ; pause = Math.min(pause * 2, 100)) {
-      const answer = await this.within(what, ask(), ms)
-      if (answer !== undefined && answer !== false) return answer
-      if (Date.now() > end) throw new BrokenPromise(`gave up after ${ms} ms, awaiting ${what}`)
-      await sleep(pause)
-    }
-  }
-
-  async #open(peer: Peer, connect: Harness["connect"], namespace?: string): Promise<Peer> {
-    this.#peers.push(peer)
-    const options = { ...this.options(), ...(namespace === undefined ? {} : { namespace }) }
-    const transport: Transport = await this.within("a connection", connect.call(this.harness, options))
-    peer.use(transport)
-    return peer
-  }
-
-  async #bounded(ms: number, run: () => Promise<void>): Promise<void> {
-    let timer: ReturnType<typeof setTimeout> | undefined
-    const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => {
-        const awaited = [...this.#awaited.values()].join(", ") || "its end"
-        reject(new BrokenPromise(`the case gave up after ${ms} ms, awaiting ${awaited}`))
-      }, ms)
-    })
-    try {
-      await Promise.race([run(), late])
-    } finally {
-      clearTimeout(timer)
-    }
-  }
 }
-
-export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

@@ -6,25 +6,30 @@ export type Part = "records" | "store" | "broadcast" | "stats" | "overdue" | "wa
 
 export const PARTS: ReadonlyArray<Part> = ["records", "store", "broadcast", "stats", "overdue", "waiting"]
 
-export interface Harness {
-  /** Begins the titles of reports. */
-  readonly name: string
+export interface Harness extends Ground<Transport> {
   /** What the transport is expected to declare, word for word: a claim in one place only is no claim. */
   readonly capabilities: Capabilities
   /** Optional members that the transport has. Defaults to all. */
   readonly parts?: ReadonlyArray<Part>
+}
+
+/** What both levels of the kit are told; `Connection` is a transport, or the driver of one. */
+export interface Ground<Connection> {
+  /** Begins the titles of reports. */
+  readonly name: string
+  readonly capabilities: { readonly leaseResolution: number }
 
   /**
    * Opens a transport with these options and no others. Called several times per case; all transports of one namespace
    * must meet on one board. The kit closes what it opened.
    */
-  connect(options: ConnectOptions): Promise<Transport>
+  connect(options: ConnectOptions): Promise<Connection>
 
   /**
    * Like `connect`, from as far away as the transport's reach goes: over another client, from another thread or
    * process. Defaults to `connect`.
    */
-  second?(options: ConnectOptions): Promise<Transport>
+  second?(options: ConnectOptions): Promise<Connection>
 
   /**
    * Stops what the transport stands on (a server, say), in good order, and starts it again with what it stored.

@@ -14,6 +14,11 @@ export class Line {
     for (const listener of this.#listeners) listener("disconnected")
   }
 
+  /** Fires with the next cut; has fired while it is cut. */
+  get cutting(): AbortSignal {
+    return this.#cutting.signal
+  }
+
   heal(): void {
     this.#cutting = new AbortController()
     for (const listener of this.#listeners) listener("connected")
@@ -22,10 +27,10 @@ export class Line {
   /** Connections over this line. What lies behind it outlives each cut, so it may claim to be durable. */
   over<Options>(connect: Connect<Options>, capabilities: Capabilities): Connect<Options> {
     return async (options) => {
-      const transport = await this.#guard(() => connect(options))()
+      const transport = await this.guard(() => connect(options))()
       const { queue, records, store, broadcast } = transport
       const { stats, overdue, waiting } = queue
-      const guard = this.#guard.bind(this)
+      const guard = this.guard.bind(this)
       return {
         ...transport,
         capabilities,
@@ -53,15 +58,18 @@ export class Line {
           store: { ...store, get: guard(store.get), write: guard(store.write), list: guard(store.list) },
         }),
         ...(broadcast && { broadcast: { ...broadcast, send: guard(broadcast.send) } }),
-        onStatus: (listener) => {
-          this.#listeners.add(listener)
-          return () => void this.#listeners.delete(listener)
-        },
+        onStatus: (listener) => this.onStatus(listener),
       }
     }
   }
 
-  #guard<Args extends ReadonlyArray<unknown>, T>(call: (...args: Args) => Promise<T>): (...args: Args) => Promise<T> {
+  onStatus(listener: Listener): () => void {
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+
+  /** The same call over this line. */
+  guard<Args extends ReadonlyArray<unknown>, T>(call: (...args: Args) => Promise<T>): (...args: Args) => Promise<T> {
     return async (...args) => {
       const { signal } = this.#cutting
       if (signal.aborted) throw new TransportError("unavailable", "the line is cut")

@@ -1,18 +1,26 @@
 /** Runs cases: with any test runner, or without one. */
-import { type Case, spared, titleOf } from "./case.ts"
+import { type Case, type CaseOf, spared, titleOf } from "./case.ts"
 import { cases } from "./cases.ts"
 import { Context } from "./context.ts"
 import type { Harness } from "./harness.ts"
 
-const DEFAULT_LEASE = 30_000
+export const DEFAULT_LEASE = 30_000
 /** Far longer than any case takes: a busy machine breaks no promise. */
-const DEFAULT_TIMEOUT = 60_000
+export const DEFAULT_TIMEOUT = 60_000
+
+/** The cases of one level of the kit, and how one of them is run: rejects with what does not hold. */
+export interface Suite<H, C> {
+  readonly cases: ReadonlyArray<CaseOf<H, C>>
+  readonly runCase: (each: CaseOf<H, C>, harness: H) => Promise<void>
+}
 
 /** Runs one case on one harness. Rejects with what does not hold. */
 export const runCase = (
   { lease = DEFAULT_LEASE, timeout = DEFAULT_TIMEOUT, run }: Case,
   harness: Harness,
 ): Promise<void> => Context.run(harness, { lease, timeout }, run)
+
+const suite: Suite<Harness, Context> = { cases, runCase }
 
 /** `test` of vitest, `bun:test` or `node:test`, or a function that calls another one. */
 export interface TestFunction {
@@ -33,11 +41,19 @@ export interface RegisterOptions {
 }
 
 /** Registers all cases with a test runner. */
-export const register = (test: TestFunction, harness: Harness, options: RegisterOptions = {}): void => {
-  for (const each of cases) {
+export const register = (test: TestFunction, harness: Harness, options: RegisterOptions = {}): void =>
+  registerSuite(suite, test, harness, options)
+
+export const registerSuite = <H, C>(
+  suite: Suite<H, C>,
+  test: TestFunction,
+  harness: H,
+  options: RegisterOptions = {},
+): void => {
+  for (const each of suite.cases) {
     const title = titleOf(each)
     const reason = spared(each, harness)
-    const run = (): Promise<void> => runCase(each, harness)
+    const run = (): Promise<void> => suite.runCase(each, harness)
     if (reason !== undefined) {
       if (options.spared !== "omit") test.skip?.(`${title} (skipped: ${reason})`, run)
     } else {
@@ -76,12 +92,19 @@ export interface RunOptions {
 }
 
 /** Runs all cases without a test runner. Never rejects because of a case. */
-export const runConformance = async (harness: Harness, options: RunOptions = {}): Promise<Report> => {
+export const runConformance = (harness: Harness, options: RunOptions = {}): Promise<Report> =>
+  runSuite(suite, harness, options)
+
+export const runSuite = async <H extends { readonly name: string }, C>(
+  suite: Suite<H, C>,
+  harness: H,
+  options: RunOptions,
+): Promise<Report> => {
   const { only = "", concurrency = 8, onResult } = options
-  const chosen = cases.filter((each) => titleOf(each).includes(only))
-  const results = new Map<Case, CaseResult>()
-  const runOne = async (each: Case): Promise<void> => {
-    const result = await resultOf(each, harness)
+  const chosen = suite.cases.filter((each) => titleOf(each).includes(only))
+  const results = new Map<CaseOf<H, C>, CaseResult>()
+  const runOne = async (each: CaseOf<H, C>): Promise<void> => {
+    const result = await resultOf(suite, each, harness)
     results.set(each, result)
     onResult?.(result)
   }
@@ -104,14 +127,14 @@ export const runConformance = async (harness: Harness, options: RunOptions = {})
   }
 }
 
-const resultOf = async (each: Case, harness: Harness): Promise<CaseResult> => {
+const resultOf = async <H, C>(suite: Suite<H, C>, each: CaseOf<H, C>, harness: H): Promise<CaseResult> => {
   const title = titleOf(each)
   const reason = spared(each, harness)
   if (reason !== undefined) return { title, outcome: "skipped", reason, ms: 0 }
   const start = performance.now()
   const ms = (): number => Math.round(performance.now() - start)
   try {
-    await runCase(each, harness)
+    await suite.runCase(each, harness)
     return { title, outcome: "passed", ms: ms() }
   } catch (error) {
     return { title, outcome: "failed", reason: error instanceof Error ? error.message : String(error), error, ms: ms() }

@@ -3,56 +3,10 @@ import { Buffer } from "node:buffer"
 import { publishKey } from "../../../runtime/protocol/message.ts"
 import { type Case, hook, part, records } from "../case.ts"
 import { check, equal, sameSet } from "../check.ts"
+import { TEXTS } from "../hostile-text.ts"
 import { idOf, recordOf, retryOf } from "../task.ts"
 
 const group = "hostile"
-
-const TEXTS: ReadonlyArray<string> = [
-  "*",
-  ">",
-  ".",
-  "..",
-  "a.b",
-  "a.*",
-  "a.>",
-  "$SYS.>",
-  "a b",
-  " ",
-  "  ",
-  "a/b",
-  "../../etc/passwd",
-  "%",
-  "_",
-  "%41",
-  "\\",
-  "'; DROP TABLE jobs; --",
-  '"',
-  "`",
-  "?",
-  "#",
-  "a:b",
-  "a\nb",
-  "\r\n",
-  "\t",
-  "\u0001",
-  "\u007f",
-  "日本語",
-  "😀",
-  "é",
-  "é".normalize("NFD"),
-  "\u202e",
-  "constructor",
-  "__proto__",
-  "toString",
-  "null",
-  "undefined",
-  "NaN",
-  "0",
-  "00",
-  "-1",
-  "A",
-  "a",
-]
 
 export const hostileCases: ReadonlyArray<Case> = [
   {

@@ -1,0 +1,149 @@
+/**
+ * What a case works with: its own namespace, names and connections, and deadlines that say what was awaited. Nothing is
+ * shared between cases, so that they may run in any order and at the same time. Cases take what they need apart
+ * (`{ peer, fresh }`): all functions are bound.
+ */
+
+import { randomUUID } from "node:crypto"
+import process from "node:process"
+import type { ConnectOptions } from "../../runtime/transport/mod.ts"
+import { BrokenPromise } from "./check.ts"
+import type { Ground } from "./harness.ts"
+
+/** Thousands only when asked for: KIT=full. */
+export const size = (quick: number, full: number): number => (process.env["KIT"] === "full" ? full : quick)
+
+/** One connection of a case. */
+export interface Connected<Connection> {
+  use(connection: Connection): void
+  close(): Promise<void>
+}
+
+export interface Bounds {
+  /** Lease of the connections, in milliseconds. */
+  readonly lease: number
+  /** Longest that the case may take, in milliseconds. */
+  readonly timeout: number
+}
+
+/** `Connection` is what a harness opens: a transport, or the driver of one. */
+export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer extends Connected<Connection>> {
+  readonly harness: Harness
+  readonly namespace = `kit-${randomUUID()}`
+  /** Lease of all connections of this case, in milliseconds. */
+  readonly lease: number
+  /** The first connection. */
+  readonly peer: Peer
+  readonly #peers: Array<Peer> = []
+  readonly #awaited = new Map<symbol, string>()
+  #names = 0
+
+  constructor(harness: Harness, lease: number) {
+    this.harness = harness
+    // A transport that looks in intervals needs leases that outlast a few of them.
+    this.lease = Math.max(harness.slow ? 2 * lease : lease, 1_000, harness.capabilities.leaseResolution)
+    this.peer = this.make()
+  }
+
+  /** A peer that has no connection yet. Called before fields of a subclass are set. */
+  protected abstract make(): Peer
+
+  /** Connects, runs and cleans up; fails when that takes longer than `timeout`. */
+  async perform(timeout: number, run: () => Promise<void>): Promise<void> {
+    try {
+      await this.#bounded(timeout, async () => {
+        await this.#open(this.peer, this.harness.connect)
+        await run()
+      })
+    } finally {
+      await Promise.allSettled(this.#peers.map((peer) => peer.close()))
+      await this.harness.clean?.(this.namespace)
+    }
+  }
+
+  /** What the transport may be late by on a busy machine, beyond what it declares. */
+  get slack(): number {
+    return this.harness.slack ?? (this.harness.slow ? 2_500 : 1_000)
+  }
+
+  /** What the two clocks may disagree by. */
+  get tolerance(): number {
+    return this.harness.clockTolerance ?? 20
+  }
+
+  /** How long to look before believing that nothing comes. */
+  get quiet(): number {
+    return this.harness.slow ? 1_200 : 250
+  }
+
+  /** A text that no other case has. */
+  readonly fresh = (label: string): string => `${label}-${++this.#names}-${randomUUID().slice(0, 8)}`
+
+  /** One more connection to the same board, or to the one of another namespace. */
+  readonly another = (namespace?: string): Promise<Peer> => this.#open(this.make(), this.harness.connect, namespace)
+
+  /** One more connection, from as far away as the transport reaches. */
+  readonly elsewhere = (): Promise<Peer> => this.#open(this.make(), this.harness.second ?? this.harness.connect)
+
+  readonly options = (): ConnectOptions => ({
+    namespace: this.namespace,
+    lease: this.lease,
+    name: "callboard-kit",
+    timeout: 5_000,
+  })
+
+  /** The outcome of a promise, or a failure that names what was awaited. */
+  readonly within = async <T>(what: string, promise: Promise<T>, ms = 8_000): Promise<T> => {
+    const key = Symbol(what)
+    this.#awaited.set(key, what)
+    let timer: ReturnType<typeof setTimeout> | undefined
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new BrokenPromise(`gave up after ${ms} ms, awaiting ${what}`)), ms)
+    })
+    try {
+      return await Promise.race([promise, late])
+    } finally {
+      clearTimeout(timer)
+      this.#awaited.delete(key)
+    }
+  }
+
+  /** Asks again and again until there is an answer. */
+  readonly until = async <T>(what: string, ask: () => Promise<T | undefined | false>, ms = 8_000): Promise<T> => {
+    const end = Date.now() + ms
+    for (let pause = 5; ; pause = Math.min(pause * 2, 100)) {
+      const answer = await this.within(what, ask(), ms)
+      if (answer !== undefined && answer !== false) return answer
+      if (Date.now() > end) throw new BrokenPromise(`gave up after ${ms} ms, awaiting ${what}`)
+      await sleep(pause)
+    }
+  }
+
+  async #open(
+    peer: Peer,
+    connect: (options: ConnectOptions) => Promise<Connection>,
+    namespace?: string,
+  ): Promise<Peer> {
+    this.#peers.push(peer)
+    const options = { ...this.options(), ...(namespace === undefined ? {} : { namespace }) }
+    peer.use(await this.within("a connection", connect.call(this.harness, options)))
+    return peer
+  }
+
+  async #bounded(ms: number, run: () => Promise<void>): Promise<void> {
+    let timer: ReturnType<typeof setTimeout> | undefined
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        const awaited = [...this.#awaited.values()].join(", ") || "its end"
+        reject(new BrokenPromise(`the case gave up after ${ms} ms, awaiting ${awaited}`))
+      }, ms)
+    })
+    try {
+      await Promise.race([run(), late])
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+}
+
+export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
