@@ -10,6 +10,7 @@ import { Line } from "./kit/line.ts"
 import { BrokenPromise, cases, type Harness, register, runCase, runConformance, titleOf } from "./kit/mod.ts"
 import { type Mutant, mutants } from "./kit/mutants.ts"
 import { capabilities, memory } from "./support/memory.ts"
+import { outcomesOf } from "./support/outcomes.ts"
 
 const full = (url: URL): Harness => ({
   name: "memory",
@@ -81,7 +82,7 @@ describe("mutants", () => {
     expect(mutants.map(({ breaks }) => breaks).filter((breaks) => !titles.includes(breaks))).toEqual([])
   })
 
-  const outcomes = startAll(24)
+  const outcomes = outcomesOf(mutants, failureOf, 24)
   test.each(mutants.map((mutant) => [mutant.breaks, mutant] as const))(
     "%s: fails for its mutant",
     async (_, mutant) => {
@@ -104,34 +105,6 @@ test("without a runner there is a report", async () => {
   const failing = await runConformance(wrong, { only: "declared: the capabilities" })
   expect(failing.results[0]).toMatchObject({ outcome: "failed", reason: expect.stringContaining("capabilities") })
 })
-
-/** Runs all mutants, so many at a time, once the first one is asked for: most of their time is waiting. */
-function startAll(concurrency: number): () => ReadonlyMap<Mutant, Promise<unknown>> {
-  let started: Map<Mutant, Promise<unknown>> | undefined
-  return () => {
-    if (started !== undefined) return started
-    started = new Map()
-    const waiting: Array<() => void> = []
-    let running = 0
-    for (const mutant of mutants) {
-      const turn = new Promise<void>((resolve) => waiting.push(resolve))
-      started.set(
-        mutant,
-        turn
-          .then(() => failureOf(mutant))
-          .finally(() => {
-            running--
-            next()
-          }),
-      )
-    }
-    const next = (): void => {
-      for (; running < concurrency && waiting.length > 0; running++) waiting.shift()?.()
-    }
-    next()
-    return started
-  }
-}
 
 /** How the case of a mutant fails; `undefined` when it passes. */
 async function failureOf(mutant: Mutant): Promise<unknown> {

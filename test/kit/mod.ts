@@ -7,12 +7,18 @@
  * register(test, { name: "mine", capabilities, connect: (options) => plugin.connect(url, options) })
  * ```
  *
- * Without a runner, `runConformance(harness)` gives a report. Sizes are small; `KIT=full` makes them large.
+ * Without a runner, `runConformance(harness)` gives a report. `registerDriver` and `runDriverConformance` do the same for a
+ * `Driver`, without the rules that the runtime lays over it. Sizes are small; `KIT=full` makes them large.
  */
 export { type Case, type Need, titleOf } from "./case.ts"
 export { cases } from "./cases.ts"
 export { BrokenPromise } from "./check.ts"
 export type { Context } from "./context.ts"
+export type { DriverCase } from "./driver/case.ts"
+export { driverCases } from "./driver/cases.ts"
+export type { DriverContext } from "./driver/context.ts"
+export type { DriverHarness, DriverPart } from "./driver/harness.ts"
+export { registerDriver, runDriverCase, runDriverConformance } from "./driver/run.ts"
 export type { Harness, Part } from "./harness.ts"
 export type { Peer } from "./peer.ts"
 export {

@@ -1,0 +1,69 @@
+/** The kit for drivers: each case passes on drivers of several kinds, and fails on one that breaks the promise it is about. */
+import { describe, expect, test, vi } from "vitest"
+import { spared } from "./kit/case.ts"
+import { isTransportError } from "./kit/check.ts"
+import { leastHarness, lineHarness, poorHarness, stepwiseHarness, wholeHarness } from "./kit/driver/bases.ts"
+import { type DriverMutant, driverMutants } from "./kit/driver/mutants.ts"
+import { BrokenPromise, driverCases, registerDriver, runDriverCase, runDriverConformance, titleOf } from "./kit/mod.ts"
+import { outcomesOf } from "./support/outcomes.ts"
+
+// Most of the time of a case is waiting, perhaps beside other work.
+vi.setConfig({ maxConcurrency: 24 })
+const slack = 2_500
+
+describe.each([leastHarness(), stepwiseHarness(), poorHarness(), wholeHarness()])(
+  "the driver $name passes",
+  (harness) => registerDriver(test, { ...harness, slack }, { spared: "omit" }),
+)
+
+describe("a driver that is cut off and restarted passes", () => {
+  const harness = { ...lineHarness(), slack }
+  for (const each of driverCases.filter(({ group }) => group === "recovery")) {
+    expect(spared(each, harness)).toBeUndefined()
+    test(titleOf(each), () => runDriverCase(each, harness), 100_000)
+  }
+})
+
+describe("mutants", () => {
+  test("each case has one, and each has a case", () => {
+    const titles = driverCases.map(titleOf)
+    expect(new Set(titles).size).toBe(titles.length)
+    expect(titles.filter((title) => !driverMutants.some(({ breaks }) => breaks === title))).toEqual([])
+    expect(driverMutants.map(({ breaks }) => breaks).filter((breaks) => !titles.includes(breaks))).toEqual([])
+  })
+
+  const outcomes = outcomesOf(driverMutants, failureOf, 40)
+  test.each(driverMutants.map((mutant, at) => [mutant.breaks, at, mutant] as const))(
+    "%s: fails for mutant %i",
+    async (_, __, mutant) => {
+      const found = await outcomes().get(mutant)
+      // Anything else would be a fault of the kit, or of the mutant.
+      if (!(found instanceof BrokenPromise || isTransportError(found))) {
+        expect.fail(found === undefined ? "the case passed" : `the case broke: ${String(found)}`)
+      }
+    },
+    120_000,
+  )
+})
+
+test("without a runner there is a report", async () => {
+  const report = await runDriverConformance(wholeHarness(), { only: "declared: " })
+  expect(report).toMatchObject({ name: "whole", total: 5, passed: 5, failed: 0, skipped: 0 })
+})
+
+const bases = { whole: wholeHarness, stepwise: stepwiseHarness, poor: poorHarness, line: lineHarness }
+
+/** How the case of a mutant fails; `undefined` when it passes. */
+async function failureOf(mutant: DriverMutant): Promise<unknown> {
+  const harness = { ...bases[mutant.on ?? "whole"](), bound: 2_000 }
+  const each = driverCases.find((one) => titleOf(one) === mutant.breaks)
+  if (each === undefined || spared(each, harness) !== undefined) return undefined
+  const connect = mutant.breaker()((options) => harness.connect(options))
+  try {
+    // Some break a promise by never answering: no need to wait for that as long as for a busy machine.
+    await runDriverCase({ ...each, timeout: 20_000 }, { ...harness, connect })
+    return undefined
+  } catch (error) {
+    return error
+  }
+}

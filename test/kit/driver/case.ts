@@ -1,0 +1,31 @@
+/** Cases about drivers, and what one cannot do without. */
+import type { CaseOf, NeedOf } from "../case.ts"
+import type { DriverContext } from "./context.ts"
+import { type DriverHarness, type DriverPart, partsOf } from "./harness.ts"
+
+export type DriverCase = CaseOf<DriverHarness, DriverContext>
+type Need = NeedOf<DriverHarness>
+
+/** Needs an optional member. */
+export const part =
+  (name: DriverPart): Need =>
+  (harness) =>
+    partsOf(harness).includes(name) || `it has no ${name}`
+
+export const waits: Need = ({ capabilities }) => capabilities.waits || "its take does not wait (waits: false)"
+export const delay: Need = ({ capabilities }) => capabilities.delay > 0 || "it keeps no due times (delay: 0)"
+export const boundedDelay: Need = ({ capabilities }) =>
+  Number.isFinite(capabilities.delay) || "it keeps any due time (delay: Infinity)"
+export const front: Need = ({ capabilities }) => capabilities.front || "it has no front (front: false)"
+export const noFront: Need = ({ capabilities }) => !capabilities.front || "it has a front (front: true)"
+export const strictOrder: Need = ({ lanewise }) =>
+  lanewise !== true || "what is accepted while it takes may come after what that take brings (lanewise)"
+export const dedupe: Need = ({ capabilities }) =>
+  capabilities.dedupeWindow > 0 || "it does not recognise publish keys (dedupeWindow: 0)"
+export const durable: Need = ({ capabilities }) =>
+  capabilities.durability !== "none" || "nothing survives its process (durability: none)"
+export const atomic: Need = ({ capabilities }) => capabilities.atomic || "its commits have steps (atomic: false)"
+export const stepwise: Need = ({ capabilities }) => !capabilities.atomic || "its commits are whole (atomic: true)"
+export const ownTokens: Need = ({ blindTokens }) =>
+  blindTokens !== true || "its broker cannot tell an overtaken delivery (blindTokens)"
+export const failing: Need = ({ failAfter }) => failAfter !== undefined || "its harness offers no failAfter()"

@@ -1,0 +1,321 @@
+/** Lists of jobs, depths of queues, and what waits in them. */
+import type { Headers } from "../../../../runtime/protocol/message.ts"
+import type { Query, QueueDepth } from "../../../../runtime/transport/optional.ts"
+import { between, check, equal, refuses } from "../../check.ts"
+import { type DriverCase, delay, part } from "../case.ts"
+import { type DriverContext, patience, size, sleep } from "../context.ts"
+import { idsOf, recordOf, text } from "../task.ts"
+
+type State = "succeeded" | "failed"
+
+/** All that a query finds, page by page: may be more than was asked for. */
+const listed = async ({ peer }: DriverContext, query: Query): Promise<ReadonlyArray<string>> => {
+  const ids: Array<string> = []
+  let after: string | undefined
+  for (let pages = 0; pages < 500; pages++) {
+    const page = await peer.query({ ...query, ...(after === undefined ? {} : { after }) })
+    check(page.jobs.length <= query.limit, `a page of ${query.limit} holds ${page.jobs.length}`)
+    ids.push(...page.jobs.map(({ id }) => id))
+    if (page.next === undefined) return ids
+    check(page.jobs.length > 0 || page.partial === true, "a page that is not the last must hold something")
+    after = page.next
+  }
+  throw new Error("the pages of a query have no end")
+}
+
+/** Fails unless each of these was found, once. */
+const holds = (found: ReadonlyArray<string>, expected: ReadonlyArray<string | undefined>, what: string): void => {
+  const missing = expected.filter((id) => id !== undefined && !found.includes(id))
+  equal(missing, [], `missing among ${what}`)
+  equal(found.length, new Set(found).size, `different ids among ${what}`)
+}
+
+interface Ended {
+  readonly state?: State
+  readonly task?: string
+  readonly headers?: Headers
+  readonly dead?: true
+}
+
+/** Records of jobs that ended one after the other, newest last. */
+const ended = async (
+  { peer, task }: DriverContext,
+  queue: string,
+  jobs: ReadonlyArray<Ended>,
+): Promise<ReadonlyArray<string>> => {
+  const ids: Array<string> = []
+  for (const { state = "succeeded", dead, ...fields } of jobs) {
+    const posting = task({ queue, ...fields })
+    const record = recordOf(posting, state)
+    await peer.put(posting.id, dead ? { ...record, index: { ...record.index, dead } } : record)
+    ids.push(posting.id)
+    // Order by time needs times that differ.
+    await sleep(3)
+  }
+  return ids
+}
+
+const query = [part("query")]
+const browse = [part("browse")]
+
+export const browseCases: ReadonlyArray<DriverCase> = [
+  {
+    group: "query",
+    name: "each filter finds all that it says, and several find all that fits all of them",
+    needs: query,
+    async run(context) {
+      const { peer, fresh, task } = context
+      const [queue, other, root, parent, group] = [fresh("queue"), fresh("q"), fresh("r"), fresh("p"), fresh("g")]
+      const start = Date.now()
+      const [plain, failed, dead, named, routed, rooted, child, grouped] = await ended(context, queue, [
+        {},
+        { state: "failed" },
+        { state: "failed", dead: true },
+        { task: "text.count" },
+        // The same method, named in two headers.
+        { task: "text", headers: { meth: "count" } },
+        { headers: { root_id: root } },
+        { headers: { root_id: root, parent_id: parent } },
+        { headers: { group } },
+      ])
+      const waiting = task({ queue: other, headers: { root_id: root } })
+      await peer.publish(waiting)
+      const all = [plain, failed, dead, named, routed, rooted, child, grouped, waiting.id]
+      const expectations: ReadonlyArray<readonly [Omit<Query, "limit">, ReadonlyArray<string | undefined>]> = [
+        [{}, all],
+        [{ states: ["failed"] }, [failed, dead]],
+        [{ states: ["queued"] }, [waiting.id]],
+        [{ states: ["queued", "failed"] }, [failed, dead, waiting.id]],
+        [{ task: "text.count" }, [named, routed]],
+        [{ task: "text" }, [named, routed]],
+        [{ queue: other }, [waiting.id]],
+        [{ queue }, all.slice(0, -1)],
+        [{ root }, [rooted, child, waiting.id]],
+        [{ parent }, [child]],
+        [{ group }, [grouped]],
+        [{ dead: true }, [dead]],
+        [{ root, queue }, [rooted, child]],
+        [{ root, states: ["queued"] }, [waiting.id]],
+        [{ since: start, until: Date.now() + 60_000 }, all],
+      ]
+      for (const [filter, expected] of expectations) {
+        const what = `ids found by ${JSON.stringify(filter)}`
+        holds(await listed(context, { ...filter, limit: 100 }), expected, what)
+      }
+    },
+  },
+  {
+    group: "query",
+    name: "a found job has its record and revision, or its task, and hidden records are not found",
+    needs: query,
+    async run(context) {
+      const { peer, fresh, task } = context
+      const queue = fresh("queue")
+      const [waiting, stored, both, hidden] = [task({ queue }), task({ queue }), task({ queue }), task({ queue })]
+      await peer.publish(waiting, both)
+      const revision = await peer.put(stored.id, recordOf(stored, "failed", { says: "stored" }))
+      await peer.put(both.id, recordOf(both, "started", { says: "both" }))
+      const record = recordOf(hidden, "failed")
+      await peer.put(hidden.id, { ...record, index: { ...record.index, hidden: true } })
+      const { jobs } = await peer.query({ queue, limit: 100 })
+      holds(
+        jobs.map(({ id }) => id),
+        [waiting.id, stored.id, both.id],
+        "ids found",
+      )
+      const job = (id: string) => jobs.find((each) => each.id === id)
+      equal([text(job(stored.id)?.record), job(stored.id)?.revision], ["stored", revision], "record and revision")
+      equal(text(job(both.id)?.record), "both", "record of a job that has a task as well")
+      check(job(waiting.id)?.task !== undefined, "a job without record must come with its task")
+      check(job(hidden.id) === undefined, "a hidden record must not be found")
+    },
+  },
+  {
+    group: "query",
+    name: "a job is found as it was stored last",
+    needs: query,
+    async run(context) {
+      const { peer, fresh, task } = context
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      const { id } = posting
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      const expect = await peer.put(id, recordOf(posting, "started"))
+      await peer.end(delivery, { record: recordOf(posting, "failed", { expect, says: "last" }) })
+      for (const filter of [{}, { queue }, { states: ["failed"] as const }]) {
+        const found = (await peer.query({ ...filter, limit: 100 })).jobs.filter((each) => each.id === id)
+        equal(
+          found.map((each) => text(each.record)),
+          ["last"],
+          `what is found by ${JSON.stringify(filter)}`,
+        )
+      }
+    },
+  },
+  {
+    group: "query",
+    name: "the newest come first",
+    needs: query,
+    async run(context) {
+      const queue = context.fresh("queue")
+      const ids = await ended(context, queue, [{}, {}, {}, { state: "failed" }, {}])
+      const found = await listed(context, { queue, limit: 100 })
+      equal(
+        found.filter((id) => ids.includes(id)),
+        [...ids].reverse(),
+        "order",
+      )
+    },
+  },
+  {
+    group: "query",
+    name: "pages leave nothing out and repeat nothing",
+    needs: query,
+    async run(context) {
+      const { peer, fresh, tasks } = context
+      const queue = fresh("queue")
+      const done = await ended(
+        context,
+        queue,
+        Array.from({ length: size(13, 150) }, (_, at) => ({ state: at % 3 === 0 ? "failed" : "succeeded" }) as const),
+      )
+      const waiting = tasks(size(12, 1_500), { queue })
+      await peer.publish(...waiting)
+      await peer.one(queue)
+      const all = [...done, ...waiting.map(({ id }) => id)]
+      for (const limit of [size(4, 50), size(5, 70), Math.min(all.length, 1_000), 1_000]) {
+        holds(await listed(context, { queue, limit }), all, `ids on pages of ${limit}`)
+      }
+      const failed = done.filter((_, at) => at % 3 === 0)
+      holds(await listed(context, { queue, states: ["failed"], limit: 2 }), failed, "ids on filtered pages")
+      holds(await listed(context, { queue, limit: 5, budget: 1 }), all, "ids on pages with a budget of a millisecond")
+    },
+  },
+  {
+    group: "query",
+    name: "a job that is due later is found as scheduled",
+    needs: [part("query"), delay],
+    async run(context) {
+      const { peer, fresh, task, far } = context
+      const queue = fresh("queue")
+      const [later, now] = [task({ queue, due: far() }), task({ queue })]
+      await peer.publish(later, now)
+      holds(await listed(context, { queue, states: ["scheduled"], limit: 10 }), [later.id], "scheduled")
+      holds(await listed(context, { queue, states: ["queued"], limit: 10 }), [now.id], "queued")
+    },
+  },
+  {
+    group: "query",
+    name: "a cursor that cannot be read is invalid",
+    needs: query,
+    async run({ peer, fresh, task, within }) {
+      await peer.publish(task({ queue: fresh("queue") }))
+      for (const after of ["no cursor", "💥", "' OR 1=1 --", "W10=", "x".repeat(5_000)]) {
+        const refused = refuses(peer.query({ limit: 10, after }), "invalid", `cursor "${after.slice(0, 20)}"`)
+        await within("a refusal", refused)
+      }
+    },
+  },
+  {
+    group: "depth",
+    name: "what is ready, scheduled and in hand and the oldest age are told per queue",
+    needs: browse,
+    async run({ peer, fresh, tasks, far, harness, until, tolerance, slack }) {
+      const [queue, other] = [fresh("queue"), fresh("other")]
+      const before = Date.now()
+      await peer.publish(...tasks(5, { queue }))
+      await peer.publish(...tasks(2, { queue: other }))
+      const scheduled = harness.capabilities.delay > 0 ? 3 : 0
+      if (scheduled > 0) await peer.publish(...tasks(scheduled, { queue, due: far() }))
+      await peer.all(queue, 2)
+      const counts = (each: QueueDepth | undefined): string =>
+        each === undefined ? "absent" : `${each.ready} ready, ${each.scheduled} scheduled, ${each.held} in hand`
+      // A broker may count a moment later.
+      await until(
+        "the counts of a queue",
+        async () => counts(await peer.depth(queue)) === `3 ready, ${scheduled} scheduled, 2 in hand`,
+      )
+      equal(counts(await peer.depth(other)), "2 ready, 0 scheduled, 0 in hand", "the other queue")
+      const oldest = (await peer.depth(queue))?.oldest
+      check(oldest !== undefined, "a queue with ready tasks must tell when the oldest was submitted")
+      between(oldest, before - tolerance, before + slack, "when the oldest ready task was submitted")
+    },
+  },
+  {
+    group: "depth",
+    name: "a queue that was emptied holds nothing",
+    needs: browse,
+    async run({ peer, fresh, tasks, until }) {
+      const queue = fresh("queue")
+      await peer.publish(...tasks(3, { queue }))
+      for (const delivery of await peer.all(queue, 3)) await peer.end(delivery)
+      await until("an empty queue", async () => {
+        const found = await peer.depth(queue)
+        return found === undefined || found.ready + found.scheduled + found.held === 0
+      })
+    },
+  },
+  {
+    group: "depth",
+    name: "what waits in a queue is listed as it would come, scheduled ones last, and not what is in hand",
+    needs: [part("browse"), delay],
+    async run({ peer, fresh, task, tasks, far, harness }) {
+      const queue = fresh("queue")
+      await peer.publish(task({ queue, priority: 9 }))
+      await peer.one(queue)
+      const [low, scheduled, high] = [
+        tasks(3, { queue, priority: 0 }),
+        task({ queue, priority: 9, due: far() }),
+        tasks(2, { queue, priority: 9 }),
+      ]
+      await peer.publish(...low, scheduled, task({ queue: fresh("other") }))
+      await peer.publish(...high)
+      const ordered = harness.capabilities.bands > 1 ? [...high, ...low] : [...low, ...high]
+      equal(
+        await peer.waiting({ queue }),
+        [...ordered, scheduled].map(({ id }) => id),
+        "waiting",
+      )
+      equal((await peer.waiting({ queue }, 2)).length, 2, "number of those, at most two")
+      equal(await peer.waiting({ queue: fresh("nobody's") }), [], "waiting in a queue that nobody used")
+    },
+  },
+  {
+    group: "expiry",
+    name: "a task past its expires is still there, and still comes",
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const posting = task({ queue, expires: Date.now() + 300 })
+      const past = task({ queue, expires: Date.now() - 60_000 })
+      await peer.publish(posting, past)
+      await sleep(1_500)
+      equal((await peer.known(posting.id)).task?.expires, posting.expires, "expires of the task")
+      equal(idsOf(await peer.all(queue, 2)), [posting.id, past.id], "what comes")
+    },
+  },
+  {
+    group: "expiry",
+    name: "what waits past its expires is listed, oldest first, until it is withdrawn, and not what is in hand",
+    needs: browse,
+    async run({ peer, fresh, task, far, harness, until }) {
+      const queue = fresh("queue")
+      const now = Date.now()
+      await peer.publish(task({ queue, expires: now - 9_000 }))
+      await peer.one(queue)
+      const due = harness.capabilities.delay > 0 ? { due: far() } : {}
+      const scheduled = task({ queue, expires: now - 500, ...due })
+      const [later, earlier] = [task({ queue, expires: now - 1_000 }), task({ queue, expires: now - 5_000 })]
+      await peer.publish(scheduled, later, task({ queue }), task({ queue, expires: now + 60_000 }), earlier)
+      const overdue = (expiredBy: number, max = 10) => peer.waiting({ expiredBy }, max)
+      // A broker may list a moment later.
+      await until("all that expired", async () => (await overdue(now)).length >= 3, patience(8_000))
+      equal(await overdue(now), [earlier.id, later.id, scheduled.id], "past their expires")
+      equal(await overdue(now, 1), [earlier.id], "past their expires, at most one")
+      equal(await overdue(now - 2_000), [earlier.id], "past their expires two seconds ago")
+      const record = recordOf(earlier, "expired")
+      await peer.committed({ id: earlier.id, record, task: { kind: "withdraw" } })
+      equal(await overdue(now), [later.id, scheduled.id], "past their expires after one was withdrawn")
+    },
+  },
+]

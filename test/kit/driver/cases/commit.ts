@@ -1,0 +1,583 @@
+/** One change of one job: its record, then postings, then the task. */
+import type { Commit, TaskDelivery, TaskPosting } from "../../../../runtime/transport/driver.ts"
+import { between, check, equal, sameSet } from "../../check.ts"
+import { describe } from "../../peer.ts"
+import { boundedDelay, type DriverCase, dedupe, delay, failing, noFront, stepwise } from "../case.ts"
+import { size } from "../context.ts"
+import type { DriverPeer } from "../peer.ts"
+import { bytes, idOf, idsOf, recordOf, sized, text } from "../task.ts"
+
+const group = "commit"
+
+/** What a commit does beside its record, and how it is seen that it was not done. */
+interface Beside {
+  readonly name: string
+  readonly needsDelivery: boolean
+  commit(delivery: TaskDelivery | undefined, follower: TaskPosting): Partial<Commit>
+  undone(peer: DriverPeer, posting: TaskPosting, follower: TaskPosting): Promise<void>
+}
+
+const tokenOf = (delivery: TaskDelivery | undefined): string => delivery?.token ?? ""
+
+const besides: ReadonlyArray<Beside> = [
+  {
+    name: "posts nothing",
+    needsDelivery: false,
+    commit: (_, follower) => ({ post: [follower] }),
+    undone: async (peer, _, { queue }) => peer.none(queue, "the commit was a conflict"),
+  },
+  {
+    name: "acks nothing",
+    needsDelivery: true,
+    commit: (delivery) => ({ task: { kind: "ack", token: tokenOf(delivery) } }),
+    undone: async (peer, { id }) => {
+      check((await peer.known(id)).task !== undefined, "the task must still be there: the commit was a conflict")
+    },
+  },
+  {
+    name: "gives nothing back",
+    needsDelivery: true,
+    commit: (delivery) => ({ task: { kind: "release", token: tokenOf(delivery), delay: 0 } }),
+    undone: async (peer, { queue }) => peer.none(queue, "the commit was a conflict"),
+  },
+  {
+    name: "withdraws nothing",
+    needsDelivery: false,
+    commit: () => ({ task: { kind: "withdraw" } }),
+    undone: async (peer, { id, queue }) => equal(idOf(await peer.one(queue)), id, "what still comes"),
+  },
+]
+
+/** Why a commit is refused before its first step: what is wrong with it. */
+const refused = (answer: { readonly status: string }, reason: string, what: string): void => {
+  check(
+    answer.status === "failed" && "error" in answer && answer.error instanceof Error && "reason" in answer.error,
+    `${what} must fail, it was ${describe(answer)}`,
+  )
+  equal(answer.error.reason, reason, `reason why ${what} failed`)
+  check(!("revision" in answer) || answer.revision === undefined, `${what} fails before the record is stored`)
+}
+
+export const commitCases: ReadonlyArray<DriverCase> = [
+  {
+    group,
+    name: "what was acked never comes again",
+    lease: 1_000,
+    async run({ peer, fresh, task, harness, lease }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      await peer.end(await peer.one(queue))
+      equal(await peer.read(posting.id), undefined, "what is known of a job without record whose task was acked")
+      await peer.none(queue, "it was acked", lease + harness.capabilities.leaseResolution + 300)
+    },
+  },
+  {
+    group,
+    name: "acking twice harms nobody",
+    async run({ peer, fresh, tasks }) {
+      const queue = fresh("queue")
+      const postings = tasks(2, { queue })
+      await peer.publish(...postings)
+      const first = await peer.one(queue)
+      await peer.end(first)
+      const again = await peer.commit({ id: idOf(first), task: { kind: "ack", token: first.token } })
+      check(again.status === "committed", `the second ack must be committed, it was ${describe(again)}`)
+      equal(idOf(await peer.one(queue)), postings[1]?.id, "what comes next")
+    },
+  },
+  {
+    group,
+    name: "what was never a token ends nothing: the task is gone, and the record counts",
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      await peer.one(queue)
+      const record = recordOf(posting, "succeeded")
+      const answer = await peer.commit({ id: posting.id, record, task: { kind: "ack", token: "never a token" } })
+      check(answer.status === "committed", `the record must be committed, it was ${describe(answer)}`)
+      equal(answer.gone, true, "whether the answer says that the task is gone")
+      const { revision, task: left } = await peer.known(posting.id)
+      equal(revision, answer.revision, "revision")
+      equal(await peer.says(posting.id), "succeeded", "record")
+      check(left !== undefined, "the task must still be there")
+    },
+  },
+  {
+    group,
+    name: "a task that is given back comes again at once",
+    async run({ peer, fresh, task, slack }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const first = await peer.one(queue)
+      await peer.release(first)
+      const second = await peer.one(queue, slack)
+      equal(idOf(second), posting.id, "what comes")
+      check(second.fence > first.fence, `fences must rise: ${first.fence}, then ${second.fence}`)
+    },
+  },
+  {
+    group,
+    name: "a task that is given back with a delay waits so long",
+    needs: [delay],
+    async run({ peer, fresh, task, harness, tolerance, slack }) {
+      const queue = fresh("queue")
+      await peer.publish(task({ queue }))
+      const first = await peer.one(queue)
+      const start = Date.now()
+      await peer.release(first, 700)
+      await peer.one(queue, 8_000)
+      const late = 700 + harness.capabilities.dueResolution + slack
+      between(Date.now() - start, 700 - tolerance, late, "milliseconds until it comes again")
+    },
+  },
+  {
+    group,
+    name: "commits of one batch stand alone, in order",
+    async run({ peer, fresh, tasks, task, harness }) {
+      const queue = fresh("queue")
+      const postings = tasks(3, { queue })
+      await peer.publish(...postings)
+      const [one, two, three] = (await peer.all(queue, 3)).map(({ token }) => token)
+      const [known, big] = [task({ queue }), task({ queue })]
+      await peer.put(known.id, recordOf(known, "failed"))
+      const bytes = new Uint8Array(harness.capabilities.maxRecord + 1)
+      const answers = await peer.commits(
+        { id: "1", task: { kind: "ack", token: one ?? "" } },
+        { id: known.id, record: recordOf(known, "succeeded") },
+        { id: "2", task: { kind: "release", token: two ?? "", delay: 0 } },
+        { id: big.id, record: recordOf(big, "succeeded", { bytes }) },
+        { id: "3", record: recordOf(known, "succeeded"), task: { kind: "ack", token: three ?? "" } },
+      )
+      equal(
+        answers.map(({ status }) => status),
+        ["committed", "conflict", "committed", "failed", "committed"],
+        "answers",
+      )
+      equal(idsOf(await peer.all(queue, 1)), [postings[1]?.id], "what comes again")
+      equal([await peer.says(known.id), await peer.says("3")], ["failed", "succeeded"], "records")
+      await peer.none(queue, "the others were acked")
+    },
+  },
+  {
+    group,
+    name: "no commits: no answers",
+    async run({ peer }) {
+      equal(await peer.commits(), [], "answers")
+    },
+  },
+  {
+    group,
+    name: "many commits of one batch are all done",
+    async run({ peer, fresh, tasks }) {
+      const queue = fresh("queue")
+      const postings = tasks(size(200, 1_000), { queue })
+      await peer.publish(...postings)
+      const [first] = postings
+      check(first !== undefined, "there are tasks")
+      const commits = (await peer.all(queue, postings.length)).map(({ token, ...delivery }, at): Commit => {
+        const record = recordOf(first, "succeeded", { says: String(at) })
+        return { id: idOf(delivery), record, task: { kind: "ack", token } }
+      })
+      const answers = await peer.commits(...commits)
+      equal(answers.filter(({ status }) => status !== "committed").length, 0, "commits that were not committed")
+      const known = await peer.reads(commits.map(({ id }) => id))
+      const wrong = known.filter((each, at) => text(each?.record) !== String(at) || each?.task !== undefined)
+      equal(wrong.length, 0, "jobs whose record or task is not as it was committed")
+      await peer.none(queue, "all were acked")
+    },
+  },
+  {
+    group,
+    name: "a record comes back byte for byte, with the revision that the commit answered",
+    async run({ peer, fresh, task, elsewhere }) {
+      const other = await elsewhere()
+      for (const bytes of [Uint8Array.from({ length: 512 }, (_, at) => at), new Uint8Array(0)]) {
+        const posting = task({ queue: fresh("queue") })
+        const revision = await peer.put(posting.id, recordOf(posting, "succeeded", { bytes }))
+        for (const each of [peer, other]) {
+          for (const what of ["record", "all"] as const) {
+            equal(await each.read(posting.id, what), { revision, record: bytes }, `what is known of it (${what})`)
+          }
+        }
+      }
+    },
+  },
+  {
+    group,
+    name: "the largest record that is allowed is stored, and one byte more is refused as too-large and does nothing",
+    async run({ peer, fresh, task, harness }) {
+      const queue = fresh("queue")
+      const { maxRecord } = harness.capabilities
+      const posting = task({ queue })
+      const { id } = posting
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      const end = { kind: "ack", token: delivery.token } as const
+      const big = recordOf(posting, "succeeded", { bytes: new Uint8Array(maxRecord + 1) })
+      refused(
+        await peer.commit({ id, record: big, post: [task({ queue })], task: end }),
+        "too-large",
+        "a record too large",
+      )
+      const { record, task: left } = await peer.known(id)
+      equal([record, left !== undefined], [undefined, true], "record and task, after the failure")
+      await peer.none(queue, "nothing was posted")
+      await peer.end(delivery, { record: recordOf(posting, "succeeded", { bytes: new Uint8Array(maxRecord) }) })
+      equal((await peer.known(id)).record?.length, maxRecord, "bytes of the largest record")
+    },
+  },
+  {
+    group,
+    name: "what the caller or a reader changes afterwards does not reach the record",
+    async run({ peer, fresh, task }) {
+      const posting = task({ queue: fresh("queue") })
+      const record = recordOf(posting, "succeeded", { says: "kept" })
+      await peer.put(posting.id, record)
+      record.bytes.fill(0)
+      const known = await peer.known(posting.id)
+      equal(text(known.record), "kept", "record after its writer changed the bytes")
+      known.record?.fill(0)
+      equal(await peer.says(posting.id), "kept", "record after a reader changed the bytes")
+    },
+  },
+  {
+    group,
+    name: "postings of a commit are published, with and without a record",
+    async run({ peer, fresh, task }) {
+      const [queue, other] = [fresh("queue"), fresh("other")]
+      const [one, two] = [task({ queue }), task({ queue })]
+      await peer.publish(one, two)
+      const [retry, callback, alone] = [
+        task({ queue, id: one.id, retries: 1 }),
+        task({ queue: other }),
+        task({ queue }),
+      ]
+      const [first, second] = await peer.all(queue, 2)
+      check(first !== undefined && second !== undefined, "two deliveries must come")
+      await peer.end(first, { record: recordOf(one, "queued"), post: [retry, callback] })
+      await peer.end(second, { post: [alone] })
+      equal(idsOf(await peer.all([queue, other], 3)), [one.id, alone.id, callback.id], "what comes")
+      await peer.none([queue, other], "each is published once")
+    },
+  },
+  {
+    group,
+    name: "a posting of a commit keeps its due time",
+    needs: [delay],
+    async run({ peer, fresh, task, tolerance }) {
+      const queue = fresh("queue")
+      const due = Date.now() + 900
+      await peer.publish(task({ queue }))
+      await peer.end(await peer.one(queue), { post: [task({ queue, due })] })
+      await peer.one(queue, 8_000)
+      between(Date.now() - due, -tolerance, Infinity, "milliseconds after its time")
+    },
+  },
+  {
+    group,
+    name: "the same commit once more doubles no posting: a duplicate is as good as stored",
+    needs: [dedupe],
+    async run({ peer, fresh, task }) {
+      const [queue, other] = [fresh("queue"), fresh("other")]
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const { token } = await peer.one(queue)
+      const post = [task({ queue: other }), task({ queue: other })]
+      const end = { kind: "ack", token } as const
+      const expect = await peer.committed({ id: posting.id, record: recordOf(posting, "succeeded"), post, task: end })
+      const [ended] = await peer.all(other, 1)
+      check(ended !== undefined, "a posting must come")
+      await peer.end(ended)
+      const again = recordOf(posting, "succeeded", { expect })
+      const answer = await peer.commit({ id: posting.id, record: again, post, task: end })
+      check(answer.status === "committed", `once more must be committed, it was ${describe(answer)}`)
+      equal((await peer.all(other, 1)).length, 1, "postings that are left")
+      await peer.none([queue, other], "they were published before")
+    },
+  },
+  {
+    group,
+    name: "a posting that is too large is refused before the record is stored",
+    async run({ peer, fresh, task, harness }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      const { id } = posting
+      await peer.publish(posting)
+      const delivery = await peer.one(queue)
+      const post = [task({ queue }), sized(task({ queue }), harness.capabilities.maxTask + 1)]
+      const record = recordOf(posting, "succeeded")
+      const end = { kind: "ack", token: delivery.token } as const
+      refused(await peer.commit({ id, record, post, task: end }), "too-large", "a posting too large")
+      const { record: stored, task: left } = await peer.known(id)
+      equal([stored, left !== undefined], [undefined, true], "record and task, after the failure")
+      await peer.none(queue, "the posting beside it was refused with it")
+      await peer.end(delivery, { record })
+    },
+  },
+  {
+    group,
+    name: "a posting or a release beyond what it keeps is refused before the record is stored",
+    needs: [boundedDelay],
+    async run({ peer, fresh, task, harness }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      const { id } = posting
+      await peer.publish(posting)
+      const { token } = await peer.one(queue)
+      const record = recordOf(posting, "queued")
+      const late = harness.capabilities.delay + 60_000
+      const post = [task({ queue, due: Date.now() + late })]
+      refused(await peer.commit({ id, record, post }), "unsupported", "a posting that is due too late")
+      const release = { kind: "release", token, delay: late } as const
+      refused(await peer.commit({ id, record, task: release }), "unsupported", "a release with too long a delay")
+      equal((await peer.known(id)).record, undefined, "record, after the failures")
+      await peer.none(queue, "nothing was done")
+    },
+  },
+  {
+    group,
+    name: "a posting for the front is refused before the record is stored, where there is none",
+    needs: [noFront],
+    async run({ peer, fresh, task }) {
+      const posting = task({ queue: fresh("queue") })
+      const post = [task({ queue: posting.queue, front: true })]
+      const answer = await peer.commit({ id: posting.id, record: recordOf(posting, "queued"), post })
+      refused(answer, "unsupported", "a posting for the front")
+      equal(await peer.read(posting.id), undefined, "what is known, after the failure")
+    },
+  },
+  {
+    group,
+    name: "the task need not be of the record's job",
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const [posting, other] = [task({ queue }), task({ queue })]
+      await peer.publish(posting)
+      const { token } = await peer.one(queue)
+      await peer.committed({ id: other.id, record: recordOf(other, "failed"), task: { kind: "ack", token } })
+      equal(await peer.read(posting.id), undefined, "what is known of the job whose task was acked")
+      equal(await peer.says(other.id), "failed", "record of the other")
+    },
+  },
+  // ── Revisions ─────────────────────────────────────────────────────────────────────────────────────────────────────
+  {
+    group,
+    name: "a record is stored only over the revision that is expected",
+    async run({ peer, fresh, task }) {
+      const posting = task({ queue: fresh("queue") })
+      const { id } = posting
+      const commit = (expect: string, says: string) =>
+        peer.commit({ id, record: recordOf(posting, "failed", { expect, says }) })
+      equal((await commit("9", "0")).status, "conflict", "answer where nothing is stored, and something is expected")
+      const first = await peer.put(id, recordOf(posting, "failed", { says: "1" }))
+      const second = await peer.put(id, recordOf(posting, "failed", { expect: first, says: "2" }))
+      for (const expect of [first, "", "9", `${second}0`]) {
+        equal(await commit(expect, "3"), { status: "conflict" }, `answer to a commit that expects "${expect}"`)
+      }
+      equal((await peer.known(id)).revision, second, "revision")
+      equal(await peer.says(id), "2", "record")
+    },
+  },
+  {
+    group,
+    name: "nothing is stored only where not even a hidden record is",
+    async run({ peer, fresh, task, elsewhere }) {
+      const other = await elsewhere()
+      const posting = task({ queue: fresh("queue") })
+      const { id } = posting
+      const hidden = { ...posting.index, state: "succeeded", hidden: true } as const
+      const revision = await peer.put(id, { ...recordOf(posting, "succeeded", { says: "hidden" }), index: hidden })
+      for (const each of [peer, other]) {
+        const answer = await each.commit({ id, record: recordOf(posting, "queued"), post: [posting] })
+        equal(answer, { status: "conflict" }, "answer to a commit that expects nothing")
+        equal(await each.known(id), { revision, record: bytes("hidden") }, "what is known of a hidden record")
+      }
+      await peer.put(id, recordOf(posting, "queued", { expect: revision }))
+    },
+  },
+  ...besides.map(
+    ({ name, needsDelivery, commit, undone }): DriverCase => ({
+      group,
+      name: `a conflict ${name}`,
+      async run({ peer, fresh, task }) {
+        const posting = task({ queue: fresh("queue") })
+        const follower = task({ queue: fresh("next") })
+        const { id, queue } = posting
+        await peer.publish(posting)
+        const delivery = needsDelivery ? await peer.one(queue) : undefined
+        const first = await peer.put(id, recordOf(posting, "started", { says: "1" }))
+        await peer.put(id, recordOf(posting, "started", { expect: first, says: "2" }))
+        const late = recordOf(posting, "succeeded", { expect: first, says: "3" })
+        equal(await peer.commit({ id, record: late, ...commit(delivery, follower) }), { status: "conflict" }, "answer")
+        equal(await peer.says(id), "2", "record")
+        await undone(peer, posting, follower)
+      },
+    }),
+  ),
+  {
+    group,
+    name: "of commits that expect the same at the same time, one is committed",
+    async run({ peer, fresh, task, elsewhere }) {
+      const other = await elsewhere()
+      const posting = task({ queue: fresh("queue") })
+      const { id } = posting
+      let expect = ""
+      for (let round = 0; round < 10; round++) {
+        const answers = await Promise.all(
+          [peer, other, peer, other].map((each, by) =>
+            each.commit({ id, record: recordOf(posting, "failed", { expect, says: `${round}.${by}` }) }),
+          ),
+        )
+        sameSet(
+          answers.map(({ status }) => status),
+          ["committed", "conflict", "conflict", "conflict"],
+          `answers of round ${round}`,
+        )
+        const winner = answers.findIndex(({ status }) => status === "committed")
+        equal(await peer.says(id), `${round}.${winner}`, "record")
+        expect = (await peer.known(id)).revision
+      }
+    },
+  },
+  {
+    group,
+    name: "a revision never repeats, also when the same is written again or the record was removed in between",
+    async run({ peer, fresh, task, until }) {
+      const posting = task({ queue: fresh("queue") })
+      const { id } = posting
+      const seen: Array<string> = []
+      const write = async (keep?: number): Promise<void> => {
+        const expect = (await peer.read(id, "record"))?.revision ?? ""
+        const fields = keep === undefined ? { expect } : { expect, keep }
+        seen.push(await peer.put(id, recordOf(posting, "failed", { says: "same", ...fields })))
+      }
+      for (let at = 0; at < 12; at++) await write(at === 11 ? 1_000 : undefined)
+      await until("the end of a record", async () => (await peer.read(id)) === undefined, 10_000)
+      const late = recordOf(posting, "failed", { expect: seen.at(-1) ?? "", says: "late" })
+      equal((await peer.commit({ id, record: late })).status, "conflict", "answer, expecting what was removed")
+      for (let at = 0; at < 12; at++) await write()
+      equal(new Set(seen).size, seen.length, "different revisions of so many commits")
+    },
+  },
+  // ── How long a record is kept ─────────────────────────────────────────────────────────────────────────────────────
+  {
+    group,
+    name: "a record is kept as long as was asked, and removed then",
+    async run({ peer, fresh, task, until, tolerance }) {
+      const [brief, long, ever] = [task({ queue: fresh("queue") }), task({ queue: "q" }), task({ queue: "q" })]
+      const start = Date.now()
+      await peer.put(brief.id, recordOf(brief, "succeeded", { keep: 1_500 }))
+      await peer.put(long.id, recordOf(long, "succeeded", { keep: 60_000 }))
+      await peer.put(ever.id, recordOf(ever, "succeeded"))
+      await until("the end of a record", async () => (await peer.read(brief.id)) === undefined, 10_000)
+      between(Date.now() - start, 1_500 - tolerance, Infinity, "milliseconds that it was kept")
+      for (const { id } of [long, ever]) equal(await peer.says(id), "succeeded", "record that is kept")
+    },
+  },
+  {
+    group,
+    name: "how long a record is kept is replaced by the next one, also by none",
+    async run({ peer, fresh, task, until }) {
+      const [longer, ever, brief] = [task({ queue: fresh("queue") }), task({ queue: "q" }), task({ queue: "q" })]
+      for (const [posting, keep] of [
+        [longer, { keep: 60_000 }],
+        [ever, {}],
+        [brief, { keep: 1_000 }],
+      ] as const) {
+        const before = posting === brief ? 60_000 : 1_000
+        const expect = await peer.put(posting.id, recordOf(posting, "succeeded", { keep: before }))
+        await peer.put(posting.id, recordOf(posting, "succeeded", { expect, ...keep, says: "replaced" }))
+      }
+      await until("the end of the record that is kept the least", async () => !(await peer.read(brief.id)), 10_000)
+      for (const { id } of [longer, ever]) equal(await peer.says(id), "replaced", "record that is kept")
+    },
+  },
+  // ── Withdrawing ───────────────────────────────────────────────────────────────────────────────────────────────────
+  {
+    group,
+    name: "a task that waits is withdrawn and never comes, and its neighbours do",
+    async run({ peer, fresh, tasks }) {
+      const queue = fresh("queue")
+      const [before, posting, after] = tasks(3, { queue })
+      check(before !== undefined && posting !== undefined && after !== undefined, "there are three tasks")
+      await peer.publish(before, posting, after)
+      const { id } = posting
+      const revision = await peer.committed({ id, record: recordOf(posting, "cancelled"), task: { kind: "withdraw" } })
+      equal(idsOf(await peer.all(queue, 2)), [before.id, after.id], "what comes")
+      await peer.none(queue, "the third one was withdrawn")
+      equal(await peer.known(id), { revision, record: bytes("cancelled") }, "what is known")
+    },
+  },
+  {
+    group,
+    name: "a task is withdrawn before it is due",
+    needs: [delay],
+    async run({ peer, fresh, task, harness }) {
+      const queue = fresh("queue")
+      const { id, ...rest } = task({ queue, due: Date.now() + 700 })
+      await peer.publish({ id, ...rest })
+      await peer.committed({ id, task: { kind: "withdraw" } })
+      equal(await peer.read(id), undefined, "what is known")
+      await peer.none(queue, "it was withdrawn", 700 + harness.capabilities.dueResolution + 400)
+    },
+  },
+  {
+    group,
+    name: "a task that was given back with a delay is withdrawn",
+    needs: [delay],
+    async run({ peer, fresh, task, harness }) {
+      const queue = fresh("queue")
+      const { id, ...rest } = task({ queue })
+      await peer.publish({ id, ...rest })
+      await peer.release(await peer.one(queue), 700)
+      await peer.committed({ id, task: { kind: "withdraw" } })
+      await peer.none(queue, "it was withdrawn", 700 + harness.capabilities.dueResolution + 400)
+    },
+  },
+  {
+    group,
+    name: "all tasks of a job are withdrawn, in whatever queues they wait, and what is posted beside is not",
+    async run({ peer, fresh, task }) {
+      const [one, two, three] = [fresh("queue"), fresh("other"), fresh("next")]
+      const posting = task({ queue: one })
+      const { id } = posting
+      await peer.publish(posting, task({ queue: two, id, retries: 1 }))
+      const follower = task({ queue: three })
+      await peer.committed({ id, record: recordOf(posting, "cancelled"), post: [follower], task: { kind: "withdraw" } })
+      await peer.none([one, two], "they were withdrawn")
+      equal(idOf(await peer.one(three)), follower.id, "what comes")
+    },
+  },
+  // ── Steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+  ...(["record", "post"] as const).map(
+    (step): DriverCase => ({
+      group,
+      name: `a commit that fails after its step ${step} says so with the revision, and has done no later step`,
+      needs: [stepwise, failing],
+      async run({ peer, fresh, task, harness }) {
+        const [queue, next] = [fresh("queue"), fresh("next")]
+        const posting = task({ queue })
+        const { id } = posting
+        await peer.publish(posting)
+        const { token } = await peer.one(queue)
+        const rest = { post: [task({ queue: next })], task: { kind: "ack", token } } as const
+        const heal = harness.failAfter?.(peer.driver, step)
+        const answer = await peer.commit({ id, record: recordOf(posting, "succeeded"), ...rest })
+        heal?.()
+        check(answer.status === "failed", `the commit must fail, it was ${describe(answer)}`)
+        const { revision, task: left } = await peer.known(id)
+        check(revision !== "", "the record must be stored")
+        equal(answer.revision, revision, "revision in the answer")
+        check(left !== undefined, "the task must still be there")
+        if (step === "record") await peer.none(next, "the commit failed before")
+        await peer.committed({ id, ...rest })
+        equal((await peer.known(id)).task, undefined, "the task, when the rest is done")
+        await peer.one(next)
+        await peer.none(next, "it is posted once")
+      },
+    }),
+  ),
+]

@@ -1,0 +1,188 @@
+/** Leases: a delivery has its task for so long, or longer if extended, and then another one may. */
+import { between, check, equal } from "../../check.ts"
+import { type DriverCase, ownTokens } from "../case.ts"
+import { sleep } from "../context.ts"
+import { idOf, recordOf } from "../task.ts"
+
+const group = "lease"
+/** As short as the contract allows. */
+const lease = 1_000
+
+export const leaseCases: ReadonlyArray<DriverCase> = [
+  {
+    group,
+    name: "a delivery that is not ended comes again after its lease, not before, with a higher fence",
+    lease,
+    async run({ peer, fresh, task, elsewhere, harness, lease, tolerance, slack }) {
+      const queue = fresh("queue")
+      const other = await elsewhere()
+      const posting = task({ queue })
+      await peer.publish(posting)
+      const start = Date.now()
+      const first = await peer.one(queue)
+      const taken = Date.now()
+      const late = lease + harness.capabilities.leaseResolution + slack
+      const second = await other.one(queue, late + 3_000)
+      between(Date.now() - start, lease - tolerance, Infinity, "milliseconds from asking to the second delivery")
+      between(Date.now() - taken, 0, late, "milliseconds from the first delivery to the second")
+      equal(idOf(second), posting.id, "what comes")
+      check(second.fence > first.fence, `fences must rise: ${first.fence}, then ${second.fence}`)
+      check(second.token !== first.token, "tokens must differ")
+      equal(second.sequence, first.sequence, "sequence of the second delivery")
+      check([1, 2].includes(second.deliveries), `deliveries must be counted, or 1: ${second.deliveries}`)
+    },
+  },
+  {
+    group,
+    name: "first is said of the first delivery of a task, and never when it was handed over before",
+    lease,
+    async run({ peer, fresh, task, elsewhere }) {
+      const [lapsed, released, closed] = [fresh("lapsed"), fresh("released"), fresh("closed")]
+      const other = await elsewhere()
+      await peer.publish(...[lapsed, released, closed].map((queue) => task({ queue })))
+      const before = [await peer.one(lapsed), await peer.one(released), await other.one(closed)]
+      equal(
+        before.map(({ first }) => first),
+        [true, true, true],
+        "what first deliveries say",
+      )
+      await other.close()
+      for (const delivery of before) if (delivery.queue === released) await peer.release(delivery)
+      for (const queue of [released, lapsed, closed]) {
+        equal((await peer.one(queue, 8_000)).first, false, `what the second delivery of a task says that was ${queue}`)
+      }
+    },
+  },
+  {
+    group,
+    name: "a lease that is extended in time does not lapse",
+    lease: 2 * lease,
+    async run({ peer, fresh, task, elsewhere, lease }) {
+      const queue = fresh("queue")
+      const other = await elsewhere()
+      await peer.publish(task({ queue }))
+      const delivery = await peer.one(queue)
+      const extending = async () => {
+        for (let at = 0; at < 4; at++) {
+          await sleep(0.4 * lease)
+          equal(await peer.extend(delivery.token), [true], `extension ${at + 1}`)
+        }
+      }
+      await Promise.all([other.none(queue, "its lease is extended", 1.9 * lease), extending()])
+      await peer.end(delivery)
+    },
+  },
+  {
+    group,
+    name: "an extension lasts one lease from then",
+    lease: 2 * lease,
+    async run({ peer, fresh, task, harness, lease, tolerance, slack }) {
+      const queue = fresh("queue")
+      await peer.publish(task({ queue }))
+      const delivery = await peer.one(queue)
+      await sleep(0.4 * lease)
+      const start = Date.now()
+      equal(await peer.extend(delivery.token), [true], "extension")
+      const late = lease + harness.capabilities.leaseResolution + slack
+      await peer.one(queue, late + 3_000)
+      between(Date.now() - start, lease - tolerance, late, "milliseconds from the extension to the next delivery")
+    },
+  },
+  {
+    group,
+    name: "extending says for each token whether it has its task: not when another delivery has it, nor when it ended",
+    needs: [ownTokens],
+    lease,
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      await peer.publish(task({ queue }))
+      const lost = await peer.one(queue)
+      const ours = await peer.one(queue, 8_000)
+      equal(await peer.extend(lost.token, ours.token), [false, true], "extensions of the old and the new token")
+      await peer.end(ours)
+      equal(await peer.extend(ours.token), [false], "extension of a token whose task was taken off its queue")
+    },
+  },
+  {
+    group,
+    name: "what was never a token has no task, and harms no other",
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      await peer.publish(task({ queue }))
+      const { token } = await peer.one(queue)
+      equal(await peer.extend("", token, "no token", "9.9.9"), [false, true, false, false], "extensions")
+    },
+  },
+  {
+    group,
+    name: "a token works on another connection",
+    lease: 2 * lease,
+    async run({ peer, fresh, task, elsewhere, lease }) {
+      const queue = fresh("queue")
+      const other = await elsewhere()
+      await peer.publish(task({ queue }))
+      const start = Date.now()
+      const delivery = await peer.one(queue)
+      await sleep(0.5 * lease)
+      const age = `${Date.now() - start} ms after it was asked for, with a lease of ${lease} ms`
+      equal(await other.extend(delivery.token), [true], `extension from another connection, ${age}`)
+      await peer.none(queue, "its lease was extended", 0.7 * lease)
+      await other.end(delivery)
+      await peer.none(queue, "it was acked", 1.2 * lease)
+    },
+  },
+  {
+    group,
+    name: "a lease lapses although nobody takes",
+    lease,
+    async run({ peer, fresh, task, harness, lease, slack }) {
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      await peer.publish(posting)
+      await peer.one(queue)
+      await sleep(lease + harness.capabilities.leaseResolution + 100)
+      equal(idOf(await peer.one(queue, slack)), posting.id, "what comes at once")
+    },
+  },
+  {
+    group,
+    name: "fences rise over many deliveries of one task, compared as text",
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      await peer.publish(task({ queue }))
+      let last = ""
+      // Far enough for a number that was padded to two digits.
+      for (let at = 0; at < 104; at++) {
+        const delivery = await peer.one(queue)
+        check(delivery.fence > last, `fence ${at + 1} must be above "${last}": "${delivery.fence}"`)
+        last = delivery.fence
+        await peer.release(delivery)
+      }
+    },
+  },
+  ...(["ack", "release"] as const).map(
+    (kind): DriverCase => ({
+      group,
+      name: `the ${kind} of an overtaken delivery does nothing to the task, and says so; its record counts`,
+      needs: [ownTokens],
+      lease,
+      async run({ peer, fresh, task }) {
+        const queue = fresh("queue")
+        const posting = task({ queue })
+        const { id } = posting
+        await peer.publish(posting)
+        const { token } = await peer.one(queue)
+        const ours = await peer.one(queue, 8_000)
+        const end = kind === "ack" ? ({ kind, token } as const) : ({ kind, token, delay: 0 } as const)
+        const answer = await peer.commit({ id, record: recordOf(posting, "started", { says: "late" }), task: end })
+        check(answer.status === "committed", `the record must be committed: ${answer.status}`)
+        equal(answer.gone, true, "whether the answer says that the task is gone")
+        equal((await peer.known(id)).revision, answer.revision, "revision")
+        equal(await peer.says(id), "late", "record")
+        await peer.none(queue, "the newer delivery has it")
+        equal(await peer.extend(ours.token), [true], "extension of the newer delivery")
+        await peer.end(ours)
+      },
+    }),
+  ),
+]

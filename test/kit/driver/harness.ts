@@ -1,0 +1,31 @@
+/** What the author of a driver tells the kit, beyond what both of its levels are told. */
+import type { Driver, DriverCapabilities } from "../../../runtime/transport/driver.ts"
+import type { Ground } from "../harness.ts"
+
+/** The optional members of a driver and of its store; `browse` stands for `queues` and `waiting`. */
+export type DriverPart = "query" | "browse" | "broadcast" | "watch" | "orphans"
+
+export const DRIVER_PARTS: ReadonlyArray<DriverPart> = ["query", "browse", "broadcast", "watch", "orphans"]
+
+export interface DriverHarness extends Ground<Driver> {
+  /** What the driver is expected to declare, word for word: a claim in one place only is no claim. */
+  readonly capabilities: DriverCapabilities
+  /** Optional members that the driver has. Defaults to all, but `orphans` only where it is not atomic. */
+  readonly parts?: ReadonlyArray<DriverPart>
+  /**
+   * Makes the commits of one connection fail after a step, as if the broker had died between two. Absent where nothing can
+   * be done between steps. A driver that is atomic has stored nothing then.
+   */
+  failAfter?(driver: Driver, step: "record" | "post"): () => void
+  /**
+   * Set for a broker that cannot tell an overtaken delivery from the newer one of the same task: the older token then still
+   * extends, ends or gives back. The runtime goes by fences there.
+   */
+  readonly blindTokens?: boolean
+  /** Longest that a call may take whose broker does not answer, in milliseconds. Defaults to 15,000. */
+  readonly bound?: number
+}
+
+/** The optional members that a driver is expected to have. */
+export const partsOf = ({ parts, capabilities }: Pick<DriverHarness, "parts" | "capabilities">) =>
+  parts ?? DRIVER_PARTS.filter((part) => part !== "orphans" || !capabilities.atomic)

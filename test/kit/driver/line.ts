@@ -1,0 +1,62 @@
+/** A driver over a line that can be cut: what lies behind it outlives each cut, so it may claim to be durable. */
+import type { Committed, Driver, DriverCapabilities, News, Receipt } from "../../../runtime/transport/driver.ts"
+import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
+import type { Line } from "../line.ts"
+
+type Failed = Extract<Receipt | Committed, { readonly status: "failed" }>
+
+/** An answer that is lost fails item by item: something may have been done. */
+const failed = (error: unknown): Failed => {
+  if (error instanceof TransportError && error.outcome === "unknown") return { status: "failed", error }
+  throw error
+}
+
+export const overLine =
+  (line: Line, connect: (options: ConnectOptions) => Promise<Driver>, capabilities: DriverCapabilities) =>
+  async (options: ConnectOptions): Promise<Driver> => {
+    const driver = await line.guard(() => connect(options))()
+    const { store, query, queues, waiting, orphans, broadcast } = driver
+    const publish = line.guard(driver.publish)
+    const commit = line.guard(driver.commit)
+    return {
+      ...driver,
+      capabilities,
+      publish: (postings) => publish(postings).catch((error: unknown) => postings.map(() => failed(error))),
+      commit: (commits) => commit(commits).catch((error: unknown) => commits.map(() => failed(error))),
+      // A take must not go on taking tasks for a worker that is out of reach.
+      take: line.guard((request, signal) => driver.take(request, AbortSignal.any([signal, line.cutting]))),
+      extend: line.guard(driver.extend),
+      read: line.guard(driver.read),
+      listen: line.guard(async (interest, listener, signal) => {
+        const heard = (news: News): void => {
+          if (!line.cutting.aborted) listener(news)
+        }
+        await driver.listen(interest, heard, signal)
+        const stop = line.onStatus((status) => status === "connected" && listener({ kind: "missed" }))
+        signal.addEventListener("abort", stop, { once: true })
+      }),
+      ...(query && { query: line.guard(query) }),
+      ...(queues && { queues: line.guard(queues) }),
+      ...(waiting && { waiting: line.guard(waiting) }),
+      ...(orphans && { orphans: line.guard(orphans) }),
+      ...(broadcast && {
+        broadcast: {
+          send: line.guard(broadcast.send),
+          listen: line.guard((topic, listener, signal) => {
+            const heard = (payload: Uint8Array): void => {
+              if (!line.cutting.aborted) listener(payload)
+            }
+            return broadcast.listen(topic, heard, signal)
+          }),
+        },
+      }),
+      store: {
+        ...store,
+        get: line.guard(store.get),
+        write: line.guard(store.write),
+        list: line.guard(store.list),
+        now: line.guard(store.now),
+      },
+      onStatus: (listener) => line.onStatus(listener),
+    }
+  }

@@ -1,0 +1,339 @@
+/** Mutants of input from strangers, of closing and of recovery. */
+import type { Driver, TaskPosting } from "../../../../runtime/transport/driver.ts"
+import { TransportError } from "../../../../runtime/transport/mod.ts"
+import { sleep } from "../../stage.ts"
+import { idOf } from "../task.ts"
+import { answers, breaking, broken, type DriverMutant, deliveries, postings } from "./mutant.ts"
+import { deduplicating, inSteps } from "./publish.ts"
+
+type Breaker = DriverMutant["breaker"]
+
+const closing = (close: (driver: Driver) => () => Promise<void>): Breaker =>
+  breaking((driver) => ({ close: close(driver) }))
+
+/** Closed a good while after it was said to be. */
+const lingering = closing(({ close }) => async () => {
+  void sleep(4_000).then(close)
+})
+
+/** Every tenth publish is said to be stored, and is not. */
+const leaking = broken(() => {
+  let count = 0
+  return ({ publish }) => ({
+    publish: async (each) => (++count % 10 === 0 ? each.map(() => ({ status: "stored" })) : publish(each)),
+  })
+})
+
+/** The second connection of a run finds another board. */
+const forgotten: Breaker = () => {
+  let count = 0
+  return (connect) => (options) => connect({ ...options, namespace: `${options.namespace}-${++count}` })
+}
+
+const alwaysFirst = deliveries((delivery) => ({ ...delivery, first: true }))
+
+const lower = (posting: TaskPosting): TaskPosting => ({ ...posting, queue: posting.queue.toLowerCase() })
+
+const CALLS =
+  "recovery: every call during a cut fails as unavailable within a bound; an empty answer would say that nothing is there"
+const ANSWERS =
+  "recovery: what a commit answers about a sudden end is true, and what it cannot say is done as a whole or can be repeated"
+const MISSED = "recovery: who listens hears that news may have been missed in a cut, and what comes after it"
+
+export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
+  {
+    breaks: "hostile: ids may be any text up to 255 bytes",
+    breaker: postings((posting) => ({ ...posting, id: posting.id.trim() || "-" })),
+  },
+  {
+    breaks: "hostile: names of queues are apart, whatever they hold",
+    breaker: breaking(({ publish, take }) => ({
+      publish: (each) => publish(each.map(lower)),
+      take: (request, signal) => take({ ...request, queues: request.queues.map((name) => name.toLowerCase()) }, signal),
+    })),
+  },
+  {
+    breaks: "hostile: queues of any name are counted and listed apart",
+    breaker: breaking(({ waiting }) => ({
+      waiting: async (what, max) =>
+        "queue" in what && what.queue.includes("*") ? [] : ((await waiting?.(what, max)) ?? []),
+    })),
+  },
+  {
+    breaks: "hostile: filters find what holds any text",
+    breaker: breaking(({ query }) => ({
+      query: async (each) => (/[*%>]/.test(each.root ?? "") ? { jobs: [] } : ((await query?.(each)) ?? { jobs: [] })),
+    })),
+  },
+  {
+    breaks: "hostile: a publish key is not mistaken for that of another job",
+    // The key is read from the front, where the id may hold anything.
+    breaker: deduplicating(({ key }, seen) => {
+      const own = key.split("/").slice(0, 3).join("/")
+      return !seen.has(own) && seen.add(own).has(own)
+    }),
+  },
+  {
+    breaks: "hostile: a job is not mistaken for another one whose id begins or ends like its own",
+    breaker: broken(() => {
+      const ids = new Set<string>()
+      return ({ publish, commit }) => ({
+        publish: (each) => {
+          for (const { id } of each) ids.add(id)
+          return publish(each)
+        },
+        commit: async (each) => {
+          const found = await commit(each)
+          for (const { id, task } of each) {
+            if (task?.kind !== "withdraw") continue
+            const others = [...ids].filter((other) => other !== id && id.startsWith(other))
+            await commit(others.map((other) => ({ id: other, task })))
+          }
+          return found
+        },
+      })
+    }),
+  },
+  {
+    breaks:
+      "hostile: what is no message comes with its bytes, can be ended under another id, and its neighbours come too",
+    breaker: breaking(({ take, commit }) => ({
+      take: async (request, signal) => {
+        const taken = await take(request, signal)
+        const bad = taken.deliveries.filter((each) => idOf(each).startsWith("undecodable"))
+        await commit(bad.map(({ token }) => ({ id: token, task: { kind: "ack", token } })))
+        return { ...taken, deliveries: taken.deliveries.filter((each) => !bad.includes(each)) }
+      },
+    })),
+  },
+  {
+    breaks: "close: closing twice is closing once",
+    breaker: breaking(({ close }) => {
+      let closed = false
+      return {
+        close: async () => {
+          if (closed) throw new TransportError("closed", "closed already")
+          closed = true
+          await close()
+        },
+      }
+    }),
+  },
+  { breaks: "close: closing ends a take that waits", breaker: lingering },
+  { breaks: "close: afterwards every call fails as closed, and nothing is heard any more", breaker: lingering },
+  {
+    breaks: "close: afterwards every call fails as closed, and nothing is heard any more",
+    // Listeners stay on a board that others use.
+    breaker: broken(() => {
+      const listeners = new Set<Parameters<Driver["listen"]>[1]>()
+      return ({ listen, publish }) => ({
+        listen: async (interest, listener, signal) => {
+          await listen(interest, listener, signal)
+          listeners.add(listener)
+        },
+        publish: async (each) => {
+          const receipts = await publish(each)
+          for (const { queue } of each) for (const listener of listeners) listener({ kind: "queue", queue })
+          return receipts
+        },
+      })
+    }),
+  },
+  {
+    breaks: "close: closing does not wait for what is in hand, which comes to others after its lease",
+    breaker: closing(({ close }) => async () => {
+      await sleep(4_000)
+      await close()
+    }),
+  },
+  {
+    breaks: "close: closing one connection leaves the others alone",
+    breaker: () => {
+      const all: Array<Driver> = []
+      return (connect) => async (options) => {
+        const driver = await connect(options)
+        all.push(driver)
+        return { ...driver, close: async () => void (await Promise.all(all.map((each) => each.close()))) }
+      }
+    },
+  },
+  { breaks: "recovery: what was stored outlives all connections", on: "line", breaker: forgotten },
+  {
+    breaks: "recovery: a task that was in hand when all connections ended comes again, with a higher fence",
+    on: "line",
+    breaker: alwaysFirst,
+  },
+  {
+    breaks: "recovery: a task that is in hand during a sudden end comes again, with a higher fence",
+    on: "line",
+    breaker: alwaysFirst,
+  },
+  {
+    breaks: "recovery: a restart while publishing and while consuming loses nothing that was stored",
+    on: "line",
+    breaker: leaking,
+  },
+  {
+    breaks: "recovery: a sudden end while publishing and while consuming loses nothing that was stored",
+    on: "line",
+    breaker: leaking,
+  },
+  { breaks: ANSWERS, on: "line", breaker: inSteps(3) },
+  {
+    breaks: ANSWERS,
+    on: "line",
+    // What was sent is said to be committed.
+    breaker: breaking(({ commit }) => ({
+      commit: (each) => commit(each).catch(() => each.map(() => ({ status: "committed", revision: "1" }))),
+    })),
+  },
+  {
+    breaks: ANSWERS,
+    on: "line",
+    // What was done before the end is said to have had no effect.
+    breaker: answers((answer) =>
+      answer.status === "committed"
+        ? { status: "failed", error: new TransportError("unavailable", "nothing was done", { outcome: "none" }) }
+        : answer,
+    ),
+  },
+  {
+    breaks: "recovery: connecting during a cut fails as unavailable within its timeout",
+    on: "line",
+    breaker: () => (connect) => async (options) => {
+      for (;;) {
+        const driver = await connect(options).catch(() => undefined)
+        if (driver !== undefined) return driver
+        await sleep(200)
+      }
+    },
+  },
+  {
+    breaks: "recovery: a take that waits through a cut, or the next one, brings what comes afterwards",
+    on: "line",
+    // Once it has failed, it never recovers.
+    breaker: breaking(({ take }) => {
+      let failed = false
+      return {
+        take: async (request, signal) => {
+          if (failed) return { deliveries: [] }
+          try {
+            return await take(request, signal)
+          } catch (error) {
+            failed = true
+            throw error
+          }
+        },
+      }
+    }),
+  },
+  {
+    breaks: CALLS,
+    on: "line",
+    // An empty answer, where the broker could not be asked.
+    breaker: breaking(({ take }) => ({
+      take: (request, signal) => take(request, signal).catch(() => ({ deliveries: [] })),
+    })),
+  },
+  {
+    breaks: CALLS,
+    on: "line",
+    // Tries until there is an answer.
+    breaker: breaking(({ read }) => ({
+      read: async (ids, what) => {
+        for (;;) {
+          const found = await read(ids, what).catch(() => undefined)
+          if (found !== undefined) return found
+          await sleep(100)
+        }
+      },
+    })),
+  },
+  {
+    breaks: CALLS,
+    on: "line",
+    breaker: breaking(({ publish }) => ({
+      publish: (each) => publish(each).catch((error) => Promise.reject(new TransportError("internal", String(error)))),
+    })),
+  },
+  {
+    breaks: "recovery: every call works again after a cut, within a bound, and what failed is stored once",
+    on: "line",
+    // One call goes on over the connection that died.
+    breaker: breaking(({ onStatus, commit }) => {
+      let died = false
+      onStatus(() => {
+        died = true
+      })
+      const dead = () => Promise.reject(new TransportError("unavailable", "this connection died"))
+      return { commit: (each) => (died ? dead() : commit(each)) }
+    }),
+  },
+  {
+    breaks: MISSED,
+    on: "line",
+    breaker: breaking(({ listen }) => ({
+      listen: (interest, listener, signal) =>
+        listen(interest, (news) => news.kind !== "missed" && listener(news), signal),
+    })),
+  },
+  {
+    breaks: MISSED,
+    on: "line",
+    // Nobody listens any more on the new connection.
+    breaker: breaking(({ listen, onStatus }) => {
+      let died = false
+      onStatus(() => {
+        died = true
+      })
+      return {
+        listen: (interest, listener, signal) =>
+          listen(interest, (news) => (news.kind === "missed" || !died) && listener(news), signal),
+      }
+    }),
+  },
+  {
+    breaks: "recovery: announcements are heard after a cut",
+    on: "line",
+    breaker: breaking(({ broadcast, onStatus }) => {
+      let died = false
+      onStatus(() => {
+        died = true
+      })
+      if (broadcast === undefined) return {}
+      const { listen } = broadcast
+      return {
+        broadcast: {
+          ...broadcast,
+          listen: (topic, listener, signal) => listen(topic, (payload) => !died && listener(payload), signal),
+        },
+      }
+    }),
+  },
+  {
+    breaks: "recovery: a connection that dies leaves no error that nobody catches",
+    on: "line",
+    breaker: breaking(({ onStatus }) => {
+      onStatus((status) => {
+        if (status === "disconnected") void Promise.reject(new Error("the socket was closed"))
+      })
+      return {}
+    }),
+  },
+  {
+    breaks: "recovery: a scheduled task, a record and a stored value outlive a restart",
+    on: "line",
+    breaker: forgotten,
+  },
+  {
+    breaks: "recovery: who listens to the status hears of a cut and of its end, once each",
+    on: "line",
+    breaker: breaking(({ onStatus }) => ({
+      onStatus: (listener) =>
+        onStatus((status) => {
+          listener(status)
+          listener(status)
+        }),
+    })),
+  },
+]

@@ -1,0 +1,217 @@
+/** Mutants of the store. */
+import { Buffer } from "node:buffer"
+import type { DriverStore, Entry, StoreOperation } from "../../../../runtime/transport/store.ts"
+import { sleep } from "../../stage.ts"
+import { type DriverMutant, namespacesMixed, operations, storeBroken } from "./mutant.ts"
+
+type Breaker = DriverMutant["breaker"]
+
+const unchecked = ({ expect, ...operation }: StoreOperation): StoreOperation => operation
+
+/** What cannot be written is said to be written. */
+const silent = storeBroken(() => (store) => ({
+  write: async (each) => {
+    try {
+      return await store.write(each)
+    } catch {
+      return each.map(() => "1")
+    }
+  },
+}))
+
+const getting = (change: (entry: Entry) => Entry): Breaker =>
+  storeBroken(() => (store) => ({
+    get: async (keys) => (await store.get(keys)).map((entry) => entry && change(entry)),
+  }))
+
+const listing = (
+  list: (store: DriverStore, range: Parameters<DriverStore["list"]>[0]) => ReturnType<DriverStore["list"]>,
+): Breaker => storeBroken(() => (store) => ({ list: (range) => list(store, range) }))
+
+const CHECKS =
+  "store: an operation without a value only checks: it writes nothing, and stops the others if it does not hold"
+
+export const storeMutants: ReadonlyArray<DriverMutant> = [
+  {
+    breaks: "store: a value comes back byte for byte, until it is removed",
+    breaker: operations((operation) =>
+      operation.value ? { ...operation, value: Buffer.from(Buffer.from(operation.value).toString("utf8")) } : operation,
+    ),
+  },
+  {
+    breaks: "store: several keys are answered in the order in which they were asked for, also absent ones",
+    breaker: storeBroken(() => (store) => ({ get: (keys) => store.get([...keys].sort()) })),
+  },
+  {
+    breaks: "store: each write has a revision of its own, told in the answer",
+    breaker: getting((entry) => ({ ...entry, revision: Buffer.from(entry.value).toString("hex") })),
+  },
+  {
+    breaks: "store: what was written later has the higher revision, whatever the key and connection",
+    // A count of its own for each key.
+    breaker: storeBroken(() => {
+      const counts = new Map<string, number>()
+      return (store) => ({
+        write: async (each) => {
+          const answer = await store.write(each)
+          if (answer === "conflict") return answer
+          return each.map(({ key }) => {
+            const count = (counts.get(key) ?? 0) + 1
+            counts.set(key, count)
+            return String(count)
+          })
+        },
+      })
+    }),
+  },
+  {
+    breaks: "store: what was written later has the higher revision, whatever the key and connection",
+    // Not lower as a number, and neither by length and as text.
+    breaker: storeBroken(() => {
+      let count = 90
+      return (store) => ({
+        write: async (each) => {
+          const answer = await store.write(each)
+          return answer === "conflict" ? answer : each.map(() => `${++count}`.replace(/^1/, ""))
+        },
+      })
+    }),
+  },
+  {
+    breaks: "store: an expectation that does not hold is a conflict and writes nothing",
+    breaker: operations(unchecked),
+  },
+  {
+    breaks: CHECKS,
+    // What has no value is removed.
+    breaker: operations((operation) => ({ value: null, ...operation })),
+  },
+  {
+    breaks: CHECKS,
+    breaker: storeBroken(() => (store) => ({
+      write: async (each) => {
+        const writing = each.filter(({ value }) => value !== undefined)
+        const answer = await store.write(writing)
+        return answer === "conflict" ? answer : each.map((operation) => answer[writing.indexOf(operation)] ?? "")
+      },
+    })),
+  },
+  {
+    breaks: "store: a write is done as a whole or not at all",
+    breaker: storeBroken(() => (store) => ({
+      write: async (each) => {
+        const revisions: Array<string> = []
+        for (const operation of each) {
+          const answer = await store.write([operation])
+          if (answer === "conflict") return answer
+          revisions.push(...answer)
+        }
+        return revisions
+      },
+    })),
+  },
+  {
+    breaks: "store: of writes that expect the same, one is written",
+    breaker: storeBroken(() => (store) => ({
+      write: async (each) => {
+        const found = await store.get(each.map(({ key }) => key))
+        const holds = each.every(({ expect }, at) => expect === undefined || expect === (found[at]?.revision ?? ""))
+        await sleep(2)
+        return holds ? store.write(each.map(unchecked)) : "conflict"
+      },
+    })),
+  },
+  {
+    breaks: "store: a value is gone after its time to live, and not before; a write without one keeps it",
+    breaker: storeBroken(() => (store) => ({
+      write: async (each) => {
+        for (const { key, ttl } of each) {
+          if (ttl !== undefined) void sleep(ttl / 2).then(() => store.write([{ key, value: null }]).catch(() => []))
+        }
+        return store.write(each)
+      },
+    })),
+  },
+  {
+    breaks: "store: a value is gone after its time to live, and not before; a write without one keeps it",
+    breaker: storeBroken(() => {
+      const ttls = new Map<string, number>()
+      return (store) => ({
+        write: (each) =>
+          store.write(
+            each.map((operation) => {
+              const ttl = operation.ttl ?? ttls.get(operation.key)
+              if (ttl !== undefined) ttls.set(operation.key, ttl)
+              return { ...operation, ...(ttl === undefined ? {} : { ttl }) }
+            }),
+          ),
+      })
+    }),
+  },
+  {
+    breaks: "store: keys are listed in the order of their bytes",
+    breaker: listing(async (store, range) => {
+      const entries = [...(await store.list(range))].sort((a, b) => (a.key < b.key ? -1 : 1))
+      return range.reverse ? entries.reverse() : entries
+    }),
+  },
+  {
+    breaks: "store: keys and prefixes are taken literally, whatever they hold",
+    breaker: listing((store, range) => store.list({ ...range, prefix: range.prefix.replace(/[%*].*$/, "") })),
+  },
+  {
+    breaks: "store: a list begins after a key and ends at its limit, in either direction",
+    breaker: listing((store, { after, ...range }) =>
+      store.list(after === undefined || range.reverse ? range : { ...range, after }),
+    ),
+  },
+  {
+    breaks: "store: changes under a prefix reach those who watch it, from any connection, until they stop",
+    breaker: storeBroken(
+      () =>
+        ({ watch }) =>
+          watch ? { watch: (prefix, listener, signal) => watch(prefix.slice(0, -1), listener, signal) } : {},
+    ),
+  },
+  { breaks: "store: keys have 1 to 512 bytes", breaker: silent },
+  {
+    breaks: "store: a value that is too large is refused with all that is written beside it, and others are not",
+    breaker: silent,
+  },
+  {
+    breaks: "store: what the caller changes afterwards does not reach the store",
+    breaker: storeBroken(() => {
+      const kept = new Map<string, Uint8Array>()
+      return (store) => ({
+        write: (each) => {
+          for (const { key, value } of each) if (value) kept.set(key, value)
+          return store.write(each)
+        },
+        get: async (keys) =>
+          (await store.get(keys)).map((entry) => entry && { ...entry, value: kept.get(entry.key) ?? entry.value }),
+      })
+    }),
+  },
+  {
+    breaks: "store: a read sees every write that was answered before it began, by any connection",
+    breaker: () => (connect) => async (options) => {
+      const driver = await connect(options)
+      const kept = new Map<string, ReturnType<DriverStore["get"]>>()
+      // Each connection remembers what it has read.
+      const get: DriverStore["get"] = (keys) => {
+        const found = kept.get(keys.join()) ?? driver.store.get(keys)
+        kept.set(keys.join(), found)
+        return found
+      }
+      return { ...driver, store: { ...driver.store, get } }
+    },
+  },
+  {
+    breaks: "store: the clock goes forward, near our own",
+    breaker: storeBroken(() => {
+      let asked = 0
+      return (store) => ({ now: async () => (await store.now()) - 100 * asked++ })
+    }),
+  },
+  { breaks: "store: namespaces are apart", breaker: namespacesMixed },
+]

@@ -1,0 +1,32 @@
+/** How mutants fail: all of them are run, so many at a time, once the first outcome is asked for; most of it is waiting. */
+
+export const outcomesOf = <M>(
+  mutants: ReadonlyArray<M>,
+  failureOf: (mutant: M) => Promise<unknown>,
+  concurrency: number,
+): (() => ReadonlyMap<M, Promise<unknown>>) => {
+  let started: Map<M, Promise<unknown>> | undefined
+  return () => {
+    if (started !== undefined) return started
+    started = new Map()
+    const waiting: Array<() => void> = []
+    let running = 0
+    for (const mutant of mutants) {
+      const turn = new Promise<void>((resolve) => waiting.push(resolve))
+      started.set(
+        mutant,
+        turn
+          .then(() => failureOf(mutant))
+          .finally(() => {
+            running--
+            next()
+          }),
+      )
+    }
+    const next = (): void => {
+      for (; running < concurrency && waiting.length > 0; running++) waiting.shift()?.()
+    }
+    next()
+    return started
+  }
+}
