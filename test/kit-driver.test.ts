@@ -8,17 +8,18 @@ import { BrokenPromise, driverCases, registerDriver, runDriverCase, runDriverCon
 import { outcomesOf } from "./support/outcomes.ts"
 
 // Most of the time of a case is waiting, perhaps beside other work.
-vi.setConfig({ maxConcurrency: 24 })
+vi.setConfig({ maxConcurrency: 64 })
 const slack = 2_500
 
-describe.each([leastHarness(), stepwiseHarness(), poorHarness(), wholeHarness()])(
+describe.concurrent.each([leastHarness(), stepwiseHarness(), poorHarness(), wholeHarness()])(
   "the driver $name passes",
   (harness) => registerDriver(test, { ...harness, slack }, { spared: "omit" }),
 )
 
-describe("a driver that is cut off and restarted passes", () => {
-  const harness = { ...lineHarness(), slack }
+describe.concurrent("a driver that is cut off and restarted passes", () => {
   for (const each of driverCases.filter(({ group }) => group === "recovery")) {
+    // Each has a line of its own, so that none cuts that of another.
+    const harness = { ...lineHarness(), slack }
     expect(spared(each, harness)).toBeUndefined()
     test(titleOf(each), () => runDriverCase(each, harness), 100_000)
   }

@@ -455,7 +455,7 @@ export const commitCases: ReadonlyArray<DriverCase> = [
         seen.push(await peer.put(id, recordOf(posting, "failed", { says: "same", ...fields })))
       }
       for (let at = 0; at < 12; at++) await write(at === 11 ? 1_000 : undefined)
-      await until("the end of a record", async () => (await peer.read(id)) === undefined, 10_000)
+      await until("the end of a record", async () => (await peer.says(id)) === undefined, 10_000)
       const late = recordOf(posting, "failed", { expect: seen.at(-1) ?? "", says: "late" })
       equal((await peer.commit({ id, record: late })).status, "conflict", "answer, expecting what was removed")
       for (let at = 0; at < 12; at++) await write()
@@ -472,7 +472,7 @@ export const commitCases: ReadonlyArray<DriverCase> = [
       await peer.put(brief.id, recordOf(brief, "succeeded", { keep: 1_500 }))
       await peer.put(long.id, recordOf(long, "succeeded", { keep: 60_000 }))
       await peer.put(ever.id, recordOf(ever, "succeeded"))
-      await until("the end of a record", async () => (await peer.read(brief.id)) === undefined, 10_000)
+      await until("the end of a record", async () => (await peer.says(brief.id)) === undefined, 10_000)
       between(Date.now() - start, 1_500 - tolerance, Infinity, "milliseconds that it was kept")
       for (const { id } of [long, ever]) equal(await peer.says(id), "succeeded", "record that is kept")
     },
@@ -491,7 +491,11 @@ export const commitCases: ReadonlyArray<DriverCase> = [
         const expect = await peer.put(posting.id, recordOf(posting, "succeeded", { keep: before }))
         await peer.put(posting.id, recordOf(posting, "succeeded", { expect, ...keep, says: "replaced" }))
       }
-      await until("the end of the record that is kept the least", async () => !(await peer.read(brief.id)), 10_000)
+      await until(
+        "the end of the record that is kept the least",
+        async () => (await peer.says(brief.id)) === undefined,
+        10_000,
+      )
       for (const { id } of [longer, ever]) equal(await peer.says(id), "replaced", "record that is kept")
     },
   },

@@ -267,24 +267,15 @@ export const takeCases: ReadonlyArray<DriverCase> = [
       const { dueResolution, leaseResolution } = harness.capabilities
       const due = Date.now() + 1_500
       await peer.publish(task({ queue: later, due }), task({ queue: held }))
-      const lapses = performance.now() + lease
       await peer.one(held)
-      const said = await peer.ask(later)
-      equal(idsOf(said.deliveries), [], "what comes before it is due")
-      if (said.next !== undefined) {
-        between(
-          said.next,
-          0,
-          Math.max(due - Date.now(), 0) + dueResolution + tolerance + 50,
-          "milliseconds until it is due",
-        )
-      }
-      const { deliveries, next } = await peer.ask(held)
-      equal(idsOf(deliveries), [], "what comes while it is in hand")
-      if (next !== undefined) {
-        const left = Math.max(lapses - performance.now(), 0)
-        between(next, 0, left + leaseResolution + tolerance + 250, "milliseconds until its lease ends")
-      }
+      const left = Math.max(due - Date.now(), 0)
+      const { deliveries, next = 0 } = await peer.ask(later)
+      equal(idsOf(deliveries), [], "what comes before it is due")
+      between(next, 0, left + dueResolution + tolerance, "milliseconds that an empty take says until it is due")
+      const again = await peer.ask(held)
+      equal(idsOf(again.deliveries), [], "what comes while it is in hand")
+      const most = lease + leaseResolution + tolerance
+      between(again.next ?? 0, 0, most, "milliseconds that an empty take says until a lease ends")
     },
   },
   {
