@@ -62,7 +62,7 @@ async function failureOf(mutant: DriverMutant): Promise<unknown> {
   const connect = mutant.breaker()((options) => harness.connect(options))
   try {
     // Some break a promise by never answering: no need to wait for that as long as for a busy machine.
-    await runDriverCase({ ...each, timeout: 20_000 }, { ...harness, connect })
+    await runDriverCase({ ...each, timeout: 20_000 }, { ...harness, ...mutant.harness?.(harness), connect })
     return undefined
   } catch (error) {
     return error

@@ -65,15 +65,18 @@ export const stepwiseHarness = (): DriverHarness => {
 /** With all that is optional but `orphans`, which only a driver in steps needs. */
 export const wholeHarness = (): DriverHarness => {
   const place = places()
+  const connect = connected((options) => {
+    const { board, watchers } = place(options.namespace)
+    return eagerDriver(wholeDriver(board, options), watchers)
+  })
   return {
     ...leastHarness(),
     name: "whole",
     capabilities: { ...leastCapabilities, waits: true },
     parts: ["query", "browse", "broadcast", "watch"],
-    connect: connected((options) => {
-      const { board, watchers } = place(options.namespace)
-      return eagerDriver(wholeDriver(board, options), watchers)
-    }),
+    connect,
+    intrude: () => Promise.reject(new TransportError("unauthorized", "these credentials are refused")),
+    adopt: async (options) => ({ driver: await connect(options), isOpen: async () => true }),
     corrupt: async (queue, bytes, namespace) => place(namespace).board.inject(queue, bytes),
   }
 }

@@ -28,4 +28,8 @@ export const atomic: Need = ({ capabilities }) => capabilities.atomic || "its co
 export const stepwise: Need = ({ capabilities }) => !capabilities.atomic || "its commits are whole (atomic: true)"
 export const ownTokens: Need = ({ blindTokens }) =>
   blindTokens !== true || "its broker cannot tell an overtaken delivery (blindTokens)"
-export const failing: Need = ({ failAfter }) => failAfter !== undefined || "its harness offers no failAfter()"
+/** Needs something that only the harness of a driver can do. */
+export const offered =
+  (name: "failAfter" | "intrude" | "adopt"): Need =>
+  (harness) =>
+    harness[name] !== undefined || `its harness offers no ${name}()`

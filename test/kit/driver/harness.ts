@@ -1,5 +1,6 @@
 /** What the author of a driver tells the kit, beyond what both of its levels are told. */
 import type { Driver, DriverCapabilities } from "../../../runtime/transport/driver.ts"
+import type { ConnectOptions } from "../../../runtime/transport/mod.ts"
 import type { Ground } from "../harness.ts"
 
 /** The optional members of a driver and of its store; `browse` stands for `queues` and `waiting`. */
@@ -17,6 +18,10 @@ export interface DriverHarness extends Ground<Driver> {
    * be done between steps. A driver that is atomic has stored nothing then.
    */
   failAfter?(driver: Driver, step: "record" | "post"): () => void
+  /** Connects with credentials that the broker refuses. Absent where it refuses nobody. */
+  intrude?(options: ConnectOptions): Promise<Driver>
+  /** Makes a driver of a client object that the application holds. Absent where there are no such objects. */
+  adopt?(options: ConnectOptions): Promise<Adopted>
   /**
    * Set for a broker that cannot tell an overtaken delivery from the newer one of the same task: the older token then still
    * extends, ends or gives back. The runtime goes by fences there.
@@ -24,6 +29,12 @@ export interface DriverHarness extends Ground<Driver> {
   readonly blindTokens?: boolean
   /** Longest that a call may take whose broker does not answer, in milliseconds. Defaults to 15,000. */
   readonly bound?: number
+}
+
+export interface Adopted {
+  readonly driver: Driver
+  /** Whether the client still works for the application that holds it. */
+  isOpen(): Promise<boolean>
 }
 
 /** The optional members that a driver is expected to have. */

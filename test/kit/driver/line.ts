@@ -15,6 +15,7 @@ export const overLine =
   (line: Line, connect: (options: ConnectOptions) => Promise<Driver>, capabilities: DriverCapabilities) =>
   async (options: ConnectOptions): Promise<Driver> => {
     const driver = await line.guard(() => connect(options))()
+    if (options.reconnectDelay) line.onStatus((status) => status === "disconnected" && options.reconnectDelay?.(1))
     const { store, query, queues, waiting, orphans, broadcast } = driver
     const publish = line.guard(driver.publish)
     const commit = line.guard(driver.commit)

@@ -1,6 +1,6 @@
 /** The end of a connection: quick, final, and harmless to others. */
 import { between, check, equal, isTransportError, refuses } from "../../check.ts"
-import { type DriverCase, waits } from "../case.ts"
+import { type DriverCase, offered, waits } from "../case.ts"
 import { sleep } from "../context.ts"
 import { idOf, idsOf, recordOf } from "../task.ts"
 
@@ -111,6 +111,23 @@ export const closeCases: ReadonlyArray<DriverCase> = [
       const posting = task({ queue })
       await peer.publish(posting)
       equal(idsOf(await waiting), [posting.id], "what comes")
+    },
+  },
+  {
+    group,
+    name: "closing a driver of a client that the application holds leaves the client open",
+    needs: [offered("adopt")],
+    async run({ peer, harness, options, fresh, task, within }) {
+      const adopted = await within("a driver of a client", harness.adopt?.(options()) ?? Promise.resolve(undefined))
+      check(adopted !== undefined, "adopt must bring a driver")
+      const { driver, isOpen } = adopted
+      const posting = task({ queue: fresh("queue") })
+      const [receipt] = await within("a receipt", driver.publish([posting]))
+      equal(receipt?.status, "stored", "receipt of a driver of a client")
+      equal(idOf(await peer.one(posting.queue)), posting.id, "what comes on another connection")
+      await within("close", driver.close())
+      await within("a refusal", refuses(driver.read([posting.id], "all"), "closed", "read after close"))
+      check(await within("a look at the client", isOpen()), "the client must still be open")
     },
   },
 ]

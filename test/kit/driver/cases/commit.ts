@@ -2,7 +2,7 @@
 import type { Commit, TaskDelivery, TaskPosting } from "../../../../runtime/transport/driver.ts"
 import { between, check, equal, sameSet } from "../../check.ts"
 import { describe } from "../../peer.ts"
-import { boundedDelay, type DriverCase, dedupe, delay, failing, noFront, stepwise } from "../case.ts"
+import { boundedDelay, type DriverCase, dedupe, delay, noFront, offered, stepwise } from "../case.ts"
 import { size } from "../context.ts"
 import type { DriverPeer } from "../peer.ts"
 import { bytes, idOf, idsOf, recordOf, sized, text } from "../task.ts"
@@ -560,7 +560,7 @@ export const commitCases: ReadonlyArray<DriverCase> = [
     (step): DriverCase => ({
       group,
       name: `a commit that fails after its step ${step} says so with the revision, and has done no later step`,
-      needs: [stepwise, failing],
+      needs: [stepwise, offered("failAfter")],
       async run({ peer, fresh, task, harness }) {
         const [queue, next] = [fresh("queue"), fresh("next")]
         const posting = task({ queue })

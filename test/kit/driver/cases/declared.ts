@@ -1,7 +1,7 @@
 /** What a driver says about itself, and that it has what it says. */
 
 import { check, equal, refuses } from "../../check.ts"
-import { atomic, type DriverCase } from "../case.ts"
+import { atomic, type DriverCase, offered } from "../case.ts"
 import { sleep } from "../context.ts"
 import { DRIVER_PARTS, type DriverPart, partsOf } from "../harness.ts"
 import { idOf, recordOf } from "../task.ts"
@@ -88,6 +88,16 @@ export const declaredCases: ReadonlyArray<DriverCase> = [
         const closed = connecting.then((driver) => driver.close().then(() => "a driver"))
         await within(`the refusal of namespace "${namespace}"`, refuses(closed, "invalid", `namespace "${namespace}"`))
       }
+    },
+  },
+  {
+    group,
+    name: "credentials that the broker refuses fail as unauthorized",
+    needs: [offered("intrude")],
+    async run({ harness, options, within }) {
+      const connecting = harness.intrude?.(options()) ?? Promise.reject(new Error("it has no intrude"))
+      const closed = connecting.then((driver) => driver.close().then(() => "a driver"))
+      await within("the refusal of credentials", refuses(closed, "unauthorized", "connecting with wrong credentials"))
     },
   },
 ]

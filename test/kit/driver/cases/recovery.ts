@@ -471,4 +471,70 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
       equal(stopped, [], "what was heard by who had stopped listening")
     },
   },
+  {
+    group,
+    name: "changes of the store are heard after a cut",
+    needs: [hook("cut"), part("watch")],
+    exclusive: true,
+    async run(context) {
+      const { peer, within, until } = context
+      const { store } = peer.driver
+      const heard: Array<string> = []
+      const { signal } = new AbortController()
+      await within("a watch", store.watch?.("p.", ({ key }) => heard.push(key), signal) ?? Promise.resolve())
+      await duringCut(context, () => sleep(300))
+      await answering(context)
+      const write = () => store.write([{ key: "p.a", value: Uint8Array.of(1) }]).catch(() => undefined)
+      const changed = async () => {
+        await write()
+        return heard.length > 0
+      }
+      await until("news of a value after the cut", changed, mending(context))
+    },
+  },
+  {
+    group,
+    name: "tries to connect again wait as long as the application said, counted from 1",
+    needs: [hook("cut")],
+    exclusive: true,
+    async run(context) {
+      const { harness, options, within, until } = context
+      const asked: Array<number> = []
+      const reconnectDelay = (tries: number): number => {
+        asked.push(tries)
+        return 50
+      }
+      const driver = await within("a connection", harness.connect({ ...options(), reconnectDelay }))
+      try {
+        await duringCut(context, async () => {
+          await until("a question how long to wait", async () => asked.length > 0, mending(context))
+        })
+        equal(asked[0], 1, "number of the first try")
+      } finally {
+        await within("close", driver.close(), 15_000)
+      }
+    },
+  },
+  {
+    group,
+    name: "a connection without a sign of life is lost after one and a half heartbeats",
+    needs: [hook("cut")],
+    exclusive: true,
+    async run(context) {
+      const { harness, options, within, until, slack } = context
+      const heartbeat = 1_000
+      const driver = await within("a connection", harness.connect({ ...options(), heartbeat }))
+      try {
+        let status = "connected"
+        driver.onStatus((now) => {
+          status = now
+        })
+        await duringCut(context, async () => {
+          await until("the status disconnected", async () => status === "disconnected", 1.5 * heartbeat + slack)
+        })
+      } finally {
+        await within("close", driver.close(), 15_000)
+      }
+    },
+  },
 ]

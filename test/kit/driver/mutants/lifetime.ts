@@ -3,7 +3,7 @@ import type { Driver, TaskPosting } from "../../../../runtime/transport/driver.t
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 import { sleep } from "../../stage.ts"
 import { idOf } from "../task.ts"
-import { answers, breaking, broken, type DriverMutant, deliveries, postings } from "./mutant.ts"
+import { answers, breaking, broken, type DriverMutant, deliveries, postings, whole } from "./mutant.ts"
 import { deduplicating, inSteps } from "./publish.ts"
 
 type Breaker = DriverMutant["breaker"]
@@ -156,6 +156,48 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
         return { ...driver, close: async () => void (await Promise.all(all.map((each) => each.close()))) }
       }
     },
+  },
+  {
+    breaks: "close: closing a driver of a client that the application holds leaves the client open",
+    breaker: whole,
+    harness: ({ connect }) => ({
+      adopt: async (options) => {
+        const driver = await connect(options)
+        const isOpen = () => driver.store.now().then(Boolean, () => false)
+        return { driver, isOpen }
+      },
+    }),
+  },
+  {
+    breaks: "recovery: changes of the store are heard after a cut",
+    on: "line",
+    breaker: breaking(({ store, onStatus }) => {
+      let died = false
+      onStatus(() => {
+        died = true
+      })
+      const { watch } = store
+      if (watch === undefined) return {}
+      const own: typeof watch = (prefix, listener, signal) =>
+        watch(prefix, (change) => !died && listener(change), signal)
+      return { store: { ...store, watch: own } }
+    }),
+  },
+  {
+    breaks: "recovery: tries to connect again wait as long as the application said, counted from 1",
+    on: "line",
+    breaker:
+      () =>
+      (connect) =>
+      ({ reconnectDelay, ...options }) =>
+        connect(options),
+  },
+  {
+    breaks: "recovery: a connection without a sign of life is lost after one and a half heartbeats",
+    on: "line",
+    breaker: breaking(({ onStatus }) => ({
+      onStatus: (listener) => onStatus((status) => void sleep(5_000).then(() => listener(status))),
+    })),
   },
   { breaks: "recovery: what was stored outlives all connections", on: "line", breaker: forgotten },
   {

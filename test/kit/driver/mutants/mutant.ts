@@ -13,6 +13,8 @@ import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
 import type { Broadcast } from "../../../../runtime/transport/optional.ts"
 import type { DriverStore, StoreOperation } from "../../../../runtime/transport/store.ts"
 
+import type { DriverHarness } from "../harness.ts"
+
 export type Connect = (options: ConnectOptions) => Promise<Driver>
 
 export interface DriverMutant {
@@ -22,9 +24,14 @@ export interface DriverMutant {
   readonly on?: "whole" | "stepwise" | "poor" | "line"
   /** Called once per run of the case: what it remembers is shared by the connections of that run. */
   breaker(): (connect: Connect) => Connect
+  /** What is broken elsewhere than in a driver that is connected. */
+  readonly harness?: (harness: DriverHarness) => Partial<DriverHarness>
 }
 
 type Breaker = DriverMutant["breaker"]
+
+/** A breaker for what is broken elsewhere. */
+export const whole: Breaker = () => (connect) => connect
 
 /** Breaks each driver; `make` is called once per run. */
 export const broken =

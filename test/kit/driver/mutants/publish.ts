@@ -5,7 +5,7 @@ import type { Commit, Committed, Receipt, TaskDelivery, TaskPosting } from "../.
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 import { sleep } from "../../stage.ts"
 import { messageOf } from "../task.ts"
-import { batches, breaking, broken, type DriverMutant, deliveries, postings } from "./mutant.ts"
+import { batches, breaking, broken, type DriverMutant, deliveries, postings, whole } from "./mutant.ts"
 
 /** Messages are changed on their way out. */
 const messages = (change: (message: Message) => Partial<Message>): DriverMutant["breaker"] =>
@@ -100,6 +100,11 @@ export const publishMutants: ReadonlyArray<DriverMutant> = [
     breaks: "declared: a namespace outside of its alphabet is refused as invalid",
     breaker: () => (connect) => (options) =>
       connect({ ...options, namespace: /^[\w-]{1,64}$/.test(options.namespace) ? options.namespace : "odd" }),
+  },
+  {
+    breaks: "declared: credentials that the broker refuses fail as unauthorized",
+    breaker: whole,
+    harness: () => ({ intrude: () => Promise.reject(new TransportError("unavailable", "there is no answer")) }),
   },
   {
     breaks: "publish: the bytes of a body come back as they were, UTF-8 or not",
