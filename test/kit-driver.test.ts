@@ -4,7 +4,15 @@ import { spared } from "./kit/case.ts"
 import { isTransportError } from "./kit/check.ts"
 import { leastHarness, lineHarness, poorHarness, stepwiseHarness, wholeHarness } from "./kit/driver/bases.ts"
 import { type DriverMutant, driverMutants } from "./kit/driver/mutants.ts"
-import { BrokenPromise, driverCases, registerDriver, runDriverCase, runDriverConformance, titleOf } from "./kit/mod.ts"
+import {
+  BrokenPromise,
+  type DriverHarness,
+  driverCases,
+  registerDriver,
+  runDriverCase,
+  runDriverConformance,
+  titleOf,
+} from "./kit/mod.ts"
 import { outcomesOf } from "./support/outcomes.ts"
 
 // Most of the time of a case is waiting, perhaps beside other work.
@@ -47,9 +55,24 @@ describe("mutants", () => {
   )
 })
 
-test("without a runner there is a report", async () => {
+test("without a runner there is a report, which names what was declared and is not there", async () => {
   const report = await runDriverConformance(wholeHarness(), { only: "declared: " })
-  expect(report).toMatchObject({ name: "whole", total: 5, passed: 5, failed: 0, skipped: 0 })
+  expect(report).toMatchObject({ name: "whole", total: 6, passed: 6, failed: 0, skipped: 0 })
+  const skipping = await runDriverConformance(leastHarness(), { only: "query: the newest" })
+  expect(skipping.results[0]).toMatchObject({ outcome: "skipped", reason: "it has no query" })
+  const failures = async (harness: DriverHarness, only: string) => {
+    const { results } = await runDriverConformance(harness, { only })
+    return results.flatMap(({ outcome, reason }) => (outcome === "failed" ? [reason] : []))
+  }
+  const missing = { ...leastHarness(), parts: ["query"] } as const
+  expect(await failures(missing, "optional members")).toEqual([expect.stringContaining("'query'")])
+  const stepwise = stepwiseHarness()
+  const capabilities = { ...stepwise.capabilities, atomic: true }
+  const connect: DriverHarness["connect"] = async (options) => ({ ...(await stepwise.connect(options)), capabilities })
+  const lying = { ...stepwise, capabilities, connect }
+  expect(await failures(lying, "says it is atomic")).toEqual([
+    expect.stringContaining("the record of an atomic commit was seen"),
+  ])
 })
 
 const bases = { whole: wholeHarness, stepwise: stepwiseHarness, poor: poorHarness, line: lineHarness }

@@ -130,7 +130,11 @@ export const publishMutants: ReadonlyArray<DriverMutant> = [
     breaks: "publish: a header named __proto__ is inert",
     breaker: messages((message) => {
       const headers: Record<string, unknown> = {}
-      for (const [name, value] of Object.entries(message.headers)) headers[name] = value
+      for (const [name, value] of Object.entries(message.headers)) {
+        if (name !== "__proto__") headers[name] = value
+        // As assigning does, where the engine has not switched it off.
+        else if (typeof value === "object") Object.setPrototypeOf(headers, value)
+      }
       return { headers }
     }),
   },
