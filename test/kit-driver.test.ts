@@ -75,7 +75,13 @@ test("without a runner there is a report, which names what was declared and is n
   ])
 })
 
-const bases = { whole: wholeHarness, stepwise: stepwiseHarness, poor: poorHarness, line: lineHarness }
+const bases = {
+  whole: wholeHarness,
+  least: leastHarness,
+  stepwise: stepwiseHarness,
+  poor: poorHarness,
+  line: lineHarness,
+}
 
 /** How the case of a mutant fails; `undefined` when it passes. */
 async function failureOf(mutant: DriverMutant): Promise<unknown> {

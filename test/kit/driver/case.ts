@@ -13,6 +13,8 @@ export const part =
     partsOf(harness).includes(name) || `it has no ${name}`
 
 export const waits: Need = ({ capabilities }) => capabilities.waits || "its take does not wait (waits: false)"
+/** News of a queue wake what takes from it only where taking does not wait by itself. */
+export const looks: Need = ({ capabilities }) => !capabilities.waits || "its take waits by itself (waits: true)"
 export const delay: Need = ({ capabilities }) => capabilities.delay > 0 || "it keeps no due times (delay: 0)"
 export const boundedDelay: Need = ({ capabilities }) =>
   Number.isFinite(capabilities.delay) || "it keeps any due time (delay: Infinity)"

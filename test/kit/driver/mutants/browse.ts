@@ -143,14 +143,22 @@ export const browseMutants: ReadonlyArray<DriverMutant> = [
       "expiry: what waits past its expires is listed, oldest first, until it is withdrawn, and not what is in hand",
     breaker: waitingReversed,
   },
-  {
-    breaks: "news: a task that is published or given back is told to those who listen to its queue",
-    // Only of the first task.
-    breaker: hearing(() => {
-      const seen = new Set<string>()
-      return (news) => news.kind !== "queue" || (!seen.has(news.queue) && seen.add(news.queue).size > 0)
+  ...(
+    [
+      ["a task that is published, alone or by a commit, is told to those who listen to its queue", 1],
+      ["a task that is given back is told to those who listen to its queue", 0],
+    ] as const
+  ).map(
+    ([name, most]): DriverMutant => ({
+      breaks: `news: ${name}`,
+      on: "least",
+      // Only the first news of a queue, and none.
+      breaker: hearing(() => {
+        let told = 0
+        return (news) => news.kind !== "queue" || told++ < most
+      }),
     }),
-  },
+  ),
   {
     breaks: "news: a record that is stored is told to those who listen to its job and to those who listen to all",
     breaker: hearing(() => (news) => news.kind !== "job" || news.record === undefined),

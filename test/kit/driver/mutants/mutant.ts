@@ -21,7 +21,7 @@ export interface DriverMutant {
   /** Title of the case that must fail. */
   readonly breaks: string
   /** Which driver the case runs on: see `bases.ts`. Defaults to `whole`. */
-  readonly on?: "whole" | "stepwise" | "poor" | "line"
+  readonly on?: "whole" | "least" | "stepwise" | "poor" | "line"
   /** Called once per run of the case: what it remembers is shared by the connections of that run. */
   breaker(): (connect: Connect) => Connect
   /** What is broken elsewhere than in a driver that is connected. */

@@ -90,7 +90,7 @@ const hasty = breaking(({ publish }) => ({
 }))
 
 const dueEarlier = batches((each) =>
-  each.map((posting) => (posting.due === undefined ? posting : { ...posting, due: posting.due - 250 })),
+  each.map((posting) => (posting.due === undefined ? posting : { ...posting, due: posting.due - 600 })),
 )
 
 /** Tokens of older deliveries stand for the newest one of the task. */
