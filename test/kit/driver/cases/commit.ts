@@ -290,7 +290,7 @@ export const commitCases: ReadonlyArray<DriverCase> = [
       const expect = await peer.committed({ id: posting.id, record: recordOf(posting, "succeeded"), post, task: end })
       const [ended] = await peer.all(other, 1)
       check(ended !== undefined, "a posting must come")
-      await peer.end(ended)
+      await peer.end(ended, { record: recordOf(posting, "succeeded") })
       const again = recordOf(posting, "succeeded", { expect })
       const answer = await peer.commit({ id: posting.id, record: again, post, task: end })
       check(answer.status === "committed", `once more must be committed, it was ${describe(answer)}`)

@@ -4,7 +4,7 @@ import { check, equal, sameSet } from "../../check.ts"
 import { describe } from "../../peer.ts"
 import { boundedDelay, type DriverCase, dedupe, noFront } from "../case.ts"
 import { patience, size } from "../context.ts"
-import { frameOf, idOf, idsOf, messageOf, sized } from "../task.ts"
+import { frameOf, idOf, idsOf, messageOf, recordOf, sized } from "../task.ts"
 
 const group = "publish"
 
@@ -179,7 +179,7 @@ export const publishCases: ReadonlyArray<DriverCase> = [
       await peer.publish(posting)
       const delivery = await peer.one(queue)
       equal((await peer.receipts([posting])).map(describe), ["duplicate"], "receipt while it is in hand")
-      await peer.end(delivery)
+      await peer.end(delivery, { record: recordOf(posting, "succeeded") })
       equal((await peer.receipts([posting])).map(describe), ["duplicate"], "receipt after its end")
       await peer.none(queue, "it is a duplicate")
     },
