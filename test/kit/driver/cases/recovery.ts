@@ -229,13 +229,18 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
         return { id: idOf(delivery), record, post: [follower], task: { kind: "ack", token } } as const
       })
       const answers = new Map<string, Committed>()
+      const thrown = new Set<string>()
       const left = [...commits]
       const committing = async (lane: number): Promise<void> => {
         // Not in step with each other, so that the end comes in the middle of some.
         await sleep(2 * lane)
         for (let commit = left.shift(); commit !== undefined; commit = left.shift()) {
-          const committed = peer.driver.commit([commit]).catch((error: unknown) => away(error, "a commit"))
-          const [answer] = (await within("a commit", committed, 30_000)) ?? []
+          const committed = peer.driver.commit([commit]).catch((error: unknown) => {
+            away(error, "a commit")
+            thrown.add(commit.id)
+            return []
+          })
+          const [answer] = await within("a commit", committed, 30_000)
           if (answer !== undefined) answers.set(commit.id, answer)
           await sleep(1)
         }
@@ -270,6 +275,7 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
           const none = answer?.status === "failed" && answer.error.outcome === "none"
           check(!(none && done.record), `a commit that failed with the outcome none must have stored nothing: ${id}`)
         }
+        check(!thrown.has(id) || !done.record, "a commit that throws has tried nothing; this one stored its record")
         check(done.record || !done.post, "a posting must not be there before its record")
         check(done.post || !done.task, "a task must not be ended before the posting is there")
         if (atomic)
