@@ -16,7 +16,7 @@ import {
 import { outcomesOf } from "./support/outcomes.ts"
 
 // Most of the time of a case is waiting, perhaps beside other work.
-vi.setConfig({ maxConcurrency: 64 })
+vi.setConfig({ maxConcurrency: 32 })
 const slack = 2_500
 
 describe.concurrent.each([leastHarness(), stepwiseHarness(), poorHarness(), wholeHarness()])(

@@ -177,11 +177,11 @@ export const leaseCases: ReadonlyArray<DriverCase> = [
         const answer = await peer.commit({ id, record: recordOf(posting, "started", { says: "late" }), task: end })
         check(answer.status === "committed", `the record must be committed: ${answer.status}`)
         equal(answer.gone, true, "whether the answer says that the task is gone")
+        equal(await peer.extend(ours.token), [true], "extension of the newer delivery")
+        await peer.none(queue, "the newer delivery has it")
+        await peer.end(ours)
         equal((await peer.known(id)).revision, answer.revision, "revision")
         equal(await peer.says(id), "late", "record")
-        await peer.none(queue, "the newer delivery has it")
-        equal(await peer.extend(ours.token), [true], "extension of the newer delivery")
-        await peer.end(ours)
       },
     }),
   ),
