@@ -77,6 +77,8 @@ export interface Attempt {
   readonly order: Order
   /** Nothing can be stored about its job but by this delivery. */
   readonly fresh: boolean
+  /** Its task was never handed over before. */
+  readonly first: boolean
   /** The driver's own token. */
   readonly token: string
 }
@@ -89,6 +91,7 @@ export const attemptOf = (delivery: TaskDelivery, message: Message | Undecodable
     fence: `${order}.${delivery.fence}.${hash(delivery.token)}`,
     order,
     fresh: delivery.first && isUntouched(order, message),
+    first: delivery.first,
     token: delivery.token,
   }
 }
@@ -102,9 +105,14 @@ const idIn = (message: Message | Undecodable): string => {
 /** Ids that stand in a token as they are. */
 const PLAIN = /^[\w-]*$/
 
+/** How a token begins. */
+const FRESH = "f"
+const FIRST_OF_TASK = "c"
+const AGAIN = "r"
+
 /** Any thread or process can act for an attempt whose token it knows. */
-export const tokenOf = ({ id, fresh, fence, token }: Attempt): string =>
-  `${fresh ? "f" : "c"}${fence} ${PLAIN.test(id) ? id : encodeURIComponent(id)} ${token}`
+export const tokenOf = ({ id, fresh, first, fence, token }: Attempt): string =>
+  `${fresh ? FRESH : first ? FIRST_OF_TASK : AGAIN}${fence} ${PLAIN.test(id) ? id : encodeURIComponent(id)} ${token}`
 
 const notOurs = (text: string): TransportError =>
   new TransportError("invalid", `not a token of this transport: ${JSON.stringify(text.slice(0, 60))}`)
@@ -115,7 +123,12 @@ export const readToken = (text: string): Attempt => {
   const dot = text.indexOf(".")
   const idAt = text.indexOf(" ") + 1
   const tokenAt = text.indexOf(" ", idAt) + 1
-  const isOurs = (flag === "f" || flag === "c") && dot > 0 && dot < idAt && tokenAt > idAt && tokenAt < text.length
+  const isOurs =
+    (flag === FRESH || flag === FIRST_OF_TASK || flag === AGAIN) &&
+    dot > 0 &&
+    dot < idAt &&
+    tokenAt > idAt &&
+    tokenAt < text.length
   if (!isOurs) throw notOurs(text)
   let id = text.slice(idAt, tokenAt - 1)
   try {
@@ -127,7 +140,8 @@ export const readToken = (text: string): Attempt => {
     id,
     fence: text.slice(1, idAt - 1),
     order: text.slice(1, dot),
-    fresh: flag === "f",
+    fresh: flag === FRESH,
+    first: flag !== AGAIN,
     token: text.slice(tokenAt),
   }
 }

@@ -6,13 +6,19 @@ import { type Attempt, readToken } from "./attempt.ts"
 import { decodeStored, toStore } from "./codec.ts"
 import { type Asking, asError, MOST_ROUNDS, tooFast } from "./commits.ts"
 import { judgeClaim, placeOf } from "./judge.ts"
+import type { Notes } from "./notes.ts"
 import type { Revisions } from "./revisions.ts"
 
 /**
  * Answers as `Queue.claim` says. Rejects only with what the driver threw before anything was tried; a claim that is sent
  * again after that, or after a lost answer, finds itself.
  */
-export const begin = async (asking: Asking, revisions: Revisions, claim: Claim): Promise<Claimed> => {
+export const begin = async (
+  asking: Asking,
+  revisions: Revisions,
+  notes: Pick<Notes, "of">,
+  claim: Claim,
+): Promise<Claimed> => {
   const { token, id, posting } = claim
   let attempt: Attempt
   try {
@@ -27,10 +33,11 @@ export const begin = async (asking: Asking, revisions: Revisions, claim: Claim):
   let unread = !attempt.fresh || revisions.get(token) !== undefined
   for (let round = 0; round < MOST_ROUNDS; round++) {
     if (unread) {
-      const known = await asking.read(id, "record")
+      // A worker that died may have said in a note alone that it had begun: people count that attempt.
+      const [known, [note]] = await Promise.all([asking.read(id, "record"), attempt.first ? [] : notes.of([id])])
       try {
         revision = known?.revision ?? ""
-        stored = known?.record && decodeStored(known.record)
+        stored = note?.about === revision ? note.record : known?.record && decodeStored(known.record)
       } catch (thrown) {
         return { status: "failed", error: asError(thrown) }
       }

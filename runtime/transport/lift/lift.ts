@@ -43,7 +43,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     },
     claim: async (claims) => {
       guard()
-      return Promise.all(claims.map((claim) => begin(asking, revisions, claim)))
+      return Promise.all(claims.map((claim) => begin(asking, revisions, notes, claim)))
     },
     report: async (reports) => {
       guard()

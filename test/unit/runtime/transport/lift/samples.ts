@@ -42,5 +42,6 @@ export const attempt = (delivery: number, of: Posting = posting(), token = `t${d
   fence: `${orderOf(of)}.00${delivery}.${token}`,
   order: orderOf(of),
   fresh: false,
+  first: true,
   token,
 })
