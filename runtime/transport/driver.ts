@@ -44,8 +44,8 @@ export interface Driver extends Partial<QueueBrowser>, Partial<Queries> {
    * comes before lower ones of it. A task belongs to one delivery until its lease ends, then it comes again.
    *
    * Where `capabilities.waits`, it waits up to `wait` for the first task; else it answers at once. When the signal fires it
-   * answers soon with nothing, and gives back, undelayed and uncounted, what arrives late. It fails with `unavailable` when
-   * it cannot ask the broker: an empty answer means that the broker has nothing.
+   * answers soon with nothing, and gives back what arrives late, undelayed and, where the broker can, uncounted. It fails
+   * with `unavailable` when it cannot ask the broker: an empty answer means that the broker has nothing.
    */
   take(request: TakeRequest, signal: AbortSignal): Promise<Taken>
 

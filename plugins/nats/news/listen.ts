@@ -22,11 +22,21 @@ export const listen = async (
     const hear = (queue: string) =>
       subscriptions.listen(names.tasksIn("j", queue), () => listener({ kind: "queue", queue }), signal)
     await Promise.all(interest.queues.map(hear))
+  } else if (interest.kind === "job") {
+    const { id } = interest
+    await Promise.all([
+      subscriptions.listen(
+        names.event("t", id),
+        ({ data }) => listener({ kind: "job", id, record: data.slice() }),
+        signal,
+      ),
+      // A job that nothing is stored about is changed by its task.
+      subscriptions.listen(names.tasksOf(id), () => listener({ kind: "job", id }), signal),
+    ])
   } else {
-    const subject = interest.kind === "job" ? names.event("t", interest.id) : names.event("t")
     const hear = ({ subject, data }: { readonly subject: string; readonly data: Uint8Array }) =>
       listener({ kind: "job", id: names.idIn(subject), record: data.slice() })
-    await subscriptions.listen(subject, hear, signal)
+    await subscriptions.listen(names.event("t"), hear, signal)
   }
   if (signal.aborted) return
   const stop = link.onStatus((status) => {

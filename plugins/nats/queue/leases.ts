@@ -59,8 +59,8 @@ export class Leases {
     const kept = ours.map((token) => {
       if (token === undefined) return false
       const error = unanswered.get(token.consumer)
-      // Without its consumer a task is delivered anew: nothing of it is ours.
-      if (error !== undefined && error.outcome !== "none") throw error
+      // Without its consumer a task is delivered anew: nothing of it is ours. A lost connection says nothing of the kind.
+      if (error !== undefined && (error.outcome !== "none" || !link.connected)) throw error
       if (error !== undefined) return false
       ledger.extend(token, start)
       const { nonce, number } = token

@@ -30,6 +30,8 @@ export const atomic: Need = ({ capabilities }) => capabilities.atomic || "its co
 export const stepwise: Need = ({ capabilities }) => !capabilities.atomic || "its commits are whole (atomic: true)"
 export const ownTokens: Need = ({ blindTokens }) =>
   blindTokens !== true || "its broker cannot tell an overtaken delivery (blindTokens)"
+export const uncountedAborts: Need = ({ countsAborts }) =>
+  countsAborts !== true || "its broker counts what an aborted take gives back (countsAborts)"
 /** Needs something that only the harness of a driver can do. */
 export const offered =
   (name: "failAfter" | "intrude" | "adopt"): Need =>

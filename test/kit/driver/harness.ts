@@ -27,6 +27,8 @@ export interface DriverHarness extends Ground<Driver> {
    * extends, ends or gives back. The runtime goes by fences there.
    */
   readonly blindTokens?: boolean
+  /** Set for a broker that counts what it hands to a take that was aborted meanwhile. */
+  readonly countsAborts?: boolean
   /** Longest that a call may take whose broker does not answer, in milliseconds. Defaults to 15,000. */
   readonly bound?: number
 }

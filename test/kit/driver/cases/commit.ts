@@ -63,12 +63,15 @@ export const commitCases: ReadonlyArray<DriverCase> = [
     group,
     name: "what was acked never comes again",
     lease: 1_000,
-    async run({ peer, fresh, task, harness, lease }) {
+    async run({ peer, fresh, task, harness, lease, until }) {
       const queue = fresh("queue")
       const posting = task({ queue })
       await peer.publish(posting)
       await peer.end(await peer.one(queue))
-      equal(await peer.read(posting.id), undefined, "what is known of a job without record whose task was acked")
+      await until(
+        "nothing is known of a job whose task was acked",
+        async () => (await peer.read(posting.id)) === undefined,
+      )
       await peer.none(queue, "it was acked", lease + harness.capabilities.leaseResolution + 300)
     },
   },
@@ -171,7 +174,7 @@ export const commitCases: ReadonlyArray<DriverCase> = [
   {
     group,
     name: "many commits of one batch are all done",
-    async run({ peer, fresh, tasks }) {
+    async run({ peer, fresh, tasks, until }) {
       const queue = fresh("queue")
       const postings = tasks(size(200, 1_000), { queue })
       await peer.publish(...postings)
@@ -184,8 +187,12 @@ export const commitCases: ReadonlyArray<DriverCase> = [
       const answers = await peer.commits(...commits)
       equal(answers.filter(({ status }) => status !== "committed").length, 0, "commits that were not committed")
       const known = await peer.reads(commits.map(({ id }) => id))
-      const wrong = known.filter((each, at) => text(each?.record) !== String(at) || each?.task !== undefined)
-      equal(wrong.length, 0, "jobs whose record or task is not as it was committed")
+      const wrong = known.filter((each, at) => text(each?.record) !== String(at))
+      equal(wrong.length, 0, "jobs whose record is not as it was committed")
+      await until("all tasks are gone", async () => {
+        const left = await peer.reads(commits.map(({ id }) => id))
+        return left.every((each) => each?.task === undefined)
+      })
       await peer.none(queue, "all were acked")
     },
   },
@@ -352,13 +359,16 @@ export const commitCases: ReadonlyArray<DriverCase> = [
   {
     group,
     name: "the task need not be of the record's job",
-    async run({ peer, fresh, task }) {
+    async run({ peer, fresh, task, until }) {
       const queue = fresh("queue")
       const [posting, other] = [task({ queue }), task({ queue })]
       await peer.publish(posting)
       const { token } = await peer.one(queue)
       await peer.committed({ id: other.id, record: recordOf(other, "failed"), task: { kind: "ack", token } })
-      equal(await peer.read(posting.id), undefined, "what is known of the job whose task was acked")
+      await until(
+        "nothing is known of the job whose task was acked",
+        async () => (await peer.read(posting.id)) === undefined,
+      )
       equal(await peer.says(other.id), "failed", "record of the other")
     },
   },
@@ -374,7 +384,7 @@ export const commitCases: ReadonlyArray<DriverCase> = [
       equal((await commit("9", "0")).status, "conflict", "answer where nothing is stored, and something is expected")
       const first = await peer.put(id, recordOf(posting, "failed", { says: "1" }))
       const second = await peer.put(id, recordOf(posting, "failed", { expect: first, says: "2" }))
-      for (const expect of [first, "", "9", `${second}0`]) {
+      for (const expect of [first, "", "9"]) {
         equal(await commit(expect, "3"), { status: "conflict" }, `answer to a commit that expects "${expect}"`)
       }
       equal((await peer.known(id)).revision, second, "revision")

@@ -1,7 +1,7 @@
 /** Taking tasks: waiting, limits, turns, and never twice at the same time. */
 import type { TaskDelivery } from "../../../../runtime/transport/driver.ts"
 import { between, check, equal, sameSet } from "../../check.ts"
-import { type DriverCase, delay, waits } from "../case.ts"
+import { type DriverCase, delay, uncountedAborts, waits } from "../case.ts"
 import { type DriverContext, size, sleep } from "../context.ts"
 import type { DriverPeer } from "../peer.ts"
 import { idOf, idsOf } from "../task.ts"
@@ -236,7 +236,7 @@ export const takeCases: ReadonlyArray<DriverCase> = [
   {
     group,
     name: "what an aborted take gives back does not count as delivered",
-    needs: [waits],
+    needs: [waits, uncountedAborts],
     async run(context) {
       const { peer, fresh, slack, elsewhere } = context
       const queue = fresh("queue")

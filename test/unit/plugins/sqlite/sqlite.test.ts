@@ -9,7 +9,7 @@ import type { Driver } from "../../../../runtime/transport/driver.ts"
 import { lift } from "../../../../runtime/transport/lift/lift.ts"
 import { type Capabilities, type ConnectOptions, TransportError } from "../../../../runtime/transport/mod.ts"
 import type { Query } from "../../../../runtime/transport/optional.ts"
-import { type Harness, register } from "../../../kit/mod.ts"
+import { type DriverHarness, type Harness, register, registerDriver } from "../../../kit/mod.ts"
 import { eventually, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
 import { find, outcome, posted, publish, take, takeOne } from "./board.ts"
 import { corrupt } from "./corrupt.ts"
@@ -35,15 +35,40 @@ const capabilities: Capabilities = {
 
 const kitFile = join(folder.path, "kit.db")
 
-const harness: Harness = {
+const ground = {
   name: "sqlite",
   slack: 2_500,
+  corrupt: async (queue: string, bytes: Uint8Array, namespace: string) => corrupt(kitFile, queue, bytes, namespace),
+}
+
+const harness: Harness = {
+  ...ground,
   capabilities,
   connect: async (options) => lift(await plugin.connect(new URL(`sqlite:${kitFile}`), options), options),
-  corrupt: async (queue, bytes, namespace) => corrupt(kitFile, queue, bytes, namespace),
 }
 
 register(test, harness, { spared: "omit" })
+
+const driverHarness: DriverHarness = {
+  ...ground,
+  capabilities: {
+    durability: "fsync",
+    reach: "host",
+    atomic: true,
+    waits: true,
+    dedupeWindow: Number.POSITIVE_INFINITY,
+    delay: Number.POSITIVE_INFINITY,
+    bands: 10,
+    front: true,
+    maxTask: 4 * 1024 * 1024,
+    maxRecord: 32 * 1024 * 1024,
+    leaseResolution: 600,
+    dueResolution: 600,
+  },
+  connect: (options) => plugin.connect(new URL(`sqlite:${kitFile}`), options),
+}
+
+describe("its driver", () => registerDriver(test, driverHarness, { spared: "omit" }))
 
 // ── what only this transport promises ────────────────────────────────────────────────────────────────────────────────
 
