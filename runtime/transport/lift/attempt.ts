@@ -1,13 +1,13 @@
 /**
- * Names of attempts. One text says which posting an attempt is of, how often its task had been handed over, and which
- * delivery it is: `<posting>.<fence of the driver>.<hash of the driver's token>`. It is the `fence` of deliveries and records,
- * rises over all deliveries of a job when compared as text, and no two deliveries share it. A record names by it who last
- * claimed or decided the job; a decision from outside of any delivery names nobody.
+ * Names of attempts. One text says which posting an attempt is of, which delivery of its task, and which task, as a posting
+ * may have been stored twice: `<posting>.<fence of the driver>.<sequence of the task>`. It is the `fence` of deliveries and
+ * records, rises over all deliveries of a job when compared as text, and no two of them share it. A record names by it who
+ * last claimed or decided the job; a decision from outside of any delivery names nobody.
  */
 import { isUndecodable, type Message, type Posting, type Undecodable } from "../../protocol/message.ts"
 import type { TaskDelivery } from "../driver.ts"
 import { TransportError } from "../mod.ts"
-import { hash, ownHeader } from "./codec.ts"
+import { ownHeader } from "./codec.ts"
 
 /** Place of a posting among those of its job, as text: run, then retries, then hops. */
 export type Order = string
@@ -88,7 +88,7 @@ export const attemptOf = (delivery: TaskDelivery, message: Message | Undecodable
   const order = orderOfMessage(message)
   return {
     id: idIn(message),
-    fence: `${order}.${delivery.fence}.${hash(delivery.token)}`,
+    fence: `${order}.${delivery.fence}.${delivery.sequence}`,
     order,
     fresh: delivery.first && isUntouched(order, message),
     first: delivery.first,

@@ -93,7 +93,7 @@ const fingerprint = ({ name, reason, message }: JobError): string =>
   )
 
 /** 62 bits of a text, short and the same everywhere (cyrb53): tells texts apart, and protects nothing. */
-export const hash = (text: string): string => {
+const hash = (text: string): string => {
   let one = 0xdeadbeef
   let two = 0x41c6ce57
   for (let at = 0; at < text.length; at++) {

@@ -49,7 +49,7 @@ test("a token says all that any thread needs", () => {
   expect(readToken(tokenOf(attempt))).toEqual(attempt)
   expect(byOf(attempt.fence)).toEqual({ order: orderOf(posting()), fence: "0003" })
   expect(byOf("")).toBeUndefined()
-  expect(attemptOf({ ...delivery, token: "another" }, message({ id: "a b\nc" })).fence).not.toBe(attempt.fence)
+  expect(attemptOf({ ...delivery, sequence: 8 }, message({ id: "a b\nc" })).fence).not.toBe(attempt.fence)
 })
 
 test.each(["", "x", "fno-space", "f a", "xa1a0a0.1.h j t", "fa1a0a0.1.h % t", "fa1a0a0.1.h j "])(
