@@ -151,10 +151,14 @@ const newest = async (
   let found: { readonly source: Source; readonly message: StoredMessage } | undefined
   for (const source of sources) {
     const message = await source.scan.peek(end)
-    if (message !== undefined && (found === undefined || message.time > found.message.time)) found = { source, message }
+    if (message !== undefined && (found === undefined || isNewer(message, found.message))) found = { source, message }
   }
   return found
 }
+
+/** Times are whole milliseconds; within a stream the sequence decides. */
+const isNewer = (one: StoredMessage, other: StoredMessage): boolean =>
+  one.time > other.time || (one.time === other.time && one.seq > other.seq)
 
 /** The classes of entries that records in these states have. */
 const classesOf = (states: ReadonlyArray<State>): ReadonlyArray<string> => {
