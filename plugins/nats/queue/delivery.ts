@@ -19,6 +19,8 @@ export interface Token {
   readonly seq: number
   /** When the delivery arrived, by the clock of the process that got it. */
   readonly receivedAt: number
+  /** When its lease lapses, as far as this thread knows; kept by the ledger. 0: the delivery is over. */
+  until: number
 }
 
 /** What arrived, with its token already read. */
@@ -105,7 +107,7 @@ export class Mint {
         // A copy: the client's buffer holds many messages, and would stay in memory while one of them is in use.
         content: message.data.slice(),
       },
-      token: { nonce: this.nonce, number, ack, consumer, seq, receivedAt },
+      token: { nonce: this.nonce, number, ack, consumer, seq, receivedAt, until: 0 },
     }
   }
 
@@ -131,5 +133,5 @@ export const readToken = (text: string): Token | undefined => {
   const parts = rest === undefined ? undefined : partsOf(ack)
   if (nonce === undefined || parts === undefined) return undefined
   const { consumer, seq } = parts
-  return { nonce, number: Number(number), ack, consumer, seq, receivedAt: Number.parseInt(time, 36) }
+  return { nonce, number: Number(number), ack, consumer, seq, receivedAt: Number.parseInt(time, 36), until: 0 }
 }

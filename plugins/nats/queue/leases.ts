@@ -78,7 +78,7 @@ export class Leases {
 
   async #isOurs(token: Token, now: number): Promise<boolean> {
     const { ledger, tasks } = this.#parts
-    if (!ledger.runs(token, now)) return false
+    if (token.until <= now) return false
     // What arrived here and was not ended is still in the queue; of the others nothing is known.
     return ledger.isOwn(token) || (await tasks.at(token.seq)) !== undefined
   }

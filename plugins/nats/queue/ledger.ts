@@ -4,12 +4,6 @@
  */
 import { numberIn, readToken, type Token } from "./delivery.ts"
 
-interface Held {
-  readonly token: Token
-  /** When the lease lapses, as far as this thread knows. 0: the delivery is over. */
-  until: number
-}
-
 /** Deliveries that nobody ends are forgotten this long after their lease. */
 const FORGET_MS = 86_400_000
 
@@ -18,8 +12,8 @@ const SWEEP_EVERY = 16_384
 export class Ledger {
   readonly #nonce: string
   readonly #lease: number
-  readonly #own = new Map<number, Held>()
-  readonly #foreign = new Map<string, Held>()
+  readonly #own = new Map<number, Token>()
+  readonly #foreign = new Map<string, Token>()
   #additions = 0
 
   /** `nonce` is that of the deliveries that arrive here. */
@@ -33,16 +27,20 @@ export class Ledger {
    * is over by that, although it may seem to have time left: its lease began when it was sent, and not when it was read.
    */
   hold(token: Token, again: boolean): void {
-    const { number, receivedAt, seq } = token
-    if (again) for (const held of this.#own.values()) if (held.token.seq === seq) held.until = 0
-    this.#own.set(number, { token, until: receivedAt + this.#lease })
-    this.#added(receivedAt)
+    if (again) for (const held of this.#own.values()) if (held.seq === token.seq) held.until = 0
+    token.until = token.receivedAt + this.#lease
+    this.#own.set(token.number, token)
+    this.#added(token.receivedAt)
   }
 
-  /** The token in a text, read before if its delivery is in hand here. */
+  /** The token in a text. What arrived here and is not in hand any more is over. */
   read(text: string): Token | undefined {
     const number = numberIn(text, this.#nonce)
-    return (number === undefined ? undefined : this.#own.get(number)?.token) ?? readToken(text)
+    if (number !== undefined) return this.#own.get(number) ?? readToken(text)
+    const token = readToken(text)
+    if (token === undefined) return undefined
+    token.until = token.receivedAt + this.#lease
+    return this.#foreign.get(nameOf(token)) ?? token
   }
 
   /** Whether it arrived here. */
@@ -50,40 +48,37 @@ export class Ledger {
     return nonce === this.#nonce
   }
 
-  /** Whether a delivery's lease still runs, as far as can be told here. What arrived here and is not in hand is over. */
-  runs(token: Token, now: number): boolean {
-    if (this.isOwn(token)) return now < (this.#own.get(token.number)?.until ?? 0)
-    return now < (this.#foreign.get(nameOf(token))?.until ?? token.receivedAt + this.#lease)
-  }
-
-  /** A delivery has a full lease from `now` on. */
+  /** A delivery has a full lease from `now` on, unless it is over. */
   extend(token: Token, now: number): void {
-    if (this.isOwn(token)) this.extendOwn(token.number, now)
-    else this.#note(token, now + this.#lease)
+    if (token.until === 0) return
+    token.until = Math.max(token.until, now + this.#lease)
+    this.#note(token)
   }
 
   /** The same for a delivery that arrived here, of which only the number is known. */
   extendOwn(number: number, now: number): void {
-    const held = this.#own.get(number)
-    if (held !== undefined && held.until > 0) held.until = Math.max(held.until, now + this.#lease)
+    const token = this.#own.get(number)
+    if (token !== undefined) this.extend(token, now)
   }
 
   /** A delivery is over. */
   end(token: Token): void {
+    token.until = 0
     if (this.isOwn(token)) this.#own.delete(token.number)
-    else this.#note(token, 0)
+    else this.#note(token)
   }
 
-  #note(token: Token, until: number): void {
-    this.#foreign.set(nameOf(token), { token, until })
+  #note(token: Token): void {
+    if (this.isOwn(token)) return
+    this.#foreign.set(nameOf(token), token)
     this.#added(Date.now())
   }
 
   #added(now: number): void {
     if (++this.#additions % SWEEP_EVERY !== 0) return
-    const isOld = ({ token, until }: Held): boolean => Math.max(until, token.receivedAt) + FORGET_MS < now
-    for (const [number, held] of this.#own) if (isOld(held)) this.#own.delete(number)
-    for (const [name, held] of this.#foreign) if (isOld(held)) this.#foreign.delete(name)
+    const isOld = ({ until, receivedAt }: Token): boolean => Math.max(until, receivedAt) + FORGET_MS < now
+    for (const [number, token] of this.#own) if (isOld(token)) this.#own.delete(number)
+    for (const [name, token] of this.#foreign) if (isOld(token)) this.#foreign.delete(name)
   }
 }
 

@@ -219,7 +219,7 @@ export class Session {
       this.#parts.returns.give([{ ack, consumer: consumerOf(ack) ?? "" }])
       return
     }
-    this.#arrivals.push({ ...arrived, lane: index })
+    this.#arrivals.push({ delivery: arrived.delivery, token: arrived.token, lane: index })
     if (requests.arrived()) this.#wake?.()
   }
 

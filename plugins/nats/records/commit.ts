@@ -183,7 +183,7 @@ export class Committer {
     const { task } = item.commit
     if (task === undefined || task.kind === "withdraw") return
     item.done = true
-    if (!ledger.runs(token, Date.now())) {
+    if (token.until <= Date.now()) {
       this.#gone(item)
       return
     }
