@@ -1,18 +1,12 @@
 /** The kit for drivers: each case passes on drivers of several kinds, and fails on one that breaks the promise it is about. */
 import { describe, expect, test, vi } from "vitest"
-import { spared } from "./kit/case.ts"
-import { isTransportError } from "./kit/check.ts"
+import { spared, titleOf } from "./kit/case.ts"
+import { BrokenPromise, isTransportError } from "./kit/check.ts"
 import { leastHarness, lineHarness, poorHarness, stepwiseHarness, wholeHarness } from "./kit/driver/bases.ts"
+import { driverCases } from "./kit/driver/cases.ts"
+import type { DriverHarness } from "./kit/driver/harness.ts"
 import { type DriverMutant, driverMutants } from "./kit/driver/mutants.ts"
-import {
-  BrokenPromise,
-  type DriverHarness,
-  driverCases,
-  registerDriver,
-  runDriverCase,
-  runDriverConformance,
-  titleOf,
-} from "./kit/mod.ts"
+import { registerDriver, runDriverCase, runDriverConformance } from "./kit/driver/run.ts"
 import { outcomesOf } from "./support/outcomes.ts"
 
 // Most of the time of a case is waiting, perhaps beside other work.

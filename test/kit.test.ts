@@ -2,13 +2,15 @@
 import { describe, expect, test, vi } from "vitest"
 import { placeOf } from "../plugins/memory/mod.ts"
 import { blocking } from "./kit/blocking.ts"
-import { spared } from "./kit/case.ts"
-import { isTransportError } from "./kit/check.ts"
+import { spared, titleOf } from "./kit/case.ts"
+import { cases } from "./kit/cases.ts"
+import { BrokenPromise, isTransportError } from "./kit/check.ts"
 import { sleep } from "./kit/context.ts"
+import type { Harness } from "./kit/harness.ts"
 import { least, reduced } from "./kit/least.ts"
 import { Line } from "./kit/line.ts"
-import { BrokenPromise, cases, type Harness, register, runCase, runConformance, titleOf } from "./kit/mod.ts"
 import { type Mutant, mutants } from "./kit/mutants.ts"
+import { registerRules, runCase, runRulesConformance } from "./kit/run.ts"
 import { capabilities, memory } from "./support/memory.ts"
 import { outcomesOf } from "./support/outcomes.ts"
 
@@ -62,9 +64,10 @@ const bases = { full, least: bare, line: cuttable }
 /** Many cases run at the same time, perhaps beside other work. */
 const slack = 2_500
 
-describe("a transport that blocks passes", () => register(test, slow(new URL("memory://blocking")), { spared: "omit" }))
+describe("a transport that blocks passes", () =>
+  registerRules(test, slow(new URL("memory://blocking")), { spared: "omit" }))
 describe("a transport that can do the least passes", () =>
-  register(test, { ...bare(new URL("memory://least")), slack }, { spared: "omit" }))
+  registerRules(test, { ...bare(new URL("memory://least")), slack }, { spared: "omit" }))
 
 describe("a transport that is cut off and restarted passes", () => {
   const harness = { ...cuttable(new URL("memory://line")), slack }
@@ -97,12 +100,12 @@ describe("mutants", () => {
 })
 
 test("without a runner there is a report", async () => {
-  const report = await runConformance(full(new URL("memory://report")), { only: "declared: " })
+  const report = await runRulesConformance(full(new URL("memory://report")), { only: "declared: " })
   expect(report).toMatchObject({ name: "memory", total: 3, passed: 3, failed: 0, skipped: 0 })
-  const skipping = await runConformance(full(new URL("memory://report")), { only: "front" })
+  const skipping = await runRulesConformance(full(new URL("memory://report")), { only: "front" })
   expect(skipping.results.find(({ outcome }) => outcome === "skipped")?.reason).toContain("front")
   const wrong = { ...full(new URL("memory://report")), capabilities: { ...capabilities, delay: false } }
-  const failing = await runConformance(wrong, { only: "declared: the capabilities" })
+  const failing = await runRulesConformance(wrong, { only: "declared: the capabilities" })
   expect(failing.results[0]).toMatchObject({ outcome: "failed", reason: expect.stringContaining("capabilities") })
 })
 

@@ -2,12 +2,12 @@
  * The transport inside one process: nothing survives its end. The reference for plugin authors and the default of
  * tests. `memory:` and `memory://name` with the same name and namespace are one board.
  */
-import type { Driver, DriverCapabilities, DriverPlugin } from "../../runtime/transport/driver.ts"
+import type { Capabilities, Driver, Plugin } from "../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
 import { Board } from "./board.ts"
 import { MemoryStore } from "./store.ts"
 
-export const capabilities: DriverCapabilities = {
+export const capabilities: Capabilities = {
   durability: "none",
   reach: "process",
   atomic: true,
@@ -45,7 +45,7 @@ export const placeOf = (url: URL, namespace: string): Place => {
   return place
 }
 
-export const plugin: DriverPlugin = {
+export const plugin: Plugin = {
   schemes: ["memory"],
   connect: async (url, options) => connect(url, options),
 }

@@ -1,5 +1,5 @@
 /** One driver: the parts put together, each call refused once it was closed. */
-import type { Driver, DriverCapabilities } from "../../runtime/transport/driver.ts"
+import type { Capabilities, Driver } from "../../runtime/transport/driver.ts"
 import type { ConnectOptions } from "../../runtime/transport/mod.ts"
 import type { BoardOptions } from "./connection/config.ts"
 import { closed } from "./connection/errors.ts"
@@ -39,7 +39,7 @@ const RECORD_ROOM = 64 * 1024
  */
 const maxTaskOf = (maxRecord: number): number => Math.floor(((maxRecord - RECORD_ROOM) * 3) / 8)
 
-export const capabilitiesOf = (board: Board, maxPayload: number): DriverCapabilities => {
+export const capabilitiesOf = (board: Board, maxPayload: number): Capabilities => {
   const maxRecord = maxPayload - OVERHEAD
   const { replicas, storage, bands } = board
   return {

@@ -4,7 +4,7 @@
  * `nats://[user:password@]host[:port][?option=…]`, or `tls://…`; the options are described in config.ts.
  */
 import type { NatsConnection } from "nats"
-import type { Driver, DriverPlugin } from "../../runtime/transport/driver.ts"
+import type { Driver, Plugin } from "../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
 import { type BoardOptions, readConfig } from "./connection/config.ts"
 import { adoptLink, bounded, openLink } from "./connection/connect.ts"
@@ -36,7 +36,7 @@ const isConnection = (client: unknown): client is NatsConnection =>
     (name) => typeof Reflect.get(client, name) === "function",
   )
 
-export const plugin: DriverPlugin = {
+export const plugin: Plugin = {
   schemes: ["nats", "tls"],
   connect: async (url, options) => {
     check(options)

@@ -1,9 +1,9 @@
 /** Puts the parts together: one open database as a driver. */
 import type {
+  Capabilities,
   Commit,
   Committed,
   Driver,
-  DriverCapabilities,
   Interest,
   News,
   Receipt,
@@ -48,7 +48,7 @@ const READ_PAUSE_MS = 10
 
 const TOPIC = /^[a-z0-9.-]{1,128}$/
 
-const capabilitiesOf = ({ durability, database }: Opened): DriverCapabilities => ({
+const capabilitiesOf = ({ durability, database }: Opened): Capabilities => ({
   durability,
   reach: database.path === undefined ? "process" : "host",
   atomic: true,

@@ -5,7 +5,7 @@
  */
 import { resolve } from "node:path"
 import { DatabaseSync } from "node:sqlite"
-import type { Driver, DriverPlugin } from "../../runtime/transport/driver.ts"
+import type { Driver, Plugin } from "../../runtime/transport/driver.ts"
 import type { ConnectOptions } from "../../runtime/transport/mod.ts"
 import { checkOptions, locate } from "./database/location.ts"
 import { openFile, openHandle } from "./database/open.ts"
@@ -30,7 +30,7 @@ const adopt = async (handle: DatabaseSync, options: ConnectOptions): Promise<Dri
   return driverOver(opened, options.lease)
 }
 
-export const plugin: DriverPlugin = {
+export const plugin: Plugin = {
   schemes: ["sqlite"],
   connect,
   adopt: (client, options) => (client instanceof DatabaseSync ? adopt(client, options) : undefined),

@@ -3,7 +3,7 @@
  * are written here once, for the workers' directory, pauses, revocations, idempotency keys and the like.
  */
 import { Result, Schema } from "effect"
-import type { Revision, Store, StoreOperation } from "../transport/mod.ts"
+import type { Revision, Store, StoreOperation } from "../transport/lift/transport.ts"
 
 /** An entry as it was found. */
 export interface StoredEntry<A> {

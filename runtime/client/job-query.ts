@@ -1,7 +1,7 @@
 /** Which jobs a client lists, or decides about. */
 import { CallboardError } from "../errors.ts"
 import type { State } from "../protocol/state.ts"
-import type { RecordQuery } from "../transport/mod.ts"
+import type { RecordQuery } from "../transport/lift/transport.ts"
 
 /** All that is given must be true of a job. A page holds the newest jobs first. */
 export interface JobQuery {

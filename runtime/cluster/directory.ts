@@ -5,7 +5,7 @@
 import { Result, Schema } from "effect"
 import { StoreEntry } from "../async/store-entry.ts"
 import { checkActorName } from "../protocol/name.ts"
-import type { Store, StoreOperation } from "../transport/mod.ts"
+import type { Store, StoreOperation } from "../transport/lift/transport.ts"
 
 const MethodDescription = Schema.Struct({
   name: Schema.String,

@@ -14,7 +14,7 @@ import { refuseInput } from "../options/refuse.ts"
 import { parseTask, type Task } from "../protocol/headers.ts"
 import type { Message } from "../protocol/message.ts"
 import { formatTime } from "../protocol/time.ts"
-import type { Store } from "../transport/mod.ts"
+import type { Store } from "../transport/lift/transport.ts"
 
 /** A revocation as it is stored and shown. */
 export const Revocation = Schema.Struct({

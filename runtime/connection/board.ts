@@ -1,5 +1,7 @@
 /** A connected transport with everything that client and worker need of it; what is missing is refused here, by name. */
-import type { Broadcast, Queue, Records, Store, Transport } from "../transport/mod.ts"
+
+import type { Queue, Records, Store, Transport } from "../transport/lift/transport.ts"
+import type { Broadcast } from "../transport/mod.ts"
 import { TransportError } from "../transport/mod.ts"
 
 export interface Board {

@@ -1,7 +1,8 @@
 /** Finds the plugin of a URL and connects; knows the options that all transports share. */
 import { hostname } from "node:os"
 import { type AnyPlugin, asTransport } from "../transport/lift/plugin.ts"
-import { type ConnectOptions, type Transport, TransportError } from "../transport/mod.ts"
+import type { Transport } from "../transport/lift/transport.ts"
+import { type ConnectOptions, TransportError } from "../transport/mod.ts"
 import { type Board, boardOf, type KeepFailed } from "./board.ts"
 import { type BuiltinScheme, builtin } from "./builtin.ts"
 

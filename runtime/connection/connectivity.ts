@@ -1,5 +1,6 @@
 /** Whether the transport is within reach, as it says itself, and a way to wait for that to change. */
-import type { Transport, TransportError } from "../transport/mod.ts"
+import type { Transport } from "../transport/lift/transport.ts"
+import type { TransportError } from "../transport/mod.ts"
 
 export class Reach {
   readonly #leaving = new Set<() => void>()

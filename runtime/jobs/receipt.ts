@@ -1,6 +1,7 @@
 /** What a submission is answered with: a receipt, or why it is not known to be kept. */
 import { CallboardError } from "../errors.ts"
-import { type Transport, TransportError } from "../transport/mod.ts"
+import type { Transport } from "../transport/lift/transport.ts"
+import { TransportError } from "../transport/mod.ts"
 
 /** What came of a submission: kept as durably as `durability` says, or known already. */
 export interface Receipt {

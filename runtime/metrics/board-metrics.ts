@@ -2,7 +2,8 @@
 import { Counter, Gauge, type Registry } from "prom-client"
 import { within } from "../async/deadline.ts"
 import type { Client } from "../client/client.ts"
-import { type QueueStats, TransportError } from "../transport/mod.ts"
+import type { QueueStats } from "../transport/lift/transport.ts"
+import { TransportError } from "../transport/mod.ts"
 
 /** A scrape must answer while the transport does not; Prometheus itself gives up after ten seconds. */
 const ASK_MS = 2_000

@@ -8,13 +8,14 @@
  * Times are milliseconds since the epoch, durations are milliseconds. Ids are text of 1 to 255 bytes, queue names too.
  */
 import type { Message } from "../protocol/message.ts"
+import type { TransportError } from "./errors.ts"
 import type { Index, Known } from "./known.ts"
-import type { ConnectOptions, TransportError } from "./mod.ts"
 import type { Broadcast, Queries, QueueBrowser } from "./optional.ts"
+import type { ConnectOptions } from "./options.ts"
 import type { DriverStore, Revision } from "./store.ts"
 
 /** What a plugin module exports as `plugin` or as its default export. */
-export interface DriverPlugin {
+export interface Plugin {
   /** URL schemes it serves, without the colon. */
   readonly schemes: ReadonlyArray<string>
   /** Connects once, within `options.timeout`. Fails with `unavailable`, `unauthorized`, `unsupported` or `invalid`. */
@@ -26,7 +27,7 @@ export interface DriverPlugin {
 /** Queues and records over one broker or database. Each optional part is whole or absent. */
 export interface Driver extends Partial<QueueBrowser>, Partial<Queries> {
   readonly name: string
-  readonly capabilities: DriverCapabilities
+  readonly capabilities: Capabilities
   /** Keyed values: what workers share. Limits, pauses, dependencies, the worker list and progress live in it. */
   readonly store: DriverStore
   /** Announcements to everybody who listens. Absent: no remote control and no live events. */
@@ -88,7 +89,7 @@ export interface Driver extends Partial<QueueBrowser>, Partial<Queries> {
 }
 
 /** Declared, and tested by the conformance kit. */
-export interface DriverCapabilities {
+export interface Capabilities {
   /** What an answered publish or commit survives. */
   readonly durability: "none" | "process" | "server" | "fsync" | "quorum"
   /** Who can meet on it. */

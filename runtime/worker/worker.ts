@@ -16,7 +16,8 @@ import { type Autoscale, isHandlerCount, MOST_HANDLERS, parseAutoscale } from ".
 import { type RateInput, rateOf } from "../options/rate.ts"
 import { checkTimeLimit } from "../options/time-limit.ts"
 import { checkQueueName } from "../protocol/name.ts"
-import { type Settlement, TransportError } from "../transport/mod.ts"
+import type { Settlement } from "../transport/lift/transport.ts"
+import { TransportError } from "../transport/mod.ts"
 import { type ActorPool, makeActorPool } from "./actors/actor-pool.ts"
 import { cancellationOf } from "./attempt/cancellation.ts"
 import type { TimeLimits } from "./attempt/method-plan.ts"
@@ -188,7 +189,7 @@ class RunningWorker implements Worker {
       log,
       actors: options.actors.map(describeActor),
       describe: () => this.describe(),
-      onTaken: ({ message }) => this.#giveUp(new TransportError("conflict", message)),
+      onTaken: ({ message }) => this.#giveUp(new TransportError("invalid", message)),
     })
     const onChange = () => void this.#flow.handBack((held) => !this.#appetite.allows(held.delivery.queue))
     this.#known = Promise.all([

@@ -3,7 +3,8 @@
  * no fault fails checks nothing.
  */
 import { connectTransport } from "../../runtime/connection/connect.ts"
-import type { Plugin, Queue, Settled, Settlement, Store, Transport } from "../../runtime/transport/mod.ts"
+import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
+import type { Queue, Settled, Settlement, Store, Transport } from "../../runtime/transport/lift/transport.ts"
 
 export type Fault =
   /** The task is acked before its outcome is stored. */
@@ -27,7 +28,7 @@ const UNANSWERED = 0.03
 const gap = () => new Promise<void>((resolve) => setTimeout(resolve, GAP_MS))
 
 /** `faulty:<url>`: the transport of that URL, with the fault. */
-export const faulty = (fault: Fault): Plugin => ({
+export const faulty = (fault: Fault): LiftedPlugin => ({
   schemes: ["faulty"],
   connect: async (url, options) => {
     const inner = await connectTransport(url.href.replace(/^faulty:/, ""), {

@@ -185,6 +185,15 @@ for (const { failure } of [compress(new Uint8Array(9), "zstd"), decompress(new U
 const installTiny = () => {
   const target = join(project, "node_modules/callboard-transport-tiny")
   cpSync(join(dirname(fileURLToPath(import.meta.url)), "tiny"), target, { recursive: true })
+  // Its driver lies beside it there, and knows the contract by the name of the package.
+  const copy = (from: string, to: string, change: (text: string) => string) =>
+    writeFileSync(join(target, to), change(readFileSync(from, "utf8")))
+  copy(join(target, "plugin.ts"), "plugin.ts", (text) =>
+    text.replace("../../kit/driver/least-driver.ts", "./least-driver.ts"),
+  )
+  copy(join(root, "test/kit/driver/least-driver.ts"), "least-driver.ts", (text) =>
+    text.replace(/"[./]+\/runtime\/transport\/\w+\.ts"/g, '"callboard/transport"'),
+  )
   const manifest = { name: "callboard-transport-tiny", version: "1.0.0", type: "module", exports: "./plugin.ts" }
   writeFileSync(join(target, "package.json"), JSON.stringify(manifest))
   return target
@@ -198,14 +207,14 @@ test("a transport of somebody else runs the conformance kit of the package", { t
   await using broken = spawnProcess(bun(), ["check.ts", "--forgets-acks"], { cwd: target })
   expect((await broken.closed).code).toBe(1)
   const found = JSON.parse(broken.stdout).results.map(({ title }: { title: string }) => title)
-  expect(found).toContain("settle: what was acked never comes again")
+  expect(found).toContain("commit: what was acked never comes again")
 })
 
 test("a transport is found by the name of its package, and says what Callboard misses in it", async () => {
   installTiny()
   await using doctor = spawnProcess("npx", ["callboard", "doctor", "--transport", "tiny://here"], { cwd: project })
   expect((await doctor.closed).code).toBe(2)
-  expect(doctor.stderr).toMatch(/transport tiny has no records and no a store and no broadcast/)
+  expect(doctor.stderr).toMatch(/transport tiny has no broadcast/)
   await using unknown = spawnProcess("npx", ["callboard", "jobs", "--transport", "huge://here"], { cwd: project })
   expect((await unknown.closed).code).toBe(2)
   expect(unknown.stderr).toMatch(/transports\.huge in callboard\.config\.ts, or install callboard-transport-huge/)

@@ -1,10 +1,11 @@
 /** Races and faults of the worker: nothing is lost, doubled, leaked or waited for without an end. */
 import { type ActorDefinition, actor, type ServeOptions, type Service, serve } from "callboard"
-import { type Queue, TransportError } from "callboard/transport"
+import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test } from "vitest"
 import { CANCEL_TOPIC } from "../../runtime/connection/board.ts"
 import { generateId } from "../../runtime/id.ts"
 import { makeLog } from "../../runtime/log/log.ts"
+import type { Queue } from "../../runtime/transport/lift/transport.ts"
 import { faulty, gate, sleep, withQueue } from "../support/faulty-board.ts"
 import { eventually } from "../support/servers/process.ts"
 

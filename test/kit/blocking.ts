@@ -1,5 +1,5 @@
 /** A transport that blocks: nobody wakes its pulls, they look again and again, and notice an abort only in between. */
-import type { Transport } from "../../runtime/transport/mod.ts"
+import type { Transport } from "../../runtime/transport/lift/transport.ts"
 import { sleep } from "./context.ts"
 
 /** The same transport with pulls that look every `step` milliseconds. */

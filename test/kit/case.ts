@@ -48,6 +48,7 @@ export const hook =
     harness[name] !== undefined || `its harness offers no ${name}()`
 
 export const records = part("records")
+export const lists = part("query")
 export const delay: Need = ({ capabilities }) => capabilities.delay || "it keeps no due times (delay: false)"
 export const noDelay: Need = ({ capabilities }) => !capabilities.delay || "it keeps due times (delay: true)"
 export const front: Need = ({ capabilities }) => capabilities.front || "it has no front (front: false)"

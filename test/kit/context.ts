@@ -1,5 +1,6 @@
 /** What a case about a transport works with. */
-import type { Posting, Transport } from "../../runtime/transport/mod.ts"
+import type { Posting } from "../../runtime/protocol/message.ts"
+import type { Transport } from "../../runtime/transport/lift/transport.ts"
 import type { Harness } from "./harness.ts"
 import { Peer } from "./peer.ts"
 import { type Bounds, Stage } from "./stage.ts"

@@ -1,14 +1,15 @@
 /** What the author of a plugin tells the kit: what the transport claims, how to reach it, and what can be done to it. */
-import type { Capabilities, ConnectOptions, Transport } from "../../runtime/transport/mod.ts"
+import type { Transport, TransportCapabilities } from "../../runtime/transport/lift/transport.ts"
+import type { ConnectOptions } from "../../runtime/transport/mod.ts"
 
 /** The optional members of a transport and of its queue. */
-export type Part = "records" | "store" | "broadcast" | "stats" | "overdue" | "waiting"
+export type Part = "records" | "query" | "store" | "broadcast" | "stats" | "overdue" | "waiting"
 
-export const PARTS: ReadonlyArray<Part> = ["records", "store", "broadcast", "stats", "overdue", "waiting"]
+export const PARTS: ReadonlyArray<Part> = ["records", "query", "store", "broadcast", "stats", "overdue", "waiting"]
 
 export interface Harness extends Ground<Transport> {
   /** What the transport is expected to declare, word for word: a claim in one place only is no claim. */
-  readonly capabilities: Capabilities
+  readonly capabilities: TransportCapabilities
   /** Optional members that the transport has. Defaults to all. */
   readonly parts?: ReadonlyArray<Part>
 }

@@ -1,13 +1,10 @@
 /** A transport that can do the least that the contract allows: no due times, no priorities, no memory, no news. */
-import {
-  type Capabilities,
-  type Posting,
-  type Receipt,
-  type Transport,
-  TransportError,
-} from "../../runtime/transport/mod.ts"
 
-export const least = (capabilities: Capabilities): Capabilities => ({
+import type { Posting } from "../../runtime/protocol/message.ts"
+import type { Transport, TransportCapabilities } from "../../runtime/transport/lift/transport.ts"
+import { type Receipt, TransportError } from "../../runtime/transport/mod.ts"
+
+export const least = (capabilities: TransportCapabilities): TransportCapabilities => ({
   ...capabilities,
   delay: false,
   front: false,

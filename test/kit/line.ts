@@ -1,6 +1,7 @@
 /** A line between transports and what they stand on, for tests of cuts: nothing passes while it is cut, and answers to
  * calls that were under way are lost. */
-import { type Capabilities, type Transport, TransportError } from "../../runtime/transport/mod.ts"
+import type { Transport, TransportCapabilities } from "../../runtime/transport/lift/transport.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 
 type Listener = Parameters<Transport["onStatus"]>[0]
 type Connect<Options> = (options: Options) => Promise<Transport>
@@ -25,7 +26,7 @@ export class Line {
   }
 
   /** Connections over this line. What lies behind it outlives each cut, so it may claim to be durable. */
-  over<Options>(connect: Connect<Options>, capabilities: Capabilities): Connect<Options> {
+  over<Options>(connect: Connect<Options>, capabilities: TransportCapabilities): Connect<Options> {
     return async (options) => {
       const transport = await this.guard(() => connect(options))()
       const { queue, records, store, broadcast } = transport

@@ -1,20 +1,21 @@
 /** One connection, with the verbs that cases are written in. Each verb has a deadline and fails with what it awaited. */
+
+import type { Posting } from "../../runtime/protocol/message.ts"
+import type { JobRecord } from "../../runtime/protocol/record.ts"
 import type {
   Change,
   Changed,
   Claimed,
   Delivery,
   Found,
-  JobRecord,
-  Posting,
   PullRequest,
-  Receipt,
   Records,
   Settled,
   Settlement,
   Store,
   Transport,
-} from "../../runtime/transport/mod.ts"
+} from "../../runtime/transport/lift/transport.ts"
+import type { Receipt } from "../../runtime/transport/mod.ts"
 import { BrokenPromise, check, equal } from "./check.ts"
 import type { Context } from "./context.ts"
 import { idOf, recordOf } from "./task.ts"

@@ -40,8 +40,8 @@ export interface RegisterOptions {
   readonly spared?: "skip" | "omit"
 }
 
-/** Registers all cases with a test runner. */
-export const register = (test: TestFunction, harness: Harness, options: RegisterOptions = {}): void =>
+/** Registers the cases about the rules of the runtime with a test runner. */
+export const registerRules = (test: TestFunction, harness: Harness, options: RegisterOptions = {}): void =>
   registerSuite(suite, test, harness, options)
 
 export const registerSuite = <H, C>(
@@ -91,8 +91,8 @@ export interface RunOptions {
   readonly onResult?: (result: CaseResult) => void
 }
 
-/** Runs all cases without a test runner. Never rejects because of a case. */
-export const runConformance = (harness: Harness, options: RunOptions = {}): Promise<Report> =>
+/** Runs the cases about the rules of the runtime without a test runner. Never rejects because of a case. */
+export const runRulesConformance = (harness: Harness, options: RunOptions = {}): Promise<Report> =>
   runSuite(suite, harness, options)
 
 export const runSuite = async <H extends { readonly name: string }, C>(

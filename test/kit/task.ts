@@ -1,10 +1,13 @@
 /** Tasks and records as an application would make them, with as little said as possible. */
 import { encodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { postingOf } from "../../runtime/protocol/headers.ts"
+import type { Message, Posting } from "../../runtime/protocol/message.ts"
 import { type Headers, isUndecodable, type Properties } from "../../runtime/protocol/message.ts"
+import type { JobRecord } from "../../runtime/protocol/record.ts"
 import { recordOfPosting, step } from "../../runtime/protocol/record.ts"
+import type { State } from "../../runtime/protocol/state.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
-import type { Delivery, JobRecord, Message, Posting, State } from "../../runtime/transport/mod.ts"
+import type { Delivery } from "../../runtime/transport/lift/transport.ts"
 
 export interface TaskFields {
   readonly queue: string

@@ -1,8 +1,8 @@
 /** Tasks that wait for a permit of a limit, and in which order they get it: with one service or two, on every transport. */
 import { actor, type Client, connect } from "callboard"
-import type { Store } from "callboard/transport"
 import { afterEach, describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
+import type { Store } from "../../runtime/transport/lift/transport.ts"
 import { faulty } from "../support/faulty-board.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"

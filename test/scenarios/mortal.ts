@@ -2,12 +2,15 @@
  * Workers inside this process that can die, for boards that only one process can see: from one moment on nothing of such a
  * worker reaches the board any more, and nothing of the board the worker.
  */
-import { type Plugin, type Transport, TransportError } from "callboard/transport"
+
+import { TransportError } from "callboard/transport"
+import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
+import type { Transport } from "../../runtime/transport/lift/transport.ts"
 import { memory } from "../support/memory.ts"
 
 export interface Mortal {
   /** For `serve`; `mortal://name` is the board `memory://name`. */
-  readonly transports: Readonly<Record<string, Plugin>>
+  readonly transports: Readonly<Record<string, LiftedPlugin>>
   /** Cuts every connection that was made with these, for good: what is under way is lost too. */
   die(): void
 }
@@ -37,7 +40,7 @@ export const mortal = (): Mortal => {
     ...(store === undefined ? {} : { store: cutOff(store) }),
     ...(broadcast === undefined ? {} : { broadcast: cutOff(broadcast) }),
   })
-  const plugin: Plugin = {
+  const plugin: LiftedPlugin = {
     schemes: ["mortal"],
     connect: async (url, options) =>
       cut(await memory.connect(new URL(url.href.replace(/^mortal:/, "memory:")), options)),

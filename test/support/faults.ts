@@ -2,7 +2,9 @@
  * The memory transport with faults on command: what HTTP answers while its transport is down, slow or lies cannot be
  * tried with a transport that always works.
  */
-import type { Plugin, Transport } from "callboard/transport"
+
+import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
+import type { Transport } from "../../runtime/transport/lift/transport.ts"
 import { memory } from "./memory.ts"
 
 /** What is done before or after a call reaches the transport; throwing fails the call. */
@@ -72,7 +74,10 @@ export class Faults {
 }
 
 /** A plugin for `faulty:` URLs, under these faults. `change` may take more away from the transport. */
-export const faultyPlugin = (faults: Faults, change: (transport: Transport) => Transport = (same) => same): Plugin => ({
+export const faultyPlugin = (
+  faults: Faults,
+  change: (transport: Transport) => Transport = (same) => same,
+): LiftedPlugin => ({
   schemes: ["faulty"],
   connect: async (url, options) => {
     const inner = await memory.connect(new URL(url.href.replace(/^faulty:/, "memory:")), options)

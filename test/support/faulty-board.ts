@@ -1,10 +1,12 @@
 /** The memory transport with parts replaced: faults that a real broker shows now and then, on command. */
-import type { Plugin, Queue, Transport } from "callboard/transport"
+
+import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
+import type { Queue, Transport } from "../../runtime/transport/lift/transport.ts"
 import { memory } from "./memory.ts"
 
 /** Settings for `connect` and `serve` whose transport `change` may alter; `faulty://name` is the board `memory://name`. */
 export const faulty = (change: (transport: Transport) => Transport) => {
-  const plugin: Plugin = {
+  const plugin: LiftedPlugin = {
     schemes: ["faulty"],
     connect: async (url, options) =>
       change(await memory.connect(new URL(url.href.replace(/^faulty:/, "memory:")), options)),

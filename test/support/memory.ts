@@ -1,12 +1,13 @@
 /** The memory transport as client and worker use it: its driver, and what the runtime makes of a driver. */
 import { plugin as driver } from "../../plugins/memory/mod.ts"
 import { lift, liftedCapabilities } from "../../runtime/transport/lift/lift.ts"
-import type { Plugin, Transport } from "../../runtime/transport/mod.ts"
+import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
+import type { Transport } from "../../runtime/transport/lift/transport.ts"
 
 export const memory = {
   schemes: driver.schemes,
   connect: async (url, options): Promise<Transport> => lift(await driver.connect(url, options), options),
-} satisfies Plugin
+} satisfies LiftedPlugin
 
 const sample = await driver.connect(new URL("memory://capabilities"), {
   namespace: "default",

@@ -76,7 +76,6 @@ export const ofApi = ({ code, err_code, description }: ApiError, what: string): 
   if (NOT_ENABLED.has(err_code)) return new TransportError("unsupported", `${message}. ${JETSTREAM_ADVICE}`)
   if (LATER.has(err_code) || code === 503 || code === 429) return new TransportError("unavailable", message)
   if (err_code === 10054) return new TransportError("too-large", message)
-  if (err_code === CODE.wrongLastSequence) return new TransportError("conflict", message)
   return new TransportError(code === 400 ? "invalid" : "internal", message)
 }
 

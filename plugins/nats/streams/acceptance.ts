@@ -2,7 +2,8 @@
  * Whether the server stores what is published. One that has no room, or is silent, counts as out of reach, though it may
  * hand over tasks: they could not be settled. Whether it stores again is tried now and then.
  */
-import { type Transport, TransportError } from "../../../runtime/transport/mod.ts"
+import type { Transport } from "../../../runtime/transport/lift/transport.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Link } from "../connection/link.ts"
 
 type StatusListener = Parameters<Transport["onStatus"]>[0]

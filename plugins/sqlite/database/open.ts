@@ -5,7 +5,7 @@
 import { closeSync, existsSync, mkdirSync, openSync, statSync, writeFileSync } from "node:fs"
 import { basename, dirname, join, resolve } from "node:path"
 import { DatabaseSync } from "node:sqlite"
-import type { DriverCapabilities } from "../../../runtime/transport/driver.ts"
+import type { Capabilities } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { Database } from "./database.ts"
 import { faultOf, isBusy } from "./fault.ts"
@@ -33,7 +33,7 @@ const LARGEST_LOG_BYTES = 64 * 1024 * 1024
 
 export interface Opened {
   readonly database: Database
-  readonly durability: DriverCapabilities["durability"]
+  readonly durability: Capabilities["durability"]
   /** Number of the namespace in this file. */
   readonly ns: number
 }
@@ -160,7 +160,7 @@ const enter = (database: Database, namespace: string): number => {
   }
 }
 
-const durabilityOf = (database: Database): DriverCapabilities["durability"] => {
+const durabilityOf = (database: Database): Capabilities["durability"] => {
   if (database.path === undefined) return "none"
   const journal = text(database.prepare("PRAGMA journal_mode").get() ?? {}, "journal_mode")
   const synced = pragma(database, "synchronous") >= 2

@@ -5,7 +5,7 @@ import { type Client, connect } from "../../client/client.ts"
 import type { Entry } from "../../config/resolving.ts"
 import { displayUrl } from "../../connection/connect.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
-import type { Capabilities } from "../../transport/mod.ts"
+import type { TransportCapabilities } from "../../transport/lift/transport.ts"
 import { VERSION } from "../../version.ts"
 import { CommandFailed, exitCodeOf, lineOf } from "../failure.ts"
 import { bytesText, spanText } from "../format.ts"
@@ -35,7 +35,7 @@ const shown = ({ setting, value }: Entry): string => {
 
 const yesNo = (value: boolean): string => (value ? "yes" : "no")
 
-const capabilityRows = (can: Capabilities): ReadonlyArray<readonly [string, string]> => [
+const capabilityRows = (can: TransportCapabilities): ReadonlyArray<readonly [string, string]> => [
   ["durability", can.durability],
   ["reach", can.reach],
   ["priorities", can.priorityBands === 1 ? "none" : `${can.priorityBands} bands${can.front ? " and front" : ""}`],
@@ -50,7 +50,7 @@ const capabilityRows = (can: Capabilities): ReadonlyArray<readonly [string, stri
 
 interface Reached {
   readonly name: string
-  readonly capabilities: Capabilities
+  readonly capabilities: TransportCapabilities
   readonly ms: number
   readonly workers: number
 }

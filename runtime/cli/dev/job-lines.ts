@@ -2,7 +2,7 @@
 import type { Client } from "../../client/client.ts"
 import { type JobView, jobView } from "../../jobs/view.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Settlement } from "../../transport/mod.ts"
+import type { Settlement } from "../../transport/lift/transport.ts"
 import { clockTime, oneLine, runTime, shortId, stateText } from "../format.ts"
 import type { Output } from "../output.ts"
 

@@ -1,7 +1,7 @@
 /** Decisions about many jobs: a page of a query at a time, so that each call has an end. */
 import type { Board } from "../../connection/board.ts"
 import { CallboardError, type ErrorCode } from "../../errors.ts"
-import type { RecordQuery } from "../../transport/mod.ts"
+import type { RecordQuery } from "../../transport/lift/transport.ts"
 
 export interface BulkReport {
   readonly changed: number

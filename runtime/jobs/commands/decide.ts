@@ -2,7 +2,7 @@
 import type { Board } from "../../connection/board.ts"
 import { CallboardError } from "../../errors.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { Change, Found } from "../../transport/mod.ts"
+import type { Change, Found } from "../../transport/lift/transport.ts"
 import { findRecord } from "../tracking/finding.ts"
 
 /** Somebody else may decide about the same job at the same time; more often than this in a row is not chance. */

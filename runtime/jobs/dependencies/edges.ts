@@ -6,7 +6,7 @@
  * `after/<shelf>/<parent>/<child>`, with the time at which it was written.
  */
 import { Buffer } from "node:buffer"
-import type { Entry, Store, StoreOperation } from "../../transport/mod.ts"
+import type { Entry, Store, StoreOperation } from "../../transport/lift/transport.ts"
 import { hashOf } from "./hash.ts"
 
 export const EDGE_PREFIX = "after/"

@@ -1,6 +1,6 @@
 /** How jobs stand, for those that wait for them. */
 import { type Ending, endingOf } from "../../protocol/dependencies.ts"
-import type { Records } from "../../transport/mod.ts"
+import type { Records } from "../../transport/lift/transport.ts"
 import type { Edge } from "./edges.ts"
 import { findAll } from "./find-all.ts"
 

@@ -1,5 +1,5 @@
 /** Records of many jobs, a few round trips at a time. */
-import type { Found, Records } from "../../transport/mod.ts"
+import type { Found, Records } from "../../transport/lift/transport.ts"
 
 const AT_A_TIME = 64
 

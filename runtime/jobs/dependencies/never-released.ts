@@ -4,7 +4,8 @@ import type { KeepFailed } from "../../connection/board.ts"
 import { keepOf, NO_FENCE } from "../../protocol/outside.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { step } from "../../protocol/record.ts"
-import type { Change, TransportError } from "../../transport/mod.ts"
+import type { Change } from "../../transport/lift/transport.ts"
+import type { TransportError } from "../../transport/mod.ts"
 import { failedInAbsence } from "../outcome/obituary.ts"
 
 /** A job that it waits for is not kept any more. */

@@ -4,7 +4,7 @@
  */
 import type { Board } from "../../connection/board.ts"
 import { endingOf } from "../../protocol/dependencies.ts"
-import type { Found } from "../../transport/mod.ts"
+import type { Found } from "../../transport/lift/transport.ts"
 import { expire, isOverdue } from "../tracking/finding.ts"
 import { edgeIn, type Place, readEdges, removeEdges, writtenAt } from "./edges.ts"
 import { byChild, findEndings } from "./endings.ts"

@@ -8,7 +8,7 @@ import { decodeBody, NO_EMBED } from "../../protocol/body.ts"
 import { parseTask } from "../../protocol/headers.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
-import type { Settlement } from "../../transport/mod.ts"
+import type { Settlement } from "../../transport/lift/transport.ts"
 import { afterFailure, type Ended, embedProblem } from "./follow-ups.ts"
 import { failed } from "./verdict.ts"
 

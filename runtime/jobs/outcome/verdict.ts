@@ -11,7 +11,7 @@ import { extended, type JobError, type JobRecord, recordOfTask, step } from "../
 import type { State } from "../../protocol/state.ts"
 import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
-import type { Delivery, Settlement } from "../../transport/mod.ts"
+import type { Delivery, Settlement } from "../../transport/lift/transport.ts"
 
 /** What there is to know about the attempt that ended. */
 export interface Attempt {

@@ -5,7 +5,7 @@ import { isExpired } from "../../protocol/expiry.ts"
 import { isId } from "../../protocol/name.ts"
 import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
-import type { Found } from "../../transport/mod.ts"
+import type { Found } from "../../transport/lift/transport.ts"
 
 /** A watch is best effort: a waiting reader looks for itself this often. */
 export const LOOK_AGAIN_MS = 5_000

@@ -1,6 +1,6 @@
 /** Begins an attempt: a claim is a commit of the started record over the revision that was read. */
 import { claimed, type JobRecord, recordOfPosting, unclaimed } from "../../protocol/record.ts"
-import { type Claim, type Claimed, TransportError } from "../mod.ts"
+import { TransportError } from "../mod.ts"
 import type { Revision } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
 import { decodeStored, toStore } from "./codec.ts"
@@ -8,6 +8,7 @@ import { type Asking, asError, MOST_ROUNDS, tooFast } from "./commits.ts"
 import { judgeClaim, placeOf } from "./judge.ts"
 import type { Notes } from "./notes.ts"
 import type { Revisions } from "./revisions.ts"
+import type { Claim, Claimed } from "./transport.ts"
 
 /**
  * Answers as `Queue.claim` says. Rejects only with what the driver threw before anything was tried; a claim that is sent

@@ -6,10 +6,11 @@ import type { Headers, Message, Posting, Undecodable } from "../../protocol/mess
 import { publishKey } from "../../protocol/message.ts"
 import { type JobError, type JobRecord, recordFromJson, recordToJson } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { CommitRecord, DriverCapabilities, TaskPosting } from "../driver.ts"
+import type { Capabilities, CommitRecord, TaskPosting } from "../driver.ts"
 import type { Index } from "../known.ts"
-import { TOMBSTONE_MS, TransportError } from "../mod.ts"
+import { TransportError } from "../mod.ts"
 import type { Revision } from "../store.ts"
+import { TOMBSTONE_MS } from "./transport.ts"
 
 /** Begins every stored record, so that an older version never takes the form of a newer one for its own. */
 const RECORD_VERSION = 1
@@ -152,7 +153,7 @@ const indexOfPosting = ({ queue, due, message }: Posting, now: number): Index =>
 export const toPost = (
   posting: Posting,
   now: number,
-  { delay, maxTask }: Pick<DriverCapabilities, "delay" | "maxTask">,
+  { delay, maxTask }: Pick<Capabilities, "delay" | "maxTask">,
 ): TaskPosting => {
   const { id, queue, level, due, expires, key, message } = posting
   if (key !== undefined) throw new TransportError("unsupported", `${id}: this transport keeps no order by key`)

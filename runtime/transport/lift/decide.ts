@@ -2,16 +2,17 @@
 import { publishKey } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Commit, DriverCapabilities } from "../driver.ts"
-import { type Change, type Changed, TOMBSTONE_MS, TransportError } from "../mod.ts"
+import type { Capabilities, Commit } from "../driver.ts"
+import { TransportError } from "../mod.ts"
 import { decodeStored, toPost, toStore } from "./codec.ts"
 import { type Asking, asError } from "./commits.ts"
 import { missing } from "./owed.ts"
+import { type Change, type Changed, TOMBSTONE_MS } from "./transport.ts"
 
 /** Never rejects but with what the driver threw before anything was tried. */
 export const decide = async (
   asking: Asking,
-  capabilities: DriverCapabilities,
+  capabilities: Capabilities,
   { id, expect, record, withdraw, post = [] }: Change,
 ): Promise<Changed> => {
   const now = Date.now()

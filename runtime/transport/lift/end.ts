@@ -3,8 +3,7 @@
  * a batch, without a look at what is stored; what met something else is looked at one by one.
  */
 import type { JobRecord } from "../../protocol/record.ts"
-import type { Commit, CommitRecord, Committed, Driver, DriverCapabilities, TaskEnd, TaskPosting } from "../driver.ts"
-import type { Settled, Settlement } from "../mod.ts"
+import type { Capabilities, Commit, CommitRecord, Committed, Driver, TaskEnd, TaskPosting } from "../driver.ts"
 import type { Revision } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
 import { decodeStored, toPost, toStore } from "./codec.ts"
@@ -12,6 +11,7 @@ import { type Asking, areOfDifferentJobs, asError, MOST_ROUNDS, tooFast } from "
 import { judgeConflict } from "./judge.ts"
 import { missing } from "./owed.ts"
 import type { Revisions } from "./revisions.ts"
+import type { Settled, Settlement } from "./transport.ts"
 
 /** A settlement with everything made that can fail before the driver is asked. */
 interface Ending {
@@ -132,12 +132,7 @@ export class Ends {
 }
 
 /** Fails with `invalid`, `unsupported` or `too-large`. */
-const prepare = (
-  settlement: Settlement,
-  revisions: Revisions,
-  capabilities: DriverCapabilities,
-  now: number,
-): Ending => {
+const prepare = (settlement: Settlement, revisions: Revisions, capabilities: Capabilities, now: number): Ending => {
   const { token, record, followUps, then } = settlement
   const attempt = readToken(token)
   const expect = revisions.get(token) ?? (attempt.fresh ? "" : undefined)

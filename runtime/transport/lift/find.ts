@@ -2,10 +2,11 @@
 import { isOfTask, type JobRecord } from "../../protocol/record.ts"
 import type { Driver } from "../driver.ts"
 import type { Known } from "../known.ts"
-import { type Found, type RecordPage, type RecordQuery, TransportError } from "../mod.ts"
+import { TransportError } from "../mod.ts"
 import type { FoundJob, Query } from "../optional.ts"
 import type { Asking } from "./commits.ts"
 import { NOTES, type Notes } from "./notes.ts"
+import type { Found, RecordPage, RecordQuery } from "./transport.ts"
 import { viewOf } from "./view.ts"
 
 export class Finder {

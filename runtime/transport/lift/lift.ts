@@ -1,8 +1,10 @@
 /**
  * What client and worker use, made out of a driver: the rules about who may write what are here, and no driver knows them.
  */
-import type { Driver, DriverCapabilities, TaskPosting } from "../driver.ts"
-import type { Capabilities, ConnectOptions, Posting, Queue, Receipt, Records, Transport } from "../mod.ts"
+
+import type { Posting } from "../../protocol/message.ts"
+import type { Capabilities, Driver, TaskPosting } from "../driver.ts"
+import type { ConnectOptions, Receipt } from "../mod.ts"
 import { TransportError } from "../mod.ts"
 import type { QueueBrowser } from "../optional.ts"
 import { readToken } from "./attempt.ts"
@@ -16,6 +18,7 @@ import { Notes } from "./notes.ts"
 import { Revisions } from "./revisions.ts"
 import { storeOver } from "./stored.ts"
 import { pull } from "./take.ts"
+import type { Queue, Records, Transport, TransportCapabilities } from "./transport.ts"
 import { watchJobs } from "./watch.ts"
 
 export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): Transport => {
@@ -94,9 +97,9 @@ export const liftedCapabilities = ({
   capabilities,
   queues,
 }: {
-  readonly capabilities: DriverCapabilities
+  readonly capabilities: Capabilities
   readonly queues?: QueueBrowser["queues"]
-}): Capabilities => ({
+}): TransportCapabilities => ({
   durability: capabilities.durability,
   dedupeWindow: capabilities.dedupeWindow,
   delay: capabilities.delay > 0,

@@ -4,11 +4,11 @@
  */
 import { encodeRecord, type JobRecord, recordFromJson } from "../../protocol/record.ts"
 import type { Driver } from "../driver.ts"
-import type { Report } from "../mod.ts"
 import type { DriverStore, Revision } from "../store.ts"
 import { readToken } from "./attempt.ts"
 import type { Asking } from "./commits.ts"
 import type { Revisions } from "./revisions.ts"
+import type { Report } from "./transport.ts"
 import type { RunNote } from "./view.ts"
 
 /** Begins the keys of notes in the store. */

@@ -1,11 +1,17 @@
-/** Plugins of both contracts, until all plugins that ship are drivers. */
-import type { Driver, DriverPlugin } from "../driver.ts"
-import type { ConnectOptions, Plugin, Transport } from "../mod.ts"
+/** What a plugin connects to, as client and worker use it. */
+import type { Driver, Plugin } from "../driver.ts"
+import type { ConnectOptions } from "../options.ts"
+import type { Transport } from "./transport.ts"
 
-/** Connects to a driver, or to a transport that is whole by itself. */
-export type AnyPlugin = Plugin | DriverPlugin
+/** A plugin whose `connect` has lifted its driver already: how tests of the runtime put faults between the two. */
+export interface LiftedPlugin extends Pick<Plugin, "schemes"> {
+  connect(url: URL, options: ConnectOptions): Promise<Transport>
+  adopt?(client: unknown, options: ConnectOptions): Promise<Transport> | undefined
+}
 
-/** What a plugin connected to, as client and worker use it. What a driver needs is loaded with the first driver. */
+export type AnyPlugin = Plugin | LiftedPlugin
+
+/** What a driver needs is loaded with the first driver. */
 export const asTransport = async (
   connected: Transport | Driver,
   options: Pick<ConnectOptions, "lease">,

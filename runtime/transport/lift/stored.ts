@@ -1,7 +1,9 @@
 /** The store that the runtime uses, over that of a driver. */
-import { type Store, TransportError } from "../mod.ts"
+
+import { TransportError } from "../mod.ts"
 import type { DriverStore, StoreOperation } from "../store.ts"
 import { poll } from "./poll.ts"
+import type { Store } from "./transport.ts"
 
 /** Entries that are counted at a time. */
 const PAGE = 1_000

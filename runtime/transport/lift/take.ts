@@ -1,8 +1,9 @@
 /** Takes tasks. Where the driver does not wait by itself, a pull listens, and looks again at news and when something is due. */
 import type { Driver, TakeRequest } from "../driver.ts"
-import { type Delivery, type PullRequest, TransportError } from "../mod.ts"
+import { TransportError } from "../mod.ts"
 import { attemptOf, tokenOf } from "./attempt.ts"
 import { messageIn } from "./codec.ts"
+import type { Delivery, PullRequest } from "./transport.ts"
 
 /** News is best effort: a pull that waits looks this often all the same. */
 const LOOK_MS = 5_000

@@ -4,9 +4,9 @@ import { isUndecodable, type Message } from "../../protocol/message.ts"
 import { type JobRecord, recordOfPosting, tombstoneOf } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Known, QueuedTask } from "../known.ts"
-import { TOMBSTONE_MS } from "../mod.ts"
 import type { Revision } from "../store.ts"
 import { decodeStored, messageIn } from "./codec.ts"
+import { TOMBSTONE_MS } from "./transport.ts"
 
 /** What a worker says about a run while it goes on. Means nothing once the job has another revision. */
 export interface RunNote {

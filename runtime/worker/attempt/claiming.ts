@@ -8,7 +8,7 @@ import { asTransportError } from "../../errors.ts"
 import * as verdict from "../../jobs/outcome/verdict.ts"
 import type { Log } from "../../log/log.ts"
 import { claimed, type JobError, type JobRecord } from "../../protocol/record.ts"
-import type { Claim, Claimed } from "../../transport/mod.ts"
+import type { Claim, Claimed } from "../../transport/lift/transport.ts"
 import { Decided, NOTHING } from "./decided.ts"
 
 /** A longer outage is not waited for: the delivery is given back, or its lease lapses. */

@@ -1,5 +1,5 @@
 /** How a delivery is settled whose handler is not to run. */
-import type { Settlement } from "../../transport/mod.ts"
+import type { Settlement } from "../../transport/lift/transport.ts"
 
 /** Nothing to settle: the delivery is not ours any more. */
 export const NOTHING = undefined

@@ -4,7 +4,7 @@ import type { Unreadable } from "../../jobs/outcome/verdict.ts"
 import { parseTask, postingOfTask, type Task } from "../../protocol/headers.ts"
 import { isUndecodable, type Posting } from "../../protocol/message.ts"
 import { toProtocol2 } from "../../protocol/protocol1.ts"
-import type { Delivery } from "../../transport/mod.ts"
+import type { Delivery } from "../../transport/lift/transport.ts"
 
 /** What a delivery carries. */
 export interface Intake {

@@ -4,7 +4,7 @@
  */
 import type { Log } from "../../log/log.ts"
 import type { Progress } from "../../protocol/record.ts"
-import type { Queue, Report, Settlement } from "../../transport/mod.ts"
+import type { Queue, Report, Settlement } from "../../transport/lift/transport.ts"
 import type { Held, Running } from "../delivery/delivery.ts"
 
 /** Time limits are kept to this precision. */

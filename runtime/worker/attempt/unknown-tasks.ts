@@ -7,7 +7,7 @@ import type { PutOff } from "../../cluster/put-offs.ts"
 import * as verdict from "../../jobs/outcome/verdict.ts"
 import { LANG } from "../../protocol/headers.ts"
 import { publishKey } from "../../protocol/message.ts"
-import type { Settlement } from "../../transport/mod.ts"
+import type { Settlement } from "../../transport/lift/transport.ts"
 import { embedOf } from "./handler-input.ts"
 import type { Judgement } from "./judgement.ts"
 

@@ -6,7 +6,7 @@ import { isUndecodable, type Posting } from "../../protocol/message.ts"
 import { isId } from "../../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../../protocol/record.ts"
 import type { Trace } from "../../tracing/trace.ts"
-import type { Delivery, Settlement } from "../../transport/mod.ts"
+import type { Delivery, Settlement } from "../../transport/lift/transport.ts"
 import type { InputRead } from "./input.ts"
 import { softLimit } from "./soft-limit.ts"
 

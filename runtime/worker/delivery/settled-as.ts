@@ -1,5 +1,5 @@
 /** What a settlement came to, in a word. */
-import type { Settlement } from "../../transport/mod.ts"
+import type { Settlement } from "../../transport/lift/transport.ts"
 import type { Held } from "./delivery.ts"
 
 /** `retried`, `repeated` and `forwarded`: the job goes on in a task of its own; the others are ends. */

@@ -3,7 +3,7 @@
  * is derived from what is really held, so that it cannot leak. Those that wait for a limit have a bound of their own: they
  * must not keep others from being fetched.
  */
-import type { Delivery } from "../../transport/mod.ts"
+import type { Delivery } from "../../transport/lift/transport.ts"
 import { Held } from "../delivery/delivery.ts"
 import { PrefetchQos } from "./prefetch.ts"
 

@@ -7,7 +7,7 @@ import { failedInAbsence } from "../../jobs/outcome/obituary.ts"
 import type { Log } from "../../log/log.ts"
 import { type JobError, type JobRecord, started } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Settlement, Transport } from "../../transport/mod.ts"
+import type { Settlement, Transport } from "../../transport/lift/transport.ts"
 import type { RunNote } from "./lease-protocol.ts"
 
 /** Longest wait for the transport: a process that blocks must end, whatever else is wrong. */

@@ -6,7 +6,7 @@
  */
 import { Worker as Thread } from "node:worker_threads"
 import type { Log } from "../../log/log.ts"
-import type { Queue } from "../../transport/mod.ts"
+import type { Queue } from "../../transport/lift/transport.ts"
 import type { Held } from "../delivery/delivery.ts"
 import {
   type LeaseNews,

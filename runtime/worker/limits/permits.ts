@@ -4,7 +4,7 @@
  */
 import type { Log } from "../../log/log.ts"
 import { type Rate, reserve } from "../../options/rate.ts"
-import type { Store } from "../../transport/mod.ts"
+import type { Store } from "../../transport/lift/transport.ts"
 import { Pace } from "./pace.ts"
 import type { Presence } from "./presence.ts"
 import { decide, isSame } from "./share.ts"

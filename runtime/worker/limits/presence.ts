@@ -3,7 +3,7 @@
  * of a worker that has died count no more once its entry has lapsed.
  */
 import { generateId } from "../../id.ts"
-import type { Store } from "../../transport/mod.ts"
+import type { Store } from "../../transport/lift/transport.ts"
 import { HOLDER_PREFIX } from "./state.ts"
 
 /** An answer about another worker is believed for so long. */

@@ -12,7 +12,7 @@ import { failedInAbsence } from "../../jobs/outcome/obituary.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Change, Entry, Found } from "../../transport/mod.ts"
+import type { Change, Entry, Found } from "../../transport/lift/transport.ts"
 import { EARLY_LISTS, type EarlyAcks, type EarlyList } from "../settle/early-acks.ts"
 
 export interface LostJobsOptions {

@@ -7,7 +7,7 @@ import { Schema } from "effect"
 import { StoreEntry } from "../../async/store-entry.ts"
 import { generateId } from "../../id.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { Settlement, Store } from "../../transport/mod.ts"
+import type { Settlement, Store } from "../../transport/lift/transport.ts"
 import type { Held } from "../delivery/delivery.ts"
 import type { Settling } from "./settler.ts"
 

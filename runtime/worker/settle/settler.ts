@@ -9,7 +9,8 @@ import { asTransportError } from "../../errors.ts"
 import { outcomeLost } from "../../jobs/outcome/job-error.ts"
 import type { Log } from "../../log/log.ts"
 import type { JobError } from "../../protocol/record.ts"
-import type { Queue, Settled, Settlement, TransportError } from "../../transport/mod.ts"
+import type { Queue, Settled, Settlement } from "../../transport/lift/transport.ts"
+import type { TransportError } from "../../transport/mod.ts"
 
 /** How it ended: the settlement that was stored, which need not be the one that was tried first; or why there is none. */
 export type Settling = Settlement | "superseded" | "lost"

@@ -1,5 +1,5 @@
 /** What a worker counts of itself, for the list of workers and for the report of a stop. */
-import type { Settlement } from "../../transport/mod.ts"
+import type { Settlement } from "../../transport/lift/transport.ts"
 import type { Held } from "../delivery/delivery.ts"
 import { goesOn } from "./failure-handlers.ts"
 import type { WorkerObserver } from "./observer.ts"

@@ -1,7 +1,7 @@
 /** What a worker tells those who watch it: events, metrics, traces. None of them decides anything. */
 import type { Log } from "../../log/log.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { Delivery, Settlement } from "../../transport/mod.ts"
+import type { Delivery, Settlement } from "../../transport/lift/transport.ts"
 import type { Held, Running } from "../delivery/delivery.ts"
 
 /** Every part is optional; none may block, and what one throws is logged. */

@@ -1,6 +1,7 @@
 /** Claims and reports: who runs a job, how often one was begun without an outcome, and how far it is. */
+
+import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import { claimed } from "../../../runtime/protocol/record.ts"
-import type { JobRecord } from "../../../runtime/transport/mod.ts"
 import { type Case, records } from "../case.ts"
 import { check, equal } from "../check.ts"
 import { describe } from "../peer.ts"

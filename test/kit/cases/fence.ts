@@ -1,6 +1,9 @@
 /** One outcome: of several deliveries, and of those who decide from outside, the newest decision stands. */
+
+import type { Posting } from "../../../runtime/protocol/message.ts"
 import { publishKey } from "../../../runtime/protocol/message.ts"
-import type { Delivery, JobRecord, Posting } from "../../../runtime/transport/mod.ts"
+import type { JobRecord } from "../../../runtime/protocol/record.ts"
+import type { Delivery } from "../../../runtime/transport/lift/transport.ts"
 import { type Case, records } from "../case.ts"
 import { check, equal } from "../check.ts"
 import { type Context, sleep } from "../context.ts"

@@ -1,6 +1,6 @@
 /** Nothing vanishes: what expired still comes, and those who clean up can ask what there is. */
 
-import type { QueueStats } from "../../../runtime/transport/mod.ts"
+import type { QueueStats } from "../../../runtime/transport/lift/transport.ts"
 import { type Case, delay, part, records } from "../case.ts"
 import { between, check, equal } from "../check.ts"
 import { sleep } from "../context.ts"

@@ -1,5 +1,7 @@
 /** A job that goes on as its next run: the record that ends one run begins the next. */
-import type { Delivery, Posting } from "../../../runtime/transport/mod.ts"
+
+import type { Posting } from "../../../runtime/protocol/message.ts"
+import type { Delivery } from "../../../runtime/transport/lift/transport.ts"
 import { type Case, records } from "../case.ts"
 import { equal } from "../check.ts"
 import { cancelled, recordOf, taskOf } from "../task.ts"

@@ -1,5 +1,5 @@
 /** Taking tasks: waiting, limits, and never twice at the same time. */
-import type { Delivery } from "../../../runtime/transport/mod.ts"
+import type { Delivery } from "../../../runtime/transport/lift/transport.ts"
 import type { Case } from "../case.ts"
 import { between, check, equal, sameSet } from "../check.ts"
 import { size, sleep } from "../context.ts"

@@ -1,13 +1,14 @@
 /** Lists of records: filters, order and pages; and news about them. */
 
 import type { Headers } from "../../../runtime/protocol/message.ts"
-import type { JobRecord, RecordQuery } from "../../../runtime/transport/mod.ts"
-import { type Case, delay, records } from "../case.ts"
+import type { JobRecord } from "../../../runtime/protocol/record.ts"
+import type { RecordQuery } from "../../../runtime/transport/lift/transport.ts"
+import { type Case, delay, lists, records } from "../case.ts"
 import { check, equal, refuses, sameSet } from "../check.ts"
 import { type Context, size, sleep } from "../context.ts"
 import { recordOf } from "../task.ts"
 
-const needs = [records]
+const needs = [records, lists]
 
 /** All ids of a query, page by page. */
 const listed = async ({ peer, within }: Context, query: RecordQuery): Promise<ReadonlyArray<string>> => {

@@ -1,5 +1,7 @@
 /** What was stored outlives connections, servers and cuts; and those who listen hear of it. */
-import type { Delivery, Posting } from "../../../runtime/transport/mod.ts"
+
+import type { Posting } from "../../../runtime/protocol/message.ts"
+import type { Delivery } from "../../../runtime/transport/lift/transport.ts"
 import { type Case, delay, durable, hook, part, records } from "../case.ts"
 import { between, check, equal, isTransportError, refuses, sameSet } from "../check.ts"
 import { type Context, size, sleep } from "../context.ts"

@@ -1,6 +1,6 @@
 /** The store: keyed values with revisions, in byte order. */
 import { Buffer } from "node:buffer"
-import type { Entry, StoreOperation } from "../../../runtime/transport/mod.ts"
+import type { Entry, StoreOperation } from "../../../runtime/transport/lift/transport.ts"
 import { type Case, part } from "../case.ts"
 import { between, check, equal, refuses } from "../check.ts"
 import { type Context, sleep } from "../context.ts"

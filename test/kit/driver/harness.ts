@@ -1,5 +1,5 @@
 /** What the author of a driver tells the kit, beyond what both of its levels are told. */
-import type { Driver, DriverCapabilities } from "../../../runtime/transport/driver.ts"
+import type { Capabilities, Driver } from "../../../runtime/transport/driver.ts"
 import type { ConnectOptions } from "../../../runtime/transport/mod.ts"
 import type { Ground } from "../harness.ts"
 
@@ -10,7 +10,7 @@ export const DRIVER_PARTS: ReadonlyArray<DriverPart> = ["query", "browse", "broa
 
 export interface DriverHarness extends Ground<Driver> {
   /** What the driver is expected to declare, word for word: a claim in one place only is no claim. */
-  readonly capabilities: DriverCapabilities
+  readonly capabilities: Capabilities
   /** Optional members that the driver has. Defaults to all, but `orphans` only where it is not atomic. */
   readonly parts?: ReadonlyArray<DriverPart>
   /**

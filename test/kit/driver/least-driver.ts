@@ -3,10 +3,10 @@
  * stepwise with a hook between record, postings and task, where a test may stop it or let it fail.
  */
 import type {
+  Capabilities,
   Commit,
   Committed,
   Driver,
-  DriverCapabilities,
   Interest,
   News,
   Receipt,
@@ -96,7 +96,7 @@ export interface LeastOptions {
 
 const WINDOW = 120_000
 
-export const leastCapabilities: DriverCapabilities = {
+export const leastCapabilities: Capabilities = {
   durability: "none",
   reach: "process",
   atomic: true,
@@ -117,7 +117,7 @@ export const leastDriver = (
   { step, dedupeWindow = WINDOW }: LeastOptions = {},
 ): Driver => {
   const closing = new AbortController()
-  const capabilities: DriverCapabilities = { ...leastCapabilities, atomic: step === undefined, dedupeWindow }
+  const capabilities: Capabilities = { ...leastCapabilities, atomic: step === undefined, dedupeWindow }
   let served = ""
   const guard = () => {
     if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")

@@ -1,5 +1,5 @@
 /** A driver over a line that can be cut: what lies behind it outlives each cut, so it may claim to be durable. */
-import type { Committed, Driver, DriverCapabilities, News, Receipt } from "../../../runtime/transport/driver.ts"
+import type { Capabilities, Committed, Driver, News, Receipt } from "../../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import type { Line } from "../line.ts"
 
@@ -12,7 +12,7 @@ const failed = (error: unknown): Failed => {
 }
 
 export const overLine =
-  (line: Line, connect: (options: ConnectOptions) => Promise<Driver>, capabilities: DriverCapabilities) =>
+  (line: Line, connect: (options: ConnectOptions) => Promise<Driver>, capabilities: Capabilities) =>
   async (options: ConnectOptions): Promise<Driver> => {
     const driver = await line.guard(() => connect(options))()
     if (options.reconnectDelay) line.onStatus((status) => status === "disconnected" && options.reconnectDelay?.(1))

@@ -1,15 +1,15 @@
 /** A driver that can do the least that may be declared: due times of a few seconds, one band, no front. */
 import type {
+  Capabilities,
   Commit,
   Committed,
   Driver,
-  DriverCapabilities,
   Receipt,
   TaskPosting,
 } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 
-export const poorDriver = (driver: Driver, capabilities: DriverCapabilities): Driver => {
+export const poorDriver = (driver: Driver, capabilities: Capabilities): Driver => {
   const refusal = ({ due = 0, level }: TaskPosting): TransportError | undefined => {
     if (due > Date.now() + capabilities.delay) return new TransportError("unsupported", "it is due too late")
     return level > 9 ? new TransportError("unsupported", "there is no front") : undefined

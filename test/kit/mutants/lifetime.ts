@@ -1,5 +1,7 @@
 /** Mutants of input from strangers, of closing and of recovery. */
-import { type Posting, type Transport, TransportError } from "../../../runtime/transport/mod.ts"
+import type { Posting } from "../../../runtime/protocol/message.ts"
+import type { Transport } from "../../../runtime/transport/lift/transport.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
 import { sleep } from "../context.ts"
 import { type Mutant, queueBroken, recordsBroken, transportBroken } from "./mutant.ts"
 

@@ -1,5 +1,7 @@
 /** A mutant: a good transport with one promise broken, and the case that must notice. */
-import type { ConnectOptions, Queue, Records, Store, Transport } from "../../../runtime/transport/mod.ts"
+
+import type { Queue, Records, Store, Transport } from "../../../runtime/transport/lift/transport.ts"
+import type { ConnectOptions } from "../../../runtime/transport/mod.ts"
 
 export type Connect = (options: ConnectOptions) => Promise<Transport>
 

@@ -1,7 +1,8 @@
 /** Mutants of what a transport declares and of how it stores tasks. */
 import { Buffer } from "node:buffer"
+import type { Message, Posting } from "../../../runtime/protocol/message.ts"
 import { publishKey } from "../../../runtime/protocol/message.ts"
-import type { Message, Posting, Receipt } from "../../../runtime/transport/mod.ts"
+import type { Receipt } from "../../../runtime/transport/mod.ts"
 import { sleep } from "../context.ts"
 import { encodedSize } from "../task.ts"
 import { type Mutant, queueBroken, transportBroken } from "./mutant.ts"

@@ -1,5 +1,7 @@
 /** Mutants of how tasks are taken: waiting, order, due times and leases. */
-import type { Delivery, Posting, PullRequest, Queue } from "../../../runtime/transport/mod.ts"
+
+import type { Posting } from "../../../runtime/protocol/message.ts"
+import type { Delivery, PullRequest, Queue } from "../../../runtime/transport/lift/transport.ts"
 import { sleep } from "../context.ts"
 import { type Mutant, namespacesMixed, queueBroken } from "./mutant.ts"
 import { forgetful } from "./publish.ts"

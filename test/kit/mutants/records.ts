@@ -1,5 +1,7 @@
 /** Mutants of records, lists, news about them, and of what maintenance asks. */
-import type { Change, Found, JobRecord, RecordPage, RecordQuery } from "../../../runtime/transport/mod.ts"
+
+import type { JobRecord } from "../../../runtime/protocol/record.ts"
+import type { Change, Found, RecordPage, RecordQuery } from "../../../runtime/transport/lift/transport.ts"
 import { type Mutant, queueBroken, recordsBroken } from "./mutant.ts"
 
 const never = new AbortController().signal

@@ -1,8 +1,10 @@
 /** Mutants of how deliveries end: settling, fences, claims and reports. */
 import { Buffer } from "node:buffer"
 import { postingOf } from "../../../runtime/protocol/headers.ts"
+import type { Posting } from "../../../runtime/protocol/message.ts"
+import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import { claimed } from "../../../runtime/protocol/record.ts"
-import type { JobRecord, Posting, Settled, Settlement, Transport } from "../../../runtime/transport/mod.ts"
+import type { Settled, Settlement, Transport } from "../../../runtime/transport/lift/transport.ts"
 import { encodedSize } from "../task.ts"
 import { type Mutant, queueBroken, transportBroken } from "./mutant.ts"
 

@@ -1,6 +1,6 @@
 /** Mutants of the store and of broadcast. */
 import { Buffer } from "node:buffer"
-import type { Entry, StoreOperation } from "../../../runtime/transport/mod.ts"
+import type { Entry, StoreOperation } from "../../../runtime/transport/lift/transport.ts"
 import { sleep } from "../context.ts"
 import { type Mutant, namespacesMixed, storeBroken, transportBroken } from "./mutant.ts"
 

@@ -1,32 +1,22 @@
 /** The memory transport under the conformance kit, and what only it promises. */
 import { spawnSync } from "node:child_process"
 import process from "node:process"
-import { describe, expect, test } from "vitest"
-import { capabilities as ownCapabilities, placeOf, plugin } from "../../../../plugins/memory/mod.ts"
+import { expect, test } from "vitest"
+import { capabilities, placeOf, plugin } from "../../../../plugins/memory/mod.ts"
 import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
-import { type DriverHarness, type Harness, register, registerDriver } from "../../../kit/mod.ts"
-import { capabilities, memory } from "../../../support/memory.ts"
+import { type Harness, register } from "../../../kit/mod.ts"
 
 const url = new URL("memory://kit")
 
-const ground = {
+const harness: Harness = {
   name: "memory",
   slack: 2_500,
-  corrupt: async (queue: string, bytes: Uint8Array, namespace: string) =>
-    placeOf(url, namespace).board.inject(queue, bytes),
+  capabilities,
+  connect: (options) => plugin.connect(url, options),
+  corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).board.inject(queue, bytes),
 }
-
-const harness: Harness = { ...ground, capabilities, connect: (options) => memory.connect(url, options) }
 
 register(test, harness, { spared: "omit" })
-
-const driverHarness: DriverHarness = {
-  ...ground,
-  capabilities: ownCapabilities,
-  connect: (options) => plugin.connect(url, options),
-}
-
-describe("its driver", () => registerDriver(test, driverHarness, { spared: "omit" }))
 
 const options = (namespace: string): ConnectOptions => ({ namespace, lease: 30_000, name: "test", timeout: 1_000 })
 

@@ -1,13 +1,10 @@
-/** The nats transport under the conformance kit, against a real server behind a wire that can be cut. */
+/** The driver of nats under the conformance kit, against a real server behind a wire that can be cut. */
 import { connect } from "nats"
 import { afterAll, beforeAll, test } from "vitest"
-import { capabilitiesOf, Names } from "../../../../plugins/nats/mod.ts"
+import { capabilitiesOf, Names, plugin } from "../../../../plugins/nats/mod.ts"
 import { Bands } from "../../../../plugins/nats/streams/names.ts"
-import { liftedCapabilities } from "../../../../runtime/transport/lift/lift.ts"
-import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
 import { type Harness, register } from "../../../kit/mod.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
-import { connectNats } from "./lifted.ts"
 import { type Proxy, startProxy } from "./proxy.ts"
 
 let server: NatsServer
@@ -23,17 +20,14 @@ afterAll(async () => {
   await server?.stop()
 })
 
-const url = (): URL => new URL(`nats://127.0.0.1:${proxy.port}`)
-
 const harness: Harness = {
   name: "nats",
   slack: 2_500,
-  capabilities: liftedCapabilities({
-    capabilities: capabilitiesOf({ replicas: 1, storage: "file", bands: new Bands(3) }, 1024 * 1024),
-    queues: async () => [],
-  }),
-  connect: (options: ConnectOptions) => connectNats(url(), options),
+  capabilities: capabilitiesOf({ replicas: 1, storage: "file", bands: new Bands(3) }, 1024 * 1024),
+  connect: (options) => plugin.connect(new URL(`nats://127.0.0.1:${proxy.port}`), options),
   lanewise: true,
+  blindTokens: true,
+  countsAborts: true,
   restart: () => server.restart(),
   kill: async () => {
     await server.kill()

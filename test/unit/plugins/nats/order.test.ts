@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { Names } from "../../../../plugins/nats/mod.ts"
 import { Bands } from "../../../../plugins/nats/streams/names.ts"
 import { generateId } from "../../../../runtime/id.ts"
-import type { Transport } from "../../../../runtime/transport/mod.ts"
+import type { Transport } from "../../../../runtime/transport/lift/transport.ts"
 import { idOf, taskOf } from "../../../kit/task.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
 import { eventually } from "../../../support/servers/process.ts"

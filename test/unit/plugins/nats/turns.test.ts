@@ -1,7 +1,7 @@
 /** What the server hands over to a thread that stands still for longer than a lease. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
-import type { Transport } from "../../../../runtime/transport/mod.ts"
+import type { Transport } from "../../../../runtime/transport/lift/transport.ts"
 import { idOf, taskOf } from "../../../kit/task.ts"
 import { startNats } from "../../../support/servers/nats.ts"
 import { eventually } from "../../../support/servers/process.ts"

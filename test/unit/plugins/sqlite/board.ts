@@ -1,8 +1,9 @@
 /** Tasks and jobs on a driver, in the words of the tests of this folder. */
+
+import type { JobRecord } from "../../../../runtime/protocol/record.ts"
 import type { Commit, Driver, TaskDelivery, TaskPosting } from "../../../../runtime/transport/driver.ts"
 import type { Known } from "../../../../runtime/transport/known.ts"
 import { messageIn, toPost, toStore } from "../../../../runtime/transport/lift/codec.ts"
-import type { JobRecord } from "../../../../runtime/transport/mod.ts"
 import { idOf as idIn, recordOf, type TaskFields, taskOf } from "../../../kit/task.ts"
 
 /** Fires at no time. */

@@ -6,10 +6,9 @@ import { afterAll, afterEach, describe, expect, test, vi } from "vitest"
 import { APPLICATION_ID, SCHEMA_VERSION } from "../../../../plugins/sqlite/database/schema.ts"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
 import type { Driver } from "../../../../runtime/transport/driver.ts"
-import { lift } from "../../../../runtime/transport/lift/lift.ts"
-import { type Capabilities, type ConnectOptions, TransportError } from "../../../../runtime/transport/mod.ts"
+import { type ConnectOptions, TransportError } from "../../../../runtime/transport/mod.ts"
 import type { Query } from "../../../../runtime/transport/optional.ts"
-import { type DriverHarness, type Harness, register, registerDriver } from "../../../kit/mod.ts"
+import { type Harness, register } from "../../../kit/mod.ts"
 import { eventually, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
 import { find, outcome, posted, publish, take, takeOne } from "./board.ts"
 import { corrupt } from "./corrupt.ts"
@@ -17,40 +16,11 @@ import { corrupt } from "./corrupt.ts"
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
 
-const capabilities: Capabilities = {
-  durability: "fsync",
-  dedupeWindow: Number.POSITIVE_INFINITY,
-  delay: true,
-  priorityBands: 10,
-  front: true,
-  keyed: false,
-  maxTask: 4 * 1024 * 1024,
-  maxRecord: 32 * 1024 * 1024,
-  leaseResolution: 600,
-  dueResolution: 600,
-  reach: "host",
-  atomicSettle: true,
-  browse: true,
-}
-
 const kitFile = join(folder.path, "kit.db")
 
-const ground = {
+const harness: Harness = {
   name: "sqlite",
   slack: 2_500,
-  corrupt: async (queue: string, bytes: Uint8Array, namespace: string) => corrupt(kitFile, queue, bytes, namespace),
-}
-
-const harness: Harness = {
-  ...ground,
-  capabilities,
-  connect: async (options) => lift(await plugin.connect(new URL(`sqlite:${kitFile}`), options), options),
-}
-
-register(test, harness, { spared: "omit" })
-
-const driverHarness: DriverHarness = {
-  ...ground,
   capabilities: {
     durability: "fsync",
     reach: "host",
@@ -66,9 +36,10 @@ const driverHarness: DriverHarness = {
     dueResolution: 600,
   },
   connect: (options) => plugin.connect(new URL(`sqlite:${kitFile}`), options),
+  corrupt: async (queue, bytes, namespace) => corrupt(kitFile, queue, bytes, namespace),
 }
 
-describe("its driver", () => registerDriver(test, driverHarness, { spared: "omit" }))
+register(test, harness, { spared: "omit" })
 
 // ── what only this transport promises ────────────────────────────────────────────────────────────────────────────────
 

@@ -1,6 +1,6 @@
 /** From a URL to a transport: which plugin, which options, and nothing secret in what is shown. */
 import { connect, serve } from "callboard"
-import type { ConnectOptions, Plugin, Transport } from "callboard/transport"
+import type { ConnectOptions } from "callboard/transport"
 import { describe, expect, test } from "vitest"
 import { Client } from "../../../../runtime/client/client.ts"
 import {
@@ -11,7 +11,9 @@ import {
   parseUrl,
 } from "../../../../runtime/connection/connect.ts"
 import { generateId } from "../../../../runtime/id.ts"
-import type { DriverPlugin } from "../../../../runtime/transport/driver.ts"
+import type { Plugin } from "../../../../runtime/transport/driver.ts"
+import type { LiftedPlugin } from "../../../../runtime/transport/lift/plugin.ts"
+import type { Transport } from "../../../../runtime/transport/lift/transport.ts"
 import { LeastBoard, leastDriver } from "../../../kit/driver/least-driver.ts"
 import { wholeDriver } from "../../../kit/driver/whole-driver.ts"
 import { memory } from "../../../support/memory.ts"
@@ -31,7 +33,7 @@ const spy = (change: (transport: Transport) => Transport = (same) => same) => {
       },
     })
   }
-  const plugin: Plugin = {
+  const plugin: LiftedPlugin = {
     schemes: ["spy"],
     connect: (_url, options) => make(options),
     adopt: (client, options) => (client instanceof Held ? make(options) : undefined),
@@ -106,7 +108,7 @@ describe("options", () => {
 describe("the plugin", () => {
   test("may connect to a driver, of which the rest is made", async () => {
     const board = new LeastBoard()
-    const plugin: DriverPlugin = {
+    const plugin: Plugin = {
       schemes: ["least"],
       connect: async (_, options) => wholeDriver(board, options),
       adopt: (client, options) => (client instanceof Held ? Promise.resolve(wholeDriver(board, options)) : undefined),

@@ -4,7 +4,7 @@ import { connectTransport } from "../../../../runtime/connection/connect.ts"
 import { StoreMirror } from "../../../../runtime/connection/store-mirror.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { makeLog } from "../../../../runtime/log/log.ts"
-import type { Store, Transport } from "../../../../runtime/transport/mod.ts"
+import type { Store, Transport } from "../../../../runtime/transport/lift/transport.ts"
 import { eventually } from "../../../support/servers/process.ts"
 
 const encode = (text: string) => new TextEncoder().encode(text)

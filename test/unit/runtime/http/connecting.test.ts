@@ -1,8 +1,9 @@
 /** What a service answers before it has reached its transport, and what becomes of that when it never does. */
 import { type ServeOptions, type Service, serve } from "callboard"
-import { type Plugin, TransportError } from "callboard/transport"
+import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
+import type { LiftedPlugin } from "../../../../runtime/transport/lift/plugin.ts"
 import { memory } from "../../../support/memory.ts"
 import { eventually, freePort } from "../../../support/servers/process.ts"
 import { Exposition } from "../metrics/exposition.ts"
@@ -18,7 +19,7 @@ afterEach(async () => {
 const late = () => {
   let isThere = false
   let dialled = 0
-  const plugin: Plugin = {
+  const plugin: LiftedPlugin = {
     schemes: ["late"],
     connect: async (_url, options) => {
       dialled++

@@ -1,7 +1,9 @@
 /** A memory board behind a line that can be cut, and the log of who works on it. */
 import type { Log, ServeOptions } from "callboard"
 import { generateId } from "../../../../runtime/id.ts"
-import { type Plugin, type Transport, TransportError } from "../../../../runtime/transport/mod.ts"
+import type { LiftedPlugin } from "../../../../runtime/transport/lift/plugin.ts"
+import type { Transport } from "../../../../runtime/transport/lift/transport.ts"
+import { TransportError } from "../../../../runtime/transport/mod.ts"
 import { memory } from "../../../support/memory.ts"
 
 export interface Breakable {
@@ -53,7 +55,7 @@ export const breakable = ({ listensLater = false } = {}): Breakable => {
       return () => void listeners.delete(listener)
     },
   })
-  const wrapped: Plugin = {
+  const wrapped: LiftedPlugin = {
     schemes: ["cut"],
     connect: async (_, options) => wrap(await memory.connect(new URL(`memory://${generateId()}`), options)),
   }

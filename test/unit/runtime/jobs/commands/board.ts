@@ -4,7 +4,7 @@ import type { Client } from "../../../../../runtime/client/client.ts"
 import type { Board } from "../../../../../runtime/connection/board.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
-import type { Delivery, Records } from "../../../../../runtime/transport/mod.ts"
+import type { Delivery, Records } from "../../../../../runtime/transport/lift/transport.ts"
 import { keep } from "../../../../support/servers/keep.ts"
 
 export const start = async (): Promise<Client & { readonly transport: string }> => {

@@ -13,7 +13,7 @@ import {
   writtenAt,
 } from "../../../../../runtime/jobs/dependencies/edges.ts"
 import { isId } from "../../../../../runtime/protocol/name.ts"
-import type { Store } from "../../../../../runtime/transport/mod.ts"
+import type { Store } from "../../../../../runtime/transport/lift/transport.ts"
 import { onEveryBoard } from "../../../../scenarios/boards.ts"
 import { openBench } from "./bench.ts"
 

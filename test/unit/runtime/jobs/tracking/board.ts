@@ -5,7 +5,8 @@ import type { Client } from "../../../../../runtime/client/client.ts"
 import type { Board } from "../../../../../runtime/connection/board.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import { type JobRecord, step } from "../../../../../runtime/protocol/record.ts"
-import { type Records, TransportError } from "../../../../../runtime/transport/mod.ts"
+import type { Records } from "../../../../../runtime/transport/lift/transport.ts"
+import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { keep } from "../../../../support/servers/keep.ts"
 
 export const start = async (): Promise<Client> => {

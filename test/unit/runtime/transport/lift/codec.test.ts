@@ -8,7 +8,8 @@ import {
   toPost,
   toStore,
 } from "../../../../../runtime/transport/lift/codec.ts"
-import { TOMBSTONE_MS, TransportError } from "../../../../../runtime/transport/mod.ts"
+import { TOMBSTONE_MS } from "../../../../../runtime/transport/lift/transport.ts"
+import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { message, posting, record } from "./samples.ts"
 
 const bytes = (text: string) => new TextEncoder().encode(text)

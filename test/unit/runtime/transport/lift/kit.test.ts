@@ -5,7 +5,8 @@ import { lift, liftedCapabilities } from "../../../../../runtime/transport/lift/
 import { type ConnectOptions, TransportError } from "../../../../../runtime/transport/mod.ts"
 import { LeastBoard } from "../../../../kit/driver/least-driver.ts"
 import { wholeDriver } from "../../../../kit/driver/whole-driver.ts"
-import { type Harness, register } from "../../../../kit/mod.ts"
+import type { Harness } from "../../../../kit/harness.ts"
+import { registerRules } from "../../../../kit/run.ts"
 
 // Most of the time of a case is waiting.
 vi.setConfig({ maxConcurrency: 24 })
@@ -34,10 +35,10 @@ const harness = (
 
 const step = () => Promise.resolve()
 
-describe("over an atomic driver", () => register(test, harness("atomic", wholeDriver), { spared: "omit" }))
+describe("over an atomic driver", () => registerRules(test, harness("atomic", wholeDriver), { spared: "omit" }))
 
 describe("over a driver that does one step after the other", () =>
-  register(
+  registerRules(
     test,
     harness("stepwise", (board, options) => wholeDriver(board, options, { step })),
     { spared: "omit" },

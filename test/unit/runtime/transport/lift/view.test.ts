@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { encodeStored, toPost } from "../../../../../runtime/transport/lift/codec.ts"
+import { TOMBSTONE_MS } from "../../../../../runtime/transport/lift/transport.ts"
 import { viewOf } from "../../../../../runtime/transport/lift/view.ts"
-import { TOMBSTONE_MS } from "../../../../../runtime/transport/mod.ts"
 import { posting, record } from "./samples.ts"
 
 const NOW = 10_000_000

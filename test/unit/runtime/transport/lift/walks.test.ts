@@ -10,13 +10,8 @@ import { isTerminal } from "../../../../../runtime/protocol/state.ts"
 import type { Committed, Driver } from "../../../../../runtime/transport/driver.ts"
 import { decodeStored } from "../../../../../runtime/transport/lift/codec.ts"
 import { lift } from "../../../../../runtime/transport/lift/lift.ts"
-import {
-  type Delivery,
-  type Queue,
-  type Records,
-  type Settlement,
-  TransportError,
-} from "../../../../../runtime/transport/mod.ts"
+import type { Delivery, Queue, Records, Settlement } from "../../../../../runtime/transport/lift/transport.ts"
+import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { isHeld, LeastBoard, leastDriver, type Step } from "../../../../kit/driver/least-driver.ts"
 import { posting } from "./samples.ts"
 

@@ -6,7 +6,7 @@ import { makeLog } from "../../../../../runtime/log/log.ts"
 import { NO_EMBED } from "../../../../../runtime/protocol/body.ts"
 import { newTask } from "../../../../../runtime/protocol/headers.ts"
 import { recordOfTask } from "../../../../../runtime/protocol/record.ts"
-import type { Queue, Report } from "../../../../../runtime/transport/mod.ts"
+import type { Queue, Report } from "../../../../../runtime/transport/lift/transport.ts"
 import { RunWatch } from "../../../../../runtime/worker/attempt/run-watch.ts"
 import { Held, Running } from "../../../../../runtime/worker/delivery/delivery.ts"
 

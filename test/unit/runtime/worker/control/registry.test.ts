@@ -6,7 +6,8 @@ import { ACTOR_REFRESH_MS, HEARTBEAT_MS, listActors, listWorkers } from "../../.
 import type { CallboardError } from "../../../../../runtime/errors.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
-import { type Store, TransportError } from "../../../../../runtime/transport/mod.ts"
+import type { Store } from "../../../../../runtime/transport/lift/transport.ts"
+import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { Registry } from "../../../../../runtime/worker/control/registry.ts"
 import { spawnScript, temporaryFolder } from "../../../../support/servers/process.ts"
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import type { Delivery } from "../../../../../runtime/transport/mod.ts"
+import type { Delivery } from "../../../../../runtime/transport/lift/transport.ts"
 import { Hands } from "../../../../../runtime/worker/fetch/buffer.ts"
 
 const delivery = (token: string, fields: Partial<Delivery> = {}): Delivery => ({

@@ -2,7 +2,7 @@
 import { test } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
-import type { Queue } from "../../../../../runtime/transport/mod.ts"
+import type { Queue } from "../../../../../runtime/transport/lift/transport.ts"
 import { Held } from "../../../../../runtime/worker/delivery/delivery.ts"
 import { keepLeases } from "../../../../../runtime/worker/leases/lease-keeper.ts"
 import { taskOf } from "../../../../kit/task.ts"

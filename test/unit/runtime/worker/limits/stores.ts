@@ -1,7 +1,7 @@
 /** Stores for tests of limits: one in memory, and one of which single operations are replaced. */
 import { connect } from "callboard"
 import { generateId } from "../../../../../runtime/id.ts"
-import type { Store } from "../../../../../runtime/transport/mod.ts"
+import type { Store } from "../../../../../runtime/transport/lift/transport.ts"
 import { keep } from "../../../../support/servers/keep.ts"
 
 /** An empty store, which is closed after the test. */

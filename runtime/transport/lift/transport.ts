@@ -1,0 +1,348 @@
+/**
+ * What client and worker use of a transport: the interface that `lift` makes of a driver. The rules of claims, outcomes and
+ * decisions are behind it, once for all drivers.
+ */
+import type { Message, Posting, Undecodable } from "../../protocol/message.ts"
+import type { JobRecord } from "../../protocol/record.ts"
+import type { State } from "../../protocol/state.ts"
+import type { Receipt } from "../driver.ts"
+import type { TransportError } from "../errors.ts"
+import type { Broadcast } from "../optional.ts"
+
+// ── Transport ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface Transport {
+  readonly name: string
+  readonly capabilities: TransportCapabilities
+  readonly queue: Queue
+  /** Absent: the runtime keeps records over the store of this or of another transport. */
+  readonly records?: Records
+  readonly store?: Store
+  readonly broadcast?: Broadcast
+  /**
+   * Called on each change between reachable and not, with the reason where the transport knows one; returns how to stop
+   * listening. Starts as reachable.
+   */
+  onStatus(listener: (status: "connected" | "disconnected", why?: TransportError) => void): () => void
+  /**
+   * Flushes what was accepted, ends waiting pulls and watches, closes what this transport opened. Idempotent; must
+   * not wait for deliveries that are not settled. Afterwards every call fails with `closed`.
+   */
+  close(): Promise<void>
+}
+
+/** Declared, and tested by the conformance kit. */
+export interface TransportCapabilities {
+  /** What a resolved publish survives: the end of the `process`, of the machine (`fsync`), of a minority (`quorum`). `server`: the broker's process, not its machine. */
+  readonly durability: "none" | "process" | "server" | "fsync" | "quorum"
+  /** How long a publish key is remembered after publishing; `Infinity` while the job's record is kept. */
+  readonly dedupeWindow: number
+  /** Keeps `due` itself; else the runtime must. */
+  readonly delay: boolean
+  /** How many distinct bands the priorities 0–9 fall into. 1: no priorities. 10: each its own. */
+  readonly priorityBands: number
+  readonly front: boolean
+  /** Runs tasks of one key one at a time and in order. */
+  readonly keyed: boolean
+  /** Largest encoded task, in bytes: leaves room for what settling adds. */
+  readonly maxTask: number
+  /** Largest encoded record, in bytes. */
+  readonly maxRecord: number
+  /** A lease may lapse this much later than asked. */
+  readonly leaseResolution: number
+  /** A due task may come this much late on an idle board. */
+  readonly dueResolution: number
+  /** Who can meet on it: one process, one host, or a network. */
+  readonly reach: "process" | "host" | "network"
+  /** Record, follow-ups and ack are one transaction. */
+  readonly atomicSettle: boolean
+  /** The queue can count, list, find and purge. */
+  readonly browse: boolean
+}
+
+// ── Queue ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface Queue {
+  /**
+   * Stores tasks, as durably as declared before it resolves. One receipt per posting, in order; one posting that fails
+   * fails alone. The same publish key again is `duplicate` and stores nothing. Queues come into being by use.
+   * Rejects only if nothing at all was tried.
+   */
+  publish(postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>>
+
+  /**
+   * Takes up to `max` tasks that are due, by queue (as listed), then level (high first), then sequence, as this pull finds
+   * them. Where a broker is asked one queue and level after the other (nats), a task that is accepted while a pull is
+   * under way, or that the broker has not heard of yet when it is asked, may come after what that pull brings (never more
+   * than `max`); elsewhere one that was accepted before a lower one is taken goes first. With `rotate` the queues take
+   * turns, from one pull to the next, and levels count within each. Waits up to `wait` for the first one and then returns
+   * what there is. Aborting the signal resolves with an empty list soon; tasks that arrive late for it are handed back,
+   * never stranded. A task is in the hands of one delivery at a time, until its lease lapses.
+   */
+  pull(request: PullRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>>
+
+  /**
+   * Writes, before the handler starts, that this delivery runs the job: needed for every delivery that is not `fresh`,
+   * allowed for those that are, whose record is made of the posting. By compare-and-set against the record, which is
+   * looked at in this order:
+   *
+   * 1. The run is over, went on to a successor of this posting, or a later run is stored, or this posting was taken off
+   *    its queue before it started (`isTakenEarly`): `finished`, whatever the fences. The record is enough to publish the follow-ups, also once it is a tombstone.
+   * 2. The fence is lower than the stored one, or somebody else has the task: `superseded`.
+   * 3. This very delivery has claimed already (`isClaimOf`), and the answer was lost: `claimed`, and nothing is written.
+   *    A claim that is sent again never counts twice, neither in `claims` nor in `attempt` nor in the timeline.
+   * 4. Else `claimed`: the stored record then has state `started`, this fence, this worker and one more in `claims`, and
+   *    no time to live.
+   */
+  claim(claims: ReadonlyArray<Claim>): Promise<ReadonlyArray<Claimed>>
+
+  /**
+   * Says that a run goes on: state, progress, worker. Last value wins; may be less durable than records and may be
+   * dropped when a later one or the outcome overtakes it. Refused silently when the fence is outdated.
+   */
+  report(reports: ReadonlyArray<Report>): Promise<void>
+
+  /**
+   * Ends deliveries. In this order, or as one transaction: the record by compare-and-set (fence), then the
+   * follow-ups (idempotent by publish key), then the ack or release. On `superseded` nothing else happens. A token goes
+   * on to settle records after its task was acked: a job that is taken off its queue early has its outcome later.
+   */
+  settle(settlements: ReadonlyArray<Settlement>): Promise<ReadonlyArray<Settled>>
+
+  /**
+   * Extends leases to a full lease from now. Returns, in order, whether each was still ours. A token is plain text and
+   * works from any thread that opened the same URL (in-process transports excepted).
+   */
+  extend(tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>>
+
+  /** Names, depth and age of the queues that exist. Absent when the broker cannot tell. */
+  stats?(): Promise<ReadonlyArray<QueueStats>>
+
+  /** Ids of tasks that wait past their `expires`, oldest first: for maintenance, which records them as expired. */
+  overdue?(now: number, max: number): Promise<ReadonlyArray<string>>
+
+  /**
+   * Ids of tasks that wait in a queue, in the order in which they would be pulled; those that are not due come last. For
+   * purging, which records them as cancelled, and to tell how many are before one.
+   */
+  waiting?(queue: string, max: number): Promise<ReadonlyArray<string>>
+}
+
+export interface PullRequest {
+  /** In order of preference. */
+  readonly queues: ReadonlyArray<string>
+  readonly max: number
+  /** Longest wait for a first task; 0 does not wait. */
+  readonly wait: number
+  /** Queues take turns, one task each, instead of strict order. */
+  readonly rotate?: boolean
+}
+
+export interface Delivery {
+  /** Names this delivery to `settle` and `extend`. */
+  readonly token: string
+  /** Strictly rising over all deliveries of a job, compared as text. */
+  readonly fence: string
+  readonly queue: string
+  readonly level: number
+  /** Orders deliveries of one queue and level. */
+  readonly sequence: number
+  /** Nothing but this delivery can have written about the job: no claim is needed. */
+  readonly fresh: boolean
+  /** How often the broker handed this task over, this time included; 1 when it does not count. Not an attempt. */
+  readonly deliveries: number
+  readonly message: Message | Undecodable
+}
+
+export interface Claim {
+  readonly token: string
+  readonly id: string
+  readonly run: number
+  readonly retries: number
+  readonly worker: string
+  readonly at: number
+  /** Posting of this delivery: what the record is made of when there is none yet. */
+  readonly posting: Posting
+}
+
+export type Claimed =
+  /**
+   * Ours. `record` is as stored before this claim (its `claims` do not count this one); absent if there was none. Of a
+   * claim that was sent again it is what is stored with that claim taken back (`unclaimed`).
+   */
+  | { readonly status: "claimed"; readonly record?: JobRecord }
+  /**
+   * The job's run is over, went on to a successor of this posting, or has this posting off its queue already: publish its
+   * follow-ups again, then ack.
+   */
+  | { readonly status: "finished"; readonly record: JobRecord }
+  /** Another delivery is ahead: do nothing. */
+  | { readonly status: "superseded" }
+  | { readonly status: "failed"; readonly error: TransportError }
+
+export interface Report {
+  readonly token: string
+  readonly record: JobRecord
+}
+
+export interface Settlement {
+  readonly token: string
+  /**
+   * Stored by compare-and-set before anything else: refused as `superseded` when a higher fence, a terminal record of
+   * this run or a later run is stored, also of the run before one that the record begins; a stored record with this very fence that is terminal, or names the same
+   * successor, is a lost acknowledgement: as if it had just been stored. Its `fence` is this delivery's. Absent:
+   * nothing to store.
+   */
+  readonly record?: JobRecord
+  /** Published after the record and before the ack. */
+  readonly followUps?: ReadonlyArray<Posting>
+  /** `ack` takes the task off the queue; `release` hands it back, to be delivered again after `delay`. */
+  readonly then: { readonly kind: "ack" } | { readonly kind: "release"; readonly delay: number }
+}
+
+export type Settled =
+  | { readonly status: "settled" }
+  /** A newer delivery, or somebody else's decision (a cancel), has the job. Nothing was stored, published or acked. */
+  | { readonly status: "superseded" }
+  /** The task is not in the queue any more; record and follow-ups, if any, were stored. */
+  | { readonly status: "gone" }
+  /** `retryable`: settle again. `too-large` or `invalid`: settle with another record. */
+  | { readonly status: "failed"; readonly error: TransportError }
+
+export interface QueueStats {
+  readonly queue: string
+  /** Due and waiting. */
+  readonly ready: number
+  readonly scheduled: number
+  /** Handed over and not settled. */
+  readonly inFlight: number
+  /** When the oldest ready task was submitted. */
+  readonly oldest?: number
+}
+
+// ── Records ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Version of one record; opaque. `""`: nothing is stored, the record is derived from the task in the queue. */
+export type Revision = string
+
+export interface Found {
+  readonly record: JobRecord
+  readonly revision: Revision
+}
+
+/** How long an ended record's tombstone stays after the record itself is over. */
+export const TOMBSTONE_MS = 3_600_000
+
+export interface Records {
+  /**
+   * The record of a job wherever it is: waiting, scheduled, running, ended, tombstone. Looks where a job was before
+   * where it goes and confirms a miss once, so that a job in motion is never missed. While its task is in the queue,
+   * the record carries that task as `message`, unless it is over. A record past its `keepMs` comes as a tombstone
+   * (`tombstoneOf`: without result, error and message, but with the follow-ups, which may still have to be published)
+   * for at least {@link TOMBSTONE_MS} more, then not at all; it should stay while a task of the job is in a
+   * queue.
+   */
+  find(id: string): Promise<Found | undefined>
+
+  /**
+   * Compare-and-set from outside a delivery: cancel, rerun, delete. Such a record has an empty fence, so that no
+   * delivery takes it for its own. In this order, or as one transaction: the record,
+   * then `withdraw` (takes the waiting task out of the queue), then `post`. Where that is not one transaction, a posting
+   * may be lost with whoever posts it: {@link stranded} finds such jobs, so that the same change can be made again.
+   * With `""` as the expected revision it may be the record of a job that nobody has posted yet: one that waits for others.
+   */
+  change(changes: ReadonlyArray<Change>): Promise<ReadonlyArray<Changed>>
+
+  /**
+   * Ids of jobs, oldest first, that wait in vain: their record says `queued` or `scheduled`, holds its own `message`, was
+   * stored at `before` or earlier, and no task of theirs is in any queue. May name a job that is just in motion: whoever
+   * posts its task again does so by compare-and-set. For maintenance; absent where record and posting are one transaction.
+   */
+  stranded?(before: number, max: number): Promise<ReadonlyArray<string>>
+
+  /** Newest first: by last change where the transport orders so, by submission otherwise. Tombstones are left out. */
+  query(query: RecordQuery): Promise<RecordPage>
+
+  /**
+   * Records as they change, of one job or of all, from the moment the promise resolves. Best effort: what
+   * happened while disconnected is not repeated; a slow reader may see only the latest of several. Ends with the signal.
+   */
+  watch(filter: { readonly id?: string }, listener: (record: JobRecord) => void, signal: AbortSignal): Promise<void>
+}
+
+export interface Change {
+  readonly id: string
+  readonly expect: Revision
+  readonly record: JobRecord
+  readonly withdraw?: boolean
+  readonly post?: ReadonlyArray<Posting>
+}
+
+export type Changed =
+  | { readonly status: "changed" }
+  /** The revision is outdated: find again and decide again. */
+  | { readonly status: "conflict" }
+  | { readonly status: "failed"; readonly error: TransportError }
+
+export interface RecordQuery {
+  readonly states?: ReadonlyArray<State>
+  /** The task header, or task and method joined by a dot: `isOfTask` of the protocol says. */
+  readonly task?: string
+  readonly queue?: string
+  readonly rootId?: string
+  readonly parentId?: string
+  readonly group?: string
+  /** Only dead letters. */
+  readonly dead?: boolean
+  /** 1–1,000. */
+  readonly limit: number
+  /** `next` of the page before. Opaque; a cursor that cannot be read fails with `invalid`. */
+  readonly after?: string
+}
+
+export interface RecordPage {
+  readonly records: ReadonlyArray<JobRecord>
+  /** Absent on the last page. */
+  readonly next?: string
+}
+
+// ── Store ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Keyed values in byte order of their UTF-8 keys, with revisions. Keys: 1–512 bytes. Values: up to `maxRecord`. */
+export interface Store {
+  get(key: string): Promise<Entry | undefined>
+  /** All or nothing. Fails as a whole with `conflict` when one expectation does not hold. */
+  write(operations: ReadonlyArray<StoreOperation>): Promise<"written" | "conflict">
+  list(options: {
+    readonly prefix: string
+    /** Exclusive. */
+    readonly after?: string
+    readonly limit: number
+    readonly reverse?: boolean
+  }): Promise<ReadonlyArray<Entry>>
+  count(prefix: string): Promise<number>
+  /** Changes under a prefix from now on; `value` is absent when the key was removed or its time to live ended. */
+  watch(
+    prefix: string,
+    listener: (change: { readonly key: string; readonly value?: Uint8Array }) => void,
+    signal: AbortSignal,
+  ): Promise<void>
+  /** The store's clock: what leases and rates on it are measured with. */
+  now(): Promise<number>
+}
+
+export interface Entry {
+  readonly key: string
+  readonly value: Uint8Array
+  readonly revision: Revision
+}
+
+export interface StoreOperation {
+  readonly key: string
+  /** Absent: remove. */
+  readonly value?: Uint8Array
+  /** The key must be absent, or have this revision. */
+  readonly expect?: "absent" | { readonly revision: Revision }
+  /** Removed after this long; at least 1,000. Absent: kept. */
+  readonly ttl?: number
+}

@@ -1,0 +1,75 @@
+/**
+ * Both levels of the kit for one driver: what the driver promises by itself, then the rules of the runtime over it. With a
+ * test runner or without one.
+ */
+import { lift, liftedCapabilities } from "../../runtime/transport/lift/lift.ts"
+import { type DriverHarness, partsOf } from "./driver/harness.ts"
+import { registerDriver, runDriverConformance } from "./driver/run.ts"
+import type { Harness, Part } from "./harness.ts"
+import {
+  type RegisterOptions,
+  type Report,
+  type RunOptions,
+  registerRules,
+  runRulesConformance,
+  type TestFunction,
+} from "./run.ts"
+
+/** The same transport with all that the runtime makes of its driver. */
+export const overRuntime = (harness: DriverHarness): Harness => {
+  const { capabilities, connect, second, ...ground } = harness
+  const has = new Set(partsOf(harness))
+  const parts: ReadonlyArray<Part> = [
+    "records",
+    "store",
+    ...(has.has("query") ? (["query"] as const) : []),
+    ...(has.has("broadcast") ? (["broadcast"] as const) : []),
+    ...(has.has("browse") ? (["stats", "overdue", "waiting"] as const) : []),
+  ]
+  return {
+    ...ground,
+    name: harness.name,
+    parts,
+    capabilities: liftedCapabilities({ capabilities, ...(has.has("browse") ? { queues: async () => [] } : {}) }),
+    connect: async (options) => lift(await connect.call(harness, options), options),
+    ...(second === undefined ? {} : { second: async (options) => lift(await second.call(harness, options), options) }),
+  }
+}
+
+/** The titles of the second level begin with this. */
+const RUNTIME = "with the runtime, "
+
+const titled = (test: TestFunction): TestFunction => {
+  const { skip, concurrent } = test
+  const add: TestFunction = (title, run, timeout) => test(RUNTIME + title, run, timeout)
+  return Object.assign(add, {
+    ...(skip === undefined ? {} : { skip: (title: string, run: () => Promise<void>) => skip(RUNTIME + title, run) }),
+    ...(concurrent === undefined
+      ? {}
+      : {
+          concurrent: (title: string, run: () => Promise<void>, timeout: number) =>
+            concurrent(RUNTIME + title, run, timeout),
+        }),
+  })
+}
+
+/** Registers all cases with a test runner. */
+export const register = (test: TestFunction, harness: DriverHarness, options: RegisterOptions = {}): void => {
+  registerDriver(test, harness, options)
+  registerRules(titled(test), overRuntime(harness), options)
+}
+
+/** Runs all cases without a test runner. Never rejects because of a case. */
+export const runConformance = async (harness: DriverHarness, options: RunOptions = {}): Promise<Report> => {
+  const driver = await runDriverConformance(harness, options)
+  const rules = await runRulesConformance(overRuntime(harness), options)
+  const results = [...driver.results, ...rules.results.map((each) => ({ ...each, title: RUNTIME + each.title }))]
+  return {
+    name: harness.name,
+    total: driver.total + rules.total,
+    passed: driver.passed + rules.passed,
+    failed: driver.failed + rules.failed,
+    skipped: driver.skipped + rules.skipped,
+    results,
+  }
+}
