@@ -318,7 +318,7 @@ describe("a transport that misbehaves", () => {
     const second = await start([quick], { transport, transports, name: "w1", log })
     const began = (await first.client.workers())[0]?.startedAt
     fails = false
-    expect(await second.failed).toMatchObject({ reason: "conflict", message: expect.stringContaining("w1 already") })
+    expect(await second.failed).toMatchObject({ reason: "invalid", message: expect.stringContaining("w1 already") })
     expect(lines).toEqual([expect.stringMatching(/^error the worker gives up: .* give this one another name$/)])
     expect(second.worker?.listening).toBe(false)
     await second.stop({ now: true })
