@@ -69,7 +69,10 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
       return Promise.all(changes.map((change) => decide(asking, capabilities, change)))
     },
     ...(orphans === undefined ? {} : { stranded: (before, max) => orphans.call(driver, before, max) }),
-    query: (query) => finder.query(query),
+    query: async (query) => {
+      guard()
+      return finder.query(query)
+    },
     watch: async ({ id }, listener, signal) => {
       guard()
       await watchJobs(driver, finder, id, listener, AbortSignal.any([signal, closing.signal]))

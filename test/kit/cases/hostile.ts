@@ -1,7 +1,7 @@
 /** Input from strangers: any text is only text, and what is no message harms nobody. */
 import { Buffer } from "node:buffer"
 import { publishKey } from "../../../runtime/protocol/message.ts"
-import { type Case, hook, part, records } from "../case.ts"
+import { type Case, hook, lists, part, records } from "../case.ts"
 import { check, equal, sameSet } from "../check.ts"
 import { TEXTS } from "../hostile-text.ts"
 import { idOf, recordOf, retryOf } from "../task.ts"
@@ -12,7 +12,7 @@ export const hostileCases: ReadonlyArray<Case> = [
   {
     group,
     name: "ids may be any text up to 255 bytes",
-    needs: [records],
+    needs: [records, lists],
     async run({ peer, fresh, task, harness }) {
       const queue = fresh("queue")
       const ids = [...TEXTS, "x".repeat(255), "é".repeat(127), "*".repeat(255), "日".repeat(85)]
@@ -91,7 +91,7 @@ export const hostileCases: ReadonlyArray<Case> = [
   {
     group,
     name: "filters are taken literally",
-    needs: [records],
+    needs: [records, lists],
     async run({ peer, task, fresh, within }) {
       const queue = fresh("queue")
       const names = ["*", ">", "a.*", "a.b", "%", "_", "' OR '1'='1", "[a]", "é"]

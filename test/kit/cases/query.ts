@@ -135,7 +135,7 @@ export const queryCases: ReadonlyArray<Case> = [
   {
     group: "query",
     name: "a job that is due later is listed as scheduled",
-    needs: [records, delay],
+    needs: [records, lists, delay],
     async run(context) {
       const { peer, fresh, task } = context
       const queue = fresh("queue")

@@ -2,7 +2,7 @@
 
 import { publishKey } from "../../../runtime/protocol/message.ts"
 import { step, tombstoneOf } from "../../../runtime/protocol/record.ts"
-import { type Case, delay, records } from "../case.ts"
+import { type Case, delay, lists, records } from "../case.ts"
 import { between, check, equal, sameSet } from "../check.ts"
 import { sleep } from "../context.ts"
 import { describe } from "../peer.ts"
@@ -363,7 +363,7 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a record that was deleted leaves a tombstone, which refuses late workers",
-    needs,
+    needs: [records, lists],
     lease: 1_000,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
@@ -421,7 +421,7 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a record becomes a tombstone when it was kept long enough, and not before",
-    needs,
+    needs: [records, lists],
     async run({ peer, fresh, task, until, tolerance }) {
       const queue = fresh("queue")
       const [brief, long, ever, never] = [task({ queue }), task({ queue }), task({ queue }), task({ queue })]
