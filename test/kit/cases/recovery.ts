@@ -51,13 +51,19 @@ const consume = async ({ peer, harness }: Context, queue: string, ids: ReadonlyA
   const left = new Set(ids)
   const end = Date.now() + (harness.slow ? 40_000 : 25_000)
   const { signal } = new AbortController()
+  /** In hand: an answer that was lost may be that of an ack, after which the task never comes again. */
+  const held = new Map<string, string>()
   while (left.size > 0) {
     check(Date.now() < end, `all tasks must come, ${left.size} of ${ids.length} did not`)
     try {
-      for (const delivery of await peer.transport.queue.pull({ queues: [queue], max: 5, wait: 300 }, signal)) {
-        const [settled] = await peer.transport.queue.settle([{ token: delivery.token, then: { kind: "ack" } }])
-        if (settled?.status === "settled" || settled?.status === "gone") left.delete(idOf(delivery))
+      for (const [id, token] of held) {
+        const [settled] = await peer.transport.queue.settle([{ token, then: { kind: "ack" } }])
+        if (settled?.status !== "settled" && settled?.status !== "gone") continue
+        left.delete(id)
+        held.delete(id)
       }
+      const deliveries = await peer.transport.queue.pull({ queues: [queue], max: 5, wait: 300 }, signal)
+      for (const delivery of deliveries) held.set(idOf(delivery), delivery.token)
     } catch (error) {
       check(isTransportError(error) && error.retryable, `only what may be tried again may fail: ${String(error)}`)
       await sleep(50)

@@ -59,15 +59,19 @@ const takeThrough = async ({ driver }: DriverPeer, queue: string, wait = 500): P
 const consume = async ({ peer }: DriverContext, queue: string, ids: ReadonlyArray<string>): Promise<void> => {
   const left = new Set(ids)
   const end = Date.now() + patience(25_000)
+  /** In hand: an answer that was lost may be that of an ack, after which the task never comes again. */
+  const held = new Map<string, string>()
   while (left.size > 0) {
     check(Date.now() < end, `all tasks must come, ${left.size} of ${ids.length} did not`)
     const deliveries = await takeThrough(peer, queue, 300)
     if (deliveries.length === 0) await sleep(10)
-    for (const delivery of deliveries) {
-      const [id, { token }] = [idOf(delivery), delivery]
+    for (const delivery of deliveries) held.set(idOf(delivery), delivery.token)
+    for (const [id, token] of held) {
       try {
         const [answer] = await peer.driver.commit([{ id, task: { kind: "ack", token } }])
-        if (answer?.status === "committed") left.delete(id)
+        if (answer?.status !== "committed") continue
+        left.delete(id)
+        held.delete(id)
       } catch (error) {
         away(error, "a commit")
       }
