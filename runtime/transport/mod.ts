@@ -8,6 +8,8 @@
  */
 export type { Message } from "../protocol/message.ts"
 export type { State } from "../protocol/state.ts"
+export { asError, BaseDriver, type Failed, type Link } from "./base-driver.ts"
+export { checkCommit, checkOperation, checkOptions, checkPosting, checkTopic } from "./checks.ts"
 export type {
   Capabilities,
   Commit,

@@ -1,0 +1,243 @@
+/**
+ * The base of drivers over a connection: what each of them needs and none does in a way of its own. Calls after `close` fail
+ * as closed; every call ends within a bound; a connection that was lost is opened again, and all who listen are told so;
+ * subscriptions end with their signal or with the driver.
+ */
+import type { Interest, News } from "./driver.ts"
+import { TransportError } from "./errors.ts"
+import type { ConnectOptions } from "./options.ts"
+
+/** An open connection. */
+export interface Link {
+  /** Ends the connection, also one that does not answer any more. */
+  close(): Promise<void> | void
+}
+
+export interface Failed {
+  readonly status: "failed"
+  readonly error: TransportError
+}
+
+/** A connection in use, and how to end the calls that wait for its answers. */
+interface Held<L extends Link> {
+  readonly link: L
+  readonly waiting: Set<(why: TransportError) => void>
+}
+
+type StatusListener = (status: "connected" | "disconnected", why?: TransportError) => void
+
+/** How often {@link BaseDriver.tick} is called, in milliseconds. */
+const TICK_MS = 1_000
+
+export abstract class BaseDriver<L extends Link> {
+  protected readonly options: ConnectOptions
+  readonly #closing = new AbortController()
+  readonly #statusListeners = new Set<StatusListener>()
+  readonly #hearers = new Set<{ readonly interest: Interest; readonly listener: (news: News) => void }>()
+  #held: Held<L> | undefined
+  /** Why there is no connection. */
+  #away = new TransportError("unavailable", "not connected yet")
+  #closed: Promise<void> | undefined
+
+  constructor(options: ConnectOptions) {
+    this.options = options
+  }
+
+  /**
+   * Opens a connection that is ready for calls, with everything that those who listen now need. `lost` is called when the
+   * connection ends by itself. The signal fires when it took too long: then whatever was begun has to be ended.
+   */
+  protected abstract open(lost: (why: unknown) => void, signal: AbortSignal): Promise<L>
+
+  /** Says what an error of the client library means. What is about the connection itself is `unavailable`. */
+  protected abstract explain(error: unknown): TransportError
+
+  /** Called once a second; asks the broker something, so that a dead connection is noticed. The place to tidy up. */
+  protected abstract tick(link: L): Promise<unknown>
+
+  /** Connects for the first time. Fails as the contract says of `connect`. */
+  async start(): Promise<this> {
+    await this.#open()
+    const ticks = setInterval(() => void this.call((link) => this.tick(link)).catch(() => undefined), TICK_MS)
+    ticks.unref?.()
+    this.#closing.signal.addEventListener("abort", () => clearInterval(ticks), { once: true })
+    return this
+  }
+
+  /** Asks the broker. A connection that does not answer in time is given up. */
+  protected async call<T>(run: (link: L) => Promise<T>): Promise<T> {
+    this.guard()
+    const held = this.#held
+    if (held === undefined) throw this.#away
+    return new Promise<T>((resolve, reject) => {
+      const late = new TransportError("unavailable", `no answer within ${this.options.timeout} ms`)
+      const timer = setTimeout(() => this.#lose(held, late), this.options.timeout)
+      const end = () => {
+        clearTimeout(timer)
+        held.waiting.delete(fail)
+      }
+      const fail = (why: TransportError) => {
+        end()
+        reject(why)
+      }
+      held.waiting.add(fail)
+      // Begins in this turn: what was handed over may be changed by the caller afterwards.
+      void (async () => run(held.link))().then(
+        (value) => {
+          end()
+          resolve(value)
+        },
+        (error: unknown) => fail(error instanceof TransportError ? error : this.explain(error)),
+      )
+    })
+  }
+
+  /** Asks about the items that pass a check, all at once; each of the others fails alone, and the broker never sees it. */
+  protected async batch<I, A>(
+    items: ReadonlyArray<I>,
+    check: (item: I) => void,
+    run: (link: L, items: ReadonlyArray<I>) => Promise<ReadonlyArray<A>>,
+  ): Promise<ReadonlyArray<A | Failed>> {
+    this.guard()
+    const refused = items.map((item): Failed | undefined => {
+      try {
+        check(item)
+        return undefined
+      } catch (error) {
+        return { status: "failed", error: asError(error) }
+      }
+    })
+    const sound = items.filter((_, at) => refused[at] === undefined)
+    if (sound.length === 0) return refused.filter((each) => each !== undefined)
+    let answers: ReadonlyArray<A | Failed>
+    try {
+      answers = await this.call((link) => run(link, sound))
+    } catch (thrown) {
+      const error = asError(thrown)
+      // Only a failure that says for certain that nothing was tried may be thrown.
+      if (error.outcome === "none") throw error
+      answers = sound.map(() => ({ status: "failed", error }))
+    }
+    const next = answers.values()
+    const missing: Failed = {
+      status: "failed",
+      error: new TransportError("internal", "the broker gave too few answers"),
+    }
+    return refused.map((failed) => failed ?? next.next().value ?? missing)
+  }
+
+  /** Fails once the driver was closed. */
+  protected guard(): void {
+    if (this.#closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
+  }
+
+  /** Keeps an entry in a set until its signal fires or the driver is closed. */
+  protected subscribe<T>(set: Set<T>, entry: T, signal: AbortSignal): void {
+    this.guard()
+    if (signal.aborted) return
+    set.add(entry)
+    const stop = () => set.delete(entry)
+    AbortSignal.any([signal, this.#closing.signal]).addEventListener("abort", stop, { once: true })
+  }
+
+  /** Tells news to all that are interested. */
+  protected tell(news: News): void {
+    for (const { interest, listener } of this.#hearers) {
+      const isWanted =
+        news.kind === "missed" ||
+        (news.kind === "queue" && interest.kind === "queues" && interest.queues.includes(news.queue)) ||
+        (news.kind === "job" && (interest.kind === "jobs" || (interest.kind === "job" && interest.id === news.id)))
+      if (isWanted) listener(news)
+    }
+  }
+
+  async listen(interest: Interest, listener: (news: News) => void, signal: AbortSignal): Promise<void> {
+    this.subscribe(this.#hearers, { interest, listener }, signal)
+  }
+
+  onStatus(listener: StatusListener): () => void {
+    // A listener that is given twice is two.
+    const own: StatusListener = (status, why) => listener(status, why)
+    this.#statusListeners.add(own)
+    return () => this.#statusListeners.delete(own)
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= (async () => {
+      this.#closing.abort()
+      const held = this.#held
+      this.#held = undefined
+      for (const fail of held?.waiting ?? []) fail(new TransportError("closed", "this transport was closed"))
+      await held?.link.close()
+    })()
+    return this.#closed
+  }
+
+  async #open(): Promise<void> {
+    const late = new AbortController()
+    let held: Held<L> | undefined
+    let lost: TransportError | undefined
+    const opening = this.open((why) => {
+      lost ??= asError(why instanceof TransportError ? why : this.explain(why))
+      if (held !== undefined) this.#lose(held, lost)
+    }, late.signal)
+    const link = await new Promise<L>((resolve, reject) => {
+      const timer = setTimeout(() => {
+        late.abort()
+        reject(new TransportError("unavailable", `no connection within ${this.options.timeout} ms`))
+        opening.then((tooLate) => tooLate.close()).catch(() => undefined)
+      }, this.options.timeout)
+      opening.then(resolve, reject).finally(() => clearTimeout(timer))
+    }).catch((error: unknown) => {
+      throw error instanceof TransportError ? error : this.explain(error)
+    })
+    if (lost !== undefined || this.#closing.signal.aborted) {
+      await link.close()
+      throw lost ?? new TransportError("closed", "this transport was closed")
+    }
+    held = { link, waiting: new Set() }
+    this.#held = held
+  }
+
+  #lose(held: Held<L>, why: TransportError): void {
+    if (this.#held !== held) return
+    this.#held = undefined
+    this.#away = new TransportError("unavailable", why.message, { cause: why })
+    const unanswered = new TransportError("unavailable", why.message, { outcome: "unknown", cause: why })
+    for (const fail of held.waiting) fail(unanswered)
+    void (async () => held.link.close())().catch(() => undefined)
+    for (const listener of this.#statusListeners) listener("disconnected", this.#away)
+    void this.#reconnect()
+  }
+
+  async #reconnect(): Promise<void> {
+    const { signal } = this.#closing
+    for (let tries = 1; !signal.aborted; tries++) {
+      await pause(this.options.reconnectDelay?.(tries) ?? Math.min(50 * 2 ** tries, 5_000), signal)
+      if (signal.aborted) return
+      try {
+        await this.#open()
+      } catch (error) {
+        this.#away = new TransportError("unavailable", asError(error).message, { cause: error })
+        continue
+      }
+      for (const listener of this.#statusListeners) listener("connected")
+      this.tell({ kind: "missed" })
+      return
+    }
+  }
+}
+
+export const asError = (thrown: unknown): TransportError =>
+  thrown instanceof TransportError ? thrown : new TransportError("internal", String(thrown), { cause: thrown })
+
+const pause = (ms: number, signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer)
+      signal.removeEventListener("abort", end)
+      resolve()
+    }
+    const timer = setTimeout(end, ms)
+    signal.addEventListener("abort", end)
+  })

@@ -1,0 +1,65 @@
+/** What a driver refuses without asking its broker. Each fails with a {@link TransportError} that says what is wrong. */
+import { FRONT_LEVEL } from "../protocol/message.ts"
+import type { Capabilities, Commit, TaskPosting } from "./driver.ts"
+import { TransportError } from "./errors.ts"
+import type { ConnectOptions } from "./options.ts"
+import type { StoreOperation } from "./store.ts"
+
+const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/
+const TOPIC = /^[a-z0-9.-]{1,128}$/
+/** Longest announcement, in bytes. */
+const MAX_PAYLOAD = 65_536
+
+const encoder = new TextEncoder()
+
+const invalid = (message: string): TransportError => new TransportError("invalid", message)
+
+const checkText = (what: string, text: string, most: number): void => {
+  const bytes = encoder.encode(text).length
+  if (bytes < 1 || bytes > most) throw invalid(`${what} has 1 to ${most} bytes, not ${bytes}`)
+  if (!text.isWellFormed()) throw invalid(`${what} is no well-formed text: ${JSON.stringify(text.slice(0, 40))}`)
+}
+
+const checkSize = (what: string, bytes: Uint8Array, most: number): void => {
+  if (bytes.length > most) throw new TransportError("too-large", `${what}: ${bytes.length} bytes, ${most} are allowed`)
+}
+
+export const checkOptions = ({ namespace, lease }: Pick<ConnectOptions, "namespace" | "lease">): void => {
+  if (!NAMESPACE.test(namespace)) throw invalid("a namespace is 1 to 64 of A-Z a-z 0-9 _ -")
+  if (!(lease >= 1_000)) throw invalid(`a lease is at least 1,000 milliseconds, not ${lease}`)
+}
+
+const checkDelay = (id: string, delay: number, most: number): void => {
+  if (delay <= most) return
+  throw new TransportError("unsupported", `${id}: due in ${delay} ms, and this transport keeps a task for ${most}`)
+}
+
+export const checkPosting = (posting: TaskPosting, { maxTask, delay, front }: Capabilities): void => {
+  const { id, queue, level, frame, due } = posting
+  checkText("an id", id, 255)
+  checkText("the name of a queue", queue, 255)
+  if (!(level >= 0 && level <= FRONT_LEVEL)) throw invalid(`${id}: ${level} is no level`)
+  if (level === FRONT_LEVEL && !front) throw new TransportError("unsupported", `${id}: this transport has no front`)
+  if (due !== undefined) checkDelay(id, due - Date.now(), delay)
+  checkSize(id, frame, maxTask)
+}
+
+export const checkCommit = ({ id, record, post = [], task }: Commit, capabilities: Capabilities): void => {
+  if (record !== undefined) {
+    checkText("an id", id, 255)
+    checkSize(`the record of ${id}`, record.bytes, capabilities.maxRecord)
+  }
+  for (const posting of post) checkPosting(posting, capabilities)
+  if (task?.kind === "release") checkDelay(id, task.delay, capabilities.delay)
+}
+
+export const checkOperation = ({ key, value, ttl }: StoreOperation, { maxRecord }: Capabilities): void => {
+  checkText("a key", key, 512)
+  if (ttl !== undefined && !(ttl >= 1_000)) throw invalid("a time to live is at least 1,000 milliseconds")
+  if (value) checkSize(key, value, maxRecord)
+}
+
+export const checkTopic = (topic: string, payload?: Uint8Array): void => {
+  if (!TOPIC.test(topic)) throw invalid(`not a topic: ${JSON.stringify(topic.slice(0, 128))}`)
+  if (payload !== undefined) checkSize("an announcement", payload, MAX_PAYLOAD)
+}
