@@ -17,7 +17,7 @@ export const testFiles = readdirSync(join(root, "test"), { recursive: true, enco
 
 /** What starts a server or a process, takes a board that processes share, or runs the kit. */
 const starters =
-  /\b(startNats|startNatsCluster|spawnProcess|spawnScript|makeProject|onEveryBoard|sharedBoards|runConformance)\b|node:child_process|kit\/mod\.ts/
+  /\b(startNats|startNatsCluster|startPostgres|spawnProcess|spawnScript|makeProject|onEveryBoard|sharedBoards|runConformance)\b|node:child_process|kit\/mod\.ts/
 
 /** A unit test needs this process alone: its file names nothing that starts another one. */
 export const unitTests = testFiles.filter((file) => !starters.test(readFileSync(join(root, file), "utf8")))
@@ -44,6 +44,7 @@ export const longest = [
   "chaos/",
   "scenarios/",
   "unit/plugins/nats/nats.test",
+  "unit/plugins/postgres/",
 ]
 
 /**
@@ -54,6 +55,7 @@ export const denoTests = [
   "test/unit/runtime/protocol/",
   "test/unit/plugins/memory/",
   "test/unit/plugins/sqlite/",
+  "test/unit/plugins/postgres/",
   ...["connect", "faults", "names", "nats.test", "turns"].map((name) => `test/unit/plugins/nats/${name}`),
   ...["access", "connecting", "events", "server", "submit"].map((name) => `test/unit/runtime/http/${name}`),
   "test/unit/runtime/client/http-client",

@@ -67,11 +67,11 @@ async function keyring(work: string): Promise<string> {
 }
 
 /**
- * Downloads a package from one suite and unpacks it.
+ * Downloads a package from one suite, and of those that it depends on the wanted ones, and unpacks all into one folder.
  *
  * @returns the folder that now holds its files, as `usr/…`
  */
-async function download(name: string, suite: string, work: string): Promise<string> {
+async function download(name: string, suite: string, work: string, libraries: RegExp | undefined): Promise<string> {
   const [uri, keys] = await Promise.all([configuredArchive(), keyring(work)])
   for (const folder of ["state/lists/partial", "cache/archives/partial"])
     mkdirSync(join(work, folder), { recursive: true })
@@ -108,10 +108,13 @@ async function download(name: string, suite: string, work: string): Promise<stri
     timeout: 300_000,
   }
   await run("apt-get", ["update", "--quiet", "-o", "APT::Update::Error-Mode=any"], options)
-  await run("apt-get", ["download", "--quiet", name], options)
-  const file = readdirSync(work).find((each) => each.startsWith(`${name}_`) && each.endsWith(".deb"))
+  const others =
+    libraries === undefined ? [] : (await dependencies(name, options)).filter((each) => libraries.test(each))
+  await run("apt-get", ["download", "--quiet", name, ...others], options)
+  const files = readdirSync(work).filter((each) => each.endsWith(".deb"))
+  const file = files.find((each) => each.startsWith(`${name}_`))
   if (file === undefined) throw new Error(`apt-get download ${name} left no file`)
-  await run("dpkg-deb", ["-x", file, "unpacked"], options)
+  for (const each of files) await run("dpkg-deb", ["-x", each, "unpacked"], options)
 
   mkdirSync(unpackedFolder, { recursive: true })
   const target = join(unpackedFolder, file.replace(/\.deb$/, ""))
@@ -119,6 +122,13 @@ async function download(name: string, suite: string, work: string): Promise<stri
   // Whole or not at all, since others may be looking.
   renameSync(join(work, "unpacked"), target)
   return target
+}
+
+/** The packages that a machine without any would have to install with this one. */
+async function dependencies(name: string, options: object): Promise<string[]> {
+  const plan = ["install", "--simulate", "--no-install-recommends", name]
+  const { stdout } = await run("apt-get", plan, { encoding: "utf8", ...options })
+  return [...stdout.matchAll(/^Inst (\S+) /gm)].flatMap(([, found = ""]) => (found === name ? [] : [found]))
 }
 
 /** Runs one thing at a time among all processes of this machine. */
@@ -160,12 +170,14 @@ export interface DebianPackage<A> {
   readonly name: string
   /** Code names, the preferred one first. */
   readonly suites: readonly string[]
+  /** Names of packages that are unpacked beside it, of those that it depends on. Defaults to none. */
+  readonly libraries?: RegExp
   /** Looks at the folder of an unpacked package; `undefined` when it is not what is needed. */
   readonly accept: (folder: string) => A | undefined | Promise<A | undefined>
 }
 
 /** Finds a package in the cache, else downloads it. Rejects with a reason in one line. */
-export async function debianPackage<A>({ name, suites, accept }: DebianPackage<A>): Promise<A> {
+export async function debianPackage<A>({ name, suites, libraries, accept }: DebianPackage<A>): Promise<A> {
   const cached = async () => {
     for (const folder of unpackedPackages(name)) {
       const accepted = await accept(folder)
@@ -188,7 +200,7 @@ export async function debianPackage<A>({ name, suites, accept }: DebianPackage<A
     for (const suite of suites) {
       const work = mkdtempSync(join(cacheFolder, prefix))
       try {
-        const accepted = await accept(await download(name, suite, work))
+        const accepted = await accept(await download(name, suite, work, libraries))
         if (accepted !== undefined) return accepted
         reasons.push(`${suite} has another version`)
       } catch (error) {

@@ -5,12 +5,18 @@
 
 import type { Findings } from "../servers/missing.ts"
 import { natsProgram, natsServerName } from "../servers/nats-program.ts"
+import { postgresProgram, postgresServerName } from "../servers/postgres-program.ts"
+
+const postgres = { name: postgresServerName, find: postgresProgram }
+const nats = (["current", "old"] as const).map((release) => ({
+  name: natsServerName(release),
+  find: () => natsProgram(release),
+}))
 
 const findings: Record<string, Findings[string]> = {}
-for (const release of ["current", "old"] as const) {
-  const name = natsServerName(release)
+for (const { name, find } of [...nats, postgres]) {
   try {
-    findings[name] = await natsProgram(release)
+    findings[name] = await find()
   } catch (error) {
     findings[name] = { missing: (error as Error).message.replace(`missing server: ${name} — `, "") }
   }

@@ -1,0 +1,115 @@
+/** Where the program of PostgreSQL comes from. */
+
+import { execFile } from "node:child_process"
+import { existsSync, readdirSync, readFileSync } from "node:fs"
+import { delimiter, dirname, join } from "node:path"
+import { promisify } from "node:util"
+import { debianPackage } from "./debian.ts"
+import { type FoundProgram, foundEarlier, MissingServer } from "./missing.ts"
+
+/** The name in the findings and in the summary. */
+export const postgresServerName = "postgres"
+
+/** What the transport asks for. */
+const OLDEST = 13
+
+/** Packages by suite. Their libraries fit the C library of the suite: the machine's own suite comes first. */
+const PACKAGES: ReadonlyArray<readonly [suite: string, name: string]> = [
+  ["trixie", "postgresql-17"],
+  ["bookworm", "postgresql-15"],
+]
+
+/** Of the dependencies, libraries alone; not those of every machine, nor of what is not used here (just-in-time code, Perl, Python). */
+const LIBRARIES = /^lib(?!c6$|c-bin$|gcc|stdc|llvm|z3|perl|python|tcl|debconf|systemd-shared)/
+
+/** The folder of an unpacked package above a program; `undefined` for one that is installed. */
+export const unpackedAt = (program: string): string | undefined => {
+  const [, folder] = /^(.*\/callboard\/debian\/[^/]+)\//.exec(program) ?? []
+  return folder
+}
+
+/** What a program from an unpacked package needs to find its libraries. */
+export const environmentOf = (folder: string | undefined): Readonly<Record<string, string>> => {
+  if (folder === undefined) return {}
+  const below = join(folder, "usr/lib")
+  const own = readdirSync(below).filter((name) => name.includes("-linux-"))
+  return { LD_LIBRARY_PATH: own.map((name) => join(below, name)).join(delimiter) }
+}
+
+async function programIn(bin: string): Promise<FoundProgram | undefined> {
+  const path = join(bin, "postgres")
+  if (!existsSync(path) || !existsSync(join(bin, "initdb"))) return undefined
+  try {
+    const env = { ...process.env, ...environmentOf(unpackedAt(path)) }
+    const { stdout } = await promisify(execFile)(path, ["--version"], { timeout: 10_000, env })
+    const version = /(\d+)[.\d]*/.exec(stdout)?.[0] ?? ""
+    return Number.parseInt(version, 10) >= OLDEST ? { path, version } : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** The folders of programs below a root such as `/usr/lib/postgresql`, newest version first. */
+const installed = (root: string): ReadonlyArray<string> =>
+  existsSync(root)
+    ? readdirSync(root)
+        .sort((a, b) => Number(b) - Number(a))
+        .map((version) => join(root, version, "bin"))
+    : []
+
+const firstOf = async (folders: ReadonlyArray<string>): Promise<FoundProgram | undefined> => {
+  for (const folder of folders) {
+    const found = folder === "" ? undefined : await programIn(folder)
+    if (found !== undefined) return found
+  }
+  return undefined
+}
+
+const ownSuite = (): string =>
+  existsSync("/etc/os-release")
+    ? (/^VERSION_CODENAME=(\S+)$/m.exec(readFileSync("/etc/os-release", "utf8"))?.[1] ?? "")
+    : ""
+
+/** Out of Debian's package; exported for the test of this way, which a machine that has PostgreSQL does not go. */
+export async function fetchPostgres(): Promise<FoundProgram> {
+  const suite = ownSuite()
+  const reasons: string[] = []
+  for (const [each, name] of PACKAGES.toSorted(([a], [b]) => Number(b === suite) - Number(a === suite))) {
+    try {
+      const accept = (folder: string) => firstOf(installed(join(folder, "usr/lib/postgresql")))
+      return await debianPackage({ name, suites: [each], libraries: LIBRARIES, accept })
+    } catch (error) {
+      reasons.push((error as Error).message)
+    }
+  }
+  throw new Error(reasons.join("; "))
+}
+
+async function find(): Promise<FoundProgram> {
+  const given = process.env.POSTGRES_SERVER
+  if (given) {
+    const found = await programIn(dirname(given))
+    if (found === undefined)
+      throw new Error(`$POSTGRES_SERVER does not run, or is too old, or has no initdb beside it: ${given}`)
+    return found
+  }
+  const folders = [...(process.env.PATH ?? "").split(delimiter), ...installed("/usr/lib/postgresql")]
+  return (await firstOf(folders)) ?? fetchPostgres()
+}
+
+let search: Promise<FoundProgram> | undefined
+
+/** `$POSTGRES_SERVER`, then PATH, then where Debian installs it, then the cache folder, which is filled from Debian. Rejects with `MissingServer`. */
+export function postgresProgram(): Promise<FoundProgram> {
+  search ??= (async () => {
+    const earlier = foundEarlier(postgresServerName)
+    if (earlier !== undefined) return earlier
+    try {
+      return await find()
+    } catch (error) {
+      const advice = `install PostgreSQL ${OLDEST} or newer (the package postgresql), or name its program postgres in $POSTGRES_SERVER`
+      throw new MissingServer(postgresServerName, `${advice} (${(error as Error).message})`)
+    }
+  })()
+  return search
+}
