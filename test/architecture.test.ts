@@ -22,6 +22,7 @@ const foundations = ["effect", "effect/**", "node:**", "@standard-schema/spec", 
 /** The client library of each plugin; a plugin that is not here has none. */
 const clients: Readonly<Record<string, readonly string[]>> = {
   nats: ["nats"],
+  postgres: ["pg"],
 }
 
 /** The modules of effect that only compute: no clock, no randomness, no services. */

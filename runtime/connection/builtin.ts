@@ -4,12 +4,15 @@ import type { AnyPlugin } from "../transport/lift/plugin.ts"
 const memory = async (): Promise<AnyPlugin> => (await import("../../plugins/memory/mod.ts")).plugin
 const sqlite = async (): Promise<AnyPlugin> => (await import("../../plugins/sqlite/mod.ts")).plugin
 const nats = async (): Promise<AnyPlugin> => (await import("../../plugins/nats/mod.ts")).plugin
+const postgres = async (): Promise<AnyPlugin> => (await import("../../plugins/postgres/mod.ts")).plugin
 
 export const builtin = {
   memory,
   sqlite,
   nats,
   tls: nats,
+  postgres,
+  postgresql: postgres,
 } as const
 
 export type BuiltinScheme = keyof typeof builtin

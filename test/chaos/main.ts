@@ -1,10 +1,10 @@
 /**
- * The long form: `npm run chaos -- [sqlite] [nats] [--jobs 20000] [--kills 50] [--restarts 10] [--cuts 10]`. Exits 1 when
+ * The long form: `npm run chaos -- [sqlite] [nats] [postgres] [--jobs 20000] [--kills 50] [--restarts 10] [--cuts 10]`. Exits 1 when
  * the checker finds a problem. `npm run chaos -- faults` runs broken builds instead, and exits 1 when the checker does
  * not catch each of them.
  */
 import { parseArgs } from "node:util"
-import { sharedBoards } from "../e2e/boards.ts"
+import { allBoards, sharedBoards } from "../e2e/boards.ts"
 import { check, describe, type Problem, type Report } from "./checker.ts"
 import { FAULTS, type Fault } from "./faulty.ts"
 import { runChaos } from "./run.ts"
@@ -22,7 +22,7 @@ const { values, positionals } = parseArgs({
 
 const longRuns = async (): Promise<boolean> => {
   let ok = true
-  for (const kind of sharedBoards) {
+  for (const kind of allBoards) {
     if (positionals.length > 0 && !positionals.includes(kind.name)) continue
     await using board = await kind.open()
     const began = Date.now()

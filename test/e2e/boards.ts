@@ -1,5 +1,6 @@
 /** The transports on which the end-to-end tests run: those that several processes can share. */
 import { startNats } from "../support/servers/nats.ts"
+import { startPostgres } from "../support/servers/postgres.ts"
 import { temporaryFolder } from "../support/servers/process.ts"
 
 export interface SharedBoard extends AsyncDisposable {
@@ -48,4 +49,27 @@ const nats: BoardKind = {
   },
 }
 
+const postgres: BoardKind = {
+  name: "postgres",
+  open: async () => {
+    const folder = temporaryFolder()
+    const server = await startPostgres()
+    return {
+      url: (lease = 30) => `${server.url}?lease=${lease}`,
+      folder: folder.path,
+      restartBroker: async () => {
+        await server.kill()
+        await server.restart()
+      },
+      [Symbol.asyncDispose]: async () => {
+        await server.stop()
+        folder.remove()
+      },
+    }
+  },
+}
+
 export const sharedBoards: ReadonlyArray<BoardKind> = [sqlite, nats]
+
+/** With those that are tested only where workers and brokers die: their rules are those of the others. */
+export const allBoards: ReadonlyArray<BoardKind> = [...sharedBoards, postgres]

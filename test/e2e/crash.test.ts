@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url"
 import type { Client, ReceivedEvent } from "callboard"
 import { describe, expect, test } from "vitest"
 import { eventually, spawnScript } from "../support/servers/process.ts"
-import { type SharedBoard, sharedBoards } from "./boards.ts"
+import { allBoards, type SharedBoard } from "./boards.ts"
 import { clientOf, DEADLINE, keep, linesOf, SERVICE, startService } from "./processes.ts"
 
 /** The outcomes that were refused, as workers tell them. */
@@ -37,7 +37,7 @@ const frozenFirst = async (board: SharedBoard) => {
   return { job, first, second, ownGate, ledger, refusals }
 }
 
-describe.each(sharedBoards)("on $name", (kind) => {
+describe.each(allBoards)("on $name", (kind) => {
   test("a job that was accepted outlives the process that submitted it, and runs", async () => {
     const board = keep(await kind.open())
     const submitter = keep(spawnScript(fileURLToPath(new URL("submit.ts", import.meta.url)), [board.url(), "e2e.step"]))

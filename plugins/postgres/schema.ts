@@ -1,0 +1,185 @@
+/** What lies in the database: one schema for each namespace, with its tables, and functions that do a batch in one round trip. */
+import { createHash } from "node:crypto"
+import type { QueryResultRow } from "pg"
+import { TransportError } from "../../runtime/transport/mod.ts"
+
+/** Runs one statement. The server keeps the plan of one with a name. */
+export type Ask = <R extends QueryResultRow>(
+  text: string,
+  values?: ReadonlyArray<unknown>,
+  name?: string,
+) => Promise<ReadonlyArray<R>>
+
+/** Of what is made here: another one is refused. */
+const VERSION = 1
+/** How long a publish key is remembered, in milliseconds. */
+export const DEDUPE_MS = 120_000
+/** A time that never comes: the longest that JavaScript counts exactly. */
+const NEVER = Number.MAX_SAFE_INTEGER
+/** A delivery has the task, and its lease has not ended. */
+export const HELD = "(held AND NOT ready AND until > ms())"
+
+const TABLES = `
+CREATE TABLE meta (version int NOT NULL);
+INSERT INTO meta VALUES (${VERSION});
+-- Tasks, records and values have their numbers from here: none comes twice, and a later one is higher.
+CREATE SEQUENCE counter;
+
+CREATE TABLE job (id text COLLATE "C" PRIMARY KEY, revision bigint NOT NULL, bytes bytea NOT NULL,
+  index jsonb NOT NULL, at bigint NOT NULL, until bigint NOT NULL);
+CREATE INDEX ON job (at, id);
+CREATE INDEX ON job ((index->>'root'));
+CREATE INDEX ON job (until) WHERE until < ${NEVER};
+
+-- A task that is not ready is scheduled or held until a time; then the next take makes it ready.
+CREATE TABLE task (sequence bigint PRIMARY KEY, id text COLLATE "C" NOT NULL, queue text COLLATE "C" NOT NULL,
+  level int NOT NULL, ready boolean NOT NULL, until bigint NOT NULL, held boolean NOT NULL DEFAULT false,
+  deliveries int NOT NULL DEFAULT 0, due bigint, expires bigint, posted bigint NOT NULL, index jsonb NOT NULL,
+  at bigint NOT NULL, frame bytea NOT NULL);
+CREATE INDEX ON task (queue, level DESC, sequence) WHERE ready;
+CREATE INDEX ON task (queue, until) WHERE NOT ready;
+CREATE INDEX ON task (id, sequence);
+CREATE INDEX ON task (at, id);
+CREATE INDEX ON task (expires) WHERE expires IS NOT NULL;
+
+-- Publish keys: remembered for a while, and as long as their task is in a queue.
+CREATE TABLE posted (key text COLLATE "C" PRIMARY KEY, sequence bigint NOT NULL, until bigint NOT NULL);
+CREATE INDEX ON posted (until);
+
+-- The store. Keys are bytes, which sort as the contract says.
+CREATE TABLE entry (key bytea PRIMARY KEY, value bytea NOT NULL, revision bigint NOT NULL, until bigint NOT NULL);
+CREATE INDEX ON entry (until) WHERE until < ${NEVER};`
+
+const FUNCTIONS = `
+CREATE FUNCTION ms() RETURNS bigint LANGUAGE sql STABLE
+  AS 'SELECT (extract(epoch FROM statement_timestamp()) * 1000)::bigint';
+
+-- News leave with their transaction, so that whatever asks because of them sees what they are about.
+CREATE FUNCTION tell(kind text, what text) RETURNS void LANGUAGE sql
+  AS $$ SELECT pg_notify(current_schema() || ':' || kind, what) $$;
+
+-- Puts one task into its queue. False: its key is known.
+CREATE FUNCTION post(p jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE number bigint := nextval('counter'); due bigint := (p->>'due')::bigint;
+BEGIN
+  INSERT INTO posted AS known VALUES (p->>'key', number, ms() + ${DEDUPE_MS})
+    ON CONFLICT (key) DO UPDATE SET sequence = number, until = excluded.until
+    WHERE known.until <= ms() AND NOT EXISTS (SELECT FROM task WHERE task.sequence = known.sequence);
+  IF NOT FOUND THEN RETURN false; END IF;
+  INSERT INTO task VALUES (number, p->>'id', p->>'queue', (p->>'level')::int, coalesce(due, 0) <= ms(),
+    coalesce(due, 0), false, 0, due, (p->>'expires')::bigint, ms(), p->'index', (p->'index'->>'at')::bigint,
+    decode(p->>'frame', 'base64'));
+  PERFORM tell('queue', p->>'queue'), tell('job', p->>'id');
+  RETURN true;
+END $$;
+
+CREATE FUNCTION take(names text[], most int, turn int, lease bigint) RETURNS SETOF task LANGUAGE plpgsql AS $$
+DECLARE name text; rest int := most; before int; got int;
+BEGIN
+  UPDATE task SET ready = true WHERE sequence = ANY (ARRAY(
+    SELECT sequence FROM task WHERE queue = ANY (names) AND NOT ready AND until <= ms() FOR UPDATE SKIP LOCKED));
+  LOOP
+    before := rest;
+    FOREACH name IN ARRAY names LOOP
+      RETURN QUERY WITH taken AS (
+        UPDATE task SET ready = false, held = true, until = ms() + lease, deliveries = deliveries + 1
+        WHERE sequence = ANY (ARRAY(SELECT sequence FROM task WHERE queue = name AND ready
+          ORDER BY level DESC, sequence LIMIT least(turn, rest) FOR UPDATE SKIP LOCKED)) RETURNING *)
+        SELECT * FROM taken ORDER BY level DESC, sequence;
+      GET DIAGNOSTICS got = ROW_COUNT;
+      rest := rest - got;
+    END LOOP;
+    EXIT WHEN rest = before OR rest = 0;
+  END LOOP;
+END $$;
+
+-- Commits: the record, then postings, then the task. A conflict ends its own commit.
+CREATE FUNCTION settle(batch jsonb) RETURNS TABLE (place bigint, stored bigint, status text, gone boolean)
+LANGUAGE plpgsql AS $$
+DECLARE item record; c jsonb; p jsonb; name text;
+BEGIN
+  -- Every call locks tasks first, by sequence, and then records, by id: none waits for another one that waits for it.
+  PERFORM FROM task WHERE sequence = ANY (ARRAY(SELECT (b->>'sequence')::bigint FROM jsonb_array_elements(batch) b))
+    ORDER BY sequence FOR UPDATE;
+  FOR item IN SELECT * FROM jsonb_array_elements(batch) WITH ORDINALITY AS i(c, n) ORDER BY i.c->>'id' LOOP
+    c := item.c; place := item.n; stored := NULL; status := 'committed'; gone := NULL;
+    IF c ? 'bytes' THEN
+      PERFORM FROM job WHERE id = c->>'id' AND revision::text = c->>'expect' AND until > ms() FOR UPDATE;
+      IF FOUND OR c->>'expect' = '' THEN
+        INSERT INTO job VALUES (c->>'id', nextval('counter'), decode(c->>'bytes', 'base64'), c->'index',
+          (c->'index'->>'at')::bigint, coalesce(ms() + (c->>'keep')::bigint, ${NEVER}))
+          ON CONFLICT (id) DO UPDATE SET revision = nextval('counter'), bytes = excluded.bytes,
+            index = excluded.index, at = excluded.at, until = excluded.until
+          WHERE job.until <= ms() OR c->>'expect' <> '' RETURNING revision INTO stored;
+      END IF;
+      IF stored IS NULL THEN status := 'conflict'; RETURN NEXT; CONTINUE; END IF;
+      PERFORM tell('job', c->>'id');
+    END IF;
+    FOR p IN SELECT * FROM jsonb_array_elements(c->'post') LOOP PERFORM post(p); END LOOP;
+    name := NULL;
+    IF c->>'kind' = 'ack' THEN
+      DELETE FROM task WHERE sequence = (c->>'sequence')::bigint AND held
+        AND sequence || '.' || deliveries = c->>'token' RETURNING queue INTO name;
+      IF name IS NULL THEN gone := true; END IF;
+    ELSIF c->>'kind' = 'release' THEN
+      UPDATE task SET held = false, ready = (c->>'delay')::bigint <= 0, until = ms() + (c->>'delay')::bigint
+        WHERE sequence = (c->>'sequence')::bigint AND held AND sequence || '.' || deliveries = c->>'token'
+        RETURNING queue INTO name;
+      IF name IS NULL THEN gone := true; ELSE PERFORM tell('queue', name); END IF;
+    ELSIF c->>'kind' = 'withdraw' THEN DELETE FROM task WHERE id = c->>'id' AND NOT ${HELD};
+    END IF;
+    RETURN NEXT;
+  END LOOP;
+END $$;
+
+-- The store: all operations, or no row. Writers of a namespace take turns, since an absent key cannot be locked.
+CREATE FUNCTION write(batch jsonb) RETURNS TABLE (place bigint, stored bigint) LANGUAGE plpgsql AS $$
+DECLARE item record; k bytea;
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended(current_schema(), 1));
+  PERFORM FROM jsonb_array_elements(batch) o LEFT JOIN entry ON key = decode(o->>'key', 'base64') AND until > ms()
+    WHERE o->>'expect' <> coalesce(revision::text, '');
+  IF FOUND THEN RETURN; END IF;
+  FOR item IN SELECT * FROM jsonb_array_elements(batch) WITH ORDINALITY AS i(o, n) LOOP
+    place := item.n; stored := NULL; k := decode(item.o->>'key', 'base64');
+    IF item.o ? 'value' THEN
+      DELETE FROM entry WHERE key = k;
+      IF item.o->>'value' IS NOT NULL THEN
+        stored := nextval('counter');
+        INSERT INTO entry VALUES (k, decode(item.o->>'value', 'base64'), stored,
+          coalesce(ms() + (item.o->>'ttl')::bigint, ${NEVER}));
+      END IF;
+    END IF;
+    RETURN NEXT;
+  END LOOP;
+END $$;
+
+-- Removes what has ended, a part of it at a time.
+CREATE FUNCTION sweep() RETURNS void LANGUAGE sql AS $$
+  DELETE FROM job WHERE id = ANY (ARRAY(SELECT id FROM job WHERE until <= ms() LIMIT 5000 FOR UPDATE SKIP LOCKED));
+  DELETE FROM entry WHERE key = ANY (ARRAY(SELECT key FROM entry WHERE until <= ms() LIMIT 5000 FOR UPDATE SKIP LOCKED));
+  DELETE FROM posted WHERE key = ANY (ARRAY(SELECT key FROM posted WHERE until <= ms()
+    AND NOT EXISTS (SELECT FROM task WHERE task.sequence = posted.sequence) LIMIT 5000 FOR UPDATE SKIP LOCKED)) $$;`
+
+/** The schema of a namespace. A name has 63 bytes in PostgreSQL, and those of channels begin with it. */
+export const schemaOf = (namespace: string): string =>
+  `callboard_${namespace.length <= 40 ? namespace : createHash("sha256").update(namespace).digest("hex").slice(0, 40)}`
+
+/** Makes the schema where there is none, once; refuses one of another version, and a server that cannot hold it. */
+export const prepare = async (ask: Ask, schema: string): Promise<void> => {
+  const [server] = await ask<{ version: number; encoding: string }>(
+    "SELECT current_setting('server_version_num')::int AS version, current_setting('server_encoding') AS encoding",
+  )
+  if (server === undefined || server.version < 130_000 || server.encoding !== "UTF8") {
+    throw new TransportError("unsupported", "postgres: needs PostgreSQL 13 or newer, and a database in UTF8")
+  }
+  await ask("BEGIN")
+  await ask("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [schema])
+  const [made] = await ask<{ is: boolean }>("SELECT to_regclass($1) IS NOT NULL AS is", [`"${schema}".meta`])
+  if (!made?.is) await ask(`CREATE SCHEMA IF NOT EXISTS "${schema}"; ${TABLES} ${FUNCTIONS}`)
+  await ask("COMMIT")
+  const [found] = await ask<{ version: number }>("SELECT version FROM meta")
+  if (found?.version === VERSION) return
+  const other = `schema "${schema}" has version ${found?.version}, and this Callboard knows version ${VERSION}`
+  throw new TransportError("unsupported", `postgres: ${other}: install one that knows it, or use another namespace`)
+}

@@ -1,0 +1,162 @@
+/** The postgres transport under both levels of the kit, against a real server behind a wire that can be cut. */
+import pg from "pg"
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { capabilities, library, plugin } from "../../../../plugins/postgres/mod.ts"
+import { schemaOf } from "../../../../plugins/postgres/schema.ts"
+import { lift, liftedCapabilities } from "../../../../runtime/transport/lift/lift.ts"
+import { type ConnectOptions, TransportError } from "../../../../runtime/transport/mod.ts"
+import { type DriverHarness, type Harness, register, registerDriver } from "../../../kit/mod.ts"
+import { type PostgresServer, startPostgres } from "../../../support/servers/postgres.ts"
+import { eventually } from "../../../support/servers/process.ts"
+import { type Proxy, startProxy } from "../nats/proxy.ts"
+
+let server: PostgresServer
+let proxy: Proxy
+
+beforeAll(async () => {
+  server = await startPostgres()
+  proxy = await startProxy(() => server.port)
+})
+
+afterAll(async () => {
+  await proxy?.stop()
+  await server?.stop()
+})
+
+const through = (port: number): URL => {
+  const url = new URL(server.url)
+  url.port = String(port)
+  return url
+}
+
+/** Asks the server, past the transport. */
+const ask = async (
+  text: string,
+  values: ReadonlyArray<unknown> = [],
+): Promise<ReadonlyArray<Record<string, unknown>>> => {
+  const client = new pg.Client({ connectionString: server.url })
+  await client.connect()
+  try {
+    return (await client.query<Record<string, unknown>>(text, [...values])).rows
+  } finally {
+    await client.end()
+  }
+}
+
+const connect = (options: ConnectOptions) => plugin.connect(through(proxy.port), options)
+
+const ground = {
+  name: "postgres",
+  slack: 2_500,
+  restart: () => server.restart(),
+  kill: async () => {
+    await server.kill()
+    await server.restart()
+  },
+  cut: () => proxy.cut(),
+  heal: () => proxy.heal(),
+  clean: async (namespace: string) => {
+    await ask(`DROP SCHEMA IF EXISTS "${schemaOf(namespace)}" CASCADE`)
+  },
+  corrupt: async (queue: string, bytes: Uint8Array, namespace: string) => {
+    const schema = `"${schemaOf(namespace)}"`
+    await ask(
+      `INSERT INTO ${schema}.task (sequence, id, queue, level, ready, until, posted, index, at, frame)
+       VALUES (nextval('${schema}.counter'), '', $1, 4, true, 0, 0, '{}', 0, $2)`,
+      [queue, Buffer.from(bytes)],
+    )
+  },
+}
+
+const driverHarness: DriverHarness = {
+  ...ground,
+  capabilities,
+  connect,
+  parts: ["query", "browse", "broadcast"],
+}
+
+const harness: Harness = {
+  ...ground,
+  capabilities: liftedCapabilities({ capabilities, queues: async () => [] }),
+  connect: async (options) => lift(await connect(options), options),
+}
+
+describe("the driver", () => registerDriver(test, driverHarness, { spared: "omit" }))
+
+describe("what is made of it", () => register(test, harness, { spared: "omit" }))
+
+const options = (namespace: string): ConnectOptions => ({ namespace, lease: 30_000, name: "test", timeout: 5_000 })
+
+/** How connecting fails. */
+const refusal = async (url: URL, namespace: string): Promise<unknown> => {
+  try {
+    await (await plugin.connect(url, options(namespace))).close()
+    return "it connected"
+  } catch (error) {
+    return error instanceof TransportError ? [error.reason, error.message] : error
+  }
+}
+
+test("a wrong password is refused as unauthorized", async () => {
+  const url = through(server.port)
+  url.password = "wrong"
+  const message = 'postgres: password authentication failed for user "callboard"'
+  expect(await refusal(url, "refused")).toEqual(["unauthorized", message])
+})
+
+test("a database that does not exist is invalid", async () => {
+  const url = through(server.port)
+  url.pathname = "/nowhere"
+  expect(await refusal(url, "refused")).toEqual(["invalid", 'postgres: database "nowhere" does not exist'])
+})
+
+test("a schema of another version is refused, and left as it is", async () => {
+  const driver = await plugin.connect(through(server.port), options("later"))
+  await driver.close()
+  const schema = schemaOf("later")
+  await ask(`UPDATE "${schema}".meta SET version = 2`)
+  const message = `postgres: schema "${schema}" has version 2, and this Callboard knows version 1: install one that knows it, or use another namespace`
+  expect(await refusal(through(server.port), "later")).toEqual(["unsupported", message])
+  expect(await ask(`TABLE "${schema}".meta`)).toEqual([{ version: 2 }])
+})
+
+test("several that come first at the same time make one schema", async () => {
+  const drivers = await Promise.all(
+    Array.from({ length: 4 }, () => plugin.connect(through(server.port), options("first"))),
+  )
+  await Promise.all(drivers.map((driver) => driver.close()))
+  expect(await ask(`TABLE "${schemaOf("first")}".meta`)).toEqual([{ version: 1 }])
+})
+
+test("long namespaces that begin alike are apart", () => {
+  const [one, other] = [`${"n".repeat(63)}1`, `${"n".repeat(63)}2`].map(schemaOf)
+  expect(one).not.toBe(other)
+  // Names of channels are longer, and have 63 bytes at most.
+  expect(`${one}:queue`.length).toBeLessThanOrEqual(63)
+})
+
+test("without the client library, one line says what to install", async () => {
+  const missing = library(() => Promise.reject(new Error("Cannot find package 'pg'")))
+  await expect(missing).rejects.toMatchObject({
+    reason: "unsupported",
+    message: "postgres: the package pg is missing: npm install pg",
+  })
+})
+
+test("what ended is removed from the tables", async () => {
+  const driver = await plugin.connect(through(server.port), options("swept"))
+  const bytes = new Uint8Array(1)
+  const index = { state: "succeeded", queue: "q", task: "t", at: 1 } as const
+  await driver.commit([{ id: "a", record: { expect: "", bytes, index, keep: 1 } }])
+  await driver.store.write([
+    { key: "a", value: bytes, ttl: 1_000 },
+    { key: "b", value: bytes },
+  ])
+  const rows = async () => {
+    const [row] = await ask(`SELECT (SELECT count(*) FROM "${schemaOf("swept")}".job)::int AS jobs,
+      (SELECT count(*) FROM "${schemaOf("swept")}".entry)::int AS entries`)
+    return row
+  }
+  await eventually(async () => JSON.stringify(await rows()) === '{"jobs":0,"entries":1}', { deadline: 10_000 })
+  await driver.close()
+})
