@@ -11,7 +11,7 @@ import type { DriverStore, Entry } from "../../runtime/transport/store.ts"
 import { explain, type Library, openLink, type PostgresLink } from "./link.ts"
 import { DEDUPE_MS, HELD, schemaOf } from "./schema.ts"
 
-export const capabilities: contract.DriverCapabilities = {
+export const capabilities: contract.Capabilities = {
   durability: "fsync",
   reach: "network",
   atomic: true,
@@ -90,7 +90,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
       FROM jsonb_array_elements($1) AS p`
     const check = (posting: contract.TaskPosting) => checkPosting(posting, capabilities)
     return this.batch(postings, check, ({ ask }, sound) =>
-      ask<contract.Receipt>(text, [JSON.stringify(sound.map(jsonOf))], "publish"),
+      ask<contract.Receipt>(text, [json(sound.map(jsonOf))], "publish"),
     )
   }
 
@@ -130,7 +130,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
 
   async read(ids: ReadonlyArray<string>, what: "record" | "all"): Promise<ReadonlyArray<Known | undefined>> {
     const text = `SELECT ${KNOWN} FROM unnest($1::text[]) WITH ORDINALITY AS asked(id, n) ${KNOWN_FROM} ON $2 ORDER BY n`
-    return (await this.#ask<KnownRow>(text, [ids, what === "all"], "read")).map(knownOf)
+    return (await this.#ask<KnownRow>(text, [ids.map(plain), what === "all"], "read")).map(knownOf)
   }
 
   commit(commits: ReadonlyArray<contract.Commit>): Promise<ReadonlyArray<contract.Committed>> {
@@ -144,7 +144,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
         post: post.map(jsonOf),
         ...(task && { ...task, ...("token" in task && { sequence: sequenceOf(task.token) }) }),
       }))
-      const rows = await ask<{ answer: contract.Committed }>(text, [JSON.stringify(batch)], "settle")
+      const rows = await ask<{ answer: contract.Committed }>(text, [json(batch)], "settle")
       return rows.map(({ answer }) => answer)
     })
   }
@@ -154,12 +154,14 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
   async query({ states, task, since, until, limit, after, budget: _budget, ...fields }: Query): Promise<FoundJobs> {
     const values: Array<unknown> = []
     const value = (each: unknown) => `$${values.push(each)}`
-    const where = ["NOT index ? 'hidden'", `index @> ${value(JSON.stringify(fields))}`]
+    const where = ["NOT index ? 'hidden'", `index @> ${value(json(fields))}`]
     // What was scheduled may be due by now.
     const wanted = states?.some((state) => WAITS.includes(state)) ? [...states, ...WAITS] : states
     if (wanted !== undefined) where.push(`index->>'state' = ANY (${value(wanted)})`)
+    // All jobs of one tree are looked at often: there is an index.
+    if (fields.root !== undefined) where.push(`index->>'root' = ${value(plain(fields.root))}`)
     if (task !== undefined)
-      where.push(`${value(task)} IN (index->>'task', (index->>'task') || '.' || (index->>'method'))`)
+      where.push(`${value(plain(task))} IN (index->>'task', (index->>'task') || '.' || (index->>'method'))`)
     if (since !== undefined) where.push(`at >= ${value(since)}`)
     if (until !== undefined) where.push(`at < ${value(until)}`)
     if (after !== undefined) {
@@ -213,7 +215,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
         ...(value !== undefined && { value: value && base64(value) }),
       }))
       const text = "SELECT coalesce(stored::text, '') AS revision FROM write($1) ORDER BY place"
-      const rows = await this.#ask<{ revision: string }>(text, [JSON.stringify(batch)], "write")
+      const rows = await this.#ask<{ revision: string }>(text, [json(batch)], "write")
       return rows.length < operations.length ? "conflict" : rows.map(({ revision }) => revision)
     },
     list: async ({ prefix, after, limit, reverse = false }) => {
@@ -259,6 +261,11 @@ const knownOf = ({ revision, bytes, frame, task }: KnownRow): Known | undefined 
 
 const ENTRY = "convert_from(key, 'UTF8') AS key, value, revision"
 const WAITS: ReadonlyArray<Index["state"]> = ["queued", "scheduled"]
+
+/** PostgreSQL's text holds no zero and no half of a pair. Ids and queues with such are refused; what lists look for is not worth that. */
+const plain = (text: string): string => text.toWellFormed().replaceAll("\0", "\ufffd")
+const json = (value: object): string =>
+  JSON.stringify(value, (_, each: unknown) => (typeof each === "string" ? plain(each) : each))
 
 const base64 = (bytes: Uint8Array): string =>
   Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("base64")

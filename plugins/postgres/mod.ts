@@ -1,13 +1,13 @@
 /** The transport over PostgreSQL: queues, records and the store are tables, news are notifications. */
 import { checkOptions } from "../../runtime/transport/checks.ts"
-import type { DriverPlugin } from "../../runtime/transport/driver.ts"
+import type { Plugin } from "../../runtime/transport/driver.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import { capabilities, PostgresDriver } from "./driver.ts"
 import type { Library } from "./link.ts"
 
 export { capabilities }
 
-export const plugin: DriverPlugin = {
+export const plugin: Plugin = {
   schemes: ["postgres", "postgresql"],
   connect: async (url, options) => {
     checkOptions(options)

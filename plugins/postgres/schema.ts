@@ -167,11 +167,13 @@ export const schemaOf = (namespace: string): string =>
 
 /** Makes the schema where there is none, once; refuses one of another version, and a server that cannot hold it. */
 export const prepare = async (ask: Ask, schema: string): Promise<void> => {
-  const [server] = await ask<{ version: number; encoding: string }>(
-    "SELECT current_setting('server_version_num')::int AS version, current_setting('server_encoding') AS encoding",
-  )
-  if (server === undefined || server.version < 130_000 || server.encoding !== "UTF8") {
-    throw new TransportError("unsupported", "postgres: needs PostgreSQL 13 or newer, and a database in UTF8")
+  const [server] = await ask<{ fits: boolean }>(`SELECT current_setting('server_version_num')::int >= 130000
+    AND current_setting('server_encoding') = 'UTF8' AND current_setting('fsync') = 'on' AS fits`)
+  if (!server?.fits) {
+    throw new TransportError(
+      "unsupported",
+      "postgres: needs PostgreSQL 13 or newer, a database in UTF8, and fsync = on",
+    )
   }
   await ask("BEGIN")
   await ask("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [schema])

@@ -17,7 +17,8 @@ const invalid = (message: string): TransportError => new TransportError("invalid
 const checkText = (what: string, text: string, most: number): void => {
   const bytes = encoder.encode(text).length
   if (bytes < 1 || bytes > most) throw invalid(`${what} has 1 to ${most} bytes, not ${bytes}`)
-  if (!text.isWellFormed()) throw invalid(`${what} is no well-formed text: ${JSON.stringify(text.slice(0, 40))}`)
+  if (text.isWellFormed() && !text.includes("\0")) return
+  throw invalid(`${what} holds a zero or half of a pair: ${JSON.stringify(text.slice(0, 40))}`)
 }
 
 const checkSize = (what: string, bytes: Uint8Array, most: number): void => {

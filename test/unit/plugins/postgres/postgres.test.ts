@@ -1,11 +1,11 @@
-/** The postgres transport under both levels of the kit, against a real server behind a wire that can be cut. */
+/** The postgres transport under the conformance kit, against a real server behind a wire that can be cut. */
 import pg from "pg"
-import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { afterAll, beforeAll, expect, test } from "vitest"
 import { capabilities, library, plugin } from "../../../../plugins/postgres/mod.ts"
 import { schemaOf } from "../../../../plugins/postgres/schema.ts"
-import { lift, liftedCapabilities } from "../../../../runtime/transport/lift/lift.ts"
+import type { TaskPosting } from "../../../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../../../runtime/transport/mod.ts"
-import { type DriverHarness, type Harness, register, registerDriver } from "../../../kit/mod.ts"
+import { type Harness, register } from "../../../kit/mod.ts"
 import { type PostgresServer, startPostgres } from "../../../support/servers/postgres.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { type Proxy, startProxy } from "../nats/proxy.ts"
@@ -45,8 +45,11 @@ const ask = async (
 
 const connect = (options: ConnectOptions) => plugin.connect(through(proxy.port), options)
 
-const ground = {
+const harness: Harness = {
   name: "postgres",
+  capabilities,
+  connect,
+  parts: ["query", "browse", "broadcast"],
   slack: 2_500,
   restart: () => server.restart(),
   kill: async () => {
@@ -55,10 +58,10 @@ const ground = {
   },
   cut: () => proxy.cut(),
   heal: () => proxy.heal(),
-  clean: async (namespace: string) => {
+  clean: async (namespace) => {
     await ask(`DROP SCHEMA IF EXISTS "${schemaOf(namespace)}" CASCADE`)
   },
-  corrupt: async (queue: string, bytes: Uint8Array, namespace: string) => {
+  corrupt: async (queue, bytes, namespace) => {
     const schema = `"${schemaOf(namespace)}"`
     await ask(
       `INSERT INTO ${schema}.task (sequence, id, queue, level, ready, until, posted, index, at, frame)
@@ -68,22 +71,7 @@ const ground = {
   },
 }
 
-const driverHarness: DriverHarness = {
-  ...ground,
-  capabilities,
-  connect,
-  parts: ["query", "browse", "broadcast"],
-}
-
-const harness: Harness = {
-  ...ground,
-  capabilities: liftedCapabilities({ capabilities, queues: async () => [] }),
-  connect: async (options) => lift(await connect(options), options),
-}
-
-describe("the driver", () => registerDriver(test, driverHarness, { spared: "omit" }))
-
-describe("what is made of it", () => register(test, harness, { spared: "omit" }))
+register(test, harness, { spared: "omit" })
 
 const options = (namespace: string): ConnectOptions => ({ namespace, lease: 30_000, name: "test", timeout: 5_000 })
 
@@ -141,6 +129,33 @@ test("without the client library, one line says what to install", async () => {
     reason: "unsupported",
     message: "postgres: the package pg is missing: npm install pg",
   })
+})
+
+test("text that the database cannot hold harms no neighbour", async () => {
+  const driver = await plugin.connect(through(server.port), options("zeros"))
+  const odd = "a\0\ud800"
+  const posting = (id: string, task: string): TaskPosting => ({
+    id,
+    key: `${id}/1/0`,
+    queue: "q",
+    level: 4,
+    index: { state: "queued", queue: "q", task, at: 1 },
+    frame: new Uint8Array(1),
+    message: { headers: {}, properties: { content_type: "", content_encoding: "" }, body: new Uint8Array(0) },
+  })
+  const receipts = await driver.publish([posting("one", odd), posting(odd, "t"), posting("two", "t")])
+  expect(receipts.map((each) => (each.status === "failed" ? each.error.reason : each.status))).toEqual([
+    "stored",
+    "invalid",
+    "stored",
+  ])
+  expect((await driver.read(["one", odd, "two"], "all")).map((known) => known !== undefined)).toEqual([
+    true,
+    false,
+    true,
+  ])
+  expect((await driver.query?.({ task: odd, limit: 10 }))?.jobs.length).toBe(1)
+  await driver.close()
 })
 
 test("what ended is removed from the tables", async () => {
