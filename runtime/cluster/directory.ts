@@ -2,6 +2,7 @@
  * Who is there: workers that are alive, and the actors that they serve, as entries of the store with a time to live.
  * A submitter learns from it which queue an actor's tasks go to.
  */
+import { hostname } from "node:os"
 import { Result, Schema } from "effect"
 import { StoreEntry } from "../async/store-entry.ts"
 import { checkActorName } from "../protocol/name.ts"
@@ -32,6 +33,9 @@ export const ActorDescription = Schema.Struct({
 })
 export type ActorDescription = typeof ActorDescription.Type
 
+/** Jobs that a worker tells of at a time. */
+export const MOST_RUNNING = 100
+
 export const WorkerDescription = Schema.Struct({
   name: Schema.String,
   pid: Schema.Int,
@@ -41,7 +45,7 @@ export const WorkerDescription = Schema.Struct({
   actors: Schema.Array(Schema.String),
   concurrency: Schema.Int,
   state: Schema.Literals(["starting", "idle", "busy", "suspended", "stopping"]),
-  /** Jobs whose handlers run now, 100 at most. */
+  /** Jobs whose handlers run now, {@link MOST_RUNNING} at most. */
   running: Schema.Array(Schema.String),
   /** More about them. */
   jobs: Schema.optionalKey(
@@ -102,6 +106,19 @@ export const listWorkers = async (store: Store): Promise<ReadonlyArray<WorkerDes
 
 export const listActors = async (store: Store): Promise<ReadonlyArray<ActorDescription>> =>
   (await ACTORS.list(store, LIST_LIMIT)).map(({ value }) => value)
+
+/** Whether a worker is known to be dead: of another machine nobody here can tell. */
+export const isDead = ({ host, pid, startedAt }: WorkerDescription): boolean => {
+  if (host !== hostname()) return false
+  // In a container that was started again, this process has the number of the one before.
+  if (pid === process.pid) return Date.parse(startedAt) < Date.now() - process.uptime() * 1_000
+  try {
+    process.kill(pid, 0)
+    return false
+  } catch (cause) {
+    return cause instanceof Error && "code" in cause && cause.code === "ESRCH"
+  }
+}
 
 /** Looks actors up in the store and remembers what it found, or did not find, for a moment. */
 export class Directory {

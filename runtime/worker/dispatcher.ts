@@ -10,9 +10,11 @@ import type { Reach } from "../connection/connectivity.ts"
 import { jobError } from "../jobs/outcome/job-error.ts"
 import type { Rate } from "../options/rate.ts"
 import type { JobRecord } from "../protocol/record.ts"
+import { isTerminal } from "../protocol/state.ts"
 import type { Claim, Claimed, Delivery, Settlement } from "../transport/lift/transport.ts"
 import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
 import type { Cancellation } from "./attempt/cancellation.ts"
+import { samePosting } from "./attempt/intake.ts"
 import type { TimeLimits } from "./attempt/method-plan.ts"
 import { RunWatch } from "./attempt/run-watch.ts"
 import type { Held } from "./delivery/delivery.ts"
@@ -43,11 +45,16 @@ export interface FlowOptions {
   readonly early: EarlyAcks
   /** Moves on those that wait for jobs which end here. */
   readonly dependents: Dependents
+  /** How long a job that comes again is to be left alone. */
+  readonly leaveAlone: ExecutorOptions["leaveAlone"]
   /** Whether a task falls under a revocation. */
   readonly isRevoked: ExecutorOptions["isRevoked"]
   /** Whether tasks of a queue may start now. */
   readonly allows: (queue: string) => boolean
 }
+
+/** How long a task goes back for that this worker has not done with. */
+const AGAIN_MS = 1_000
 
 export class Flow {
   /** What was handed back because it could not run, and why. */
@@ -119,6 +126,7 @@ export class Flow {
       maxBody: worker.maxBody,
       languages: worker.languages,
       isRevoked: options.isRevoked,
+      leaveAlone: options.leaveAlone,
       take: (held, record) =>
         options.early.take(held, record, (settlement) => this.#settler.settle(settlement, this.#end.signal)),
       onFinished: (record) => options.dependents.stored(record),
@@ -142,7 +150,9 @@ export class Flow {
   /** Takes what was pulled. */
   accept(pulled: ReadonlyArray<Delivery>): void {
     if (pulled.length === 0) return
-    const deliveries = pulled.map((delivery) => this.#untouched.recognise(delivery))
+    const deliveries = pulled
+      .filter((delivery) => !this.#isInHand(delivery))
+      .map((delivery) => this.#untouched.recognise(delivery))
     this.#observers.received(deliveries)
     this.#hands.add(deliveries)
     this.#leases.added(deliveries.map((delivery) => delivery.token))
@@ -151,6 +161,34 @@ export class Flow {
     this.#pump()
     // Some that waited for a limit were let in while these were on their way: for so many there is no place any more.
     for (const held of this.#hands.takeSurplus()) this.#release(held)
+  }
+
+  /** Whether a task comes again that this worker has not done with, and is looked after as such. */
+  #isInHand(delivery: Delivery): boolean {
+    const before = delivery.fresh ? undefined : samePosting(this.#hands.held.values(), delivery)
+    // Of one that was taken off its queue the record says so: the claim finds that, and the task goes.
+    if (before === undefined || before.offQueue) return false
+    // Its lease is over, or it would not have come again. What only waits may as well begin with the new one.
+    if (this.#hands.unbuffer(before) || this.#unwait(before)) {
+      this.#forget(before)
+      return false
+    }
+    void this.#again(before, this.#hands.receive(delivery))
+    return true
+  }
+
+  /**
+   * A task comes again while its job runs here: the run goes on with the new delivery, whose lease is kept and which its
+   * outcome takes off the queue. It is no attempt, and nothing is claimed. While that cannot be known, or the run has ended
+   * and its outcome is being stored, the task goes back for a moment.
+   */
+  async #again(before: Held, again: Held): Promise<void> {
+    this.#leases.added([again.delivery.token])
+    const isOurs = await this.#isOurs(before)
+    if (isOurs === false) before.end("superseded")
+    const runs = before.phase === "running" && before.run !== undefined && before.stop === undefined
+    if (isOurs && runs && before.delivery.fence < again.delivery.fence) this.#hands.adopt(before, again)
+    else this.#release(again, AGAIN_MS)
   }
 
   /** From now on handlers may start. */
@@ -394,8 +432,8 @@ export class Flow {
     })
   }
 
-  #release(held: Held): void {
-    const settlement: Settlement = { token: held.delivery.token, then: { kind: "release", delay: 0 } }
+  #release(held: Held, delay = 0): void {
+    const settlement: Settlement = { token: held.delivery.token, then: { kind: "release", delay } }
     void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
   }
 
@@ -410,10 +448,29 @@ export class Flow {
     for (const [at, held] of waiting.entries()) if (kept[at] === false) this.#lost(held)
   }
 
-  /** Its lease lapsed, or somebody else decided: it is not ours to settle. */
+  /**
+   * Its lease is over. What has not begun is dropped. What runs goes on until another delivery or a decision from outside is known
+   * to have the job: its task may come back to this worker, and until another one claims the job, its outcome counts.
+   */
   #lost(held: Held): void {
     if (this.#hands.unbuffer(held) || this.#unwait(held)) this.#forget(held)
-    else held.end("superseded")
+    else if (held.run === undefined) held.end("superseded")
+    else
+      void this.#isOurs(held).then((isOurs) => {
+        if (isOurs === false) held.end("superseded")
+      })
+  }
+
+  /** Whether nobody else has claimed or decided the job of a delivery; `undefined` while that cannot be asked. Never rejects. */
+  async #isOurs(held: Held): Promise<boolean | undefined> {
+    try {
+      const found = await this.#options.worker.board.records.find(held.id ?? "")
+      if (found === undefined) return true
+      const { run, state, fence } = found.record
+      return run < held.jobRun || (run === held.jobRun && !isTerminal(state) && fence <= held.delivery.fence)
+    } catch {
+      return undefined
+    }
   }
 
   /** It never ran here, and is not ours any more: it is none of those that may come. */

@@ -7,6 +7,7 @@ import { Cause, Effect, Exit, Fiber, Result, Scope } from "effect"
 import { describeActor } from "../actor/description.ts"
 import type { WorkerDescription } from "../cluster/directory.ts"
 import { EventSender } from "../cluster/events.ts"
+import { Neighbours } from "../cluster/neighbours.ts"
 import type { PutOff } from "../cluster/put-offs.ts"
 import { CANCEL_TOPIC } from "../connection/board.ts"
 import { Reach } from "../connection/connectivity.ts"
@@ -161,6 +162,11 @@ class RunningWorker implements Worker {
       ],
       log,
     )
+    const neighbours = new Neighbours({
+      board,
+      name: options.name,
+      isComplete: () => this.#registry.isComplete,
+    })
     const revoker = new Revoker({ board, held: this.#hands.held, log, signal })
     this.#flow = new Flow({
       worker: options,
@@ -172,6 +178,7 @@ class RunningWorker implements Worker {
       events: this.#events,
       early: this.#early,
       dependents: this.#dependents,
+      leaveAlone: (id) => neighbours.leaveAlone(id),
       isRevoked: (task) => revoker.isRevoked(task),
       allows: (queue) => this.#appetite.allows(queue),
     })

@@ -529,3 +529,107 @@ describe("what comes over the wire", () => {
     await eventually(() => failures.includes("hostile"))
   })
 })
+
+describe("a task that comes again while its job runs", () => {
+  /** A board on which no lease is ever extended, as while a broker is away; `handedOver` grows with each delivery. */
+  const lapsing = () => {
+    const seen = { handedOver: 0 }
+    const transports = withQueue((queue) => ({
+      extend: async (tokens) => tokens.map(() => false),
+      pull: async (request, signal) => {
+        const deliveries = await queue.pull(request, signal)
+        seen.handedOver += deliveries.length
+        return deliveries
+      },
+    }))
+    return { seen, transports }
+  }
+
+  const holding = () => {
+    const { open, opened } = gate()
+    const told = Promise.withResolvers<(fraction: number) => void>()
+    let runs = 0
+    const hold = actor("hold", {
+      methods: {
+        run: async (_, job) => {
+          runs++
+          told.resolve(job.progress)
+          await opened
+          return job.signal.aborted
+        },
+      },
+    })
+    return { hold, open, progress: told.promise, runs: () => runs }
+  }
+
+  test("goes on with the delivery that comes: it runs once, tells its progress, and its outcome is the task's", async () => {
+    const { seen, transports } = lapsing()
+    const { hold, open, progress, runs } = holding()
+    const { client, worker } = await start([hold], { transport: `faulty://${generateId()}?lease=1`, transports })
+    const job = await client.submit("hold")
+    await eventually(() => seen.handedOver >= 4, { message: "its task has come again and again" })
+    const tell = await progress
+    tell(0.5)
+    await eventually(async () => (await job.find()).progress?.fraction === 0.5, { message: "its progress is told" })
+    open()
+    expect(await job.result(WAIT)).toBe(false)
+    expect(runs()).toBe(1)
+    expect(await job.find()).toMatchObject({
+      attempts: 1,
+      transitions: [{}, { state: "started" }, { state: "succeeded" }],
+    })
+    await eventually(() => worker?.describe().inFlight === 0, { message: "nothing is held" })
+    expect((await client.queues()).filter(({ ready, inFlight }) => ready + inFlight > 0)).toEqual([])
+  })
+
+  test("in another worker is left to the living one that runs it, and counts for nothing", async () => {
+    const name = generateId()
+    const { transports } = lapsing()
+    const { hold, open, runs } = holding()
+    const settings = { transport: `faulty://${name}?lease=1`, concurrency: 1, prefetch: 1, lostCap: 1 }
+    const first = await start([hold], { ...settings, transports })
+    const job = await first.client.submit("hold")
+    await eventually(() => runs() === 1, { message: "it runs" })
+    await eventually(async () => (await first.client.workers()).some(({ running }) => running.includes(job.id)), {
+      message: "its worker says that it runs it",
+    })
+    const other = lapsing()
+    await start([hold], { ...settings, transports: other.transports })
+    await eventually(() => other.seen.handedOver >= 3, { message: "its task has come to another worker" })
+    expect(runs()).toBe(1)
+    open()
+    expect(await job.result(WAIT)).toBe(false)
+    expect(runs()).toBe(1)
+    expect(await job.find()).toMatchObject({ attempts: 1 })
+    await eventually(async () => (await first.client.queues()).every(({ ready, inFlight }) => ready + inFlight === 0), {
+      message: "its task is off the queue",
+    })
+  })
+
+  test("is ended as soon as another delivery is known to have claimed the job", async () => {
+    const { transports } = lapsing()
+    const { hold, runs } = holding()
+    const name = generateId()
+    const { client } = await start([hold], {
+      transport: `faulty://${name}?lease=1`,
+      transports,
+      concurrency: 1,
+      prefetch: 1,
+    })
+    const job = await client.submit("hold")
+    await eventually(() => runs() === 1, { message: "it runs" })
+    const taken = await eventually(async () => {
+      const request = { queues: ["default"], max: 1, wait: 1_000 }
+      const [delivery] = await client.board.queue.pull(request, new AbortController().signal)
+      return delivery
+    })
+    const found = await client.board.records.find(job.id)
+    if (found?.record.message === undefined) throw new Error("a running job carries its message")
+    const posting = { id: job.id, run: 1, retries: 0, queue: "default", level: 4, message: found.record.message }
+    const { token } = taken
+    const claim = { token, id: job.id, run: 1, retries: 0, worker: "other", at: Date.now(), posting }
+    expect(await client.board.queue.claim([claim])).toMatchObject([{ status: "claimed" }])
+    const [service] = services
+    await eventually(() => service?.worker?.describe().superseded === 1, { message: "the first run is refused" })
+  })
+})

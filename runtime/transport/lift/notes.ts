@@ -5,8 +5,10 @@
 import { encodeRecord, type JobRecord, recordFromJson } from "../../protocol/record.ts"
 import type { Driver } from "../driver.ts"
 import type { DriverStore, Revision } from "../store.ts"
-import { readToken } from "./attempt.ts"
+import { type Attempt, readToken } from "./attempt.ts"
+import { decodeStored } from "./codec.ts"
 import type { Asking } from "./commits.ts"
+import { judgeConflict } from "./judge.ts"
 import type { Revisions } from "./revisions.ts"
 import type { Report } from "./transport.ts"
 import type { RunNote } from "./view.ts"
@@ -66,9 +68,10 @@ export class Notes {
   async report(reports: ReadonlyArray<Report>): Promise<void> {
     const noted: Array<Noted> = []
     for (const { token, record } of reports) {
-      const { fresh, fence } = readToken(token)
-      const about = this.#revisions.get(token) ?? (fresh ? "" : undefined)
-      // Who claimed elsewhere reports from there.
+      const attempt = readToken(token)
+      const { fresh, fence } = attempt
+      const about = this.#revisions.get(token) ?? (fresh ? "" : await this.#revision(token, record, attempt))
+      // Another attempt has the job, and reports by itself.
       if (about === undefined) continue
       const { message: _message, ...said } = record
       const note = { id: record.id, about, bytes: encodeNote(about, { ...said, fence }) }
@@ -77,6 +80,16 @@ export class Notes {
     }
     this.#renewing ??= this.#renewals()
     await this.#write(noted)
+  }
+
+  /** Of an attempt that went on with another delivery of its task, and claimed nothing by it. */
+  async #revision(token: string, record: JobRecord, attempt: Attempt): Promise<Revision | undefined> {
+    const known = await this.#asking.read(record.id, "record")
+    const stored = known?.record && decodeStored(known.record)
+    if (judgeConflict(stored, record, attempt) !== "again") return undefined
+    const revision = known?.revision ?? ""
+    this.#revisions.set(token, revision)
+    return revision
   }
 
   /** The delivery is settled: its note ends by itself. */

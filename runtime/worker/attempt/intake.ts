@@ -2,7 +2,7 @@
 import { Result } from "effect"
 import type { Unreadable } from "../../jobs/outcome/verdict.ts"
 import { parseTask, postingOfTask, type Task } from "../../protocol/headers.ts"
-import { isUndecodable, type Posting } from "../../protocol/message.ts"
+import { isUndecodable, type Posting, publishKey } from "../../protocol/message.ts"
 import { toProtocol2 } from "../../protocol/protocol1.ts"
 import type { Delivery } from "../../transport/lift/transport.ts"
 
@@ -34,6 +34,29 @@ export const readTask = (delivery: Delivery): Result.Result<Intake, Unreadable> 
   const { level } = posting.success
   return Result.succeed({ task: parsed.success, posting: { ...posting.success, level: delivery.level }, level })
 }
+
+const keyOf = (delivery: Delivery): string | undefined => {
+  const task = readTask(delivery)
+  return Result.isSuccess(task) ? publishKey(task.success.posting) : undefined
+}
+
+/** What is in hand already of the posting that a delivery brings. */
+export const samePosting = <A extends { readonly delivery: Delivery }>(
+  hands: Iterable<A>,
+  delivery: Delivery,
+): A | undefined => {
+  const id = idOf(delivery)
+  if (id === undefined) return undefined
+  // The ids first: to read the headers of all that is in hand costs more.
+  for (const held of hands) {
+    if (idOf(held.delivery) !== id) continue
+    const key = keyOf(delivery)
+    if (key !== undefined && key === keyOf(held.delivery)) return held
+  }
+  return undefined
+}
+
+const idOf = ({ message }: Delivery): unknown => (isUndecodable(message) ? undefined : message.headers["id"])
 
 /** This host's zone at a wall-clock time: what protocol 1 means by `utc: false`. */
 const localOffset = (wallClockMs: number): number => -new Date(wallClockMs).getTimezoneOffset() * 60_000

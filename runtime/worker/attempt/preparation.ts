@@ -37,6 +37,8 @@ export interface PreparationOptions extends JobSurroundings, UnknownTasksOptions
   readonly isRevoked: (task: Task) => boolean
   /** How a task is settled for which there is no room. */
   readonly putOff: (refusal: Refusal) => Settlement
+  /** How long a job that comes again is to be left to a living worker which may run it still, in milliseconds; 0: to none. */
+  readonly leaveAlone: (id: string) => Promise<number>
   /** Called for a job that somebody else has ended, who may have died before everything that follows was done. */
   readonly onFinished: (record: JobRecord) => void
 }
@@ -110,6 +112,11 @@ export class Preparation {
       const answer = yield* this.#admit(held, target, intake.success)
       if (answer instanceof Decided) return answer
       read = answer
+    }
+    // Before the claim, which would refuse the outcome of the worker that runs it, and count that worker as dead.
+    if (!delivery.fresh && delivery.deliveries > 1) {
+      const delay = yield* Effect.promise(() => options.leaveAlone(posting.id))
+      if (delay > 0) return new Decided({ token: delivery.token, then: { kind: "release", delay } })
     }
     const endsOnLoss = target.found && target.method.onLost === "fail" && !acksEarly(target.method)
     // Of a first delivery nothing would be known after its worker has died: that is the hot path, and only where it may be.

@@ -5,6 +5,7 @@ import {
   type ActorDescription,
   actorEntries,
   HEARTBEAT_MS,
+  isDead,
   WORKER_TTL_MS,
   WORKERS,
   type WorkerDescription,
@@ -16,6 +17,8 @@ import type { Store } from "../../transport/lift/transport.ts"
 const END_PATIENCE_MS = 2_000
 /** Between two looks at somebody who has the name: a live one has beaten by the second. */
 const LOOK_MS = HEARTBEAT_MS / 4
+/** Beats that are further apart than this were kept from being written. */
+const GAP_MS = 1.5 * HEARTBEAT_MS
 
 export interface RegistryOptions {
   readonly store: Store
@@ -37,6 +40,9 @@ export class Registry {
   #wrote = false
   /** When somebody else who has the name had last beaten, as far as is known. */
   #rivalBeat: string | undefined
+  /** When the last beat was written, and the first one after an outage. */
+  #beatAt = performance.now()
+  #backAt = Number.NEGATIVE_INFINITY
   #beating: Promise<void> = Promise.resolve()
   #next: Promise<void> | undefined
 
@@ -111,6 +117,7 @@ export class Registry {
     const now = performance.now()
     try {
       await this.#hold()
+      this.#beaten(performance.now())
       if (now - this.#actorsAt >= ACTOR_REFRESH_MS) {
         for (const entry of actorEntries(actors)) await store.write([entry])
         // Only now: until all are known, the next beat tells them again.
@@ -125,6 +132,20 @@ export class Registry {
           cause: cause instanceof Error ? cause.message : String(cause),
         })
     }
+  }
+
+  #beaten(now: number): void {
+    if (now - this.#beatAt > GAP_MS) this.#backAt = now
+    this.#beatAt = now
+  }
+
+  /**
+   * Whether every living worker has an entry that says what it runs. Not during an outage, in which entries lapse, nor for
+   * as long after it as an entry lives: the others come back in their own time.
+   */
+  get isComplete(): boolean {
+    const now = performance.now()
+    return now - this.#beatAt <= GAP_MS && now - this.#backAt >= WORKER_TTL_MS
   }
 
   #stop(): void {
@@ -153,19 +174,6 @@ export class Registry {
 }
 
 const isHere = ({ host, pid }: WorkerDescription): boolean => host === hostname() && pid === process.pid
-
-/** Whether a worker is known to be dead: of another machine nobody here can tell. */
-const isDead = ({ host, pid, startedAt }: WorkerDescription): boolean => {
-  if (host !== hostname()) return false
-  // In a container that was started again, this process has the number of the one before.
-  if (pid === process.pid) return Date.parse(startedAt) < Date.now() - process.uptime() * 1_000
-  try {
-    process.kill(pid, 0)
-    return false
-  } catch (cause) {
-    return cause instanceof Error && "code" in cause && cause.code === "ESRCH"
-  }
-}
 
 const nameTaken = ({ name, host, pid }: WorkerDescription): CallboardError =>
   new CallboardError(

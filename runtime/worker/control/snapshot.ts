@@ -1,14 +1,11 @@
 /** What a worker shows of itself: to the list of workers, and to those who ask what is in its hands. */
 import { hostname } from "node:os"
-import type { WorkerDescription } from "../../cluster/directory.ts"
+import { MOST_RUNNING, type WorkerDescription } from "../../cluster/directory.ts"
 import { VERSION } from "../../version.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
 import type { Hands } from "../fetch/buffer.ts"
 import type { Counts } from "../telemetry/counts.ts"
 import type { ActiveJob, ReservedTask, WorkerHands } from "./worker.ts"
-
-/** Jobs that the description of a worker names at most. */
-const MOST_JOBS = 100
 
 /** How it stands, as far as its hands do not tell. */
 export interface Standing {
@@ -41,8 +38,8 @@ export const portraitOf = (sitter: Sitter, standing: Standing): WorkerDescriptio
     actors: [...actors],
     concurrency: hands.concurrency,
     state: stateOf(standing, jobs.length > 0),
-    running: jobs.map(({ id }) => id).slice(0, MOST_JOBS),
-    jobs: jobs.slice(0, MOST_JOBS),
+    running: jobs.map(({ id }) => id).slice(0, MOST_RUNNING),
+    jobs: jobs.slice(0, MOST_RUNNING),
     inFlight: hands.held.size,
     capacity: hands.capacity,
     room: hands.room,

@@ -15,7 +15,8 @@ export type Stop = "timeout" | "cancelled" | "superseded" | "hand-back"
 
 /** A delivery that is in this worker's hands. Mutable: the worker's own bookkeeping, shared by its parts. */
 export class Held {
-  readonly delivery: Delivery
+  /** Another one of the same task once its lease was over and the task came back to this worker. */
+  delivery: Delivery
   /** Position of its queue in the worker's list. */
   readonly rank: number
   /** Level in its queue, where there may be fewer than a task can ask for; once its headers are read, what it asks for. */

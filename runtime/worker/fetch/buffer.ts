@@ -191,6 +191,24 @@ export class Hands {
     this.onChange()
   }
 
+  /** Takes a delivery that is not to wait for a handler. */
+  receive(delivery: Delivery): Held {
+    const held = new Held(delivery, this.#rankOf(delivery.queue))
+    held.phase = "settling"
+    this.#left--
+    this.held.set(delivery.token, held)
+    return held
+  }
+
+  /** What runs goes on as the delivery of `again`, which is one of the same task. */
+  adopt(held: Held, again: Held): void {
+    this.held.delete(held.delivery.token)
+    held.delivery = again.delivery
+    this.held.set(held.delivery.token, held)
+    this.handedBack()
+    this.#changed()
+  }
+
   /** Keeps the order: queue, level, sequence. New arrivals mostly belong at the end. */
   #insert(held: Held): void {
     let at = this.#buffer.length

@@ -55,10 +55,8 @@ const extend = async (connected: Transport) => {
     const kept = await connected.queue.extend(due)
     troubled.delete("leases")
     const lost = due.filter((_, at) => kept[at] === false)
-    for (const [at, token] of due.entries()) {
-      if (kept[at] === false) held.delete(token)
-      else if (held.has(token)) held.set(token, now)
-    }
+    // What is lost is asked for again: the worker may go on with it as long as nobody else has the job.
+    for (const token of due) if (held.has(token)) held.set(token, now)
     if (lost.length > 0) tell({ kind: "lost", tokens: lost })
   } catch (cause) {
     trouble("leases", cause)

@@ -1,0 +1,123 @@
+/** What becomes of jobs that run while their broker is away for longer than a lease, with a real server that is frozen. */
+import { writeFileSync } from "node:fs"
+import { connect as dial } from "nats"
+import { describe, expect, test } from "vitest"
+import { Names } from "../../plugins/nats/mod.ts"
+import { startNats } from "../support/servers/nats.ts"
+import { eventually, temporaryFolder } from "../support/servers/process.ts"
+import { clientOf, DEADLINE, keep, linesOf, startService } from "./processes.ts"
+
+/** In seconds. */
+const LEASE = 2
+
+/** A server that can be frozen, and how often it has handed tasks over. */
+const frozenBoard = async () => {
+  const folder = temporaryFolder()
+  keep({ [Symbol.asyncDispose]: async () => folder.remove() })
+  const server = keep(await startNats())
+  const admin = await dial({ servers: server.url, maxReconnectAttempts: -1, reconnectTimeWait: 50 })
+  keep({ [Symbol.asyncDispose]: () => admin.close() })
+  const stream = new Names("callboard").queueStream
+  const handedOver = async (): Promise<number> => {
+    const answer: unknown = (await admin.request(`$JS.API.CONSUMER.LIST.${stream}`, "{}", { timeout: 1_000 })).json()
+    return deliveriesIn(answer)
+  }
+  return {
+    url: (lease = LEASE) => `${server.url}?lease=${lease}`,
+    folder: folder.path,
+    /** Until all leases are over; returns once the server has handed over `tasks` of the tasks again. */
+    freeze: async (tasks: number, seconds = LEASE * 1.5) => {
+      const before = await handedOver()
+      server.pause()
+      try {
+        await new Promise((resolve) => setTimeout(resolve, seconds * 1_000))
+      } finally {
+        server.resume()
+      }
+      await eventually(async () => (await handedOver()) >= before + tasks, {
+        deadline: DEADLINE,
+        message: "the tasks are handed over again",
+      })
+    },
+    [Symbol.asyncDispose]: async () => undefined,
+  }
+}
+
+/** How many deliveries the consumers in an answer of the API have made. */
+const deliveriesIn = (answer: unknown): number => {
+  if (typeof answer !== "object" || answer === null || !("consumers" in answer) || !Array.isArray(answer.consumers))
+    throw new Error("the server does not list its consumers")
+  return answer.consumers.reduce((sum: number, consumer: { readonly delivered: { readonly consumer_seq: number } }) => {
+    return sum + consumer.delivered.consumer_seq
+  }, 0)
+}
+
+/** Four jobs that run until their gate is there. */
+const fourJobs = async (board: Awaited<ReturnType<typeof frozenBoard>>) => {
+  const client = await clientOf(board, LEASE)
+  const files = {
+    started: `${board.folder}/started`,
+    gate: `${board.folder}/gate`,
+    ledger: `${board.folder}/ledger`,
+  }
+  const jobs = await Promise.all([1, 2, 3, 4].map(() => client.submit("e2e.step", { input: files })))
+  await eventually(() => linesOf(files.started).length === 4, { deadline: DEADLINE, message: "all jobs start" })
+  return { client, jobs, ...files }
+}
+
+describe("on nats, when the server is frozen for longer than a lease", () => {
+  test("a single worker runs each of its jobs once: what it is given again it adopts", {
+    timeout: 120_000,
+  }, async () => {
+    const board = await frozenBoard()
+    await startService(board, LEASE, { concurrency: 4 })
+    const { client, jobs, started, gate, ledger } = await fourJobs(board)
+    for (let times = 0; times < 3; times++) await board.freeze(jobs.length)
+    writeFileSync(gate, "")
+    for (const job of jobs) expect(await job.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
+    await eventually(async () => (await client.queues()).every(({ ready, inFlight }) => ready + inFlight === 0), {
+      deadline: DEADLINE,
+      message: "nothing is left in the queue",
+    })
+    for (const job of jobs) {
+      const { transitions, attempts } = await job.find()
+      expect(transitions.map(({ state }) => state)).toEqual(["queued", "started", "succeeded"])
+      expect(attempts).toBe(1)
+    }
+    expect(linesOf(started)).toHaveLength(4)
+    expect(linesOf(ledger)).toHaveLength(4)
+  })
+
+  test("two living workers lose no job: none runs twice, and none is given up", { timeout: 120_000 }, async () => {
+    const board = await frozenBoard()
+    await Promise.all([1, 2].map(() => startService(board, LEASE, { concurrency: 3, prefetch: 1, lostCap: 1 })))
+    const { client, jobs, started, gate, ledger } = await fourJobs(board)
+    // Neither has room for all, and each for more than it runs: tasks come again to both.
+    expect(new Set(linesOf(started)).size).toBe(2)
+    for (let times = 0; times < 3; times++) await board.freeze(jobs.length)
+    writeFileSync(gate, "")
+    for (const job of jobs) expect(await job.outcome({ timeout: 60 })).toMatchObject({ state: "succeeded" })
+    await eventually(async () => (await client.queues()).every(({ ready, inFlight }) => ready + inFlight === 0), {
+      deadline: DEADLINE,
+      message: "nothing is left in the queue",
+    })
+    for (const job of jobs) {
+      const { transitions } = await job.find()
+      expect(transitions.map(({ state }) => state)).toEqual(["queued", "started", "succeeded"])
+    }
+    expect(linesOf(started)).toHaveLength(4)
+    expect(linesOf(ledger)).toHaveLength(4)
+  })
+
+  test("a worker that dies meanwhile loses its jobs to another", { timeout: 120_000 }, async () => {
+    const board = await frozenBoard()
+    const first = await startService(board, LEASE, { concurrency: 4 })
+    const { jobs, started, gate } = await fourJobs(board)
+    const second = await startService(board, LEASE, { concurrency: 4 })
+    first.kill("SIGSTOP")
+    await board.freeze(jobs.length)
+    await eventually(() => linesOf(started).length === 8, { deadline: DEADLINE, message: "the lost jobs start" })
+    writeFileSync(gate, "")
+    for (const job of jobs) expect(await job.result({ timeout: 60 })).toMatchObject({ pid: second.pid })
+  })
+})
