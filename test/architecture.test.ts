@@ -195,6 +195,24 @@ describe("rooms", () => {
   })
 })
 
+// Whatever takes a while is measured by a clock that nobody sets. What is stored or shown has a time of day.
+test("few files of the worker ask for the time of day", () => {
+  const asking = [...sourcesBelow("runtime/worker")].flatMap(([path, source]) =>
+    /\bDate\.now\(\)/.test(source) ? path.replace(/^.*runtime\/worker\//, "") : [],
+  )
+  expect(asking.sort()).toEqual([
+    "attempt/job-context.ts",
+    "leases/blocked.ts",
+    "limits/limiter.ts",
+    "limits/presence.ts",
+    "limits/returns.ts",
+    "maintenance/dependents.ts",
+    "maintenance/lost-jobs.ts",
+    "maintenance/maintenance.ts",
+    "telemetry/event-teller.ts",
+  ])
+})
+
 test("every plugin is an entry point for Deno too, whose table has no wildcard", () => {
   const { imports } = JSON.parse(readFileSync(join(root, "deno.json"), "utf8"))
   const named = Object.keys(imports).flatMap((name) => name.match(/^callboard\/plugins\/(.+)$/)?.[1] ?? [])

@@ -111,7 +111,7 @@ export const listActors = async (store: Store): Promise<ReadonlyArray<ActorDescr
 export const isDead = ({ host, pid, startedAt }: WorkerDescription): boolean => {
   if (host !== hostname()) return false
   // In a container that was started again, this process has the number of the one before.
-  if (pid === process.pid) return Date.parse(startedAt) < Date.now() - process.uptime() * 1_000
+  if (pid === process.pid) return Date.parse(startedAt) < performance.timeOrigin
   try {
     process.kill(pid, 0)
     return false
@@ -144,7 +144,7 @@ export class Directory {
     if (local !== undefined) return local
     // No actor can have such a name, and a store need not be able to look for it.
     if (Result.isFailure(checkActorName(name))) return undefined
-    const now = Date.now()
+    const now = performance.now()
     const known = this.#known.get(name)
     if (known !== undefined && known.until > now) return known.actor
     if (this.#known.size >= Directory.#CAPACITY) this.#known.clear()

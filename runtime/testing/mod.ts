@@ -144,11 +144,11 @@ class RunningActor<A extends AnyActor> implements ActorRun<A> {
 
   async drain(options: { readonly timeout?: DurationInput } = {}): Promise<void> {
     const deadline =
-      Date.now() + (options.timeout === undefined ? this.#timeoutMs : milliseconds("timeout", options.timeout))
+      performance.now() + (options.timeout === undefined ? this.#timeoutMs : milliseconds("timeout", options.timeout))
     for (;;) {
       const { jobs } = await this.client.jobs({ states: OPEN, limit: 1_000 })
       if (jobs.length === 0) return
-      const left = Math.max(0, deadline - Date.now())
+      const left = Math.max(0, deadline - performance.now())
       const ends = await Promise.allSettled(
         jobs.map((job) => this.client.job(job.id).outcome({ timeout: left / 1000 })),
       )

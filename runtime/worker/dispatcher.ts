@@ -4,6 +4,7 @@
  */
 import { Effect, Exit } from "effect"
 import { Batcher } from "../async/batcher.ts"
+import { type Clock, systemClock } from "../async/clock.ts"
 import type { EventSender } from "../cluster/events.ts"
 import { type PutOff, PutOffs } from "../cluster/put-offs.ts"
 import type { Reach } from "../connection/connectivity.ts"
@@ -60,6 +61,7 @@ export class Flow {
   /** What was handed back because it could not run, and why. */
   readonly putOffs = new PutOffs()
   readonly #options: FlowOptions
+  readonly #clock: Clock
   readonly #hands: Hands
   readonly #observers: Observers
   readonly #watch: RunWatch
@@ -78,19 +80,21 @@ export class Flow {
 
   constructor(options: FlowOptions) {
     const { worker, pool, processes, hands, observers } = options
-    const { board, client, log, leaseMs } = worker
+    const { board, client, log, leaseMs, clock = systemClock } = worker
     const { queue } = board
     this.#options = options
+    this.#clock = clock
     this.#hands = hands
     this.#observers = observers
     hands.onFree = () => this.#pump()
     this.#settler = new Settler(queue, log, options.reach)
-    this.#watch = new RunWatch(queue, log, (at) => this.#leases.deadline(at))
+    this.#watch = new RunWatch(queue, log, (at) => this.#leases.deadline(at), clock)
     this.#processes = processes
     this.#pauses = new PauseWatch(
       leaseMs,
       () => this.#resume(),
       () => this.#pump(),
+      clock,
     )
     this.#limiter = new Limiter({
       store: board.store,
@@ -104,7 +108,7 @@ export class Flow {
       onHolding: (key, ttlMs) => this.#leases.keepAlive(key, ttlMs),
       onReady: () => this.#pump(),
       isOver: ({ task }) =>
-        task !== undefined && ((task.expires !== null && task.expires <= Date.now()) || options.isRevoked(task)),
+        task !== undefined && ((task.expires !== null && task.expires <= clock.now()) || options.isRevoked(task)),
       onOver: (held) => {
         hands.waited(held, "buffered")
         this.#pump()
@@ -114,6 +118,7 @@ export class Flow {
     this.#executor = new Executor({
       pool,
       limiter: this.#limiter,
+      clock,
       processes,
       claims: new Batcher<Claim, Claimed>((claims) => queue.claim(claims)),
       client,
@@ -265,7 +270,7 @@ export class Flow {
     this.#pumping = true
     try {
       // In doubt again before each: the handler that was called last may have blocked for longer than a lease.
-      while (!this.#closed && !this.#pauses.inDoubt(Date.now())) {
+      while (!this.#closed && !this.#pauses.inDoubt()) {
         const ready = this.#hands.hasSlot ? this.#limiter.ready() : undefined
         const held = this.#hands.next(ready)
         if (held === undefined) {
@@ -356,7 +361,7 @@ export class Flow {
 
   #putOff({ held, delayMs, reason, detail }: Refusal): Settlement {
     const { token, queue } = held.delivery
-    const until = Math.round(Date.now() + delayMs)
+    const until = Math.round(this.#clock.now() + delayMs)
     this.putOffs.note({ id: held.id ?? "", queue, until, reason, detail })
     this.#returns.note(queue, until)
     this.#untouched.note(held.delivery)
@@ -425,8 +430,8 @@ export class Flow {
       token,
       fence,
       id: run.posting.id,
-      hardAt: run.hardAt,
-      hardSeconds: (run.hardAt - run.startedAt) / 1000,
+      startedAt: run.startedAt,
+      hardSeconds: run.hardMs / 1000,
       rejects: run.method.acks?.onTimeout === "reject",
       keepMs: this.#options.worker.board.keepFailed(run.task.task, run.task.meth),
     })

@@ -80,7 +80,7 @@ export class Executor {
     switch (taking) {
       case "taken":
         run.record = record
-        run.begin(Date.now())
+        run.begin()
         return undefined
       case "unlisted":
         if (held.stop !== undefined) return undefined

@@ -1,5 +1,6 @@
 /** What a worker is told when it starts. Everything is checked already, and nothing is left to a default. */
 import type { ActorDefinition } from "../actor/actor.ts"
+import type { Clock } from "../async/clock.ts"
 import type { Client } from "../client/client.ts"
 import type { Board } from "../connection/board.ts"
 import type { Keep } from "../jobs/outcome/verdict.ts"
@@ -57,6 +58,8 @@ export interface WorkerOptions {
   readonly maxIdleMs?: number
   /** Whether it tells what happens to every task from the start. */
   readonly events: boolean
+  /** Defaults to those of the machine. */
+  readonly clock?: Clock
   /** Told what happens to deliveries. */
   readonly observers: ReadonlyArray<WorkerObserver>
 }

@@ -5,6 +5,7 @@
 import { hostname } from "node:os"
 import { Cause, Effect, Exit, Fiber, Result, Scope } from "effect"
 import { describeActor } from "../actor/description.ts"
+import { systemClock } from "../async/clock.ts"
 import type { WorkerDescription } from "../cluster/directory.ts"
 import { EventSender } from "../cluster/events.ts"
 import { Neighbours } from "../cluster/neighbours.ts"
@@ -295,7 +296,7 @@ class RunningWorker implements Worker {
     // As long as something runs, what comes of it decides.
     if (this.#hands.held.size > 0) return 0
     const own = this.#flow.putOffs.comeUntil(this.#appetite.queues)
-    return Math.max(0, Math.max(own, this.#othersComeUntil) - Date.now())
+    return Math.max(0, Math.max(own, this.#othersComeUntil) - (this.#options.clock ?? systemClock).now())
   }
 
   get queues(): ReadonlyArray<string> {

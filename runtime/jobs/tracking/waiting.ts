@@ -18,13 +18,13 @@ export const waitForEnd = async (
 ): Promise<JobRecord> => {
   if (!isId(id)) throw notFound(id)
   const stop = new AbortController()
-  const began = Date.now()
+  const began = performance.now()
   return new Promise<JobRecord>((resolve, reject) => {
     let look: ReturnType<typeof setInterval> | undefined
     const timer = Number.isFinite(timeoutMs)
       ? setTimeout(() => finish(() => reject(new WaitTimeout(id, timeoutMs))), Math.min(timeoutMs, 2 ** 31 - 1))
       : undefined
-    const aborted = () => finish(() => reject(signal?.reason ?? new WaitTimeout(id, Date.now() - began)))
+    const aborted = () => finish(() => reject(signal?.reason ?? new WaitTimeout(id, performance.now() - began)))
     const finish = (then: () => void) => {
       if (stop.signal.aborted) return
       stop.abort()

@@ -30,7 +30,7 @@ const waiting = async (
   { wait, ...request }: TakeRequest,
   ending: AbortSignal,
 ): Promise<ReadonlyArray<Delivery>> => {
-  const end = Date.now() + wait
+  const end = performance.now() + wait
   const listening = new AbortController()
   let heard = true
   let wake = (): void => undefined
@@ -50,7 +50,7 @@ const waiting = async (
     while (!ending.aborted) {
       heard = false
       const taken = await driver.take({ ...request, wait: 0 }, ending)
-      const left = end - Date.now()
+      const left = end - performance.now()
       if (taken.deliveries.length > 0 || left <= 0) return deliveriesOf(taken)
       const next = Math.max(taken.next ?? LOOK_MS, PAUSE_MS)
       await new Promise<void>((resolve) => {

@@ -90,7 +90,7 @@ export class ServedActor {
         // Noted before the resources are released, so that no handler begins with them any more.
         const life = this.#live(tried).pipe(Effect.tapError((cause) => this.#broke(cause, tried)))
         yield* Effect.ignore(Effect.scoped(life))
-        yield* Effect.sleep(this.#wait(Date.now()))
+        yield* Effect.sleep(this.#wait(performance.now()))
       }
     })
   }

@@ -75,7 +75,7 @@ export class JobContext implements Job<unknown> {
     return this.#run.signal
   }
   get deadline(): number {
-    return this.#run.hardAt
+    return this.#run.startedAt + this.#run.hardMs
   }
   get headers(): Headers {
     return this.#run.posting.message.headers

@@ -65,7 +65,7 @@ export class Judgement {
       const { posting, task, record } = run
       const { token, fence } = held.delivery
       const keep = { resultMs: DEFAULT_KEEP_FAILED_MS, failureMs: DEFAULT_KEEP_FAILED_MS }
-      const attempt = { token, fence, posting, task, record, now: Date.now(), keep }
+      const attempt = { token, fence, posting, task, record, now: run.clock.now(), keep }
       return verdict.failed(attempt, error, { dead: error.reason })
     }
   }
@@ -75,7 +75,7 @@ export class Judgement {
     const attempt = this.attempt(held, run)
     switch (run.stop) {
       case "timeout": {
-        const seconds = (run.hardAt - run.startedAt) / 1000
+        const seconds = run.hardMs / 1000
         const message = `it ran longer than its hard limit of ${seconds} s`
         const error = { name: "TimeLimitExceeded", message, reason: "timeout" }
         return this.#givenUpOrRetried(attempt, run, error, rejected(run.method.acks?.onTimeout, error))
@@ -149,7 +149,7 @@ export class Judgement {
       posting: run.posting,
       task: run.task,
       record: run.progress === undefined ? run.record : { ...run.record, progress: run.progress },
-      now: Date.now(),
+      now: run.clock.now(),
       keep: this.#plans.of(run.method).keep,
       ...(run.trace === undefined ? {} : { trace: run.trace.context }),
     }

@@ -6,6 +6,7 @@
 import { Effect, Result } from "effect"
 import { acksEarly } from "../../actor/acks.ts"
 import type { Batcher } from "../../async/batcher.ts"
+import type { Clock } from "../../async/clock.ts"
 import * as verdict from "../../jobs/outcome/verdict.ts"
 import { isExpired } from "../../protocol/expiry.ts"
 import type { Task } from "../../protocol/headers.ts"
@@ -27,6 +28,7 @@ import { UnknownTasks, type UnknownTasksOptions } from "./unknown-tasks.ts"
 
 export interface PreparationOptions extends JobSurroundings, UnknownTasksOptions {
   readonly pool: ActorPool
+  readonly clock: Clock
   readonly claims: Batcher<Claim, Claimed>
   readonly limiter: Limiter
   readonly worker: string
@@ -78,7 +80,7 @@ export class Preparation {
   readonly prepare = Effect.fnUntraced(function* (this: Preparation, held: Held): Effect.fn.Return<Ready | Decided> {
     const { delivery } = held
     const options = this.#options
-    const now = Date.now()
+    const now = options.clock.now()
     const intake = readTask(delivery)
     if (Result.isFailure(intake)) {
       const { token, fence, queue } = delivery
@@ -180,8 +182,9 @@ export class Preparation {
       record,
       claimed: isClaimed,
       startedAt: now,
-      hardAt: now + hard,
-      softAt: soft === undefined ? Number.POSITIVE_INFINITY : now + soft,
+      hardMs: hard,
+      softMs: soft ?? Number.POSITIVE_INFINITY,
+      clock: options.clock,
     })
     return new Ready(running, input, actor, new JobContext(running, actor.definition.name, actor.use, options))
   })

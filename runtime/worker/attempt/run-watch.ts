@@ -2,6 +2,7 @@
  * Watches the runs: time limits, and reports of runs that last longer than a moment. One timer for all of them, and none
  * while nothing runs.
  */
+import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"
 import type { Progress } from "../../protocol/record.ts"
 import type { Queue, Report, Settlement } from "../../transport/lift/transport.ts"
@@ -23,10 +24,12 @@ export class RunWatch {
   readonly #reported = new WeakMap<Running, { readonly at: number; readonly progress: Progress | undefined }>()
 
   readonly #onDeadline: (at: number) => void
+  readonly #clock: Clock
   #deadline = Number.POSITIVE_INFINITY
 
-  /** `onDeadline` hears the earliest hard limit whenever it changes. */
-  constructor(queue: Queue, log: Log, onDeadline: (at: number) => void) {
+  /** `onDeadline` hears the earliest hard limit, by the clock that nobody sets, whenever it changes. */
+  constructor(queue: Queue, log: Log, onDeadline: (at: number) => void, clock: Clock = systemClock) {
+    this.#clock = clock
     this.#queue = queue
     this.#log = log
     this.#onDeadline = onDeadline
@@ -36,7 +39,7 @@ export class RunWatch {
     if (held.run === undefined) return
     this.#runs.set(held.run, held)
     if (held.run.hardAt < this.#deadline) this.#setDeadline(held.run.hardAt)
-    this.#timer ??= setInterval(() => this.#tick(Date.now()), TICK_MS)
+    this.#timer ??= setInterval(() => this.#tick(this.#clock.monotonic()), TICK_MS)
   }
 
   remove(held: Held): void {
@@ -97,9 +100,9 @@ export class RunWatch {
   #reportOf(held: Held, run: Running, now: number): Report | undefined {
     if (run.stop !== undefined) return undefined
     const last = this.#reported.get(run)
-    const first = last === undefined && !held.offQueue && now - run.startedAt >= MOMENT_MS
-    // By identity: two of them may be of one millisecond, and the clock may be set back.
-    const moved = run.progress !== last?.progress && Math.abs(now - (last?.at ?? 0)) >= PROGRESS_MS
+    const first = last === undefined && !held.offQueue && now - run.beganAt >= MOMENT_MS
+    // By identity: two of them may be of one millisecond.
+    const moved = run.progress !== last?.progress && (last === undefined || now - last.at >= PROGRESS_MS)
     if (!first && !moved) return undefined
     this.#reported.set(run, { at: now, progress: run.progress })
     run.reported = true

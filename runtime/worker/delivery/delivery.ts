@@ -1,5 +1,6 @@
 /** One delivery while this worker holds it: from pull to settled. */
 import type { ErasedMethod } from "../../actor/actor.ts"
+import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Embed } from "../../protocol/body.ts"
 import { OWN_HEADER, type Task } from "../../protocol/headers.ts"
 import { isUndecodable, type Posting } from "../../protocol/message.ts"
@@ -100,8 +101,10 @@ export class Running {
   record: JobRecord
   /** Whether a claim was written, which a hand-back must close. */
   readonly claimed: boolean
+  /** In milliseconds since the epoch. */
   startedAt: number
-  /** Limits, in milliseconds since the epoch. */
+  /** The same moment, and the limits, by the clock that nobody sets. */
+  beganAt: number
   hardAt: number
   softAt: number
   progress: Progress | undefined
@@ -116,6 +119,7 @@ export class Running {
   pending: Promise<unknown> | undefined
   /** Set where attempts are traced. */
   trace: Trace | undefined
+  readonly clock: Clock
   #abort: AbortController | undefined
   /** Its limits while they are held. */
   #limits: { readonly hardMs: number; readonly softMs: number } | undefined
@@ -128,9 +132,12 @@ export class Running {
     readonly record: JobRecord
     readonly claimed: boolean
     readonly startedAt: number
-    readonly hardAt: number
-    readonly softAt: number
+    /** How long its handler may run. */
+    readonly hardMs: number
+    readonly softMs: number
+    readonly clock?: Clock
   }) {
+    this.clock = fields.clock ?? systemClock
     this.posting = fields.posting
     this.task = fields.task
     this.method = fields.method
@@ -138,13 +145,19 @@ export class Running {
     this.record = fields.record
     this.claimed = fields.claimed
     this.startedAt = fields.startedAt
-    this.hardAt = fields.hardAt
-    this.softAt = fields.softAt
+    this.beganAt = this.clock.monotonic()
+    this.hardAt = this.beganAt + fields.hardMs
+    this.softAt = this.beganAt + fields.softMs
   }
 
   /** Ended from outside: what comes of its handler counts for nothing. */
   get isOver(): boolean {
     return this.stop !== undefined
+  }
+
+  /** How long its handler may run in all, in milliseconds. */
+  get hardMs(): number {
+    return this.hardAt - this.beganAt
   }
 
   /** Made when it is first asked for: most handlers never look at it. */
@@ -158,24 +171,25 @@ export class Running {
   /** Stops the clock of its limits, while the process of its handler is not there yet. */
   hold(): void {
     if (this.#limits !== undefined) return
-    this.#limits = { hardMs: this.hardAt - this.startedAt, softMs: this.softAt - this.startedAt }
+    this.#limits = { hardMs: this.hardMs, softMs: this.softAt - this.beganAt }
     this.hardAt = Number.POSITIVE_INFINITY
     this.softAt = Number.POSITIVE_INFINITY
   }
 
   /** The handler begins only now: its limits count from here. */
-  begin(at: number): void {
+  begin(): void {
     if (this.#limits === undefined) return
-    this.startedAt = at
-    this.hardAt = at + this.#limits.hardMs
-    this.softAt = at + this.#limits.softMs
+    this.startedAt = this.clock.now()
+    this.beganAt = this.clock.monotonic()
+    this.hardAt = this.beganAt + this.#limits.hardMs
+    this.softAt = this.beganAt + this.#limits.softMs
     this.#limits = undefined
   }
 
   /** The soft limit: tells the handler to stop; whether it does is its own affair. */
   warn(): void {
     if (this.softReason !== undefined) return
-    this.softReason = softLimit((this.softAt - this.startedAt) / 1000)
+    this.softReason = softLimit((this.softAt - this.beganAt) / 1000)
     this.#abort?.abort(this.softReason)
   }
 

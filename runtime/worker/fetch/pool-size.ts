@@ -20,7 +20,7 @@ export class PoolSize {
   constructor(options: PoolSizeOptions) {
     this.#options = options
     const { autoscale } = options
-    if (autoscale !== undefined) this.#autoscaler = new Autoscaler(autoscale, Date.now())
+    if (autoscale !== undefined) this.#autoscaler = new Autoscaler(autoscale, performance.now())
     this.#keepalive = setInterval(() => this.follow(), KEEPALIVE_MS)
   }
 
@@ -44,7 +44,7 @@ export class PoolSize {
   /** Changes the bounds; null: from now on the size stays as it is. */
   autoscale(bounds: Autoscale | null): void {
     if (bounds === null) this.#autoscaler = undefined
-    else if (this.#autoscaler === undefined) this.#autoscaler = new Autoscaler(bounds, Date.now())
+    else if (this.#autoscaler === undefined) this.#autoscaler = new Autoscaler(bounds, performance.now())
     else this.#autoscaler.bounds = bounds
     this.#resize(this.#options.hands.concurrency)
     this.follow()
@@ -54,7 +54,7 @@ export class PoolSize {
   follow(): void {
     const { hands, log } = this.#options
     const { concurrency, held } = hands
-    const wanted = this.#autoscaler?.scale(held.size, concurrency, Date.now()) ?? concurrency
+    const wanted = this.#autoscaler?.scale(held.size, concurrency, performance.now()) ?? concurrency
     if (wanted === concurrency) return
     log.info(`${wanted > concurrency ? "Scaling up" : "Scaling down"} to ${wanted} handlers`)
     this.#resize(wanted)

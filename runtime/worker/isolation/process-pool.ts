@@ -124,7 +124,7 @@ export class ProcessPool {
         this.#release(process)
         return done(failure)
       }
-      run.begin(Date.now())
+      run.begin()
       const ended = process.run(run, input, job)
       const over = this.#endFromOutside(process, run, ended, done)
       const exit = await ended
@@ -167,7 +167,9 @@ export class ProcessPool {
       if (run.stop === "timeout" || run.stop === "hand-back") process.kill()
       // Nobody watches the limit of a run whose job is decided.
       else
-        timers.push(setTimeout(() => process.kill(), Math.min(Math.max(0, run.hardAt - Date.now()), LONGEST_TIMER_MS)))
+        timers.push(
+          setTimeout(() => process.kill(), Math.min(Math.max(0, run.hardAt - run.clock.monotonic()), LONGEST_TIMER_MS)),
+        )
       const leave = () => {
         run.pending = ended
         done(Exit.interrupt())

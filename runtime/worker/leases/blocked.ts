@@ -46,7 +46,7 @@ const timedOut = async (transport: Transport, run: RunNote): Promise<Settlement 
   const began: JobRecord =
     record.state === "started"
       ? { ...record, fence: run.fence }
-      : started(record, { fence: run.fence, worker: record.worker ?? "", at: run.hardAt - run.hardSeconds * 1000 })
+      : started(record, { fence: run.fence, worker: record.worker ?? "", at: run.startedAt })
   return failedInAbsence(began, error, {
     token: run.token,
     fence: run.fence,

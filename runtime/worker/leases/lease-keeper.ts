@@ -32,7 +32,7 @@ export interface LeaseKeeperOptions {
 export interface LeaseKeeper {
   /** Deliveries that have just come. */
   added(tokens: ReadonlyArray<string>): void
-  /** Earliest hard limit of the handlers that run, in milliseconds since the epoch; `Infinity` when none runs. */
+  /** Earliest hard limit of the handlers that run, by the clock that nobody sets; `Infinity` when none runs. */
   deadline(at: number): void
   /** The handler that is about to be called: what blocks, if the thread blocks next. */
   calling(run: RunNote): void

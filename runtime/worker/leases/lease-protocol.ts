@@ -47,8 +47,8 @@ export interface RunNote {
   readonly token: string
   readonly fence: string
   readonly id: string
-  /** Hard limit, in milliseconds since the epoch, and how long that was, in seconds. */
-  readonly hardAt: number
+  /** When it was called, in milliseconds since the epoch, and its hard limit in seconds. */
+  readonly startedAt: number
   readonly hardSeconds: number
   /** Whether a job that ran into its hard limit is a dead letter. */
   readonly rejects: boolean
@@ -61,14 +61,19 @@ const NOTE_BYTES = 2_048
 const TIMES_BYTES = 16
 
 /**
- * What the main thread writes and the other reads without a message, since a blocked thread sends none: when it last
- * turned, the earliest hard limit of its handlers, and which handler it called last.
+ * What the main thread writes and the other reads without a message, since a blocked thread sends none: how often it has
+ * turned, how long it then had until the earliest hard limit of its handlers, and which handler it called last. No time of
+ * day: it may be set, and the clocks that nobody sets begin anew in each thread.
  */
 export class SharedClock {
   readonly buffer: SharedArrayBuffer
   readonly #times: Float64Array
   readonly #note: Uint8Array
   readonly #length: Uint32Array
+  /** In the main thread: the earliest hard limit. */
+  #deadline = Number.POSITIVE_INFINITY
+  /** In the other one: the turn that it saw last, and when. */
+  #seen = { turn: 0, at: 0 }
   readonly #encoder = new TextEncoder()
   /** `encodeInto` takes no shared memory. */
   readonly #draft = new Uint8Array(NOTE_BYTES)
@@ -81,16 +86,19 @@ export class SharedClock {
   }
 
   beat(): void {
-    this.#times[0] = Date.now()
+    this.#times[1] = this.#deadline - performance.now()
+    this.#times[0] = (this.#times[0] ?? 0) + 1
   }
 
+  /** `at`: of `performance.now()`. */
   deadline(at: number): void {
-    this.#times[1] = at
+    this.#deadline = at
+    this.beat()
   }
 
   /** The handler that is about to be called. */
   note(run: RunNote): void {
-    const text = `${run.hardAt}\n${run.hardSeconds}\n${run.rejects ? 1 : 0}\n${run.keepMs}\n${run.fence}\n${run.token}\n${run.id}`
+    const text = `${run.startedAt}\n${run.hardSeconds}\n${run.rejects ? 1 : 0}\n${run.keepMs}\n${run.fence}\n${run.token}\n${run.id}`
     const { read, written } = this.#encoder.encodeInto(text, this.#draft)
     if (read < text.length) {
       // Half an id would be another job's, and the note of the run before is not this one's.
@@ -106,10 +114,10 @@ export class SharedClock {
     const length = this.#length[0] ?? 0
     if (length === 0) return undefined
     const text = new TextDecoder().decode(this.#note.slice(0, length))
-    const [hardAt, hardSeconds, rejects, keepMs, fence, token, ...id] = text.split("\n")
+    const [startedAt, hardSeconds, rejects, keepMs, fence, token, ...id] = text.split("\n")
     if (fence === undefined || token === undefined || id.length === 0) return undefined
     return {
-      hardAt: Number(hardAt),
+      startedAt: Number(startedAt),
       hardSeconds: Number(hardSeconds),
       rejects: rejects === "1",
       keepMs: Number(keepMs),
@@ -119,9 +127,10 @@ export class SharedClock {
     }
   }
 
-  /** Whether the main thread has not turned since its earliest hard limit, and the grace is over. */
+  /** Whether the main thread has not turned since its earliest hard limit, and the grace is over. `now`: of `performance.now()`. */
   isBlocked(now: number): boolean {
-    const [beat = now, deadline = 0] = this.#times
-    return deadline > 0 && now > deadline + GRACE_MS && beat < deadline + GRACE_MS / 2
+    const [turn = 0, leftMs = 0] = this.#times
+    if (turn !== this.#seen.turn) this.#seen = { turn, at: now }
+    return turn > 0 && now > this.#seen.at + leftMs + GRACE_MS && leftMs > -GRACE_MS / 2
   }
 }

@@ -40,7 +40,7 @@ const trouble = (what: "leases" | "entry", cause: unknown) => {
 }
 
 const extend = async (connected: Transport) => {
-  const now = Date.now()
+  const now = performance.now()
   if (clock.isBlocked(now)) {
     clearInterval(timer)
     await endBlocked(connected, clock.lastRun(), [...held.keys()], lastWords())
@@ -79,7 +79,7 @@ parentPort?.on("message", (orders: LeaseOrders) => {
   switch (orders.kind) {
     case "added": {
       // What came before this thread was connected may be older than it seems.
-      const since = transport === undefined ? 0 : Date.now()
+      const since = transport === undefined ? Number.NEGATIVE_INFINITY : performance.now()
       for (const token of unpackTokens(orders.tokens)) held.set(token, since)
       break
     }

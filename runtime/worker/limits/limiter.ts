@@ -103,7 +103,7 @@ export class Limiter {
   #alarm: ReturnType<typeof setTimeout> | undefined
   #alarmAt = Number.POSITIVE_INFINITY
   #isListening = false
-  #beatAt = 0
+  #beatAt = Number.NEGATIVE_INFINITY
 
   constructor(options: LimiterOptions) {
     this.#options = options
@@ -394,14 +394,14 @@ export class Limiter {
       this.leave(held)
       this.#options.onOver(held)
     }
-    const now = Date.now()
+    const now = performance.now()
     const isDue = now - this.#beatAt >= this.#ttlMs / 3 - TICK_MS || !this.#presence.isFresh
     if (this.#presence.hasBegun && isDue && this.#options.isConnected()) {
       this.#beatAt = now
       try {
         if (await this.#presence.beat()) this.#surrender()
       } catch (cause) {
-        this.#beatAt = 0
+        this.#beatAt = Number.NEGATIVE_INFINITY
         this.#options.log.debug("the permits of limits could not be kept alive now", { cause: String(cause) })
       }
     }

@@ -55,7 +55,7 @@ export class Permits {
   #moreAt = 0
   #idleTicks = 0
   #isUnsure = false
-  #writtenAt = 0
+  #writtenAt = Number.NEGATIVE_INFINITY
   #busy: Promise<void> | undefined
   #again = false
 
@@ -118,7 +118,7 @@ export class Permits {
   tick(): void {
     const isUsed = this.#options.waiting() > 0 || this.#held <= this.#running
     this.#idleTicks = isUsed ? 0 : this.#idleTicks + 1
-    const isOld = this.#held > 0 && Date.now() - this.#writtenAt > LASTING_MS / 2
+    const isOld = this.#held > 0 && performance.now() - this.#writtenAt > LASTING_MS / 2
     // Those that hold some may have missed that this one asks.
     if (this.#starves && this.#othersHold) this.#options.tell()
     if (this.#isUnsure || isOld || this.#starves || this.#idleTicks >= IDLE_TICKS) this.look()
@@ -212,7 +212,7 @@ export class Permits {
           wait = Math.min(wait * 2, 8 * CONFLICT_MS)
           continue
         }
-        this.#writtenAt = Date.now()
+        this.#writtenAt = performance.now()
       }
       this.#held = decision.held
       this.#othersHold = [...living.held.keys()].some((id) => id !== presence.id)

@@ -45,12 +45,12 @@ export class Presence {
 
   /** Whether the entry is certain to be there still: only then the permits that the worker holds are its own. */
   get isFresh(): boolean {
-    return Date.now() - this.#beatAt < FRESH * this.#ttlMs
+    return performance.now() - this.#beatAt < FRESH * this.#ttlMs
   }
 
   /** Writes the entry again. Resolves to whether it may have lapsed before, so that others took its permits. */
   async beat(): Promise<boolean> {
-    const at = Date.now()
+    const at = performance.now()
     await this.#store.write([{ key: this.key, value: ALIVE, ttl: this.#ttlMs }])
     const lapsed = at - this.#beatAt >= this.#ttlMs
     this.#beatAt = at
@@ -58,7 +58,7 @@ export class Presence {
   }
 
   async isAlive(id: string): Promise<boolean> {
-    const now = Date.now()
+    const now = performance.now()
     if (id === this.id || (this.#alive.get(id) ?? Number.NEGATIVE_INFINITY) > now - BELIEVED_MS) return true
     const alive = (await this.#store.get(`${HOLDER_PREFIX}${id}`)) !== undefined
     if (alive) this.#alive.set(id, now)

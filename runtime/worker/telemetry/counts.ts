@@ -20,7 +20,7 @@ export class Counts implements WorkerObserver {
 
   settled({ run }: Held, { record }: Settlement): void {
     this.processed++
-    if (run !== undefined) this.workingMs += Date.now() - run.startedAt
+    if (run !== undefined) this.workingMs += run.clock.monotonic() - run.beganAt
     if (record?.error !== undefined && record.state !== "succeeded" && !goesOn(record)) this.failed++
   }
 

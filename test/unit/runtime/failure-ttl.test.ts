@@ -116,7 +116,7 @@ describe("in a worker", () => {
     const [delivery] = await transport.queue.pull({ queues: ["default"], max: 1, wait: 5_000 }, signal)
     if (delivery === undefined) throw new Error("nothing came")
     const { token, fence } = delivery
-    const run = { token, fence, id, hardAt: Date.now(), hardSeconds: 1, rejects: true, keepMs: METHOD_MS }
+    const run = { token, fence, id, startedAt: Date.now(), hardSeconds: 1, rejects: true, keepMs: METHOD_MS }
     await endBlocked(transport, run, [token], collectLog().log)
     expect((await board.records.find(id))?.record).toMatchObject({ dead: "timeout", keepMs: METHOD_MS })
   })

@@ -9,7 +9,7 @@ import { PoolSize } from "../../../../runtime/worker/fetch/pool-size.ts"
 const KEEPALIVE_MS = 30_000
 
 beforeEach(() => {
-  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "Date"] })
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] })
 })
 afterEach(() => {
   vi.useRealTimers()

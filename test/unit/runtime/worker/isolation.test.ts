@@ -72,7 +72,7 @@ const runOf = (name: string): Running => {
   )
   const task = Result.getOrThrow(parseTask(posting.message))
   const record = recordOfTask(posting, task, now)
-  const limits = { startedAt: now, hardAt: now + 10_000, softAt: Number.POSITIVE_INFINITY }
+  const limits = { startedAt: now, hardMs: 10_000, softMs: Number.POSITIVE_INFINITY }
   return new Running({ posting, task, method, embed: NO_EMBED, record, claimed: false, ...limits })
 }
 

@@ -22,7 +22,7 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number } 
   await client.submit("echo", { id: "job" })
   const [delivery] = await client.board.queue.pull({ queues: ["default"], max: 1, wait: 0 }, AbortSignal.timeout(1_000))
   if (delivery === undefined || "undecodable" in delivery.message || method === undefined) throw new Error("no task")
-  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "Date"] })
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "Date", "performance"] })
   const now = Date.now()
   const task = newTask({ task: "echo", id: "job" })
   const posting = { id: "job", run: 1, retries: 0, queue: "default", level: 4, message: delivery.message }
@@ -34,15 +34,15 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number } 
     record: recordOfTask(posting, task, now),
     claimed: false,
     startedAt: now,
-    hardAt: now + (limits.hard ?? 60_000),
-    softAt: now + (limits.soft ?? Number.POSITIVE_INFINITY),
+    hardMs: limits.hard ?? 60_000,
+    softMs: limits.soft ?? Number.POSITIVE_INFINITY,
   })
   const held = new Held(delivery, 0)
   held.run = run
   const reports: Array<Report> = []
   const deadlines: Array<number> = []
   const queue: Queue = { ...client.board.queue, report: async (all) => void reports.push(...all) }
-  const watch = new RunWatch(queue, makeLog({ level: "none" }), (at) => deadlines.push(at - now))
+  const watch = new RunWatch(queue, makeLog({ level: "none" }), (at) => deadlines.push(at - run.beganAt))
   watch.add(held)
   return { watch, held, run, reports, deadlines, now }
 }

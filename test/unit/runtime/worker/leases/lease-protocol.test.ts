@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { GRACE_MS, SharedClock } from "../../../../../runtime/worker/leases/lease-protocol.ts"
 
-const note = { token: "t.1", fence: "0001", id: "job", hardAt: 1_000, hardSeconds: 0.5, rejects: true, keepMs: -1 }
+const note = { token: "t.1", fence: "0001", id: "job", startedAt: 500, hardSeconds: 0.5, rejects: true, keepMs: -1 }
 
 describe("the note of the last run", () => {
   test("reads as it was written, by whoever shares the memory, whatever the id is", () => {
@@ -23,27 +23,38 @@ describe("the note of the last run", () => {
 })
 
 describe("a thread", () => {
+  /** What the main thread writes, and what the other one makes of it. */
+  const threads = () => {
+    const main = new SharedClock()
+    return { main, other: new SharedClock(main.buffer) }
+  }
+
   test("is blocked when it has not turned since its earliest hard limit, and the grace is over", () => {
-    const clock = new SharedClock()
-    clock.beat()
-    const now = Date.now()
-    clock.deadline(now + 10_000)
-    expect(clock.isBlocked(now + 10_000 + GRACE_MS)).toBe(false)
-    expect(clock.isBlocked(now + 10_001 + GRACE_MS)).toBe(true)
+    const { main, other } = threads()
+    main.deadline(performance.now() + 10_000)
+    // The other thread's clock has begun at another moment.
+    const now = 5
+    expect(other.isBlocked(now)).toBe(false)
+    expect(other.isBlocked(now + 9_000 + GRACE_MS)).toBe(false)
+    expect(other.isBlocked(now + 10_001 + GRACE_MS)).toBe(true)
+    main.beat()
+    expect(other.isBlocked(now + 10_001 + GRACE_MS)).toBe(false)
   })
 
   test("is not blocked while nothing runs, however long it has not turned", () => {
-    const clock = new SharedClock()
-    clock.beat()
-    clock.deadline(Number.POSITIVE_INFINITY)
-    expect(clock.isBlocked(Date.now() + 1e9)).toBe(false)
-    expect(new SharedClock().isBlocked(Date.now())).toBe(false)
+    const { main, other } = threads()
+    expect(other.isBlocked(1e9)).toBe(false)
+    main.beat()
+    expect(other.isBlocked(1e9)).toBe(false)
+    main.deadline(Number.POSITIVE_INFINITY)
+    expect(other.isBlocked(2e9)).toBe(false)
+    expect(other.isBlocked(3e9)).toBe(false)
   })
 
   test("is not blocked that has turned since", () => {
-    const clock = new SharedClock()
-    clock.deadline(Date.now() - GRACE_MS - 1)
-    clock.beat()
-    expect(clock.isBlocked(Date.now())).toBe(false)
+    const { main, other } = threads()
+    main.deadline(performance.now() - GRACE_MS - 1)
+    expect(other.isBlocked(0)).toBe(false)
+    expect(other.isBlocked(1e9)).toBe(false)
   })
 })

@@ -1,0 +1,88 @@
+/** What a jump of the wall clock does to a worker: nothing. */
+import { actor, connect } from "callboard"
+import { expect, onTestFinished, test } from "vitest"
+import { systemClock } from "../../../../runtime/async/clock.ts"
+import { generateId } from "../../../../runtime/id.ts"
+import { makeLog } from "../../../../runtime/log/log.ts"
+import { settingsOf } from "../../../../runtime/service/settings.ts"
+import { startWorker } from "../../../../runtime/worker/worker.ts"
+import { gate, withQueue } from "../../../support/faulty-board.ts"
+import { eventually } from "../../../support/servers/process.ts"
+
+const HOUR = 3_600_000
+
+test.each([
+  ["forward", HOUR],
+  ["back", -HOUR],
+])(
+  "an hour %s: no job fails by its limit, none runs twice, leases are extended, what is scheduled runs",
+  async (_, turned) => {
+    let shift = 0
+    let extended = 0
+    const transports = withQueue((queue) => ({
+      extend: (tokens) => {
+        extended++
+        return queue.extend(tokens)
+      },
+    }))
+    const client = await connect(`faulty://${generateId()}?lease=1`, { transports })
+    onTestFinished(() => client.close())
+    const { open, opened } = gate()
+    const runs: Array<string> = []
+    const told = Promise.withResolvers<(fraction: number) => void>()
+    const deadlines: Array<number> = []
+    const actors = [
+      actor("timed", {
+        methods: {
+          run: async (_input, job) => {
+            runs.push(job.id)
+            told.resolve(job.progress)
+            deadlines.push(job.deadline)
+            await opened
+            return job.signal.aborted
+          },
+          soon: () => "ran",
+          endless: () => new Promise(() => undefined),
+        },
+      }),
+    ]
+    const worker = await startWorker({
+      ...settingsOf({ actors }),
+      board: client.board,
+      client,
+      actors,
+      name: "turned",
+      leaseMs: 1_000,
+      log: makeLog({ level: "none" }),
+      observers: [],
+      clock: { ...systemClock, now: () => systemClock.now() + shift },
+    })
+    onTestFinished(async () => void (await worker.stop({ now: true })))
+    const submit = () => client.submit("timed", { timeLimit: 60 })
+    const before = await submit()
+    const scheduled = await client.submit("timed.soon", { delay: 2 })
+    // A limit still ends what it is to end, after as long as it says.
+    const limited = await client.submit("timed.endless", { timeLimit: 2 })
+    const report = await told.promise
+    await eventually(async () => (await limited.find()).state === "started", { message: "it runs" })
+    shift = turned
+    const after = await submit()
+    await eventually(() => runs.length === 2, { message: "both run, begun before the jump and after it" })
+    report(0.5)
+    await eventually(async () => (await before.find()).progress?.fraction === 0.5, { message: "progress is told" })
+    const asked = extended
+    // Two leases and more: a lease that were not extended would have been over.
+    await eventually(() => extended >= asked + 8, { message: "leases are extended" })
+    expect(await limited.outcome({ timeout: 60 })).toMatchObject({ error: { name: "TimeLimitExceeded" } })
+    expect(await scheduled.result({ timeout: 60 })).toBe("ran")
+    open()
+    for (const job of [before, after]) {
+      expect(await job.result({ timeout: 60 })).toBe(false)
+      expect(await job.find()).toMatchObject({ attempts: 1, retries: 0 })
+    }
+    expect(runs).toEqual([before.id, after.id])
+    // Shown as a time of day, by the clock as it was set when each began.
+    const [first = 0, second = 0] = deadlines
+    expect(Math.abs(second - first - turned)).toBeLessThan(60_000)
+  },
+)
