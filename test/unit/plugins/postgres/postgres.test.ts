@@ -108,6 +108,38 @@ test("a schema of another version is refused, and left as it is", async () => {
   expect(await ask(`TABLE "${schema}".meta`)).toEqual([{ version: 2 }])
 })
 
+test("a database that holds no UTF-8 is refused", async () => {
+  await ask("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+  const url = through(server.port)
+  url.pathname = "/latin"
+  const message = "postgres: needs PostgreSQL 13 or newer, a database in UTF8, and fsync = on"
+  expect(await refusal(url, "latin")).toEqual(["unsupported", message])
+})
+
+test("a server that falls silent is given up within the bound, and found again", async () => {
+  const wire = await startProxy(() => server.port)
+  const driver = await plugin.connect(through(wire.port), { ...options("silent"), timeout: 1_000 })
+  const statuses: Array<string> = []
+  const news: Array<string> = []
+  driver.onStatus((status) => statuses.push(status))
+  await driver.listen({ kind: "jobs" }, ({ kind }) => news.push(kind), new AbortController().signal)
+  try {
+    wire.freeze()
+    const began = performance.now()
+    await expect(driver.read(["a"], "all")).rejects.toMatchObject({ reason: "unavailable" })
+    expect(performance.now() - began).toBeLessThan(5_000)
+    expect(statuses).toEqual(["disconnected"])
+    await expect(driver.read(["a"], "all")).rejects.toMatchObject({ reason: "unavailable", outcome: "none" })
+    wire.thaw()
+    expect(await eventually(() => driver.read(["a"], "all"))).toEqual([undefined])
+    await eventually(() => news.includes("missed"))
+    expect(statuses).toEqual(["disconnected", "connected"])
+  } finally {
+    await driver.close()
+    await wire.stop()
+  }
+})
+
 test("several that come first at the same time make one schema", async () => {
   const drivers = await Promise.all(
     Array.from({ length: 4 }, () => plugin.connect(through(server.port), options("first"))),
