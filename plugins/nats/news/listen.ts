@@ -31,7 +31,9 @@ export const listen = async (
         signal,
       ),
       // A job that nothing is stored about is changed by its task.
-      subscriptions.listen(names.tasksOf(id), () => listener({ kind: "job", id }), signal),
+      ...(["j", "s"] as const).map((kind) =>
+        subscriptions.listen(names.tasksOf(id, kind), () => listener({ kind: "job", id }), signal),
+      ),
     ])
   } else {
     const hear = ({ subject, data }: { readonly subject: string; readonly data: Uint8Array }) =>

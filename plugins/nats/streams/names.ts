@@ -113,9 +113,9 @@ export class Names {
     return { scheduled: kind === "s", queue: unescapeToken(queue), band: Number(band), id: unescapeToken(id) }
   }
 
-  /** All tasks of one job, due or not, in any queue. */
-  tasksOf(id: string): string {
-    return `${this.namespace}.*.*.*.${escapeToken(id)}`
+  /** All tasks of one job, due or not, in any queue; `*` is either kind, and fits subjects of other streams too. */
+  tasksOf(id: string, kind: "j" | "s" | "*" = "*"): string {
+    return `${this.namespace}.${kind}.*.*.${escapeToken(id)}`
   }
 
   tasksIn(kind: "j" | "s", queue: string | undefined): string {
