@@ -126,7 +126,7 @@ BEGIN
         WHERE sequence = (c->>'sequence')::bigint AND held AND sequence || '.' || deliveries = c->>'token'
         RETURNING queue INTO name;
       IF name IS NULL THEN gone := true; ELSE PERFORM tell('queue', name); END IF;
-    ELSIF c->>'kind' = 'withdraw' THEN DELETE FROM task WHERE id = c->>'id' AND NOT ${HELD};
+    ELSIF c->>'kind' = 'withdraw' THEN DELETE FROM task WHERE id = c->>'id';
     END IF;
     RETURN NEXT;
   END LOOP;

@@ -126,12 +126,14 @@ test("a server that falls silent is given up within the bound, and found again",
   try {
     wire.freeze()
     const began = performance.now()
-    await expect(driver.read(["a"], "all")).rejects.toMatchObject({ reason: "unavailable" })
+    // It may have happened: that is an answer about the item, and no failure of the call.
+    const [answer] = await driver.commit([{ id: "a", post: [posting("a", "t")] }])
+    expect(answer).toMatchObject({ status: "failed", error: { reason: "unavailable", outcome: "unknown" } })
     expect(performance.now() - began).toBeLessThan(5_000)
     expect(statuses).toEqual(["disconnected"])
     await expect(driver.read(["a"], "all")).rejects.toMatchObject({ reason: "unavailable", outcome: "none" })
     wire.thaw()
-    expect(await eventually(() => driver.read(["a"], "all"))).toEqual([undefined])
+    expect(await eventually(() => driver.read(["b"], "all"))).toEqual([undefined])
     await eventually(() => news.includes("missed"))
     expect(statuses).toEqual(["disconnected", "connected"])
   } finally {
@@ -163,18 +165,19 @@ test("without the client library, one line says what to install", async () => {
   })
 })
 
+const posting = (id: string, task: string): TaskPosting => ({
+  id,
+  key: `${id}/1/0`,
+  queue: "q",
+  level: 4,
+  index: { state: "queued", queue: "q", task, at: 1 },
+  frame: new Uint8Array(1),
+  message: { headers: {}, properties: { content_type: "", content_encoding: "" }, body: new Uint8Array(0) },
+})
+
 test("text that the database cannot hold harms no neighbour", async () => {
   const driver = await plugin.connect(through(server.port), options("zeros"))
   const odd = "a\0\ud800"
-  const posting = (id: string, task: string): TaskPosting => ({
-    id,
-    key: `${id}/1/0`,
-    queue: "q",
-    level: 4,
-    index: { state: "queued", queue: "q", task, at: 1 },
-    frame: new Uint8Array(1),
-    message: { headers: {}, properties: { content_type: "", content_encoding: "" }, body: new Uint8Array(0) },
-  })
   const receipts = await driver.publish([posting("one", odd), posting(odd, "t"), posting("two", "t")])
   expect(receipts.map((each) => (each.status === "failed" ? each.error.reason : each.status))).toEqual([
     "stored",
@@ -187,6 +190,34 @@ test("text that the database cannot hold harms no neighbour", async () => {
     true,
   ])
   expect((await driver.query?.({ task: odd, limit: 10 }))?.jobs.length).toBe(1)
+  await driver.close()
+})
+
+test("a take whose signal fired on the way gives back, uncounted, what it took", async () => {
+  const driver = await plugin.connect(through(server.port), options("aborted"))
+  await driver.publish([posting("a", "t")])
+  const request = { queues: ["q"], max: 1, wait: 0, rotate: false }
+  const stop = new AbortController()
+  const taking = driver.take(request, stop.signal)
+  stop.abort()
+  expect(await taking).toEqual({ deliveries: [] })
+  const { deliveries } = await driver.take(request, new AbortController().signal)
+  expect(deliveries).toMatchObject([{ first: true, deliveries: 1 }])
+  await driver.close()
+})
+
+test("a token that gave its task back ends nothing any more", async () => {
+  const driver = await plugin.connect(through(server.port), options("returned"))
+  await driver.publish([posting("a", "t")])
+  const request = { queues: ["q"], max: 1, wait: 0, rotate: false }
+  const { deliveries } = await driver.take(request, new AbortController().signal)
+  const token = deliveries[0]?.token ?? ""
+  const release = { id: "a", task: { kind: "release", token, delay: 0 } } as const
+  expect(await driver.commit([release])).toEqual([{ status: "committed", revision: "" }])
+  expect(await driver.extend([token])).toEqual([false])
+  const gone = [{ status: "committed", revision: "", gone: true }]
+  expect(await driver.commit([release])).toEqual(gone)
+  expect(await driver.commit([{ id: "a", task: { kind: "ack", token } }])).toEqual(gone)
   await driver.close()
 })
 
