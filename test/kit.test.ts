@@ -10,7 +10,7 @@ import type { Harness } from "./kit/harness.ts"
 import { least, reduced } from "./kit/least.ts"
 import { Line } from "./kit/line.ts"
 import { type Mutant, mutants } from "./kit/mutants.ts"
-import { registerRules, runCase, runRulesConformance } from "./kit/run.ts"
+import { registerLifted, runCase, runLiftedConformance } from "./kit/run.ts"
 import { capabilities, memory } from "./support/memory.ts"
 import { outcomesOf } from "./support/outcomes.ts"
 
@@ -65,9 +65,9 @@ const bases = { full, least: bare, line: cuttable }
 const slack = 2_500
 
 describe("a transport that blocks passes", () =>
-  registerRules(test, slow(new URL("memory://blocking")), { spared: "omit" }))
+  registerLifted(test, slow(new URL("memory://blocking")), { spared: "omit" }))
 describe("a transport that can do the least passes", () =>
-  registerRules(test, { ...bare(new URL("memory://least")), slack }, { spared: "omit" }))
+  registerLifted(test, { ...bare(new URL("memory://least")), slack }, { spared: "omit" }))
 
 describe("a transport that is cut off and restarted passes", () => {
   const harness = { ...cuttable(new URL("memory://line")), slack }
@@ -100,12 +100,12 @@ describe("mutants", () => {
 })
 
 test("without a runner there is a report", async () => {
-  const report = await runRulesConformance(full(new URL("memory://report")), { only: "declared: " })
+  const report = await runLiftedConformance(full(new URL("memory://report")), { only: "declared: " })
   expect(report).toMatchObject({ name: "memory", total: 3, passed: 3, failed: 0, skipped: 0 })
-  const skipping = await runRulesConformance(full(new URL("memory://report")), { only: "front" })
+  const skipping = await runLiftedConformance(full(new URL("memory://report")), { only: "front" })
   expect(skipping.results.find(({ outcome }) => outcome === "skipped")?.reason).toContain("front")
   const wrong = { ...full(new URL("memory://report")), capabilities: { ...capabilities, delay: false } }
-  const failing = await runRulesConformance(wrong, { only: "declared: the capabilities" })
+  const failing = await runLiftedConformance(wrong, { only: "declared: the capabilities" })
   expect(failing.results[0]).toMatchObject({ outcome: "failed", reason: expect.stringContaining("capabilities") })
 })
 

@@ -6,7 +6,7 @@ import { type ConnectOptions, TransportError } from "../../../../../runtime/tran
 import { LeastBoard } from "../../../../kit/driver/least-driver.ts"
 import { wholeDriver } from "../../../../kit/driver/whole-driver.ts"
 import type { Harness } from "../../../../kit/harness.ts"
-import { registerRules } from "../../../../kit/run.ts"
+import { registerLifted } from "../../../../kit/run.ts"
 
 // Most of the time of a case is waiting.
 vi.setConfig({ maxConcurrency: 24 })
@@ -35,10 +35,10 @@ const harness = (
 
 const step = () => Promise.resolve()
 
-describe("over an atomic driver", () => registerRules(test, harness("atomic", wholeDriver), { spared: "omit" }))
+describe("over an atomic driver", () => registerLifted(test, harness("atomic", wholeDriver), { spared: "omit" }))
 
 describe("over a driver that does one step after the other", () =>
-  registerRules(
+  registerLifted(
     test,
     harness("stepwise", (board, options) => wholeDriver(board, options, { step })),
     { spared: "omit" },
