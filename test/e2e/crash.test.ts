@@ -18,18 +18,21 @@ const refusalsOf = async (client: Client): Promise<ReadonlyArray<ReceivedEvent>>
   return events
 }
 
+/** Seconds: long enough that a worker on a busy machine keeps its lease. */
+const FROZEN_LEASE = 3
+
 /** Two workers and one job: the first is frozen in the middle of it, and the second has started it. */
 const frozenFirst = async (board: SharedBoard) => {
-  const client = await clientOf(board, 1)
+  const client = await clientOf(board, FROZEN_LEASE)
   const refusals = await refusalsOf(client)
   const started = `${board.folder}/started`
   const ownGate = `${board.folder}/gate-`
   const ledger = `${board.folder}/ledger`
-  const first = await startService(board, 1)
+  const first = await startService(board, FROZEN_LEASE)
   const job = await client.submit("e2e.step", { input: { started, ownGate, ledger } })
   await eventually(() => linesOf(started).length === 1, { deadline: DEADLINE, message: "the job starts" })
   first.kill("SIGSTOP")
-  const second = await startService(board, 1)
+  const second = await startService(board, FROZEN_LEASE)
   await eventually(() => linesOf(started).length === 2, {
     deadline: DEADLINE,
     message: "another worker starts the job",
