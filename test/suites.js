@@ -17,10 +17,12 @@ export const testFiles = readdirSync(join(root, "test"), { recursive: true, enco
 
 /** What starts a server or a process, takes a board that processes share, or runs the kit. */
 const starters =
-  /\b(startNats|startNatsCluster|startPostgres|spawnProcess|spawnScript|makeProject|onEveryBoard|sharedBoards|runConformance)\b|node:child_process|kit\/mod\.ts/
+  /\b(startNats|startNatsCluster|startPostgres|spawnProcess|spawnScript|makeProject|onEveryBoard|sharedBoards|runConformance)\b|node:child_process|kit\/(mod|run|driver\/run)\.ts/
 
-/** A unit test needs this process alone: its file names nothing that starts another one. */
-export const unitTests = testFiles.filter((file) => !starters.test(readFileSync(join(root, file), "utf8")))
+/** A unit test needs this process alone: its file names nothing that starts another one. Scenarios take their time. */
+export const unitTests = testFiles.filter(
+  (file) => !/^test\/(scenarios|faults)\//.test(file) && !starters.test(readFileSync(join(root, file), "utf8")),
+)
 
 export const integrationTests = testFiles.filter((file) => !unitTests.includes(file))
 
@@ -44,6 +46,10 @@ export const longest = [
   "chaos/",
   "scenarios/",
   "unit/plugins/nats/nats.test",
+  "unit/plugins/sqlite/full",
+  "unit/runtime/http/outage",
+  "unit/runtime/service/serve",
+  "unit/runtime/worker/clock",
   "unit/plugins/postgres/",
 ]
 

@@ -34,7 +34,7 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: "unit", include: unitTests, maxWorkers: 2, sequence: { groupOrder: 0 } },
+        test: { name: "unit", include: unitTests, maxWorkers: 3, sequence: { groupOrder: 0 } },
       },
       {
         extends: true,
