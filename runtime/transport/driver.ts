@@ -30,7 +30,7 @@ export interface Driver extends Partial<QueueBrowser>, Partial<Queries> {
   readonly capabilities: Capabilities
   /** Keyed values: what workers share. Limits, pauses, dependencies, the worker list and progress live in it. */
   readonly store: DriverStore
-  /** Announcements to everybody who listens. Absent: no remote control and no live events. */
+  /** Announcements to all processes that listen. Absent: no remote control and no live events. */
   readonly broadcast?: Broadcast
 
   /**
@@ -92,7 +92,7 @@ export interface Driver extends Partial<QueueBrowser>, Partial<Queries> {
 export interface Capabilities {
   /** What an answered publish or commit survives. */
   readonly durability: "none" | "process" | "server" | "fsync" | "quorum"
-  /** Who can meet on it. */
+  /** Which processes can meet on it. */
   readonly reach: "process" | "host" | "network"
   /** Record, postings and task of one commit are one transaction. */
   readonly atomic: boolean
@@ -161,7 +161,7 @@ export interface TaskDelivery {
   readonly level: number
   /** Orders the tasks of one queue and level. The same for every delivery of a task. */
   readonly sequence: number
-  /** For certain nobody was handed this task before. If in doubt: false. */
+  /** For certain this task was never handed over before. If in doubt: false. */
   readonly first: boolean
   /** Rises with each delivery of this task, compared as text (pad numbers). 1 to 40 characters, none of them a space. */
   readonly fence: string
@@ -208,7 +208,7 @@ export type TaskEnd =
   | { readonly kind: "ack"; readonly token: string }
   /** Gives the task back; it comes again after `delay`, in its old place. It counts as delivered. */
   | { readonly kind: "release"; readonly token: string; readonly delay: number }
-  /** Takes off their queues all tasks of this job that nobody has in hand; one in hand may go too. */
+  /** Takes off their queues all tasks of this job that no delivery has; one that a delivery has may go too. */
   | { readonly kind: "withdraw" }
 
 export type Committed =

@@ -8,7 +8,7 @@ export interface Known {
   /** Revision of the stored record; `""` when none is stored. */
   readonly revision: Revision
   readonly record?: Uint8Array
-  /** Only with `all`: the newest task of this job that is in a queue, in somebody's hands or not. */
+  /** Only with `all`: the newest task of this job that is in a queue, whether a delivery has it or not. */
   readonly task?: QueuedTask
 }
 
@@ -19,7 +19,7 @@ export interface QueuedTask {
   readonly expires?: number
   /** When it was published. */
   readonly at: number
-  /** In somebody's hands, as far as the broker tells. */
+  /** Whether a delivery has the task, as far as the broker tells. */
   readonly held?: boolean
   readonly content: Uint8Array | Message
 }

@@ -46,7 +46,7 @@ export interface Query {
 export interface QueueBrowser {
   queues(): Promise<ReadonlyArray<QueueDepth>>
   /**
-   * Ids of tasks that nobody has in hand: those of a queue, as they would be taken, undue ones last; or those whose
+   * Ids of tasks that no delivery has: those of a queue, as they would be taken, undue ones last; or those whose
    * `expires` has passed, oldest first.
    */
   waiting(
@@ -66,7 +66,7 @@ export interface QueueDepth {
 
 /** Absent: no remote control and no live events. */
 export interface Broadcast {
-  /** To everybody who listens now, the sender's process included. At most 64 KiB. Topics: `[a-z0-9.-]{1,128}`. */
+  /** To all that listen now, the sender's process included. At most 64 KiB. Topics: `[a-z0-9.-]{1,128}`. */
   send(topic: string, payload: Uint8Array): Promise<void>
   listen(topic: string, listener: (payload: Uint8Array) => void, signal: AbortSignal): Promise<void>
 }

@@ -26,7 +26,7 @@ export interface DriverStore {
   now(): Promise<number>
   /**
    * Changes below a prefix, from when the promise resolves until the signal fires. Best effort. `value` is absent when the
-   * key was removed or its time ended. Absent: the runtime lists the prefix once a second while somebody watches it.
+   * key was removed or its time ended. Absent: the runtime lists the prefix once a second while it is watched.
    */
   watch?(
     prefix: string,

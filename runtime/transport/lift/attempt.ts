@@ -1,8 +1,8 @@
 /**
  * Names of attempts. One text says which posting an attempt is of, which delivery of its task, and which task, as a posting
  * may have been stored twice: `<posting>.<fence of the driver>.<sequence of the task>`. It is the `fence` of deliveries and
- * records, rises over all deliveries of a job when compared as text, and no two of them share it. A record names by it who
- * last claimed or decided the job; a decision from outside of any delivery names nobody.
+ * records, rises over all deliveries of a job when compared as text, and no two of them share it. A record names by it the
+ * attempt that last claimed or decided the job; a decision from outside of any delivery names none.
  */
 import { isUndecodable, type Message, type Posting, type Undecodable } from "../../protocol/message.ts"
 import type { TaskDelivery } from "../driver.ts"
@@ -146,7 +146,7 @@ export const readToken = (text: string): Attempt => {
   }
 }
 
-/** Who a record's fence names. */
+/** The attempt that a record's fence names. */
 export interface By {
   readonly order: Order
   /** Rises over the deliveries of one task. */

@@ -30,7 +30,7 @@ export const begin = async (
   }
   let revision: Revision = ""
   let stored: JobRecord | undefined
-  // Nobody else can have written about the job of a first delivery: no need to look.
+  // Nothing else can have written about the job of a first delivery: no need to look.
   let unread = !attempt.fresh || revisions.get(token) !== undefined
   for (let round = 0; round < MOST_ROUNDS; round++) {
     if (unread) {

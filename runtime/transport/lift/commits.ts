@@ -6,7 +6,7 @@ import type { Commit, Committed, Driver } from "../driver.ts"
 import type { Known } from "../known.ts"
 import { TransportError } from "../mod.ts"
 
-/** How often one change is decided again because somebody else was faster: more often in a row is not chance. */
+/** How often one change is decided again because another process was faster: more often in a row is not chance. */
 export const MOST_ROUNDS = 10
 
 export const tooFast = (id: string): TransportError =>

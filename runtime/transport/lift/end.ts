@@ -90,7 +90,7 @@ export class Ends {
   #answer(ending: Ending, committed: Exclude<Committed, { readonly status: "conflict" }>): Settled {
     if (committed.status === "failed") return committed
     const { settlement, wanted, task } = ending
-    // Whoever goes on writing about a job needs the revision; an outcome is the last word.
+    // An attempt that goes on writing about its job needs the revision; an outcome is the last word.
     if (wanted?.state === "started" && task.kind === "ack") this.#revisions.set(settlement.token, committed.revision)
     else if (wanted !== undefined) this.#revisions.delete(settlement.token)
     return committed.gone ? { status: "gone" } : { status: "settled" }
@@ -148,7 +148,7 @@ const prepare = (settlement: Settlement, revisions: Revisions, capabilities: Cap
       then.kind === "ack"
         ? { kind: "ack", token: attempt.token }
         : { kind: "release", token: attempt.token, delay: then.delay },
-    // Follow-ups without a record are those of an outcome that somebody else has stored, and may have posted.
+    // Follow-ups without a record are those of an outcome that another attempt has stored, and may have posted.
     unread: wanted === undefined ? followUps !== undefined && followUps.length > 0 : expect === undefined,
   }
 }

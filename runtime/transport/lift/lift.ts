@@ -1,5 +1,5 @@
 /**
- * What client and worker use, made out of a driver: the rules about who may write what are here, and no driver knows them.
+ * What client and worker use, made out of a driver: the rules about which process may write what are here, and no driver knows them.
  */
 
 import type { Posting } from "../../protocol/message.ts"

@@ -34,7 +34,7 @@ const encodeNote = (about: Revision, record: JobRecord): Uint8Array => {
   return bytes
 }
 
-/** `undefined`: nobody needs a note that cannot be read. */
+/** `undefined` for a note that cannot be read: it is not needed. */
 export const decodeNote = (bytes: Uint8Array | undefined): RunNote | undefined => {
   const line = bytes?.indexOf(LINE) ?? -1
   if (bytes === undefined || line < 0) return undefined

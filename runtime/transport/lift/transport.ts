@@ -52,7 +52,7 @@ export interface TransportCapabilities {
   readonly leaseResolution: number
   /** A due task may come this much late on an idle board. */
   readonly dueResolution: number
-  /** Who can meet on it: one process, one host, or a network. */
+  /** Which processes can meet on it: one process, one host, or a network. */
   readonly reach: "process" | "host" | "network"
   /** Record, follow-ups and ack are one transaction. */
   readonly atomicSettle: boolean
@@ -88,7 +88,7 @@ export interface Queue {
    *
    * 1. The run is over, went on to a successor of this posting, or a later run is stored, or this posting was taken off
    *    its queue before it started (`isTakenEarly`): `finished`, whatever the fences. The record is enough to publish the follow-ups, also once it is a tombstone.
-   * 2. The fence is lower than the stored one, or somebody else has the task: `superseded`.
+   * 2. The fence is lower than the stored one, or another delivery has the task: `superseded`.
    * 3. This very delivery has claimed already (`isClaimOf`), and the answer was lost: `claimed`, and nothing is written.
    *    A claim that is sent again never counts twice, neither in `claims` nor in `attempt` nor in the timeline.
    * 4. Else `claimed`: the stored record then has state `started`, this fence, this worker and one more in `claims`, and
@@ -202,7 +202,7 @@ export interface Settlement {
 
 export type Settled =
   | { readonly status: "settled" }
-  /** A newer delivery, or somebody else's decision (a cancel), has the job. Nothing was stored, published or acked. */
+  /** A newer delivery, or a decision from outside (a cancel), has the job. Nothing was stored, published or acked. */
   | { readonly status: "superseded" }
   /** The task is not in the queue any more; record and follow-ups, if any, were stored. */
   | { readonly status: "gone" }
@@ -248,8 +248,8 @@ export interface Records {
    * Compare-and-set from outside a delivery: cancel, rerun, delete. Such a record has an empty fence, so that no
    * delivery takes it for its own. In this order, or as one transaction: the record,
    * then `withdraw` (takes the waiting task out of the queue), then `post`. Where that is not one transaction, a posting
-   * may be lost with whoever posts it: {@link stranded} finds such jobs, so that the same change can be made again.
-   * With `""` as the expected revision it may be the record of a job that nobody has posted yet: one that waits for others.
+   * may be lost with the process that posts it: {@link stranded} finds such jobs, so that the same change can be made again.
+   * With `""` as the expected revision it may be the record of a job that was not posted yet: one that waits for others.
    */
   change(changes: ReadonlyArray<Change>): Promise<ReadonlyArray<Changed>>
 

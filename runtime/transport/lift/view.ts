@@ -47,6 +47,6 @@ const waiting = (task: QueuedTask, message: Message, now: number): JobRecord | u
   return { ...derived.success, state: waitingState(task, now), message }
 }
 
-/** A task in somebody's hands is no longer put off. */
+/** A task that a delivery has is no longer put off. */
 const waitingState = ({ due, held }: QueuedTask, now: number): "scheduled" | "queued" =>
   held !== true && due !== undefined && due > now ? "scheduled" : "queued"

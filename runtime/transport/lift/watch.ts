@@ -26,7 +26,7 @@ export const watchJobs = async (
     }
     for (let more = true; more && !signal.aborted; more = looks.get(id) === "again") {
       looks.set(id, "once")
-      // Whoever watches looks by itself, seldom: what cannot be read now is no loss.
+      // What watches a job looks by itself, seldom: what cannot be read now is no loss.
       const found = await finder.find(id).catch(() => undefined)
       if (found !== undefined && !signal.aborted) listener(found.record)
     }
