@@ -26,7 +26,7 @@ interface Held<L extends Link> {
 
 type StatusListener = (status: "connected" | "disconnected", why?: TransportError) => void
 
-/** How often {@link BaseDriver.tick} is called, in milliseconds. */
+/** How often {@link BaseDriver.tick} is called where no heartbeat was asked for, in milliseconds. */
 const TICK_MS = 1_000
 
 export abstract class BaseDriver<L extends Link> {
@@ -52,26 +52,44 @@ export abstract class BaseDriver<L extends Link> {
   /** Says what an error of the client library means. What is about the connection itself is `unavailable`. */
   protected abstract explain(error: unknown): TransportError
 
-  /** Called once a second; asks the broker something, so that a dead connection is noticed. The place to tidy up. */
+  /**
+   * Called twice in each heartbeat; asks the broker something, so that a dead connection is noticed. The place to tidy up:
+   * with a heartbeat of 0 it is called as well, and a connection that does not answer it is not given up.
+   */
   protected abstract tick(link: L): Promise<unknown>
 
   /** Connects for the first time. Fails as the contract says of `connect`. */
   async start(): Promise<this> {
     await this.#open()
-    const ticks = setInterval(() => void this.call((link) => this.tick(link)).catch(() => undefined), TICK_MS)
+    const { heartbeat, timeout } = this.options
+    let ticking = false
+    const ticks = setInterval(
+      async () => {
+        if (ticking) return
+        ticking = true
+        await this.#call((link) => this.tick(link), heartbeat ?? timeout).catch(() => undefined)
+        ticking = false
+      },
+      heartbeat ? heartbeat / 2 : TICK_MS,
+    )
     ticks.unref?.()
     this.#closing.signal.addEventListener("abort", () => clearInterval(ticks), { once: true })
     return this
   }
 
   /** Asks the broker. A connection that does not answer in time is given up. */
-  protected async call<T>(run: (link: L) => Promise<T>): Promise<T> {
+  protected call<T>(run: (link: L) => Promise<T>): Promise<T> {
+    return this.#call(run, this.options.timeout)
+  }
+
+  /** With a bound of 0 an answer is awaited for as long as there is the connection. */
+  async #call<T>(run: (link: L) => Promise<T>, bound: number): Promise<T> {
     this.guard()
     const held = this.#held
     if (held === undefined) throw this.#away
     return new Promise<T>((resolve, reject) => {
-      const late = new TransportError("unavailable", `no answer within ${this.options.timeout} ms`)
-      const timer = setTimeout(() => this.#lose(held, late), this.options.timeout)
+      const late = new TransportError("unavailable", `no answer within ${bound} ms`)
+      const timer = bound > 0 ? setTimeout(() => this.#lose(held, late), bound) : undefined
       const end = () => {
         clearTimeout(timer)
         held.waiting.delete(fail)

@@ -93,6 +93,8 @@ export const lineHarness = (): DriverHarness => {
   const whole = wholeHarness()
   const line = new Line()
   const capabilities = { ...whole.capabilities, durability: "server", reach: "network" } as const
+  const connect = overLine(line, whole.connect, capabilities)
+  const heartbeats = new Set<number>()
   const cutFor = async (ms: number): Promise<void> => {
     line.cut()
     await sleep(ms)
@@ -102,10 +104,17 @@ export const lineHarness = (): DriverHarness => {
     ...whole,
     name: "line",
     capabilities,
-    connect: overLine(line, whole.connect, capabilities),
+    connect: (options) => {
+      heartbeats.add(options.heartbeat ?? 0)
+      return connect(options)
+    },
     restart: () => cutFor(200),
     kill: () => cutFor(50),
     cut: async () => line.cut(),
+    // A connection notices the silence by its heartbeat.
+    freeze: async () => {
+      for (const heartbeat of heartbeats) if (heartbeat > 0) setTimeout(() => line.cut(), heartbeat)
+    },
     heal: async () => line.heal(),
   }
 }

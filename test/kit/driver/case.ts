@@ -34,6 +34,6 @@ export const uncountedAborts: Need = ({ countsAborts }) =>
   countsAborts !== true || "its broker counts what an aborted take gives back (countsAborts)"
 /** Needs something that only the harness of a driver can do. */
 export const offered =
-  (name: "failAfter" | "intrude" | "adopt"): Need =>
+  (name: "failAfter" | "intrude" | "adopt" | "freeze"): Need =>
   (harness) =>
     harness[name] !== undefined || `its harness offers no ${name}()`

@@ -22,6 +22,8 @@ export interface DriverHarness extends Ground<Driver> {
   intrude?(options: ConnectOptions): Promise<Driver>
   /** Makes a driver of a client object that the application holds. Absent where there are no such objects. */
   adopt?(options: ConnectOptions): Promise<Adopted>
+  /** Keeps the connections of all open drivers, and lets nothing through, until `heal`. */
+  freeze?(): Promise<void>
   /**
    * Set for a broker that cannot tell an overtaken delivery from the newer one of the same task: the older token then still
    * extends, ends or gives back. The runtime goes by fences there.

@@ -1,8 +1,15 @@
 /** What was stored outlives connections, servers and cuts; calls end in time; and listeners go on hearing. */
-import type { Committed, Driver, News, TaskDelivery, TaskPosting } from "../../../../runtime/transport/driver.ts"
+import type {
+  Committed,
+  Driver,
+  News,
+  Receipt,
+  TaskDelivery,
+  TaskPosting,
+} from "../../../../runtime/transport/driver.ts"
 import { hook } from "../../case.ts"
 import { between, check, equal, isTransportError, refuses, sameSet } from "../../check.ts"
-import { type DriverCase, delay, durable, part } from "../case.ts"
+import { type DriverCase, delay, durable, offered, part } from "../case.ts"
 import { type DriverContext, patience, size, sleep } from "../context.ts"
 import type { DriverPeer } from "../peer.ts"
 import { idOf, idsOf, recordOf, text } from "../task.ts"
@@ -102,6 +109,16 @@ const duringCut = async ({ harness, within }: DriverContext, run: () => Promise<
     await run()
   } finally {
     await within("the healing", harness.heal?.() ?? Promise.resolve())
+  }
+}
+
+/** Runs while the broker is silent over connections that stay open. */
+const duringSilence = async ({ harness, within }: DriverContext, run: () => Promise<void>): Promise<void> => {
+  await within("the silence", harness.freeze?.() ?? Promise.resolve())
+  try {
+    await run()
+  } finally {
+    await within("the end of the silence", harness.heal?.() ?? Promise.resolve())
   }
 }
 
@@ -290,6 +307,42 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
         if (atomic)
           equal(done, done.record ? all : { record: false, post: false, task: false }, "what an atomic commit did")
       }
+    },
+  },
+  {
+    group,
+    name: "an answer that is lost in a cut is one about the item, with the outcome unknown; what is thrown was not tried",
+    needs: [hook("cut")],
+    exclusive: true,
+    async run(context) {
+      const { peer, fresh, tasks, within } = context
+      const { driver } = peer
+      const queue = fresh("queue")
+      const untried: Array<string> = []
+      /** Fails unless the call says of each item that it is not known, or of all of them that nothing was tried. */
+      const lost = async (id: string, call: Promise<ReadonlyArray<Committed | Receipt>>): Promise<void> => {
+        try {
+          const [answer] = await call
+          if (answer?.status !== "failed") return
+          away(answer.error, "an item")
+          if (answer.error.outcome === "none") untried.push(id)
+        } catch (error) {
+          away(error, "a call")
+          check(
+            isTransportError(error) && error.outcome === "none",
+            "what may have been done must be answered, not thrown",
+          )
+          untried.push(id)
+        }
+      }
+      const calling = tasks(60, { queue }).map((posting, at) => {
+        const { id } = posting
+        const record = recordOf(posting, "queued")
+        return lost(id, at % 2 === 0 ? driver.publish([posting]) : driver.commit([{ id, record, post: [posting] }]))
+      })
+      await duringCut(context, async () => void (await within("the calls", Promise.all(calling), boundOf(context))))
+      await answering(context)
+      for (const id of untried) equal(await peer.read(id), undefined, "what is known where nothing was tried")
     },
   },
   {
@@ -547,9 +600,29 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
         driver.onStatus((now) => {
           status = now
         })
-        await duringCut(context, async () => {
+        const disturbance = harness.freeze === undefined ? duringCut : duringSilence
+        await disturbance(context, async () => {
           await until("the status disconnected", async () => status === "disconnected", 1.5 * heartbeat + slack)
         })
+      } finally {
+        await within("close", driver.close(), 15_000)
+      }
+    },
+  },
+  {
+    group,
+    name: "with a heartbeat of 0, a connection that nothing is asked over is not lost by silence",
+    needs: [offered("freeze")],
+    exclusive: true,
+    async run(context) {
+      const { harness, options, within } = context
+      const driver = await within("a connection", harness.connect({ ...options(), heartbeat: 0, timeout: 1_000 }))
+      try {
+        const heard: Array<string> = []
+        driver.onStatus((status) => heard.push(status))
+        await duringSilence(context, () => sleep(3_500))
+        check(!heard.includes("disconnected"), "the silence must not count as a loss")
+        equal(await within("an answer", driver.store.get(["a"])), [undefined], "value, after the silence")
       } finally {
         await within("close", driver.close(), 15_000)
       }

@@ -34,6 +34,8 @@ const alwaysFirst = deliveries((delivery) => ({ ...delivery, first: true }))
 
 const lower = (posting: TaskPosting): TaskPosting => ({ ...posting, queue: posting.queue.toLowerCase() })
 
+const LOST =
+  "recovery: an answer that is lost in a cut is one about the item, with the outcome unknown; what is thrown was not tried"
 const CALLS =
   "recovery: every call during a cut fails as unavailable within a bound; an empty answer would say that nothing is there"
 const ANSWERS =
@@ -197,6 +199,43 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
     on: "line",
     breaker: breaking(({ onStatus }) => ({
       onStatus: (listener) => onStatus((status) => void sleep(5_000).then(() => listener(status))),
+    })),
+  },
+  {
+    breaks: "recovery: with a heartbeat of 0, a connection that nothing is asked over is not lost by silence",
+    on: "line",
+    // Takes 0 for a heartbeat that is not given.
+    breaker: breaking(({ onStatus }) => ({
+      onStatus: (listener) => {
+        void sleep(1_000).then(() => listener("disconnected"))
+        return onStatus(listener)
+      },
+    })),
+  },
+  {
+    breaks: LOST,
+    on: "line",
+    breaker: breaking(({ commit }) => ({
+      commit: async (each) => {
+        const found = await commit(each)
+        for (const answer of found) if (answer.status === "failed") throw answer.error
+        return found
+      },
+    })),
+  },
+  {
+    breaks: LOST,
+    on: "line",
+    // Says of what may have been done that it was not tried.
+    breaker: breaking(({ publish }) => ({
+      publish: async (each) => {
+        const found = await publish(each)
+        return found.map((receipt) =>
+          receipt.status === "failed"
+            ? { status: "failed", error: new TransportError("unavailable", "nothing was done") }
+            : receipt,
+        )
+      },
     })),
   },
   { breaks: "recovery: what was stored outlives all connections", on: "line", breaker: forgotten },

@@ -34,7 +34,11 @@ const harness: Harness = {
     await server.restart()
   },
   cut: () => proxy.cut(),
-  heal: () => proxy.heal(),
+  freeze: async () => proxy.freeze(),
+  heal: async () => {
+    proxy.thaw()
+    await proxy.heal()
+  },
   corrupt: async (queue, bytes, namespace) => {
     const client = await connect({ servers: server.url })
     const id = Math.random().toString(36).slice(2)

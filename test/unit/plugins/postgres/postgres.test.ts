@@ -57,7 +57,11 @@ const harness: Harness = {
     await server.restart()
   },
   cut: () => proxy.cut(),
-  heal: () => proxy.heal(),
+  freeze: async () => proxy.freeze(),
+  heal: async () => {
+    proxy.thaw()
+    await proxy.heal()
+  },
   clean: async (namespace) => {
     await ask(`DROP SCHEMA IF EXISTS "${schemaOf(namespace)}" CASCADE`)
   },
