@@ -137,8 +137,9 @@ export class Board {
       return { status: "conflict" }
     }
     const revision = record === undefined ? "" : this.#store(id, record)
-    for (const posting of post) this.#post(posting)
+    // Before the postings, which may be of the same job.
     const isDone = task === undefined || this.#end(id, task)
+    for (const posting of post) this.#post(posting)
     return isDone ? { status: "committed", revision } : { status: "committed", revision, gone: true }
   }
 
@@ -241,7 +242,7 @@ export class Board {
   #enqueue(posting: Task["posting"], frame: Uint8Array): Task {
     const at = Date.now()
     const sequence = ++this.#counter
-    const task: Task = { posting, frame, sequence, at, place: "gone", deliveries: 0, until: 0 }
+    const task: Task = { posting, frame, sequence, at, place: "gone", token: "", deliveries: 0, until: 0 }
     this.#tasks.set(sequence, task)
     const { due = 0, queue } = posting
     this.#lane(queue).move(task, due > at ? "scheduled" : "ready", due)
@@ -251,9 +252,8 @@ export class Board {
 
   /** The task that a delivery still has. */
   #taskOf(token: string): Task | undefined {
-    const [sequence, deliveries] = token.split(".").map(Number)
-    const task = this.#tasks.get(sequence ?? 0)
-    return task?.deliveries === deliveries ? task : undefined
+    const task = this.#tasks.get(Number.parseInt(token, 10))
+    return task?.token === token ? task : undefined
   }
 
   /** Whether the task was there. */
@@ -267,6 +267,7 @@ export class Board {
     if (how.kind === "ack") this.#remove(task)
     else {
       const place = how.delay > 0 ? "scheduled" : "ready"
+      task.token = ""
       this.#lane(task.posting.queue).move(task, place, Date.now() + how.delay)
       this.#tell({ kind: "queue", queue: task.posting.queue })
     }
@@ -312,8 +313,9 @@ export class Board {
 const deliver = (task: Task): TaskDelivery => {
   const { posting, sequence, frame } = task
   const deliveries = ++task.deliveries
+  task.token = `${sequence}.${deliveries}`
   return {
-    token: `${sequence}.${deliveries}`,
+    token: task.token,
     queue: posting.queue,
     level: posting.level,
     sequence,

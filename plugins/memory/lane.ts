@@ -9,6 +9,8 @@ export interface Task {
   readonly sequence: number
   readonly at: number
   place: "ready" | "scheduled" | "held" | "gone"
+  /** Of the last delivery; "" once it was given back. */
+  token: string
   deliveries: number
   /** Where it is scheduled or held: when that ends. */
   until: number

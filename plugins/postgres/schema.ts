@@ -115,7 +115,7 @@ BEGIN
       IF stored IS NULL THEN status := 'conflict'; RETURN NEXT; CONTINUE; END IF;
       PERFORM tell('job', c->>'id');
     END IF;
-    FOR p IN SELECT * FROM jsonb_array_elements(c->'post') LOOP PERFORM post(p); END LOOP;
+    -- What a commit posts is not withdrawn by it: postings come last, which nobody sees in one transaction.
     name := NULL;
     IF c->>'kind' = 'ack' THEN
       DELETE FROM task WHERE sequence = (c->>'sequence')::bigint AND held
@@ -128,6 +128,7 @@ BEGIN
       IF name IS NULL THEN gone := true; ELSE PERFORM tell('queue', name); END IF;
     ELSIF c->>'kind' = 'withdraw' THEN DELETE FROM task WHERE id = c->>'id';
     END IF;
+    FOR p IN SELECT * FROM jsonb_array_elements(c->'post') LOOP PERFORM post(p); END LOOP;
     RETURN NEXT;
   END LOOP;
 END $$;

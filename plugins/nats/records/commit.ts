@@ -27,6 +27,8 @@ interface Item {
   readonly token: Token | undefined
   /** Of the stored record; 0: none was stored. */
   seq: number
+  /** Of the first message that carries one of its postings, in the queue stream. */
+  posted?: number
   /** Its task has been seen to. */
   done: boolean
   answer: Committed | undefined
@@ -136,7 +138,9 @@ export class Committer {
       const results = await this.#parts.posts.send(postings, outgoing)
       for (const [at, result] of results.entries()) {
         const owner = owners[at]
-        if (owner !== undefined && result.status === "failed") this.#fail(owner, result.error)
+        if (owner === undefined) continue
+        if (result.status === "failed") this.#fail(owner, result.error)
+        else if (result.status === "stored") owner.posted = Math.min(owner.posted ?? result.seq, result.seq)
       }
     })
   }
@@ -144,7 +148,9 @@ export class Committer {
   async #withdraw(items: ReadonlyArray<Item>): Promise<void> {
     const { tasks, names } = this.#parts
     const open = items.filter((item) => item.commit.task?.kind === "withdraw" && isOpen(item))
-    await Promise.all(open.map((item) => this.#try([item], () => tasks.purge(names.tasksOf(item.commit.id)))))
+    // What the commit has posted itself stays.
+    const one = ({ commit, posted }: Item) => tasks.purge(names.tasksOf(commit.id), posted)
+    await Promise.all(open.map((item) => this.#try([item], () => one(item))))
   }
 
   /** Ends or gives back what was not yet. */

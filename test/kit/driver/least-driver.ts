@@ -276,12 +276,13 @@ export const leastDriver = (
         board.tell({ kind: "job", id, record: bytes.slice() })
         if (step !== undefined) await step("record", commit)
       }
+      const before = tasksOf(id)
       for (const posting of posts) {
         post(posting)
         if (step !== undefined) await step("post", commit)
       }
       if (task === undefined) return { status: "committed", revision }
-      const done = end(id, task)
+      const done = end(before, task)
       if (step !== undefined) await step("task", commit)
       return done ? { status: "committed", revision } : { status: "committed", revision, gone: true }
     } catch (error) {
@@ -289,10 +290,10 @@ export const leastDriver = (
     }
   }
 
-  /** Whether the task was there. */
-  const end = (id: string, how: NonNullable<Commit["task"]>): boolean => {
+  /** Whether the task was there. A commit withdraws tasks that were there before it, not what it has posted itself. */
+  const end = (before: ReadonlyArray<Task>, how: NonNullable<Commit["task"]>): boolean => {
     if (how.kind === "withdraw") {
-      for (const task of tasksOf(id)) if (!isHeld(task)) board.tasks.delete(task)
+      for (const task of before) if (!isHeld(task)) board.tasks.delete(task)
       return true
     }
     const task = taskOf(how.token)

@@ -565,6 +565,20 @@ export const commitCases: ReadonlyArray<DriverCase> = [
       equal(idOf(await peer.one(three)), follower.id, "what comes")
     },
   },
+  {
+    group,
+    name: "what a commit posts is not withdrawn by it, also when it is a task of the same job",
+    async run({ peer, fresh, task }) {
+      const [queue, next] = [fresh("queue"), fresh("next")]
+      const posting = task({ queue })
+      const { id } = posting
+      await peer.publish(posting)
+      const post = [task({ queue: next, id, run: 2 })]
+      await peer.committed({ id, record: recordOf(posting, "queued"), post, task: { kind: "withdraw" } })
+      await peer.none(queue, "it was withdrawn")
+      equal(idOf(await peer.one(next)), id, "what comes: the task of the next run")
+    },
+  },
   // ── Steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
   ...(["record", "post"] as const).map(
     (step): DriverCase => ({

@@ -1,6 +1,6 @@
 /** Leases: a delivery has its task for so long, or longer if extended, and then another one may. */
 import { between, check, equal } from "../../check.ts"
-import { type DriverCase, ownTokens } from "../case.ts"
+import { type DriverCase, delay, ownTokens } from "../case.ts"
 import { sleep } from "../context.ts"
 import { idOf, recordOf } from "../task.ts"
 
@@ -160,6 +160,28 @@ export const leaseCases: ReadonlyArray<DriverCase> = [
       }
     },
   },
+  ...(["acked", "given back"] as const).map(
+    (how): DriverCase => ({
+      group,
+      name: `a token whose task was ${how} is spent: it extends, ends and gives back nothing`,
+      needs: [ownTokens, ...(how === "given back" ? [delay] : [])],
+      async run({ peer, fresh, task }) {
+        const queue = fresh("queue")
+        const posting = task({ queue })
+        const { id } = posting
+        await peer.publish(posting)
+        const delivery = await peer.one(queue)
+        const { token } = delivery
+        await (how === "acked" ? peer.end(delivery) : peer.release(delivery, 2_000))
+        equal(await peer.extend(token), [false], "extension")
+        for (const end of [{ kind: "release", token, delay: 0 } as const, { kind: "ack", token } as const]) {
+          equal(await peer.commit({ id, task: end }), { status: "committed", revision: "", gone: true }, end.kind)
+        }
+        await peer.none(queue, "its token was spent")
+        if (how === "given back") equal(idOf(await peer.one(queue, 8_000)), id, "what comes after its delay")
+      },
+    }),
+  ),
   ...(["ack", "release"] as const).map(
     (kind): DriverCase => ({
       group,

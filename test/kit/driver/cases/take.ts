@@ -249,6 +249,32 @@ export const takeCases: ReadonlyArray<DriverCase> = [
   },
   {
     group,
+    name: "what a take gives back whose signal fires on its way comes again at once, and does not count as delivered",
+    needs: [uncountedAborts],
+    async run({ peer, fresh, tasks, slack }) {
+      const queue = fresh("queue")
+      const postings = tasks(6, { queue })
+      await peer.publish(...postings)
+      const found: Array<TaskDelivery> = []
+      for (const _ of postings) {
+        const stop = new AbortController()
+        const taking = peer.ask(queue, { signal: stop.signal })
+        stop.abort()
+        found.push(...(await taking).deliveries)
+      }
+      const rest = await peer.all(queue, postings.length - found.length, slack)
+      equal(
+        idsOf([...found, ...rest]),
+        postings.map(({ id }) => id),
+        "what comes",
+      )
+      for (const delivery of rest) {
+        equal([delivery.first, delivery.deliveries], [true, 1], `first and deliveries of ${idOf(delivery)}`)
+      }
+    },
+  },
+  {
+    group,
     name: "a take whose signal has fired takes nothing",
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")

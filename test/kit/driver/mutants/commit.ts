@@ -355,6 +355,14 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
     breaks: ALL,
     breaker: commits(({ post, ...rest }) => (rest.task?.kind === "withdraw" || !post ? rest : { ...rest, post })),
   },
+  {
+    breaks: "commit: what a commit posts is not withdrawn by it, also when it is a task of the same job",
+    // Looks for what to withdraw when all was posted.
+    breaker: answers(async (answer, { id, task }, driver) => {
+      if (task?.kind === "withdraw") await driver.commit([{ id, task }])
+      return answer
+    }),
+  },
   ...["record", "post"].flatMap((step): ReadonlyArray<DriverMutant> => {
     const breaks = `commit: a commit that fails after its step ${step} says so with the revision, and has done no later step`
     return [

@@ -118,9 +118,23 @@ const overtaking = broken(() => {
   })
 })
 
+/** What was once a token stays one. */
+const unspent = broken(() => {
+  const known = new Set<string>()
+  return ({ take, extend }) => ({
+    take: async (request, signal) => {
+      const taken = await take(request, signal)
+      for (const { token } of taken.deliveries) known.add(token)
+      return taken
+    },
+    extend: async (tokens) => (await extend(tokens)).map((answer, at) => answer || known.has(tokens[at] ?? "")),
+  })
+})
+
 const OURS =
   "lease: extending says for each token whether it has its task: not when another delivery has it, nor when it ended"
 const FIRST = "lease: first is said of the first delivery of a task, and never when it was handed over before"
+const SPENT = "is spent: it extends, ends and gives back nothing"
 const OVERTAKEN = "of an overtaken delivery does nothing to the task, and says so; its record counts"
 
 export const takeMutants: ReadonlyArray<DriverMutant> = [
@@ -191,6 +205,17 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
     breaker: taking((take, { commit }) => async (request, signal) => {
       const taken = await take({ ...request, wait: Math.min(request.wait, 200) }, signal.aborted ? signal : never)
       if (!signal.aborted || taken.deliveries.length === 0) return taken
+      const release = (token: string) => ({ kind: "release", token, delay: 0 }) as const
+      await commit(taken.deliveries.map((delivery) => ({ id: idOf(delivery), task: release(delivery.token) })))
+      return { deliveries: [] }
+    }),
+  },
+  {
+    breaks:
+      "take: what a take gives back whose signal fires on its way comes again at once, and does not count as delivered",
+    breaker: taking((take, { commit }) => async (request, signal) => {
+      const taken = await take(request, signal)
+      if (!signal.aborted) return taken
       const release = (token: string) => ({ kind: "release", token, delay: 0 }) as const
       await commit(taken.deliveries.map((delivery) => ({ id: idOf(delivery), task: release(delivery.token) })))
       return { deliveries: [] }
@@ -345,6 +370,25 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
     breaks: "lease: fences rise over many deliveries of one task, compared as text",
     // Padded to two digits: right for the first 99.
     breaker: deliveries((delivery) => ({ ...delivery, fence: String(delivery.deliveries).padStart(2, "0") })),
+  },
+  ...["acked", "given back"].map((how) => ({
+    breaks: `lease: a token whose task was ${how} ${SPENT}`,
+    breaker: unspent,
+  })),
+  {
+    breaks: `lease: a token whose task was given back ${SPENT}`,
+    // Ends the task of the job that the token was of, which no delivery has by now.
+    breaker: answers(async (answer, { id, task }, driver) => {
+      if (task?.kind === "ack") await driver.commit([{ id, task: { kind: "withdraw" } }])
+      return answer
+    }),
+  },
+  {
+    breaks: `lease: a token whose task was given back ${SPENT}`,
+    // Does nothing, and does not say so.
+    breaker: answers((answer) =>
+      answer.status === "committed" ? { status: "committed", revision: answer.revision } : answer,
+    ),
   },
   { breaks: `lease: the ack ${OVERTAKEN}`, breaker: overtaking },
   { breaks: `lease: the release ${OVERTAKEN}`, breaker: overtaking },
