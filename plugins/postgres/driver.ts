@@ -1,15 +1,15 @@
-/** The driver: each method checks what it is given, asks one statement, and says what was answered. */
+/** The driver: each method asks one statement, and says what was answered. */
 import { Buffer } from "node:buffer"
 import type { ClientConfig } from "pg"
 import { BaseDriver } from "../../runtime/transport/base-driver.ts"
-import { checkCommit, checkOperation, checkPosting, checkTopic } from "../../runtime/transport/checks.ts"
+import { checkOperation } from "../../runtime/transport/checks.ts"
 import type * as contract from "../../runtime/transport/driver.ts"
-import type { Index, Known, QueuedTask } from "../../runtime/transport/known.ts"
+import type { Known, QueuedTask } from "../../runtime/transport/known.ts"
 import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
-import type { Broadcast, FoundJobs, Query, QueueBrowser, QueueDepth } from "../../runtime/transport/optional.ts"
+import type { FoundJob, FoundJobs, Query, QueueBrowser, QueueDepth } from "../../runtime/transport/optional.ts"
 import type { DriverStore, Entry } from "../../runtime/transport/store.ts"
-import { explain, type Library, openLink, type PostgresLink } from "./link.ts"
-import { DEDUPE_MS, HELD, schemaOf } from "./schema.ts"
+import { explain, type Library, linkTo, type PostgresLink } from "./link.ts"
+import { DEDUPE_MS, HELD, NEVER, prepare, schemaOf } from "./schema.ts"
 
 export const capabilities: contract.Capabilities = {
   durability: "fsync",
@@ -28,6 +28,8 @@ export const capabilities: contract.Capabilities = {
 
 /** A notification holds 8,000 bytes: an announcement comes in parts of so many, as base64 behind a number and a topic. */
 const PART = 5_000
+/** So many jobs are looked at by one statement of a search: no list holds up a commit. */
+const PORTION = 2_000
 
 /** What is known of a job: its record, and the newest of its tasks. */
 const KNOWN = `job.revision, job.bytes, frame, json_strip_nulls(json_build_object('queue', queue, 'due', due,
@@ -38,24 +40,23 @@ const KNOWN_FROM = `LEFT JOIN job ON job.id = asked.id AND job.until > ms() LEFT
 export class PostgresDriver extends BaseDriver<PostgresLink> implements contract.Driver {
   readonly name = "postgres"
   readonly capabilities = capabilities
-  readonly #library: Library
-  readonly #config: ClientConfig
+  readonly #connect: (...heard: [(why: unknown) => void, (channel: string, payload: string) => void]) => PostgresLink
   readonly #schema: string
-  readonly #topics = new Set<{ readonly topic: string; readonly listener: (payload: Uint8Array) => void }>()
   #parts: Array<Buffer> = []
-  /** Queue that was served last, where queues take turns. */
-  #served = ""
 
   constructor(library: Library, config: ClientConfig, options: ConnectOptions) {
     super(options)
-    this.#library = library
-    this.#config = config
+    this.#connect = (lost, notified) => linkTo(library, config, lost, notified)
     this.#schema = schemaOf(options.namespace)
   }
 
   protected async open(lost: (why: unknown) => void, signal: AbortSignal): Promise<PostgresLink> {
-    const hear = (channel: string, payload: string) => this.#notified(channel.split(":")[1], payload)
-    return openLink(this.#library, this.#config, this.#schema, lost, hear, signal)
+    const link = this.#connect(lost, (channel, payload) => this.#notified(channel.split(":")[1], payload))
+    signal.addEventListener("abort", () => link.close(), { once: true })
+    await link.connect()
+    await prepare(link, this.#schema)
+    for (const kind of ["queue", "job", "topic"]) await link.ask(`LISTEN "${this.#schema}:${kind}"`)
+    return link
   }
 
   protected explain(error: unknown): TransportError {
@@ -68,61 +69,47 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
 
   #notified(kind: string | undefined, payload: string): void {
     if (kind === "queue") this.tell({ kind, queue: payload })
-    else if (kind === "job") this.tell({ kind, id: payload })
-    else if (kind === "topic") {
-      const [left, topic, part = ""] = payload.split(" ")
-      this.#parts.push(Buffer.from(part, "base64"))
-      if (left !== "0") return
-      const whole = Buffer.concat(this.#parts)
-      this.#parts = []
-      for (const each of this.#topics) if (each.topic === topic) each.listener(new Uint8Array(whole))
-    }
+    if (kind === "job") this.tell({ kind, id: payload })
+    if (kind !== "topic") return
+    const [left, topic = "", part = ""] = payload.split(" ")
+    this.#parts.push(Buffer.from(part, "base64"))
+    if (left === "0") this.announced(topic, Buffer.concat(this.#parts.splice(0)))
   }
 
-  #ask<R extends object>(text: string, values: ReadonlyArray<unknown>, name?: string): Promise<ReadonlyArray<R>> {
+  #ask<R extends object>(text: string, values: Array<unknown>, name?: string): Promise<ReadonlyArray<R>> {
     return this.call(({ ask }) => ask<R>(text, values, name))
   }
 
   // ── Tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  publish(postings: ReadonlyArray<contract.TaskPosting>): Promise<ReadonlyArray<contract.Receipt>> {
+  protected post({ ask }: PostgresLink, postings: ReadonlyArray<contract.TaskPosting>) {
     const text = `SELECT CASE WHEN post(p) THEN 'stored' ELSE 'duplicate' END AS status
       FROM jsonb_array_elements($1) AS p`
-    const check = (posting: contract.TaskPosting) => checkPosting(posting, capabilities)
-    return this.batch(postings, check, ({ ask }, sound) =>
-      ask<contract.Receipt>(text, [json(sound.map(jsonOf))], "publish"),
-    )
+    return ask<contract.Receipt>(text, [json(postings.map(jsonOf))], "publish")
   }
 
-  async take({ queues, max, rotate }: contract.TakeRequest, signal: AbortSignal): Promise<contract.Taken> {
-    this.guard()
-    if (signal.aborted) return { deliveries: [] }
-    const first = rotate ? queues.indexOf(this.#served) + 1 : 0
-    const text = `SELECT sequence || '.' || deliveries AS token, queue, level, sequence::float8, deliveries = 1 AS first,
+  protected async hand({ ask }: PostgresLink, { queues, max, rotate }: contract.TakeRequest): Promise<contract.Taken> {
+    const text = `SELECT token, queue, level, sequence::float8, deliveries = 1 AS first,
       lpad(deliveries::text, 9, '0') AS fence, deliveries, frame AS content FROM take($1, $2, $3, $4)`
-    const names = [...queues.slice(first), ...queues.slice(0, first)]
-    const values = [names, max, rotate ? 1 : max, this.options.lease]
-    const deliveries = await this.#ask<contract.TaskDelivery>(text, values, "take")
-    if (signal.aborted) {
-      // They were never handed over.
-      const back = `WITH back AS (UPDATE task SET ready = true, held = false, deliveries = deliveries - 1
-        WHERE sequence = ANY ($1) RETURNING queue) SELECT tell('queue', queue) FROM (SELECT DISTINCT queue FROM back) b`
-      await this.#ask(back, [deliveries.map(({ sequence }) => sequence)])
-      return { deliveries: [] }
-    }
-    this.#served = deliveries.at(-1)?.queue ?? this.#served
+    const values = [queues, max, rotate ? 1 : max, this.options.lease]
+    const deliveries = await ask<contract.TaskDelivery>(text, values, "take")
     if (deliveries.length > 0) return { deliveries }
-    const soon = "SELECT (min(until) - ms())::float8 AS next FROM task WHERE queue = ANY ($1) AND NOT ready"
-    const [row] = await this.#ask<{ next: number | null }>(soon, [queues], "next")
-    return typeof row?.next === "number" ? { deliveries, next: Math.max(0, row.next) } : { deliveries }
+    const soon = "SELECT greatest(min(until) - ms(), 0)::float8 AS next FROM task WHERE queue = ANY ($1) AND NOT ready"
+    const [row] = await ask<{ next: number | null }>(soon, [queues], "next")
+    return typeof row?.next === "number" ? { deliveries, next: row.next } : { deliveries }
+  }
+
+  protected takeBack({ ask }: PostgresLink, deliveries: ReadonlyArray<contract.TaskDelivery>): Promise<unknown> {
+    const back = `WITH back AS (UPDATE task SET ready = true, token = NULL, deliveries = deliveries - 1
+      WHERE token = ANY ($1) RETURNING queue) SELECT tell('queue', queue) FROM back`
+    return ask(back, [deliveries.map(({ token }) => token)])
   }
 
   async extend(tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> {
-    const text = `UPDATE task SET ready = false, until = ms() + $3 WHERE sequence = ANY (ARRAY(
-        SELECT sequence FROM task WHERE sequence = ANY ($1::bigint[]) ORDER BY sequence FOR UPDATE))
-      AND held AND sequence || '.' || deliveries = ANY ($2) RETURNING sequence || '.' || deliveries AS token`
-    const values = [tokens.map(sequenceOf), tokens, this.options.lease]
-    const extended = new Set((await this.#ask<{ token: string }>(text, values, "extend")).map(({ token }) => token))
+    const text = `UPDATE task SET ready = false, until = ms() + $2 WHERE sequence = ANY (ARRAY(
+      SELECT sequence FROM task WHERE token = ANY ($1) ORDER BY sequence FOR UPDATE)) RETURNING token`
+    const rows = await this.#ask<{ token: string }>(text, [tokens.map(plain), this.options.lease], "extend")
+    const extended = new Set(rows.map(({ token }) => token))
     return tokens.map((token) => extended.has(token))
   }
 
@@ -133,57 +120,49 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     return (await this.#ask<KnownRow>(text, [ids.map(plain), what === "all"], "read")).map(knownOf)
   }
 
-  commit(commits: ReadonlyArray<contract.Commit>): Promise<ReadonlyArray<contract.Committed>> {
+  protected async settle({ ask }: PostgresLink, commits: ReadonlyArray<contract.Commit>) {
     const text = `SELECT json_strip_nulls(json_build_object('status', status, 'gone', gone, 'revision',
       CASE status WHEN 'committed' THEN coalesce(stored::text, '') END)) AS answer FROM settle($1) ORDER BY place`
-    const check = (commit: contract.Commit) => checkCommit(commit, capabilities)
-    return this.batch(commits, check, async ({ ask }, sound) => {
-      const batch = sound.map(({ id, record, post = [], task }) => ({
-        id,
-        ...(record && { ...record, bytes: base64(record.bytes) }),
-        post: post.map(jsonOf),
-        ...(task && { ...task, ...("token" in task && { sequence: sequenceOf(task.token) }) }),
-      }))
-      const rows = await ask<{ answer: contract.Committed }>(text, [json(batch)], "settle")
-      return rows.map(({ answer }) => answer)
+    const batch = commits.map(({ id, record, post = [], task }) => {
+      return { ...record, ...(record && { bytes: base64(record.bytes) }), ...task, id, post: post.map(jsonOf) }
     })
+    return (await ask<{ answer: contract.Committed }>(text, [json(batch)], "settle")).map(({ answer }) => answer)
   }
 
   // ── Lists ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  async query({ states, task, since, until, limit, after, budget: _budget, ...fields }: Query): Promise<FoundJobs> {
-    const values: Array<unknown> = []
-    const value = (each: unknown) => `$${values.push(each)}`
-    const where = ["NOT index ? 'hidden'", `index @> ${value(json(fields))}`]
+  async query({
+    states,
+    task,
+    since,
+    until = NEVER,
+    limit,
+    after,
+    budget = NEVER,
+    ...fields
+  }: Query): Promise<FoundJobs> {
+    const end = performance.now() + budget
     // What was scheduled may be due by now.
-    const wanted = states?.some((state) => WAITS.includes(state)) ? [...states, ...WAITS] : states
-    if (wanted !== undefined) where.push(`index->>'state' = ANY (${value(wanted)})`)
-    // All jobs of one tree are looked at often: there is an index.
-    if (fields.root !== undefined) where.push(`index->>'root' = ${value(plain(fields.root))}`)
-    if (task !== undefined)
-      where.push(`${value(plain(task))} IN (index->>'task', (index->>'task') || '.' || (index->>'method'))`)
-    if (since !== undefined) where.push(`at >= ${value(since)}`)
-    if (until !== undefined) where.push(`at < ${value(until)}`)
-    if (after !== undefined) {
-      const [, at, id] = /^(\d{1,15}):(.+)$/s.exec(after) ?? []
-      if (at === undefined) throw new TransportError("invalid", `not a cursor of postgres: ${after.slice(0, 40)}`)
-      where.push(`(at, id) < (${value(at)}::bigint, ${value(id)})`)
+    const wanted = states?.some((state) => WAITS.has(state)) ? [...states, ...WAITS] : states
+    const filter = [json(fields), wanted, task && plain(task), since ?? 0, fields.root && plain(fields.root)]
+    const [cursor, at, id] = /^(\d{1,16}):(.*)$/s.exec(after ?? `${until}:`) ?? []
+    if (cursor === undefined) throw new TransportError("invalid", `not a cursor of postgres: ${after?.slice(0, 40)}`)
+    const jobs: Array<FoundJob> = []
+    for (let last = { at: String(at), id: plain(String(id)) }; ; ) {
+      const rows = await this.#ask<FoundRow>(SEARCH, [...filter, last.at, last.id, limit + 1 - jobs.length])
+      for (const row of rows) {
+        if (jobs.length === limit) return { jobs, next: `${last.at}:${last.id}` }
+        if (row.fits) jobs.push({ revision: "", ...knownOf(row), id: row.id })
+        last = row
+      }
+      if (rows.at(-1)?.place !== PORTION) return { jobs }
+      if (performance.now() > end) return { jobs, next: `${last.at}:${last.id}`, partial: true }
     }
-    const part = (from: string) =>
-      `(SELECT id, at FROM ${from} AND ${where.join(" AND ")} ORDER BY at DESC, id DESC LIMIT ${limit + 1})`
-    const own = `task AS own WHERE id <> '' AND NOT EXISTS (SELECT FROM job WHERE job.id = own.id AND job.until > ms())
-      AND NOT EXISTS (SELECT FROM task AS other WHERE other.id = own.id AND other.sequence > own.sequence)`
-    const text = `SELECT asked.*, ${KNOWN} FROM (${part("job WHERE job.until > ms()")} UNION ALL ${part(own)}) AS asked
-      ${KNOWN_FROM} ON true ORDER BY asked.at DESC, asked.id DESC LIMIT ${limit + 1}`
-    const rows = await this.#ask<KnownRow & { id: string; at: string }>(text, values)
-    const jobs = rows.slice(0, limit).map((row) => ({ revision: "", ...knownOf(row), id: row.id }))
-    const last = rows[limit - 1]
-    return rows.length > limit && last !== undefined ? { jobs, next: `${last.at}:${last.id}` } : { jobs }
   }
 
   async queues(): Promise<ReadonlyArray<QueueDepth>> {
     const text = `SELECT json_strip_nulls(json_build_object('queue', queue, 'held', count(*) FILTER (WHERE ${HELD}),
-      'scheduled', count(*) FILTER (WHERE NOT ready AND NOT held AND until > ms()),
+      'scheduled', count(*) FILTER (WHERE NOT ready AND token IS NULL AND until > ms()),
       'ready', count(*) FILTER (WHERE ready OR until <= ms()),
       'oldest', min(posted) FILTER (WHERE ready OR until <= ms()))) AS depth FROM task GROUP BY queue`
     return (await this.#ask<{ depth: QueueDepth }>(text, [], "queues")).map(({ depth }) => depth)
@@ -202,49 +181,50 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
 
   readonly store: DriverStore = {
     get: async (keys) => {
-      const text = `SELECT ${ENTRY} FROM entry WHERE key = ANY ($1::bytea[]) AND until > ms()`
-      const found = await this.#ask<Entry>(text, [keys.map((key) => Buffer.from(key))], "get")
+      const text = "SELECT key, value, revision FROM entry WHERE key = ANY ($1) AND until > ms()"
+      const found = await this.#ask<Entry>(text, [keys.map(plain)], "get")
       return keys.map((key) => found.find((entry) => entry.key === key))
     },
     write: async (operations) => {
       this.guard()
       for (const operation of operations) checkOperation(operation, capabilities)
-      const batch = operations.map(({ key, value, ...rest }) => ({
+      const batch = operations.map(({ value, ...rest }) => ({
         ...rest,
-        key: base64(Buffer.from(key)),
-        ...(value !== undefined && { value: value && base64(value) }),
+        ...(value === undefined ? {} : { value: value && base64(value) }),
       }))
       const text = "SELECT coalesce(stored::text, '') AS revision FROM write($1) ORDER BY place"
       const rows = await this.#ask<{ revision: string }>(text, [json(batch)], "write")
       return rows.length < operations.length ? "conflict" : rows.map(({ revision }) => revision)
     },
     list: async ({ prefix, after, limit, reverse = false }) => {
-      const text = `SELECT ${ENTRY} FROM entry WHERE key >= $1 AND key < $2 AND until > ms()
-        AND ($3::bytea IS NULL OR key ${reverse ? "<" : ">"} $3) ORDER BY entry.key ${reverse ? "DESC" : ""} LIMIT $4`
-      // No byte of UTF-8 is 255: it comes behind all of the prefix.
-      const range = [Buffer.from(prefix), Buffer.concat([Buffer.from(prefix), Buffer.of(255)])]
-      return this.#ask<Entry>(text, [...range, after === undefined ? null : Buffer.from(after), limit])
+      const text = `SELECT key, value, revision FROM entry WHERE key BETWEEN $1 AND $2 AND until > ms()
+        AND ($3::text IS NULL OR key ${reverse ? "<" : ">"} $3) ORDER BY key ${reverse ? "DESC" : ""} LIMIT $4`
+      // A key has 512 bytes: none with this prefix comes later.
+      return this.#ask<Entry>(text, [prefix, prefix + "\u{10ffff}".repeat(128), after, limit])
     },
     now: async () => (await this.#ask<{ now: number }>("SELECT ms()::float8 AS now", [], "now"))[0]?.now ?? Date.now(),
   }
 
-  readonly broadcast: Broadcast = {
-    send: async (topic, payload) => {
-      this.guard()
-      checkTopic(topic, payload)
-      const last = Math.max(0, Math.ceil(payload.length / PART) - 1)
-      const parts = Array.from({ length: last + 1 }, (_, at) => {
-        return `${last - at} ${topic} ${base64(payload.subarray(at * PART, (at + 1) * PART))}`
-      })
-      await this.#ask("SELECT tell('topic', part) FROM unnest($1::text[]) AS part", [parts], "send")
-    },
-    listen: async (topic, listener, signal) => {
-      this.guard()
-      checkTopic(topic)
-      this.subscribe(this.#topics, { topic, listener }, signal)
-    },
-  }
+  readonly broadcast = this.broadcasting((topic, payload) => {
+    const last = Math.max(0, Math.ceil(payload.length / PART) - 1)
+    const part = (at: number) => base64(payload.subarray(at * PART, (at + 1) * PART))
+    const parts = Array.from({ length: last + 1 }, (_, at) => `${last - at} ${topic} ${part(at)}`)
+    return this.#ask("SELECT tell('topic', part) FROM unnest($1::text[]) AS part", [parts], "send")
+  })
 }
+
+const WAITS: ReadonlySet<string> = new Set(["queued", "scheduled"])
+
+/** What a search looks at: newest first, from a cursor on; of what does not fit only the last, from which it goes on. */
+const FITS = `NOT index ? 'hidden' AND index @> $1 AND ($2::text[] IS NULL OR index->>'state' = ANY ($2))
+  AND ($3::text IS NULL OR $3 IN (index->>'task', (index->>'task') || '.' || (index->>'method'))) AS fits`
+const part = (from: string) => `(SELECT id, at, ${FITS} FROM ${from} AND at >= $4
+  AND ($5::text IS NULL OR index->>'root' = $5) AND (at, id) < ($6, $7) ORDER BY at DESC, id DESC LIMIT ${PORTION})`
+const SEARCH = `SELECT asked.*, ${KNOWN} FROM (
+  SELECT *, (row_number() OVER (ORDER BY at DESC, id DESC))::int AS place FROM (${part("job WHERE until > ms()")} UNION ALL
+    ${part(`task AS own WHERE id <> '' AND NOT EXISTS (SELECT FROM job WHERE job.id = own.id AND job.until > ms())
+      AND NOT EXISTS (SELECT FROM task AS other WHERE other.id = own.id AND other.sequence > own.sequence)`)}) AS all_of_them
+  ORDER BY place LIMIT ${PORTION}) AS asked ${KNOWN_FROM} ON fits WHERE fits OR place = ${PORTION} ORDER BY place LIMIT $8`
 
 interface KnownRow {
   readonly revision: string | null
@@ -253,14 +233,18 @@ interface KnownRow {
   readonly task: Omit<QueuedTask, "content">
 }
 
+interface FoundRow extends KnownRow {
+  readonly id: string
+  readonly at: string
+  readonly fits: boolean
+  readonly place: number
+}
+
 const knownOf = ({ revision, bytes, frame, task }: KnownRow): Known | undefined => {
   if (revision === null && frame === null) return undefined
   const record = bytes && { record: new Uint8Array(bytes) }
   return { revision: revision ?? "", ...record, ...(frame && { task: { ...task, content: new Uint8Array(frame) } }) }
 }
-
-const ENTRY = "convert_from(key, 'UTF8') AS key, value, revision"
-const WAITS: ReadonlyArray<Index["state"]> = ["queued", "scheduled"]
 
 /** PostgreSQL's text holds no zero and no half of a pair. Ids and queues with such are refused; what lists look for is not worth that. */
 const plain = (text: string): string => text.toWellFormed().replaceAll("\0", "\ufffd")
@@ -274,6 +258,3 @@ const jsonOf = ({ message: _message, frame, ...posting }: contract.TaskPosting) 
   ...posting,
   frame: base64(frame),
 })
-
-/** Which task a token is of; no task has the number 0. */
-const sequenceOf = (token: string): string => /^\d{1,18}(?=\.\d{1,9}$)/.exec(token)?.[0] ?? "0"

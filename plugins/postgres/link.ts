@@ -1,68 +1,34 @@
-/** A connection to PostgreSQL: a few clients of the library `pg`, of which the first one listens. */
+/** A connection to PostgreSQL: one client of the library `pg`, which sends without waiting for the answer before. */
 import { Socket } from "node:net"
-import type { Client, ClientConfig, QueryResultRow } from "pg"
-import type { Link } from "../../runtime/transport/base-driver.ts"
-import { TransportError, type TransportReason } from "../../runtime/transport/mod.ts"
-import { type Ask, prepare } from "./schema.ts"
+import type { ClientConfig, QueryResultRow } from "pg"
+import { type Link, TransportError, type TransportReason } from "../../runtime/transport/mod.ts"
 
 export type Library = Pick<typeof import("pg"), "Client">
 
 export interface PostgresLink extends Link {
-  readonly ask: Ask
+  connect(): Promise<unknown>
+  /** Runs one statement. The server keeps the plan of one with a name. */
+  ask<R extends QueryResultRow>(text: string, values?: Array<unknown>, name?: string): Promise<ReadonlyArray<R>>
 }
 
-/** A client is answered in the order in which it asks: a slow list must not hold up a commit. */
-const CLIENTS = 2
-/** How long a goodbye may take, in milliseconds. */
-const GOODBYE_MS = 500
-
-export const openLink = async (
+export const linkTo = (
   { Client }: Library,
   config: ClientConfig,
-  schema: string,
   lost: (why: unknown) => void,
   notified: (channel: string, payload: string) => void,
-  signal: AbortSignal,
-): Promise<PostgresLink> => {
-  const clients: Array<{ readonly client: Client; readonly socket: Socket; running: number }> = []
-  const close = async () => {
-    const goodbyes = Promise.all(clients.map(({ client }) => client.end().catch(() => undefined)))
-    await Promise.race([goodbyes, new Promise((resolve) => setTimeout(resolve, GOODBYE_MS).unref())])
-    for (const { socket } of clients) socket.destroy()
+): PostgresLink => {
+  // A socket of our own can be ended when the server is silent.
+  const socket = new Socket()
+  const client = new Client({ ...config, keepAlive: true, pipeline: true, stream: () => socket })
+  client.on("error", lost)
+  client.on("end", () => lost(new Error("the server ended the connection")))
+  client.on("notification", ({ channel, payload = "" }) => notified(channel, payload))
+  return {
+    connect: () => client.connect(),
+    ask: async <R extends QueryResultRow>(text: string, values?: Array<unknown>, name?: string) =>
+      (await client.query<R>({ text, ...(values && { values }), ...(name && { name }) })).rows,
+    close: () => void socket.destroy(),
   }
-  const open = async () => {
-    // A socket of our own can be ended when the server is silent.
-    const socket = new Socket()
-    const client = new Client({ ...config, pipeline: true, stream: () => socket })
-    clients.push({ client, socket, running: 0 })
-    client.on("error", lost)
-    client.on("end", () => lost(new Error("the server ended the connection")))
-    client.on("notification", ({ channel, payload = "" }) => notified(channel, payload))
-    await client.connect()
-    const settings = "set_config('search_path', $1, false), set_config('synchronous_commit', 'on', false)"
-    await client.query(`SELECT ${settings}`, [`"${schema}"`])
-  }
-  const ask: Ask = async <R extends QueryResultRow>(text: string, values?: ReadonlyArray<unknown>, name?: string) => {
-    const free = clients.reduce((one, other) => (other.running < one.running ? other : one))
-    free.running++
-    try {
-      const statement = { text, ...(values && { values: [...values] }), ...(name && { name }) }
-      return (await free.client.query<R>(statement)).rows
-    } finally {
-      free.running--
-    }
-  }
-  signal.addEventListener("abort", () => void close(), { once: true })
-  try {
-    await open()
-    await prepare(ask, schema)
-    for (const kind of ["queue", "job", "topic"]) await ask(`LISTEN "${schema}:${kind}"`)
-    await Promise.all(Array.from({ length: CLIENTS - 1 }, open))
-  } catch (error) {
-    await close()
-    throw error
-  }
-  return { ask, close }
 }
 
 /** By the code of the server, in which the first two characters are a class. What is not here is a fault of this plugin. */

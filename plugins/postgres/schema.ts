@@ -1,23 +1,16 @@
 /** What lies in the database: one schema for each namespace, with its tables, and functions that do a batch in one round trip. */
 import { createHash } from "node:crypto"
-import type { QueryResultRow } from "pg"
 import { TransportError } from "../../runtime/transport/mod.ts"
-
-/** Runs one statement. The server keeps the plan of one with a name. */
-export type Ask = <R extends QueryResultRow>(
-  text: string,
-  values?: ReadonlyArray<unknown>,
-  name?: string,
-) => Promise<ReadonlyArray<R>>
+import type { PostgresLink } from "./link.ts"
 
 /** Of what is made here: another one is refused. */
 const VERSION = 1
 /** How long a publish key is remembered, in milliseconds. */
 export const DEDUPE_MS = 120_000
 /** A time that never comes: the longest that JavaScript counts exactly. */
-const NEVER = Number.MAX_SAFE_INTEGER
+export const NEVER = Number.MAX_SAFE_INTEGER
 /** A delivery has the task, and its lease has not ended. */
-export const HELD = "(held AND NOT ready AND until > ms())"
+export const HELD = "(token IS NOT NULL AND NOT ready AND until > ms())"
 
 const TABLES = `
 CREATE TABLE meta (version int NOT NULL);
@@ -31,13 +24,14 @@ CREATE INDEX ON job (at, id);
 CREATE INDEX ON job ((index->>'root'));
 CREATE INDEX ON job (until) WHERE until < ${NEVER};
 
--- A task that is not ready is scheduled or held until a time; then the next take makes it ready.
+-- A task that is not ready is scheduled or held until a time; then the next take makes it ready. The token is that of its
+-- last delivery, unless that gave it back.
 CREATE TABLE task (sequence bigint PRIMARY KEY, id text COLLATE "C" NOT NULL, queue text COLLATE "C" NOT NULL,
-  level int NOT NULL, ready boolean NOT NULL, until bigint NOT NULL, held boolean NOT NULL DEFAULT false,
-  deliveries int NOT NULL DEFAULT 0, due bigint, expires bigint, posted bigint NOT NULL, index jsonb NOT NULL,
-  at bigint NOT NULL, frame bytea NOT NULL);
+  level int NOT NULL, ready boolean NOT NULL, until bigint NOT NULL, token text, deliveries int NOT NULL DEFAULT 0,
+  due bigint, expires bigint, posted bigint NOT NULL, index jsonb NOT NULL, at bigint NOT NULL, frame bytea NOT NULL);
 CREATE INDEX ON task (queue, level DESC, sequence) WHERE ready;
 CREATE INDEX ON task (queue, until) WHERE NOT ready;
+CREATE INDEX ON task (token) WHERE token IS NOT NULL;
 CREATE INDEX ON task (id, sequence);
 CREATE INDEX ON task (at, id);
 CREATE INDEX ON task (expires) WHERE expires IS NOT NULL;
@@ -46,8 +40,9 @@ CREATE INDEX ON task (expires) WHERE expires IS NOT NULL;
 CREATE TABLE posted (key text COLLATE "C" PRIMARY KEY, sequence bigint NOT NULL, until bigint NOT NULL);
 CREATE INDEX ON posted (until);
 
--- The store. Keys are bytes, which sort as the contract says.
-CREATE TABLE entry (key bytea PRIMARY KEY, value bytea NOT NULL, revision bigint NOT NULL, until bigint NOT NULL);
+-- The store. This order of keys is that of their bytes.
+CREATE TABLE entry (key text COLLATE "C" PRIMARY KEY, value bytea NOT NULL, revision bigint NOT NULL,
+  until bigint NOT NULL);
 CREATE INDEX ON entry (until) WHERE until < ${NEVER};`
 
 const FUNCTIONS = `
@@ -67,7 +62,7 @@ BEGIN
     WHERE known.until <= ms() AND NOT EXISTS (SELECT FROM task WHERE task.sequence = known.sequence);
   IF NOT FOUND THEN RETURN false; END IF;
   INSERT INTO task VALUES (number, p->>'id', p->>'queue', (p->>'level')::int, coalesce(due, 0) <= ms(),
-    coalesce(due, 0), false, 0, due, (p->>'expires')::bigint, ms(), p->'index', (p->'index'->>'at')::bigint,
+    coalesce(due, 0), NULL, 0, due, (p->>'expires')::bigint, ms(), p->'index', (p->'index'->>'at')::bigint,
     decode(p->>'frame', 'base64'));
   PERFORM tell('queue', p->>'queue'), tell('job', p->>'id');
   RETURN true;
@@ -82,7 +77,8 @@ BEGIN
     before := rest;
     FOREACH name IN ARRAY names LOOP
       RETURN QUERY WITH taken AS (
-        UPDATE task SET ready = false, held = true, until = ms() + lease, deliveries = deliveries + 1
+        UPDATE task SET ready = false, until = ms() + lease, deliveries = deliveries + 1,
+          token = sequence || '.' || deliveries + 1
         WHERE sequence = ANY (ARRAY(SELECT sequence FROM task WHERE queue = name AND ready
           ORDER BY level DESC, sequence LIMIT least(turn, rest) FOR UPDATE SKIP LOCKED)) RETURNING *)
         SELECT * FROM taken ORDER BY level DESC, sequence;
@@ -93,63 +89,55 @@ BEGIN
   END LOOP;
 END $$;
 
--- Commits: the record, then postings, then the task. A conflict ends its own commit.
+-- Commits: a conflict ends its own. In one transaction nobody sees that postings come last, where no withdraw finds them.
 CREATE FUNCTION settle(batch jsonb) RETURNS TABLE (place bigint, stored bigint, status text, gone boolean)
 LANGUAGE plpgsql AS $$
-DECLARE item record; c jsonb; p jsonb; name text;
+DECLARE c jsonb; name text;
 BEGIN
   -- Every call locks tasks first, by sequence, and then records, by id: none waits for another one that waits for it.
-  PERFORM FROM task WHERE sequence = ANY (ARRAY(SELECT (b->>'sequence')::bigint FROM jsonb_array_elements(batch) b))
+  PERFORM FROM task WHERE token = ANY (ARRAY(SELECT b->>'token' FROM jsonb_array_elements(batch) b))
     ORDER BY sequence FOR UPDATE;
-  FOR item IN SELECT * FROM jsonb_array_elements(batch) WITH ORDINALITY AS i(c, n) ORDER BY i.c->>'id' LOOP
-    c := item.c; place := item.n; stored := NULL; status := 'committed'; gone := NULL;
+  FOR c, place IN SELECT * FROM jsonb_array_elements(batch) WITH ORDINALITY AS i(c, n) ORDER BY i.c->>'id' LOOP
+    stored := NULL; status := 'committed'; gone := NULL;
     IF c ? 'bytes' THEN
-      PERFORM FROM job WHERE id = c->>'id' AND revision::text = c->>'expect' AND until > ms() FOR UPDATE;
-      IF FOUND OR c->>'expect' = '' THEN
-        INSERT INTO job VALUES (c->>'id', nextval('counter'), decode(c->>'bytes', 'base64'), c->'index',
-          (c->'index'->>'at')::bigint, coalesce(ms() + (c->>'keep')::bigint, ${NEVER}))
-          ON CONFLICT (id) DO UPDATE SET revision = nextval('counter'), bytes = excluded.bytes,
-            index = excluded.index, at = excluded.at, until = excluded.until
-          WHERE job.until <= ms() OR c->>'expect' <> '' RETURNING revision INTO stored;
-      END IF;
+      INSERT INTO job SELECT c->>'id', nextval('counter'), decode(c->>'bytes', 'base64'), c->'index',
+          (c->'index'->>'at')::bigint, coalesce(ms() + (c->>'keep')::bigint, ${NEVER})
+        WHERE c->>'expect' = '' OR EXISTS (SELECT FROM job WHERE id = c->>'id' AND until > ms())
+        ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, bytes = excluded.bytes,
+          index = excluded.index, at = excluded.at, until = excluded.until
+        WHERE c->>'expect' = CASE WHEN job.until > ms() THEN job.revision::text ELSE '' END
+        RETURNING revision INTO stored;
       IF stored IS NULL THEN status := 'conflict'; RETURN NEXT; CONTINUE; END IF;
       PERFORM tell('job', c->>'id');
     END IF;
-    -- What a commit posts is not withdrawn by it: postings come last, which nobody sees in one transaction.
-    name := NULL;
-    IF c->>'kind' = 'ack' THEN
-      DELETE FROM task WHERE sequence = (c->>'sequence')::bigint AND held
-        AND sequence || '.' || deliveries = c->>'token' RETURNING queue INTO name;
-      IF name IS NULL THEN gone := true; END IF;
+    IF c->>'kind' = 'withdraw' THEN DELETE FROM task WHERE id = c->>'id';
+    ELSIF c->>'kind' = 'ack' THEN
+      DELETE FROM task WHERE token = c->>'token';
+      gone := nullif(NOT FOUND, false);
     ELSIF c->>'kind' = 'release' THEN
-      UPDATE task SET held = false, ready = (c->>'delay')::bigint <= 0, until = ms() + (c->>'delay')::bigint
-        WHERE sequence = (c->>'sequence')::bigint AND held AND sequence || '.' || deliveries = c->>'token'
-        RETURNING queue INTO name;
-      IF name IS NULL THEN gone := true; ELSE PERFORM tell('queue', name); END IF;
-    ELSIF c->>'kind' = 'withdraw' THEN DELETE FROM task WHERE id = c->>'id';
+      UPDATE task SET token = NULL, ready = (c->>'delay')::bigint <= 0, until = ms() + (c->>'delay')::bigint
+        WHERE token = c->>'token' RETURNING queue INTO name;
+      IF FOUND THEN PERFORM tell('queue', name); ELSE gone := true; END IF;
     END IF;
-    FOR p IN SELECT * FROM jsonb_array_elements(c->'post') LOOP PERFORM post(p); END LOOP;
+    PERFORM post(p) FROM jsonb_array_elements(c->'post') p;
     RETURN NEXT;
   END LOOP;
 END $$;
 
 -- The store: all operations, or no row. Writers of a namespace take turns, since an absent key cannot be locked.
 CREATE FUNCTION write(batch jsonb) RETURNS TABLE (place bigint, stored bigint) LANGUAGE plpgsql AS $$
-DECLARE item record; k bytea;
+DECLARE o jsonb;
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtextextended(current_schema(), 1));
-  PERFORM FROM jsonb_array_elements(batch) o LEFT JOIN entry ON key = decode(o->>'key', 'base64') AND until > ms()
-    WHERE o->>'expect' <> coalesce(revision::text, '');
+  PERFORM FROM jsonb_array_elements(batch) b LEFT JOIN entry ON key = b->>'key' AND until > ms()
+    WHERE b->>'expect' <> coalesce(revision::text, '');
   IF FOUND THEN RETURN; END IF;
-  FOR item IN SELECT * FROM jsonb_array_elements(batch) WITH ORDINALITY AS i(o, n) LOOP
-    place := item.n; stored := NULL; k := decode(item.o->>'key', 'base64');
-    IF item.o ? 'value' THEN
-      DELETE FROM entry WHERE key = k;
-      IF item.o->>'value' IS NOT NULL THEN
-        stored := nextval('counter');
-        INSERT INTO entry VALUES (k, decode(item.o->>'value', 'base64'), stored,
-          coalesce(ms() + (item.o->>'ttl')::bigint, ${NEVER}));
-      END IF;
+  FOR o, place IN SELECT * FROM jsonb_array_elements(batch) WITH ORDINALITY LOOP
+    stored := NULL;
+    IF o ? 'value' THEN DELETE FROM entry WHERE key = o->>'key'; END IF;
+    IF o->>'value' IS NOT NULL THEN
+      INSERT INTO entry VALUES (o->>'key', decode(o->>'value', 'base64'), nextval('counter'),
+        coalesce(ms() + (o->>'ttl')::bigint, ${NEVER})) RETURNING revision INTO stored;
     END IF;
     RETURN NEXT;
   END LOOP;
@@ -167,15 +155,13 @@ export const schemaOf = (namespace: string): string =>
   `callboard_${namespace.length <= 40 ? namespace : createHash("sha256").update(namespace).digest("hex").slice(0, 40)}`
 
 /** Makes the schema where there is none, once; refuses one of another version, and a server that cannot hold it. */
-export const prepare = async (ask: Ask, schema: string): Promise<void> => {
+export const prepare = async ({ ask }: PostgresLink, schema: string): Promise<void> => {
   const [server] = await ask<{ fits: boolean }>(`SELECT current_setting('server_version_num')::int >= 130000
     AND current_setting('server_encoding') = 'UTF8' AND current_setting('fsync') = 'on' AS fits`)
-  if (!server?.fits) {
-    throw new TransportError(
-      "unsupported",
-      "postgres: needs PostgreSQL 13 or newer, a database in UTF8, and fsync = on",
-    )
-  }
+  const needs = "needs PostgreSQL 13 or newer, a database in UTF8, and fsync = on"
+  if (!server?.fits) throw new TransportError("unsupported", `postgres: ${needs}`)
+  const settings = "set_config('search_path', $1, false), set_config('synchronous_commit', 'on', false)"
+  await ask(`SELECT ${settings}`, [`"${schema}"`])
   await ask("BEGIN")
   await ask("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [schema])
   const [made] = await ask<{ is: boolean }>("SELECT to_regclass($1) IS NOT NULL AS is", [`"${schema}".meta`])

@@ -1,21 +1,26 @@
 /**
- * The base of drivers over a connection: what each of them needs and none does in a way of its own. Calls after `close` fail
- * as closed; every call ends within a bound; a connection that was lost is opened again, and all who listen are told so;
- * subscriptions end with their signal or with the driver.
+ * The base of drivers over a connection: what each of them needs and none does in a way of its own. Every call ends within
+ * a bound; a connection that was lost is opened again, and all who listen are told so; items that can be refused without
+ * the broker fail alone; what a take brings after its signal is given back.
  */
-import type { Interest, News } from "./driver.ts"
+import { checkCommit, checkOptions, checkPosting } from "./checks.ts"
+import type {
+  Capabilities,
+  Commit,
+  Committed,
+  Receipt,
+  Taken,
+  TakeRequest,
+  TaskDelivery,
+  TaskPosting,
+} from "./driver.ts"
 import { TransportError } from "./errors.ts"
-import type { ConnectOptions } from "./options.ts"
+import { answerEach, asError, type Failed, PlainDriver } from "./plain-driver.ts"
 
 /** An open connection. */
 export interface Link {
   /** Ends the connection, also one that does not answer any more. */
   close(): Promise<void> | void
-}
-
-export interface Failed {
-  readonly status: "failed"
-  readonly error: TransportError
 }
 
 /** A connection in use, and how to end the calls that wait for its answers. */
@@ -29,23 +34,17 @@ type StatusListener = (status: "connected" | "disconnected", why?: TransportErro
 /** How often {@link BaseDriver.tick} is called where no heartbeat was asked for, in milliseconds. */
 const TICK_MS = 1_000
 
-export abstract class BaseDriver<L extends Link> {
-  protected readonly options: ConnectOptions
-  readonly #closing = new AbortController()
+export abstract class BaseDriver<L extends Link> extends PlainDriver {
+  abstract readonly capabilities: Capabilities
   readonly #statusListeners = new Set<StatusListener>()
-  readonly #hearers = new Set<{ readonly interest: Interest; readonly listener: (news: News) => void }>()
   #held: Held<L> | undefined
   /** Why there is no connection. */
   #away = new TransportError("unavailable", "not connected yet")
   #closed: Promise<void> | undefined
 
-  constructor(options: ConnectOptions) {
-    this.options = options
-  }
-
   /**
    * Opens a connection that is ready for calls, with everything that those who listen now need. `lost` is called when the
-   * connection ends by itself. The signal fires when it took too long: then whatever was begun has to be ended.
+   * connection ends by itself. The signal fires when it failed or took too long: then whatever was begun has to be ended.
    */
   protected abstract open(lost: (why: unknown) => void, signal: AbortSignal): Promise<L>
 
@@ -58,8 +57,21 @@ export abstract class BaseDriver<L extends Link> {
    */
   protected abstract tick(link: L): Promise<unknown>
 
+  /** Stores the tasks that passed the checks. */
+  protected abstract post(link: L, postings: ReadonlyArray<TaskPosting>): Promise<ReadonlyArray<Receipt>>
+
+  /** Does the commits that passed the checks. */
+  protected abstract settle(link: L, commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>>
+
+  /** Hands over tasks; the queues are listed in the order of their turns. */
+  protected abstract hand(link: L, request: TakeRequest): Promise<Taken>
+
+  /** Takes back, uncounted where the broker can, what a take brought after its signal. */
+  protected abstract takeBack(link: L, deliveries: ReadonlyArray<TaskDelivery>): Promise<unknown>
+
   /** Connects for the first time. Fails as the contract says of `connect`. */
   async start(): Promise<this> {
+    checkOptions(this.options)
     await this.#open()
     const { heartbeat, timeout } = this.options
     let ticking = false
@@ -73,8 +85,30 @@ export abstract class BaseDriver<L extends Link> {
       heartbeat ? heartbeat / 2 : TICK_MS,
     )
     ticks.unref?.()
-    this.#closing.signal.addEventListener("abort", () => clearInterval(ticks), { once: true })
+    this.closing.signal.addEventListener("abort", () => clearInterval(ticks), { once: true })
     return this
+  }
+
+  publish(postings: ReadonlyArray<TaskPosting>): Promise<ReadonlyArray<Receipt>> {
+    const check = (posting: TaskPosting) => checkPosting(posting, this.capabilities)
+    return this.#batch(postings, check, (link, sound) => this.post(link, sound))
+  }
+
+  commit(commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>> {
+    const check = (commit: Commit) => checkCommit(commit, this.capabilities)
+    return this.#batch(commits, check, (link, sound) => this.settle(link, sound))
+  }
+
+  async take(request: TakeRequest, signal: AbortSignal): Promise<Taken> {
+    this.guard()
+    if (signal.aborted) return { deliveries: [] }
+    const taken = await this.call((link) => this.hand(link, { ...request, queues: this.inTurn(request) }))
+    if (signal.aborted) {
+      if (taken.deliveries.length > 0) await this.call((link) => this.takeBack(link, taken.deliveries))
+      return { deliveries: [] }
+    }
+    this.served(taken.deliveries)
+    return taken
   }
 
   /** Asks the broker. A connection that does not answer in time is given up. */
@@ -111,20 +145,13 @@ export abstract class BaseDriver<L extends Link> {
   }
 
   /** Asks about the items that pass a check, all at once; each of the others fails alone, and the broker never sees it. */
-  protected async batch<I, A>(
+  async #batch<I, A>(
     items: ReadonlyArray<I>,
     check: (item: I) => void,
     run: (link: L, items: ReadonlyArray<I>) => Promise<ReadonlyArray<A>>,
   ): Promise<ReadonlyArray<A | Failed>> {
     this.guard()
-    const refused = items.map((item): Failed | undefined => {
-      try {
-        check(item)
-        return undefined
-      } catch (error) {
-        return { status: "failed", error: asError(error) }
-      }
-    })
+    const refused = answerEach(items, (item): Failed | undefined => void check(item))
     const sound = items.filter((_, at) => refused[at] === undefined)
     if (sound.length === 0) return refused.filter((each) => each !== undefined)
     let answers: ReadonlyArray<A | Failed>
@@ -144,35 +171,6 @@ export abstract class BaseDriver<L extends Link> {
     return refused.map((failed) => failed ?? next.next().value ?? missing)
   }
 
-  /** Fails once the driver was closed. */
-  protected guard(): void {
-    if (this.#closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
-  }
-
-  /** Keeps an entry in a set until its signal fires or the driver is closed. */
-  protected subscribe<T>(set: Set<T>, entry: T, signal: AbortSignal): void {
-    this.guard()
-    if (signal.aborted) return
-    set.add(entry)
-    const stop = () => set.delete(entry)
-    AbortSignal.any([signal, this.#closing.signal]).addEventListener("abort", stop, { once: true })
-  }
-
-  /** Tells news to all that are interested. */
-  protected tell(news: News): void {
-    for (const { interest, listener } of this.#hearers) {
-      const isWanted =
-        news.kind === "missed" ||
-        (news.kind === "queue" && interest.kind === "queues" && interest.queues.includes(news.queue)) ||
-        (news.kind === "job" && (interest.kind === "jobs" || (interest.kind === "job" && interest.id === news.id)))
-      if (isWanted) listener(news)
-    }
-  }
-
-  async listen(interest: Interest, listener: (news: News) => void, signal: AbortSignal): Promise<void> {
-    this.subscribe(this.#hearers, { interest, listener }, signal)
-  }
-
   onStatus(listener: StatusListener): () => void {
     // A listener that is given twice is two.
     const own: StatusListener = (status, why) => listener(status, why)
@@ -182,10 +180,12 @@ export abstract class BaseDriver<L extends Link> {
 
   close(): Promise<void> {
     this.#closed ??= (async () => {
-      this.#closing.abort()
+      this.closing.abort()
       const held = this.#held
       this.#held = undefined
-      for (const fail of held?.waiting ?? []) fail(new TransportError("closed", "this transport was closed"))
+      for (const fail of held?.waiting ?? []) {
+        fail(new TransportError("closed", "this transport was closed", { outcome: "unknown" }))
+      }
       await held?.link.close()
     })()
     return this.#closed
@@ -201,15 +201,15 @@ export abstract class BaseDriver<L extends Link> {
     }, late.signal)
     const link = await new Promise<L>((resolve, reject) => {
       const timer = setTimeout(() => {
-        late.abort()
         reject(new TransportError("unavailable", `no connection within ${this.options.timeout} ms`))
         opening.then((tooLate) => tooLate.close()).catch(() => undefined)
       }, this.options.timeout)
       opening.then(resolve, reject).finally(() => clearTimeout(timer))
     }).catch((error: unknown) => {
+      late.abort()
       throw error instanceof TransportError ? error : this.explain(error)
     })
-    if (lost !== undefined || this.#closing.signal.aborted) {
+    if (lost !== undefined || this.closing.signal.aborted) {
       await link.close()
       throw lost ?? new TransportError("closed", "this transport was closed")
     }
@@ -229,7 +229,7 @@ export abstract class BaseDriver<L extends Link> {
   }
 
   async #reconnect(): Promise<void> {
-    const { signal } = this.#closing
+    const { signal } = this.closing
     for (let tries = 1; !signal.aborted; tries++) {
       await pause(this.options.reconnectDelay?.(tries) ?? Math.min(50 * 2 ** tries, 5_000), signal)
       if (signal.aborted) return
@@ -245,9 +245,6 @@ export abstract class BaseDriver<L extends Link> {
     }
   }
 }
-
-export const asError = (thrown: unknown): TransportError =>
-  thrown instanceof TransportError ? thrown : new TransportError("internal", String(thrown), { cause: thrown })
 
 const pause = (ms: number, signal: AbortSignal): Promise<void> =>
   new Promise((resolve) => {

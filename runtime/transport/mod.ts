@@ -8,7 +8,7 @@
  */
 export type { Message } from "../protocol/message.ts"
 export type { State } from "../protocol/state.ts"
-export { asError, BaseDriver, type Failed, type Link } from "./base-driver.ts"
+export { BaseDriver, type Link } from "./base-driver.ts"
 export { checkCommit, checkOperation, checkOptions, checkPosting, checkTopic } from "./checks.ts"
 export type {
   Capabilities,
@@ -30,4 +30,5 @@ export { TransportError, type TransportReason } from "./errors.ts"
 export type { Index, Known, QueuedTask } from "./known.ts"
 export type { Broadcast, FoundJob, FoundJobs, Queries, Query, QueueBrowser, QueueDepth } from "./optional.ts"
 export type { ConnectOptions } from "./options.ts"
+export { answerEach, asError, clientLibrary, type Failed, PlainDriver } from "./plain-driver.ts"
 export type { DriverStore, Entry, Revision, StoreOperation } from "./store.ts"

@@ -1,10 +1,10 @@
 /** The postgres transport under the conformance kit, against a real server behind a wire that can be cut. */
 import pg from "pg"
 import { afterAll, beforeAll, expect, test } from "vitest"
-import { capabilities, library, plugin } from "../../../../plugins/postgres/mod.ts"
+import { capabilities, plugin } from "../../../../plugins/postgres/mod.ts"
 import { schemaOf } from "../../../../plugins/postgres/schema.ts"
 import type { TaskPosting } from "../../../../runtime/transport/driver.ts"
-import { type ConnectOptions, TransportError } from "../../../../runtime/transport/mod.ts"
+import { type ConnectOptions, clientLibrary, TransportError } from "../../../../runtime/transport/mod.ts"
 import { type Harness, register } from "../../../kit/mod.ts"
 import { type PostgresServer, startPostgres } from "../../../support/servers/postgres.ts"
 import { eventually } from "../../../support/servers/process.ts"
@@ -162,7 +162,7 @@ test("long namespaces that begin alike are apart", () => {
 })
 
 test("without the client library, one line says what to install", async () => {
-  const missing = library(() => Promise.reject(new Error("Cannot find package 'pg'")))
+  const missing = clientLibrary("postgres", "pg", () => Promise.reject(new Error("Cannot find package 'pg'")))
   await expect(missing).rejects.toMatchObject({
     reason: "unsupported",
     message: "postgres: the package pg is missing: npm install pg",
@@ -207,21 +207,6 @@ test("a take whose signal fired on the way gives back, uncounted, what it took",
   expect(await taking).toEqual({ deliveries: [] })
   const { deliveries } = await driver.take(request, new AbortController().signal)
   expect(deliveries).toMatchObject([{ first: true, deliveries: 1 }])
-  await driver.close()
-})
-
-test("a token that gave its task back ends nothing any more", async () => {
-  const driver = await plugin.connect(through(server.port), options("returned"))
-  await driver.publish([posting("a", "t")])
-  const request = { queues: ["q"], max: 1, wait: 0, rotate: false }
-  const { deliveries } = await driver.take(request, new AbortController().signal)
-  const token = deliveries[0]?.token ?? ""
-  const release = { id: "a", task: { kind: "release", token, delay: 0 } } as const
-  expect(await driver.commit([release])).toEqual([{ status: "committed", revision: "" }])
-  expect(await driver.extend([token])).toEqual([false])
-  const gone = [{ status: "committed", revision: "", gone: true }]
-  expect(await driver.commit([release])).toEqual(gone)
-  expect(await driver.commit([{ id: "a", task: { kind: "ack", token } }])).toEqual(gone)
   await driver.close()
 })
 

@@ -1,0 +1,107 @@
+/**
+ * What each driver does alike, with a connection or without one: calls after `close` fail as closed, subscriptions end with
+ * their signal or with the driver, news and announcements reach those that listen, queues take turns.
+ */
+import { checkTopic } from "./checks.ts"
+import type { Interest, News, TakeRequest, TaskDelivery } from "./driver.ts"
+import { TransportError } from "./errors.ts"
+import type { Broadcast } from "./optional.ts"
+import type { ConnectOptions } from "./options.ts"
+
+export interface Failed {
+  readonly status: "failed"
+  readonly error: TransportError
+}
+
+export abstract class PlainDriver {
+  protected readonly options: ConnectOptions
+  protected readonly closing = new AbortController()
+  readonly #hearers = new Set<{ readonly interest: Interest; readonly listener: (news: News) => void }>()
+  readonly #topics = new Set<{ readonly topic: string; readonly listener: (payload: Uint8Array) => void }>()
+  /** Queue that was served last, where queues take turns. */
+  #served = ""
+
+  constructor(options: ConnectOptions) {
+    this.options = options
+  }
+
+  /** Fails once the driver was closed. */
+  protected guard(): void {
+    if (this.closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
+  }
+
+  /** Keeps an entry in a set until its signal fires or the driver is closed. */
+  protected subscribe<T>(set: Set<T>, entry: T, signal: AbortSignal): void {
+    this.guard()
+    if (signal.aborted) return
+    set.add(entry)
+    const stop = () => set.delete(entry)
+    AbortSignal.any([signal, this.closing.signal]).addEventListener("abort", stop, { once: true })
+  }
+
+  async listen(interest: Interest, listener: (news: News) => void, signal: AbortSignal): Promise<void> {
+    this.subscribe(this.#hearers, { interest, listener }, signal)
+  }
+
+  /** Tells news to all that are interested. */
+  protected tell(news: News): void {
+    for (const { interest, listener } of this.#hearers) {
+      const isWanted =
+        news.kind === "missed" ||
+        (news.kind === "queue" && interest.kind === "queues" && interest.queues.includes(news.queue)) ||
+        (news.kind === "job" && (interest.kind === "jobs" || (interest.kind === "job" && interest.id === news.id)))
+      if (isWanted) listener(news)
+    }
+  }
+
+  /** Announcements: `send` brings one to every driver that listens, which says so with {@link announced}. */
+  protected broadcasting(send: (topic: string, payload: Uint8Array) => Promise<unknown>): Broadcast {
+    return {
+      send: async (topic, payload) => {
+        this.guard()
+        checkTopic(topic, payload)
+        await send(topic, payload)
+      },
+      listen: async (topic, listener, signal) => {
+        checkTopic(topic)
+        this.subscribe(this.#topics, { topic, listener }, signal)
+      },
+    }
+  }
+
+  protected announced(topic: string, payload: Uint8Array): void {
+    for (const each of this.#topics) if (each.topic === topic) each.listener(payload.slice())
+  }
+
+  /** The queues of a take in the order in which they are served: with `rotate` it goes on where the last one ended. */
+  protected inTurn({ queues, rotate }: TakeRequest): ReadonlyArray<string> {
+    const first = rotate ? queues.indexOf(this.#served) + 1 : 0
+    return [...queues.slice(first), ...queues.slice(0, first)]
+  }
+
+  protected served(deliveries: ReadonlyArray<TaskDelivery>): void {
+    this.#served = deliveries.at(-1)?.queue ?? this.#served
+  }
+}
+
+/** Answers item by item: one that throws fails alone. */
+export const answerEach = <I, A>(items: ReadonlyArray<I>, answer: (item: I) => A): ReadonlyArray<A | Failed> =>
+  items.map((item) => {
+    try {
+      return answer(item)
+    } catch (error) {
+      return { status: "failed", error: asError(error) }
+    }
+  })
+
+export const asError = (thrown: unknown): TransportError =>
+  thrown instanceof TransportError ? thrown : new TransportError("internal", String(thrown), { cause: thrown })
+
+/** The client library of a plugin, which the application installs that uses it. */
+export const clientLibrary = async <T>(plugin: string, name: string, load: () => Promise<T>): Promise<T> => {
+  try {
+    return await load()
+  } catch (cause) {
+    throw new TransportError("unsupported", `${plugin}: the package ${name} is missing: npm install ${name}`, { cause })
+  }
+}
