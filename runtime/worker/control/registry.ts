@@ -53,17 +53,24 @@ export class Registry {
   /**
    * Takes the name and keeps it. The entry of a worker that died is waited out, or taken over where that can be seen.
    * Fails with `CallboardError` `invalid-input` when a live worker has the name. A transport that cannot be asked now
-   * does not keep a worker from starting: the beats go on trying.
+   * does not keep a worker from starting: the beats go on trying. {@link Registry.end} ends the wait for the name.
    */
   async begin(): Promise<void> {
-    const isHeld = await this.#claim()
+    const claiming = this.#claim()
+    // What is asked for meanwhile, the end of the worker included, comes after the name was written.
+    this.#beating = claiming.then(
+      () => undefined,
+      () => undefined,
+    )
+    const isHeld = await claiming
+    if (this.#ended) return
     this.#timer = setInterval(() => void this.beat(), HEARTBEAT_MS)
     if (isHeld) await this.beat()
   }
 
   async #claim(): Promise<boolean> {
     try {
-      for (const deadline = performance.now() + 2 * WORKER_TTL_MS; performance.now() < deadline; ) {
+      for (const deadline = performance.now() + 2 * WORKER_TTL_MS; !this.#ended && performance.now() < deadline; ) {
         if (await this.#hold()) return true
         await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
       }
@@ -165,7 +172,7 @@ export class Registry {
   /** Takes the entry out, if it is ours. */
   async #leave(): Promise<void> {
     const { store, describe } = this.#options
-    // One that is under way would write it again.
+    // The claim or beat that is under way would write it again.
     await (this.#next ?? this.#beating)
     await WORKERS.change(store, describe().name, (found) =>
       found?.value !== undefined && this.#isOwn(found.value) ? "remove" : "keep",

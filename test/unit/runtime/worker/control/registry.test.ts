@@ -102,6 +102,37 @@ test("actors are told again in time, and not with each beat, whatever happens to
   clock.mockRestore()
 })
 
+describe("a worker that ends while it takes its name", () => {
+  test("is not listed afterwards", async () => {
+    const [asked, goOn] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const { store, registry } = await start((store) => ({
+      write: async (operations) => {
+        asked.resolve()
+        await goOn.promise
+        return store.write(operations)
+      },
+    }))
+    const begun = registry.begin()
+    await asked.promise
+    const ended = registry.end()
+    goOn.resolve()
+    await Promise.all([begun, ended])
+    expect(await listWorkers(store)).toEqual([])
+    await vi.advanceTimersByTimeAsync(HEARTBEAT_MS)
+    expect(await listWorkers(store)).toEqual([])
+  })
+
+  test("does not wait until the name is free", async () => {
+    const { store, registry } = await start()
+    const other = { ...worker, host: "elsewhere" }
+    await store.write([{ key: "worker/w1", value: new TextEncoder().encode(JSON.stringify(other)) }])
+    const begun = registry.begin()
+    await registry.end()
+    await begun
+    expect(await listWorkers(store)).toEqual([other])
+  })
+})
+
 test("a store that does not answer keeps nobody from ending", async () => {
   const asked = Promise.withResolvers<void>()
   const { registry } = await start(() => ({
