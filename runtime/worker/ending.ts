@@ -1,4 +1,9 @@
 /** When a worker ends by itself: nothing is left to do (burst), it has done enough, or has done nothing for too long. */
+import type { Clock } from "../async/clock.ts"
+import type { Log } from "../log/log.ts"
+import type { Flow } from "./dispatcher.ts"
+import type { Hands } from "./fetch/buffer.ts"
+import type { Appetite } from "./fetch/queue-list.ts"
 
 export type EndReason = "burst" | "max-jobs" | "max-idle" | "shutdown"
 
@@ -64,5 +69,45 @@ export class Ending {
     if (this.#ended) return
     this.stop()
     this.#options.onEnd(reason)
+  }
+}
+
+export interface ComingBackOptions {
+  readonly flow: Flow
+  readonly hands: Hands
+  readonly appetite: Appetite
+  readonly clock: Clock
+  readonly log: Log
+}
+
+/** With `burst`: whether tasks come back that a limit has put off, although a look into the queues does not show them. */
+export class ComingBack {
+  readonly #options: ComingBackOptions
+  /** Until when tasks may come that other workers have put off, in milliseconds since the epoch. */
+  #othersUntil = 0
+
+  constructor(options: ComingBackOptions) {
+    this.#options = options
+  }
+
+  /** For how long tasks may still come, in milliseconds, as far as is known; 0: none will, or something is in hand. */
+  get ms(): number {
+    const { flow, hands, appetite, clock } = this.#options
+    // As long as something runs, what comes of it decides.
+    if (hands.held.size > 0) return 0
+    return Math.max(0, Math.max(flow.putOffs.comeUntil(appetite.queues), this.#othersUntil) - clock.now())
+  }
+
+  /** Whether none will, after asking what the other workers have put off. Never rejects. */
+  async isOver(): Promise<boolean> {
+    const { flow, appetite, log } = this.#options
+    try {
+      this.#othersUntil = await flow.othersComeUntil(appetite.queues)
+    } catch (cause) {
+      // A worker that cannot ask must not end: the next look asks again.
+      log.debug("it is not known whether tasks come back", { cause: String(cause) })
+      return false
+    }
+    return this.ms === 0
   }
 }

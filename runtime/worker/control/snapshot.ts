@@ -4,61 +4,90 @@ import { MOST_RUNNING, type WorkerDescription } from "../../cluster/directory.ts
 import { VERSION } from "../../version.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
 import type { Hands } from "../fetch/buffer.ts"
+import type { Appetite } from "../fetch/queue-list.ts"
 import type { Counts } from "../telemetry/counts.ts"
-import type { ActiveJob, ReservedTask, WorkerHands } from "./worker.ts"
 
-/** How it stands, as far as its hands do not tell. */
-export interface Standing {
-  readonly queues: ReadonlyArray<string>
-  readonly isListening: boolean
-  readonly isSuspended: boolean
-  /** When it was told to stop. */
-  readonly stopAskedAt: string | undefined
+/** A job whose handler runs. */
+export type ActiveJob = NonNullable<WorkerDescription["jobs"]>[number]
+
+/** A task that waits in a worker for a handler. */
+export interface ReservedTask {
+  /** Empty where it cannot be read. */
+  readonly id: string
+  readonly queue: string
 }
 
-export interface Sitter {
+/** What a worker has in its hands. */
+export interface WorkerHands {
+  readonly active: ReadonlyArray<ActiveJob>
+  readonly reserved: ReadonlyArray<ReservedTask>
+}
+
+export interface StandingOptions {
   readonly name: string
   readonly actors: ReadonlyArray<string>
-  readonly startedAt: string
   readonly pool: ActorPool
   readonly hands: Hands
   readonly counts: Counts
+  readonly appetite: Appetite
 }
 
-export const portraitOf = (sitter: Sitter, standing: Standing): WorkerDescription => {
-  const { name, actors, startedAt, pool, hands, counts } = sitter
-  const { queues, stopAskedAt } = standing
-  const jobs = handsOf(hands).active
-  return {
-    name,
-    pid: process.pid,
-    host: hostname(),
-    version: VERSION,
-    queues: [...queues],
-    actors: [...actors],
-    concurrency: hands.concurrency,
-    state: stateOf(standing, jobs.length > 0),
-    running: jobs.map(({ id }) => id).slice(0, MOST_RUNNING),
-    jobs: jobs.slice(0, MOST_RUNNING),
-    inFlight: hands.held.size,
-    capacity: hands.capacity,
-    room: hands.room,
-    ...(pool.unhealthy.length === 0 ? {} : { unhealthy: pool.unhealthy }),
-    processed: counts.processed,
-    failed: counts.failed,
-    superseded: counts.superseded,
-    workingSeconds: counts.workingMs / 1000,
-    startedAt,
-    heartbeatAt: new Date().toISOString(),
-    ...(stopAskedAt === undefined ? {} : { stopAskedAt }),
+/** How a worker stands, for as long as it lives. */
+export class Standing {
+  readonly startedAt = new Date().toISOString()
+  /** Whether it consumes now. */
+  isListening = false
+  readonly #options: StandingOptions
+  #stopAskedAt: string | undefined
+
+  constructor(options: StandingOptions) {
+    this.#options = options
   }
-}
 
-const stateOf = ({ isListening, isSuspended, stopAskedAt }: Standing, isBusy: boolean): WorkerDescription["state"] => {
-  if (stopAskedAt !== undefined) return "stopping"
-  if (isBusy) return "busy"
-  if (isSuspended) return "suspended"
-  return isListening ? "idle" : "starting"
+  get isStopping(): boolean {
+    return this.#stopAskedAt !== undefined
+  }
+
+  /** The worker was told to stop. */
+  stop(): void {
+    this.#stopAskedAt ??= new Date().toISOString()
+  }
+
+  describe(): WorkerDescription {
+    const { name, actors, pool, hands, counts, appetite } = this.#options
+    const stopAskedAt = this.#stopAskedAt
+    const jobs = handsOf(hands).active
+    return {
+      name,
+      pid: process.pid,
+      host: hostname(),
+      version: VERSION,
+      queues: [...appetite.listed],
+      actors: [...actors],
+      concurrency: hands.concurrency,
+      state: this.#state(jobs.length > 0),
+      running: jobs.map(({ id }) => id).slice(0, MOST_RUNNING),
+      jobs: jobs.slice(0, MOST_RUNNING),
+      inFlight: hands.held.size,
+      capacity: hands.capacity,
+      room: hands.room,
+      ...(pool.unhealthy.length === 0 ? {} : { unhealthy: pool.unhealthy }),
+      processed: counts.processed,
+      failed: counts.failed,
+      superseded: counts.superseded,
+      workingSeconds: counts.workingMs / 1000,
+      startedAt: this.startedAt,
+      heartbeatAt: new Date().toISOString(),
+      ...(stopAskedAt === undefined ? {} : { stopAskedAt }),
+    }
+  }
+
+  #state(isBusy: boolean): WorkerDescription["state"] {
+    if (this.isStopping) return "stopping"
+    if (isBusy) return "busy"
+    if (this.#options.appetite.isSuspended) return "suspended"
+    return this.isListening ? "idle" : "starting"
+  }
 }
 
 export const handsOf = ({ held }: Hands): WorkerHands => {

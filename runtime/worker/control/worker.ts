@@ -1,11 +1,22 @@
 /** What a worker is to those who hold it: the service that runs it, and remote control. */
+import { Result } from "effect"
 import type { WorkerDescription } from "../../cluster/directory.ts"
+import type { EventSender } from "../../cluster/events.ts"
 import type { PutOff } from "../../cluster/put-offs.ts"
-import type { Autoscale } from "../../options/autoscale.ts"
-import type { RateInput } from "../../options/rate.ts"
+import { CallboardError } from "../../errors.ts"
+import { type Autoscale, isHandlerCount, MOST_HANDLERS, parseAutoscale } from "../../options/autoscale.ts"
+import { type RateInput, rateOf } from "../../options/rate.ts"
+import { checkTimeLimit } from "../../options/time-limit.ts"
+import { checkQueueName } from "../../protocol/name.ts"
 import type { TransportError } from "../../transport/mod.ts"
 import type { TimeLimits } from "../attempt/method-plan.ts"
+import type { Flow } from "../dispatcher.ts"
 import type { EndReason } from "../ending.ts"
+import type { Hands } from "../fetch/buffer.ts"
+import type { PoolSize } from "../fetch/pool-size.ts"
+import type { Appetite } from "../fetch/queue-list.ts"
+import type { Counts } from "../telemetry/counts.ts"
+import { handsOf, type Standing, type WorkerHands } from "./snapshot.ts"
 
 /** How much a worker has to do now. */
 export interface WorkerLoad {
@@ -26,22 +37,6 @@ export interface StopReport {
   readonly stuck: number
   /** Tasks that could be neither settled nor given back, since the transport did not take it: they come again when their lease is over. */
   readonly lost: number
-}
-
-/** A job whose handler runs. */
-export type ActiveJob = NonNullable<WorkerDescription["jobs"]>[number]
-
-/** A task that waits in a worker for a handler. */
-export interface ReservedTask {
-  /** Empty where it cannot be read. */
-  readonly id: string
-  readonly queue: string
-}
-
-/** What a worker has in its hands. */
-export interface WorkerHands {
-  readonly active: ReadonlyArray<ActiveJob>
-  readonly reserved: ReadonlyArray<ReservedTask>
 }
 
 export interface Worker {
@@ -89,3 +84,128 @@ export interface Worker {
   /** Soft stop; `now` hands back at once instead of waiting for handlers. Called again with `now`, it hurries. */
   stop(options?: { readonly now?: boolean }): Promise<StopReport>
 }
+
+export interface RunningWorkerOptions {
+  readonly name: string
+  readonly failed: Promise<TransportError>
+  readonly done: Promise<EndReason>
+  readonly standing: Standing
+  readonly appetite: Appetite
+  readonly hands: Hands
+  readonly size: PoolSize
+  readonly counts: Counts
+  readonly events: EventSender
+  readonly flow: Flow
+  /** Ends the grace of handlers. */
+  readonly hurry: () => void
+  /** Lets go of everything that the worker consists of, what it holds first. */
+  readonly close: () => Promise<void>
+}
+
+/** Tasks that were handed back and are named at a time. */
+const MOST_PUT_OFF = 1_000
+
+export class RunningWorker implements Worker {
+  readonly name: string
+  readonly failed: Promise<TransportError>
+  readonly done: Promise<EndReason>
+  readonly #options: RunningWorkerOptions
+  #stopping: Promise<StopReport> | undefined
+
+  constructor(options: RunningWorkerOptions) {
+    this.name = options.name
+    this.failed = options.failed
+    this.done = options.done
+    this.#options = options
+  }
+
+  get queues(): ReadonlyArray<string> {
+    return this.#options.appetite.listed
+  }
+
+  get listening(): boolean {
+    return this.#options.standing.isListening
+  }
+
+  get load(): WorkerLoad {
+    const { held, running, stuck, concurrency } = this.#options.hands
+    return { inFlight: held.size, running: running + stuck, concurrency }
+  }
+
+  describe(): WorkerDescription {
+    return this.#options.standing.describe()
+  }
+
+  inspect(): WorkerHands {
+    return handsOf(this.#options.hands)
+  }
+
+  putOff(id?: string): ReadonlyArray<PutOff> {
+    return this.#options.flow.notes(id, MOST_PUT_OFF)
+  }
+
+  resize(concurrency: number): void {
+    if (!isHandlerCount(concurrency)) throw invalid("concurrency", `must be a whole number from 1 to ${MOST_HANDLERS}`)
+    this.#options.size.set(concurrency)
+  }
+
+  autoscale(bounds: Autoscale | null): void {
+    const parsed = bounds === null ? Result.succeed(null) : parseAutoscale(bounds)
+    if (Result.isFailure(parsed)) throw invalid("autoscale", parsed.failure)
+    this.#options.size.autoscale(parsed.success)
+  }
+
+  addQueue(queue: string): boolean {
+    const checked = checkQueueName(queue)
+    if (Result.isFailure(checked)) throw invalid("queue", checked.failure.message)
+    return this.#options.appetite.add(queue)
+  }
+
+  removeQueue(queue: string): boolean {
+    const { appetite, flow } = this.#options
+    const removed = appetite.remove(queue)
+    if (removed) flow.handBack((held) => held.delivery.queue === queue)
+    return removed
+  }
+
+  limitTime(task: string, limits: TimeLimits): boolean {
+    const { hardMs, softMs } = limits
+    checkTimeLimit(
+      { ...(hardMs === undefined ? {} : { hardMs }), ...(typeof softMs === "number" ? { softMs } : {}) },
+      { hard: "hardMs", soft: "softMs" },
+    )
+    return this.#options.flow.limitTime(task, limits)
+  }
+
+  rateLimit(task: string, rate: RateInput | null): boolean {
+    return this.#options.flow.limitRate(task, rate === null ? null : rateOf("rate", rate))
+  }
+
+  events(on: boolean): boolean {
+    const { events } = this.#options
+    const changed = events.enabled !== on
+    events.enabled = on
+    return changed
+  }
+
+  stop(options: { readonly now?: boolean } = {}): Promise<StopReport> {
+    if (options.now) this.#options.hurry()
+    this.#stopping ??= this.#stop()
+    return this.#stopping
+  }
+
+  async #stop(): Promise<StopReport> {
+    const { counts, hands, close } = this.#options
+    const { processed, handedBackTasks, lostTasks } = counts
+    await close()
+    return {
+      finished: counts.processed - processed,
+      handedBack: counts.handedBackTasks - handedBackTasks,
+      stuck: hands.stuck,
+      lost: counts.lostTasks - lostTasks + hands.held.size,
+    }
+  }
+}
+
+const invalid = (field: string, why: string): CallboardError =>
+  new CallboardError("invalid-input", `${field}: ${why}`, { field })
