@@ -12,7 +12,6 @@ import { DEFAULTS } from "../options/defaults.ts"
 import { connectPatiently, reconnectDelay } from "../options/reconnect.ts"
 import { openTracing } from "../tracing/tracing.ts"
 import { MethodPlans } from "../worker/attempt/method-plan.ts"
-import type { Worker } from "../worker/control/worker.ts"
 import { isInside } from "../worker/isolation/inside.ts"
 import type { WorkerOptions } from "../worker/options.ts"
 import { AttemptSpans } from "../worker/telemetry/attempt-spans.ts"
@@ -24,9 +23,10 @@ import { RunningService, type Service } from "./service.ts"
 import { settingsOf } from "./settings.ts"
 
 /**
- * Starts a service; resolves once the transport is there. HTTP is answered from the beginning: until then with 503,
- * but for what needs no transport. Fails with `CallboardError` `invalid-input` naming an option, with
- * `TransportError` when the transport refuses or stays away, and with `ActorStartFailed`.
+ * Starts a service; resolves once the transport is there and the worker has started, or a signal has ended its start. HTTP
+ * is answered from the beginning: until the transport is there with 503, but for what needs none. Fails with
+ * `CallboardError` `invalid-input` naming an option, with `TransportError` when the transport refuses or stays away, and
+ * with `ActorStartFailed`.
  */
 export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   // A file that serves when it is loaded would start a service in each process of its isolated handlers, and so on.
@@ -69,26 +69,25 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   const observers: Array<WorkerObserver> = []
   if (tracing !== undefined) observers.push(new AttemptSpans(tracing.api, tracing.tracer, names))
   let board: Board
-  let client: Client | undefined
-  let worker: Worker | undefined
+  let service: RunningService | undefined
   let http: EarlyServer | undefined
   let metrics: Metrics | undefined
   try {
     if (options.metrics ?? (options.http !== undefined && options.http !== false)) {
       // Loaded only where it is wanted: it takes its time.
       metrics = new (await import("../metrics/metrics.ts")).Metrics()
-      if (actors.length > 0) observers.push(metrics.worker(names, () => worker?.load))
+      if (actors.length > 0) observers.push(metrics.worker(names, () => service?.worker?.load))
     }
     // First of all: connecting may be tried again for long, and whoever looks must be told that, and by whom.
     if (options.http)
       http = (await import("../http/server.ts")).startHttp(options.http, {
-        ready: () => worker?.listening ?? actors.length === 0,
+        ready: () => service?.worker?.listening ?? actors.length === 0,
         maxBody: settings.maxBody,
         log,
         metrics: metrics ?? false,
       })
     board = await connectPatiently(() => connectBoard(target, connectSettings, keepFailed), settings.reconnect, own)
-    client = new Client(board, {
+    const client = new Client(board, {
       ownsTransport: true,
       actors: descriptions,
       taskNames,
@@ -97,8 +96,10 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     })
     metrics?.follow(client)
     http?.open(client)
+    // Listens to signals before the worker starts: one that comes while the worker takes its name must free it again.
+    service = new RunningService({ client, http, metrics }, own, options.signals ?? true)
     if (actors.length > 0) {
-      worker = await startWorker({
+      const workerOptions: WorkerOptions = {
         ...settings,
         board,
         client,
@@ -108,18 +109,22 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         ...leaseThreadOf(target, options, board),
         log: log.with({ logger: "callboard.worker" }),
         observers,
-      })
+      }
+      await service.start((signal) => startWorker(workerOptions, signal))
     }
   } catch (cause) {
-    await http?.stop()
-    metrics?.close()
-    await client?.close()
+    if (service !== undefined) await service.stop()
+    else {
+      await http?.stop()
+      metrics?.close()
+    }
     throw cause
   }
-  const service = new RunningService({ client, worker, http, metrics }, own, options.signals ?? true)
+  const running = service
   const ready = () => {
     const transport = typeof target === "string" ? displayUrl(target) : "client object"
     const { durability } = board.transport.capabilities
+    const { worker } = running
     own.info("ready", {
       ...(worker === undefined
         ? {}
@@ -131,10 +136,10 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       transport: `${transport} (durable: ${durability})`,
       ...(http === undefined ? {} : { url: http.listens }),
     })
-    return options.onReady?.(service)
+    return options.onReady?.(running)
   }
   // A worker that gives up says so by itself.
-  void service.ready().then(
+  void running.ready().then(
     () =>
       Promise.resolve()
         .then(ready)
@@ -143,7 +148,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         ),
     () => undefined,
   )
-  return service
+  return running
 }
 
 let named = 0

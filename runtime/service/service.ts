@@ -9,6 +9,7 @@ import { onSignals } from "./signals.ts"
 
 export interface Service extends AsyncDisposable {
   readonly client: Client
+  /** Absent where it serves no actors, or was stopped before its worker had started. */
   readonly worker: Worker | undefined
   /** Where it answers HTTP. */
   readonly url: string | undefined
@@ -32,29 +33,31 @@ const NOTHING_STOPPED: StopReport = { finished: 0, handedBack: 0, stuck: 0, lost
 
 interface Parts {
   readonly client: Client
-  readonly worker: Worker | undefined
   readonly http: HttpServer | undefined
   readonly metrics: Metrics | undefined
 }
 
 export class RunningService implements Service {
   readonly client: Client
-  readonly worker: Worker | undefined
   readonly url: string | undefined
   readonly metrics: Metrics | undefined
   readonly failed: Promise<TransportError>
   readonly stopped: Promise<StopReport>
+  readonly #failed = Promise.withResolvers<TransportError>()
   readonly #http: HttpServer | undefined
   readonly #log: Log
   #isConnected = true
   readonly #offSignals: () => void
+  /** Ends the start of the worker. */
+  readonly #halt = new AbortController()
+  #starting: Promise<void> | undefined
+  #worker: Worker | undefined
   #stopping: Promise<StopReport> | undefined
   #resolveStopped: (report: StopReport) => void = () => undefined
 
-  constructor({ client, worker, http, metrics }: Parts, log: Log, signals: boolean) {
+  constructor({ client, http, metrics }: Parts, log: Log, signals: boolean) {
     this.client = client
     this.metrics = metrics
-    this.worker = worker
     this.url = http?.url
     this.#http = http
     this.#log = log
@@ -64,11 +67,7 @@ export class RunningService implements Service {
     client.board.transport.onStatus((status) => {
       this.#isConnected = status === "connected"
     })
-    this.failed = worker?.failed ?? new Promise(() => undefined)
-    void worker?.done.then((reason) => {
-      log.info(`${worker.name} has nothing more to do (${reason})`)
-      return this.stop()
-    })
+    this.failed = this.#failed.promise
     this.#offSignals = signals
       ? onSignals({
           soft: () =>
@@ -82,12 +81,43 @@ export class RunningService implements Service {
       : () => undefined
   }
 
-  /** After a stop that a signal asked for: a handler that ignores its own signal must not keep the process alive. */
-  #leave(report: StopReport): void {
-    if (report.stuck === 0) return
-    this.#log.warn(
-      `${report.stuck} handler(s) go on after the stop and are ended with the process: let them heed job.signal`,
-    )
+  get worker(): Worker | undefined {
+    return this.#worker
+  }
+
+  /** Starts the worker. A service that is stopped meanwhile ends the start, and has none. Fails as the worker does. */
+  start(begin: (signal: AbortSignal) => Promise<Worker>): Promise<void> {
+    this.#starting = this.#start(begin)
+    return this.#starting
+  }
+
+  async #start(begin: (signal: AbortSignal) => Promise<Worker>): Promise<void> {
+    const { signal } = this.#halt
+    try {
+      const worker = await begin(signal)
+      this.#worker = worker
+      void worker.failed.then(this.#failed.resolve)
+      void worker.done.then((reason) => {
+        this.#log.info(`${worker.name} has nothing more to do (${reason})`)
+        return this.stop()
+      })
+    } catch (cause) {
+      if (!signal.aborted) throw cause
+    } finally {
+      this.#starting = undefined
+    }
+  }
+
+  /**
+   * After a stop that a signal asked for: a handler that ignores its own signal must not keep the process alive, nor must
+   * an actor whose start goes on although its worker has ended.
+   */
+  #leave({ stuck }: StopReport): void {
+    if (stuck === 0 && !this.#halt.signal.aborted) return
+    if (stuck > 0)
+      this.#log.warn(
+        `${stuck} handler(s) go on after the stop and are ended with the process: let them heed job.signal`,
+      )
     // Whoever waits for `stopped` has its turn first.
     setTimeout(() => process.exit(0), 0)
   }
@@ -98,7 +128,10 @@ export class RunningService implements Service {
 
   async ready(): Promise<void> {
     const { worker } = this
-    if (worker === undefined) return
+    if (worker === undefined) {
+      if (this.#stopping !== undefined) throw stoppedBefore()
+      return
+    }
     let error: TransportError | undefined
     void this.failed.then((failure) => {
       error = failure
@@ -114,8 +147,7 @@ export class RunningService implements Service {
       if (error !== undefined) throw error
       // It was ready, and has nothing more to do.
       if (isDone) return
-      if (this.#stopping !== undefined)
-        throw new TransportError("closed", "the service was stopped before it was ready")
+      if (this.#stopping !== undefined) throw stoppedBefore()
       await new Promise((resolve) => setTimeout(resolve, READY_POLL_MS))
     }
   }
@@ -133,6 +165,10 @@ export class RunningService implements Service {
     // New submissions are refused first; what is accepted already is kept by the transport.
     const http = this.#http?.stop()
     try {
+      if (this.#starting !== undefined) {
+        this.#halt.abort()
+        await this.#starting.catch(() => undefined)
+      }
       const [report = NOTHING_STOPPED] = await Promise.all([this.worker?.stop(options), http])
       this.#log.debug("service stopped", { ...report })
       return report
@@ -148,3 +184,5 @@ export class RunningService implements Service {
     return this.stop().then(() => undefined)
   }
 }
+
+const stoppedBefore = (): TransportError => new TransportError("closed", "the service was stopped before it was ready")

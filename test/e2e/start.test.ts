@@ -1,9 +1,11 @@
 /** Commands that answer HTTP, from the moment at which they are started: before their broker is there, and without it. */
 import { createServer, type Server } from "node:net"
-import { expect, test } from "vitest"
+import { fileURLToPath } from "node:url"
+import { connect } from "callboard"
+import { describe, expect, test } from "vitest"
 import { makeProject } from "../cli/project.ts"
 import { startNats } from "../support/servers/nats.ts"
-import { eventually, freePort } from "../support/servers/process.ts"
+import { eventually, freePort, spawnScript, temporaryFolder } from "../support/servers/process.ts"
 
 const status = async (port: number, path: string): Promise<number> =>
   (await fetch(`http://127.0.0.1:${port}${path}`)).status
@@ -68,3 +70,29 @@ test.each(["serve", "dev"])(
     }
   },
 )
+
+describe("a signal while a worker starts", () => {
+  const script = fileURLToPath(new URL("slow-start.ts", import.meta.url))
+
+  test("leaves nothing in the list of workers, and releases what was acquired", async () => {
+    using folder = temporaryFolder()
+    const path = `${folder.path}/board.db`
+    await using starting = spawnScript(script, [`slow:${path}`, "name"])
+    await using client = await connect(`sqlite:${path}`)
+    await starting.waitForLine(/^at name$/)
+    starting.kill("SIGTERM")
+    expect(await starting.closed).toEqual({ code: 0, signal: null })
+    expect(await client.workers()).toEqual([])
+    expect(starting.output).toMatch(/^released$/m)
+    expect(starting.output).toMatch(/^stopped with no worker$/m)
+  })
+
+  test("does not wait for an actor that never starts", async () => {
+    using folder = temporaryFolder()
+    await using starting = spawnScript(script, [`slow:${folder.path}/board.db`, "actor"])
+    await starting.waitForLine(/^at actor$/)
+    starting.kill("SIGTERM")
+    const late = new Promise((resolve) => setTimeout(resolve, 10_000, "still there"))
+    expect(await Promise.race([starting.closed, late])).toEqual({ code: 0, signal: null })
+  })
+})
