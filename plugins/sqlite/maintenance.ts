@@ -1,8 +1,11 @@
 /** What a transport does by itself every few seconds: says that it is there, and clears away what is over, in slices. */
-import type { NewsTable } from "./notify/news.ts"
-import { BEAT_MS, type Presence } from "./notify/presence.ts"
-import type { Sweeper } from "./records/sweep.ts"
-import type { StoreTable } from "./store/store-table.ts"
+
+import type { Database } from "./database/database.ts"
+import { int } from "./database/row.ts"
+import type { JobTable } from "./jobs/job-table.ts"
+import type { StoreTable } from "./store.ts"
+import { BEAT_MS, type Presence } from "./watch/listeners.ts"
+import type { NewsTable } from "./watch/news.ts"
 import type { Transaction } from "./writing/transaction.ts"
 import type { Writer } from "./writing/writer.ts"
 
@@ -74,5 +77,51 @@ export class Maintenance {
       const pause = PAUSE * (performance.now() - start)
       await new Promise<void>((resolve) => setTimeout(resolve, pause).unref())
     }
+  }
+}
+
+// ── expired records ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Removes records that were kept long enough, in slices. The job of a task that is in a queue stays. */
+/** Jobs in one slice: about two milliseconds. */
+const SLICE = 200
+
+/** When a record whose job has a task in a queue is looked at again. */
+const AGAIN_MS = 3_600_000
+
+export class Sweeper {
+  readonly #jobs: JobTable
+  readonly #statements
+
+  constructor(database: Database, jobs: JobTable) {
+    this.#jobs = jobs
+    const prepare = (sql: string) => database.prepare(sql)
+    this.#statements = {
+      due: prepare(
+        "SELECT 1 FROM callboard_job INDEXED BY callboard_job_until WHERE until IS NOT NULL AND until <= ? LIMIT 1",
+      ),
+      over: prepare(
+        `SELECT seq FROM callboard_job INDEXED BY callboard_job_until
+         WHERE until IS NOT NULL AND until <= ? ORDER BY until LIMIT ${SLICE}`,
+      ),
+      postpone: prepare("UPDATE callboard_job SET until = ? WHERE seq = ?"),
+    }
+  }
+
+  /** Whether there is anything to do. Reads only. */
+  isDue(now: number): boolean {
+    return this.#statements.due.get(now) !== undefined
+  }
+
+  /** One slice; `true` if there may be more. */
+  sweep({ now }: Transaction): boolean {
+    const rows = this.#statements.over.all(now)
+    for (const each of rows) {
+      const row = this.#jobs.bySeq(int(each, "seq"))
+      if (row === undefined) continue
+      if (this.#jobs.isOver(row, now)) this.#jobs.remove(row.seq)
+      else this.#statements.postpone.run(now + AGAIN_MS, row.seq)
+    }
+    return rows.length === SLICE
   }
 }

@@ -5,7 +5,7 @@ import { faultOf, isBusy, isWide } from "../../../../plugins/sqlite/database/fau
 import { codeOf } from "../../../../plugins/sqlite/jobs/columns.ts"
 import { idFromColumn, idToColumn } from "../../../../plugins/sqlite/jobs/id.ts"
 import { fenceText, levelAt, orderAt, placeOf, readToken, tokenText } from "../../../../plugins/sqlite/jobs/token.ts"
-import { afterKey, afterPrefix, compareKeys, keyFromBytes, keyToBytes } from "../../../../plugins/sqlite/store/key.ts"
+import { afterKey, afterPrefix, compareKeys, keyFromBytes, keyToBytes } from "../../../../plugins/sqlite/store.ts"
 import { STATES } from "../../../../runtime/protocol/state.ts"
 
 const wellFormed = fc.string({ unit: "binary", minLength: 1, maxLength: 60 }).filter((text) => text.isWellFormed())

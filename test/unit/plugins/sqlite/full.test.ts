@@ -6,7 +6,7 @@ import { afterAll, afterEach, expect, test } from "vitest"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
 import type { Driver } from "../../../../runtime/transport/driver.ts"
 import { eventually, temporaryFolder } from "../../../support/servers/process.ts"
-import { find, posted, take } from "./board.ts"
+import { find, posted, take } from "./helpers.ts"
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())

@@ -8,7 +8,7 @@ import { plugin } from "../../../../plugins/sqlite/mod.ts"
 import type { Driver } from "../../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 import { eventually, temporaryFolder } from "../../../support/servers/process.ts"
-import { ack, find, idOf, never, publish, take } from "./board.ts"
+import { ack, find, idOf, never, publish, take } from "./helpers.ts"
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())

@@ -8,7 +8,7 @@ import { afterAll, afterEach, expect, test } from "vitest"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
 import type { Driver } from "../../../../runtime/transport/driver.ts"
 import { eventually, type Spawned, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
-import { ack, find, idOf, never, posted, publish, take, takeOne } from "./board.ts"
+import { ack, find, idOf, never, posted, publish, take, takeOne } from "./helpers.ts"
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
@@ -30,8 +30,8 @@ const connect = async (file: string, lease = 1_000): Promise<Driver> => {
   return driver
 }
 
-const member = (file: string, ...args: ReadonlyArray<string>): Spawned => {
-  const spawned = spawnScript(fileURLToPath(new URL("member.ts", import.meta.url)), [file, ...args])
+const peer = (file: string, ...args: ReadonlyArray<string>): Spawned => {
+  const spawned = spawnScript(fileURLToPath(new URL("peer.ts", import.meta.url)), [file, ...args])
   started.push(spawned)
   return spawned
 }
@@ -57,8 +57,8 @@ test("what was accepted survives a process that is killed in the middle of publi
   timeout: 60_000,
 }, async () => {
   const file = freshFile()
-  const killed = member(file, "publish", "100000")
-  const other = member(file, "publish", "100000")
+  const killed = peer(file, "publish", "100000")
+  const other = peer(file, "publish", "100000")
   await killed.waitForLine(/^stored/, 20_000)
   await other.waitForLine(/^stored/, 20_000)
   await new Promise((resolve) => setTimeout(resolve, 500))
@@ -76,7 +76,7 @@ test("what a killed process had in hand comes again after its lease", { timeout:
   const driver = await connect(file)
   const ids = Array.from({ length: 10 }, (_, at) => `job-${at}`)
   await publish(driver, ...ids)
-  const holder = member(file, "hold", "q", "10")
+  const holder = peer(file, "hold", "q", "10")
   await holder.waitForLine(/^ready/, 20_000)
   expect(said(holder, "holds")).toEqual(ids)
   holder.kill("SIGKILL")
@@ -87,7 +87,7 @@ test("what a killed process had in hand comes again after its lease", { timeout:
 test("processes that take from one queue share no task, and take all of them", { timeout: 60_000 }, async () => {
   const file = freshFile()
   const driver = await connect(file)
-  const workers = [member(file, "work", "q"), member(file, "work", "q"), member(file, "work", "q")]
+  const workers = [peer(file, "work", "q"), peer(file, "work", "q"), peer(file, "work", "q")]
   const ids = Array.from({ length: 1_500 }, (_, at) => `job-${at}`)
   for (let at = 0; at < ids.length; at += 50) {
     await publish(driver, ...ids.slice(at, at + 50))
@@ -106,7 +106,7 @@ test("a job that another process is just ending is found, and listed, at every m
   const driver = await connect(file, 30_000)
   const ids = Array.from({ length: 400 }, (_, at) => `job-${at}`)
   await driver.publish(ids.map((id) => posted({ id, task: id, queue: "q" })))
-  const worker = member(file, "finish", "q")
+  const worker = peer(file, "finish", "q")
   await worker.waitForLine(/^ready/, 20_000)
   const missed: Array<string> = []
   for (const [at, id] of ids.entries()) {
@@ -124,7 +124,7 @@ test("a job that another process is just ending is found, and listed, at every m
 test("processes hear of each other's broadcasts, records and values", { timeout: 60_000 }, async () => {
   const file = freshFile()
   const driver = await connect(file, 30_000)
-  const listener = member(file, "hear", "news")
+  const listener = peer(file, "hear", "news")
   await listener.waitForLine(/^ready/, 20_000)
   await driver.broadcast?.send("news", new TextEncoder().encode("hello"))
   await publish(driver, "job")
@@ -138,7 +138,7 @@ test("processes hear of each other's broadcasts, records and values", { timeout:
 test("another process is woken within milliseconds, not by its slow look", { timeout: 60_000 }, async () => {
   const file = freshFile()
   const driver = await connect(file, 30_000)
-  const other = member(file, "answer", "question")
+  const other = peer(file, "answer", "question")
   await other.waitForLine(/^ready/, 20_000)
   let heard = Promise.withResolvers<void>()
   await driver.broadcast?.listen("answer", () => heard.resolve(), never)
@@ -162,7 +162,7 @@ test("another process is woken within milliseconds, not by its slow look", { tim
 test("a listener hears the first ring", { timeout: 60_000 }, async () => {
   const file = freshFile()
   await connect(file, 30_000)
-  const other = member(file, "talk", "news")
+  const other = peer(file, "talk", "news")
   await other.waitForLine(/^ready/, 20_000)
   const waits: Array<number> = []
   for (let round = 0; round < 12; round++) {
@@ -201,7 +201,7 @@ test("a process that is killed leaves no socket, and its successor is woken", { 
   const driver = await connect(file, 30_000)
   const sockets = () => (existsSync(`${file}-bells`) ? readdirSync(`${file}-bells`).length : 0)
   for (let round = 0; round < 2; round++) {
-    const listener = member(file, "hear", "news")
+    const listener = peer(file, "hear", "news")
     await listener.waitForLine(/^ready/, 20_000)
     expect(sockets()).toBe(1)
     await driver.broadcast?.send("news", new TextEncoder().encode("hello"))
@@ -214,7 +214,7 @@ test("a process that is killed leaves no socket, and its successor is woken", { 
     }
     await eventually(isGone, { message: "the one that rings removes the socket" })
   }
-  const last = member(file, "hear", "news")
+  const last = peer(file, "hear", "news")
   await last.waitForLine(/^ready/, 20_000)
   last.kill("SIGKILL")
   await last.exited
@@ -284,10 +284,10 @@ test("a thread that opened the same file extends by token alone", { timeout: 60_
   await publish(driver, "job")
   const delivery = await takeOne(driver)
   const { token } = delivery
-  const keeper = new Worker(new URL("keeper.ts", import.meta.url), { workerData: { file, token } })
+  const thread = new Worker(new URL("lease-thread.ts", import.meta.url), { workerData: { file, token } })
   const answers = new Promise<unknown>((resolve, reject) => {
-    keeper.once("message", resolve)
-    keeper.once("error", reject)
+    thread.once("message", resolve)
+    thread.once("error", reject)
   })
   try {
     // Three extensions in two leases: meanwhile nobody else gets the task.
@@ -298,13 +298,13 @@ test("a thread that opened the same file extends by token alone", { timeout: 60_
       [true, false],
     ])
   } finally {
-    await keeper.terminate()
+    await thread.terminate()
   }
   expect(await driver.commit([ack(delivery)])).toEqual([{ status: "committed", revision: "" }])
 })
 
 test("a driver that only listens keeps no process alive", { timeout: 60_000 }, async () => {
-  const spawned = member(freshFile(), "idle")
+  const spawned = peer(freshFile(), "idle")
   await spawned.waitForLine(/^ready/, 20_000)
   const ended = await Promise.race([
     spawned.exited,
@@ -317,24 +317,24 @@ test("processes whose file is removed, its log left behind or not, all go on wit
   timeout: 60_000,
 }, async () => {
   const file = freshFile()
-  const members = [member(file, "insist"), member(file, "insist")]
+  const peers = [peer(file, "insist"), peer(file, "insist")]
   /** What each has stored since it was last refused, if it was since its output had this length. */
   const storedSince = (lengths: ReadonlyArray<number>) =>
-    members.map(({ stdout }, at) => {
+    peers.map(({ stdout }, at) => {
       const refused = stdout.lastIndexOf("refused")
       return refused < (lengths[at] ?? 0)
         ? []
         : [...stdout.slice(refused).matchAll(/^stored (.+)\n/gm)].map(([, id]) => id)
     })
-  await eventually(() => members.every((each) => said(each, "stored").length > 20), { deadline: 20_000 })
+  await eventually(() => peers.every((each) => said(each, "stored").length > 20), { deadline: 20_000 })
   let accepted: ReadonlyArray<string | undefined> = []
   for (const left of [["-wal", "-shm"], []]) {
-    const lengths = members.map(({ stdout }) => stdout.length)
+    const lengths = peers.map(({ stdout }) => stdout.length)
     for (const side of ["", "-wal", "-shm"].filter((each) => !left.includes(each))) rmSync(`${file}${side}`)
     await eventually(() => storedSince(lengths).every((ids) => ids.length > 20), { message: "both go on" })
     accepted = storedSince(lengths).flat()
   }
-  for (const each of members) await each.end()
+  for (const each of peers) await each.end()
   const driver = await connect(file)
   for (const id of accepted) expect((await find(driver, id ?? ""))?.task, id).toBeDefined()
   const database = new DatabaseSync(file)

@@ -10,8 +10,8 @@ import { type ConnectOptions, TransportError } from "../../../../runtime/transpo
 import type { Query } from "../../../../runtime/transport/optional.ts"
 import { type Harness, register } from "../../../kit/mod.ts"
 import { eventually, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
-import { find, outcome, posted, publish, take, takeOne } from "./board.ts"
 import { corrupt } from "./corrupt.ts"
+import { find, outcome, posted, publish, take, takeOne } from "./helpers.ts"
 
 const folder = temporaryFolder()
 afterAll(() => folder.remove())
@@ -114,7 +114,7 @@ describe("opening", () => {
     const path = join(parent, ".callboard")
     const program = `
       import { plugin } from ${JSON.stringify(new URL("../../../../plugins/sqlite/mod.ts", import.meta.url).href)}
-      import { publish, take } from ${JSON.stringify(new URL("./board.ts", import.meta.url).href)}
+      import { publish, take } from ${JSON.stringify(new URL("./helpers.ts", import.meta.url).href)}
       process.umask(${umask})
       const options = { namespace: "test", lease: 30_000, name: "test", timeout: 1_000 }
       const driver = await plugin.connect(new URL("sqlite:${path}/board.db"), options)

@@ -1,11 +1,11 @@
 /** Counts and lists what waits in the queues, over indexes alone and in slices: between two of them the event loop runs. */
-import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
-import type { QueueDepth } from "../../../runtime/transport/optional.ts"
-import type { Database } from "../database/database.ts"
-import { int, intOrNull } from "../database/row.ts"
-import type { JobTable } from "../jobs/job-table.ts"
-import type { QueueNames } from "../jobs/queue-names.ts"
-import { placeOf } from "../jobs/token.ts"
+import { FRONT_LEVEL } from "../../runtime/protocol/message.ts"
+import type { QueueDepth } from "../../runtime/transport/optional.ts"
+import type { Database } from "./database/database.ts"
+import { int, intOrNull } from "./database/row.ts"
+import type { JobTable } from "./jobs/job-table.ts"
+import type { QueueNames } from "./jobs/queue-names.ts"
+import { placeOf } from "./jobs/token.ts"
 
 /** Index entries in one slice: about two milliseconds. */
 const SLICE = 20_000

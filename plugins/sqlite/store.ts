@@ -1,11 +1,11 @@
 /** Keyed values with revisions and times to live, in one table. */
-import { TransportError } from "../../../runtime/transport/mod.ts"
-import type { DriverStore, Entry, Revision, StoreOperation } from "../../../runtime/transport/store.ts"
-import type { Database } from "../database/database.ts"
-import { bytes, int, type Row } from "../database/row.ts"
-import { MAX_RECORD } from "../jobs/columns.ts"
-import type { Transaction } from "../writing/transaction.ts"
-import { afterKey, afterPrefix, checkKey, compareKeys, keyFromBytes, keyToBytes } from "./key.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
+import type { DriverStore, Entry, Revision, StoreOperation } from "../../runtime/transport/store.ts"
+import type { Database } from "./database/database.ts"
+import { bytes, int, type Row } from "./database/row.ts"
+import { MAX_RECORD } from "./jobs/columns.ts"
+import type { Transaction } from "./writing/transaction.ts"
+import type { Writer } from "./writing/writer.ts"
 
 export interface PreparedOperation {
   readonly operation: StoreOperation
@@ -120,3 +120,107 @@ const entryOf = (row: Row): Entry => ({
   value: bytes(row, "value"),
   revision: String(int(row, "rev")),
 })
+
+// ── keys ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Keys of the store as bytes: in the order of their UTF-8, with everything that a key may hold. Pure. */
+const MAX_BYTES = 512
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true })
+
+export const keyToBytes = (key: string): Uint8Array => encoder.encode(key)
+
+export const keyFromBytes = (bytes: Uint8Array): string => decoder.decode(bytes)
+
+/** Fails with `invalid`. */
+export const checkKey = (key: string): Uint8Array => {
+  const bytes = encoder.encode(key)
+  if (bytes.length >= 1 && bytes.length <= MAX_BYTES && key.isWellFormed()) return bytes
+  throw new TransportError("invalid", `a key is 1 to ${MAX_BYTES} bytes of UTF-8, not ${bytes.length}`)
+}
+
+/** The first bytes after everything that starts with `prefix`. */
+export const afterPrefix = (prefix: Uint8Array): Uint8Array => {
+  for (let at = prefix.length - 1; at >= 0; at--) {
+    const byte = prefix[at] ?? 0
+    if (byte < 0xff) {
+      const end = prefix.slice(0, at + 1)
+      end[at] = byte + 1
+      return end
+    }
+  }
+  // No UTF-8 holds this byte: after every key.
+  return Uint8Array.of(0xff)
+}
+
+/** The first bytes after this very key. */
+export const afterKey = (key: Uint8Array): Uint8Array => {
+  const next = new Uint8Array(key.length + 1)
+  next.set(key)
+  return next
+}
+
+export const compareKeys = (a: Uint8Array, b: Uint8Array): number => {
+  const length = Math.min(a.length, b.length)
+  for (let at = 0; at < length; at++) {
+    const difference = (a[at] ?? 0) - (b[at] ?? 0)
+    if (difference !== 0) return difference
+  }
+  return a.length - b.length
+}
+
+// ── expiry ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Ends values in time for those who watch; nobody else needs a timer, as reading passes over what has ended. */
+/** The longest that a timer can wait is 2³¹ − 1 ms. */
+const LONGEST_TIMER = 2 ** 31 - 1
+
+export class StoreExpiry {
+  readonly #store: StoreTable
+  readonly #writer: Writer
+  readonly #watched: () => boolean
+  #timer: ReturnType<typeof setTimeout> | undefined
+  #at = Number.POSITIVE_INFINITY
+
+  constructor(store: StoreTable, writer: Writer, watched: () => boolean) {
+    this.#store = store
+    this.#writer = writer
+    this.#watched = watched
+  }
+
+  /** Sets the timer to the end of the next value. Reads only. */
+  set(): void {
+    const at = this.#watched() ? this.#nextEnd() : Number.POSITIVE_INFINITY
+    if (at === this.#at && this.#timer !== undefined) return
+    this.close()
+    if (at === Number.POSITIVE_INFINITY) return
+    this.#at = at
+    this.#timer = setTimeout(() => this.#fire(), Math.min(Math.max(at - Date.now(), 1), LONGEST_TIMER))
+    this.#timer.unref()
+  }
+
+  close(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    this.#at = Number.POSITIVE_INFINITY
+  }
+
+  #fire(): void {
+    this.close()
+    this.#writer
+      .doLightly((transaction) => this.#store.expire(transaction))
+      .then(
+        () => this.set(),
+        () => undefined,
+      )
+  }
+
+  #nextEnd(): number {
+    try {
+      return this.#store.nextEnd()
+    } catch {
+      return Number.POSITIVE_INFINITY
+    }
+  }
+}

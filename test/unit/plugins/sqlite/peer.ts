@@ -1,5 +1,5 @@
 /**
- * A process of its own on a board, for tests: `member.ts <file> <role> …`. Every line that it prints is a fact by the time it
+ * A process of its own on a board, for tests: `peer.ts <file> <role> …`. Every line that it prints is a fact by the time it
  * is printed.
  *
  * publish <count>        publishes one task after another; prints each id once it is accepted
@@ -13,7 +13,7 @@
  * idle                   listens for jobs, then has nothing left to do
  */
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
-import { ack, idOf, never, outcome, publish as publishTo, take } from "./board.ts"
+import { ack, idOf, never, outcome, publish as publishTo, take } from "./helpers.ts"
 
 const [file = "", role = "", ...rest] = process.argv.slice(2)
 

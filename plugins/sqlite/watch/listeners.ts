@@ -1,0 +1,183 @@
+/**
+ * Who listens on this file, and for what. Written into the file when a transport first waits or watches, so that
+ * nobody pays for news that nobody wants: a board with one process rings no bell and writes no news.
+ */
+import { randomInt } from "node:crypto"
+import type { News } from "../../../runtime/transport/driver.ts"
+import type { Database } from "../database/database.ts"
+import { int } from "../database/row.ts"
+import type { Announcement, JobChange, StoreChange, Transaction } from "../writing/transaction.ts"
+
+/** What a transport listens for; a sum of these. */
+export const QUEUES = 1
+export const JOBS = 2
+export const STORE = 4
+export const BROADCAST = 8
+
+/** A listener that was not heard of for this long is gone; it says so every {@link BEAT_MS}. */
+const GONE_MS = 60_000
+export const BEAT_MS = 20_000
+
+/** Another transport that listens, and for which kinds. */
+export interface Listener {
+  readonly instance: number
+  readonly kinds: number
+}
+
+export class Presence {
+  /** Tells this transport from all others on the file. */
+  readonly instance = randomInt(1, 2 ** 48 - 1)
+  readonly #ns: number
+  readonly #statements
+  #kinds = 0
+
+  constructor(database: Database, ns: number) {
+    this.#ns = ns
+    const prepare = (sql: string) => database.prepare(sql)
+    this.#statements = {
+      others: prepare("SELECT instance, kinds FROM callboard_listener WHERE ns = ? AND instance <> ? AND until > ?"),
+      put: prepare(
+        `INSERT INTO callboard_listener (instance, ns, kinds, until) VALUES (?, ?, ?, ?)
+         ON CONFLICT (instance) DO UPDATE SET kinds = excluded.kinds, until = excluded.until`,
+      ),
+      remove: prepare("DELETE FROM callboard_listener WHERE instance = ? OR until < ?"),
+    }
+  }
+
+  get listens(): boolean {
+    return this.#kinds !== 0
+  }
+
+  has(kind: number): boolean {
+    return (this.#kinds & kind) === kind
+  }
+
+  /** Who else listens, and for what. Reads only. */
+  others(): ReadonlyArray<Listener> {
+    const rows = this.#statements.others.all(this.#ns, this.instance, Date.now())
+    return rows.map((row) => ({ instance: int(row, "instance"), kinds: int(row, "kinds") }))
+  }
+
+  /** Makes it known that this transport is there and listens for `kind` too. */
+  announce(transaction: Transaction, kind = 0): void {
+    this.#kinds |= kind
+    this.#statements.put.run(this.instance, this.#ns, this.#kinds, transaction.now + GONE_MS)
+  }
+
+  /** After an announcement that failed. */
+  retract(kind: number): void {
+    this.#kinds &= ~kind
+  }
+
+  /** Takes this transport's entry away, and those of others that are gone. */
+  leave(transaction: Transaction): void {
+    this.#kinds = 0
+    this.#statements.remove.run(this.instance, transaction.now)
+  }
+}
+
+// ── listeners in this process ────────────────────────────────────────────────────────────────────────────────────────
+
+/** Who listens in this process. Listeners are called one after another and outside of every transaction. */
+type NewsListener = (news: News) => void
+
+interface QueueListener {
+  readonly queues: ReadonlySet<string>
+  readonly listener: NewsListener
+}
+
+interface JobListener {
+  /** Absent: all jobs. */
+  readonly id: string | undefined
+  readonly listener: NewsListener
+}
+
+interface StoreListener {
+  readonly prefix: string
+  readonly listener: (change: StoreChange) => void
+}
+
+interface TopicListener {
+  readonly topic: string
+  readonly listener: (payload: Uint8Array) => void
+}
+
+/** Adds an entry; returns how to remove it. */
+const add = <T>(entries: Set<T>, entry: T): (() => void) => {
+  entries.add(entry)
+  return () => void entries.delete(entry)
+}
+
+export class Subscriptions {
+  readonly #queues = new Set<QueueListener>()
+  readonly #jobs = new Set<JobListener>()
+  readonly #store = new Set<StoreListener>()
+  readonly #topics = new Set<TopicListener>()
+
+  get watchesJobs(): boolean {
+    return this.#jobs.size > 0
+  }
+
+  get watchesStore(): boolean {
+    return this.#store.size > 0
+  }
+
+  get watchesQueues(): boolean {
+    return this.#queues.size > 0
+  }
+
+  /** The queues that somebody here listens for. */
+  queues(): ReadonlySet<string> {
+    return new Set([...this.#queues].flatMap(({ queues }) => [...queues]))
+  }
+
+  // Each returns how to stop.
+
+  onQueues(queues: ReadonlySet<string>, listener: NewsListener): () => void {
+    return add(this.#queues, { queues, listener })
+  }
+
+  onJob(id: string | undefined, listener: NewsListener): () => void {
+    return add(this.#jobs, { id, listener })
+  }
+
+  onStore(prefix: string, listener: (change: StoreChange) => void): () => void {
+    return add(this.#store, { prefix, listener })
+  }
+
+  onTopic(topic: string, listener: (payload: Uint8Array) => void): () => void {
+    return add(this.#topics, { topic, listener })
+  }
+
+  // What is handed over is each listener's own, so that no one can change what others are told.
+
+  tellQueue(queue: string): void {
+    for (const { queues, listener } of this.#queues) {
+      if (queues.has(queue)) queueMicrotask(() => listener({ kind: "queue", queue }))
+    }
+  }
+
+  tellJob({ id, record }: JobChange): void {
+    for (const each of this.#jobs) {
+      if (each.id !== undefined && each.id !== id) continue
+      const news: News = { kind: "job", id, ...(record === undefined ? {} : { record: record.slice() }) }
+      queueMicrotask(() => each.listener(news))
+    }
+  }
+
+  tellStore({ key, value }: StoreChange): void {
+    for (const { prefix, listener } of this.#store) {
+      if (!key.startsWith(prefix)) continue
+      const change = value === undefined ? { key } : { key, value: value.slice() }
+      queueMicrotask(() => listener(change))
+    }
+  }
+
+  tellTopic({ topic, payload }: Announcement): void {
+    for (const each of this.#topics) {
+      if (each.topic !== topic) continue
+      const copy = payload.slice()
+      queueMicrotask(() => each.listener(copy))
+    }
+  }
+}
