@@ -62,7 +62,7 @@ export const denoTests = [
   "test/unit/plugins/memory/",
   "test/unit/plugins/sqlite/",
   "test/unit/plugins/postgres/",
-  ...["connect", "faults", "names", "nats.test", "turns"].map((name) => `test/unit/plugins/nats/${name}`),
+  ...["connect", "faults", "names", "nats.test", "stall-guard"].map((name) => `test/unit/plugins/nats/${name}`),
   ...["access", "connecting", "events", "server", "submit"].map((name) => `test/unit/runtime/http/${name}`),
   "test/unit/runtime/client/http-client",
   "test/e2e/http",

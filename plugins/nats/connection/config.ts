@@ -2,16 +2,14 @@
 import { readFileSync } from "node:fs"
 import {
   type Authenticator,
-  type ConnectionOptions,
   credsAuthenticator,
   nkeyAuthenticator,
   type TlsOptions,
   tokenAuthenticator,
   usernamePasswordAuthenticator,
 } from "nats"
-import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
-import { textOf } from "./errors.ts"
-import type { Pace } from "./pace.ts"
+import { TransportError } from "../../../runtime/transport/mod.ts"
+import { textOf } from "./answers.ts"
 
 /** How the streams of a board are made. What is not said is taken from a board that exists, else the default. */
 export interface BoardOptions {
@@ -77,33 +75,6 @@ export const readConfig = (url: URL): Config => {
     ...(tls === undefined ? {} : { tls }),
   }
 }
-
-/** What the client is told. It reconnects for ever; the runtime decides when to give up. */
-export const connectionOptions = (config: Config, options: ConnectOptions, pace: Pace): ConnectionOptions => ({
-  servers: [...config.servers],
-  name: options.name,
-  timeout: options.timeout,
-  authenticator: [...config.authenticators],
-  ...(config.tls === undefined ? {} : { tls: config.tls }),
-  maxReconnectAttempts: -1,
-  reconnectDelayHandler: () => pace.wait,
-  // The client's default gives up after two refusals in a row, which a server that restarts can cause.
-  ignoreAuthErrorAbort: true,
-  ...pings(options.heartbeat ?? HEARTBEAT_MS),
-  noAsyncTraces: true,
-})
-
-/** A dead server is noticed after 20 to 30 seconds, instead of 4 to 6 minutes. */
-const HEARTBEAT_MS = 20_000
-
-/** Timers cannot wait for longer; to the client, 0 means its own default. */
-const NEVER_MS = 2 ** 31 - 1
-
-/** Asks at twice the rate, and takes two questions without an answer for a loss. */
-const pings = (heartbeat: number): Pick<ConnectionOptions, "pingInterval" | "maxPingOut"> => ({
-  pingInterval: heartbeat > 0 ? heartbeat / 2 : NEVER_MS,
-  maxPingOut: 2,
-})
 
 const invalid = (message: string): TransportError => new TransportError("invalid", message)
 

@@ -7,7 +7,7 @@
  */
 import { createInbox, type Msg, type NatsConnection, type Subscription } from "nats"
 import type { TransportError } from "../../../runtime/transport/mod.ts"
-import { noResponders, notAllowed, timedOut } from "./errors.ts"
+import { noResponders, notAllowed, timedOut } from "./answers.ts"
 
 /** Who waits for the answers to one or more consecutive tokens. */
 export interface Asker {

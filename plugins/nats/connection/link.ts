@@ -4,9 +4,8 @@
  */
 import { Empty, Events, type Msg, MsgHdrsImpl, type NatsConnection, type Subscription } from "nats"
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import { type ApiError, closed, ofApi, ofClient } from "./errors.ts"
+import { type ApiError, closed, errorIn, ofApi, ofClient } from "./answers.ts"
 import { Inbox } from "./inbox.ts"
-import { errorIn } from "./json.ts"
 
 /** How long a call waits for a lost connection to come back. With the answer's timeout it makes less than 2 seconds. */
 const RECONNECT_MS = 1_000

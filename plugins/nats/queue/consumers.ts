@@ -2,8 +2,7 @@
  * One durable consumer per queue and band, made on first use by whoever publishes or pulls, and remembered. That a
  * consumer exists is what makes a queue known: a queue stays listed when it is empty.
  */
-import { type ApiError, CODE, ofApi } from "../connection/errors.ts"
-import { listAt, numberAt, textAt } from "../connection/json.ts"
+import { type ApiError, CODE, listAt, numberAt, ofApi, textAt } from "../connection/answers.ts"
 import { ANSWER_MS, type Link } from "../connection/link.ts"
 import type { Bands, Names } from "../streams/names.ts"
 

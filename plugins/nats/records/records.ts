@@ -8,10 +8,10 @@ import type { CommitRecord } from "../../../runtime/transport/driver.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Revision } from "../../../runtime/transport/store.ts"
-import { indexLine, indexOf } from "../streams/index-header.ts"
 import { escapeToken, type Names } from "../streams/names.ts"
 import type { Outgoing } from "../streams/publisher.ts"
 import type { Reader, StoredMessage } from "../streams/reader.ts"
+import { indexLine, indexOf } from "../streams/reader.ts"
 
 /** A record as it is stored. */
 export interface StoredRecord {

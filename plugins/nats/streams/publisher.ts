@@ -4,11 +4,10 @@
  */
 import type { Msg } from "nats"
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import { asTransportError, BUSY, CODE, hasNoRoom, ofApi } from "../connection/errors.ts"
+import { asTransportError, at, BUSY, CODE, errorIn, hasNoRoom, numberAt, ofApi } from "../connection/answers.ts"
 import { MAX_QUESTIONS } from "../connection/inbox.ts"
-import { at, errorIn, numberAt } from "../connection/json.ts"
 import { ANSWER_MS, type Link } from "../connection/link.ts"
-import type { Acceptance } from "./acceptance.ts"
+import type { Acceptance } from "./write-health.ts"
 
 export interface Outgoing {
   readonly subject: string

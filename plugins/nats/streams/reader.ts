@@ -3,9 +3,10 @@
  * must see what it or somebody else has just been told was written; followers may lag behind.
  */
 import { Empty, type Msg, MsgHdrsImpl } from "nats"
+import { isState } from "../../../runtime/protocol/state.ts"
+import type { Index } from "../../../runtime/transport/known.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import { NO_MESSAGE, ofApi } from "../connection/errors.ts"
-import { numberAt, textAt } from "../connection/json.ts"
+import { at, NO_MESSAGE, numberAt, ofApi, textAt } from "../connection/answers.ts"
 import { ANSWER_MS, type Link } from "../connection/link.ts"
 
 /** A message as it is stored. */
@@ -165,3 +166,33 @@ export class Reader {
 
 /** What one batch of an answer may weigh, whatever its messages do. */
 const MAX_BATCH_BYTES = 8 * 1024 * 1024
+
+// ── the index header ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** What lists look for, as a header of the record or task that it is about: a list need not read what jobs and records hold. */
+const INDEX_HEADER = "Callboard-Index"
+
+export const indexLine = (index: Index): string => `${INDEX_HEADER}: ${JSON.stringify(index)}\r\n`
+
+/** The index of a message; `undefined` where there is none that can be read: nobody else writes there. */
+export const indexOf = (message: StoredMessage): Index | undefined => {
+  let said: unknown
+  try {
+    said = JSON.parse(message.header(INDEX_HEADER))
+  } catch {
+    return undefined
+  }
+  const state = at(said, "state")
+  if (!isState(state)) return undefined
+  const optional = ["method", "root", "parent", "group", "error", "tenant"] as const
+  const texts = optional.flatMap((name) => (typeof at(said, name) === "string" ? [[name, textAt(said, name)]] : []))
+  return {
+    state,
+    queue: textAt(said, "queue"),
+    task: textAt(said, "task"),
+    at: numberAt(said, "at"),
+    ...(at(said, "hidden") === true ? { hidden: true } : {}),
+    ...(at(said, "dead") === true ? { dead: true } : {}),
+    ...Object.fromEntries(texts),
+  }
+}

@@ -2,7 +2,7 @@
 import fc from "fast-check"
 import { expect, test } from "vitest"
 import { readConfig } from "../../../../plugins/nats/connection/config.ts"
-import { checkVersion } from "../../../../plugins/nats/connection/version.ts"
+import { checkVersion } from "../../../../plugins/nats/connection/connect.ts"
 import { Mint, numberIn, readToken } from "../../../../plugins/nats/queue/delivery.ts"
 import { Bands, escapeToken, Names, unescapeToken } from "../../../../plugins/nats/streams/names.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"

@@ -3,9 +3,8 @@
  * refused with a reason where a board is not what the URL says.
  */
 import { TransportError } from "../../../runtime/transport/mod.ts"
+import { at, CODE, listAt, numberAt, objectAt, ofApi, textAt } from "../connection/answers.ts"
 import type { BoardOptions } from "../connection/config.ts"
-import { CODE, ofApi } from "../connection/errors.ts"
-import { at, listAt, numberAt, objectAt, textAt } from "../connection/json.ts"
 import type { Link } from "../connection/link.ts"
 import { Bands, type Names } from "./names.ts"
 

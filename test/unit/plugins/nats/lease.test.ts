@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
 import type { Token } from "../../../../plugins/nats/queue/delivery.ts"
-import { Ledger } from "../../../../plugins/nats/queue/ledger.ts"
+import { Ledger } from "../../../../plugins/nats/queue/lease.ts"
 
 const LEASE = 1_000
 

@@ -5,10 +5,10 @@
 import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
 import type { Receipt, TaskPosting } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import { asTransportError } from "../connection/errors.ts"
-import { indexLine } from "../streams/index-header.ts"
+import { asTransportError } from "../connection/answers.ts"
 import { escapeToken, type Names } from "../streams/names.ts"
 import type { Outgoing, Published, Publisher } from "../streams/publisher.ts"
+import { indexLine } from "../streams/reader.ts"
 import type { Consumers, Lane } from "./consumers.ts"
 
 /** Header of a task that expires: milliseconds since the epoch. */

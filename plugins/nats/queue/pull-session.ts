@@ -10,12 +10,11 @@ import type { Msg, Subscription } from "nats"
 import type { TaskDelivery } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Link } from "../connection/link.ts"
-import type { Candidate, Lanes } from "./choice.ts"
+import type { Returns } from "./acks.ts"
 import type { Consumers, Lane } from "./consumers.ts"
 import { type Arrived, consumerOf, type Mint } from "./delivery.ts"
 import { LaneRequests } from "./lane-requests.ts"
-import type { Returns } from "./returns.ts"
-import type { Turns } from "./turns.ts"
+import type { Turns } from "./stall-guard.ts"
 
 export interface SessionParts {
   readonly link: Link
@@ -251,4 +250,40 @@ export class Session {
     for (const lane of this.#lanes) lane.forget()
     this.#wake?.()
   }
+}
+
+// ── order of the tasks ───────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Which of the tasks that have come go first. Pure. */
+/** A range of lanes, the first one highest. */
+export interface Lanes {
+  readonly from: number
+  readonly to: number
+}
+
+/** A task that is here. */
+export interface Candidate {
+  readonly lane: number
+  readonly delivery: { readonly sequence: number }
+}
+
+/** By lane, then by age. */
+export const inOrder = <T extends Candidate>(here: ReadonlyArray<T>): ReadonlyArray<T> =>
+  [...here].sort((a, b) => a.lane - b.lane || a.delivery.sequence - b.delivery.sequence)
+
+/** One task of each queue in turn, beginning with the queue `first`; within a queue by lane, then by age. */
+export const inTurns = <T extends Candidate>(
+  here: ReadonlyArray<T>,
+  queueOf: (lane: number) => number,
+  queues: number,
+  first: number,
+): ReadonlyArray<T> => {
+  const rounds = new Array<number>(queues).fill(0)
+  const placed = inOrder(here).map((task) => {
+    const queue = queueOf(task.lane)
+    const round = rounds[queue] ?? 0
+    rounds[queue] = round + 1
+    return { task, place: round * queues + ((queue - first + queues) % queues) }
+  })
+  return placed.sort((a, b) => a.place - b.place).map(({ task }) => task)
 }

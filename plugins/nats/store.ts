@@ -3,15 +3,14 @@
  * is removed leaves an empty message with a header for a moment, so that whoever watches hears of it.
  */
 import { createInbox } from "nats"
-import { TransportError } from "../../../runtime/transport/mod.ts"
-import type { DriverStore, Entry, Revision, StoreOperation } from "../../../runtime/transport/store.ts"
-import { apiError, BUSY, CODE, hasNoRoom, ofApi, timedOut } from "../connection/errors.ts"
-import { at, objectAt, textAt } from "../connection/json.ts"
-import { ANSWER_MS, type Link } from "../connection/link.ts"
-import type { Subscriptions } from "../news/subscriptions.ts"
-import type { Acceptance } from "../streams/acceptance.ts"
-import type { Names } from "../streams/names.ts"
-import type { Reader, StoredMessage } from "../streams/reader.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
+import type { DriverStore, Entry, Revision, StoreOperation } from "../../runtime/transport/store.ts"
+import { apiError, at, BUSY, CODE, hasNoRoom, objectAt, ofApi, textAt, timedOut } from "./connection/answers.ts"
+import { ANSWER_MS, type Link } from "./connection/link.ts"
+import type { Names } from "./streams/names.ts"
+import type { Reader, StoredMessage } from "./streams/reader.ts"
+import type { Acceptance } from "./streams/write-health.ts"
+import type { Subscriptions } from "./watch.ts"
 
 const REMOVED_HEADER = "Callboard-Removed"
 

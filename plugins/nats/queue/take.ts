@@ -8,15 +8,14 @@
 import { createInbox } from "nats"
 import type { TakeRequest, TaskDelivery } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import { closed } from "../connection/errors.ts"
+import { closed } from "../connection/answers.ts"
 import type { Link } from "../connection/link.ts"
-import { inOrder, inTurns, type Lanes } from "./choice.ts"
+import { Returns } from "./acks.ts"
 import type { Consumers } from "./consumers.ts"
 import type { Mint } from "./delivery.ts"
-import type { Ledger } from "./ledger.ts"
-import { Returns } from "./returns.ts"
-import { type Arrival, Session } from "./session.ts"
-import type { Turns } from "./turns.ts"
+import type { Ledger } from "./lease.ts"
+import { type Arrival, inOrder, inTurns, type Lanes, Session } from "./pull-session.ts"
+import type { Turns } from "./stall-guard.ts"
 
 /** How long the lanes of a pull stay parked for the next one. Longer, and tasks would wait for a worker that is busy. */
 const LINGER_MS = 5

@@ -1,11 +1,11 @@
 /** How full the queues are, and what waits in them. */
-import type { QueueDepth } from "../../../runtime/transport/optional.ts"
-import type { Consumers, LaneInfo } from "../queue/consumers.ts"
-import { expiresOf } from "../records/finder.ts"
-import type { Records } from "../records/records.ts"
-import { indexOf } from "../streams/index-header.ts"
-import type { Names } from "../streams/names.ts"
-import type { Reader, StoredMessage } from "../streams/reader.ts"
+import type { QueueDepth } from "../../runtime/transport/optional.ts"
+import type { Consumers, LaneInfo } from "./queue/consumers.ts"
+import { expiresOf } from "./records/read.ts"
+import type { Records } from "./records/records.ts"
+import type { Names } from "./streams/names.ts"
+import type { Reader, StoredMessage } from "./streams/reader.ts"
+import { indexOf } from "./streams/reader.ts"
 
 export interface DepthsParts {
   readonly names: Names

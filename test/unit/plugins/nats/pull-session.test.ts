@@ -1,7 +1,7 @@
 /** Which of the tasks that have come go first. */
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
-import { type Candidate, inOrder, inTurns } from "../../../../plugins/nats/queue/choice.ts"
+import { type Candidate, inOrder, inTurns } from "../../../../plugins/nats/queue/pull-session.ts"
 
 const task = (lane: number, sequence: number): Candidate => ({ lane, delivery: { sequence } })
 
