@@ -21,18 +21,18 @@ import { JobTable } from "./jobs/job-table.ts"
 import { QueueNames } from "./jobs/queue-names.ts"
 import { Maintenance, Sweeper } from "./maintenance.ts"
 import { Leases } from "./queue/lease.ts"
-import { Publisher } from "./queue/publish.ts"
+import { TaskPublisher } from "./queue/publish.ts"
 import { Taker } from "./queue/take.ts"
 import { WaitingTakes } from "./queue/waiting.ts"
 import { Committer, type PreparedCommit } from "./records/commit.ts"
-import { Lister } from "./records/query.ts"
-import { Reader } from "./records/read.ts"
-import { Census } from "./stats.ts"
+import { JobLister } from "./records/query.ts"
+import { JobReader } from "./records/read.ts"
+import { QueueStats } from "./stats.ts"
 import { StoreExpiry, StoreTable } from "./store.ts"
-import { BROADCAST, JOBS, Presence, QUEUES, STORE, Subscriptions } from "./watch/listeners.ts"
-import { Listening, NewsTable } from "./watch/news.ts"
-import { Doorbell } from "./watch/notifier.ts"
-import { type Handling, inPortions } from "./writing/chunks.ts"
+import { BROADCAST, JOBS, ListenerRegistry, QUEUES, STORE, Subscriptions } from "./watch/listeners.ts"
+import { NewsFeed, NewsTable } from "./watch/news.ts"
+import { Notifier } from "./watch/notifier.ts"
+import { type ItemHandler, inChunks } from "./writing/chunks.ts"
 import { Writer } from "./writing/writer.ts"
 
 /** A ring that is lost costs one slow look, every half second. */
@@ -73,15 +73,15 @@ export const driverOver = (
   const { database, ns } = opened
   const names = new QueueNames(database, ns)
   const jobs = new JobTable(database, ns, names)
-  const publisher = new Publisher(jobs, names)
+  const publisher = new TaskPublisher(jobs, names)
   const committer = new Committer(database, ns, jobs, names, publisher)
-  const reader = new Reader(database, ns, jobs, names)
-  const lister = new Lister(database, ns, jobs, names, reader)
+  const reader = new JobReader(database, ns, jobs, names)
+  const lister = new JobLister(database, ns, jobs, names, reader)
   const leases = new Leases(database, lease)
-  const census = new Census(database, ns, jobs, names)
-  const table = new StoreTable(database, ns)
+  const stats = new QueueStats(database, ns, jobs, names)
+  const storeTable = new StoreTable(database, ns)
   const taker = new Taker(database, names, lease)
-  const presence = new Presence(database, ns)
+  const registry = new ListenerRegistry(database, ns)
   const subscriptions = new Subscriptions()
   const closing = new AbortController()
   const statusListeners = new Set<Parameters<Driver["onStatus"]>[0]>()
@@ -94,36 +94,40 @@ export const driverOver = (
       queueMicrotask(() => (now ? listener("connected") : listener("disconnected", why)))
   }
 
-  const doorbell = new Doorbell(database, presence.instance, () => {
-    waiting.look()
-    listening.read()
-    expiry.set()
+  const notifier = new Notifier(database, registry.instance, () => {
+    waiting.recheck()
+    feed.read()
+    expiry.schedule()
   })
   const waiting = new WaitingTakes(taker, {
     wake: () => writer.wake(),
-    onWait: () => void listening.start(QUEUES).catch(ignore),
+    onWait: () => void feed.start(QUEUES).catch(ignore),
     isWatched: () => subscriptions.watchesQueues,
   })
-  const news = new NewsTable(database, ns, { presence, subscriptions, names, store: table, taker, doorbell })
+  const news = new NewsTable(database, ns, { registry, subscriptions, names, store: storeTable, taker, notifier })
   const writer = new Writer(database, {
-    participants: [waiting, news, { ...bystander, rolledBack: () => names.forget(), committed: () => expiry.set() }],
-    tells: () => news.tells(),
+    participants: [
+      waiting,
+      news,
+      { ...passiveParticipant, rolledBack: () => names.forget(), committed: () => expiry.schedule() },
+    ],
+    jobsWatched: () => news.jobsWatched(),
     onStatus,
   })
   const { signal: closed } = closing
-  const listening = new Listening({ presence, news, doorbell, writer, closing: closed, look: () => waiting.look() })
-  const expiry = new StoreExpiry(table, writer, () => subscriptions.watchesStore)
+  const feed = new NewsFeed({ registry, news, notifier, writer, closing: closed, recheck: () => waiting.recheck() })
+  const expiry = new StoreExpiry(storeTable, writer, () => subscriptions.watchesStore)
   const sweeper = new Sweeper(database, jobs)
-  const maintenance = new Maintenance({ writer, presence, news, store: table, sweeper })
-  const watch = new FileWatch(database, () => {
+  const maintenance = new Maintenance({ writer, registry, news, store: storeTable, sweeper })
+  const fileWatch = new FileWatch(database, () => {
     const error = goneError(database)
     writer.break(error)
     onGone(error)
   })
 
   /** Runs `run` unless this transport was closed. Reading may be locked out for a moment, after another process died. */
-  const open = async <T>(run: () => T | Promise<T>): Promise<T> => {
-    watch.touch()
+  const whileOpen = async <T>(run: () => T | Promise<T>): Promise<T> => {
+    fileWatch.touch()
     for (let attempt = 0; ; attempt++) {
       if (closed.aborted) throw new TransportError("closed", "this transport was closed")
       if (writer.broken !== undefined) throw writer.broken
@@ -136,12 +140,12 @@ export const driverOver = (
     }
   }
 
-  const publishing: Handling<TaskPosting, PostingColumns, Receipt> = {
+  const publishHandler: ItemHandler<TaskPosting, PostingColumns, Receipt> = {
     prepare: (posting) => publisher.prepare(posting),
     size: ({ frame }) => frame.length,
     run: (transaction, columns) => ({ status: publisher.post(transaction, columns) }),
   }
-  const committing: Handling<Commit, PreparedCommit, Committed> = {
+  const commitHandler: ItemHandler<Commit, PreparedCommit, Committed> = {
     prepare: (commit) => committer.prepare(commit),
     size: ({ record, post }) => post.reduce((sum, { frame }) => sum + frame.length, record?.bytes.length ?? 0),
     run: (transaction, commit) => committer.commit(transaction, commit),
@@ -150,52 +154,52 @@ export const driverOver = (
   const listen = (interest: Interest, listener: (news: News) => void, signal: AbortSignal): Promise<void> => {
     if (interest.kind === "queues") {
       const queues = new Set(interest.queues)
-      return listening.subscribe(QUEUES, signal, () => subscriptions.onQueues(queues, listener))
+      return feed.subscribe(QUEUES, signal, () => subscriptions.onQueues(queues, listener))
     }
     const id = interest.kind === "job" ? interest.id : undefined
-    return listening.subscribe(JOBS, signal, () => subscriptions.onJob(id, listener))
+    return feed.subscribe(JOBS, signal, () => subscriptions.onJob(id, listener))
   }
 
   const store: Required<DriverStore> = {
-    get: (keys) => open(() => keys.map((key) => table.get(key))),
+    get: (keys) => whileOpen(() => keys.map((key) => storeTable.get(key))),
     write: (operations) =>
-      open(async () => {
-        const prepared = operations.map((operation) => table.prepare(operation))
-        return await writer.do((transaction) => table.write(transaction, prepared))
+      whileOpen(async () => {
+        const prepared = operations.map((operation) => storeTable.prepare(operation))
+        return await writer.do((transaction) => storeTable.write(transaction, prepared))
       }),
-    list: (range) => open(() => table.list(range)),
+    list: (range) => whileOpen(() => storeTable.list(range)),
     watch: (prefix, listener, signal) =>
-      open(async () => {
-        await listening.subscribe(STORE, signal, () => subscriptions.onStore(prefix, listener))
-        expiry.set()
+      whileOpen(async () => {
+        await feed.subscribe(STORE, signal, () => subscriptions.onStore(prefix, listener))
+        expiry.schedule()
       }),
-    now: () => open(() => Date.now()),
+    now: () => whileOpen(() => Date.now()),
   }
 
   const broadcast: Broadcast = {
     send: (topic, payload) =>
-      open(() => {
+      whileOpen(() => {
         checkTopic(topic)
         const copy = payload.slice()
-        return writer.doLightly((transaction) => void transaction.announced.push({ topic, payload: copy }))
+        return writer.doWithoutSync((transaction) => void transaction.announcements.push({ topic, payload: copy }))
       }),
     listen: (topic, listener, signal) =>
-      open(() => {
+      whileOpen(() => {
         checkTopic(topic)
-        return listening.subscribe(BROADCAST, signal, () => subscriptions.onTopic(topic, listener))
+        return feed.subscribe(BROADCAST, signal, () => subscriptions.onTopic(topic, listener))
       }),
   }
 
   const close = async (): Promise<void> => {
     closing.abort()
     maintenance.close()
-    watch.close()
+    fileWatch.close()
     expiry.close()
     waiting.close()
-    if (presence.listens) await writer.doLightly((transaction) => presence.leave(transaction)).catch(ignore)
+    if (registry.listens) await writer.doWithoutSync((transaction) => registry.unregister(transaction)).catch(ignore)
     await writer.drained()
     writer.close()
-    doorbell.close()
+    notifier.close()
     database.close()
   }
   let ended: Promise<void> | undefined
@@ -205,21 +209,21 @@ export const driverOver = (
     capabilities: capabilitiesOf(opened),
     store,
     broadcast,
-    publish: (postings) => open(() => inPortions(writer, postings, publishing)),
+    publish: (postings) => whileOpen(() => inChunks(writer, postings, publishHandler)),
     take: (request, signal) =>
-      open(async () => {
+      whileOpen(async () => {
         // One that finds nothing writes nothing, and would not notice.
-        if (writer.ailing !== undefined) throw writer.ailing
+        if (writer.fault !== undefined) throw writer.fault
         return { deliveries: await waiting.take(request, signal) }
       }),
     extend: (tokens) =>
-      open(() => writer.doLightly((transaction) => tokens.map((token) => leases.extend(transaction, token)))),
-    read: (ids, what) => open(() => reader.read(ids, what)),
-    commit: (commits) => open(() => inPortions(writer, commits, committing)),
-    query: (query) => open(() => lister.query(query)),
-    queues: () => open(() => census.queues()),
-    waiting: (what, max) => open(() => census.waiting(what, max)),
-    listen: (interest, listener, signal) => open(() => listen(interest, listener, signal)),
+      whileOpen(() => writer.doWithoutSync((transaction) => tokens.map((token) => leases.extend(transaction, token)))),
+    read: (ids, what) => whileOpen(() => reader.read(ids, what)),
+    commit: (commits) => whileOpen(() => inChunks(writer, commits, commitHandler)),
+    query: (query) => whileOpen(() => lister.query(query)),
+    queues: () => whileOpen(() => stats.queues()),
+    waiting: (what, max) => whileOpen(() => stats.waiting(what, max)),
+    listen: (interest, listener, signal) => whileOpen(() => listen(interest, listener, signal)),
     onStatus: (listener) => {
       statusListeners.add(listener)
       return () => void statusListeners.delete(listener)
@@ -231,7 +235,7 @@ export const driverOver = (
   }
 }
 
-const bystander = {
+const passiveParticipant = {
   wants: () => false,
   join: () => undefined,
   failed: () => undefined,

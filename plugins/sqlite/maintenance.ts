@@ -4,7 +4,7 @@ import type { Database } from "./database/database.ts"
 import { int } from "./database/row.ts"
 import type { JobTable } from "./jobs/job-table.ts"
 import type { StoreTable } from "./store.ts"
-import { BEAT_MS, type Presence } from "./watch/listeners.ts"
+import { HEARTBEAT_MS, type ListenerRegistry } from "./watch/listeners.ts"
 import type { NewsTable } from "./watch/news.ts"
 import type { Transaction } from "./writing/transaction.ts"
 import type { Writer } from "./writing/writer.ts"
@@ -12,28 +12,28 @@ import type { Writer } from "./writing/writer.ts"
 const INTERVAL_MS = 5_000
 
 /** A slice is followed by a pause of this many times its length, so that work goes first. */
-const PAUSE = 3
+const PAUSE_FACTOR = 3
 
 export class Maintenance {
   readonly #writer: Writer
-  readonly #presence: Presence
+  readonly #registry: ListenerRegistry
   readonly #news: NewsTable
   readonly #store: StoreTable
   readonly #sweeper: Sweeper
   readonly #timer: ReturnType<typeof setInterval>
   #busy = false
   #closed = false
-  #beatAt = 0
+  #heartbeatAt = 0
 
   constructor(parts: {
     readonly writer: Writer
-    readonly presence: Presence
+    readonly registry: ListenerRegistry
     readonly news: NewsTable
     readonly store: StoreTable
     readonly sweeper: Sweeper
   }) {
     this.#writer = parts.writer
-    this.#presence = parts.presence
+    this.#registry = parts.registry
     this.#news = parts.news
     this.#store = parts.store
     this.#sweeper = parts.sweeper
@@ -50,10 +50,10 @@ export class Maintenance {
     if (this.#busy) return
     this.#busy = true
     try {
-      await this.#beat()
+      await this.#heartbeat()
       const now = Date.now()
       if (this.#sweeper.isDue(now)) await this.#inSlices((transaction) => this.#sweeper.sweep(transaction))
-      if (this.#store.nextEnd() <= now) await this.#inSlices((transaction) => this.#store.expire(transaction))
+      if (this.#store.nextExpiry() <= now) await this.#inSlices((transaction) => this.#store.expire(transaction))
       if (this.#news.hasOld(now)) await this.#inSlices((transaction) => this.#news.prune(transaction))
     } catch {
       // Locked, full or closed: those who ask for something are told, and the next round tries again.
@@ -62,19 +62,19 @@ export class Maintenance {
     }
   }
 
-  async #beat(): Promise<void> {
+  async #heartbeat(): Promise<void> {
     const now = Date.now()
-    if (!this.#presence.listens || now - this.#beatAt < BEAT_MS) return
-    this.#beatAt = now
-    await this.#writer.doLightly((transaction) => this.#presence.announce(transaction))
+    if (!this.#registry.listens || now - this.#heartbeatAt < HEARTBEAT_MS) return
+    this.#heartbeatAt = now
+    await this.#writer.doWithoutSync((transaction) => this.#registry.register(transaction))
   }
 
   async #inSlices(slice: (transaction: Transaction) => boolean): Promise<void> {
     for (;;) {
       const start = performance.now()
-      const more = await this.#writer.doLightly(slice)
+      const more = await this.#writer.doWithoutSync(slice)
       if (!more || this.#closed) return
-      const pause = PAUSE * (performance.now() - start)
+      const pause = PAUSE_FACTOR * (performance.now() - start)
       await new Promise<void>((resolve) => setTimeout(resolve, pause).unref())
     }
   }
@@ -87,7 +87,7 @@ export class Maintenance {
 const SLICE = 200
 
 /** When a record whose job has a task in a queue is looked at again. */
-const AGAIN_MS = 3_600_000
+const POSTPONE_MS = 3_600_000
 
 export class Sweeper {
   readonly #jobs: JobTable
@@ -100,7 +100,7 @@ export class Sweeper {
       due: prepare(
         "SELECT 1 FROM callboard_job INDEXED BY callboard_job_until WHERE until IS NOT NULL AND until <= ? LIMIT 1",
       ),
-      over: prepare(
+      expired: prepare(
         `SELECT seq FROM callboard_job INDEXED BY callboard_job_until
          WHERE until IS NOT NULL AND until <= ? ORDER BY until LIMIT ${SLICE}`,
       ),
@@ -115,12 +115,12 @@ export class Sweeper {
 
   /** One slice; `true` if there may be more. */
   sweep({ now }: Transaction): boolean {
-    const rows = this.#statements.over.all(now)
+    const rows = this.#statements.expired.all(now)
     for (const each of rows) {
       const row = this.#jobs.bySeq(int(each, "seq"))
       if (row === undefined) continue
-      if (this.#jobs.isOver(row, now)) this.#jobs.remove(row.seq)
-      else this.#statements.postpone.run(now + AGAIN_MS, row.seq)
+      if (this.#jobs.isExpired(row, now)) this.#jobs.remove(row.seq)
+      else this.#statements.postpone.run(now + POSTPONE_MS, row.seq)
     }
     return rows.length === SLICE
   }

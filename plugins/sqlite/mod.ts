@@ -7,14 +7,14 @@ import { resolve } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import type { Driver, Plugin } from "../../runtime/transport/driver.ts"
 import type { ConnectOptions } from "../../runtime/transport/mod.ts"
-import { checkOptions, locate, openFile, openHandle } from "./database/open.ts"
+import { checkOptions, openFile, openHandle, readLocation } from "./database/open.ts"
 import { driverOver } from "./driver.ts"
 import { openReopening } from "./reopening.ts"
 
 const connect = async (url: URL, options: ConnectOptions): Promise<Driver> => {
   checkOptions(options)
   const { namespace, timeout, lease, reconnectDelay } = options
-  const { path, sync } = locate(url)
+  const { path, sync } = readLocation(url)
   // The working directory may be another one when it is opened again.
   const location = { path: resolve(path), sync }
   return openReopening(

@@ -23,15 +23,15 @@ export type Open = (onGone: (error: TransportError) => void) => Promise<FileDriv
  * The shortest wait before a file is opened again: other processes, and threads of this one, must have let go of the old
  * one's write-ahead log by then, in case it was left behind.
  */
-const LEAST_MS = 500
+const MIN_DELAY_MS = 500
 
 /** The wait when the runtime names none. */
-const STEADY_MS = 1_000
+const DEFAULT_DELAY_MS = 1_000
 
 /** Fails as opening does. */
 export const openReopening = async (
   open: Open,
-  delay: (tries: number) => number = () => STEADY_MS,
+  delay: (tries: number) => number = () => DEFAULT_DELAY_MS,
 ): Promise<FileDriver> => {
   const closing = new AbortController()
   const statusListeners = new Set<StatusListener>()
@@ -72,7 +72,7 @@ export const openReopening = async (
     // First: the locks of one file are lost when this process closes another one of that name.
     await old.close().catch(() => undefined)
     for (let tries = 1; !closing.signal.aborted; tries++) {
-      const wait = Math.max(LEAST_MS, delay(tries))
+      const wait = Math.max(MIN_DELAY_MS, delay(tries))
       // A call that waits keeps the process alive by its own timer.
       await sleep(wait, undefined, { ref: false, signal: closing.signal }).catch(() => undefined)
       if (closing.signal.aborted) return

@@ -18,7 +18,7 @@ interface Count {
   held: number
 }
 
-export class Census {
+export class QueueStats {
   readonly #jobs: JobTable
   readonly #names: QueueNames
   readonly #ns: number

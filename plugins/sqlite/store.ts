@@ -13,7 +13,7 @@ export interface PreparedOperation {
 }
 
 /** Values that are removed at once because their time is over. */
-const EXPIRE = 200
+const EXPIRE_BATCH = 200
 
 export class StoreTable {
   readonly #ns: number
@@ -37,9 +37,9 @@ export class StoreTable {
       expire: prepare(
         `DELETE FROM callboard_store WHERE row IN (
            SELECT row FROM callboard_store INDEXED BY callboard_store_until
-           WHERE until IS NOT NULL AND until <= ? AND ns = ? ORDER BY until LIMIT ${EXPIRE}) RETURNING key`,
+           WHERE until IS NOT NULL AND until <= ? AND ns = ? ORDER BY until LIMIT ${EXPIRE_BATCH}) RETURNING key`,
       ),
-      nextEnd: prepare(
+      nextExpiry: prepare(
         `SELECT until FROM callboard_store INDEXED BY callboard_store_until
          WHERE until IS NOT NULL AND ns = ? ORDER BY until LIMIT 1`,
       ),
@@ -85,27 +85,27 @@ export class StoreTable {
     if (value === undefined) return ""
     if (value === null) {
       const [removed] = this.#statements.remove.all(this.#ns, key)
-      if (removed !== undefined) transaction.stored.push({ key: operation.key })
+      if (removed !== undefined) transaction.storeChanges.push({ key: operation.key })
       return ""
     }
     const until = ttl === undefined ? Number.POSITIVE_INFINITY : Math.ceil(transaction.now + ttl)
     const revision = transaction.next()
     this.#statements.put.run(this.#ns, key, value, revision, Number.isSafeInteger(until) ? until : null)
-    transaction.stored.push({ key: operation.key, value })
+    transaction.storeChanges.push({ key: operation.key, value })
     return String(revision)
   }
 
   /** When the next value ends. */
-  nextEnd(): number {
-    const row = this.#statements.nextEnd.get(this.#ns)
+  nextExpiry(): number {
+    const row = this.#statements.nextExpiry.get(this.#ns)
     return row === undefined ? Number.POSITIVE_INFINITY : int(row, "until")
   }
 
   /** Removes values whose time is over; `true` if there may be more. */
   expire(transaction: Transaction): boolean {
     const rows = this.#statements.expire.all(transaction.now, this.#ns)
-    for (const row of rows) transaction.stored.push({ key: keyFromBytes(bytes(row, "key")) })
-    return rows.length === EXPIRE
+    for (const row of rows) transaction.storeChanges.push({ key: keyFromBytes(bytes(row, "key")) })
+    return rows.length === EXPIRE_BATCH
   }
 
   #holds(transaction: Transaction, { key, operation: { expect } }: PreparedOperation): boolean {
@@ -174,7 +174,7 @@ export const compareKeys = (a: Uint8Array, b: Uint8Array): number => {
 
 /** Ends values in time for those who watch; nobody else needs a timer, as reading passes over what has ended. */
 /** The longest that a timer can wait is 2³¹ − 1 ms. */
-const LONGEST_TIMER = 2 ** 31 - 1
+const MAX_TIMER_MS = 2 ** 31 - 1
 
 export class StoreExpiry {
   readonly #store: StoreTable
@@ -190,13 +190,13 @@ export class StoreExpiry {
   }
 
   /** Sets the timer to the end of the next value. Reads only. */
-  set(): void {
+  schedule(): void {
     const at = this.#watched() ? this.#nextEnd() : Number.POSITIVE_INFINITY
     if (at === this.#at && this.#timer !== undefined) return
     this.close()
     if (at === Number.POSITIVE_INFINITY) return
     this.#at = at
-    this.#timer = setTimeout(() => this.#fire(), Math.min(Math.max(at - Date.now(), 1), LONGEST_TIMER))
+    this.#timer = setTimeout(() => this.#fire(), Math.min(Math.max(at - Date.now(), 1), MAX_TIMER_MS))
     this.#timer.unref()
   }
 
@@ -209,16 +209,16 @@ export class StoreExpiry {
   #fire(): void {
     this.close()
     this.#writer
-      .doLightly((transaction) => this.#store.expire(transaction))
+      .doWithoutSync((transaction) => this.#store.expire(transaction))
       .then(
-        () => this.set(),
+        () => this.schedule(),
         () => undefined,
       )
   }
 
   #nextEnd(): number {
     try {
-      return this.#store.nextEnd()
+      return this.#store.nextExpiry()
     } catch {
       return Number.POSITIVE_INFINITY
     }

@@ -6,7 +6,7 @@ import { int } from "./row.ts"
 
 export class Database {
   readonly #handle: DatabaseSync
-  readonly #patience: { readonly none: StatementSync; readonly usual: StatementSync } | undefined
+  readonly #busyTimeout: { readonly noWait: StatementSync; readonly restore: StatementSync } | undefined
   readonly #durable: boolean
   readonly #begin: StatementSync
   readonly #end: StatementSync
@@ -30,9 +30,9 @@ export class Database {
     const timeout = int(this.prepare("PRAGMA busy_timeout").get() ?? {}, "timeout")
     // An application may let its own statements wait for a lock; ours must not stop the event loop.
     if (timeout > 0) {
-      this.#patience = {
-        none: this.prepare("PRAGMA busy_timeout = 0"),
-        usual: this.prepare(`PRAGMA busy_timeout = ${timeout}`),
+      this.#busyTimeout = {
+        noWait: this.prepare("PRAGMA busy_timeout = 0"),
+        restore: this.prepare(`PRAGMA busy_timeout = ${timeout}`),
       }
     }
   }
@@ -45,12 +45,12 @@ export class Database {
   }
 
   /** Runs a statement that must fail at once when another connection holds the lock. */
-  impatiently(statement: StatementSync): void {
-    this.#patience?.none.get()
+  withoutWaiting(statement: StatementSync): void {
+    this.#busyTimeout?.noWait.get()
     try {
       statement.run()
     } finally {
-      this.#patience?.usual.get()
+      this.#busyTimeout?.restore.get()
     }
   }
 
@@ -99,36 +99,36 @@ export class Database {
  * this process alone: what it accepts would be lost. Looked at five times a second and, while there is work, ten times:
  * a look costs a system call, so that not every operation has its own.
  */
-const IDLE_LOOK_MS = 200
-const BUSY_LOOK_MS = 100
+const IDLE_CHECK_MS = 200
+const BUSY_CHECK_MS = 100
 
 export class FileWatch {
   readonly #path: string | undefined
   readonly #onGone: () => void
   readonly #opened: Stats | undefined
   readonly #timer: ReturnType<typeof setInterval>
-  #lookedAt = performance.now()
+  #checkedAt = performance.now()
 
   /** `onGone` is called once. */
   constructor(database: Database, onGone: () => void) {
     this.#path = database.path
     this.#onGone = onGone
     this.#opened = this.#stat()
-    this.#timer = setInterval(() => this.#look(), IDLE_LOOK_MS)
+    this.#timer = setInterval(() => this.#check(), IDLE_CHECK_MS)
     this.#timer.unref()
   }
 
   /** Called before each operation. */
   touch(): void {
-    if (performance.now() - this.#lookedAt >= BUSY_LOOK_MS) this.#look()
+    if (performance.now() - this.#checkedAt >= BUSY_CHECK_MS) this.#check()
   }
 
   close(): void {
     clearInterval(this.#timer)
   }
 
-  #look(): void {
-    this.#lookedAt = performance.now()
+  #check(): void {
+    this.#checkedAt = performance.now()
     if (this.#opened === undefined) return
     const now = this.#stat()
     if (now?.ino === this.#opened.ino && now.dev === this.#opened.dev) return

@@ -49,11 +49,21 @@ export const isBusy = (error: unknown): boolean => {
   return code === BUSY || code === LOCKED || code === PROTOCOL
 }
 
-const WIDE: ReadonlyArray<number | undefined> = [PERM, NOMEM, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, AUTH, NOTADB]
+const DATABASE_WIDE: ReadonlyArray<number | undefined> = [
+  PERM,
+  NOMEM,
+  READONLY,
+  IOERR,
+  CORRUPT,
+  FULL,
+  CANTOPEN,
+  AUTH,
+  NOTADB,
+]
 
 /** Whether an error concerns the whole database and not only the statement that met it. */
-export const isWide = (error: unknown): boolean =>
-  WIDE.includes(codeOf(error)) || (error instanceof Error && /database is not open/i.test(error.message))
+export const isDatabaseWide = (error: unknown): boolean =>
+  DATABASE_WIDE.includes(codeOf(error)) || (error instanceof Error && /database is not open/i.test(error.message))
 
 const ADVICE: Readonly<Record<number, readonly [TransportReason, string]>> = {
   [PERM]: ["unauthorized", "access was denied: check the owner and permissions of the file and its folder"],

@@ -41,13 +41,13 @@ export interface Opened {
 export const openFile = async (location: Location, namespace: string, timeout: number): Promise<Opened> => {
   const path = resolve(location.path)
   prepareFolder(path)
-  const handle = attempt(path, () => new DatabaseSync(path, { timeout: 0, allowExtension: false }))
+  const handle = withFault(path, () => new DatabaseSync(path, { timeout: 0, allowExtension: false }))
   const database = new Database(handle, true, path, location.sync === "full")
   try {
-    const ns = await patiently(database, timeout, () => {
+    const ns = await retryWhileBusy(database, timeout, () => {
       refuseForeign(database)
       configure(database, location.sync)
-      return enter(database, namespace)
+      return ensureNamespace(database, namespace)
     })
     return { database, ns, durability: location.sync === "full" ? "fsync" : "process" }
   } catch (error) {
@@ -62,11 +62,11 @@ export const openHandle = async (handle: DatabaseSync, namespace: string, timeou
   const location = handle.location()
   const path = location === null || location === "" ? undefined : location
   const database = new Database(handle, false, path)
-  const ns = await patiently(database, timeout, () => enter(database, namespace))
+  const ns = await retryWhileBusy(database, timeout, () => ensureNamespace(database, namespace))
   return { database, ns, durability: durabilityOf(database) }
 }
 
-const attempt = <T>(what: string, run: () => T): T => {
+const withFault = <T>(what: string, run: () => T): T => {
   try {
     return run()
   } catch (error) {
@@ -98,7 +98,7 @@ const prepareFolder = (path: string): void => {
 }
 
 /** Runs `run` until no other connection is in the way. */
-const patiently = async <T>(database: Database, timeout: number, run: () => T): Promise<T> => {
+const retryWhileBusy = async <T>(database: Database, timeout: number, run: () => T): Promise<T> => {
   const deadline = performance.now() + timeout
   for (;;) {
     try {
@@ -143,7 +143,7 @@ const configure = (database: Database, sync: Location["sync"]): void => {
 }
 
 /** Sees to it that tables and namespace are there; returns the number of the namespace. */
-const enter = (database: Database, namespace: string): number => {
+const ensureNamespace = (database: Database, namespace: string): number => {
   if (database.inTransaction) throw new TransportError("invalid", `${database.label}: end the open transaction first`)
   database.exec("BEGIN IMMEDIATE")
   try {
@@ -185,7 +185,7 @@ const SHARED = ["ns", "lease", "records"]
 const invalid = (message: string): TransportError => new TransportError("invalid", message)
 
 /** Fails with `invalid`, saying how the URL should read. */
-export const locate = (url: URL): Location => {
+export const readLocation = (url: URL): Location => {
   if (url.host !== "") {
     throw invalid(
       `sqlite://${url.host}… names a host: write sqlite:${url.host}${url.pathname} for a relative path, sqlite:/path for an absolute one`,

@@ -92,7 +92,7 @@ export class JobTable {
   /** The same inside a transaction: what only waits to be swept away is removed first. */
   current(id: IdColumn, now: number): JobRow | undefined {
     const row = this.byId(id)
-    if (row === undefined || !this.isOver(row, now)) return row
+    if (row === undefined || !this.isExpired(row, now)) return row
     this.remove(row.seq)
     return undefined
   }
@@ -103,7 +103,7 @@ export class JobTable {
   }
 
   /** Whether a record was kept long enough, and no task of its job is in a queue. */
-  isOver({ seq, at, until }: Pick<JobRow, "seq" | "at" | "until">, now: number): boolean {
+  isExpired({ seq, at, until }: Pick<JobRow, "seq" | "at" | "until">, now: number): boolean {
     return at === null && until !== null && until <= now && !this.hasFurther(seq)
   }
 

@@ -5,7 +5,7 @@ import type { JobTable } from "../jobs/job-table.ts"
 import type { QueueNames } from "../jobs/queue-names.ts"
 import type { Transaction } from "../writing/transaction.ts"
 
-export class Publisher {
+export class TaskPublisher {
   readonly #jobs: JobTable
   readonly #names: QueueNames
 
@@ -30,8 +30,8 @@ export class Publisher {
       else if (this.#jobs.knows(row, columns.key)) return "duplicate"
       else this.#jobs.add(row, columns, order, at, now)
     }
-    transaction.put(this.#names.idOf(posting.queue), at)
-    if (transaction.tells) transaction.jobs.push({ id: posting.id })
+    transaction.noteReady(this.#names.idOf(posting.queue), at)
+    if (transaction.jobsWatched) transaction.jobChanges.push({ id: posting.id })
     return "stored"
   }
 }

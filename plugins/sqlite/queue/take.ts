@@ -7,7 +7,7 @@ import { fenceText, levelAt, orderAt, tokenText } from "../jobs/token.ts"
 import type { Transaction } from "../writing/transaction.ts"
 
 /** Tasks whose time has come, moved at once. */
-const PROMOTE = 500
+const PROMOTE_BATCH = 500
 
 /** How long one transaction may go on moving them, in milliseconds. */
 const PROMOTE_MS = 4
@@ -65,9 +65,9 @@ export class Taker {
     if (this.nextAt() > transaction.now) return
     const until = performance.now() + PROMOTE_MS
     for (;;) {
-      const rows = this.#statements.promote.all(transaction.now, PROMOTE)
-      for (const row of rows) transaction.put(int(row, "queue"), 0)
-      if (rows.length < PROMOTE || performance.now() > until) return
+      const rows = this.#statements.promote.all(transaction.now, PROMOTE_BATCH)
+      for (const row of rows) transaction.noteReady(int(row, "queue"), 0)
+      if (rows.length < PROMOTE_BATCH || performance.now() > until) return
     }
   }
 
@@ -84,7 +84,7 @@ export class Taker {
     const fence = fenceText(number)
     const until = transaction.now + this.#lease
     const rows = this.#statements.take.all(until, number, queue, last)
-    if (until < transaction.later) transaction.later = until
+    if (until < transaction.nextReadyAt) transaction.nextReadyAt = until
     const taken = rows.map((row): TaskDelivery => {
       const place = int(row, "place")
       const deliveries = int(row, "deliveries")
@@ -137,10 +137,10 @@ export class Chooser {
 
   /** In the order in which the queues are to be served. */
   choose(request: TakeRequest): ReadonlyArray<Chosen> {
-    return request.rotate ? this.#inTurns(request) : this.#inOrder(request)
+    return request.rotate ? this.#roundRobin(request) : this.#inQueueOrder(request)
   }
 
-  #inOrder({ queues, max }: TakeRequest): ReadonlyArray<Chosen> {
+  #inQueueOrder({ queues, max }: TakeRequest): ReadonlyArray<Chosen> {
     const chosen: Array<Chosen> = []
     const budget = new Budget(max)
     for (const name of queues) {
@@ -170,16 +170,16 @@ export class Chooser {
   }
 
   /** One task of each queue in turn, from the queue after the one that was served last. */
-  #inTurns({ queues, max }: TakeRequest): ReadonlyArray<Chosen> {
+  #roundRobin({ queues, max }: TakeRequest): ReadonlyArray<Chosen> {
     const budget = new Budget(max)
     const start = queues.indexOf(this.#served) + 1
-    const turns = [...queues.slice(start), ...queues.slice(0, start)].map((name) => {
+    const candidates = [...queues.slice(start), ...queues.slice(0, start)].map((name) => {
       const queue = this.#names.find(name)
       return queue === undefined ? [] : this.#first(queue, name, max)
     })
     const last = new Map<string, Chosen>()
-    for (let round = 0; budget.left > 0 && turns.some((each) => each.length > round); round++) {
-      for (const each of turns) {
+    for (let round = 0; budget.left > 0 && candidates.some((each) => each.length > round); round++) {
+      for (const each of candidates) {
         const candidate = each[round]
         if (candidate === undefined || !budget.take(candidate.bytes)) continue
         last.set(candidate.name, candidate)

@@ -9,7 +9,7 @@ import type { Participant } from "../writing/writer.ts"
 import type { Taker } from "./take.ts"
 
 /** The longest that a timer can wait is 2³¹ − 1 ms. */
-const LONGEST_TIMER = 2 ** 31 - 1
+const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** Most tasks in one `take`: the transaction must stay short. */
 const MAX_TASKS = 1_000
@@ -17,7 +17,7 @@ const MAX_TASKS = 1_000
 interface Waiter {
   readonly request: TakeRequest
   /** Whether the queues have been looked at since it came. */
-  tried: boolean
+  checked: boolean
   taken: ReadonlyArray<TaskDelivery>
   readonly resolve: (deliveries: ReadonlyArray<TaskDelivery>) => void
   readonly reject: (error: TransportError) => void
@@ -31,8 +31,8 @@ export class WaitingTakes implements Participant {
   readonly #waiters = new Set<Waiter>()
   /** Whether something may have become ready that nobody here put there. */
   #stale = false
-  #alarm: ReturnType<typeof setTimeout> | undefined
-  #alarmAt = Number.POSITIVE_INFINITY
+  #timer: ReturnType<typeof setTimeout> | undefined
+  #timerAt = Number.POSITIVE_INFINITY
 
   /**
    * `wake` asks for a transaction; `onWait` is called when one starts to wait; `isWatched` says whether somebody wants to
@@ -63,7 +63,7 @@ export class WaitingTakes implements Participant {
       }
       const waiter: Waiter = {
         request: { ...request, max: Math.min(Math.floor(request.max), MAX_TASKS) },
-        tried: false,
+        checked: false,
         taken: [],
         resolve: (deliveries) => {
           end()
@@ -75,14 +75,14 @@ export class WaitingTakes implements Participant {
         },
       }
       signal.addEventListener("abort", giveUp)
-      if (request.wait > 0) timer = setTimeout(giveUp, Math.min(request.wait, LONGEST_TIMER))
+      if (request.wait > 0) timer = setTimeout(giveUp, Math.min(request.wait, MAX_TIMER_MS))
       this.#waiters.add(waiter)
       this.#wake()
     })
   }
 
   /** Another process may have put something into a queue. */
-  look(): void {
+  recheck(): void {
     if (!this.#isNeeded()) return
     this.#stale = true
     this.#wake()
@@ -91,24 +91,24 @@ export class WaitingTakes implements Participant {
   /** Ends all of them with nothing. */
   close(): void {
     for (const waiter of this.#waiters) waiter.resolve([])
-    this.#disarm()
+    this.#clearTimer()
   }
 
   wants(): boolean {
-    const looking = [...this.#waiters].filter((waiter) => this.#stale || !waiter.tried)
-    if (looking.length === 0 && !(this.#stale && this.#isWatched())) return false
-    if (looking.some(({ request }) => this.#taker.hasReady(request.queues))) return true
+    const unchecked = [...this.#waiters].filter((waiter) => this.#stale || !waiter.checked)
+    if (unchecked.length === 0 && !(this.#stale && this.#isWatched())) return false
+    if (unchecked.some(({ request }) => this.#taker.hasReady(request.queues))) return true
     if (this.#taker.nextAt() <= Date.now()) return true
-    this.#rest()
+    this.#settleIdle()
     return false
   }
 
   join(transaction: Transaction): void {
     if (!this.#isNeeded()) return
     this.#taker.promote(transaction)
-    const look = this.#stale || transaction.readied.size > 0
+    const all = this.#stale || transaction.readyQueues.size > 0
     for (const waiter of this.#waiters) {
-      if (look || !waiter.tried) waiter.taken = this.#taker.take(transaction, waiter.request)
+      if (all || !waiter.checked) waiter.taken = this.#taker.take(transaction, waiter.request)
     }
   }
 
@@ -116,7 +116,7 @@ export class WaitingTakes implements Participant {
     for (const waiter of this.#waiters) {
       if (waiter.taken.length > 0) waiter.resolve(waiter.taken)
     }
-    if (this.#isNeeded()) this.#rest(transaction.later)
+    if (this.#isNeeded()) this.#settleIdle(transaction.nextReadyAt)
   }
 
   rolledBack(): void {
@@ -128,18 +128,18 @@ export class WaitingTakes implements Participant {
   }
 
   /** All have looked and found nothing: sends away those who do not wait, and sets the timer for the others. */
-  #rest(later?: number): void {
+  #settleIdle(later?: number): void {
     this.#stale = false
     for (const waiter of this.#waiters) {
-      if (!waiter.tried) {
-        waiter.tried = true
+      if (!waiter.checked) {
+        waiter.checked = true
         if (waiter.request.wait > 0) this.#onWait()
         else waiter.resolve([])
       }
     }
-    if (!this.#isNeeded()) this.#disarm()
-    else if (later === undefined || this.#alarm === undefined) this.#arm(this.#taker.nextAt())
-    else this.#arm(Math.min(later, this.#alarmAt))
+    if (!this.#isNeeded()) this.#clearTimer()
+    else if (later === undefined || this.#timer === undefined) this.#setTimer(this.#taker.nextAt())
+    else this.#setTimer(Math.min(later, this.#timerAt))
   }
 
   #isNeeded(): boolean {
@@ -147,25 +147,25 @@ export class WaitingTakes implements Participant {
   }
 
   /** Looks again when the next task is due or lapses. */
-  #arm(at: number): void {
-    if (at === this.#alarmAt && this.#alarm !== undefined) return
-    this.#disarm()
+  #setTimer(at: number): void {
+    if (at === this.#timerAt && this.#timer !== undefined) return
+    this.#clearTimer()
     if (at === Number.POSITIVE_INFINITY) return
-    this.#alarmAt = at
-    this.#alarm = setTimeout(
+    this.#timerAt = at
+    this.#timer = setTimeout(
       () => {
-        this.#disarm()
-        this.look()
+        this.#clearTimer()
+        this.recheck()
       },
-      Math.min(Math.max(at - Date.now(), 1), LONGEST_TIMER),
+      Math.min(Math.max(at - Date.now(), 1), MAX_TIMER_MS),
     )
     // Whoever waits keeps the process alive by its own timer.
-    this.#alarm.unref()
+    this.#timer.unref()
   }
 
-  #disarm(): void {
-    clearTimeout(this.#alarm)
-    this.#alarm = undefined
-    this.#alarmAt = Number.POSITIVE_INFINITY
+  #clearTimer(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    this.#timerAt = Number.POSITIVE_INFINITY
   }
 }

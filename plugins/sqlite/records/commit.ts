@@ -10,7 +10,7 @@ import { type IdColumn, idToColumn } from "../jobs/id.ts"
 import type { JobTable } from "../jobs/job-table.ts"
 import type { QueueNames } from "../jobs/queue-names.ts"
 import { readToken, type Token } from "../jobs/token.ts"
-import type { Publisher } from "../queue/publish.ts"
+import type { TaskPublisher } from "../queue/publish.ts"
 import type { Transaction } from "../writing/transaction.ts"
 
 /** A commit whose parts have been checked. */
@@ -30,17 +30,17 @@ const NONE: ReadonlyArray<PostingColumns> = []
 const REVISION = /^[1-9]\d{0,15}$/
 
 /** No row has this revision. */
-const NEVER = -1
+const NO_REVISION = -1
 
 export class Committer {
   readonly #ns: number
   readonly #jobs: JobTable
   readonly #names: QueueNames
-  readonly #publisher: Publisher
+  readonly #publisher: TaskPublisher
   readonly #end
   readonly #endLoad
 
-  constructor(database: Database, ns: number, jobs: JobTable, names: QueueNames, publisher: Publisher) {
+  constructor(database: Database, ns: number, jobs: JobTable, names: QueueNames, publisher: TaskPublisher) {
     this.#ns = ns
     this.#jobs = jobs
     this.#names = names
@@ -78,12 +78,13 @@ export class Committer {
     }
     if (revision === 0) {
       if (record !== undefined) revision = this.#store(transaction, prepared, record)
-      if (revision === NEVER) return { status: "conflict" }
+      if (revision === NO_REVISION) return { status: "conflict" }
       // Before the postings, so that a job's next task takes the place of the one before. Nobody sees what is in between.
       if (task?.kind === "withdraw") this.#withdraw(transaction, id)
       else if (task !== undefined) gone = token === undefined || !this.#endTask(transaction, token, task)
     }
-    if (record !== undefined && transaction.tells) transaction.jobs.push({ id: commit.id, record: record.bytes })
+    if (record !== undefined && transaction.jobsWatched)
+      transaction.jobChanges.push({ id: commit.id, record: record.bytes })
     for (const posting of post) this.#publisher.post(transaction, posting)
     const committed = { status: "committed", revision: revision === 0 ? "" : String(revision) } as const
     return gone ? { ...committed, gone: true } : committed
@@ -106,10 +107,10 @@ export class Committer {
     return revision
   }
 
-  /** Returns the new revision; {@link NEVER} if the record is not as expected. */
+  /** Returns the new revision; {@link NO_REVISION} if the record is not as expected. */
   #store(transaction: Transaction, { commit, expect, token }: PreparedCommit, columns: RecordColumns): number {
     const job = this.#jobs.current(columns.id, transaction.now)
-    if ((job?.rev ?? null) !== expect) return NEVER
+    if ((job?.rev ?? null) !== expect) return NO_REVISION
     const revision = transaction.next()
     if (job === undefined) {
       this.#jobs.insertRecord(columns, transaction.next(), revision, transaction.now)
@@ -135,14 +136,14 @@ export class Committer {
     } else {
       const at = task.delay === 0 ? 0 : Math.ceil(transaction.now + task.delay)
       this.#jobs.release(row, at)
-      transaction.put(row.queue, at)
+      transaction.noteReady(row.queue, at)
     }
     return true
   }
 }
 
 /** What is no revision of this transport is none that a record has. */
-const revisionOf = (revision: string): number => (REVISION.test(revision) ? Number(revision) : NEVER)
+const revisionOf = (revision: string): number => (REVISION.test(revision) ? Number(revision) : NO_REVISION)
 
 const endedBy = (task: TaskEnd): Token | undefined => {
   if (task.kind === "withdraw") return undefined

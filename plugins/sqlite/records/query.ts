@@ -12,7 +12,7 @@ import { codeOf, GROUP, type LinkKind, PARENT, ROOT } from "../jobs/columns.ts"
 import { idToColumn } from "../jobs/id.ts"
 import type { JobTable } from "../jobs/job-table.ts"
 import type { QueueNames } from "../jobs/queue-names.ts"
-import type { Reader } from "./read.ts"
+import type { JobReader } from "./read.ts"
 
 /** Numbers of rows in one slice: a few milliseconds, as most numbers are fences and revisions. */
 const SLICE = 40_000
@@ -39,15 +39,15 @@ interface Condition {
   readonly values: ReadonlyArray<SQLInputValue>
 }
 
-export class Lister {
+export class JobLister {
   readonly #database: Database
   readonly #ns: number
   readonly #jobs: JobTable
   readonly #names: QueueNames
-  readonly #reader: Reader
+  readonly #reader: JobReader
   readonly #statements = new Map<string, StatementSync>()
 
-  constructor(database: Database, ns: number, jobs: JobTable, names: QueueNames, reader: Reader) {
+  constructor(database: Database, ns: number, jobs: JobTable, names: QueueNames, reader: JobReader) {
     this.#database = database
     this.#ns = ns
     this.#jobs = jobs

@@ -10,7 +10,7 @@ import type { QueueNames } from "../jobs/queue-names.ts"
 
 const NOTHING = new Uint8Array(0)
 
-export class Reader {
+export class JobReader {
   readonly #database: Database
   readonly #ns: number
   readonly #jobs: JobTable
@@ -73,7 +73,7 @@ export class Reader {
 
   #isOver(row: Row, now: number): boolean {
     const until = intOrNull(row, "until")
-    return this.#jobs.isOver({ seq: int(row, "seq"), at: intOrNull(row, "at"), until }, now)
+    return this.#jobs.isExpired({ seq: int(row, "seq"), at: intOrNull(row, "at"), until }, now)
   }
 
   #task(row: Row, now: number): QueuedTask {

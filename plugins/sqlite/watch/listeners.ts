@@ -14,9 +14,9 @@ export const JOBS = 2
 export const STORE = 4
 export const BROADCAST = 8
 
-/** A listener that was not heard of for this long is gone; it says so every {@link BEAT_MS}. */
-const GONE_MS = 60_000
-export const BEAT_MS = 20_000
+/** A listener that was not heard of for this long is gone; it says so every {@link HEARTBEAT_MS}. */
+const LISTENER_TTL_MS = 60_000
+export const HEARTBEAT_MS = 20_000
 
 /** Another transport that listens, and for which kinds. */
 export interface Listener {
@@ -24,7 +24,7 @@ export interface Listener {
   readonly kinds: number
 }
 
-export class Presence {
+export class ListenerRegistry {
   /** Tells this transport from all others on the file. */
   readonly instance = randomInt(1, 2 ** 48 - 1)
   readonly #ns: number
@@ -59,18 +59,18 @@ export class Presence {
   }
 
   /** Makes it known that this transport is there and listens for `kind` too. */
-  announce(transaction: Transaction, kind = 0): void {
+  register(transaction: Transaction, kind = 0): void {
     this.#kinds |= kind
-    this.#statements.put.run(this.instance, this.#ns, this.#kinds, transaction.now + GONE_MS)
+    this.#statements.put.run(this.instance, this.#ns, this.#kinds, transaction.now + LISTENER_TTL_MS)
   }
 
   /** After an announcement that failed. */
-  retract(kind: number): void {
+  forget(kind: number): void {
     this.#kinds &= ~kind
   }
 
   /** Takes this transport's entry away, and those of others that are gone. */
-  leave(transaction: Transaction): void {
+  unregister(transaction: Transaction): void {
     this.#kinds = 0
     this.#statements.remove.run(this.instance, transaction.now)
   }
@@ -151,13 +151,13 @@ export class Subscriptions {
 
   // What is handed over is each listener's own, so that no one can change what others are told.
 
-  tellQueue(queue: string): void {
+  notifyQueue(queue: string): void {
     for (const { queues, listener } of this.#queues) {
       if (queues.has(queue)) queueMicrotask(() => listener({ kind: "queue", queue }))
     }
   }
 
-  tellJob({ id, record }: JobChange): void {
+  notifyJob({ id, record }: JobChange): void {
     for (const each of this.#jobs) {
       if (each.id !== undefined && each.id !== id) continue
       const news: News = { kind: "job", id, ...(record === undefined ? {} : { record: record.slice() }) }
@@ -165,7 +165,7 @@ export class Subscriptions {
     }
   }
 
-  tellStore({ key, value }: StoreChange): void {
+  notifyStore({ key, value }: StoreChange): void {
     for (const { prefix, listener } of this.#store) {
       if (!key.startsWith(prefix)) continue
       const change = value === undefined ? { key } : { key, value: value.slice() }
@@ -173,7 +173,7 @@ export class Subscriptions {
     }
   }
 
-  tellTopic({ topic, payload }: Announcement): void {
+  notifyTopic({ topic, payload }: Announcement): void {
     for (const each of this.#topics) {
       if (each.topic !== topic) continue
       const copy = payload.slice()

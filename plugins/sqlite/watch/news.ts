@@ -11,35 +11,43 @@ import type { Taker } from "../queue/take.ts"
 import { keyFromBytes, keyToBytes, type StoreTable } from "../store.ts"
 import type { Announcement, StoreChange, Transaction } from "../writing/transaction.ts"
 import type { Participant, Writer } from "../writing/writer.ts"
-import { BROADCAST, JOBS, type Listener, type Presence, QUEUES, STORE, type Subscriptions } from "./listeners.ts"
-import type { Doorbell } from "./notifier.ts"
+import {
+  BROADCAST,
+  JOBS,
+  type Listener,
+  type ListenerRegistry,
+  QUEUES,
+  STORE,
+  type Subscriptions,
+} from "./listeners.ts"
+import type { Notifier } from "./notifier.ts"
 
 /** News read at once; the rest waits for the next turn of the event loop. */
 const BATCH = 500
 
 /** How long news are kept: a process that does not look for this long misses some. */
-const KEPT_MS = 30_000
+const RETENTION_MS = 30_000
 
 /** News removed at once. */
-const PRUNE = 1_000
+const PRUNE_BATCH = 1_000
 
 /** What becomes ready within this time is worth waking others for; they look by themselves at least this often. */
 const SOON_MS = 1_000
 
 export class NewsTable implements Participant {
   readonly #ns: number
-  readonly #presence: Presence
+  readonly #registry: ListenerRegistry
   readonly #subscriptions: Subscriptions
   readonly #names: QueueNames
   readonly #store: StoreTable
   readonly #taker: Taker
-  readonly #doorbell: Doorbell
+  readonly #notifier: Notifier
   readonly #statements
   #others: ReadonlyArray<Listener> = []
   /** The sum of what others listen for. */
-  #wanted = 0
+  #wantedKinds = 0
   /** The kinds of news in this transaction. */
-  #brought = 0
+  #writtenKinds = 0
   /** Last news that were read, or that came before this transport listened. */
   #last = -1
 
@@ -47,21 +55,21 @@ export class NewsTable implements Participant {
     database: Database,
     ns: number,
     parts: {
-      readonly presence: Presence
+      readonly registry: ListenerRegistry
       readonly subscriptions: Subscriptions
       readonly names: QueueNames
       readonly store: StoreTable
       readonly taker: Taker
-      readonly doorbell: Doorbell
+      readonly notifier: Notifier
     },
   ) {
     this.#ns = ns
-    this.#presence = parts.presence
+    this.#registry = parts.registry
     this.#subscriptions = parts.subscriptions
     this.#names = parts.names
     this.#store = parts.store
     this.#taker = parts.taker
-    this.#doorbell = parts.doorbell
+    this.#notifier = parts.notifier
     const prepare = (sql: string) => database.prepare(sql)
     this.#statements = {
       insert: prepare(
@@ -72,16 +80,16 @@ export class NewsTable implements Participant {
       ),
       first: prepare("SELECT at FROM callboard_news ORDER BY n LIMIT 1"),
       prune: prepare(
-        `DELETE FROM callboard_news WHERE n IN (SELECT n FROM callboard_news ORDER BY n LIMIT ${PRUNE}) AND at < ?`,
+        `DELETE FROM callboard_news WHERE n IN (SELECT n FROM callboard_news ORDER BY n LIMIT ${PRUNE_BATCH}) AND at < ?`,
       ),
     }
   }
 
   /** Whether somebody, here or elsewhere, listens for jobs. Asked once at the beginning of each transaction. */
-  tells(): boolean {
-    this.#others = this.#presence.others()
-    this.#wanted = this.#others.reduce((sum, { kinds }) => sum | kinds, 0)
-    return this.#subscriptions.watchesJobs || (this.#wanted & JOBS) !== 0
+  jobsWatched(): boolean {
+    this.#others = this.#registry.others()
+    this.#wantedKinds = this.#others.reduce((sum, { kinds }) => sum | kinds, 0)
+    return this.#subscriptions.watchesJobs || (this.#wantedKinds & JOBS) !== 0
   }
 
   /** From this transaction on, what others write is read. */
@@ -94,36 +102,36 @@ export class NewsTable implements Participant {
   }
 
   join(transaction: Transaction): void {
-    const { jobs, stored, announced, readied, later, now } = transaction
-    const wanted = this.#wanted
-    if (wanted === 0) return
+    const { jobChanges, storeChanges, announcements, readyQueues, nextReadyAt, now } = transaction
+    const wantedKinds = this.#wantedKinds
+    if (wantedKinds === 0) return
     const put = (kind: number, topic: string, payload: Uint8Array | null): void => {
-      const { instance } = this.#presence
+      const { instance } = this.#registry
       this.#statements.insert.run(transaction.next(), this.#ns, instance, kind, keyToBytes(topic), payload, now)
-      this.#brought |= kind
+      this.#writtenKinds |= kind
     }
-    if (wanted & JOBS) for (const id of new Set(jobs.map((job) => job.id))) put(JOBS, id, null)
-    if (wanted & STORE) for (const { key } of stored) put(STORE, key, null)
-    if (wanted & BROADCAST) for (const { topic, payload } of announced) put(BROADCAST, topic, payload)
+    if (wantedKinds & JOBS) for (const id of new Set(jobChanges.map((change) => change.id))) put(JOBS, id, null)
+    if (wantedKinds & STORE) for (const { key } of storeChanges) put(STORE, key, null)
+    if (wantedKinds & BROADCAST) for (const { topic, payload } of announcements) put(BROADCAST, topic, payload)
     // What this process took in the same transaction is nobody else's business.
-    const left = (): boolean => [...readied].some((queue) => this.#taker.isReady(queue))
-    if (wanted & QUEUES && (later - now < SOON_MS || left())) this.#brought |= QUEUES
+    const hasReadyTask = (): boolean => [...readyQueues].some((queue) => this.#taker.isReady(queue))
+    if (wantedKinds & QUEUES && (nextReadyAt - now < SOON_MS || hasReadyTask())) this.#writtenKinds |= QUEUES
   }
 
-  committed({ jobs, stored, announced, readied }: Transaction): void {
-    const concerned = this.#others.filter(({ kinds }) => (kinds & this.#brought) !== 0)
-    this.#brought = 0
-    this.#doorbell.ring(concerned.map(({ instance }) => instance))
+  committed({ jobChanges, storeChanges, announcements, readyQueues }: Transaction): void {
+    const concerned = this.#others.filter(({ kinds }) => (kinds & this.#writtenKinds) !== 0)
+    this.#writtenKinds = 0
+    this.#notifier.notify(concerned.map(({ instance }) => instance))
     if (this.#subscriptions.watchesQueues) {
-      for (const queue of readied) this.#subscriptions.tellQueue(this.#names.nameOf(queue))
+      for (const queue of readyQueues) this.#subscriptions.notifyQueue(this.#names.nameOf(queue))
     }
-    for (const job of jobs) this.#subscriptions.tellJob(job)
-    for (const change of stored) this.#subscriptions.tellStore(change)
-    for (const announcement of announced) this.#subscriptions.tellTopic(announcement)
+    for (const change of jobChanges) this.#subscriptions.notifyJob(change)
+    for (const change of storeChanges) this.#subscriptions.notifyStore(change)
+    for (const announcement of announcements) this.#subscriptions.notifyTopic(announcement)
   }
 
   rolledBack(): void {
-    this.#brought = 0
+    this.#writtenKinds = 0
   }
 
   failed(_error: TransportError): void {
@@ -134,40 +142,41 @@ export class NewsTable implements Participant {
   read(): boolean {
     if (this.#last < 0) return false
     const rows = this.#statements.read.all(this.#last, this.#ns)
-    const changed = new Set<string>()
-    const stored = new Set<string>()
+    const changedJobs = new Set<string>()
+    const changedKeys = new Set<string>()
     const announced: Array<Announcement> = []
     for (const row of rows) {
       this.#last = int(row, "n")
-      if (int(row, "sender") === this.#presence.instance) continue
+      if (int(row, "sender") === this.#registry.instance) continue
       const topic = keyFromBytes(bytes(row, "topic"))
       const kind = int(row, "kind")
-      if (kind === JOBS) changed.add(topic)
-      else if (kind === STORE) stored.add(topic)
+      if (kind === JOBS) changedJobs.add(topic)
+      else if (kind === STORE) changedKeys.add(topic)
       else if (kind === BROADCAST) announced.push({ topic, payload: bytesOrNull(row, "payload") ?? new Uint8Array(0) })
     }
-    for (const id of changed) this.#subscriptions.tellJob({ id })
-    if (this.#subscriptions.watchesStore) for (const key of stored) this.#subscriptions.tellStore(this.#changeOf(key))
-    for (const announcement of announced) this.#subscriptions.tellTopic(announcement)
+    for (const id of changedJobs) this.#subscriptions.notifyJob({ id })
+    if (this.#subscriptions.watchesStore)
+      for (const key of changedKeys) this.#subscriptions.notifyStore(this.#changeOf(key))
+    for (const announcement of announced) this.#subscriptions.notifyTopic(announcement)
     return rows.length === BATCH
   }
 
   /** Tells those who wait for tasks in this process of queues that another one has put some into. Reads only. */
-  lookAtQueues(): void {
+  notifyReadyQueues(): void {
     for (const queue of this.#subscriptions.queues()) {
-      if (this.#taker.hasReady([queue])) this.#subscriptions.tellQueue(queue)
+      if (this.#taker.hasReady([queue])) this.#subscriptions.notifyQueue(queue)
     }
   }
 
   /** Whether there are news to be removed. Reads only. */
   hasOld(now: number): boolean {
     const row = this.#statements.first.get()
-    return row !== undefined && int(row, "at") < now - KEPT_MS
+    return row !== undefined && int(row, "at") < now - RETENTION_MS
   }
 
   /** Removes old news; `true` if there may be more. */
   prune(transaction: Transaction): boolean {
-    return this.#statements.prune.run(transaction.now - KEPT_MS).changes === PRUNE
+    return this.#statements.prune.run(transaction.now - RETENTION_MS).changes === PRUNE_BATCH
   }
 
   #changeOf(key: string): StoreChange {
@@ -179,48 +188,48 @@ export class NewsTable implements Participant {
 // ── listening ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Listening, here and across processes: says what this transport waits for, and reads what others bring. */
-export class Listening {
-  readonly #presence: Presence
+export class NewsFeed {
+  readonly #registry: ListenerRegistry
   readonly #news: NewsTable
-  readonly #doorbell: Doorbell
+  readonly #notifier: Notifier
   readonly #writer: Writer
   readonly #closing: AbortSignal
   /** Called when a task may have come that rang no bell. */
-  readonly #look: () => void
+  readonly #recheck: () => void
 
   constructor(parts: {
-    readonly presence: Presence
+    readonly registry: ListenerRegistry
     readonly news: NewsTable
-    readonly doorbell: Doorbell
+    readonly notifier: Notifier
     readonly writer: Writer
     readonly closing: AbortSignal
-    readonly look: () => void
+    readonly recheck: () => void
   }) {
-    this.#presence = parts.presence
+    this.#registry = parts.registry
     this.#news = parts.news
-    this.#doorbell = parts.doorbell
+    this.#notifier = parts.notifier
     this.#writer = parts.writer
     this.#closing = parts.closing
-    this.#look = parts.look
+    this.#recheck = parts.recheck
   }
 
   /** Resolves once others tell this transport of such things. */
   async start(kind: number): Promise<void> {
-    if (this.#presence.has(kind)) return
+    if (this.#registry.has(kind)) return
     // First, because others ring as soon as they know of this transport.
-    await this.#doorbell.start()
+    await this.#notifier.start()
     try {
-      await this.#writer.doLightly((transaction) => {
-        this.#presence.announce(transaction, kind)
+      await this.#writer.doWithoutSync((transaction) => {
+        this.#registry.register(transaction, kind)
         this.#news.listenFrom(transaction)
       })
     } catch (error) {
-      this.#presence.retract(kind)
+      this.#registry.forget(kind)
       throw error
     }
     if (this.#closing.aborted) return
     // What came before this was known rang no bell.
-    if (kind === QUEUES) this.#look()
+    if (kind === QUEUES) this.#recheck()
   }
 
   /** Keeps a subscription until its signal or the transport ends it. `begin` returns how to stop. */
@@ -246,7 +255,7 @@ export class Listening {
   readonly read = (): void => {
     if (this.#closing.aborted) return
     try {
-      this.#news.lookAtQueues()
+      this.#news.notifyReadyQueues()
       if (this.#news.read()) setImmediate(this.read)
     } catch {
       // Locked for a moment: the next look reads it.

@@ -28,54 +28,54 @@ import { join } from "node:path"
 import type { Database } from "../database/database.ts"
 import { int } from "../database/row.ts"
 
-const LOOK_MS = 500
+const POLL_MS = 500
 
 /** A listener that cannot be reached is tried again after this time. */
-const REDIAL_MS = 1_000
+const RECONNECT_MS = 1_000
 
 /** The longest path of a socket on macOS; Linux allows four bytes more. */
-const LONGEST_PATH = 103
+const MAX_PATH = 103
 
 /** The longest name of a socket: 48 bits to the base of 36. */
-const LONGEST_NAME = 10
+const MAX_NAME = 10
 
 const BYTE = Uint8Array.of(1)
 
-export class Doorbell {
+export class Notifier {
   readonly #folder: string | undefined
   readonly #name: string
   readonly #version
-  readonly #onRing: () => void
+  readonly #onNotify: () => void
   #server: Server | undefined
   /** Connections of those that ring here. */
-  readonly #callers = new Set<Socket>()
+  readonly #clients = new Set<Socket>()
   /** Connections to other listeners, by the names of their sockets. */
-  readonly #lines = new Map<string, Socket>()
+  readonly #connections = new Map<string, Socket>()
   #timer: ReturnType<typeof setInterval> | undefined
   #started: Promise<void> | undefined
   #closed = false
   #seen = -1
 
-  /** `instance` tells this transport from others; `onRing` is called when another one has committed something. */
-  constructor(database: Database, instance: number, onRing: () => void) {
+  /** `instance` tells this transport from others; `onNotify` is called when another one has committed something. */
+  constructor(database: Database, instance: number, onNotify: () => void) {
     this.#folder = folderOf(database.path)
     this.#name = nameOf(instance)
     this.#version = database.prepare("PRAGMA data_version")
-    this.#onRing = onRing
+    this.#onNotify = onNotify
   }
 
   /** Wakes other transports. Best effort. */
-  ring(instances: Iterable<number>): void {
+  notify(instances: Iterable<number>): void {
     for (const instance of instances) {
-      const line = this.#lines.get(nameOf(instance))
+      const connection = this.#connections.get(nameOf(instance))
       // Connecting rings as well.
-      if (line === undefined) this.#dial(nameOf(instance))
+      if (connection === undefined) this.#connect(nameOf(instance))
       // A byte that is still on its way will arrive after this commit.
-      else if (line.writable && line.writableLength === 0) line.write(BYTE)
+      else if (connection.writable && connection.writableLength === 0) connection.write(BYTE)
     }
   }
 
-  /** Resolves once others can ring; from then on `onRing` is called. Idempotent, and never fails. */
+  /** Resolves once others can ring; from then on `onNotify` is called. Idempotent, and never fails. */
   start(): Promise<void> {
     this.#started ??= this.#start()
     return this.#started
@@ -84,8 +84,8 @@ export class Doorbell {
   close(): void {
     this.#closed = true
     clearInterval(this.#timer)
-    this.#hangUp()
-    for (const line of this.#lines.values()) line.destroy()
+    this.#stopServer()
+    for (const connection of this.#connections.values()) connection.destroy()
     if (this.#folder === undefined || this.#started === undefined) return
     try {
       rmdirSync(this.#folder)
@@ -95,18 +95,18 @@ export class Doorbell {
   }
 
   async #start(): Promise<void> {
-    this.#seen = this.#read()
-    this.#timer = setInterval(() => this.#look(), LOOK_MS)
+    this.#seen = this.#dataVersion()
+    this.#timer = setInterval(() => this.#poll(), POLL_MS)
     // A `take` that waits keeps the process alive by its own timer.
     this.#timer.unref()
     await this.#listen()
-    this.#sweep()
+    this.#removeDeadSockets()
   }
 
   async #listen(): Promise<void> {
     if (this.#folder === undefined || this.#closed) return
-    this.#hangUp()
-    const server = createServer((caller) => this.#answer(caller))
+    this.#stopServer()
+    const server = createServer((client) => this.#accept(client))
     this.#server = server
     try {
       if (!existsSync(this.#folder)) mkdirSync(this.#folder, { mode: 0o700 })
@@ -115,66 +115,66 @@ export class Doorbell {
         server.listen(join(this.#folder ?? "", this.#name), resolve)
         server.unref()
       })
-      if (this.#closed) this.#hangUp()
+      if (this.#closed) this.#stopServer()
     } catch {
       // The next look at the database tries again.
       if (this.#server === server) this.#server = undefined
     }
   }
 
-  #hangUp(): void {
+  #stopServer(): void {
     this.#server?.close()
     this.#server = undefined
-    for (const caller of this.#callers) caller.destroy()
+    for (const client of this.#clients) client.destroy()
     if (this.#folder !== undefined) rmSync(join(this.#folder, this.#name), { force: true })
   }
 
-  #answer(caller: Socket): void {
-    this.#callers.add(caller)
-    caller.unref()
-    caller.on("data", this.#onRing)
-    caller.on("error", ignore)
-    caller.once("close", () => this.#callers.delete(caller))
-    this.#onRing()
+  #accept(client: Socket): void {
+    this.#clients.add(client)
+    client.unref()
+    client.on("data", this.#onNotify)
+    client.on("error", ignore)
+    client.once("close", () => this.#clients.delete(client))
+    this.#onNotify()
   }
 
   /** Connects to a listener. The socket of one whose process was killed is removed. */
-  #dial(name: string): void {
+  #connect(name: string): void {
     if (this.#folder === undefined || this.#closed) return
     const path = join(this.#folder, name)
-    const line = connect(path)
-    this.#lines.set(name, line)
-    line.unref()
+    const connection = connect(path)
+    this.#connections.set(name, connection)
+    connection.unref()
     // Reads nothing, and so notices the end.
-    line.resume()
-    line.on("error", (error) => {
+    connection.resume()
+    connection.on("error", (error) => {
       if ("code" in error && error.code === "ECONNREFUSED") rmSync(path, { force: true })
     })
-    line.once("close", () => setTimeout(() => this.#lines.delete(name), REDIAL_MS).unref())
+    connection.once("close", () => setTimeout(() => this.#connections.delete(name), RECONNECT_MS).unref())
   }
 
   /** Finds the sockets of those that were killed. */
-  #sweep(): void {
+  #removeDeadSockets(): void {
     if (this.#folder === undefined || this.#closed) return
     try {
       for (const name of readdirSync(this.#folder)) {
-        if (name !== this.#name && !this.#lines.has(name)) this.#dial(name)
+        if (name !== this.#name && !this.#connections.has(name)) this.#connect(name)
       }
     } catch {
       // There is no such folder: nobody listens.
     }
   }
 
-  #look(): void {
+  #poll(): void {
     if (this.#folder !== undefined && !existsSync(join(this.#folder, this.#name))) void this.#listen()
-    const version = this.#read()
+    const version = this.#dataVersion()
     if (version === this.#seen) return
     this.#seen = version
-    this.#onRing()
+    this.#onNotify()
   }
 
   /** Changes whenever another connection has committed; this one's own commits do not count. */
-  #read(): number {
+  #dataVersion(): number {
     try {
       return int(this.#version.get() ?? {}, "data_version")
     } catch {
@@ -193,6 +193,6 @@ const folderOf = (path: string | undefined): string | undefined => {
   if (path === undefined) return undefined
   const real = realpathSync(path)
   const beside = `${real}-bells`
-  if (Buffer.byteLength(beside) + 1 + LONGEST_NAME <= LONGEST_PATH) return beside
+  if (Buffer.byteLength(beside) + 1 + MAX_NAME <= MAX_PATH) return beside
   return join(tmpdir(), `callboard-${createHash("sha256").update(real).digest("hex").slice(0, 16)}`)
 }

@@ -40,23 +40,23 @@ export class Counter {
 export class Transaction {
   readonly now = Date.now()
   /** Queues that got a ready task. */
-  readonly readied = new Set<number>()
+  readonly readyQueues = new Set<number>()
   /** When the first of the tasks that were put off becomes ready. */
-  later = Number.POSITIVE_INFINITY
+  nextReadyAt = Number.POSITIVE_INFINITY
   /** Filled only when somebody wants to know (see `tells`). */
-  readonly jobs: Array<JobChange> = []
-  readonly stored: Array<StoreChange> = []
-  readonly announced: Array<Announcement> = []
+  readonly jobChanges: Array<JobChange> = []
+  readonly storeChanges: Array<StoreChange> = []
+  readonly announcements: Array<Announcement> = []
   /** Whether somebody, here or elsewhere, listens for jobs. */
-  readonly tells: boolean
+  readonly jobsWatched: boolean
 
   readonly #counter: Counter
   #read = -1
   #last = -1
 
-  constructor(counter: Counter, tells: () => boolean) {
+  constructor(counter: Counter, jobsWatched: () => boolean) {
     this.#counter = counter
-    this.tells = tells()
+    this.jobsWatched = jobsWatched()
   }
 
   /** The next number: higher than any that was given out before, in any process. */
@@ -66,13 +66,13 @@ export class Transaction {
   }
 
   /** A task becomes ready at `at`; 0 is now. */
-  put(queue: number, at: number): void {
-    if (at === 0) this.readied.add(queue)
-    else if (at < this.later) this.later = at
+  noteReady(queue: number, at: number): void {
+    if (at === 0) this.readyQueues.add(queue)
+    else if (at < this.nextReadyAt) this.nextReadyAt = at
   }
 
   /** Last thing before the commit. */
-  seal(): void {
+  saveCounter(): void {
     if (this.#last !== this.#read) this.#counter.write(this.#last)
   }
 }

@@ -8,7 +8,7 @@
  */
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Database } from "../database/database.ts"
-import { faultOf, isBusy, isFull, isWide } from "../database/fault.ts"
+import { faultOf, isBusy, isDatabaseWide, isFull } from "../database/fault.ts"
 import { Counter, Transaction } from "./transaction.ts"
 
 /** One thing to do inside a transaction. It may run more than once; only the last time counts. */
@@ -38,17 +38,17 @@ export interface Participant {
 const SLICE_MS = 4
 
 /** How long work waits for the lock before it fails as `unavailable`. */
-const PATIENCE_MS = 1_500
+const LOCK_TIMEOUT_MS = 1_500
 
 /** Transactions in a row that may fail because of a participant before all work fails with them. */
-const MOST_STUMBLES = 3
+const MAX_PARTICIPANT_FAILURES = 3
 
 /** How long after a fault of the disk it is tried: at first, and at most. Each time twice as long. */
 const PROBE_MS = 250
-const PROBE_AT_MOST_MS = 5_000
+const MAX_PROBE_MS = 5_000
 
 /** A disk that fails again within this time is tried as seldom as before: one that is nearly full takes something at times. */
-const WELL_MS = 30_000
+const HEALTHY_MS = 30_000
 
 /** Between two attempts at the lock, in milliseconds: other processes hold it for about as long. */
 const shortPause = (): number => 0.1 + Math.random() * 1.2
@@ -57,7 +57,7 @@ const longPause = (): number => 20 + Math.random() * 30
 export class Writer {
   readonly #database: Database
   readonly #counter: Counter
-  readonly #tells: () => boolean
+  readonly #jobsWatched: () => boolean
   readonly #participants: ReadonlyArray<Participant>
   readonly #onStatus: (connected: boolean, why?: TransportError) => void
   readonly #begin
@@ -70,26 +70,26 @@ export class Writer {
   #busySince = 0
   #broken: TransportError | undefined
   /** What the disk said when it last refused, until it takes something again. */
-  #ailing: TransportError | undefined
-  #wellSince = Number.NEGATIVE_INFINITY
+  #fault: TransportError | undefined
+  #healthySince = Number.NEGATIVE_INFINITY
   #probeMs = PROBE_MS
   #probing: ReturnType<typeof setTimeout> | undefined
   /** Transactions in a row that failed because of a participant. */
-  #stumbles = 0
+  #participantFailures = 0
   readonly #idle: Array<() => void> = []
 
   constructor(
     database: Database,
     options: {
       readonly participants: ReadonlyArray<Participant>
-      readonly tells: () => boolean
+      readonly jobsWatched: () => boolean
       readonly onStatus: (connected: boolean, why?: TransportError) => void
     },
   ) {
     this.#database = database
     this.#counter = new Counter(database)
     this.#participants = options.participants
-    this.#tells = options.tells
+    this.#jobsWatched = options.jobsWatched
     this.#onStatus = options.onStatus
     this.#begin = database.prepare("BEGIN IMMEDIATE")
     this.#commit = database.prepare("COMMIT")
@@ -105,7 +105,7 @@ export class Writer {
    * The same for what may be forgotten when the machine loses power, because then it means nothing any more: leases,
    * who listens, news. Committed in order with everything else, but the disk is not waited for.
    */
-  doLightly<T>(run: (transaction: Transaction) => T): Promise<T> {
+  doWithoutSync<T>(run: (transaction: Transaction) => T): Promise<T> {
     return this.#add(run, false)
   }
 
@@ -130,7 +130,7 @@ export class Writer {
   wake(): void {
     if (this.#scheduled) return
     this.#scheduled = true
-    setImmediate(this.#turn)
+    setImmediate(this.#run)
   }
 
   /** Names the database in messages. */
@@ -144,8 +144,8 @@ export class Writer {
   }
 
   /** Why nothing is taken in now; tried again now and then. */
-  get ailing(): TransportError | undefined {
-    return this.#ailing
+  get fault(): TransportError | undefined {
+    return this.#fault
   }
 
   /** Tries nothing by itself any more. */
@@ -165,7 +165,7 @@ export class Writer {
     while (this.#queue.length > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
   }
 
-  readonly #turn = (): void => {
+  readonly #run = (): void => {
     this.#scheduled = false
     if (this.#isWanted() && this.#tryBegin()) this.#transact()
     if (this.#queue.length === 0) for (const resolve of this.#idle.splice(0)) resolve()
@@ -177,7 +177,7 @@ export class Writer {
     try {
       return this.#participants.some((each) => each.wants())
     } catch (error) {
-      this.#refuse(error)
+      this.#cannotBegin(error)
       return false
     }
   }
@@ -186,30 +186,30 @@ export class Writer {
     try {
       // The application that shares its connection may be inside a transaction of its own.
       if (this.#database.inTransaction) {
-        this.#later()
+        this.#retryLater()
         return false
       }
       this.#database.waitForDisk(this.#queue.some((work) => work.durable))
-      this.#database.impatiently(this.#begin)
+      this.#database.withoutWaiting(this.#begin)
     } catch (error) {
-      this.#refuse(error)
+      this.#cannotBegin(error)
       return false
     }
     if (this.#busySince > 0) {
       this.#busySince = 0
-      if (this.#ailing === undefined) this.#onStatus(true)
+      if (this.#fault === undefined) this.#onStatus(true)
     }
     return true
   }
 
   /** No transaction can begin. */
-  #refuse(error: unknown): void {
-    if (isBusy(error)) this.#later()
-    else this.#failWidely(faultOf(error, this.#database.label))
+  #cannotBegin(error: unknown): void {
+    if (isBusy(error)) this.#retryLater()
+    else this.#failAndProbe(faultOf(error, this.#database.label))
   }
 
   /** Somebody else has the lock: tries again soon, and lets go of what has waited too long. */
-  #later(): void {
+  #retryLater(): void {
     const now = performance.now()
     if (this.#busySince === 0) this.#busySince = now
     const blocked = now - this.#busySince
@@ -217,15 +217,15 @@ export class Writer {
       "unavailable",
       `${this.#database.label}: another program has held the lock for ${Math.round(blocked)} ms: end it if it does not let go`,
     )
-    const late = this.#queue.filter((work) => now - work.since >= PATIENCE_MS)
-    this.#queue = this.#queue.filter((work) => now - work.since < PATIENCE_MS)
+    const late = this.#queue.filter((work) => now - work.since >= LOCK_TIMEOUT_MS)
+    this.#queue = this.#queue.filter((work) => now - work.since < LOCK_TIMEOUT_MS)
     for (const work of late) work.failed(fault)
-    if (blocked >= PATIENCE_MS) {
+    if (blocked >= LOCK_TIMEOUT_MS) {
       for (const each of this.#participants) each.failed(fault)
       this.#onStatus(false, fault)
     }
     this.#scheduled = true
-    setTimeout(this.#turn, blocked < PATIENCE_MS ? shortPause() : longPause())
+    setTimeout(this.#run, blocked < LOCK_TIMEOUT_MS ? shortPause() : longPause())
   }
 
   #transact(): void {
@@ -234,7 +234,7 @@ export class Writer {
     let joining: Participant | undefined
     let transaction: Transaction
     try {
-      transaction = new Transaction(this.#counter, this.#tells)
+      transaction = new Transaction(this.#counter, this.#jobsWatched)
       while (done < this.#queue.length && (done === 0 || performance.now() < until)) {
         this.#queue[done]?.run(transaction)
         done++
@@ -243,7 +243,7 @@ export class Writer {
         joining = each
         each.join(transaction)
       }
-      transaction.seal()
+      transaction.saveCounter()
     } catch (error) {
       this.#undo(error, joining ?? this.#queue[done], joining !== undefined)
       return
@@ -254,14 +254,14 @@ export class Writer {
       this.#undo(error)
       return
     }
-    this.#stumbles = 0
+    this.#participantFailures = 0
     for (const work of this.#queue.splice(0, done)) work.committed()
-    this.#tellCommitted(transaction)
+    this.#notifyCommitted(transaction)
     if (this.#queue.length > 0) this.wake()
   }
 
   /** What is committed stays so, whatever becomes of those who hear of it. */
-  #tellCommitted(transaction: Transaction): void {
+  #notifyCommitted(transaction: Transaction): void {
     for (const each of this.#participants) {
       try {
         each.committed(transaction)
@@ -275,15 +275,15 @@ export class Writer {
   #undo(error: unknown, culprit?: Work | Participant, joined = false): void {
     this.#rollBack()
     if (isBusy(error)) {
-      this.#later()
+      this.#retryLater()
       return
     }
     const fault = faultOf(error, this.#database.label, culprit === undefined && !isFull(error) ? "unknown" : "none")
     // A participant cannot be taken out: what fails for its sake again and again must end.
-    if (joined) this.#stumbles++
-    if (culprit === undefined || isWide(error) || this.#stumbles > MOST_STUMBLES) {
-      this.#stumbles = 0
-      this.#failWidely(fault)
+    if (joined) this.#participantFailures++
+    if (culprit === undefined || isDatabaseWide(error) || this.#participantFailures > MAX_PARTICIPANT_FAILURES) {
+      this.#participantFailures = 0
+      this.#failAndProbe(fault)
     } else {
       this.#queue = this.#queue.filter((work) => work !== culprit)
       culprit.failed(fault)
@@ -302,13 +302,13 @@ export class Writer {
   }
 
   /** Nothing could be done, and it may be the disk. */
-  #failWidely(fault: TransportError): void {
+  #failAndProbe(fault: TransportError): void {
     this.#failAll(fault)
     if (!fault.retryable || this.#broken !== undefined) return
-    const first = this.#ailing === undefined
-    this.#ailing = fault
+    const first = this.#fault === undefined
+    this.#fault = fault
     if (!first) return
-    if (performance.now() - this.#wellSince > WELL_MS) this.#probeMs = PROBE_MS
+    if (performance.now() - this.#healthySince > HEALTHY_MS) this.#probeMs = PROBE_MS
     this.#onStatus(false, fault)
     this.#probeLater()
   }
@@ -319,8 +319,8 @@ export class Writer {
       // What writes nothing would succeed.
       this.do((transaction) => transaction.next()).then(
         () => {
-          this.#ailing = undefined
-          this.#wellSince = performance.now()
+          this.#fault = undefined
+          this.#healthySince = performance.now()
           if (this.#broken === undefined && this.#busySince === 0) this.#onStatus(true)
         },
         () => {
@@ -329,7 +329,7 @@ export class Writer {
       )
     }, this.#probeMs)
     this.#probing.unref()
-    this.#probeMs = Math.min(this.#probeMs * 2, PROBE_AT_MOST_MS)
+    this.#probeMs = Math.min(this.#probeMs * 2, MAX_PROBE_MS)
   }
 
   #failAll(error: TransportError): void {

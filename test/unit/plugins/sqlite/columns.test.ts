@@ -1,7 +1,7 @@
 /** What is packed into columns comes out as it went in, and sorts as it should. */
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
-import { faultOf, isBusy, isWide } from "../../../../plugins/sqlite/database/fault.ts"
+import { faultOf, isBusy, isDatabaseWide } from "../../../../plugins/sqlite/database/fault.ts"
 import { codeOf } from "../../../../plugins/sqlite/jobs/columns.ts"
 import { idFromColumn, idToColumn } from "../../../../plugins/sqlite/jobs/id.ts"
 import { fenceText, levelAt, orderAt, placeOf, readToken, tokenText } from "../../../../plugins/sqlite/jobs/token.ts"
@@ -84,12 +84,12 @@ describe("errors of SQLite", () => {
     for (const code of [13, undefined]) {
       const full = raised(code, "database or disk is full")
       expect(isBusy(full)).toBe(false)
-      expect(isWide(full)).toBe(true)
+      expect(isDatabaseWide(full)).toBe(true)
       expect(faultOf(full, "x.db", "unknown")).toMatchObject({ reason: "unavailable", outcome: "unknown" })
     }
     expect(faultOf(raised(8, "attempt to write a readonly database"), "x.db").message).toMatch(/permissions/)
-    expect(isWide(raised(undefined, "attempt to write a readonly database"))).toBe(true)
-    expect(isWide(raised(19, "UNIQUE constraint failed"))).toBe(false)
+    expect(isDatabaseWide(raised(undefined, "attempt to write a readonly database"))).toBe(true)
+    expect(isDatabaseWide(raised(19, "UNIQUE constraint failed"))).toBe(false)
   })
 
   test("name the file and what to do", () => {
