@@ -6,8 +6,8 @@
 import type { NatsConnection } from "nats"
 import type { Driver, Plugin } from "../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
-import { type BoardOptions, readConfig } from "./connection/config.ts"
-import { adoptLink, bounded, openLink } from "./connection/connect.ts"
+import { readConfig, type StreamOptions } from "./connection/config.ts"
+import { adoptLink, openLink, withTimeout } from "./connection/connect.ts"
 import type { Link } from "./connection/link.ts"
 import { capabilitiesOf, openDriver } from "./driver.ts"
 
@@ -16,15 +16,15 @@ export { capabilitiesOf }
 
 const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/
 
-const check = ({ namespace, lease }: ConnectOptions): void => {
+const checkOptions = ({ namespace, lease }: ConnectOptions): void => {
   if (!NAMESPACE.test(namespace)) throw new TransportError("invalid", "a namespace is 1 to 64 of A-Z a-z 0-9 _ -")
   if (!(lease >= 1_000)) throw new TransportError("invalid", `a lease is at least 1,000 milliseconds, not ${lease}`)
 }
 
 /** A driver over a link, both within the timeout. */
-const open = (opening: Promise<Link>, board: BoardOptions, options: ConnectOptions): Promise<Driver> =>
-  bounded(
-    opening.then((link) => openDriver(link, board, options)),
+const open = (opening: Promise<Link>, streams: StreamOptions, options: ConnectOptions): Promise<Driver> =>
+  withTimeout(
+    opening.then((link) => openDriver(link, streams, options)),
     options.timeout,
   )
 
@@ -39,14 +39,14 @@ const isConnection = (client: unknown): client is NatsConnection =>
 export const plugin: Plugin = {
   schemes: ["nats", "tls"],
   connect: async (url, options) => {
-    check(options)
+    checkOptions(options)
     const config = readConfig(url)
     return open(openLink(config, options), config, options)
   },
   adopt: (client, options) => {
     if (!isConnection(client)) return undefined
     return (async () => {
-      check(options)
+      checkOptions(options)
       return open(adoptLink(client), { allowOldServer: false }, options)
     })()
   },

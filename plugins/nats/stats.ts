@@ -4,15 +4,15 @@ import type { Consumers, LaneInfo } from "./queue/consumers.ts"
 import { expiresOf } from "./records/read.ts"
 import type { Records } from "./records/records.ts"
 import type { Names } from "./streams/names.ts"
-import type { Reader, StoredMessage } from "./streams/reader.ts"
+import type { StoredMessage, StreamReader } from "./streams/reader.ts"
 import { indexOf } from "./streams/reader.ts"
 
-export interface DepthsParts {
+export interface QueueStatsParts {
   readonly names: Names
   readonly consumers: Consumers
   readonly records: Records
   /** Of the queue stream. */
-  readonly tasks: Reader
+  readonly tasks: StreamReader
 }
 
 const BATCH = 256
@@ -20,12 +20,12 @@ const BATCH = 256
 /** Tasks that one look for expired ones reads; the next look goes on where this one ended. */
 const SLICE = 4_000
 
-export class Depths {
-  readonly #parts: DepthsParts
+export class QueueStats {
+  readonly #parts: QueueStatsParts
   /** Where the next look for expired tasks begins. */
   #expiredFrom = 1
 
-  constructor(parts: DepthsParts) {
+  constructor(parts: QueueStatsParts) {
     this.#parts = parts
   }
 
@@ -36,7 +36,7 @@ export class Depths {
       if (lanes === undefined) byQueue.set(lane.queue, [lane])
       else lanes.push(lane)
     }
-    return Promise.all([...byQueue].map(([queue, lanes]) => this.#depthOf(queue, lanes)))
+    return Promise.all([...byQueue].map(([queue, lanes]) => this.#statsOf(queue, lanes)))
   }
 
   /** Ids of tasks that wait in a queue, in the order in which they are handed over; scheduled ones come last. */
@@ -82,7 +82,7 @@ export class Depths {
     return found.slice(0, max).map(({ id }) => id)
   }
 
-  async #depthOf(queue: string, lanes: ReadonlyArray<LaneInfo>): Promise<QueueDepth> {
+  async #statsOf(queue: string, lanes: ReadonlyArray<LaneInfo>): Promise<QueueDepth> {
     const { names, tasks } = this.#parts
     const [scheduled, ...firsts] = await Promise.all([
       tasks.count(names.tasksIn("s", queue)),

@@ -5,11 +5,11 @@
 import { createInbox } from "nats"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { DriverStore, Entry, Revision, StoreOperation } from "../../runtime/transport/store.ts"
-import { apiError, at, BUSY, CODE, hasNoRoom, objectAt, ofApi, textAt, timedOut } from "./connection/answers.ts"
+import { apiError, at, BUSY, CODE, fromApiError, hasNoRoom, objectAt, textAt, timedOut } from "./connection/answers.ts"
 import { ANSWER_MS, type Link } from "./connection/link.ts"
 import type { Names } from "./streams/names.ts"
-import type { Reader, StoredMessage } from "./streams/reader.ts"
-import type { Acceptance } from "./streams/write-health.ts"
+import type { StoredMessage, StreamReader } from "./streams/reader.ts"
+import type { WriteHealth } from "./streams/write-health.ts"
 import type { Subscriptions } from "./watch.ts"
 
 const REMOVED_HEADER = "Callboard-Removed"
@@ -20,7 +20,7 @@ const UNTIL_HEADER = "Callboard-Until"
 const MAX_KEY_BYTES = 512
 /** What one atomic batch may hold (nats-server 2.12). */
 const MAX_OPERATIONS = 1_000
-const ROUNDS = 20
+const MAX_ROUNDS = 20
 /** How long to leave alone what somebody else is writing. */
 const BUSY_MS = 10
 /** How long the difference between the clocks is believed. */
@@ -35,11 +35,11 @@ const NOTHING = new Uint8Array(0)
 export interface StoreParts {
   readonly link: Link
   readonly names: Names
-  readonly reader: Reader
+  readonly reader: StreamReader
   readonly subscriptions: Subscriptions
   readonly maxValue: number
   /** Hears of what the server did not store. */
-  readonly acceptance: Pick<Acceptance, "refused" | "unanswered" | "answered">
+  readonly writeHealth: Pick<WriteHealth, "refused" | "unanswered" | "answered">
 }
 
 /** One operation per key, its expectation checked against what is there. */
@@ -70,8 +70,8 @@ export class NatsStore implements DriverStore {
     const merged = merge(operations)
     if (merged === undefined) return "conflict"
     const writes = merged.some(({ value }) => value !== undefined)
-    for (let round = 0; round < ROUNDS; round++) {
-      const steps = await this.#expectations(merged, round > 0 || !writes)
+    for (let round = 0; round < MAX_ROUNDS; round++) {
+      const steps = await this.#resolve(merged, round > 0 || !writes)
       if (steps === "conflict") return "conflict"
       const first = writes ? await this.#commit(steps) : 0
       if (first === undefined) continue
@@ -167,12 +167,12 @@ export class NatsStore implements DriverStore {
   async #values(keys: ReadonlyArray<string>, current: boolean): Promise<ReadonlyMap<string, Entry>> {
     const { reader, names } = this.#parts
     const subjects = keys.map((key) => names.value(key))
-    const messages = await this.#there(await reader.last(subjects, current))
+    const messages = await this.#live(await reader.last(subjects, current))
     return new Map(messages.map((message) => this.#entry(message)).map((entry) => [entry.key, entry]))
   }
 
   /** Those messages that are values, and whose time to live has not ended. */
-  async #there(messages: ReadonlyArray<StoredMessage>): Promise<ReadonlyArray<StoredMessage>> {
+  async #live(messages: ReadonlyArray<StoredMessage>): Promise<ReadonlyArray<StoredMessage>> {
     const now = messages.some((message) => message.header(UNTIL_HEADER) !== "") ? await this.now() : 0
     return messages.filter(
       (message) =>
@@ -186,10 +186,7 @@ export class NatsStore implements DriverStore {
    * Which sequence each key must have. At first what the revisions say; after a conflict, what is there now: a key that
    * is absent may still have a message that says so.
    */
-  async #expectations(
-    operations: ReadonlyArray<StoreOperation>,
-    look: boolean,
-  ): Promise<ReadonlyArray<Step> | "conflict"> {
+  async #resolve(operations: ReadonlyArray<StoreOperation>, look: boolean): Promise<ReadonlyArray<Step> | "conflict"> {
     const { names, reader } = this.#parts
     const expecting = operations.filter(({ expect }) => expect !== undefined)
     const messages = look
@@ -199,20 +196,20 @@ export class NatsStore implements DriverStore {
         )
       : []
     const found = new Map(messages.map((message) => [message.subject, message]))
-    const living = new Set(await this.#there(messages))
+    const living = new Set(await this.#live(messages))
     const steps: Array<Step> = []
     for (const operation of operations) {
       const subject = names.value(operation.key)
       const { expect } = operation
       const message = found.get(subject)
-      const there = message !== undefined && living.has(message) ? message : undefined
+      const current = message !== undefined && living.has(message) ? message : undefined
       if (expect === undefined) steps.push({ operation, subject, expect: undefined })
       else if (expect === "") {
-        if (there !== undefined) return "conflict"
+        if (current !== undefined) return "conflict"
         steps.push({ operation, subject, expect: message?.seq ?? 0 })
       } else {
         const seq = Number(expect)
-        if (!(Number.isSafeInteger(seq) && seq > 0) || (look && there?.seq !== seq)) return "conflict"
+        if (!(Number.isSafeInteger(seq) && seq > 0) || (look && current?.seq !== seq)) return "conflict"
         steps.push({ operation, subject, expect: seq })
       }
     }
@@ -227,7 +224,7 @@ export class NatsStore implements DriverStore {
     const last = steps.length - 1
     await link.ready()
     const answer = await new Promise<unknown>((resolve, reject) => {
-      const token = link.inbox.ask({
+      const token = link.inbox.register({
         subjectOf: () => steps[last]?.subject ?? names.storeStream,
         timeout: ANSWER_MS,
         answered: (_, message) => {
@@ -235,7 +232,7 @@ export class NatsStore implements DriverStore {
           return true
         },
         failed: (_, error) => {
-          if (error.outcome === "unknown") this.#parts.acceptance.unanswered(error)
+          if (error.outcome === "unknown") this.#parts.writeHealth.unanswered(error)
           reject(error)
         },
       })
@@ -249,7 +246,7 @@ export class NatsStore implements DriverStore {
           link.send(subject, value ?? NOTHING, reply, headers)
         }
       } catch (error) {
-        link.inbox.forget(token)
+        link.inbox.cancel(token)
         reject(error)
       }
     })
@@ -260,12 +257,12 @@ export class NatsStore implements DriverStore {
       return undefined
     }
     if (error !== undefined) {
-      const failure = ofApi(error, names.storeStream)
-      if (hasNoRoom(error)) this.#parts.acceptance.refused(failure)
+      const failure = fromApiError(error, names.storeStream)
+      if (hasNoRoom(error)) this.#parts.writeHealth.refused(failure)
       throw failure
     }
     if (at(answer, "seq") === undefined) throw timedOut(names.storeStream, ANSWER_MS)
-    this.#parts.acceptance.answered()
+    this.#parts.writeHealth.answered()
     const first = Number(at(answer, "seq")) - last
     const removed = steps.flatMap(({ operation: { value } }, index) => (value ? [] : first + index))
     if (removed.length > 0) await reader.remove(removed)

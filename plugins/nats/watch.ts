@@ -22,9 +22,9 @@ export const listen = async (
 ): Promise<void> => {
   if (signal.aborted) return
   if (interest.kind === "queues") {
-    const hear = (queue: string) =>
+    const subscribe = (queue: string) =>
       subscriptions.listen(names.tasksIn("j", queue), () => listener({ kind: "queue", queue }), signal)
-    await Promise.all(interest.queues.map(hear))
+    await Promise.all(interest.queues.map(subscribe))
   } else if (interest.kind === "job") {
     const { id } = interest
     await Promise.all([
@@ -39,9 +39,9 @@ export const listen = async (
       ),
     ])
   } else {
-    const hear = ({ subject, data }: { readonly subject: string; readonly data: Uint8Array }) =>
+    const onRecord = ({ subject, data }: { readonly subject: string; readonly data: Uint8Array }) =>
       listener({ kind: "job", id: names.idIn(subject), record: data.slice() })
-    await subscriptions.listen(names.event("t"), hear, signal)
+    await subscriptions.listen(names.event("t"), onRecord, signal)
   }
   if (signal.aborted) return
   const stop = link.onStatus((status) => {
@@ -96,7 +96,7 @@ export class Subscriptions {
     const stop = (): void => {
       signal.removeEventListener("abort", stop)
       this.#link.closing.removeEventListener("abort", stop)
-      this.#leave(subject, listener)
+      this.#remove(subject, listener)
     }
     signal.addEventListener("abort", stop)
     this.#link.closing.addEventListener("abort", stop)
@@ -121,7 +121,7 @@ export class Subscriptions {
     return opened
   }
 
-  #leave(subject: string, listener: Listener): void {
+  #remove(subject: string, listener: Listener): void {
     const shared = this.#shared.get(subject)
     if (shared === undefined || !shared.listeners.delete(listener) || shared.listeners.size > 0) return
     this.#shared.delete(subject)

@@ -70,7 +70,7 @@ export const apiError = (value: unknown): ApiError | undefined => {
 export const hasNoRoom = ({ err_code }: ApiError): boolean => NO_ROOM.has(err_code)
 
 /** An error of the API as one of the contract; `what` says what was tried. */
-export const ofApi = ({ code, err_code, description }: ApiError, what: string): TransportError => {
+export const fromApiError = ({ code, err_code, description }: ApiError, what: string): TransportError => {
   const message = `${what}: ${description} (${err_code})`
   if (NO_ROOM.has(err_code)) return new TransportError("unavailable", `${message}. ${ROOM_ADVICE}`)
   if (NOT_ENABLED.has(err_code)) return new TransportError("unsupported", `${message}. ${JETSTREAM_ADVICE}`)
@@ -99,7 +99,7 @@ export const notAllowed = (subject: string): TransportError =>
 export const closed = (): TransportError => new TransportError("closed", "this transport was closed")
 
 /** What the client threw. `outcome` is what may have happened when it is not known to be nothing. */
-export const ofClient = (error: unknown, what: string): TransportError => {
+export const fromClientError = (error: unknown, what: string): TransportError => {
   if (error instanceof TransportError) return error
   if (!(error instanceof NatsError))
     return new TransportError("internal", `${what}: ${textOf(error)}`, { cause: error })
@@ -130,7 +130,7 @@ export const ofClient = (error: unknown, what: string): TransportError => {
 
 export const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
-export const asTransportError = (error: unknown): TransportError => ofClient(error, "the nats transport failed")
+export const asTransportError = (error: unknown): TransportError => fromClientError(error, "the nats transport failed")
 
 // ── reading JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -12,7 +12,7 @@ import { TransportError } from "../../../runtime/transport/mod.ts"
 import { textOf } from "./answers.ts"
 
 /** How the streams of a board are made. What is not said is taken from a board that exists, else the default. */
-export interface BoardOptions {
+export interface StreamOptions {
   /**
    * How many servers hold each stream: 1, 3 or 5. Raised on a board that has fewer; fewer than it has is refused.
    * Defaults to 1, or what the board has.
@@ -31,7 +31,7 @@ export interface BoardOptions {
   readonly domain?: string
 }
 
-export interface Config extends BoardOptions {
+export interface Config extends StreamOptions {
   /** `host:port` of each server. */
   readonly servers: ReadonlyArray<string>
   readonly tls?: TlsOptions
@@ -39,7 +39,7 @@ export interface Config extends BoardOptions {
 }
 
 /** Options that belong to the runtime; they are no concern of this plugin. */
-const FOREIGN = new Set(["ns", "lease", "records", "name", "timeout"])
+const SHARED = new Set(["ns", "lease", "records", "name", "timeout"])
 
 const KNOWN = [
   "servers",
@@ -67,9 +67,9 @@ type Option = (typeof KNOWN)[number]
 export const readConfig = (url: URL): Config => {
   const options = optionsOf(url.searchParams)
   const tls = tlsOf(url, options)
-  const board = boardOf(options)
+  const streams = streamOptionsOf(options)
   return {
-    ...board,
+    ...streams,
     servers: serversOf(url, options),
     authenticators: authenticatorsOf(url, options),
     ...(tls === undefined ? {} : { tls }),
@@ -83,7 +83,7 @@ const isOption = (name: string): name is Option => KNOWN.some((known) => known =
 const optionsOf = (parameters: URLSearchParams): ReadonlyMap<Option, string> => {
   const options = new Map<Option, string>()
   for (const [name, value] of parameters) {
-    if (FOREIGN.has(name)) continue
+    if (SHARED.has(name)) continue
     if (!isOption(name)) throw invalid(`nats: there is no option "${name}"; known are ${KNOWN.join(", ")}`)
     options.set(name, value)
   }
@@ -110,7 +110,7 @@ const wholeNumber = (
   throw invalid(`nats: ${name} is a whole number from ${low} to ${high}`)
 }
 
-const boardOf = (options: ReadonlyMap<Option, string>): BoardOptions => {
+const streamOptionsOf = (options: ReadonlyMap<Option, string>): StreamOptions => {
   const replicas = wholeNumber(options, "replicas", 1, 5)
   const bands = wholeNumber(options, "bands", 1, 10)
   const storage = options.get("storage")

@@ -1,13 +1,13 @@
 /** Connects, and refuses servers that cannot keep what this transport promises, saying what to do about it. */
-import { type ConnectionOptions, DebugEvents, connect as dial, Events, type NatsConnection } from "nats"
+import { type ConnectionOptions, connect as connectClient, DebugEvents, Events, type NatsConnection } from "nats"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
-import { JETSTREAM_ADVICE, ofClient, textOf } from "./answers.ts"
+import { fromClientError, JETSTREAM_ADVICE, textOf } from "./answers.ts"
 import type { Config } from "./config.ts"
 import { Link } from "./link.ts"
 
 /** Opens a connection of our own, to a server that will do. */
 export const openLink = async (config: Config, options: ConnectOptions): Promise<Link> => {
-  const connection = await dialOnce(config, options)
+  const connection = await connectOnce(config, options)
   return checked(
     new Link({ connection, owned: true, ...(config.domain === undefined ? {} : { domain: config.domain }) }),
     config.allowOldServer,
@@ -30,16 +30,16 @@ const checked = async (link: Link, allowOldServer: boolean): Promise<Link> => {
   }
 }
 
-const dialOnce = async (config: Config, options: ConnectOptions): Promise<NatsConnection> => {
+const connectOnce = async (config: Config, options: ConnectOptions): Promise<NatsConnection> => {
   const what = `cannot connect to ${config.servers.join(", ")}`
   try {
-    const pace = new Pace(options.reconnectDelay)
-    const connection = await dial(connectionOptions(config, options, pace))
-    void pace.follow(connection)
+    const delay = new ReconnectDelay(options.reconnectDelay)
+    const connection = await connectClient(connectionOptions(config, options, delay))
+    void delay.follow(connection)
     return connection
   } catch (error) {
-    if (isDistrust(error)) throw new TransportError("unauthorized", `${what}: ${textOf(error)}`)
-    const classified = ofClient(error, what)
+    if (isCertificateError(error)) throw new TransportError("unauthorized", `${what}: ${textOf(error)}`)
+    const classified = fromClientError(error, what)
     // Whatever else keeps a first connection from being made (names, routes, protocols) may pass.
     if (classified.reason !== "internal") throw classified
     throw new TransportError("unavailable", `${what}: ${textOf(error)}`)
@@ -47,14 +47,18 @@ const dialOnce = async (config: Config, options: ConnectOptions): Promise<NatsCo
 }
 
 /** What the client is told. It reconnects for ever; the runtime decides when to give up. */
-export const connectionOptions = (config: Config, options: ConnectOptions, pace: Pace): ConnectionOptions => ({
+export const connectionOptions = (
+  config: Config,
+  options: ConnectOptions,
+  delay: ReconnectDelay,
+): ConnectionOptions => ({
   servers: [...config.servers],
   name: options.name,
   timeout: options.timeout,
   authenticator: [...config.authenticators],
   ...(config.tls === undefined ? {} : { tls: config.tls }),
   maxReconnectAttempts: -1,
-  reconnectDelayHandler: () => pace.wait,
+  reconnectDelayHandler: () => delay.wait,
   // The client's default gives up after two refusals in a row, which a server that restarts can cause.
   ignoreAuthErrorAbort: true,
   ...pings(options.heartbeat ?? HEARTBEAT_MS),
@@ -74,11 +78,14 @@ const pings = (heartbeat: number): Pick<ConnectionOptions, "pingInterval" | "max
 })
 
 /** One side does not accept the other's certificate: the errors of TLS come through the client as they are. */
-const isDistrust = (error: unknown): boolean =>
+const isCertificateError = (error: unknown): boolean =>
   error instanceof Error && "code" in error && /CERT|VERIFY|_TLS_|_SSL_/.test(String(error.code))
 
 /** The outcome of opening something, or `unavailable` when that takes longer; what comes too late is closed. */
-export const bounded = async <T extends { close(): Promise<void> }>(opening: Promise<T>, ms: number): Promise<T> => {
+export const withTimeout = async <T extends { close(): Promise<void> }>(
+  opening: Promise<T>,
+  ms: number,
+): Promise<T> => {
   let timer: ReturnType<typeof setTimeout> | undefined
   const timeout = new Promise<never>((_, reject) => {
     timer = setTimeout(() => {
@@ -113,14 +120,14 @@ const checkServer = async (link: Link, allowOldServer: boolean): Promise<void> =
  * per try, so that tries are counted by what it says about them.
  */
 /** Without a word from the runtime. */
-const STEADY_MS = 250
+const DEFAULT_DELAY_MS = 250
 
-export class Pace {
+export class ReconnectDelay {
   readonly #delay: (tries: number) => number
   #tries = 0
   #wait = 0
 
-  constructor(delay: (tries: number) => number = () => STEADY_MS) {
+  constructor(delay: (tries: number) => number = () => DEFAULT_DELAY_MS) {
     this.#delay = delay
     this.#begin()
   }
@@ -158,7 +165,7 @@ const parse = (text: string): Version | undefined => {
  * 2.12.15, 2.14.5 and 2.15.0 are the first of their lines without known ways to lose what was acknowledged. 2.13 was
  * never a line of releases with fixes of its own.
  */
-const isSound = ([major, minor, patch]: Version): boolean => {
+const isSafe = ([major, minor, patch]: Version): boolean => {
   if (major !== 2) return major > 2
   if (minor === 12) return patch >= 15
   if (minor === 14) return patch >= 5
@@ -166,15 +173,15 @@ const isSound = ([major, minor, patch]: Version): boolean => {
 }
 
 /** Below 2.12 there are no schedules. */
-const isAble = ([major, minor]: Version): boolean => major > 2 || (major === 2 && minor >= 12)
+const canSchedule = ([major, minor]: Version): boolean => major > 2 || (major === 2 && minor >= 12)
 
 /** Fails with `unsupported` when the server is too old, saying what to do. */
 export const checkVersion = (text: string, allowOld: boolean): void => {
   const version = parse(text)
   if (version === undefined) throw new TransportError("unsupported", `the server does not say its version ("${text}")`)
-  if (isSound(version) || (allowOld && isAble(version))) return
+  if (isSafe(version) || (allowOld && canSchedule(version))) return
   const wanted = "nats-server 2.15 or later, 2.14.5 or later, or 2.12.15 or later"
-  const way = isAble(version)
+  const way = canSchedule(version)
     ? `Upgrade it, or connect with ?allowOldServer to accept faults that can lose tasks.`
     : `Upgrade it: before 2.12 it cannot keep due times.`
   throw new TransportError("unsupported", `this nats-server is ${text}; needed is ${wanted}. ${way}`)

@@ -10,7 +10,7 @@ import type { TransportError } from "../../../runtime/transport/mod.ts"
 import { noResponders, notAllowed, timedOut } from "./answers.ts"
 
 /** Who waits for the answers to one or more consecutive tokens. */
-export interface Asker {
+export interface Requester {
   /** Where question number `index` was sent. */
   subjectOf(index: number): string
   /** Longest wait, in milliseconds. */
@@ -21,8 +21,8 @@ export interface Asker {
 }
 
 /** The questions of one asker. Their tokens are neighbours in one block. */
-interface Waiting {
-  readonly asker: Asker
+interface Pending {
+  readonly requester: Requester
   readonly until: number
   /** Which questions have had their last answer. */
   readonly done: Uint8Array
@@ -30,7 +30,7 @@ interface Waiting {
 }
 
 /** Questions that one asker may have at a time. */
-export const MAX_QUESTIONS = 256
+export const MAX_REQUESTS = 256
 
 /** How often late answers are looked for: a timeout may be this much late. */
 const SWEEP_MS = 250
@@ -42,7 +42,7 @@ export class Inbox {
   readonly #prefix: string
   readonly #subscription: Subscription
   /** By block: the token of a question is its block and its number in there. */
-  readonly #waiting = new Map<number, Waiting>()
+  readonly #pending = new Map<number, Pending>()
   #blocks = 0
   #timer: ReturnType<typeof setInterval> | undefined
 
@@ -55,12 +55,17 @@ export class Inbox {
     })
   }
 
-  /** Registers up to {@link MAX_QUESTIONS} questions and returns the token of the first; the others follow it. */
-  ask(asker: Asker, count = 1): number {
+  /** Registers up to {@link MAX_REQUESTS} questions and returns the token of the first; the others follow it. */
+  register(requester: Requester, count = 1): number {
     const block = ++this.#blocks
-    this.#waiting.set(block, { asker, until: Date.now() + asker.timeout, done: new Uint8Array(count), left: count })
+    this.#pending.set(block, {
+      requester,
+      until: Date.now() + requester.timeout,
+      done: new Uint8Array(count),
+      left: count,
+    })
     this.#watch()
-    return block * MAX_QUESTIONS
+    return block * MAX_REQUESTS
   }
 
   /** Where the answer to a token goes. */
@@ -69,28 +74,28 @@ export class Inbox {
   }
 
   /** Takes a question back: its answer will be ignored. */
-  forget(token: number): void {
-    const block = Math.floor(token / MAX_QUESTIONS)
-    const waiting = this.#waiting.get(block)
-    if (waiting !== undefined) this.#finish(block, waiting, token % MAX_QUESTIONS)
+  cancel(token: number): void {
+    const block = Math.floor(token / MAX_REQUESTS)
+    const pending = this.#pending.get(block)
+    if (pending !== undefined) this.#finish(block, pending, token % MAX_REQUESTS)
   }
 
   /** Fails all who wait, with one and the same error: thousands of stack traces are worth nothing. */
   failAll(error: TransportError): void {
-    for (const [block, waiting] of [...this.#waiting]) this.#fail(block, waiting, () => error)
+    for (const [block, pending] of [...this.#pending]) this.#fail(block, pending, () => error)
   }
 
   /** Fails those whose questions to this subject the server does not allow. */
-  refuse(subject: string): void {
+  failSubject(subject: string): void {
     const error = notAllowed(subject)
-    for (const [block, waiting] of [...this.#waiting]) {
-      this.#fail(block, waiting, (index) => (waiting.asker.subjectOf(index) === subject ? error : undefined))
+    for (const [block, pending] of [...this.#pending]) {
+      this.#fail(block, pending, (index) => (pending.requester.subjectOf(index) === subject ? error : undefined))
     }
   }
 
   /** Resolves when nobody waits any more, at the latest with the last timeout. */
   async settled(): Promise<void> {
-    while (this.#waiting.size > 0) await new Promise((resolve) => setTimeout(resolve, 5))
+    while (this.#pending.size > 0) await new Promise((resolve) => setTimeout(resolve, 5))
   }
 
   close(): void {
@@ -100,45 +105,45 @@ export class Inbox {
 
   #arrived(message: Msg): void {
     const token = Number.parseInt(message.subject.slice(this.#prefix.length), 36)
-    const block = Math.floor(token / MAX_QUESTIONS)
-    const index = token - block * MAX_QUESTIONS
-    const waiting = this.#waiting.get(block)
-    if (waiting === undefined || waiting.done[index] !== 0) return
+    const block = Math.floor(token / MAX_REQUESTS)
+    const index = token - block * MAX_REQUESTS
+    const pending = this.#pending.get(block)
+    if (pending === undefined || pending.done[index] !== 0) return
     if (isNoResponders(message)) {
-      this.#finish(block, waiting, index)
-      waiting.asker.failed(index, noResponders(waiting.asker.subjectOf(index)))
-    } else if (waiting.asker.answered(index, message)) this.#finish(block, waiting, index)
+      this.#finish(block, pending, index)
+      pending.requester.failed(index, noResponders(pending.requester.subjectOf(index)))
+    } else if (pending.requester.answered(index, message)) this.#finish(block, pending, index)
   }
 
-  #finish(block: number, waiting: Waiting, index: number): void {
-    if (waiting.done[index] !== 0) return
-    waiting.done[index] = 1
-    if (--waiting.left === 0) this.#waiting.delete(block)
+  #finish(block: number, pending: Pending, index: number): void {
+    if (pending.done[index] !== 0) return
+    pending.done[index] = 1
+    if (--pending.left === 0) this.#pending.delete(block)
   }
 
   /** Fails those of an asker's questions for which there is an error. */
-  #fail(block: number, waiting: Waiting, errorOf: (index: number) => TransportError | undefined): void {
-    for (let index = 0; index < waiting.done.length; index++) {
-      if (waiting.done[index] !== 0) continue
+  #fail(block: number, pending: Pending, errorOf: (index: number) => TransportError | undefined): void {
+    for (let index = 0; index < pending.done.length; index++) {
+      if (pending.done[index] !== 0) continue
       const error = errorOf(index)
       if (error === undefined) continue
-      this.#finish(block, waiting, index)
-      waiting.asker.failed(index, error)
+      this.#finish(block, pending, index)
+      pending.requester.failed(index, error)
     }
   }
 
   #watch(): void {
     this.#timer ??= setInterval(() => {
       const now = Date.now()
-      for (const [block, waiting] of [...this.#waiting]) {
-        if (waiting.until > now) continue
+      for (const [block, pending] of [...this.#pending]) {
+        if (pending.until > now) continue
         let error: TransportError | undefined
-        this.#fail(block, waiting, (index) => {
-          error ??= timedOut(waiting.asker.subjectOf(index), waiting.asker.timeout)
+        this.#fail(block, pending, (index) => {
+          error ??= timedOut(pending.requester.subjectOf(index), pending.requester.timeout)
           return error
         })
       }
-      if (this.#waiting.size > 0) return
+      if (this.#pending.size > 0) return
       clearInterval(this.#timer)
       this.#timer = undefined
     }, SWEEP_MS)

@@ -4,7 +4,7 @@
  */
 import { Empty, Events, type Msg, MsgHdrsImpl, type NatsConnection, type Subscription } from "nats"
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import { type ApiError, closed, errorIn, ofApi, ofClient } from "./answers.ts"
+import { type ApiError, closed, errorIn, fromApiError, fromClientError } from "./answers.ts"
 import { Inbox } from "./inbox.ts"
 
 /** How long a call waits for a lost connection to come back. With the answer's timeout it makes less than 2 seconds. */
@@ -108,20 +108,20 @@ export class Link {
         this.#connection.publish(subject, payload, { reply, headers: this.#headers })
       }
     } catch (error) {
-      throw ofClient(error, subject)
+      throw fromClientError(error, subject)
     }
   }
 
   /** Asks and awaits one answer. Fails with `unavailable` when there is none. */
-  async ask(subject: string, payload: Uint8Array = Empty, timeout = ANSWER_MS): Promise<Msg> {
-    const answers = await this.collect(subject, payload, () => true, timeout)
+  async request(subject: string, payload: Uint8Array = Empty, timeout = ANSWER_MS): Promise<Msg> {
+    const answers = await this.requestMany(subject, payload, () => true, timeout)
     const [answer] = answers
     if (answer === undefined) throw new TransportError("internal", `${subject}: no answer`)
     return answer
   }
 
   /** Asks and gathers answers until `last` says so, that one included. */
-  async collect(
+  async requestMany(
     subject: string,
     payload: Uint8Array,
     last: (message: Msg) => boolean,
@@ -130,7 +130,7 @@ export class Link {
     await this.ready()
     return new Promise((resolve, reject) => {
       const answers: Array<Msg> = []
-      const token = this.inbox.ask({
+      const token = this.inbox.register({
         subjectOf: () => subject,
         timeout,
         answered: (_, message) => {
@@ -144,7 +144,7 @@ export class Link {
       try {
         this.send(subject, payload, this.inbox.reply(token))
       } catch (error) {
-        this.inbox.forget(token)
+        this.inbox.cancel(token)
         reject(error)
       }
     })
@@ -157,7 +157,7 @@ export class Link {
   /** Calls the JetStream API and returns its answer. Fails with what the API's error means. */
   async api(name: string, body: unknown = {}): Promise<unknown> {
     const { answer, error } = await this.tryApi(name, body)
-    if (error !== undefined) throw ofApi(error, name)
+    if (error !== undefined) throw fromApiError(error, name)
     return answer
   }
 
@@ -167,7 +167,7 @@ export class Link {
     body: unknown = {},
     timeout = API_MS,
   ): Promise<{ readonly answer: unknown; readonly error?: ApiError }> {
-    const message = await this.ask(this.apiSubject(name), encoder.encode(JSON.stringify(body)), timeout)
+    const message = await this.request(this.apiSubject(name), encoder.encode(JSON.stringify(body)), timeout)
     let answer: unknown
     try {
       answer = JSON.parse(message.string())
@@ -192,7 +192,7 @@ export class Link {
     try {
       await this.#connection.flush()
     } catch (error) {
-      throw ofClient(error, "flush")
+      throw fromClientError(error, "flush")
     }
   }
 
@@ -220,7 +220,7 @@ export class Link {
       if (type === Events.Disconnect) this.#changed("disconnected")
       else if (type === Events.Reconnect) this.#changed("connected")
       // The server does not answer what it does not allow: without this, it would look like a server that is away.
-      else if (permissionContext?.operation === "publish") this.inbox.refuse(permissionContext.subject)
+      else if (permissionContext?.operation === "publish") this.inbox.failSubject(permissionContext.subject)
     }
   }
 

@@ -3,7 +3,7 @@
  * for an answer: when it comes, the others have been handled too.
  */
 import type { TransportError } from "../../../runtime/transport/mod.ts"
-import { ofClient } from "../connection/answers.ts"
+import { fromClientError } from "../connection/answers.ts"
 import { ANSWER_MS, type Link } from "../connection/link.ts"
 import type { Token } from "./delivery.ts"
 
@@ -49,7 +49,7 @@ export class Acks {
 
   #confirm({ ack, consumer, payload }: Ack, unanswered: Map<string, TransportError>): Promise<void> {
     return new Promise((resolve) => {
-      const token = this.#link.inbox.ask({
+      const token = this.#link.inbox.register({
         subjectOf: () => ack,
         timeout: ANSWER_MS,
         answered: () => {
@@ -64,8 +64,8 @@ export class Acks {
       try {
         this.#link.send(ack, payload, this.#link.inbox.reply(token))
       } catch (error) {
-        this.#link.inbox.forget(token)
-        unanswered.set(consumer, ofClient(error, ack))
+        this.#link.inbox.cancel(token)
+        unanswered.set(consumer, fromClientError(error, ack))
         resolve()
       }
     })
@@ -78,7 +78,7 @@ export class Acks {
  * Tasks that are handed back as if they had never come: uncounted, and without delay. Until the server has them again
  * they are nowhere to be seen, so that whoever asks what there is waits for that.
  */
-export class Returns {
+export class PendingNaks {
   readonly #link: Link
   readonly #underWay = new Set<Promise<unknown>>()
 
@@ -89,12 +89,12 @@ export class Returns {
   }
 
   /** Has to be over as well before what there is can be seen. */
-  follow(ending: Promise<unknown>): void {
+  track(ending: Promise<unknown>): void {
     const finished = ending.finally(() => this.#underWay.delete(finished))
     this.#underWay.add(finished)
   }
 
-  give(tokens: ReadonlyArray<Pick<Token, "ack" | "consumer">>): void {
+  send(tokens: ReadonlyArray<Pick<Token, "ack" | "consumer">>): void {
     if (tokens.length === 0) return
     const acks = new Acks(this.#link)
     try {
@@ -102,7 +102,7 @@ export class Returns {
     } catch {
       // Without a connection their leases lapse.
     }
-    this.follow(acks.finish())
+    this.track(acks.finish())
   }
 
   /** Resolves when the server has all of them, or does not answer; `undefined` when it has. */

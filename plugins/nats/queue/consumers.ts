@@ -2,7 +2,7 @@
  * One durable consumer per queue and band, made on first use by whoever publishes or pulls, and remembered. That a
  * consumer exists is what makes a queue known: a queue stays listed when it is empty.
  */
-import { type ApiError, CODE, listAt, numberAt, ofApi, textAt } from "../connection/answers.ts"
+import { type ApiError, CODE, fromApiError, listAt, numberAt, textAt } from "../connection/answers.ts"
 import { ANSWER_MS, type Link } from "../connection/link.ts"
 import type { Bands, Names } from "../streams/names.ts"
 
@@ -148,7 +148,7 @@ export class Consumers {
     // Making what is there already, with the same configuration, succeeds.
     const error = await this.#put(lane, "create")
     if (error?.err_code === CODE.consumerExists) await this.#adjustLease(lane)
-    else if (error !== undefined) throw ofApi(error, `CONSUMER.CREATE.${lane.consumer}`)
+    else if (error !== undefined) throw fromApiError(error, `CONSUMER.CREATE.${lane.consumer}`)
     lane.made = true
   }
 
@@ -157,7 +157,7 @@ export class Consumers {
     const { answer, error } = await this.#link.tryApi(name)
     if (error === undefined) return answer
     if (error.err_code === CODE.consumerNotFound) return undefined
-    throw ofApi(error, name)
+    throw fromApiError(error, name)
   }
 
   async #put({ queue, band, consumer }: Lane, action: "create" | "update"): Promise<ApiError | undefined> {
@@ -190,6 +190,6 @@ export class Consumers {
     const idle = numberAt(info, "num_ack_pending") === 0 && numberAt(info, "num_waiting") === 0
     if (has === wanted || (has > wanted && !idle)) return
     const error = await this.#put(lane, "update")
-    if (error !== undefined) throw ofApi(error, `CONSUMER.CREATE.${lane.consumer}`)
+    if (error !== undefined) throw fromApiError(error, `CONSUMER.CREATE.${lane.consumer}`)
   }
 }

@@ -24,7 +24,7 @@ export interface Token {
 }
 
 /** What arrived, with its token already read. */
-export interface Arrived {
+export interface Received {
   readonly delivery: TaskDelivery
   readonly token: Token
 }
@@ -73,7 +73,7 @@ const partsIn = (ack: string, { acks, consumer }: Lane): AckParts | undefined =>
 const FIRST = digits(1, COUNT_DIGITS)
 
 /** Reads deliveries for one transport, and tells them apart from those of others. */
-export class Mint {
+export class DeliveryFactory {
   /**
    * Tells transports apart, and with them deliveries of the same count: a server that was killed may not remember the
    * last of what it handed over, and a consumer that was made anew begins to count anew.
@@ -86,7 +86,7 @@ export class Mint {
   #count = 0
 
   /** A message of a lane's consumer. `undefined` when it is none: nobody but the server sends there. */
-  read(message: Msg, ack: string, lane: Lane, receivedAt: number): Arrived | undefined {
+  create(message: Msg, ack: string, lane: Lane, receivedAt: number): Received | undefined {
     const parts = partsIn(ack, lane)
     if (parts === undefined) return undefined
     const { consumer, deliveries, seq } = parts

@@ -5,7 +5,7 @@
 import type { Lane } from "./consumers.ts"
 
 /** Asks for what there is. */
-interface Question {
+interface Fetch {
   readonly number: number
   readonly wanted: number
   got: number
@@ -27,7 +27,7 @@ export interface LaneRequestsParts {
 }
 
 /** How long to leave a consumer alone that refused a request. */
-const REFUSED_MS = 50
+const REFUSED_PAUSE_MS = 50
 
 /**
  * How long the server keeps a parked request. A request is lost without a word when the server that leads its consumer
@@ -36,24 +36,24 @@ const REFUSED_MS = 50
 const PARK_MS = 5_000
 
 /** How late the server may be to say that a parked request is over. */
-const LATE_MS = 500
+const PARK_GRACE_MS = 500
 
 const encoder = new TextEncoder()
 
 /** For one task, whenever there is one: the consumer reads the stream for it. */
-const PARKING = encoder.encode(`{"batch":1,"expires":${PARK_MS}000000}`)
+const PARK_REQUEST = encoder.encode(`{"batch":1,"expires":${PARK_MS}000000}`)
 
 /**
  * For what there is, as far as the consumer has heard: it answers 404 without reading the stream, and hears of a message
  * a moment after the publisher does (nats-server 2.15.1: up to 40 ms on a busy machine).
  */
-const fetching = (batch: number): Uint8Array => encoder.encode(`{"batch":${batch},"no_wait":true}`)
+const fetchRequest = (batch: number): Uint8Array => encoder.encode(`{"batch":${batch},"no_wait":true}`)
 
 export class LaneRequests {
   readonly lane: Lane
   readonly #parts: LaneRequestsParts
   #numbers = 0
-  #question: Question | undefined
+  #openFetch: Fetch | undefined
   #parked: Parked | undefined
   #refusedUntil = 0
 
@@ -63,8 +63,8 @@ export class LaneRequests {
   }
 
   /** A question is open. */
-  get isAsked(): boolean {
-    return this.#question !== undefined
+  get isFetching(): boolean {
+    return this.#openFetch !== undefined
   }
 
   /** The next task comes by itself: as far as its consumer has heard, the lane is empty. */
@@ -75,50 +75,50 @@ export class LaneRequests {
 
   /** Its consumer refused a request, and has not been asked since. */
   get isRefusing(): boolean {
-    return this.#refusedUntil > 0 && this.#isSilent
+    return this.#refusedUntil > 0 && this.#isIdle
   }
 
   /** When a parked request may turn out to be lost, or a consumer that refused may be asked again. */
   get nextCheck(): number {
-    return this.#parked?.lostAt ?? ((this.#isSilent && this.#refusedUntil) || Number.POSITIVE_INFINITY)
+    return this.#parked?.lostAt ?? ((this.#isIdle && this.#refusedUntil) || Number.POSITIVE_INFINITY)
   }
 
   /** Asks for up to so many tasks that there are, as far as the consumer has heard. */
   fetch(wanted: number): void {
-    this.#question = { number: ++this.#numbers, wanted, got: 0 }
-    this.#send(fetching(wanted))
+    this.#openFetch = { number: ++this.#numbers, wanted, got: 0 }
+    this.#send(fetchRequest(wanted))
   }
 
   /** Asks for one task that may come later, unless that is under way. */
   park(): void {
     const now = Date.now()
     if (this.isParked || this.#refusedUntil > now) return
-    this.#parked = { number: ++this.#numbers, lostAt: now + PARK_MS + LATE_MS }
-    this.#send(PARKING)
+    this.#parked = { number: ++this.#numbers, lostAt: now + PARK_MS + PARK_GRACE_MS }
+    this.#send(PARK_REQUEST)
   }
 
   /** A task of this lane is here. Returns whether that is worth waking up for. */
-  arrived(): boolean {
+  onTask(): boolean {
     this.lane.quiet = false
     // The server does not say which request it answers; the one that was parked came first.
     this.#parked = undefined
-    const question = this.#question
-    if (question !== undefined && ++question.got < question.wanted) return false
-    this.#question = undefined
+    const open = this.#openFetch
+    if (open !== undefined && ++open.got < open.wanted) return false
+    this.#openFetch = undefined
     return true
   }
 
   /** What the server says about a request. Returns whether that is worth waking up for. */
-  told(number: number, code: number, text: string): boolean {
-    const question = this.#question
+  onStatus(number: number, code: number, text: string): boolean {
+    const open = this.#openFetch
     if (this.#parked?.number === number) this.#parked = undefined
-    else if (question?.number === number) this.#question = undefined
+    else if (open?.number === number) this.#openFetch = undefined
     else return false
     // 404: there is nothing. 408: time is over, or others wait for what there is.
     if (code === 404 || code === 408) {
-      if (question?.number === number && question.got === 0) this.lane.quiet = true
+      if (open?.number === number && open.got === 0) this.lane.quiet = true
     } else {
-      this.#refusedUntil = Date.now() + REFUSED_MS
+      this.#refusedUntil = Date.now() + REFUSED_PAUSE_MS
       // 503: nobody serves this consumer: it was deleted, or its leader is being elected.
       if (code === 503 || /deleted/i.test(text)) this.#parts.onLost()
     }
@@ -126,18 +126,18 @@ export class LaneRequests {
   }
 
   /** The consumer does not answer the question. */
-  giveUp(): void {
-    this.#question = undefined
+  cancelFetch(): void {
+    this.#openFetch = undefined
   }
 
   /** The server knows of no request any more. */
-  forget(): void {
-    this.#question = undefined
+  reset(): void {
+    this.#openFetch = undefined
     this.#parked = undefined
   }
 
-  get #isSilent(): boolean {
-    return this.#parked === undefined && this.#question === undefined
+  get #isIdle(): boolean {
+    return this.#parked === undefined && this.#openFetch === undefined
   }
 
   #send(request: Uint8Array): void {

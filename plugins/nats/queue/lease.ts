@@ -6,7 +6,7 @@
 import { listAt, numberAt } from "../connection/answers.ts"
 import type { Link } from "../connection/link.ts"
 import type { Names } from "../streams/names.ts"
-import type { Reader } from "../streams/reader.ts"
+import type { StreamReader } from "../streams/reader.ts"
 import { Acks, IN_PROGRESS } from "./acks.ts"
 import { numberIn, readToken, type Token } from "./delivery.ts"
 
@@ -15,9 +15,9 @@ export interface LeasesParts {
   readonly names: Names
   /** That of the deliveries that arrive here. */
   readonly nonce: string
-  readonly ledger: Ledger
+  readonly tracker: DeliveryTracker
   /** Of the queue stream. */
-  readonly tasks: Reader
+  readonly tasks: StreamReader
 }
 
 const encoder = new TextEncoder()
@@ -33,20 +33,20 @@ export class Leases {
 
   constructor(parts: LeasesParts) {
     this.#parts = parts
-    const { link, names, nonce, ledger } = parts
+    const { link, names, nonce, tracker } = parts
     const subscription = link.subscribe(names.lease(nonce), ({ data }) => {
       const { at, numbers } = readExtended(data)
       // It may have lain in the socket for as long as this thread stood still.
-      for (const number of numbers) ledger.extendOwn(number, Math.min(at, Date.now()))
+      for (const number of numbers) tracker.extendOwn(number, Math.min(at, Date.now()))
     })
     link.closing.addEventListener("abort", () => subscription.unsubscribe(), { once: true })
   }
 
   /** Fails with `unavailable` when the server does not answer. */
   async extend(texts: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> {
-    const { link, ledger } = this.#parts
+    const { link, tracker } = this.#parts
     const start = Date.now()
-    const tokens = texts.map((text) => ledger.read(text))
+    const tokens = texts.map((text) => tracker.read(text))
     const ours = await Promise.all(
       tokens.map(async (token) => (token !== undefined && (await this.#isOurs(token, start)) ? token : undefined)),
     )
@@ -61,9 +61,9 @@ export class Leases {
       // Without its consumer a task is delivered anew: nothing of it is ours. A lost connection says nothing of the kind.
       if (error !== undefined && (error.outcome !== "none" || !link.connected)) throw error
       if (error !== undefined) return false
-      ledger.extend(token, start)
+      tracker.extend(token, start)
       const { nonce, number } = token
-      if (!ledger.isOwn(token)) elsewhere.set(nonce, [...(elsewhere.get(nonce) ?? []), number])
+      if (!tracker.isOwn(token)) elsewhere.set(nonce, [...(elsewhere.get(nonce) ?? []), number])
       return true
     })
     for (const [nonce, numbers] of elsewhere) this.#tell(nonce, { at: start, numbers })
@@ -76,10 +76,10 @@ export class Leases {
   }
 
   async #isOurs(token: Token, now: number): Promise<boolean> {
-    const { ledger, tasks } = this.#parts
+    const { tracker, tasks } = this.#parts
     if (token.until <= now) return false
     // What arrived here and was not ended is still in the queue; of the others nothing is known.
-    return ledger.isOwn(token) || (await tasks.at(token.seq)) !== undefined
+    return tracker.isOwn(token) || (await tasks.at(token.seq)) !== undefined
   }
 }
 
@@ -105,7 +105,7 @@ const FORGET_MS = 86_400_000
 
 const SWEEP_EVERY = 16_384
 
-export class Ledger {
+export class DeliveryTracker {
   readonly #nonce: string
   readonly #lease: number
   readonly #own = new Map<number, Token>()

@@ -7,7 +7,7 @@ import type { Receipt, TaskPosting } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { asTransportError } from "../connection/answers.ts"
 import { escapeToken, type Names } from "../streams/names.ts"
-import type { Outgoing, Published, Publisher } from "../streams/publisher.ts"
+import type { Outgoing, Published, StreamPublisher } from "../streams/publisher.ts"
 import { indexLine } from "../streams/reader.ts"
 import type { Consumers, Lane } from "./consumers.ts"
 
@@ -23,13 +23,13 @@ export const LONGEST_MS = 100 * 365 * 86_400_000
 /** How long a confirmation waits until a queue that is new can be listed. */
 const LISTED_MS = 200
 
-export class Posts {
-  readonly #publisher: Publisher
+export class TaskPublisher {
+  readonly #publisher: StreamPublisher
   readonly #consumers: Consumers
   readonly #names: Names
   readonly #maxTask: number
 
-  constructor(parts: { publisher: Publisher; consumers: Consumers; names: Names; maxTask: number }) {
+  constructor(parts: { publisher: StreamPublisher; consumers: Consumers; names: Names; maxTask: number }) {
     this.#publisher = parts.publisher
     this.#consumers = parts.consumers
     this.#names = parts.names

@@ -10,29 +10,29 @@ import type { Msg, Subscription } from "nats"
 import type { TaskDelivery } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Link } from "../connection/link.ts"
-import type { Returns } from "./acks.ts"
+import type { PendingNaks } from "./acks.ts"
 import type { Consumers, Lane } from "./consumers.ts"
-import { type Arrived, consumerOf, type Mint } from "./delivery.ts"
+import { consumerOf, type DeliveryFactory, type Received } from "./delivery.ts"
 import { LaneRequests } from "./lane-requests.ts"
-import type { Turns } from "./stall-guard.ts"
+import type { StallGuard } from "./stall-guard.ts"
 
-export interface SessionParts {
+export interface PullSessionParts {
   readonly link: Link
-  readonly mint: Mint
+  readonly deliveryFactory: DeliveryFactory
   readonly consumers: Consumers
-  readonly returns: Returns
-  readonly turns: Turns
+  readonly naks: PendingNaks
+  readonly stallGuard: StallGuard
 }
 
-export interface Arrival extends Arrived, Candidate {
+export interface Arrival extends Received, Candidate {
   readonly delivery: TaskDelivery
 }
 
 /** How long a consumer may take to say what it has. */
 const ANSWER_MS = 2_000
 
-export class Session {
-  readonly #parts: SessionParts
+export class PullSession {
+  readonly #parts: PullSessionParts
   readonly #lanes: ReadonlyArray<LaneRequests>
   readonly #prefix: string
   readonly #subscription: Subscription
@@ -44,7 +44,7 @@ export class Session {
   #interrupted = false
   #ended = false
 
-  constructor(parts: SessionParts, lanes: ReadonlyArray<Lane>, prefix: string) {
+  constructor(parts: PullSessionParts, lanes: ReadonlyArray<Lane>, prefix: string) {
     const { link, consumers } = parts
     this.#parts = parts
     this.#prefix = prefix
@@ -55,7 +55,7 @@ export class Session {
     })
     this.#byConsumer = new Map(lanes.map(({ consumer }, index) => [consumer, index]))
     this.#subscription = link.subscribe(`${prefix}.*.*`, (message) => this.#received(message))
-    this.#stopStatus = link.onStatus(() => this.#forgetAll())
+    this.#stopStatus = link.onStatus(() => this.#resetLanes())
   }
 
   /** How many there are. */
@@ -64,7 +64,7 @@ export class Session {
   }
 
   /** Tasks that are here, of these lanes. */
-  count(lanes: Lanes): number {
+  count(lanes: LaneRange): number {
     let count = 0
     for (const { lane } of this.#arrivals) if (lane >= lanes.from && lane < lanes.to) count++
     return count
@@ -94,21 +94,21 @@ export class Session {
    * when it has no more. Ends early when interrupted or disconnected. Fails with `unavailable` when a consumer does not
    * answer.
    */
-  async sweep({ from, to }: Lanes, max: number): Promise<void> {
+  async fetch({ from, to }: LaneRange, max: number): Promise<void> {
     for (let first = from; first < to && this.count({ from, to }) < max; ) {
       let last = first
-      while (last < to - 1 && this.#isEmpty(last)) last++
-      await this.#ask(first, last, (lane) => max - this.count({ from, to: lane + 1 }))
+      while (last < to - 1 && this.#seemsEmpty(last)) last++
+      await this.#fetchLanes(first, last, (lane) => max - this.count({ from, to: lane + 1 }))
       first = last + 1
     }
   }
 
   /** Takes out up to `max` of the tasks that are here, those first that `order` puts there; hands back the others. */
   take(max: number, order: (here: ReadonlyArray<Arrival>) => ReadonlyArray<Arrival>): ReadonlyArray<Arrival> {
-    this.#forgetUnsound()
+    this.#dropUntrusted()
     const here = order(this.#arrivals)
     this.#arrivals = []
-    this.#parts.returns.give(here.slice(max).map(({ token }) => token))
+    this.#parts.naks.send(here.slice(max).map(({ token }) => token))
     return here.slice(0, max)
   }
 
@@ -118,7 +118,7 @@ export class Session {
   }
 
   /** Resolves when something has happened, or may have, or at `until`. One waits at a time. */
-  event(until: number): Promise<void> {
+  nextEvent(until: number): Promise<void> {
     return this.pause(Math.min(until, ...this.#lanes.map(({ nextCheck }) => nextCheck)) - Date.now())
   }
 
@@ -136,14 +136,15 @@ export class Session {
   }
 
   /** Resolves with something that never fails; sooner when interrupted, disconnected, or after so long as an answer may take. */
-  async after(other: Promise<unknown>): Promise<void> {
+  async waitFor(other: Promise<unknown>): Promise<void> {
     let pending = true
     void other.then(() => {
       pending = false
       this.#wake?.()
     })
     const until = Date.now() + ANSWER_MS
-    while (pending && !this.#interrupted && this.#parts.link.connected && Date.now() < until) await this.event(until)
+    while (pending && !this.#interrupted && this.#parts.link.connected && Date.now() < until)
+      await this.nextEvent(until)
   }
 
   /** Makes missing consumers anew. */
@@ -156,8 +157,8 @@ export class Session {
     if (this.#ended) return
     this.#ended = true
     this.#stopStatus()
-    this.#forgetUnsound()
-    this.#parts.returns.give(this.#arrivals.map(({ token }) => token))
+    this.#dropUntrusted()
+    this.#parts.naks.send(this.#arrivals.map(({ token }) => token))
     this.#arrivals = []
     try {
       // Tasks that the server sends before it learns of the end still arrive, until the drain is over.
@@ -168,33 +169,33 @@ export class Session {
   }
 
   /** As far as is known: what is parked comes by itself. */
-  #isEmpty(index: number): boolean {
+  #seemsEmpty(index: number): boolean {
     const requests = this.#lanes[index]
     return requests !== undefined && (requests.lane.quiet || requests.isParked)
   }
 
   /** Asks lanes, in one write, and awaits what they have. */
-  async #ask(first: number, last: number, wanted: (lane: number) => number): Promise<void> {
+  async #fetchLanes(first: number, last: number, wanted: (lane: number) => number): Promise<void> {
     if (this.#interrupted || !this.#parts.link.connected) return
-    const asked: Array<LaneRequests> = []
+    const fetching: Array<LaneRequests> = []
     for (let index = first; index <= last; index++) {
       const requests = this.#lanes[index]
       if (requests === undefined || requests.isParked) continue
       requests.fetch(wanted(index))
-      asked.push(requests)
+      fetching.push(requests)
     }
     const until = Date.now() + ANSWER_MS
     for (;;) {
-      const open = asked.filter(({ isAsked }) => isAsked)
+      const open = fetching.filter(({ isFetching }) => isFetching)
       if (open.length === 0 || this.#interrupted) return
       if (Date.now() >= until) {
-        for (const requests of open) requests.giveUp()
+        for (const requests of open) requests.cancelFetch()
         // Those of a consumer that is away come when it is back: no reason to keep the others waiting.
         if (!this.isEmpty) return
         const names = open.map(({ lane }) => lane.consumer)
         throw new TransportError("unavailable", `the consumer ${names.join(", ")} does not answer`)
       }
-      await this.event(until)
+      await this.nextEvent(until)
     }
   }
 
@@ -209,17 +210,18 @@ export class Session {
     const now = Date.now()
     const index = this.#ended ? undefined : this.#laneOf(ack)
     const requests = index === undefined ? undefined : this.#lanes[index]
-    if (now < this.#parts.turns.soundFrom(now)) {
-      if (requests?.arrived()) this.#wake?.()
+    if (now < this.#parts.stallGuard.trustedFrom(now)) {
+      if (requests?.onTask()) this.#wake?.()
       return
     }
-    const arrived = requests === undefined ? undefined : this.#parts.mint.read(message, ack, requests.lane, now)
+    const arrived =
+      requests === undefined ? undefined : this.#parts.deliveryFactory.create(message, ack, requests.lane, now)
     if (arrived === undefined || index === undefined || requests === undefined) {
-      this.#parts.returns.give([{ ack, consumer: consumerOf(ack) ?? "" }])
+      this.#parts.naks.send([{ ack, consumer: consumerOf(ack) ?? "" }])
       return
     }
     this.#arrivals.push({ delivery: arrived.delivery, token: arrived.token, lane: index })
-    if (requests.arrived()) this.#wake?.()
+    if (requests.onTask()) this.#wake?.()
   }
 
   /** Most tasks come from the lane that the one before came from. */
@@ -236,18 +238,18 @@ export class Session {
       .split(".")
       .map(Number)
     const { code = 0, description = "" } = message.headers ?? {}
-    if (this.#lanes[index]?.told(number, code, description)) this.#wake?.()
+    if (this.#lanes[index]?.onStatus(number, code, description)) this.#wake?.()
   }
 
   /** What may be in other hands by now is left alone. */
-  #forgetUnsound(): void {
-    const from = this.#parts.turns.soundFrom(Date.now())
+  #dropUntrusted(): void {
+    const from = this.#parts.stallGuard.trustedFrom(Date.now())
     if (from > Number.NEGATIVE_INFINITY) this.#arrivals = this.#arrivals.filter(({ token }) => token.receivedAt >= from)
   }
 
   /** After a change of the connection the server knows of no request any more. */
-  #forgetAll(): void {
-    for (const lane of this.#lanes) lane.forget()
+  #resetLanes(): void {
+    for (const lane of this.#lanes) lane.reset()
     this.#wake?.()
   }
 }
@@ -256,7 +258,7 @@ export class Session {
 
 /** Which of the tasks that have come go first. Pure. */
 /** A range of lanes, the first one highest. */
-export interface Lanes {
+export interface LaneRange {
   readonly from: number
   readonly to: number
 }
@@ -268,18 +270,18 @@ export interface Candidate {
 }
 
 /** By lane, then by age. */
-export const inOrder = <T extends Candidate>(here: ReadonlyArray<T>): ReadonlyArray<T> =>
+export const byPriority = <T extends Candidate>(here: ReadonlyArray<T>): ReadonlyArray<T> =>
   [...here].sort((a, b) => a.lane - b.lane || a.delivery.sequence - b.delivery.sequence)
 
 /** One task of each queue in turn, beginning with the queue `first`; within a queue by lane, then by age. */
-export const inTurns = <T extends Candidate>(
+export const roundRobin = <T extends Candidate>(
   here: ReadonlyArray<T>,
   queueOf: (lane: number) => number,
   queues: number,
   first: number,
 ): ReadonlyArray<T> => {
   const rounds = new Array<number>(queues).fill(0)
-  const placed = inOrder(here).map((task) => {
+  const placed = byPriority(here).map((task) => {
     const queue = queueOf(task.lane)
     const round = rounds[queue] ?? 0
     rounds[queue] = round + 1

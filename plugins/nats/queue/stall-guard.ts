@@ -6,30 +6,30 @@
 import type { Link } from "../connection/link.ts"
 
 /** How often this thread shows that it turns; a lease is at least a second. */
-const TURN_MS = 250
+const TICK_MS = 250
 
 /** The part of a lease that may pass unnoticed: what is left is enough for the next extension, after a third of it. */
-const UNNOTICED = 0.6
+const MAX_STALL_SHARE = 0.6
 
-export class Turns {
+export class StallGuard {
   readonly #link: Link
   readonly #limit: number
   #timer: ReturnType<typeof setInterval> | undefined
   #last = Date.now()
-  #soundFrom = Number.NEGATIVE_INFINITY
-  #doubt: Promise<void> | undefined
+  #trustedFrom = Number.NEGATIVE_INFINITY
+  #resync: Promise<void> | undefined
 
   /** `lease` is the length of one, in milliseconds. */
   constructor(link: Link, lease: number) {
     this.#link = link
-    this.#limit = Math.max(2 * TURN_MS, lease * UNNOTICED)
+    this.#limit = Math.max(2 * TICK_MS, lease * MAX_STALL_SHARE)
   }
 
   /** To be called before anything is asked for. */
   start(): void {
     if (this.#timer !== undefined || this.#link.closing.aborted) return
     this.#last = Date.now()
-    this.#timer = setInterval(() => this.#turned(Date.now()), TURN_MS)
+    this.#timer = setInterval(() => this.#tick(Date.now()), TICK_MS)
     this.#link.closing.addEventListener("abort", () => clearInterval(this.#timer), { once: true })
   }
 
@@ -37,31 +37,31 @@ export class Turns {
    * From when on what is read is in our hands, in milliseconds since the epoch: what was read before may be in others.
    * `Infinity` while that cannot be told.
    */
-  soundFrom(now: number): number {
-    this.#turned(now)
-    return this.#soundFrom
+  trustedFrom(now: number): number {
+    this.#tick(now)
+    return this.#trustedFrom
   }
 
   /** Ends, and never fails, when what lay in the socket has been read: what is asked for after that is sound. */
-  get doubt(): Promise<void> | undefined {
-    this.#turned(Date.now())
-    return this.#doubt
+  get resync(): Promise<void> | undefined {
+    this.#tick(Date.now())
+    return this.#resync
   }
 
-  #turned(now: number): void {
-    const stood = this.#timer !== undefined && now - this.#last > this.#limit
+  #tick(now: number): void {
+    const stalled = this.#timer !== undefined && now - this.#last > this.#limit
     this.#last = now
-    if (!stood) return
-    this.#soundFrom = Number.POSITIVE_INFINITY
+    if (!stalled) return
+    this.#trustedFrom = Number.POSITIVE_INFINITY
     // The server answers after all that it had sent before. A connection that is lost brings none of it any more.
-    const doubt: Promise<void> = this.#link
+    const resync: Promise<void> = this.#link
       .flush()
       .catch(() => undefined)
       .then(() => {
-        if (this.#doubt !== doubt) return
-        this.#doubt = undefined
-        this.#soundFrom = Date.now()
+        if (this.#resync !== resync) return
+        this.#resync = undefined
+        this.#trustedFrom = Date.now()
       })
-    this.#doubt = doubt
+    this.#resync = resync
   }
 }

@@ -10,56 +10,56 @@ import type { TakeRequest, TaskDelivery } from "../../../runtime/transport/drive
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { closed } from "../connection/answers.ts"
 import type { Link } from "../connection/link.ts"
-import { Returns } from "./acks.ts"
+import { PendingNaks } from "./acks.ts"
 import type { Consumers } from "./consumers.ts"
-import type { Mint } from "./delivery.ts"
-import type { Ledger } from "./lease.ts"
-import { type Arrival, inOrder, inTurns, type Lanes, Session } from "./pull-session.ts"
-import type { Turns } from "./stall-guard.ts"
+import type { DeliveryFactory } from "./delivery.ts"
+import type { DeliveryTracker } from "./lease.ts"
+import { type Arrival, byPriority, type LaneRange, PullSession, roundRobin } from "./pull-session.ts"
+import type { StallGuard } from "./stall-guard.ts"
 
 /** How long the lanes of a pull stay parked for the next one. Longer, and tasks would wait for a worker that is busy. */
-const LINGER_MS = 5
+const KEEP_IDLE_MS = 5
 
 /**
  * How long a pull that has found nothing parks its lanes in any case, also when it does not wait: a consumer may not have
  * heard yet of what was accepted, and reads the stream only for a request that may wait.
  */
-const MOMENT_MS = 50
+const MIN_PARK_MS = 50
 
 /** How long a consumer that does not answer is left alone. */
-const AWAY_MS = 100
+const RETRY_MS = 100
 
 /** How long a pull bears with consumers that do not answer: at a change of leader that is a moment. */
-const PATIENCE_MS = 1_000
+const MAX_FAILING_MS = 1_000
 
 interface Idle {
-  readonly session: Session
+  readonly session: PullSession
   readonly timer: ReturnType<typeof setTimeout>
 }
 
-export interface PullerParts {
+export interface TakerParts {
   readonly link: Link
-  readonly mint: Mint
+  readonly deliveryFactory: DeliveryFactory
   readonly consumers: Consumers
-  readonly ledger: Ledger
-  readonly turns: Turns
+  readonly tracker: DeliveryTracker
+  readonly stallGuard: StallGuard
 }
 
-export class Puller {
-  readonly #parts: PullerParts
+export class Taker {
+  readonly #parts: TakerParts
   readonly #inbox = createInbox()
   /** Sessions between two pulls, by the queues that they pull from. */
   readonly #idle = new Map<string, Array<Idle>>()
   /** Where the next turn begins, for pulls that rotate. */
-  readonly #turns = new Map<string, number>()
+  readonly #nextQueue = new Map<string, number>()
   readonly #ending = new Set<Promise<void>>()
-  readonly #returns: Returns
+  readonly #naks: PendingNaks
   #sessions = 0
   #running = 0
 
-  constructor(parts: PullerParts) {
+  constructor(parts: TakerParts) {
     this.#parts = parts
-    this.#returns = new Returns(parts.link)
+    this.#naks = new PendingNaks(parts.link)
   }
 
   /**
@@ -67,13 +67,13 @@ export class Puller {
    * `closed` after the transport was closed.
    */
   async take(request: TakeRequest, signal: AbortSignal): Promise<ReadonlyArray<TaskDelivery>> {
-    const { link, ledger, turns } = this.#parts
+    const { link, tracker, stallGuard } = this.#parts
     if (link.closing.aborted) throw closed()
     if (signal.aborted || request.max < 1 || request.queues.length === 0) return []
-    turns.start()
+    stallGuard.start()
     const queues = [...new Set(request.queues)]
     const key = JSON.stringify(queues)
-    const session = this.#take(key, queues)
+    const session = this.#openSession(key, queues)
     // Not `AbortSignal.any`: its signals live as long as the longest of their sources.
     const interrupt = (): void => session.interrupt()
     signal.addEventListener("abort", interrupt)
@@ -87,9 +87,9 @@ export class Puller {
       signal.removeEventListener("abort", interrupt)
       link.closing.removeEventListener("abort", interrupt)
       if (session.interrupted || !link.connected) this.#end(session)
-      else this.#linger(key, session)
+      else this.#keepIdle(key, session)
     }
-    for (const { token, delivery } of found) ledger.hold(token, delivery.deliveries > 1)
+    for (const { token, delivery } of found) tracker.hold(token, delivery.deliveries > 1)
     return found.map(({ delivery }) => delivery)
   }
 
@@ -109,53 +109,57 @@ export class Puller {
   }
 
   async #run(
-    session: Session,
+    session: PullSession,
     key: string,
     queues: ReadonlyArray<string>,
     { max, wait, rotate }: TakeRequest,
   ): Promise<ReadonlyArray<Arrival>> {
-    const { link, turns } = this.#parts
+    const { link, stallGuard } = this.#parts
     const rotates = rotate && queues.length > 1
     let end = Date.now() + wait
     let parked = false
     /** Since when a consumer does not answer. */
-    let trouble: number | undefined
+    let failingSince: number | undefined
     // What is on its way back to the server is nowhere to be seen, and may well be what should come first.
-    const returning = this.#returns.settled
-    if (returning !== undefined) await session.after(returning)
+    const pendingNaks = this.#naks.settled
+    if (pendingNaks !== undefined) await session.waitFor(pendingNaks)
     for (;;) {
       const now = Date.now()
-      while (!link.connected && !session.interrupted && Date.now() < end) await session.event(end)
-      const { doubt } = turns
-      if (doubt !== undefined) await session.after(doubt)
+      while (!link.connected && !session.interrupted && Date.now() < end) await session.nextEvent(end)
+      const { resync } = stallGuard
+      if (resync !== undefined) await session.waitFor(resync)
       if (!session.interrupted && link.connected) {
         try {
           await session.ensure()
-          if (rotates) await this.#sweepTurns(session, key, queues.length, max)
-          else await session.sweep({ from: 0, to: session.lanes }, max)
+          if (rotates) await this.#fetchRoundRobin(session, key, queues.length, max)
+          else await session.fetch({ from: 0, to: session.lanes }, max)
         } catch (error) {
           // A consumer without a leader comes back: whoever waits anyway sees it by himself.
-          if (!(error instanceof TransportError && error.retryable) || Date.now() + AWAY_MS >= end) throw error
-          trouble ??= now
-          if (link.connected && Date.now() - trouble >= PATIENCE_MS) throw error
-          await session.pause(AWAY_MS)
+          if (!(error instanceof TransportError && error.retryable) || Date.now() + RETRY_MS >= end) throw error
+          failingSince ??= now
+          if (link.connected && Date.now() - failingSince >= MAX_FAILING_MS) throw error
+          await session.pause(RETRY_MS)
           continue
         }
         const { refusing } = session
-        if (refusing === undefined) trouble = undefined
-        else trouble ??= now
-        if (refusing !== undefined && session.isEmpty && (Date.now() >= end || now - (trouble ?? now) >= PATIENCE_MS))
+        if (refusing === undefined) failingSince = undefined
+        else failingSince ??= now
+        if (
+          refusing !== undefined &&
+          session.isEmpty &&
+          (Date.now() >= end || now - (failingSince ?? now) >= MAX_FAILING_MS)
+        )
           throw new TransportError("unavailable", `the consumer ${refusing} does not answer`)
       }
       if (session.isEmpty && !session.interrupted && link.connected) {
-        if (!parked) end = Math.max(end, Date.now() + MOMENT_MS)
+        if (!parked) end = Math.max(end, Date.now() + MIN_PARK_MS)
         parked = true
         session.park()
-        await session.event(end)
+        await session.nextEvent(end)
       }
       // Late: who gave up must not be told of what came all the same.
       if (session.interrupted) return []
-      const taken = rotates ? this.#takeTurns(session, key, queues.length, max) : session.take(max, inOrder)
+      const taken = rotates ? this.#takeRoundRobin(session, key, queues.length, max) : session.take(max, byPriority)
       if (taken.length > 0) return taken
       if (Date.now() < end) continue
       if (link.connected) return []
@@ -164,8 +168,8 @@ export class Puller {
   }
 
   /** Asks each queue for its share, and those that gave theirs for what the others left over. */
-  async #sweepTurns(session: Session, key: string, count: number, max: number): Promise<void> {
-    const first = this.#turns.get(key) ?? 0
+  async #fetchRoundRobin(session: PullSession, key: string, count: number, max: number): Promise<void> {
+    const first = this.#nextQueue.get(key) ?? 0
     const left = (): number => max - session.count({ from: 0, to: session.lanes })
     let open = Array.from({ length: count }, (_, at) => lanesOf(session, count, (first + at) % count))
     while (left() > 0 && open.length > 0) {
@@ -173,21 +177,21 @@ export class Puller {
         lanes,
         wanted: session.count(lanes) + Math.ceil((left() - at) / open.length),
       }))
-      for (const { lanes, wanted } of shares) await session.sweep(lanes, wanted)
+      for (const { lanes, wanted } of shares) await session.fetch(lanes, wanted)
       open = shares.filter(({ lanes, wanted }) => session.count(lanes) >= wanted).map(({ lanes }) => lanes)
     }
   }
 
   /** One task of each queue in turn. */
-  #takeTurns(session: Session, key: string, count: number, max: number): ReadonlyArray<Arrival> {
+  #takeRoundRobin(session: PullSession, key: string, count: number, max: number): ReadonlyArray<Arrival> {
     const queueOf = (lane: number): number => Math.floor((lane * count) / session.lanes)
-    const taken = session.take(max, (here) => inTurns(here, queueOf, count, this.#turns.get(key) ?? 0))
+    const taken = session.take(max, (here) => roundRobin(here, queueOf, count, this.#nextQueue.get(key) ?? 0))
     const last = taken.at(-1)
-    if (last !== undefined) this.#turns.set(key, (queueOf(last.lane) + 1) % count)
+    if (last !== undefined) this.#nextQueue.set(key, (queueOf(last.lane) + 1) % count)
     return taken
   }
 
-  #take(key: string, queues: ReadonlyArray<string>): Session {
+  #openSession(key: string, queues: ReadonlyArray<string>): PullSession {
     const idles = this.#idle.get(key)
     const idle = idles?.pop()
     if (idles?.length === 0) this.#idle.delete(key)
@@ -198,10 +202,10 @@ export class Puller {
     const { consumers } = this.#parts
     const lanes = queues.flatMap((queue) => consumers.lanesOf(queue))
     const prefix = `${this.#inbox}.${(this.#sessions++).toString(36)}`
-    return new Session({ ...this.#parts, returns: this.#returns }, lanes, prefix)
+    return new PullSession({ ...this.#parts, naks: this.#naks }, lanes, prefix)
   }
 
-  #linger(key: string, session: Session): void {
+  #keepIdle(key: string, session: PullSession): void {
     const idles = this.#idle.get(key) ?? []
     if (!this.#idle.has(key)) this.#idle.set(key, idles)
     const timer = setTimeout(() => {
@@ -209,18 +213,18 @@ export class Puller {
       if (at >= 0) idles.splice(at, 1)
       if (idles.length === 0) this.#idle.delete(key)
       this.#end(session)
-    }, LINGER_MS)
+    }, KEEP_IDLE_MS)
     idles.push({ session, timer })
   }
 
-  #end(session: Session): void {
+  #end(session: PullSession): void {
     const ending = session.end().finally(() => this.#ending.delete(ending))
     this.#ending.add(ending)
-    this.#returns.follow(ending)
+    this.#naks.track(ending)
   }
 }
 
-const lanesOf = (session: Session, queues: number, queue: number): Lanes => {
+const lanesOf = (session: PullSession, queues: number, queue: number): LaneRange => {
   const each = session.lanes / queues
   return { from: queue * each, to: (queue + 1) * each }
 }

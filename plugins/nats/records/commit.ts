@@ -9,11 +9,11 @@ import { asTransportError } from "../connection/answers.ts"
 import type { Link } from "../connection/link.ts"
 import { ACK, Acks, nak } from "../queue/acks.ts"
 import type { Token } from "../queue/delivery.ts"
-import type { Ledger } from "../queue/lease.ts"
-import { LONGEST_MS, type Posts } from "../queue/publish.ts"
+import type { DeliveryTracker } from "../queue/lease.ts"
+import { LONGEST_MS, type TaskPublisher } from "../queue/publish.ts"
 import type { Names } from "../streams/names.ts"
-import type { Outgoing, Published, Publisher } from "../streams/publisher.ts"
-import type { Reader } from "../streams/reader.ts"
+import type { Outgoing, Published, StreamPublisher } from "../streams/publisher.ts"
+import type { StreamReader } from "../streams/reader.ts"
 import type { PreparedRecord, Records } from "./records.ts"
 
 /** One commit on its way. */
@@ -38,11 +38,11 @@ export interface CommitterParts {
   readonly link: Link
   readonly names: Names
   readonly records: Records
-  readonly publisher: Publisher
-  readonly posts: Posts
-  readonly ledger: Ledger
+  readonly publisher: StreamPublisher
+  readonly taskPublisher: TaskPublisher
+  readonly tracker: DeliveryTracker
   /** Of the queue stream. */
-  readonly tasks: Reader
+  readonly tasks: StreamReader
 }
 
 const NONE: ReadonlyArray<never> = []
@@ -59,29 +59,29 @@ export class Committer {
   async commit(commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>> {
     await this.#parts.link.ready()
     const acks = new Acks(this.#parts.link)
-    const items = commits.map((commit) => this.#begin(commit))
+    const items = commits.map((commit) => this.#prepare(commit))
     const open = items.filter(isOpen)
     // Those whose record needs no entry do not wait for the entries of the others.
     const [listed, plain] = [open.filter(({ record }) => record?.entry), open.filter(({ record }) => !record?.entry)]
     await Promise.all([
-      this.#record(plain, acks),
-      listed.length === 0 ? undefined : this.#enter(listed).then(() => this.#record(listed, acks)),
+      this.#writeRecords(plain, acks),
+      listed.length === 0 ? undefined : this.#writeEntries(listed).then(() => this.#writeRecords(listed, acks)),
     ])
-    await this.#post(open)
+    await this.#publishPostings(open)
     await this.#withdraw(open)
-    await this.#end(open, acks)
+    await this.#endTasks(open, acks)
     return items.map((item) => item.answer ?? { status: "committed", revision: this.#revision(item) })
   }
 
   /** Everything that can fail without the server is tried first, so that no half of a commit is stored. */
-  #begin(commit: Commit): Item {
-    const { records, posts, ledger } = this.#parts
+  #prepare(commit: Commit): Item {
+    const { records, taskPublisher, tracker } = this.#parts
     const { id, post = NONE, task } = commit
     let record: PreparedRecord | undefined
     let outgoing: ReadonlyArray<Outgoing> = NONE
     let answer: Committed | undefined
     try {
-      if (post.length > 0) outgoing = post.map((posting) => posts.prepare(posting))
+      if (post.length > 0) outgoing = post.map((posting) => taskPublisher.prepare(posting))
       if (task?.kind === "release" && !(task.delay <= LONGEST_MS))
         throw new TransportError("unsupported", `${id}: this transport keeps tasks for a hundred years at most`)
       if (commit.record !== undefined) {
@@ -91,11 +91,11 @@ export class Committer {
     } catch (error) {
       answer = { status: "failed", error: asTransportError(error) }
     }
-    const token = task === undefined || task.kind === "withdraw" ? undefined : ledger.read(task.token)
+    const token = task === undefined || task.kind === "withdraw" ? undefined : tracker.read(task.token)
     return { commit, record, postings: post, outgoing, token, seq: 0, done: false, answer }
   }
 
-  async #enter(items: ReadonlyArray<Item>): Promise<void> {
+  async #writeEntries(items: ReadonlyArray<Item>): Promise<void> {
     const entries = items.flatMap(({ record }) => record?.entry ?? [])
     await this.#try(items, async () => {
       const results = await this.#parts.publisher.publish(entries)
@@ -106,8 +106,8 @@ export class Committer {
     })
   }
 
-  async #record(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
-    const { ledger, records, publisher } = this.#parts
+  async #writeRecords(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
+    const { tracker, records, publisher } = this.#parts
     const open = items.filter((item) => item.record !== undefined && isOpen(item))
     const messages = open.flatMap(({ record }) => record?.message ?? [])
     const stored = (at: number, result: Published): void => {
@@ -118,24 +118,24 @@ export class Committer {
       else {
         item.seq = result.seq
         // Nothing else is to be done first: the server goes on while the other records are on their way.
-        if (item.outgoing.length === 0 && item.token && ledger.isOwn(item.token))
+        if (item.outgoing.length === 0 && item.token && tracker.isOwn(item.token))
           this.#acknowledge(item, item.token, acks)
         // Nobody need wait for that: an entry that is left behind is passed over.
-        if (item.record.superfluous !== undefined)
-          void records.remove(item.record.superfluous, result.seq).catch(() => undefined)
+        if (item.record.obsoleteEntry !== undefined)
+          void records.remove(item.record.obsoleteEntry, result.seq).catch(() => undefined)
       }
     }
     await this.#try(open, () => publisher.publish(messages, stored))
   }
 
-  async #post(items: ReadonlyArray<Item>): Promise<void> {
+  async #publishPostings(items: ReadonlyArray<Item>): Promise<void> {
     const open = items.filter((item) => item.outgoing.length > 0 && isOpen(item))
     if (open.length === 0) return
     const owners = open.flatMap((item) => item.outgoing.map(() => item))
     const postings = open.flatMap((item) => item.postings)
     const outgoing = open.flatMap((item) => item.outgoing)
     await this.#try(open, async () => {
-      const results = await this.#parts.posts.send(postings, outgoing)
+      const results = await this.#parts.taskPublisher.send(postings, outgoing)
       for (const [at, result] of results.entries()) {
         const owner = owners[at]
         if (owner === undefined) continue
@@ -154,19 +154,19 @@ export class Committer {
   }
 
   /** Ends or gives back what was not yet. */
-  async #end(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
+  async #endTasks(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
     const left = items.filter((item) => !item.done && isOpen(item) && item.commit.task !== undefined)
-    await Promise.all(left.map((item) => this.#try([item], () => this.#endOne(item, acks))))
-    const handled = acks.finish().then((unanswered) => this.#adopt(items, unanswered))
+    await Promise.all(left.map((item) => this.#try([item], () => this.#endTask(item, acks))))
+    const handled = acks.finish().then((unanswered) => this.#removeUnacknowledged(items, unanswered))
     // What has a record is over, acknowledged or not: nobody need wait for the server to have handled that.
     if (items.some(({ seq, done }) => done && seq === 0)) await handled
   }
 
-  async #endOne(item: Item, acks: Acks): Promise<void> {
+  async #endTask(item: Item, acks: Acks): Promise<void> {
     const { token, commit } = item
     if (commit.task?.kind === "withdraw") return
     // Another thread may have ended what did not arrive here.
-    const isForeign = token !== undefined && !this.#parts.ledger.isOwn(token)
+    const isForeign = token !== undefined && !this.#parts.tracker.isOwn(token)
     if (token === undefined || (isForeign && (await this.#parts.tasks.at(token.seq)) === undefined)) this.#gone(item)
     else this.#acknowledge(item, token, acks)
   }
@@ -185,7 +185,7 @@ export class Committer {
    * none is sent for a lease that may have lapsed: the task comes again, and costs one look at its record.
    */
   #acknowledge(item: Item, token: Token, acks: Acks): void {
-    const { ledger } = this.#parts
+    const { tracker } = this.#parts
     const { task } = item.commit
     if (task === undefined || task.kind === "withdraw") return
     item.done = true
@@ -193,7 +193,7 @@ export class Committer {
       this.#gone(item)
       return
     }
-    ledger.end(token)
+    tracker.end(token)
     try {
       acks.add({ ack: token.ack, consumer: token.consumer, payload: task.kind === "ack" ? ACK : nak(task.delay) })
     } catch (error) {
@@ -205,13 +205,16 @@ export class Committer {
    * A lost acknowledgement is no failure: the task comes again, its record is found, and it is acknowledged then. But
    * where the consumer was deleted nobody took it, and the next consumer would deliver what is over.
    */
-  async #adopt(items: ReadonlyArray<Item>, unanswered: ReadonlyMap<string, TransportError>): Promise<void> {
+  async #removeUnacknowledged(
+    items: ReadonlyArray<Item>,
+    unanswered: ReadonlyMap<string, TransportError>,
+  ): Promise<void> {
     if (unanswered.size === 0) return
-    const orphans = items.flatMap(({ done, answer, token, commit: { task } }) => {
+    const leftovers = items.flatMap(({ done, answer, token, commit: { task } }) => {
       const acknowledged = done && answer === undefined && token !== undefined && task?.kind === "ack"
       return acknowledged && unanswered.get(token.consumer)?.outcome === "none" ? token.seq : []
     })
-    await this.#parts.tasks.remove(orphans).catch(() => undefined)
+    await this.#parts.tasks.remove(leftovers).catch(() => undefined)
   }
 
   #revision({ record, seq }: Item): string {

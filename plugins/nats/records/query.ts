@@ -7,16 +7,16 @@ import type { Index } from "../../../runtime/transport/known.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { FoundJob, FoundJobs, Query } from "../../../runtime/transport/optional.ts"
 import type { Names } from "../streams/names.ts"
-import { indexOf, type Reader, type StoredMessage } from "../streams/reader.ts"
-import { type Finder, knownOf, type Trace } from "./read.ts"
+import { indexOf, type StoredMessage, type StreamReader } from "../streams/reader.ts"
+import { type JobReader, knownOf, type Located } from "./read.ts"
 import { classOf, type Records, recordIn, STALE_MS } from "./records.ts"
 
-type Place = "tasks" | "records" | "entries"
+type SourceKind = "tasks" | "records" | "entries"
 
 interface Source {
   /** Names it in cursors. */
   readonly key: string
-  readonly place: Place
+  readonly kind: SourceKind
   readonly scan: ReverseScan
 }
 
@@ -27,14 +27,14 @@ interface Candidate {
   readonly index: Index | undefined
 }
 
-export interface QueryParts {
+export interface JobListerParts {
   readonly names: Names
-  readonly finder: Finder
+  readonly jobReader: JobReader
   readonly records: Records
   /** Of the queue stream. */
-  readonly tasks: Reader
+  readonly tasks: StreamReader
   /** Of the state stream. */
-  readonly states: Reader
+  readonly states: StreamReader
 }
 
 /** How long one page may take where the query does not say. */
@@ -43,10 +43,10 @@ const BUDGET_MS = 5_000
 /** Candidates that are looked at together. */
 const CHUNK = 128
 
-export class Queries {
-  readonly #parts: QueryParts
+export class JobLister {
+  readonly #parts: JobListerParts
 
-  constructor(parts: QueryParts) {
+  constructor(parts: JobListerParts) {
     this.#parts = parts
   }
 
@@ -57,7 +57,7 @@ export class Queries {
     let left = true
     while (left && jobs.length < query.limit && Date.now() < end) {
       const candidates = await this.#next(sources, query, Math.min(query.limit - jobs.length, CHUNK), end)
-      jobs.push(...(await this.#look(candidates)))
+      jobs.push(...(await this.#resolve(candidates)))
       left = (await newest(sources, end)) !== undefined || sources.some(({ scan }) => scan.position > 0)
     }
     if (!left) return { jobs }
@@ -68,10 +68,10 @@ export class Queries {
   #sources({ states, queue, dead, after }: Query): ReadonlyArray<Source> {
     const { names, tasks, states: stored } = this.#parts
     const below = positionsOf(after)
-    const source = (place: Place, name: string, filter: string): Source => {
-      const key = `${place}.${name}`
-      const reader = place === "tasks" ? tasks : stored
-      return { key, place, scan: new ReverseScan(reader, filter, below?.get(key) ?? Infinity) }
+    const source = (kind: SourceKind, name: string, filter: string): Source => {
+      const key = `${kind}.${name}`
+      const reader = kind === "tasks" ? tasks : stored
+      return { key, kind, scan: new ReverseScan(reader, filter, below?.get(key) ?? Infinity) }
     }
     const asksFor = (state: State): boolean => !dead && (states === undefined || states.includes(state))
     const sources: Array<Source> = []
@@ -99,29 +99,29 @@ export class Queries {
       if (next === undefined) break
       next.source.scan.take()
       const index = indexOf(next.message)
-      if (index === undefined || matches(index, query, next.source.place))
+      if (index === undefined || matches(index, query, next.source.kind))
         found.push({ ...next, index, id: this.#parts.names.idIn(next.message.subject) })
     }
     return found
   }
 
   /** The jobs of these candidates, without those that are listed elsewhere. */
-  async #look(candidates: ReadonlyArray<Candidate>): Promise<ReadonlyArray<FoundJob>> {
-    const traces = await this.#traces(candidates)
+  async #resolve(candidates: ReadonlyArray<Candidate>): Promise<ReadonlyArray<FoundJob>> {
+    const located = await this.#locate(candidates)
     const stale: Array<number> = []
     const jobs = candidates.flatMap((candidate): ReadonlyArray<FoundJob> => {
       const { source, message, id } = candidate
-      const trace = traces.get(id) ?? { record: recordIn(message), task: undefined }
-      const { record, task } = trace
+      const each = located.get(id) ?? { record: recordIn(message), task: undefined }
+      const { record, task } = each
       const isHere =
-        source.place === "tasks"
+        source.kind === "tasks"
           ? record === undefined && task?.seq === message.seq
-          : source.place === "records"
+          : source.kind === "records"
             ? record?.seq === message.seq
             : record?.index !== undefined && source.key === `entries.${classOf(record.index)}`
-      const known = knownOf(trace)
+      const known = knownOf(each)
       if (isHere && known !== undefined) return [{ id, ...known }]
-      if (source.place === "entries" && message.time + STALE_MS < Date.now()) stale.push(message.seq)
+      if (source.kind === "entries" && message.time + STALE_MS < Date.now()) stale.push(message.seq)
       return []
     })
     if (stale.length > 0) void this.#parts.states.remove(stale).catch(() => undefined)
@@ -129,16 +129,16 @@ export class Queries {
   }
 
   /** What is known about these, by id; without those that say all themselves. Of what is over no task is looked for. */
-  async #traces(candidates: ReadonlyArray<Candidate>): Promise<ReadonlyMap<string, Trace>> {
+  async #locate(candidates: ReadonlyArray<Candidate>): Promise<ReadonlyMap<string, Located>> {
     const open: Array<string> = []
     const over: Array<string> = []
     for (const { id, index, source } of candidates) {
       if (index === undefined || !isTerminal(index.state)) open.push(id)
-      else if (source.place === "entries") over.push(id)
+      else if (source.kind === "entries") over.push(id)
     }
-    const { finder, records } = this.#parts
-    const [traces, ended] = await Promise.all([finder.traces(open), records.read(over)])
-    return new Map([...traces, ...over.map((id) => [id, { record: ended.get(id), task: undefined }] as const)])
+    const { jobReader, records } = this.#parts
+    const [located, ended] = await Promise.all([jobReader.locate(open), records.read(over)])
+    return new Map([...located, ...over.map((id) => [id, { record: ended.get(id), task: undefined }] as const)])
   }
 }
 
@@ -164,7 +164,7 @@ const classesOf = (states: ReadonlyArray<State>): ReadonlyArray<string> => {
   return [...new Set(classes)]
 }
 
-const matches = (index: Index, query: Query, place: Place): boolean => {
+const matches = (index: Index, query: Query, kind: SourceKind): boolean => {
   const { states, since = 0, until = Infinity } = query
   const same = (name: "queue" | "root" | "parent" | "group"): boolean =>
     query[name] === undefined || query[name] === index[name]
@@ -173,7 +173,7 @@ const matches = (index: Index, query: Query, place: Place): boolean => {
   if (!(index.at >= since && index.at < until) || index.hidden || (query.dead && !index.dead)) return false
   // Whether a job that waits is due yet is for the reader to say, whatever its record or task says.
   const waits = isWaiting(index.state)
-  return place === "tasks" || states === undefined || states.includes(index.state) || (waits && states.some(isWaiting))
+  return kind === "tasks" || states === undefined || states.includes(index.state) || (waits && states.some(isWaiting))
 }
 
 const isWaiting = (state: State): boolean => state === "queued" || state === "scheduled"
@@ -210,7 +210,7 @@ const BATCH = 256
 const WIDEN = 8
 
 export class ReverseScan {
-  readonly #reader: Reader
+  readonly #reader: StreamReader
   readonly #filter: string
   #first = 1
   /** All sequences from here on have been read. */
@@ -221,7 +221,7 @@ export class ReverseScan {
   #bounded = false
 
   /** Begins below a sequence; `Infinity` is the end of the stream. */
-  constructor(reader: Reader, filter: string, below: number) {
+  constructor(reader: StreamReader, filter: string, below: number) {
     this.#reader = reader
     this.#filter = filter
     this.#below = below

@@ -5,7 +5,7 @@
 import type { Index, Known, QueuedTask } from "../../../runtime/transport/known.ts"
 import { EXPIRES_HEADER, SCHEDULE_HEADER } from "../queue/publish.ts"
 import type { Names } from "../streams/names.ts"
-import { indexOf, type Reader, type StoredMessage } from "../streams/reader.ts"
+import { indexOf, type StoredMessage, type StreamReader } from "../streams/reader.ts"
 import { classOf, LIVE, type Records, STALE_MS, type StoredRecord } from "./records.ts"
 
 /** A task in the queue stream. */
@@ -17,32 +17,32 @@ export interface FoundTask {
 }
 
 /** Where a job was found. */
-export interface Trace {
+export interface Located {
   readonly task: FoundTask | undefined
   readonly record: StoredRecord | undefined
 }
 
-export class Finder {
+export class JobReader {
   readonly #names: Names
-  readonly #tasks: Reader
+  readonly #tasks: StreamReader
   readonly #records: Records
 
   /** `tasks` reads the queue stream. */
-  constructor(parts: { names: Names; tasks: Reader; records: Records }) {
+  constructor(parts: { names: Names; tasks: StreamReader; records: Records }) {
     this.#names = parts.names
     this.#tasks = parts.tasks
     this.#records = parts.records
   }
 
-  async find(ids: ReadonlyArray<string>): Promise<ReadonlyArray<Known | undefined>> {
-    const found = new Map(await this.traces(ids))
+  async read(ids: ReadonlyArray<string>): Promise<ReadonlyArray<Known | undefined>> {
+    const found = new Map(await this.locate(ids))
     const missed = ids.filter((id) => knownOf(found.get(id)) === undefined)
-    for (const [id, trace] of await this.traces(missed, true)) found.set(id, trace)
+    for (const [id, located] of await this.locate(missed, true)) found.set(id, located)
     return ids.map((id) => knownOf(found.get(id)))
   }
 
   /** What there is about these jobs, by id. */
-  async traces(ids: ReadonlyArray<string>, current = false): Promise<ReadonlyMap<string, Trace>> {
+  async locate(ids: ReadonlyArray<string>, current = false): Promise<ReadonlyMap<string, Located>> {
     const messages = await this.#tasks.last(
       ids.map((id) => this.#names.tasksOf(id)),
       current,
@@ -59,8 +59,8 @@ export class Finder {
   }
 }
 
-export const knownOf = (trace: Trace | undefined): Known | undefined => {
-  const { record, task } = trace ?? {}
+export const knownOf = (located: Located | undefined): Known | undefined => {
+  const { record, task } = located ?? {}
   if (record === undefined) return task && { revision: "", task: task.task }
   const { revision, bytes } = record
   return { revision, record: bytes, ...(task === undefined ? {} : { task: task.task }) }
@@ -103,19 +103,19 @@ const BATCH = 256
 /** Entries that one look reads; the next look goes on where this one ended. */
 const SLICE = 4_000
 
-export class Orphans {
+export class OrphanFinder {
   readonly #names: Names
-  readonly #finder: Finder
-  readonly #states: Reader
+  readonly #jobReader: JobReader
+  readonly #states: StreamReader
   /** Entries before this one have been found to be of jobs that have a task, or need none. */
   #from = 1
   /** The first one since of which that is not so: where the look begins anew, in case nobody has posted its task. */
   #again: number | undefined
 
   /** `states` reads the state stream. */
-  constructor(parts: { names: Names; finder: Finder; states: Reader }) {
+  constructor(parts: { names: Names; jobReader: JobReader; states: StreamReader }) {
     this.#names = parts.names
-    this.#finder = parts.finder
+    this.#jobReader = parts.jobReader
     this.#states = parts.states
   }
 
@@ -125,14 +125,14 @@ export class Orphans {
     for await (const messages of this.#states.batches(this.#names.entries(LIVE, undefined), this.#from, BATCH)) {
       const old = messages.filter(({ time }) => time <= before)
       const entries = old.map(({ subject, seq, time }) => ({ id: this.#names.idIn(subject), seq, time }))
-      const traces = await this.#finder.traces(
+      const located = await this.#jobReader.locate(
         entries.map(({ id }) => id),
         true,
       )
       const stale: Array<number> = []
       for (const { id, seq, time } of entries) {
-        const index = traces.get(id)?.record?.index
-        if (isOrphan(traces.get(id))) {
+        const index = located.get(id)?.record?.index
+        if (isOrphan(located.get(id))) {
           found.push(id)
           this.#again ??= seq
         } else if ((index === undefined || classOf(index) !== LIVE) && time + STALE_MS < before) stale.push(seq)
@@ -149,7 +149,7 @@ export class Orphans {
   }
 }
 
-const isOrphan = (trace: Trace | undefined): boolean => {
-  const state = trace?.record?.index?.state
-  return (state === "queued" || state === "scheduled") && trace?.task === undefined
+const isOrphan = (located: Located | undefined): boolean => {
+  const state = located?.record?.index?.state
+  return (state === "queued" || state === "scheduled") && located?.task === undefined
 }

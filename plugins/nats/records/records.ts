@@ -10,7 +10,7 @@ import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Revision } from "../../../runtime/transport/store.ts"
 import { escapeToken, type Names } from "../streams/names.ts"
 import type { Outgoing } from "../streams/publisher.ts"
-import type { Reader, StoredMessage } from "../streams/reader.ts"
+import type { StoredMessage, StreamReader } from "../streams/reader.ts"
 import { indexLine, indexOf } from "../streams/reader.ts"
 
 /** A record as it is stored. */
@@ -29,7 +29,7 @@ export interface PreparedRecord {
   /** Has to be stored before the record. */
   readonly entry: Outgoing | undefined
   /** Subject of the entry that nobody needs once the record is stored. */
-  readonly superfluous: string | undefined
+  readonly obsoleteEntry: string | undefined
   /** List of its entry, if that stays until it is removed; part of its revision. */
   readonly list: string | undefined
 }
@@ -55,11 +55,11 @@ const listOf = (index: Index): string | undefined => {
 }
 
 export class Records {
-  readonly #reader: Reader
+  readonly #reader: StreamReader
   readonly #names: Names
   readonly #maxRecord: number
 
-  constructor(parts: { reader: Reader; names: Names; maxRecord: number }) {
+  constructor(parts: { reader: StreamReader; names: Names; maxRecord: number }) {
     this.#reader = parts.reader
     this.#names = parts.names
     this.#maxRecord = parts.maxRecord
@@ -95,7 +95,7 @@ export class Records {
       },
       entry:
         list === undefined || listed ? undefined : { subject: this.#names.entry(list, id), headers, payload: NOTHING },
-      superfluous: before.list === undefined || before.list === list ? undefined : this.#names.entry(before.list, id),
+      obsoleteEntry: before.list === undefined || before.list === list ? undefined : this.#names.entry(before.list, id),
       list: ttl === "" ? list : undefined,
     }
   }

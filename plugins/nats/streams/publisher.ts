@@ -4,10 +4,10 @@
  */
 import type { Msg } from "nats"
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import { asTransportError, at, BUSY, CODE, errorIn, hasNoRoom, numberAt, ofApi } from "../connection/answers.ts"
-import { MAX_QUESTIONS } from "../connection/inbox.ts"
+import { asTransportError, at, BUSY, CODE, errorIn, fromApiError, hasNoRoom, numberAt } from "../connection/answers.ts"
+import { MAX_REQUESTS } from "../connection/inbox.ts"
 import { ANSWER_MS, type Link } from "../connection/link.ts"
-import type { Acceptance } from "./write-health.ts"
+import type { WriteHealth } from "./write-health.ts"
 
 export interface Outgoing {
   readonly subject: string
@@ -37,32 +37,32 @@ const WINDOW = 1024
 const WINDOW_BYTES = 32 * 1024 * 1024
 
 /** Longer batches go in parts, so that the window is never empty. */
-const TOGETHER = MAX_QUESTIONS
+const MAX_PART = MAX_REQUESTS
 
 /** How long to leave alone what somebody else is writing: at first, and at most. */
 const BUSY_MS = 4
-const BUSY_AT_MOST_MS = 500
+const MAX_BUSY_MS = 500
 
 const CONFLICT: Published = { status: "conflict" }
 
 /** Who waits for room in the window. */
-interface Waiting {
+interface WindowWaiter {
   readonly count: number
   readonly bytes: number
   readonly go: () => void
 }
 
-export class Publisher {
+export class StreamPublisher {
   readonly #link: Link
-  readonly #acceptance: Pick<Acceptance, "refused" | "unanswered" | "answered"> | undefined
-  readonly #waiting: Array<Waiting> = []
+  readonly #writeHealth: Pick<WriteHealth, "refused" | "unanswered" | "answered"> | undefined
+  readonly #waiting: Array<WindowWaiter> = []
   #messages = 0
   #bytes = 0
 
-  /** `acceptance` hears of what the server did not store. */
-  constructor(link: Link, acceptance?: Pick<Acceptance, "refused" | "unanswered" | "answered">) {
+  /** `writeHealth` hears of what the server did not store. */
+  constructor(link: Link, writeHealth?: Pick<WriteHealth, "refused" | "unanswered" | "answered">) {
     this.#link = link
-    this.#acceptance = acceptance
+    this.#writeHealth = writeHealth
   }
 
   /**
@@ -81,12 +81,12 @@ export class Publisher {
       const from = start
       const part = partOf(batch, start)
       const bytes = part.reduce((sum, { payload }) => sum + payload.length, 0)
-      await this.#room(part.length, bytes)
+      await this.#reserve(part.length, bytes)
       const note = (at: number, result: Published): void => {
         results[from + at] = result
         each?.(from + at, result)
       }
-      parts.push(this.#persist(part, note).finally(() => this.#leave(part.length, bytes)))
+      parts.push(this.#publishPart(part, note).finally(() => this.#release(part.length, bytes)))
       start += part.length
     }
     await Promise.all(parts)
@@ -94,7 +94,7 @@ export class Publisher {
   }
 
   /** Resolves when so much more fits into the window, first come, first served. */
-  async #room(count: number, bytes: number): Promise<void> {
+  async #reserve(count: number, bytes: number): Promise<void> {
     if (this.#waiting.length > 0 || !this.#fits(count, bytes)) {
       await new Promise<void>((go) => this.#waiting.push({ count, bytes, go }))
     } else {
@@ -107,7 +107,7 @@ export class Publisher {
     return this.#messages === 0 || (this.#messages + count <= WINDOW && this.#bytes + bytes <= WINDOW_BYTES)
   }
 
-  #leave(count: number, bytes: number): void {
+  #release(count: number, bytes: number): void {
     this.#messages -= count
     this.#bytes -= bytes
     for (let next = this.#waiting[0]; next && this.#fits(next.count, next.bytes); next = this.#waiting[0]) {
@@ -119,17 +119,17 @@ export class Publisher {
   }
 
   /** Sends, and sends again what the server will only decide on when somebody else's write is done. */
-  async #persist(part: ReadonlyArray<Outgoing>, note: (at: number, result: Published) => void): Promise<void> {
+  async #publishPart(part: ReadonlyArray<Outgoing>, note: (at: number, result: Published) => void): Promise<void> {
     let left = part
     let places: ReadonlyArray<number> | undefined
     for (let pause = BUSY_MS; ; pause *= 2) {
       const again: Array<number> = []
-      const last = pause > BUSY_AT_MOST_MS
+      const last = pause > MAX_BUSY_MS
       const before = places
       await this.#send(left, (at, answer) => {
         const place = before === undefined ? at : (before[at] ?? at)
         if (answer.status === "no-room") {
-          this.#acceptance?.refused(answer.error)
+          this.#writeHealth?.refused(answer.error)
           note(place, { status: "failed", error: answer.error })
         } else if (answer.status !== "busy") note(place, answer)
         else if (last) note(place, { status: "failed", error: answer.error })
@@ -151,18 +151,18 @@ export class Publisher {
       }
       const { inbox } = this.#link
       const subjectOf = (at: number): string => part[at]?.subject ?? ""
-      const first = inbox.ask(
+      const first = inbox.register(
         {
           subjectOf,
           timeout: ANSWER_MS,
           answered: (at, message) => {
             const answer = readAck(message, subjectOf(at))
-            if (answer.status === "stored" || answer.status === "conflict") this.#acceptance?.answered()
+            if (answer.status === "stored" || answer.status === "conflict") this.#writeHealth?.answered()
             answered(at, answer)
             return true
           },
           failed: (at, error) => {
-            if (error.outcome === "unknown") this.#acceptance?.unanswered(error)
+            if (error.outcome === "unknown") this.#writeHealth?.unanswered(error)
             answered(at, { status: "failed", error })
           },
         },
@@ -172,7 +172,7 @@ export class Publisher {
         try {
           this.#link.send(subject, payload, inbox.reply(first + at), headers)
         } catch (error) {
-          inbox.forget(first + at)
+          inbox.cancel(first + at)
           answered(at, { status: "failed", error: asTransportError(error) })
         }
       }
@@ -184,7 +184,7 @@ export class Publisher {
 const partOf = (batch: ReadonlyArray<Outgoing>, start: number): ReadonlyArray<Outgoing> => {
   let bytes = 0
   let end = start
-  for (; end < batch.length && end - start < TOGETHER; end++) {
+  for (; end < batch.length && end - start < MAX_PART; end++) {
     bytes += batch[end]?.payload.length ?? 0
     if (end > start && bytes > WINDOW_BYTES) break
   }
@@ -207,7 +207,7 @@ const readAck = (message: Msg, subject: string): Answer => {
     }
     if (seq > 0) return { status: "stored", seq, duplicate: false }
   }
-  return readSlowly(decoder.decode(data), subject)
+  return parseAck(decoder.decode(data), subject)
 }
 
 const LETTER_S = 115
@@ -216,7 +216,7 @@ const ZERO = 48
 
 const decoder = new TextDecoder()
 
-const readSlowly = (text: string, subject: string): Answer => {
+const parseAck = (text: string, subject: string): Answer => {
   let answer: unknown
   try {
     answer = JSON.parse(text)
@@ -227,11 +227,11 @@ const readSlowly = (text: string, subject: string): Answer => {
   const seq = numberAt(answer, "seq")
   if (error === undefined && seq > 0) return { status: "stored", seq, duplicate: at(answer, "duplicate") === true }
   if (error?.err_code === CODE.wrongLastSequence) return CONFLICT
-  if (error !== undefined && BUSY.has(error.err_code)) return { status: "busy", error: ofApi(error, subject) }
-  if (error !== undefined && hasNoRoom(error)) return { status: "no-room", error: ofApi(error, subject) }
+  if (error !== undefined && BUSY.has(error.err_code)) return { status: "busy", error: fromApiError(error, subject) }
+  if (error !== undefined && hasNoRoom(error)) return { status: "no-room", error: fromApiError(error, subject) }
   const failure =
     error === undefined
       ? new TransportError("internal", `${subject}: not an acknowledgement`, { outcome: "unknown" })
-      : ofApi(error, subject)
+      : fromApiError(error, subject)
   return { status: "failed", error: failure }
 }

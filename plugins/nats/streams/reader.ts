@@ -6,7 +6,7 @@ import { Empty, type Msg, MsgHdrsImpl } from "nats"
 import { isState } from "../../../runtime/protocol/state.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import { at, NO_MESSAGE, numberAt, ofApi, textAt } from "../connection/answers.ts"
+import { at, fromApiError, NO_MESSAGE, numberAt, textAt } from "../connection/answers.ts"
 import { ANSWER_MS, type Link } from "../connection/link.ts"
 
 /** A message as it is stored. */
@@ -24,7 +24,7 @@ const FILTERS_AT_ONCE = 128
 
 const encoder = new TextEncoder()
 
-export class Reader {
+export class StreamReader {
   readonly #link: Link
   readonly #stream: string
   readonly #replicated: boolean
@@ -48,7 +48,7 @@ export class Reader {
     const [only = ""] = filters
     if (filters.length === 1 && !/[*>]/.test(only)) {
       const name = this.#link.apiSubject(`DIRECT.GET.${this.#stream}.${only}`)
-      return [this.#read(await this.#link.ask(name, Empty))].flatMap((message) => message ?? [])
+      return [this.#read(await this.#link.request(name, Empty))].flatMap((message) => message ?? [])
     }
     const parts: Array<Promise<ReadonlyArray<StoredMessage>>> = []
     for (let at = 0; at < filters.length; at += FILTERS_AT_ONCE) {
@@ -107,7 +107,7 @@ export class Reader {
         const name = `STREAM.MSG.DELETE.${this.#stream}`
         const { error } = await this.#link.tryApi(name, { seq, no_erase: true })
         if (error !== undefined && !NO_MESSAGE.has(error.err_code)) {
-          throw ofApi(error, name)
+          throw fromApiError(error, name)
         }
       }),
     )
@@ -124,7 +124,7 @@ export class Reader {
     const single =
       typeof request === "object" && request !== null && !("batch" in request) && !("multi_last" in request)
     const isLast = (message: Msg): boolean => single || (message.headers?.code ?? 0) > 0
-    const answers = await this.#link.collect(subject, encoder.encode(JSON.stringify(request)), isLast)
+    const answers = await this.#link.requestMany(subject, encoder.encode(JSON.stringify(request)), isLast)
     const end = answers[answers.length - 1]
     if (end !== undefined) atEnd?.(end)
     return answers.flatMap((message) => this.#read(message) ?? [])
@@ -152,7 +152,7 @@ export class Reader {
     // Without a leader nobody answers, not even that there is none: it must not take longer than any other reading.
     const { answer, error } = await this.#link.tryApi(name, request, ANSWER_MS)
     if (error !== undefined && NO_MESSAGE.has(error.err_code)) return undefined
-    if (error !== undefined) throw ofApi(error, name)
+    if (error !== undefined) throw fromApiError(error, name)
     const headers = MsgHdrsImpl.decode(Buffer.from(textAt(answer, "message", "hdrs"), "base64"))
     return {
       subject: textAt(answer, "message", "subject"),

@@ -3,13 +3,13 @@
  * refused with a reason where a board is not what the URL says.
  */
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import { at, CODE, listAt, numberAt, objectAt, ofApi, textAt } from "../connection/answers.ts"
-import type { BoardOptions } from "../connection/config.ts"
+import { at, CODE, fromApiError, listAt, numberAt, objectAt, textAt } from "../connection/answers.ts"
+import type { StreamOptions } from "../connection/config.ts"
 import type { Link } from "../connection/link.ts"
 import { Bands, type Names } from "./names.ts"
 
 /** How a board is made, as found or as asked for. */
-export interface Board {
+export interface StreamSettings {
   readonly replicas: number
   readonly storage: "file" | "memory"
   readonly bands: Bands
@@ -31,7 +31,7 @@ interface StreamConfig extends Readonly<Record<string, unknown>> {
   readonly subjects: ReadonlyArray<string>
 }
 
-const configsOf = (names: Names, { replicas, storage, bands }: Board): ReadonlyArray<StreamConfig> => {
+const configsOf = (names: Names, { replicas, storage, bands }: StreamSettings): ReadonlyArray<StreamConfig> => {
   const ns = names.namespace
   const common = { num_replicas: replicas, storage, allow_direct: true, allow_msg_ttl: true, discard: "old" }
   return [
@@ -74,21 +74,21 @@ const configsOf = (names: Names, { replicas, storage, bands }: Board): ReadonlyA
  * Makes the streams that are missing and returns what the board is like. Idempotent, and safe while others do the same.
  * Fails with `invalid` when the board differs from what was asked for and cannot or must not be changed.
  */
-export const ensureBoard = async (link: Link, names: Names, asked: BoardOptions): Promise<Board> => {
-  const board = boardOf(names, await infoOf(link, names.queueStream), asked)
-  await Promise.all(configsOf(names, board).map((config) => ensureStream(link, config)))
+export const ensureStreams = async (link: Link, names: Names, asked: StreamOptions): Promise<StreamSettings> => {
+  const settings = settingsOf(names, await infoOf(link, names.queueStream), asked)
+  await Promise.all(configsOf(names, settings).map((config) => ensureStream(link, config)))
   // Somebody else may have made it, in another way, at the same time.
-  return boardOf(names, await infoOf(link, names.queueStream), asked)
+  return settingsOf(names, await infoOf(link, names.queueStream), asked)
 }
 
 const infoOf = async (link: Link, stream: string): Promise<unknown> => {
   const { answer, error } = await link.tryApi(`STREAM.INFO.${stream}`)
   if (error === undefined) return answer
   if (error.err_code === CODE.streamNotFound) return undefined
-  throw ofApi(error, `STREAM.INFO.${stream}`)
+  throw fromApiError(error, `STREAM.INFO.${stream}`)
 }
 
-const boardOf = (names: Names, found: unknown, asked: BoardOptions): Board => {
+const settingsOf = (names: Names, found: unknown, asked: StreamOptions): StreamSettings => {
   if (found === undefined) {
     return { replicas: asked.replicas ?? 1, storage: asked.storage ?? "file", bands: new Bands(asked.bands ?? 3) }
   }
@@ -122,7 +122,7 @@ const boardOf = (names: Names, found: unknown, asked: BoardOptions): Board => {
 const ensureStream = async (link: Link, wanted: StreamConfig): Promise<void> => {
   const { error } = await link.tryApi(`STREAM.CREATE.${wanted.name}`, wanted)
   if (error === undefined) return
-  if (error.err_code !== CODE.streamNameInUse) throw ofApi(error, `STREAM.CREATE.${wanted.name}`)
+  if (error.err_code !== CODE.streamNameInUse) throw fromApiError(error, `STREAM.CREATE.${wanted.name}`)
   const found = await infoOf(link, wanted.name)
   const config = at(found, "config")
   checkSame(wanted, config)
@@ -143,25 +143,25 @@ const RELIED_ON = [
 ] as const
 
 const checkSame = (wanted: StreamConfig, found: unknown): void => {
-  const complain = (what: string, is: unknown, should: unknown): never => {
+  const mismatch = (what: string, is: unknown, should: unknown): never => {
     throw new TransportError(
       "invalid",
       `the stream ${wanted.name} differs from what callboard needs: ${what} is ${JSON.stringify(is)}, not ${JSON.stringify(should)}`,
     )
   }
   const subjects = [...listAt(found, "subjects")].map(String).sort().join()
-  if (subjects !== [...wanted.subjects].sort().join()) complain("subjects", subjects, wanted.subjects)
+  if (subjects !== [...wanted.subjects].sort().join()) mismatch("subjects", subjects, wanted.subjects)
   for (const name of RELIED_ON) {
     const is = at(found, name)
-    if (wanted[name] !== undefined && is !== wanted[name]) complain(name, is, wanted[name])
+    if (wanted[name] !== undefined && is !== wanted[name]) mismatch(name, is, wanted[name])
   }
   // A queue that is bounded drops its oldest tasks.
   if (at(wanted, "retention") === "workqueue") {
     for (const name of ["max_msgs", "max_bytes", "max_age"]) {
-      if (numberAt(found, name) > 0) complain(name, at(found, name), "none")
+      if (numberAt(found, name) > 0) mismatch(name, at(found, name), "none")
     }
   }
   if (wanted["republish"] !== undefined && textAt(found, "republish", "dest") === "") {
-    complain("republish", at(found, "republish"), wanted["republish"])
+    mismatch("republish", at(found, "republish"), wanted["republish"])
   }
 }

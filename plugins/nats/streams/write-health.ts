@@ -10,23 +10,23 @@ type StatusListener = Parameters<Transport["onStatus"]>[0]
 
 /** How long after a refusal it is tried: at first, and at most. Each time twice as long. */
 const PROBE_MS = 250
-const PROBE_AT_MOST_MS = 5_000
+const MAX_PROBE_MS = 5_000
 
 /** A server that refuses again within this time is tried as seldom as before: one that is nearly full takes something at times. */
-const WELL_MS = 30_000
+const HEALTHY_MS = 30_000
 
-export class Acceptance {
+export class WriteHealth {
   readonly #link: Link
   readonly #probe: () => Promise<unknown>
   readonly #listeners = new Set<StatusListener>()
-  #why: TransportError | undefined
+  #fault: TransportError | undefined
   /** Whether it was silent, and did not refuse. */
   #silent = false
-  #wellSince = Number.NEGATIVE_INFINITY
-  #wait = PROBE_MS
+  #healthySince = Number.NEGATIVE_INFINITY
+  #probeMs = PROBE_MS
   #timer: ReturnType<typeof setTimeout> | undefined
   #connected: boolean
-  #suspected = false
+  #checking = false
 
   /** `probe` has the server store something small. */
   constructor(link: Link, probe: () => Promise<unknown>) {
@@ -34,16 +34,16 @@ export class Acceptance {
     this.#probe = probe
     this.#connected = link.connected
     link.onStatus((status) => {
-      this.#tell()
+      this.#notify()
       // It may be another server, or the same one started again.
-      if (status === "connected" && this.#why !== undefined) this.#tryAfter(PROBE_MS)
+      if (status === "connected" && this.#fault !== undefined) this.#probeAfter(PROBE_MS)
     })
     link.closing.addEventListener("abort", () => clearTimeout(this.#timer), { once: true })
   }
 
   /** Why nothing is stored now; `undefined` while it is. */
-  get refusal(): TransportError | undefined {
-    return this.#why
+  get fault(): TransportError | undefined {
+    return this.#fault
   }
 
   /** Of the connection and of what is stored over it, together. */
@@ -53,54 +53,54 @@ export class Acceptance {
   }
 
   /** The server had no room for something. */
-  readonly refused = (error: TransportError): void => this.#lost(error, false)
+  readonly refused = (error: TransportError): void => this.#markUnhealthy(error, false)
 
   /** The server did not answer, which may be chance: it is tried before anybody is told. */
   readonly unanswered = (error: TransportError): void => {
-    if (this.#why !== undefined || this.#suspected || !this.#link.connected) return
-    this.#suspected = true
+    if (this.#fault !== undefined || this.#checking || !this.#link.connected) return
+    this.#checking = true
     this.#probe()
       .catch((cause: unknown) => {
         if (!(cause instanceof TransportError && cause.retryable) || !this.#link.connected) return
         const message = `the nats-server stores nothing now (${error.message}): there may be no leader. If it stays so, its log says why: after a write that failed, on a full disk for instance, it must be restarted`
-        this.#lost(new TransportError("unavailable", message), true)
+        this.#markUnhealthy(new TransportError("unavailable", message), true)
       })
       .finally(() => {
-        this.#suspected = false
+        this.#checking = false
       })
   }
 
   /** The server has stored something, or said that it must not. One that was silent is back; one that is full may take little things. */
   readonly answered = (): void => {
-    if (this.#silent) this.#stores()
+    if (this.#silent) this.#markHealthy()
   }
 
-  #lost(error: TransportError, silent: boolean): void {
-    const first = this.#why === undefined
-    this.#why = error
+  #markUnhealthy(error: TransportError, silent: boolean): void {
+    const first = this.#fault === undefined
+    this.#fault = error
     this.#silent = silent
     if (!first) return
-    if (performance.now() - this.#wellSince > WELL_MS) this.#wait = PROBE_MS
-    this.#tell()
-    this.#tryLater()
+    if (performance.now() - this.#healthySince > HEALTHY_MS) this.#probeMs = PROBE_MS
+    this.#notify()
+    this.#probeLater()
   }
 
-  #tryLater(): void {
-    this.#tryAfter(this.#wait)
-    this.#wait = Math.min(this.#wait * 2, PROBE_AT_MOST_MS)
+  #probeLater(): void {
+    this.#probeAfter(this.#probeMs)
+    this.#probeMs = Math.min(this.#probeMs * 2, MAX_PROBE_MS)
   }
 
-  #tryAfter(ms: number): void {
+  #probeAfter(ms: number): void {
     clearTimeout(this.#timer)
     if (this.#link.closing.aborted) return
     this.#timer = setTimeout(() => {
       this.#probe().then(
-        () => this.#stores(),
+        () => this.#markHealthy(),
         (error: unknown) => {
-          if (this.#why === undefined) return
+          if (this.#fault === undefined) return
           // Whatever else is wrong does not become right by waiting for room.
-          if (error instanceof TransportError && error.retryable) this.#tryLater()
-          else this.#stores()
+          if (error instanceof TransportError && error.retryable) this.#probeLater()
+          else this.#markHealthy()
         },
       )
     }, ms)
@@ -108,21 +108,21 @@ export class Acceptance {
     this.#timer.unref()
   }
 
-  #stores(): void {
+  #markHealthy(): void {
     clearTimeout(this.#timer)
-    this.#why = undefined
+    this.#fault = undefined
     this.#silent = false
-    this.#wellSince = performance.now()
-    this.#tell()
+    this.#healthySince = performance.now()
+    this.#notify()
   }
 
-  #tell(): void {
-    const connected = this.#link.connected && this.#why === undefined
+  #notify(): void {
+    const connected = this.#link.connected && this.#fault === undefined
     if (connected === this.#connected) return
     this.#connected = connected
     for (const listener of [...this.#listeners]) {
       if (connected) listener("connected")
-      else listener("disconnected", this.#link.connected ? this.#why : undefined)
+      else listener("disconnected", this.#link.connected ? this.#fault : undefined)
     }
   }
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
 import type { Token } from "../../../../plugins/nats/queue/delivery.ts"
-import { Ledger } from "../../../../plugins/nats/queue/lease.ts"
+import { DeliveryTracker } from "../../../../plugins/nats/queue/lease.ts"
 
 const LEASE = 1_000
 
@@ -15,16 +15,16 @@ const arrived = (number: number, seq: number, receivedAt: number): Token => ({
 })
 
 test("a task that is delivered anew has ended its earlier delivery here, however late that one was read", () => {
-  const ledger = new Ledger("nonce", LEASE)
+  const tracker = new DeliveryTracker("nonce", LEASE)
   const now = Date.now()
   const first = arrived(1, 7, now)
   const other = arrived(2, 8, now)
-  ledger.hold(first, false)
-  ledger.hold(other, false)
+  tracker.hold(first, false)
+  tracker.hold(other, false)
   expect([first, other].map(({ until }) => until > now)).toEqual([true, true])
 
   const again = arrived(3, 7, now)
-  ledger.hold(again, true)
+  tracker.hold(again, true)
   expect([first, other, again].map(({ until }) => until > now)).toEqual([false, true, true])
   expect(again.until > now + LEASE).toBe(false)
 })

@@ -3,7 +3,7 @@ import fc from "fast-check"
 import { expect, test } from "vitest"
 import { readConfig } from "../../../../plugins/nats/connection/config.ts"
 import { checkVersion } from "../../../../plugins/nats/connection/connect.ts"
-import { Mint, numberIn, readToken } from "../../../../plugins/nats/queue/delivery.ts"
+import { DeliveryFactory, numberIn, readToken } from "../../../../plugins/nats/queue/delivery.ts"
 import { Bands, escapeToken, Names, unescapeToken } from "../../../../plugins/nats/streams/names.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 
@@ -96,7 +96,7 @@ test.each([
 })
 
 test("fences rise with the sequence, then with the count, then with time, compared as text", () => {
-  const mint = new Mint()
+  const deliveryFactory = new DeliveryFactory()
   const lane = {
     queue: "q",
     band: 4,
@@ -110,7 +110,7 @@ test("fences rise with the sequence, then with the count, then with time, compar
   const at = (seq: number, count: number, time: number): string => {
     const reply = `$JS.ACK.board_queue.q-4.${count}.${seq}.1.1795202926817735997.0`
     const message = { subject: "board.j.q.4.id", data: new Uint8Array(0) }
-    return mint.read(Object.assign(Object.create(null), message), reply, lane, time)?.delivery.fence ?? ""
+    return deliveryFactory.create(Object.assign(Object.create(null), message), reply, lane, time)?.delivery.fence ?? ""
   }
   const order = fc.tuple(fc.nat(2 ** 40), fc.integer({ min: 1, max: 10 ** 6 }), fc.integer({ min: 1e12, max: 4e12 }))
   fc.assert(
@@ -124,7 +124,7 @@ test("fences rise with the sequence, then with the count, then with time, compar
 })
 
 test("tokens are read in both forms of acknowledgement subjects, and nothing else is a token", () => {
-  const mint = new Mint()
+  const deliveryFactory = new DeliveryFactory()
   const lane = {
     queue: "q",
     band: 4,
@@ -142,10 +142,10 @@ test("tokens are read in both forms of acknowledgement subjects, and nothing els
   ]
   for (const reply of replies) {
     const message = Object.assign(Object.create(null), { subject: "b.j.q.4.id%20x", data: new Uint8Array(0) })
-    const arrived = mint.read(message, reply, lane, 1_700_000_000_000)
+    const arrived = deliveryFactory.create(message, reply, lane, 1_700_000_000_000)
     expect(arrived?.token).toMatchObject({ consumer: "q-4", seq: 77, ack: reply })
     expect(readToken(arrived?.delivery.token ?? "")).toEqual(arrived?.token)
-    expect(numberIn(arrived?.delivery.token ?? "", mint.nonce)).toBe(arrived?.token.number)
+    expect(numberIn(arrived?.delivery.token ?? "", deliveryFactory.nonce)).toBe(arrived?.token.number)
     expect(numberIn(arrived?.delivery.token ?? "", "another")).toBeUndefined()
   }
   for (const other of ["", "no token", "9.9.9", `${replies[0]}`]) expect(readToken(other)).toBeUndefined()

@@ -1,13 +1,13 @@
 /** Which of the tasks that have come go first. */
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
-import { type Candidate, inOrder, inTurns } from "../../../../plugins/nats/queue/pull-session.ts"
+import { byPriority, type Candidate, roundRobin } from "../../../../plugins/nats/queue/pull-session.ts"
 
 const task = (lane: number, sequence: number): Candidate => ({ lane, delivery: { sequence } })
 
 test("in order: by lane, then by age", () => {
   const here = [task(2, 5), task(0, 9), task(2, 3), task(3, 1), task(0, 8)]
-  expect(inOrder(here)).toEqual([task(0, 8), task(0, 9), task(2, 3), task(2, 5), task(3, 1)])
+  expect(byPriority(here)).toEqual([task(0, 8), task(0, 9), task(2, 3), task(2, 5), task(3, 1)])
 })
 
 describe("in turns", () => {
@@ -16,7 +16,7 @@ describe("in turns", () => {
 
   test("one of each queue, beginning where it is told to; a queue that has no more is passed over", () => {
     const here = [task(4, 1), task(0, 2), task(0, 3), task(3, 4), task(2, 5), task(0, 6)]
-    expect(inTurns(here, queueOf, 3, 1)).toEqual([
+    expect(roundRobin(here, queueOf, 3, 1)).toEqual([
       ...[task(2, 5), task(4, 1), task(0, 2)],
       ...[task(3, 4), task(0, 3)],
       task(0, 6),
@@ -28,9 +28,9 @@ describe("in turns", () => {
     fc.assert(
       fc.property(tasks, fc.nat(2), (made, first) => {
         const here = made.map(([lane, sequence]) => task(lane, sequence))
-        const found = inTurns(here, queueOf, 3, first)
+        const found = roundRobin(here, queueOf, 3, first)
         const of = (queue: number, some: ReadonlyArray<Candidate>) => some.filter(({ lane }) => queueOf(lane) === queue)
-        for (const queue of [0, 1, 2]) expect(of(queue, found)).toEqual(inOrder(of(queue, here)))
+        for (const queue of [0, 1, 2]) expect(of(queue, found)).toEqual(byPriority(of(queue, here)))
         for (let end = 0; end <= found.length; end++) {
           const [before, after] = [found.slice(0, end), found.slice(end)]
           const most = Math.max(...[0, 1, 2].map((queue) => of(queue, before).length))
