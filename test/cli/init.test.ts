@@ -27,6 +27,7 @@ test("an empty folder becomes a project that runs", async () => {
   expect(stdout).toMatch(/^written {4}actors\/hello\.ts$/m)
   expect(stdout).toMatch(/Next: {2}npx callboard dev/)
   expect(readdirSync(folder.path).sort()).toEqual([
+    ".gitignore",
     "README.md",
     "actors",
     "callboard.config.ts",
@@ -38,6 +39,7 @@ test("an empty folder becomes a project that runs", async () => {
     type: "module",
     scripts: { dev: "callboard dev", worker: "callboard worker" },
   })
+  expect(readFileSync(join(folder.path, ".gitignore"), "utf8")).toBe("node_modules\n.callboard\n")
   install(folder.path)
   await using doctor = spawnScript(join(root, "runtime/cli/main.ts"), ["doctor", "--json"], { cwd: folder.path })
   await doctor.closed
@@ -49,6 +51,7 @@ test("what is there stays; a manifest gets only what it lacks", async () => {
   const manifest = `{\n    "name": "shop",\n    "type": "commonjs",\n    "scripts": {\n        "dev": "mine"\n    }\n}\n`
   writeFileSync(join(folder.path, "package.json"), manifest)
   writeFileSync(join(folder.path, "README.md"), "mine")
+  writeFileSync(join(folder.path, ".gitignore"), "mine")
   mkdirSync(join(folder.path, "actors"))
   writeFileSync(join(folder.path, "actors/own.ts"), "mine")
   const { files } = JSON.parse(await init(folder.path, "--json"))
@@ -56,9 +59,11 @@ test("what is there stays; a manifest gets only what it lacks", async () => {
     { path: "actors/hello.ts", what: "kept" },
     { path: "callboard.config.ts", what: "written" },
     { path: "tsconfig.json", what: "written" },
-    { path: "package.json", what: "completed" },
+    { path: "package.json", what: "completed", note: expect.stringMatching(/^"type": "commonjs" stays/) },
+    { path: ".gitignore", what: "kept" },
     { path: "README.md", what: "kept" },
   ])
+  expect(readFileSync(join(folder.path, ".gitignore"), "utf8")).toBe("mine")
   expect(readdirSync(join(folder.path, "actors"))).toEqual(["own.ts"])
   expect(readFileSync(join(folder.path, "README.md"), "utf8")).toBe("mine")
   const completed = readFileSync(join(folder.path, "package.json"), "utf8")
@@ -69,6 +74,19 @@ test("what is there stays; a manifest gets only what it lacks", async () => {
   })
   expect(completed).toMatch(/^\{\n {4}"name"/)
   const again = await init(folder.path, "--json")
-  expect(JSON.parse(again).files.map((file: { what: string }) => file.what)).toEqual(Array(5).fill("kept"))
+  expect(JSON.parse(again).files.map((file: { what: string }) => file.what)).toEqual(Array(6).fill("kept"))
   expect(readFileSync(join(folder.path, "package.json"), "utf8")).toBe(completed)
+})
+
+test("after npm init -y the folder is one of ES modules, and that is said", async () => {
+  using folder = temporaryFolder()
+  const manifest = { name: "shop", version: "1.0.0", main: "index.js", license: "ISC", type: "commonjs" }
+  writeFileSync(join(folder.path, "package.json"), JSON.stringify(manifest))
+  expect(await init(folder.path)).toMatch(
+    /^completed {2}package\.json\n {11}"type": "commonjs", which npm writes, is "type": "module" now$/m,
+  )
+  expect(JSON.parse(readFileSync(join(folder.path, "package.json"), "utf8"))).toMatchObject({
+    ...manifest,
+    type: "module",
+  })
 })

@@ -4,6 +4,7 @@ import { basename, dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import type { Command } from "commander"
 import { DEFAULTS } from "../../options/defaults.ts"
+import { filesBelow } from "../dev/changes.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
 import { givenSettings } from "../options.ts"
 import { outputFor } from "../output.ts"
@@ -12,9 +13,14 @@ const TEMPLATES = fileURLToPath(new URL("../templates", import.meta.url))
 
 const SCRIPTS = { dev: "callboard dev", worker: "callboard worker", serve: "callboard serve" }
 
+/** npm leaves a `.gitignore` out of packages, so this one cannot lie among the templates. */
+const GITIGNORE = "node_modules\n.callboard\n"
+
 interface Made {
   readonly path: string
   readonly what: "written" | "completed" | "kept"
+  /** What the author has to know about it. */
+  readonly note?: string
 }
 
 const isThere = (cause: unknown): boolean =>
@@ -35,11 +41,16 @@ const writeNew = async (path: string, text: string): Promise<Made["what"]> => {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** Adds what is missing in the manifest; what is there stays as it is. */
-const completeManifest = async (path: string): Promise<Made["what"]> => {
+const COMMONJS = `"type": "commonjs"`
+
+/**
+ * Adds what is missing in the manifest; what is there stays as it is. One thing is changed, and said: `npm init` writes
+ * `"type": "commonjs"`, which TypeScript refuses in an actor. `hasCode`: the folder holds code that may need it.
+ */
+const completeManifest = async (path: string, hasCode: boolean): Promise<Omit<Made, "path">> => {
   const fresh = { name: nameOf(dirname(path)), private: true, type: "module", scripts: SCRIPTS }
   const text = await readFile(path, "utf8").catch(() => undefined)
-  if (text === undefined) return writeNew(path, `${JSON.stringify(fresh, null, 2)}\n`)
+  if (text === undefined) return { what: await writeNew(path, `${JSON.stringify(fresh, null, 2)}\n`) }
   let manifest: unknown
   try {
     manifest = JSON.parse(text)
@@ -50,11 +61,20 @@ const completeManifest = async (path: string): Promise<Made["what"]> => {
   }
   if (!isObject(manifest)) throw new CommandFailed(EXIT.failed, `${path} is not a JSON object`)
   const scripts = isObject(manifest["scripts"]) ? manifest["scripts"] : {}
-  if (manifest["type"] !== undefined && Object.keys(SCRIPTS).every((name) => name in scripts)) return "kept"
-  const completed = { ...manifest, type: manifest["type"] ?? fresh.type, scripts: { ...SCRIPTS, ...scripts } }
+  const isCommonJs = manifest["type"] === "commonjs"
+  const type = isCommonJs && !hasCode ? fresh.type : (manifest["type"] ?? fresh.type)
+  const note = !isCommonJs
+    ? {}
+    : hasCode
+      ? { note: `${COMMONJS} stays, since there is code here: actors are ES modules, and tsc needs "type": "module"` }
+      : { note: `${COMMONJS}, which npm writes, is "type": "module" now` }
+  if (type === manifest["type"] && Object.keys(SCRIPTS).every((name) => name in scripts)) {
+    return { what: "kept", ...note }
+  }
+  const completed = { ...manifest, type, scripts: { ...SCRIPTS, ...scripts } }
   const indent = /^\{\r?\n([ \t]+)/.exec(text)?.[1] ?? "  "
   await writeFile(path, `${JSON.stringify(completed, null, indent)}\n`)
-  return "completed"
+  return { what: "completed", ...note }
 }
 
 /** A folder's name as npm takes it. */
@@ -75,6 +95,7 @@ export const addInit = (program: Command): void => {
     const folder = process.cwd()
     const actors = givenSettings(command).get("actors")?.text ?? DEFAULTS.actors
     const made: Array<Made> = []
+    const hasCode = (await filesBelow(folder)).some((path) => !path.endsWith(".json"))
     const copy = async (template: string, path: string) => {
       const text = await readFile(join(TEMPLATES, template), "utf8")
       made.push({ path, what: await writeNew(join(folder, path), text) })
@@ -85,10 +106,14 @@ export const addInit = (program: Command): void => {
     else await copy("actors/hello.ts", example)
     await copy("callboard.config.ts", "callboard.config.ts")
     await copy("tsconfig.json", "tsconfig.json")
-    made.push({ path: "package.json", what: await completeManifest(join(folder, "package.json")) })
+    made.push({ path: "package.json", ...(await completeManifest(join(folder, "package.json"), hasCode)) })
+    made.push({ path: ".gitignore", what: await writeNew(join(folder, ".gitignore"), GITIGNORE) })
     await copy("README.md", "README.md")
     if (output.json) return output.document({ files: made })
-    for (const { path, what } of made) output.line(`${what.padEnd(9)}  ${path}`)
+    for (const { path, what, note } of made) {
+      output.line(`${what.padEnd(9)}  ${path}`)
+      if (note !== undefined) output.line(`           ${note}`)
+    }
     output.line("\nNext:  npx callboard dev")
   })
 }

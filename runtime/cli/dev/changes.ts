@@ -17,7 +17,8 @@ const EVERY_MS = 200
 /** Data that an actor writes next to itself must not start it again. */
 const CODE = /\.([mc]?[jt]sx?|json)$/
 
-const filesBelow = async (folder: string): Promise<ReadonlyArray<string>> => {
+/** Code and JSON in a folder and those in it, without `node_modules` and what begins with a dot. */
+export const filesBelow = async (folder: string): Promise<ReadonlyArray<string>> => {
   const entries = await readdir(folder, { withFileTypes: true }).catch(() => [])
   const found = await Promise.all(
     entries.map((entry) => {
