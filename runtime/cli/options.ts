@@ -1,7 +1,7 @@
 /** Flags that stand for settings, made from the schema of the settings; and how to find out which were given. */
 import { type Command, Option } from "commander"
 import type { FlagValue } from "../config/resolving.ts"
-import { SETTINGS } from "../config/settings.ts"
+import { SETTINGS, type Setting } from "../config/settings.ts"
 
 /** Settings that every command takes. */
 export const COMMON_SETTINGS = ["transport", "actors", "log.level", "log.color"]
@@ -16,12 +16,15 @@ export const HTTP_SETTINGS = ["http.port", "http.host"]
 
 const settingsOfOptions = new WeakMap<Option, string>()
 
+/** A flag that negates says what it does itself: the setting's own sentence and default would mean the opposite. */
+const helpOf = ({ description, default: otherwise, negation }: Setting): string =>
+  negation ?? `${description} (default: ${otherwise})`
+
 /** Adds the flags of some settings; those that have none are left out. */
 export const addSettings = (command: Command, paths: ReadonlyArray<string>): Command => {
   for (const setting of SETTINGS) {
     if (setting.flag === undefined || !paths.includes(setting.path)) continue
-    const otherwise = setting.default.replaceAll("`", "")
-    const option = new Option(setting.flag, `${setting.description.replaceAll("`", "")} (default: ${otherwise})`)
+    const option = new Option(setting.flag, helpOf(setting).replaceAll("`", ""))
     settingsOfOptions.set(option, setting.path)
     command.addOption(option)
   }

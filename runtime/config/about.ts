@@ -15,6 +15,8 @@ export interface About {
   readonly read: "text" | "number" | "switch" | "duration" | "list" | "pairs" | "tokens" | "none"
   /** Flag of the commands that start something, as commander writes it. */
   readonly flag?: string
+  /** What giving the flag does, where it is of the form `--no-…` and so the opposite of the setting. */
+  readonly negation?: string
   /** Never printed. */
   readonly secret?: true
 }

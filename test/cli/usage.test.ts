@@ -3,6 +3,7 @@ import { once } from "node:events"
 import { createServer } from "node:net"
 import { hostname } from "node:os"
 import { describe, expect, test } from "vitest"
+import { SETTINGS } from "../../runtime/config/settings.ts"
 import { makeProject } from "./project.ts"
 
 describe("a mistake ends with exit code 2 and one line of advice", () => {
@@ -99,6 +100,16 @@ test("help lists every command; without a command it is shown with exit code 2",
     expect(worker.stdout).toContain(flag)
   }
   expect(worker.stdout).not.toContain("--work-process")
+})
+
+test("help of a flag that negates says what giving it does", async () => {
+  using project = makeProject({})
+  const { stdout } = await project.ask("worker", "--help")
+  const flags = SETTINGS.flatMap(({ flag = "", negation }) => (flag.startsWith("--no-") ? [{ flag, negation }] : []))
+  expect(flags).toHaveLength(4)
+  const help = stdout.replace(/\s+/g, " ")
+  for (const { flag, negation } of flags) expect(help).toContain(` ${flag} ${negation} -`)
+  expect(help).toContain("--no-reconnect End the worker, with exit code 1, when the transport is lost")
 })
 
 test("the version is that of the package", async () => {
