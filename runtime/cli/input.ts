@@ -1,5 +1,7 @@
-/** Values that are given on the command line: JSON, `@file` with JSON in it, `-` for standard input. */
+/** Values that are given on the command line: JSON, `@file` with JSON in it, `-` for standard input, and answers to questions. */
 import { readFile } from "node:fs/promises"
+import { createInterface } from "node:readline"
+import { visible } from "../log/log-value.ts"
 import { wrongUsage } from "./failure.ts"
 
 const readAll = async (stream: NodeJS.ReadStream): Promise<string> => {
@@ -42,3 +44,17 @@ const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
 /** A number as it was written; what is no number is left to the check of the field. */
 export const numberOrText = (text: string): number | string =>
   text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text
+
+/** Whether a person sits at both ends: there is something to read an answer from, and the question is seen. */
+export const canAsk = (): boolean => process.stdin.isTTY === true && process.stderr.isTTY === true
+
+/** Asks on standard error, and reads a line. Anything but `y` or `yes` is a no, the end of the input included. */
+export const confirms = async (question: string): Promise<boolean> => {
+  const lines = createInterface({ input: process.stdin, output: process.stderr })
+  const answer = await new Promise<string>((resolve) => {
+    lines.once("close", () => resolve(""))
+    lines.question(`${visible(question)} [y/N] `, resolve)
+  })
+  lines.close()
+  return /^y(es)?$/i.test(answer.trim())
+}

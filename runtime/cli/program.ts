@@ -1,6 +1,7 @@
 /** The program `callboard`: its commands, and what becomes of their failures. */
 import { Command, CommanderError } from "commander"
 import { visible } from "../log/log-value.ts"
+import { didYouMean } from "../options/suggest.ts"
 import { VERSION } from "../version.ts"
 import { addCancel } from "./commands/cancel.ts"
 import { addDead } from "./commands/dead.ts"
@@ -21,7 +22,7 @@ import { addSubmit } from "./commands/submit.ts"
 import { addWhy } from "./commands/why.ts"
 import { addWorker } from "./commands/worker.ts"
 import { addWorkers } from "./commands/workers.ts"
-import { EXIT, exitCodeOf, lineOf, stackOf } from "./failure.ts"
+import { EXIT, exitCodeOf, lineOf, stackOf, wrongUsage } from "./failure.ts"
 import { wantsStack } from "./invocation.ts"
 import { addSettings, COMMON_SETTINGS } from "./options.ts"
 
@@ -66,7 +67,27 @@ Settings come from flags, CALLBOARD_* variables, callboard.config.ts and default
 Exit codes: ${EXIT.done} done, ${EXIT.failed} failed, ${EXIT.usage} wrong usage, ${EXIT.timeout} waiting timed out, ${EXIT.unreachable} transport unreachable`,
   )
   for (const add of commands) add(program)
+  addHelp(program)
   return program
+}
+
+/** `callboard help jobs`: the same as `callboard jobs --help`. */
+const addHelp = (program: Command): void => {
+  program
+    .command("help")
+    .description("show the help of a command, or this")
+    .argument("[command...]", "the command")
+    .action((path: ReadonlyArray<string>) => {
+      let shown = program
+      for (const name of path) {
+        const known = shown.commands.map((command) => command.name())
+        const where = ["callboard", ...path.slice(0, path.indexOf(name))].join(" ")
+        shown =
+          shown.commands.find((command) => command.name() === name) ??
+          wrongUsage(`help ${name}: is no command of ${where}${didYouMean(name, known)}; see: callboard --help`)
+      }
+      shown.help()
+    })
 }
 
 /** The command that a failure happened in, as far as the arguments tell. */

@@ -1,5 +1,6 @@
 /** How the text of a flag or a variable becomes a value. */
 
+import { SCOPES } from "../options/scopes.ts"
 import type { About } from "./about.ts"
 import { ConfigError } from "./config-error.ts"
 
@@ -36,9 +37,14 @@ export const readText = (how: About["read"], text: string): unknown => {
       )
     case "tokens":
       // Neither sign can be part of a token.
-      return text.split(",").map((part) => {
+      return text.split(",").map((part, place) => {
         const at = part.indexOf(":")
-        return { token: part.slice(at + 1).trim(), scopes: at < 0 ? ["admin"] : part.slice(0, at).trim().split("+") }
+        if (at < 0) {
+          throw new ConfigError(
+            `token ${place + 1} has no scope: write scope:token, with one of the scopes ${SCOPES.join(", ")}, or several with + between them`,
+          )
+        }
+        return { token: part.slice(at + 1).trim(), scopes: part.slice(0, at).trim().split("+") }
       })
     default:
       return text

@@ -23,6 +23,20 @@ const EVERYONE: Caller = { key: "", may: () => true }
 /** Who asks on a route that is open to all. */
 export const ANYONE: Caller = { key: "", may: () => false }
 
+/** Shortest token of a service that other machines reach, in characters. */
+const LEAST_TOKEN = 16
+
+/** Fails with `invalid-input` on a token that other machines could guess, naming it by its place in the list. */
+export const checkLengths = (tokens: ReadonlyArray<Token>, host: string): void => {
+  for (const [at, { token }] of tokens.entries()) {
+    if (token.length >= LEAST_TOKEN) continue
+    refuse(
+      at,
+      `token: must have at least ${LEAST_TOKEN} characters, since ${host} can be reached from other machines; make one with \`openssl rand -hex 32\``,
+    )
+  }
+}
+
 /** What RFC 6750 allows in a header. */
 const BEARER_TOKEN = /^[A-Za-z0-9\-._~+/]+=*$/
 

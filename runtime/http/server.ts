@@ -7,7 +7,7 @@ import { CallboardError } from "../errors.ts"
 import type { Log } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
 import { DEFAULTS } from "../options/defaults.ts"
-import type { Token } from "./access.ts"
+import { checkLengths, type Token } from "./access.ts"
 import { earlyHttp } from "./app.ts"
 import { listen } from "./listener.ts"
 import { hostText, isLoopback } from "./loopback.ts"
@@ -15,7 +15,7 @@ import { hostText, isLoopback } from "./loopback.ts"
 export interface HttpOptions {
   /** Port to listen on, 0–65,535; 0 takes a free one. Defaults to 7420. */
   readonly port?: number
-  /** Address to listen on. Another than loopback needs `tokens`. Defaults to `127.0.0.1`. */
+  /** Address to listen on. Another than loopback needs `tokens` of at least 16 characters. Defaults to `127.0.0.1`. */
   readonly host?: string
   /** Who may do what. None: every program on this machine may do everything. Defaults to none. */
   readonly tokens?: ReadonlyArray<Token>
@@ -56,6 +56,7 @@ const addressOf = ({ port = DEFAULTS.http.port, host = DEFAULTS.http.host, token
       { field: "http.host" },
     )
   }
+  if (!isLoopback(host)) checkLengths(tokens, host)
   return { host: host.replace(/^\[(.*)\]$/, "$1"), port }
 }
 

@@ -68,13 +68,20 @@ test("control: every command does what it says", { timeout: 60_000 }, async () =
 })
 
 test("pause, resume and purge; suspend and unsuspend", { timeout: 60_000 }, async () => {
-  expect((await project.ask("pause", "default")).code).toBe(0)
+  expect(await project.ask("pause", "default")).toMatchObject({ code: 0, stderr: "" })
   await project.json("submit", "works.echo", "--id", "held")
   await project.json("submit", "works.echo", "--id", "purged")
   expect((await project.ask("queues")).stdout).toMatch(/^default +2 .*paused$/m)
-  expect((await project.ask("purge", "default")).stdout).toMatch(/2/)
+  expect((await project.ask("purge", "default", "--yes")).stdout).toMatch(/2/)
   expect(await Promise.all([stateOf("held"), stateOf("purged")])).toEqual(["cancelled", "cancelled"])
   expect((await project.ask("resume", "default")).code).toBe(0)
+  expect(await project.ask("pause", "defualt")).toEqual({
+    code: 0,
+    stdout: "defualt  paused\n",
+    stderr:
+      "no queue defualt is known (did you mean default?): nothing waits in it and no worker listens to it; it is paused all the same\n",
+  })
+  expect(await project.ask("resume", "defualt")).toMatchObject({ code: 0, stderr: "" })
   expect((await project.ask("suspend", "w1")).code).toBe(0)
   await eventually(async () => (await project.ask("workers")).stdout.includes("suspended"), {
     message: "it is suspended",
@@ -90,6 +97,20 @@ test("pause, resume and purge; suspend and unsuspend", { timeout: 60_000 }, asyn
   })
   expect(await project.json("unsuspend", "w3")).toEqual({ worker: "w3", state: "at work again" })
   await eventually(async () => (await stateOf("after")) === "succeeded", { message: "it runs" })
+})
+
+test("purge asks on a terminal, and only a yes is one", { timeout: 60_000 }, async () => {
+  for (const id of ["asked1", "asked2"]) await project.json("submit", "works.echo", "--queue", "asked", "--id", id)
+  const purge = async (answer: string) => {
+    await using terminal = project.onTerminal("purge", "asked")
+    await terminal.waitForLine(/purge asked: cancel 2 waiting tasks\? \[y\/N\] /)
+    terminal.write(answer)
+    return { code: (await terminal.closed).code, output: terminal.output }
+  }
+  expect(await purge("\n")).toMatchObject({ code: 1, output: expect.stringContaining("nothing was cancelled") })
+  expect(await stateOf("asked1")).toBe("queued")
+  expect(await purge("y\n")).toMatchObject({ code: 0 })
+  expect(await stateOf("asked1")).toBe("cancelled")
 })
 
 describe("what cannot be done ends with exit code 1, and says why", () => {

@@ -98,6 +98,12 @@ describe("submit", () => {
     expect(await project.json("submit", "works", "[1]", ...fields, ...more)).toMatchObject({ duplicate: true })
   })
 
+  test("--header, given once for each, reaches the handler", async () => {
+    const headers = ["--header", "tenant=acme", "--header", "note=a = b"]
+    const { stdout } = await project.ask("submit", "works.headers", ...headers, "--wait")
+    expect(JSON.parse(stdout)).toMatchObject({ tenant: "acme", note: "a = b" })
+  })
+
   test("says when nobody is known to serve the task", async () => {
     const { code, stderr } = await project.ask("submit", "nobody.home", "--queue", "elsewhere")
     expect(code).toBe(0)

@@ -209,12 +209,12 @@ describe("the rest is as everywhere", () => {
     using project = makeWorks()
     const refused = await project.run("worker", "--processes", "2", "--port", "0", "--host", "0.0.0.0")
     expect(refused).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("no token is set") })
-    project.env["CALLBOARD_HTTP_TOKENS"] = "read:reader,submit:sender"
+    project.env["CALLBOARD_HTTP_TOKENS"] = "read:reader-of-numbers,submit:sender-of-tasks-"
     await using pool = await startPool(project, "--host", "0.0.0.0")
     await pool.ready()
     expect((await pool.get("/metrics")).status).toBe(401)
-    expect((await pool.get("/metrics", "sender")).status).toBe(403)
-    expect((await pool.scrape("reader")).value("callboard_pool_processes")).toBe(2)
+    expect((await pool.get("/metrics", "sender-of-tasks-")).status).toBe(403)
+    expect((await pool.scrape("reader-of-numbers")).value("callboard_pool_processes")).toBe(2)
   })
 
   test("a port that is taken ends it before any worker starts", async () => {

@@ -2,7 +2,7 @@
 import { mkdirSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
-import { type Exit, type Spawned, spawnScript, temporaryFolder } from "../support/servers/process.ts"
+import { type Exit, type Spawned, spawnOnTerminal, spawnScript, temporaryFolder } from "../support/servers/process.ts"
 import { type Answer, runCommand } from "./command-pool.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
@@ -18,6 +18,8 @@ export interface Project extends Disposable {
   write(file: string, text: string): void
   /** Starts a command that goes on. */
   start(...args: readonly string[]): Spawned
+  /** Starts a command on a terminal of 80 columns: what it prints is standard output. */
+  onTerminal(...args: readonly string[]): Spawned
   /** Runs a command to its end, in a process of its own. */
   run(...args: readonly string[]): Promise<Ran>
   /** Runs a command to its end, in a process that stays for others: for those that ask or tell something and end. */
@@ -35,6 +37,7 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 export default actor("works", {
   methods: {
     echo: async (input) => input,
+    headers: async (_, job) => job.headers,
     fail: async () => { throw new RangeError("out of luck") },
     nap: async ({ ms }, job) => { job.progress(0.5, { ms }); console.log("napping", process.pid, job.attempt); await sleep(ms); return { pid: process.pid, attempt: job.attempt } },
     stubborn: async ({ ms }) => { console.log("stubborn", process.pid); await sleep(ms); return process.pid },
@@ -67,6 +70,7 @@ export const makeProject = (files: Readonly<Record<string, string>> = { "actors/
     env,
     write,
     start,
+    onTerminal: (...args) => spawnOnTerminal(main, args, { cwd: folder.path, env }),
     run,
     ask,
     json: async <A>(...args: readonly string[]): Promise<A> => {

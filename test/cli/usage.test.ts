@@ -21,6 +21,13 @@ describe("a mistake ends with exit code 2 and one line of advice", () => {
     ["submit works.echo --priority high", /--priority high: must be a number/],
     ["submit works.echo --priority 12", /priority: /],
     ["submit works.echo --delay 5parsecs", /delay: "5parsecs" is not a duration/],
+    ["submit works.echo --header tenant", /--header tenant: write name=value/],
+    ["submit works.echo --header =acme", /--header =acme: write name=value/],
+    ["submit works.echo --header a=1 --header a=2", /--header a: is given twice/],
+    ["submit works.echo --header retries=2", /headers\.retries: is a standard header; use the field of the task/],
+    ["help jbos", /help jbos: is no command of callboard \(did you mean jobs\?\)/],
+    ["help dead redirve", /help redirve: is no command of callboard dead \(did you mean redrive\?\)/],
+    ["purge default", /purge default: would cancel everything that waits in it: say --yes/],
     ["submit works.echo --meta 1", /--meta must be a JSON object/],
     ["worker -c many", /--concurrency: must be a whole number from 1 to 10000/],
     ["worker -c 0", /--concurrency: must be a whole number from 1 to 10000/],
@@ -86,7 +93,7 @@ test("help lists every command; without a command it is shown with exit code 2",
   expect(help.code).toBe(0)
   const commands = [...help.stdout.matchAll(/^ {2}([a-z]+) /gm)].map((match) => match[1])
   expect(commands).toEqual(
-    "init dev worker serve submit job why jobs cancel retry delete revoke dead queues workers pause resume purge suspend unsuspend inspect control events doctor".split(
+    "init dev worker serve submit job why jobs cancel retry delete revoke dead queues workers pause resume purge suspend unsuspend inspect control events doctor help".split(
       " ",
     ),
   )
@@ -94,6 +101,10 @@ test("help lists every command; without a command it is shown with exit code 2",
     /Exit codes: 0 done, 1 failed, 2 wrong usage, 3 waiting timed out, 4 transport unreachable/,
   )
   expect(await project.run()).toMatchObject({ code: 2 })
+  expect(await project.ask("help")).toEqual(help)
+  expect(await project.ask("help", "jobs")).toEqual(await project.ask("jobs", "--help"))
+  const nested = await project.ask("help", "dead", "redrive")
+  expect(nested).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Usage: callboard dead redrive /) })
   const worker = await project.ask("worker", "--help")
   expect(worker.code).toBe(0)
   for (const flag of ["-Q, --queues", "-c, --concurrency", "-n, --name", "-l, --log-level", "--transport", "--json"]) {

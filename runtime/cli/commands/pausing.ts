@@ -1,7 +1,10 @@
 /** `callboard pause|resume|purge QUEUE`, `callboard suspend|unsuspend [WORKER]`. */
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
-import { numberOrText } from "../input.ts"
+import { didYouMean } from "../../options/suggest.ts"
+import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
+import { canAsk, confirms, numberOrText } from "../input.ts"
+import type { Output } from "../output.ts"
 import { runs } from "./command.ts"
 
 const addQueueCommand = (
@@ -9,16 +12,35 @@ const addQueueCommand = (
   name: string,
   description: string,
   done: string,
-  decide: (client: Client, queue: string) => Promise<void>,
+  decide: (client: Client, queue: string, output: Output) => Promise<void>,
 ): void => {
   const command = program.command(name).description(description).argument("<queue...>", "queues")
   runs(command, ({ output, withClient }) =>
     withClient(async (client) => {
-      for (const queue of command.args) await decide(client, queue)
+      for (const queue of command.args) await decide(client, queue, output)
       if (output.json) output.document(command.args.map((queue) => ({ queue, state: done })))
       else for (const queue of command.args) output.line(`${queue}  ${done}`)
     }),
   )
+}
+
+/** Says on the side that a queue may be another than was meant: none waits in it, and no worker listens to it. */
+const noteUnknownQueue = async (client: Client, queue: string, output: Output): Promise<void> => {
+  const [queues, workers] = await Promise.all([client.queues(), client.workers()])
+  const known = new Set([...queues.map((each) => each.queue), ...workers.flatMap((worker) => worker.queues)])
+  if (known.has(queue)) return
+  output.note(
+    `no queue ${queue} is known${didYouMean(queue, known)}: nothing waits in it and no worker listens to it; it is paused all the same`,
+  )
+}
+
+/** Ends the command unless the person agrees, or has agreed beforehand. */
+const agreeToPurge = async (client: Client, queue: string, output: Output): Promise<void> => {
+  const stats = (await client.queues()).find((each) => each.queue === queue)
+  const waiting = stats === undefined ? "everything that waits in it" : `${stats.ready + stats.scheduled} waiting tasks`
+  if (output.json || !canAsk()) wrongUsage(`purge ${queue}: would cancel ${waiting}: say --yes`)
+  if (await confirms(`purge ${queue}: cancel ${waiting}?`)) return
+  throw new CommandFailed(EXIT.failed, `purge ${queue}: nothing was cancelled`)
 }
 
 const addPurge = (program: Command): void => {
@@ -27,10 +49,12 @@ const addPurge = (program: Command): void => {
     .description("cancel everything that waits in a queue")
     .argument("<queue>", "the queue")
     .option("--forget", "forget the jobs as well")
+    .option("-y, --yes", "do not ask; needed where nobody can be asked")
   runs(command, ({ output, withClient }) => {
     const [queue = ""] = command.args
-    const { forget = false } = command.opts<{ readonly forget?: true }>()
+    const { forget = false, yes = false } = command.opts<{ readonly forget?: true; readonly yes?: true }>()
     return withClient(async (client) => {
+      if (!yes) await agreeToPurge(client, queue, output)
       const purged = await client.purge(queue, { forget })
       if (output.json) output.document({ queue, purged })
       else output.line(String(purged))
@@ -71,7 +95,10 @@ const addSuspend = (program: Command): void => {
 
 export const addPausing = (program: Command): void => {
   const pause = "let queues take tasks and give none out"
-  addQueueCommand(program, "pause", pause, "paused", (client, queue) => client.pause(queue))
+  addQueueCommand(program, "pause", pause, "paused", async (client, queue, output) => {
+    await client.pause(queue)
+    await noteUnknownQueue(client, queue, output)
+  })
   addQueueCommand(program, "resume", "let paused queues give out tasks again", "resumed", (client, queue) =>
     client.resume(queue),
   )

@@ -36,11 +36,25 @@ interface Options {
   readonly parent?: string
   readonly root?: string
   readonly meta?: string
+  readonly header?: ReadonlyArray<string>
 }
 
 const afterOf = ({ after, allowFailure = false }: Options): Pick<SubmissionFields, "after"> => {
   if (after === undefined) return allowFailure ? wrongUsage("--allow-failure: name the jobs with --after") : {}
   return { after: { ids: after.split(",").map((id) => id.trim()), allowFailure } }
+}
+
+/** Headers as they were given, one by one. What their names may be is checked where every other submission is checked. */
+const headersOf = (given: ReadonlyArray<string>): Readonly<Record<string, string>> => {
+  const headers = new Map<string, string>()
+  for (const text of given) {
+    const at = text.indexOf("=")
+    const name = text.slice(0, Math.max(0, at)).trim()
+    if (name === "") wrongUsage(`--header ${text}: write name=value`)
+    if (headers.has(name)) wrongUsage(`--header ${name}: is given twice`)
+    headers.set(name, text.slice(at + 1))
+  }
+  return Object.fromEntries(headers)
 }
 
 /** 0 is how a command line says that there shall be none. */
@@ -72,6 +86,7 @@ const fieldsOf = async (input: string | undefined, options: Options): Promise<Su
     ...(options.parent === undefined ? {} : { parentId: options.parent }),
     ...(options.root === undefined ? {} : { rootId: options.root }),
     ...(options.meta === undefined ? {} : { meta: await objectOf("--meta", options.meta) }),
+    ...(options.header === undefined ? {} : { headers: headersOf(options.header) }),
   }
 }
 
@@ -125,6 +140,9 @@ const printReceipt = (output: Output, { id, receipt }: SubmittedJob): void => {
   )
 }
 
+/** An option that may be given several times, as a list. */
+const collected = (text: string, before: ReadonlyArray<string> = []): ReadonlyArray<string> => [...before, text]
+
 export const addSubmit = (program: Command): void => {
   const command = program
     .command("submit")
@@ -151,6 +169,7 @@ export const addSubmit = (program: Command): void => {
     .option("--parent <id>", "job that this one belongs to")
     .option("--root <id>", "job that this one descends from")
     .option("--meta <json>", "your own data, shown with the job")
+    .option("--header <name=value>", "custom header, which the handler sees; may be given several times", collected)
   runs(command, async ({ config, output, transport, withClient }) => {
     const [task = "", input] = command.args
     const options = command.opts<Options>()

@@ -238,6 +238,19 @@ export function spawnScript(file: string, args: readonly string[] = [], options:
   return spawnProcess(command, rest, options)
 }
 
+const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
+
+/**
+ * Starts a program as {@link spawnScript} does, on a terminal of 80 columns: what it prints there, on both streams, is
+ * standard output.
+ */
+export function spawnOnTerminal(file: string, args: readonly string[] = [], options: SpawnOptions = {}): Spawned {
+  const name = "bun" in process.versions ? "bun" : "deno"
+  const command = [process.execPath, ...runArguments(name, file), ...args].map(quoted).join(" ")
+  // Without translation of line ends: a line is what stands between two of them.
+  return spawnProcess("script", ["-qefc", `stty cols 80 rows 24 -onlcr; exec ${command}`, "/dev/null"], options)
+}
+
 /** A TCP port of 127.0.0.1 that was free a moment ago. */
 export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {

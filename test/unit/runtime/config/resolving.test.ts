@@ -71,7 +71,7 @@ test("text becomes what the setting is", () => {
     CALLBOARD_TRACING: "TRUE",
     CALLBOARD_EVENTS: "true",
     CALLBOARD_TASK_SENT_EVENTS: "false",
-    CALLBOARD_HTTP_TOKENS: "submit+read:abc=, def",
+    CALLBOARD_HTTP_TOKENS: "submit+read:abc=, admin:def",
   }
   expect(resolveConfig({ env }).config).toEqual({
     queues: ["high", "default"],
@@ -131,6 +131,11 @@ describe("what is wrong is refused, by name and with the source", () => {
       "no scope",
       { env: { CALLBOARD_HTTP_TOKENS: "reads:abc" } },
       /^CALLBOARD_HTTP_TOKENS: must be "read" or "submit" or "admin"$/,
+    ],
+    [
+      "a token without a scope",
+      { env: { CALLBOARD_HTTP_TOKENS: "read:abc, def" } },
+      /^CALLBOARD_HTTP_TOKENS: token 2 has no scope: write scope:token, .* read, submit, admin, or several with \+ between them$/,
     ],
     ["no plugin", { file: file({ transports: { foo: {} } }) }, /transports\.foo: must be a transport plugin/],
     ["no object", { file: file(undefined) }, /its default export must be object/],

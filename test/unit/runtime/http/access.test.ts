@@ -102,6 +102,20 @@ describe("with tokens", () => {
   })
 })
 
+test("a short token is refused where other machines reach the service, by its place and not by its text", async () => {
+  const both: ReadonlyArray<Token> = [
+    { token: "0123456789abcdef", scopes: ["admin"] },
+    { token: "secret-token-15", scopes: ["read"] },
+  ]
+  const starting = start({ http: { port: 0, host: "0.0.0.0", tokens: both } })
+  await expect(starting).rejects.toMatchObject({
+    code: "invalid-input",
+    message:
+      "http.tokens[1]: token: must have at least 16 characters, since 0.0.0.0 can be reached from other machines; make one with `openssl rand -hex 32`",
+  })
+  await start({ http: { port: 0, tokens: both } })
+})
+
 /** A request with headers as they are: `fetch` decides about Host and Origin itself. */
 const raw = (running: Running, head: ReadonlyArray<string>, body = JSON.stringify(TASK)): Promise<string> =>
   new Promise((resolve, reject) => {

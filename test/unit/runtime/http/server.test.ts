@@ -8,6 +8,9 @@ import { start, stopAll } from "./harness.ts"
 
 afterEach(stopAll)
 
+/** As short as it may be where other machines reach it. */
+const SECRET = "0123456789abcdef"
+
 describe("starting", () => {
   test("takes a free port for 0 and says where it answers", async () => {
     const one = await start()
@@ -18,9 +21,9 @@ describe("starting", () => {
   })
 
   test("listens on all addresses with tokens, and says how this machine reaches it", async () => {
-    const running = await start({ http: { port: 0, host: "0.0.0.0", tokens: [{ token: "secret", scopes: ["read"] }] } })
+    const running = await start({ http: { port: 0, host: "0.0.0.0", tokens: [{ token: SECRET, scopes: ["read"] }] } })
     expect(running.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/)
-    expect((await running.ask("GET", "/v1/info", { token: "secret" })).status).toBe(200)
+    expect((await running.ask("GET", "/v1/info", { token: SECRET })).status).toBe(200)
   })
 
   test("on a port that is taken says so, and what to do; nothing is left behind", async () => {
@@ -42,7 +45,7 @@ describe("starting", () => {
   })
 
   test("on an address that is not this machine's says so", async () => {
-    const tokens = [{ token: "secret", scopes: ["read"] as const }]
+    const tokens = [{ token: SECRET, scopes: ["read"] as const }]
     await expect(start({ http: { port: 0, host: "203.0.113.1", tokens } })).rejects.toMatchObject({
       details: { field: "http.host" },
       message: expect.stringContaining("203.0.113.1"),
