@@ -245,6 +245,8 @@ export interface ActorDefinition {
 
 /** A method as the runtime sees it. */
 export interface ErasedMethod extends Omit<MethodOptions, "retry" | "rate">, MethodHooks {
+  /** Name of the actor that it belongs to. */
+  readonly actor: string
   readonly name: string
   readonly retry?: RetryHeader
   readonly rate?: Rate

@@ -124,7 +124,7 @@ export const eraseMethod = (
   if (Result.isFailure(checkedName)) throw new InvalidActor(`method ${where}: ${checkedName.failure.message}`)
   const isolation = (isDefinition(method) ? method.isolation : undefined) ?? actorIsolation
   if (!ISOLATIONS.has(isolation)) throw new InvalidActor(`method ${where}: isolation: must be "inline" or "process"`)
-  if (isHandler(method)) return { name, input: undefined, output: undefined, isolation, run: method }
+  if (isHandler(method)) return { actor: actorName, name, input: undefined, output: undefined, isolation, run: method }
   if (!isDefinition(method)) {
     throw new InvalidActor(`method ${where}: must be a function, or an object with a function \`run\``)
   }
@@ -146,6 +146,7 @@ export const eraseMethod = (
     ...(retry === undefined ? {} : { retry: retryOf(retry, refuse) }),
     ...(rate === undefined ? {} : { rate: rateOf("rate", rate, refuse) }),
     ...(limit === undefined ? {} : { limit: methodLimitOf(limit, input, refuse) }),
+    actor: actorName,
     name,
     input,
     output: standardSchema(where, "output", method.output),

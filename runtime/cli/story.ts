@@ -44,7 +44,7 @@ const facts = (job: JobView): ReadonlyArray<readonly [string, string]> => {
     ...(job.group === undefined ? [] : [["group", job.group] as const]),
     ...(job.after === undefined ? [] : [["after", afterText(job.after)] as const]),
     ...(job.after?.waiting === undefined ? [] : [["waits for", listText(job.after.waiting)] as const]),
-    ...(job.description === undefined ? [] : [["about", job.description] as const]),
+    ...(job.description === undefined ? [] : [["description", job.description] as const]),
     ...(job.meta === undefined ? [] : [["meta", JSON.stringify(job.meta)] as const]),
     ...(progress === undefined
       ? []
@@ -54,7 +54,7 @@ const facts = (job: JobView): ReadonlyArray<readonly [string, string]> => {
             `${percent(progress.fraction)}${progress.detail === undefined ? "" : ` ${JSON.stringify(progress.detail)}`}`,
           ] as const,
         ]),
-    ...(job.dead === undefined ? [] : [["given up", job.dead] as const]),
+    ...(job.dead === undefined ? [] : [["dead", job.dead] as const]),
     ...(error === undefined ? [] : [["error", `${error.name}: ${error.message} (${error.reason})`] as const]),
     ...(job.result === undefined ? [] : [["result", JSON.stringify(job.result)] as const]),
   ]

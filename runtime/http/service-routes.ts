@@ -1,5 +1,6 @@
 /** Routes about the service itself: queues, workers, actors, limits and health. */
 
+import { queueViews } from "../client/queue-view.ts"
 import { CallboardError } from "../errors.ts"
 import { TransportError } from "../transport/mod.ts"
 import { VERSION } from "../version.ts"
@@ -27,17 +28,7 @@ export const serviceRoutes: ReadonlyArray<Route> = [
       }
       const now = Date.now()
       const [stats, paused] = await reading(Promise.all([client.queues(), client.paused()]))
-      const queues = stats.map(({ queue: name, ready, scheduled, inFlight, oldest }) => ({
-        name,
-        paused: paused.includes(name),
-        depth: ready,
-        scheduled,
-        inFlight,
-        ...(oldest === undefined
-          ? {}
-          : { oldest: new Date(oldest).toISOString(), oldestAge: Math.max(now - oldest, 0) / 1000 }),
-      }))
-      return answer<typeof QueueList.Type>({ queues })
+      return answer<typeof QueueList.Type>({ queues: queueViews(stats, paused, now) })
     },
   }),
   route({

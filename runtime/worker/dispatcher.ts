@@ -19,6 +19,7 @@ import { samePosting } from "./attempt/intake.ts"
 import type { TimeLimits } from "./attempt/method-plan.ts"
 import { RunWatch } from "./attempt/run-watch.ts"
 import type { Held } from "./delivery/delivery.ts"
+import { jobFields } from "./delivery/job-fields.ts"
 import { Executor, type ExecutorOptions } from "./executor.ts"
 import type { Hands } from "./fetch/buffer.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
@@ -324,10 +325,7 @@ export class Flow {
       if (held.run?.stop !== "hand-back")
         this.#options.worker.log.warn(
           "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",
-          {
-            job: held.id,
-            task: held.run?.record.name,
-          },
+          held.run === undefined ? { job: held.id } : jobFields(held.run.record, held.run.method),
         )
     }
   }

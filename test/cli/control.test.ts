@@ -24,7 +24,8 @@ afterAll(async () => {
 })
 
 const answers = async (...args: ReadonlyArray<string>): Promise<unknown> => {
-  const [answer, ...others] = await project.json<ReadonlyArray<{ worker: string; value: unknown }>>(...args)
+  const { answers } = await project.json<{ answers: ReadonlyArray<{ worker: string; value: unknown }> }>(...args)
+  const [answer, ...others] = answers
   expect(others).toEqual([])
   expect(answer?.worker).toBe("w1")
   return answer?.value
@@ -45,7 +46,9 @@ test("inspect: every question has its answer", { timeout: 120_000 }, async () =>
   expect(await answers("inspect", "stats")).toMatchObject({ name: "w1", concurrency: 1, state: "busy", inFlight: 2 })
   expect(await answers("inspect", "registered")).toMatchObject([{ name: "hold" }, { name: "works" }])
   expect(await answers("inspect", "queues")).toEqual(["default"])
-  expect(await project.json("inspect", "scheduled")).toMatchObject([{ id: "later", state: "scheduled" }])
+  expect(await project.json("inspect", "scheduled")).toMatchObject({
+    jobs: [{ id: "later", state: "scheduled" }],
+  })
   expect((await project.ask("inspect", "ping", "--workers", "w1", "--timeout", "2s")).stdout).toMatch(/^w1 +pong$/m)
 })
 

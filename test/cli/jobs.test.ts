@@ -194,7 +194,7 @@ test("dead lists what was given up, and redrives it", async () => {
     return page.jobs.length === 2 ? page.jobs : undefined
   })
   expect(list.map((job) => job.dead)).toEqual(["unknown-actor", "unknown-actor"])
-  expect((await dead.ask("dead")).stdout).toMatch(/GIVEN UP .*\n.*lost/)
+  expect((await dead.ask("dead")).stdout).toMatch(/ENDED .*\n.*lost/)
   await strict.end()
   expect(await dead.ask("dead", "redrive", "--all", "--task", "nobody.home")).toMatchObject({
     code: 0,
@@ -207,8 +207,16 @@ test("dead lists what was given up, and redrives it", async () => {
 test("queues and workers show what is there", async () => {
   await submit("works.echo", "--queue", "counted", "--delay", "1h")
   await submit("works.echo", "--queue", "counted")
-  const { queues } = await project.json<{ queues: { queue: string }[] }>("queues")
-  expect(queues.find(({ queue }) => queue === "counted")).toMatchObject({ ready: 1, scheduled: 1, inFlight: 0 })
+  const { queues } = await project.json<{ queues: { name: string }[] }>("queues")
+  expect(queues.find(({ name }) => name === "counted")).toEqual({
+    name: "counted",
+    paused: false,
+    depth: 1,
+    scheduled: 1,
+    inFlight: 0,
+    oldest: expect.stringMatching(/^\d{4}-.*Z$/),
+    oldestAge: expect.any(Number),
+  })
   expect((await project.ask("queues")).stdout).toMatch(/^counted +1 +1 +0 /m)
   const { workers } = await project.json<{ workers: unknown[] }>("workers")
   expect(workers).toMatchObject([{ name: "w1", queues: ["default"], actors: ["works"], concurrency: 2 }])
@@ -240,13 +248,17 @@ test("doctor shows each value, its origin, and what the transport can do", async
 
 describe("revoke", () => {
   test("cancels what carries the header until it is lifted", async () => {
-    const [revocation] = await project.json<
-      ReadonlyArray<{ id: string; header: string; values: ReadonlyArray<string> }>
-    >("revoke", "tenant=acme", "tenant=other", "--ttl", "1 hour")
+    const revocation = await project.json<{ id: string; header: string; values: ReadonlyArray<string> }>(
+      "revoke",
+      "tenant=acme",
+      "tenant=other",
+      "--ttl",
+      "1 hour",
+    )
     expect(revocation).toMatchObject({ header: "tenant", values: ["acme", "other"] })
     expect((await project.ask("revoke", "--list")).stdout).toContain("acme, other")
-    expect((await project.ask("revoke", "--lift", revocation?.id ?? "")).code).toBe(0)
-    expect(await project.json("revoke", "--list")).toEqual([])
+    expect((await project.ask("revoke", "--lift", revocation.id)).code).toBe(0)
+    expect(await project.json("revoke", "--list")).toEqual({ revocations: [] })
   })
 
   test.each([

@@ -53,7 +53,7 @@ export const addDead = (program: Command): void => {
       output.paint(job.dead ?? "", "red"),
       oneLine(job.error?.message ?? ""),
     ])
-    output.table(["GIVEN UP", "NAME", "ID", "QUEUE", "REASON", ""], rows, "no dead letters")
+    output.table(["ENDED", "NAME", "ID", "QUEUE", "DEAD", ""], rows, "no dead letters")
     if (page.next !== undefined) output.note(`there are more: --cursor ${page.next}`)
   })
 

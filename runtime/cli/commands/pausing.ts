@@ -18,7 +18,7 @@ const addQueueCommand = (
   runs(command, ({ output, withClient }) =>
     withClient(async (client) => {
       for (const queue of command.args) await decide(client, queue, output)
-      if (output.json) output.document(command.args.map((queue) => ({ queue, state: done })))
+      if (output.json) output.document({ queues: command.args.map((name) => ({ name, paused: done === "paused" })) })
       else for (const queue of command.args) output.line(`${queue}  ${done}`)
     }),
   )

@@ -55,7 +55,7 @@ const boundsOf = (text: string): Record<string, number> => {
 const valueText = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value))
 
 const show = (output: Output, answers: ReadonlyArray<Answer>): void => {
-  if (output.json) output.document(answers)
+  if (output.json) output.document({ answers })
   else {
     const rows = answers.flatMap(({ worker, value, error }) => {
       if (error !== undefined) return [[worker, output.paint(error, "red")]]
@@ -96,8 +96,9 @@ const addInspect = (program: Command): void => {
     if (name === SCHEDULED) {
       asksNobody(`inspect ${name}`, command.opts<Options>())
       return withClient(async (client) => {
-        const { jobs } = await client.jobs({ states: ["scheduled"], limit: 1_000 })
-        if (output.json) return output.document(jobs)
+        const page = await client.jobs({ states: ["scheduled"], limit: 1_000 })
+        if (output.json) return output.document(page)
+        const { jobs } = page
         const rows = jobs.map((job) => [job.id, job.name, job.queue, job.times.due ?? ""])
         output.table(["ID", "NAME", "QUEUE", "DUE"], rows, "nothing is scheduled")
       })

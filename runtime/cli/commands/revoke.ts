@@ -14,10 +14,6 @@ interface Options {
 }
 
 const show = (output: Output, revocations: ReadonlyArray<Revocation>): void => {
-  if (output.json) {
-    output.document(revocations)
-    return
-  }
   const rows = revocations.map(({ id, header, values, until }) => [id, header, values.join(", "), localTime(until)])
   output.table(["ID", "HEADER", "VALUES", "UNTIL"], rows, "no revocations")
 }
@@ -52,13 +48,17 @@ export const addRevoke = (program: Command): void => {
     }
     return withClient(async (client) => {
       if (lift !== undefined) return client.lift(lift)
-      if (list) return show(output, await client.revocations())
+      if (list) {
+        const revocations = await client.revocations()
+        return output.json ? output.document({ revocations }) : show(output, revocations)
+      }
       const options = {
         ...meantBy(pairs),
         ...(ttl === undefined ? {} : { ttl }),
         ...(terminate === undefined ? {} : { terminate }),
       }
-      return show(output, [await client.revoke(options)])
+      const revocation = await client.revoke(options)
+      return output.json ? output.document(revocation) : show(output, [revocation])
     })
   })
 }

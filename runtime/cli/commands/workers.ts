@@ -22,6 +22,10 @@ export const addWorkers = (program: Command): void => {
       worker.queues.join(","),
       oneLine(worker.actors.join(",")),
     ])
-    output.table(["NAME", "STATE", "RUNNING", "DONE", "FAILED", "UP", "QUEUES", "ACTORS"], rows, "no workers are alive")
+    output.table(
+      ["NAME", "STATE", "RUNNING", "PROCESSED", "FAILED", "UP", "QUEUES", "ACTORS"],
+      rows,
+      "no workers are alive",
+    )
   })
 }

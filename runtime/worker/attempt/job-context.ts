@@ -85,7 +85,7 @@ export class JobContext implements Job<unknown> {
   }
 
   get log(): JobLog {
-    this.#jobLog ??= this.#worker.log.with({ logger: JOB_LOGGER, ...jobFields(this.#run.record, this.method) })
+    this.#jobLog ??= this.#worker.log.with({ logger: JOB_LOGGER, ...jobFields(this.#run.record, this.#run.method) })
     return this.#jobLog
   }
 

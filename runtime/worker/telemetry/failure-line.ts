@@ -34,7 +34,7 @@ export const failureLine = (
   return {
     message: `${cut(record.name, MAX_NAME)} failed: ${errorText(error, method?.redact)}${next}`,
     fields: {
-      ...jobFields(record, method?.name ?? record.meth),
+      ...jobFields(record, method),
       worker: record.worker,
       reason: error?.reason,
       ...(isUndecodable(message) ? {} : { arguments: argumentsOf(message, method, maxBody) }),

@@ -82,7 +82,13 @@ describe("the line of a failure", () => {
       const job = await client.submit(task, { input: { password: "p4ss", user: "ada" } })
       const { message, fields } = await first()
       expect(message).toBe(`${task} failed: InvalidInput: password is not valid`)
-      expect(fields).toMatchObject({ job: job.id, task, method: "checked", queue: "default", attempt: 1 })
+      expect(fields).toMatchObject({
+        job: job.id,
+        task: task.split(".")[0],
+        method: "checked",
+        queue: "default",
+        attempt: 1,
+      })
       expect(fields["arguments"]).toBe('{"password":"***","user":"ada"}')
       expect(JSON.stringify(lines)).not.toContain("p4ss")
     },
@@ -93,6 +99,7 @@ describe("the line of a failure", () => {
     await client.submit("stranger.call", { input: { password: "p4ss" } })
     const { message, fields } = await first()
     expect(message).toMatch(/^stranger\.call failed: NotRegistered: /)
+    expect(fields).toMatchObject({ task: "stranger", method: "call" })
     expect(fields["arguments"]).toBe("(hidden: the method is not known here)")
   })
 
@@ -101,7 +108,7 @@ describe("the line of a failure", () => {
     const job = await client.submit("isolated.run", { input: { password: "p4ss", user: "ada" } })
     const { message, fields } = await first()
     expect(message).toBe("isolated.run failed: RangeError: too far away")
-    expect(fields).toMatchObject({ job: job.id, task: "isolated.run", method: "run", queue: "default", attempt: 1 })
+    expect(fields).toMatchObject({ job: job.id, task: "isolated", method: "run", queue: "default", attempt: 1 })
     expect(fields["arguments"]).toBe('{"password":"***","user":"ada"}')
   })
 
@@ -203,12 +210,23 @@ describe("the lines of a job", () => {
     expect(line.fields).toEqual({
       logger: "callboard.job",
       job: job.id,
-      task: `${name}.speak`,
+      task: name,
       method: "speak",
       queue: "default",
       attempt: 1,
       x: 1,
     })
+  })
+
+  test("name actor and method alike, however the task was written", async () => {
+    const { client, lines } = await linesOf([failing])
+    await (await client.submit("failing.speak")).outcome({ timeout: 60 })
+    await (await client.submit("failing", { meth: "speak" })).outcome({ timeout: 60 })
+    const said = await eventually(() => {
+      const found = lines.filter(({ message }) => message === "hello")
+      return found.length === 2 ? found : undefined
+    })
+    for (const { fields } of said) expect(fields).toMatchObject({ task: "failing", method: "speak" })
   })
 
   test.each(["failing", "isolated"])("of %s are also what its Effects log", async (name) => {
