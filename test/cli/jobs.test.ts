@@ -183,6 +183,37 @@ test("cancel, retry and delete decide about each job on its own", async () => {
   expect(JSON.parse(again.stdout)).toEqual([{ id: "waiting", error: { message: "job waiting is not kept any more" } }])
 })
 
+test("every command that takes an id takes a unique ending of it", async () => {
+  const later = ["--delay", "1h", "--queue", "elsewhere"]
+  await submit("works.echo", ...later, "--id", "parent-5678-first")
+  await submit("works.echo", ...later, "--id", "child-of-it", "--after", "78-first", "--parent", "8-first")
+  expect(await find("8-first")).toMatchObject({ id: "parent-5678-first" })
+  expect(await find("child-of-it")).toMatchObject({
+    parentId: "parent-5678-first",
+    after: { ids: ["parent-5678-first"] },
+  })
+  const { jobs } = await project.json<{ jobs: Job[] }>("jobs", "--parent", "8-first")
+  expect(jobs.map(({ id }) => id)).toEqual(["child-of-it"])
+  expect(await project.json("why", "78-first")).toMatchObject({ id: "parent-5678-first" })
+  expect((await project.ask("inspect", "put-off", "78-first")).code).toBe(0)
+  for (const [command, done] of [
+    ["cancel", "cancelled"],
+    ["retry", "queued"],
+    ["control revoke", "cancelled"],
+    ["delete", "deleted"],
+  ] as const) {
+    expect(await project.ask(...command.split(" "), "78-first")).toMatchObject({
+      code: 0,
+      stdout: `parent-5678-first  ${done}\n`,
+    })
+  }
+  await submit("works.echo", ...later, "--id", "another-5678-first")
+  await submit("works.echo", ...later, "--id", "third-5678-first")
+  const both = await project.ask("cancel", "78-first")
+  expect(both).toMatchObject({ code: 1, stdout: "" })
+  expect(both.stderr).toMatch(/78-first is the end of several ids: .*another-5678-first \(works\.echo\).*; give more/)
+})
+
 test("dead lists what was given up, and redrives it", async () => {
   using dead = makeProject()
   await using strict = dead.start("worker", "--unknown-grace", "0", "-n", "strict")

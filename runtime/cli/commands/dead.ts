@@ -3,6 +3,7 @@ import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
 import { wrongUsage } from "../failure.ts"
 import { localTime, oneLine } from "../format.ts"
+import { ID_HELP } from "../job-id.ts"
 import { runs } from "./command.ts"
 import { decideAll } from "./decide.ts"
 import { limitOf } from "./jobs.ts"
@@ -59,7 +60,7 @@ export const addDead = (program: Command): void => {
 
   const redrive = addFilter(command.command("redrive").description("run dead letters again")).argument(
     "[id...]",
-    "jobs",
+    ID_HELP,
   )
   redrive.option("--all", "all of them, or all that the filters name")
   runs(redrive, ({ output, withClient }) => {

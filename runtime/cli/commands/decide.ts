@@ -5,6 +5,7 @@ import type { JobView } from "../../jobs/view.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { CommandFailed, EXIT, lineOf } from "../failure.ts"
 import { stateText } from "../format.ts"
+import { fullId } from "../job-id.ts"
 import type { Output } from "../output.ts"
 
 interface Decided {
@@ -25,14 +26,15 @@ export const decideAll = async (
   done: string,
 ): Promise<void> => {
   const all: Array<Decided> = []
-  for await (const id of ids) {
+  for await (const given of ids) {
     try {
+      const id = await fullId(client, given)
       const job = await decide(client.job(id))
       all.push({ id, ...(job === undefined ? {} : { job }) })
       if (!output.json) output.line(`${id}  ${job === undefined ? done : stateText(output.paint, job.state)}`)
     } catch (error) {
       if (error instanceof TransportError) throw error
-      all.push({ id, error: { message: lineOf(error) } })
+      all.push({ id: given, error: { message: lineOf(error) } })
       if (!output.json) output.note(`callboard: ${lineOf(error)}`)
     }
   }

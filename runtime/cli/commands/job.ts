@@ -2,6 +2,7 @@
 import type { Command } from "commander"
 import { CommandFailed, EXIT } from "../failure.ts"
 import { oneLine } from "../format.ts"
+import { fullId, ID_HELP } from "../job-id.ts"
 import { eventLine, jobPage } from "../story.ts"
 import { runs } from "./command.ts"
 
@@ -9,11 +10,11 @@ export const addJob = (program: Command): void => {
   const command = program
     .command("job")
     .description("show a job: state, times, result or error, and its story")
-    .argument("<id>", "the job")
+    .argument("<id>", ID_HELP)
     .option("-w, --watch", "follow it until it ends; exit code 1 unless it succeeds")
   runs(command, ({ output, withClient }) =>
     withClient(async (client) => {
-      const job = client.job(command.args[0] ?? "")
+      const job = client.job(await fullId(client, command.args[0] ?? ""))
       const first = await job.find()
       if (!command.opts<{ readonly watch?: boolean }>().watch) {
         return output.json ? output.document(first) : output.line(jobPage(first, output.paint))

@@ -6,6 +6,7 @@ import { STATES, type State } from "../../protocol/state.ts"
 import type { RecordQuery } from "../../transport/lift/transport.ts"
 import { wrongUsage } from "../failure.ts"
 import { localTime, oneLine, remarkOf, runTime, stateText } from "../format.ts"
+import { fullId } from "../job-id.ts"
 import type { Output } from "../output.ts"
 import { runs } from "./command.ts"
 
@@ -84,7 +85,13 @@ export const addJobs = (program: Command): void => {
     .option("--cursor <cursor>", "the page after this one")
   runs(command, async ({ output, withClient }) => {
     const query = queryOf(command.opts<Options>())
-    const page = await withClient((client) => client.jobs(query))
+    const page = await withClient(async (client) =>
+      client.jobs({
+        ...query,
+        ...(query.rootId === undefined ? {} : { rootId: await fullId(client, query.rootId) }),
+        ...(query.parentId === undefined ? {} : { parentId: await fullId(client, query.parentId) }),
+      }),
+    )
     if (output.json) output.document(page)
     else printJobs(output, page.jobs, page.next, "no jobs")
   })

@@ -9,6 +9,7 @@ import { didYouMean } from "../../options/suggest.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { oneLine } from "../format.ts"
 import { numberOrText } from "../input.ts"
+import { fullId } from "../job-id.ts"
 import type { Output } from "../output.ts"
 import { runs } from "./command.ts"
 import { decideAll } from "./decide.ts"
@@ -88,7 +89,11 @@ const SCHEDULED = "scheduled"
 
 const addInspect = (program: Command): void => {
   const command = addOptions(
-    program.command("inspect").description("ask workers how they are").argument("<command>", "what to ask for"),
+    program
+      .command("inspect")
+      .description("ask workers how they are")
+      .argument("<command>", "what to ask for")
+      .argument("[id]", "with put-off, one job"),
   ).addHelpText("after", `\nCommands:\n${helpOf("inspect")}\n  ${SCHEDULED.padEnd(28)} jobs whose time has not come`)
   runs(command, ({ output, withClient }) => {
     const [name = ""] = command.args
@@ -104,7 +109,14 @@ const addInspect = (program: Command): void => {
       })
     }
     const wanted = known("inspect", name, [SCHEDULED])
-    return withClient(async (client) => show(output, await client.control(wanted, {}, options)))
+    const [, id, ...others] = command.args
+    const takesId = COMMANDS[wanted].takes.includes("id")
+    if (others.length > 0 || (id !== undefined && !takesId))
+      wrongUsage(`inspect ${name}: takes ${takesId ? "an id" : "no arguments"}`)
+    return withClient(async (client) => {
+      const taken = id === undefined ? {} : { id: await fullId(client, id) }
+      return show(output, await client.control(wanted, taken, options))
+    })
   })
 }
 

@@ -12,6 +12,7 @@ import { resolveName } from "../../protocol/name.ts"
 import { parseDuration } from "../../protocol/time.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { jsonOf, numberOrText, objectOf } from "../input.ts"
+import { fullId, fullIds } from "../job-id.ts"
 import type { Output } from "../output.ts"
 import { runs } from "./command.ts"
 
@@ -39,10 +40,7 @@ interface Options {
   readonly header?: ReadonlyArray<string>
 }
 
-const afterOf = ({ after, allowFailure = false }: Options): Pick<SubmissionFields, "after"> => {
-  if (after === undefined) return allowFailure ? wrongUsage("--allow-failure: name the jobs with --after") : {}
-  return { after: { ids: after.split(",").map((id) => id.trim()), allowFailure } }
-}
+const idsOf = (text: string): ReadonlyArray<string> => text.split(",").map((id) => id.trim())
 
 /** Headers as they were given, one by one. What their names may be is checked where every other submission is checked. */
 const headersOf = (given: ReadonlyArray<string>): Readonly<Record<string, string>> => {
@@ -76,19 +74,23 @@ const fieldsOf = async (input: string | undefined, options: Options): Promise<Su
     ...(options.eta === undefined ? {} : { eta: options.eta }),
     ...(options.expires === undefined ? {} : { expires: numberOrText(options.expires) }),
     ...(options.id === undefined ? {} : { id: options.id }),
-    ...afterOf(options),
     ...(options.retryMax === undefined ? {} : { retry: retries(number(options.retryMax, "--retry-max")) }),
     ...(options.timeLimit === undefined ? {} : { timeLimit: numberOrText(options.timeLimit) }),
     ...(options.resultTtl === undefined ? {} : { resultTtl: numberOrText(options.resultTtl) }),
     ...(options.failureTtl === undefined ? {} : { failureTtl: numberOrText(options.failureTtl) }),
     ...(options.shadow === undefined ? {} : { shadow: options.shadow }),
     ...(options.description === undefined ? {} : { description: options.description }),
-    ...(options.parent === undefined ? {} : { parentId: options.parent }),
-    ...(options.root === undefined ? {} : { rootId: options.root }),
     ...(options.meta === undefined ? {} : { meta: await objectOf("--meta", options.meta) }),
     ...(options.header === undefined ? {} : { headers: headersOf(options.header) }),
   }
 }
+
+/** The jobs that a task names, by their whole ids. */
+const namedJobs = async (client: Client, { parent, root, after, allowFailure = false }: Options) => ({
+  ...(parent === undefined ? {} : { parentId: await fullId(client, parent) }),
+  ...(root === undefined ? {} : { rootId: await fullId(client, root) }),
+  ...(after === undefined ? {} : { after: { ids: await fullIds(client, idsOf(after)), allowFailure } }),
+})
 
 /** The bound on waiting, checked before anything is submitted. */
 const timeoutOf = (wait: string | true | undefined): number | undefined => {
@@ -174,6 +176,7 @@ export const addSubmit = (program: Command): void => {
     const [task = "", input] = command.args
     const options = command.opts<Options>()
     const timeout = timeoutOf(options.wait)
+    if (options.allowFailure && options.after === undefined) wrongUsage("--allow-failure: name the jobs with --after")
     const fields: Omit<Submission, "task"> = await fieldsOf(input, options)
     await withClient(async (client) => {
       // Nobody could ever run it.
@@ -182,7 +185,7 @@ export const addSubmit = (program: Command): void => {
           `what is submitted to ${displayUrl(transport)} ends with this process: name a transport that a worker shares with --transport, such as ${DEFAULTS.transport}`,
         )
       }
-      const job = await client.submit(task, fields)
+      const job = await client.submit(task, { ...fields, ...(await namedJobs(client, options)) })
       if (!output.json) await noteUnknown(client, task, fields, config.taskNames, output)
       if (options.wait === undefined) return printReceipt(output, job)
       if (!output.json) output.note(`job ${job.id}`)

@@ -1,6 +1,7 @@
 /** `callboard why ID`: why a job does not run, a cause per line, the true one first. */
 import type { Command } from "commander"
 import { CommandFailed, EXIT } from "../failure.ts"
+import { fullId, ID_HELP } from "../job-id.ts"
 import { columns } from "../output.ts"
 import { runs } from "./command.ts"
 
@@ -8,9 +9,9 @@ export const addWhy = (program: Command): void => {
   const command = program
     .command("why")
     .description("say why a job does not run, the true cause first")
-    .argument("<id>", "the job")
+    .argument("<id>", ID_HELP)
   runs(command, async ({ output, withClient }) => {
-    const why = await withClient((client) => client.why(command.args[0] ?? ""))
+    const why = await withClient(async (client) => client.why(await fullId(client, command.args[0] ?? "")))
     if (output.json) output.document(why)
     else {
       const rows = why.causes.map(({ code, message }, at) => [output.paint(code, at === 0 ? "bold" : "dim"), message])
