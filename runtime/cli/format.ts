@@ -52,6 +52,17 @@ export const spanText = (ms: number): string => {
 /** The end of an id: generated ids begin with the time, so that their beginnings are alike. */
 export const shortId = (id: string): string => (id.length <= 12 ? id : `…${id.slice(-8)}`)
 
+/** An id as there is room for it. */
+export const idText = (id: string, { wide }: { readonly wide: boolean }): string => (wide ? id : shortId(id))
+
+/** When something was, as there is room for it: without the day if that is today, else without the seconds. */
+export const timeText = (iso: string, { wide }: { readonly wide: boolean }): string => {
+  const whole = localTime(iso)
+  const [day, time = ""] = whole.split(" ")
+  if (wide || day === undefined) return whole
+  return day === localTime(new Date().toISOString()).split(" ")[0] ? time : whole.slice(0, "2026-01-01 00:00".length)
+}
+
 /** How long a job has run, or nothing if it never did. */
 export const runTime = ({ times, state }: JobView): string => {
   if (times.started === undefined) return ""

@@ -9,7 +9,7 @@ import type { LogLevel } from "../log/log.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { milliseconds } from "../options/duration.ts"
 import { givenSettings } from "./options.ts"
-import { type Output, outputFor } from "./output.ts"
+import { type Output, type OutputOptions, outputFor } from "./output.ts"
 
 export interface Invocation {
   readonly resolved: Resolved
@@ -30,7 +30,10 @@ export const invocationOf = async (command: Command): Promise<Invocation> => {
     resolved,
     config,
     transport,
-    output: outputFor(command.optsWithGlobals()["json"] === true, config.log?.color),
+    output: outputFor({
+      ...command.optsWithGlobals<Pick<OutputOptions, "json" | "wide">>(),
+      colour: config.log?.color,
+    }),
     withClient: async (use) => {
       await using client = await connect(transport, { ...connectSettings(config), ...clientSettings(config) })
       return await use(client)

@@ -41,16 +41,67 @@ const widthOf = (text: string): number =>
     () => "",
   ).length
 
-/** Rows in columns that are as wide as their widest cell. The last column is not filled up. */
-export const columns = (given: ReadonlyArray<ReadonlyArray<string>>): string => {
-  const rows = given.map((row) => row.map(cellText))
+const GAP = "  "
+
+/** The beginning of a cell, with its colours, where it is too long. */
+const cutCell = (cell: string, most: number): string => {
+  if (widthOf(cell) <= most) return cell
+  let left = Math.max(0, most - 1)
+  const take = (part: string): string => {
+    const taken = part.slice(0, left)
+    left -= taken.length
+    return taken
+  }
+  return `${between(cell, take, (code) => `\u001b[${KEY}${code}m`)}…`
+}
+
+/** Columns that are narrower are cut last: they hold states, counts and times, which say nothing when they are cut. */
+const NARROW = 12
+const LEAST = 4
+
+/** Takes from the widest column until all fit, and from none below `least`. */
+const narrow = (widths: Array<number>, width: number, least: number): void => {
+  let over = widths.reduce((sum, each) => sum + each, 0) + GAP.length * (widths.length - 1) - width
+  while (over > 0) {
+    const widest = Math.max(...widths)
+    if (widest <= least) return
+    // Down to the next widest at once: a long text costs no step for each character.
+    const share = Math.ceil(over / widths.filter((each) => each === widest).length)
+    const next = Math.max(least, widest - share, ...widths.filter((each) => each < widest))
+    widths[widths.lastIndexOf(widest)] = next
+    over -= widest - next
+  }
+}
+
+/** A text in lines of so many characters at most, ended between words where there are any. */
+export const wrapped = (text: string, width: number): ReadonlyArray<string> => {
+  const lines: Array<string> = []
+  let rest = inOneLine(text)
+  while (rest.length > width) {
+    const blank = rest.lastIndexOf(" ", width)
+    const end = blank > width / 2 ? blank : width
+    lines.push(rest.slice(0, end))
+    rest = rest.slice(end).trimStart()
+  }
+  return [...lines, rest]
+}
+
+/**
+ * Rows in columns that are as wide as their widest cell. The last column is not filled up. With a `width`, cells are cut so
+ * that lines have so many characters at most.
+ */
+export const columns = (given: ReadonlyArray<ReadonlyArray<string>>, width = Number.POSITIVE_INFINITY): string => {
+  const whole = given.map((row) => row.map(cellText))
   const widths: Array<number> = []
-  for (const row of rows) for (const [at, cell] of row.entries()) widths[at] = Math.max(widths[at] ?? 0, widthOf(cell))
+  for (const row of whole) for (const [at, cell] of row.entries()) widths[at] = Math.max(widths[at] ?? 0, widthOf(cell))
+  narrow(widths, width, NARROW)
+  narrow(widths, width, LEAST)
+  const rows = whole.map((row) => row.map((cell, at) => cutCell(cell, widths[at] ?? 0)))
   return rows
     .map((row) =>
       row
         .map((cell, at) => (at === row.length - 1 ? cell : cell + " ".repeat((widths[at] ?? 0) - widthOf(cell))))
-        .join("  ")
+        .join(GAP)
         .trimEnd(),
     )
     .join("\n")
@@ -61,6 +112,10 @@ export interface Output {
   /** Whether the command was asked for JSON. */
   readonly json: boolean
   readonly paint: Paint
+  /** Whether nothing is to be left out or cut for want of room. */
+  readonly wide: boolean
+  /** How many characters a line may have: those of the terminal, 80 where there is none, infinitely many with `wide`. */
+  readonly width: number
   /** A line on standard output. */
   line(text?: string): void
   /** A line on standard error: what is not the answer. */
@@ -69,24 +124,36 @@ export interface Output {
   document(value: unknown): void
   /** One line of a stream of JSON. */
   record(value: unknown): void
-  /** A table with a heading; `empty` instead when there are no rows. */
+  /** A table with a heading, as wide as {@link Output.width} at most; `empty` instead when there are no rows. */
   table(heading: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>, empty: string): void
 }
 
-export const outputFor = (json: boolean, colour: ColourChoice = "auto"): Output => {
+const DEFAULT_WIDTH = 80
+
+export interface OutputOptions {
+  readonly json?: boolean | undefined
+  readonly wide?: boolean | undefined
+  readonly colour?: ColourChoice | undefined
+}
+
+export const outputFor = ({ json = false, wide = false, colour = "auto" }: OutputOptions): Output => {
+  // A terminal that does not know its size says 0.
+  const width = wide ? Number.POSITIVE_INFINITY : process.stdout.columns || DEFAULT_WIDTH
   const paint = painter(takesColour(colour, process.stdout))
   const line = (text = "") => void process.stdout.write(`${shown(text)}\n`)
   const note = (text: string) => void process.stderr.write(`${shown(text)}\n`)
   return {
     json,
     paint,
+    wide,
+    width,
     line,
     note,
     document: (value) => line(process.stdout.isTTY ? JSON.stringify(value, null, 2) : JSON.stringify(value)),
     record: (value) => line(JSON.stringify(value)),
     table: (heading, rows, empty) => {
       if (rows.length === 0) note(empty)
-      else line(columns([heading.map((title) => paint(title, "dim")), ...rows]))
+      else line(columns([heading.map((title) => paint(title, "dim")), ...rows], width))
     },
   }
 }

@@ -3,7 +3,7 @@
 import type { JobEvent } from "../jobs/tracking/following.ts"
 import type { JobView, TransitionView } from "../jobs/view.ts"
 import { clockTime, listText, localTime, oneLine, percent, spanText, stateText } from "./format.ts"
-import { columns, type Paint } from "./output.ts"
+import { columns, type Output, type Paint, wrapped } from "./output.ts"
 
 const indented = (text: string): string =>
   text
@@ -72,15 +72,39 @@ export const stepCells = (step: TransitionView, paint: Paint): ReadonlyArray<str
   ].join(", "),
 ]
 
+/** Lines that a fact may have before it is cut. */
+const MOST_LINES = 10
+
+/** A fact with its name before the first of its lines. */
+const factLines = (name: string, value: string, nameWidth: number, { paint, width }: Page): ReadonlyArray<string> => {
+  const room = Math.max(20, width - nameWidth - 4)
+  const lines = wrapped(value, room)
+  const shown = lines.slice(0, MOST_LINES)
+  if (lines.length > MOST_LINES) shown.push("… (all of it: --wide)")
+  return shown.map(
+    (line, at) =>
+      `  ${paint(at === 0 ? name : "", "dim")}${" ".repeat(at === 0 ? nameWidth - name.length : nameWidth)}  ${line}`,
+  )
+}
+
+type Page = Pick<Output, "paint" | "width">
+
 /** The whole page. */
-export const jobPage = (job: JobView, paint: Paint): string =>
-  [
-    `${paint(oneLine(job.name), "bold")}  ${job.id}  ${stateText(paint, job.state)}`,
-    columns(facts(job).map(([name, value]) => [`  ${paint(name, "dim")}`, value])),
+export const jobPage = (job: JobView, page: Page): string => {
+  const { paint, width } = page
+  const told = facts(job)
+  const nameWidth = Math.max(...told.map(([name]) => name.length))
+  return [
+    `${paint(oneLine(job.name, Math.max(12, width - job.id.length - job.state.length - 4)), "bold")}  ${job.id}  ${stateText(paint, job.state)}`,
+    ...told.flatMap(([name, value]) => factLines(name, value, nameWidth, page)),
     ...(job.error?.traceback === undefined ? [] : [indented(job.error.traceback)]),
     "",
-    columns(job.transitions.map((step) => stepCells(step, paint))),
+    columns(
+      job.transitions.map((step) => stepCells(step, paint)),
+      width,
+    ),
   ].join("\n")
+}
 
 /** A step or a progress as one line, as it happens. */
 export const eventLine = (event: JobEvent, paint: Paint): string =>

@@ -157,7 +157,7 @@ test("jobs lists by state, task and queue, a page at a time", async () => {
   expect([...first.jobs, ...second.jobs].map((job) => job.id).sort()).toEqual(["page1", "page2", "page3"])
   expect(second).not.toHaveProperty("next")
   const text = await project.ask("jobs", "--queue", "paged", "--state", "queued", "--limit", "2")
-  expect(text.stdout).toMatch(/^SUBMITTED +STATE +NAME +ID +QUEUE +ATTEMPTS +TOOK/)
+  expect(text.stdout).toMatch(/^SUBMITTED +STATE +NAME +ID +QUEUE +TOOK/)
   expect(text.stdout.trim().split("\n")).toHaveLength(3)
   expect(text.stderr).toMatch(/there are more: --cursor \S+/)
   expect(await project.ask("jobs", "--queue", "paged", "--state", "failed,cancelled")).toMatchObject({
@@ -165,6 +165,29 @@ test("jobs lists by state, task and queue, a page at a time", async () => {
     stdout: "",
     stderr: "no jobs\n",
   })
+})
+
+test("tables and the page of a job fit 80 columns; --wide leaves nothing out", async () => {
+  const name = `${"long-".repeat(12)}name`
+  const id = await submit("works.fail", "--shadow", name, "--meta", JSON.stringify({ note: "x".repeat(2_000) }))
+  await ended(id, "failed")
+  await submit("works.echo", "--queue", "q".repeat(100), "--id", "i".repeat(100), "--shadow", name)
+  for (const command of [
+    ["jobs"],
+    ["job", id],
+    ["queues"],
+    ["workers"],
+    ["inspect", "stats"],
+    ["inspect", "registered"],
+  ]) {
+    const { stdout } = await project.ask(...command)
+    const lines = stdout.split("\n").filter((line) => !/^ {4}\S/.test(line))
+    expect(Math.max(...lines.map((line) => line.length)), stdout).toBeLessThanOrEqual(80)
+  }
+  const wide = (await project.ask("jobs", "--wide")).stdout
+  expect(wide).toMatch(/^SUBMITTED +STATE +NAME +ID +QUEUE +ATTEMPTS +TOOK/)
+  for (const part of [id, name, "q".repeat(100), "i".repeat(100)]) expect(wide).toContain(part)
+  expect((await project.ask("job", id, "--wide")).stdout).toContain("x".repeat(2_000))
 })
 
 test("cancel, retry and delete decide about each job on its own", async () => {

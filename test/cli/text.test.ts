@@ -1,12 +1,15 @@
 /** What people read: tables, spans of time, made-up inputs, advice on misspelled words. */
+import { stripVTControlCharacters } from "node:util"
 import { Schema } from "effect"
 import { describe, expect, test } from "vitest"
 import * as z from "zod"
 import { actor } from "../../runtime/actor/actor.ts"
+import { printAnswers } from "../../runtime/cli/answers.ts"
 import { curlOf, exampleOf } from "../../runtime/cli/dev/curl.ts"
 import { sampleOf } from "../../runtime/cli/dev/sample.ts"
 import { listText, oneLine, shortId, spanText } from "../../runtime/cli/format.ts"
-import { columns, painter, shown } from "../../runtime/cli/output.ts"
+import { columns, type Output, outputFor, painter, shown, wrapped } from "../../runtime/cli/output.ts"
+import type { Answer } from "../../runtime/cluster/remote/message.ts"
 import { takesColour } from "../../runtime/log/colour.ts"
 import { jsonSchemaOf } from "../../runtime/options/json-schema.ts"
 import { suggest } from "../../runtime/options/suggest.ts"
@@ -20,6 +23,56 @@ test("columns are as wide as what is seen in them", () => {
       ["x", ""],
     ]),
   ).toBe(`a     b\n${paint("long", "red")}  c\nx`)
+})
+
+test("columns are cut where a line would be too long, the longest first, and short ones last", () => {
+  const paint = painter(true)
+  const long = "x".repeat(100)
+  const lines = columns([["12:00:00", paint(long, "red"), "queued", `${long}${long}`]], 60).split("\n")
+  expect(stripVTControlCharacters(shown(lines[0] ?? ""))).toBe(
+    `12:00:00  ${"x".repeat(19)}…  queued  ${"x".repeat(19)}…`,
+  )
+  expect(lines[0]).toContain(paint("x".repeat(19), "red").slice(0, -1))
+  const many = columns([Array.from({ length: 9 }, () => long)], 80)
+  expect(many.length).toBeLessThanOrEqual(80)
+  expect(columns([["a\u001b[2J", long]], 24)).toBe(`a\\u001b[2J  ${"x".repeat(11)}…`)
+  expect(columns([["a", long]])).toBe(`a  ${long}`)
+})
+
+test("texts are wrapped between words, and within one that is too long", () => {
+  expect(wrapped("one two three", 8)).toEqual(["one two", "three"])
+  expect(wrapped("x".repeat(20), 8)).toEqual(["xxxxxxxx", "xxxxxxxx", "xxxx"])
+  expect(wrapped("", 8)).toEqual([""])
+})
+
+test("answers of workers are tables without JSON in them", () => {
+  const lines: Array<string> = []
+  const output = { ...outputFor({}), paint: painter(false), note: (text: string) => void lines.push(text) }
+  const told = (...answers: ReadonlyArray<Answer>): ReadonlyArray<string> => {
+    lines.length = 0
+    const table: Output["table"] = (heading, rows) => void lines.push(...columns([heading, ...rows], 80).split("\n"))
+    printAnswers({ ...output, table }, answers)
+    return lines
+  }
+  const id = "01a1fa93-51d8-7461-9e0e-0fcba4d01127"
+  expect(told({ worker: "w1", value: [{ id, queue: "default", attempt: 2 }] }, { worker: "w2", value: [] })).toEqual([
+    "WORKER  ID         QUEUE    ATTEMPT",
+    "w1      …a4d01127  default  2",
+    "w2      -",
+  ])
+  expect(
+    told({ worker: "w1", value: [{ name: "a", methods: ["b", "c"] }] }, { worker: "w2", error: "is silent" }),
+  ).toEqual(["WORKER  NAME  METHODS", "w1      a     b, c", "WORKER  ERROR", "w2      is silent"])
+  const stats = { state: "idle", running: [id], jobs: [{ id }], uptimeSeconds: 90, memory: { heapUsed: 2048 } }
+  expect(told({ worker: "w1", value: stats })).toEqual([
+    "WORKER            w1",
+    "state             idle",
+    "running           …a4d01127",
+    "jobs              1",
+    "uptime            1 min 30 s",
+    "memory heap used  2 KiB",
+  ])
+  expect(told()).toEqual(["no workers are alive"])
 })
 
 test("what others wrote is shown by the terminal, and never obeyed", () => {

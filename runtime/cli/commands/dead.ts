@@ -2,7 +2,7 @@
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
 import { wrongUsage } from "../failure.ts"
-import { localTime, oneLine } from "../format.ts"
+import { idText, oneLine, timeText } from "../format.ts"
 import { ID_HELP } from "../job-id.ts"
 import { runs } from "./command.ts"
 import { decideAll } from "./decide.ts"
@@ -47,9 +47,9 @@ export const addDead = (program: Command): void => {
     )
     if (output.json) return output.document(page)
     const rows = page.jobs.map((job) => [
-      localTime(job.times.ended ?? job.times.submitted),
-      oneLine(job.name, 40),
-      job.id,
+      timeText(job.times.ended ?? job.times.submitted, output),
+      oneLine(job.name),
+      idText(job.id, output),
       job.queue,
       output.paint(job.dead ?? "", "red"),
       oneLine(job.error?.message ?? ""),

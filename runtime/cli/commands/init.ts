@@ -7,7 +7,7 @@ import { DEFAULTS } from "../../options/defaults.ts"
 import { filesBelow } from "../dev/changes.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
 import { givenSettings } from "../options.ts"
-import { outputFor } from "../output.ts"
+import { type OutputOptions, outputFor } from "../output.ts"
 
 const TEMPLATES = fileURLToPath(new URL("../templates", import.meta.url))
 
@@ -91,7 +91,7 @@ const hasFiles = async (folder: string): Promise<boolean> =>
 export const addInit = (program: Command): void => {
   const command = program.command("init").description("write a first actor and its settings; overwrites nothing")
   command.action(async () => {
-    const output = outputFor(command.optsWithGlobals<{ readonly json?: boolean }>().json === true)
+    const output = outputFor(command.optsWithGlobals<Pick<OutputOptions, "json">>())
     const folder = process.cwd()
     const actors = givenSettings(command).get("actors")?.text ?? DEFAULTS.actors
     const made: Array<Made> = []

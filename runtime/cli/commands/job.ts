@@ -17,7 +17,7 @@ export const addJob = (program: Command): void => {
       const job = client.job(await fullId(client, command.args[0] ?? ""))
       const first = await job.find()
       if (!command.opts<{ readonly watch?: boolean }>().watch) {
-        return output.json ? output.document(first) : output.line(jobPage(first, output.paint))
+        return output.json ? output.document(first) : output.line(jobPage(first, output))
       }
       if (!output.json) output.line(`${output.paint(oneLine(first.name), "bold")}  ${first.id}`)
       for await (const event of job.events()) {

@@ -5,7 +5,7 @@ import { didYouMean } from "../../options/suggest.ts"
 import { STATES, type State } from "../../protocol/state.ts"
 import type { RecordQuery } from "../../transport/lift/transport.ts"
 import { wrongUsage } from "../failure.ts"
-import { localTime, oneLine, remarkOf, runTime, stateText } from "../format.ts"
+import { idText, oneLine, remarkOf, runTime, stateText, timeText } from "../format.ts"
 import { fullId } from "../job-id.ts"
 import type { Output } from "../output.ts"
 import { runs } from "./command.ts"
@@ -49,8 +49,6 @@ const queryOf = (options: Options): RecordQuery => ({
   ...(options.cursor === undefined ? {} : { after: options.cursor }),
 })
 
-const HEADING = ["SUBMITTED", "STATE", "NAME", "ID", "QUEUE", "ATTEMPTS", "TOOK", ""]
-
 /** Prints a page of jobs, and how to get the next one. */
 export const printJobs = (
   output: Output,
@@ -59,16 +57,17 @@ export const printJobs = (
   empty: string,
 ): void => {
   const rows = jobs.map((job) => [
-    localTime(job.times.submitted),
+    timeText(job.times.submitted, output),
     stateText(output.paint, job.state),
-    oneLine(job.name, 40),
-    job.id,
+    oneLine(job.name),
+    idText(job.id, output),
     job.queue,
-    String(job.attempts),
+    ...(output.wide ? [String(job.attempts)] : []),
     runTime(job),
     remarkOf(job),
   ])
-  output.table(HEADING, rows, empty)
+  const heading = ["SUBMITTED", "STATE", "NAME", "ID", "QUEUE", ...(output.wide ? ["ATTEMPTS"] : []), "TOOK", ""]
+  output.table(heading, rows, empty)
   if (next !== undefined) output.note(`there are more: --cursor ${next}`)
 }
 

@@ -6,8 +6,9 @@ import { COMMANDS, isCommand } from "../../cluster/remote/call.ts"
 import type { Answer } from "../../cluster/remote/message.ts"
 import { parseAutoscale } from "../../options/autoscale.ts"
 import { didYouMean } from "../../options/suggest.ts"
+import { printAnswers } from "../answers.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
-import { oneLine } from "../format.ts"
+import { idText, timeText } from "../format.ts"
 import { numberOrText } from "../input.ts"
 import { fullId } from "../job-id.ts"
 import type { Output } from "../output.ts"
@@ -53,18 +54,9 @@ const boundsOf = (text: string): Record<string, number> => {
   return Result.isSuccess(parsed) ? { ...parsed.success } : wrongUsage(`control autoscale: ${parsed.failure}`)
 }
 
-const valueText = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value))
-
 const show = (output: Output, answers: ReadonlyArray<Answer>): void => {
   if (output.json) output.document({ answers })
-  else {
-    const rows = answers.flatMap(({ worker, value, error }) => {
-      if (error !== undefined) return [[worker, output.paint(error, "red")]]
-      const list: ReadonlyArray<unknown> = Array.isArray(value) ? value : [value]
-      return list.length === 0 ? [[worker, "-"]] : list.map((each) => [worker, oneLine(valueText(each), 500)])
-    })
-    output.table(["WORKER", "ANSWER"], rows, "no workers are alive")
-  }
+  else printAnswers(output, answers)
   if (answers.length === 0 || answers.some(({ error }) => error !== undefined)) throw new CommandFailed(EXIT.failed)
 }
 
@@ -104,7 +96,12 @@ const addInspect = (program: Command): void => {
         const page = await client.jobs({ states: ["scheduled"], limit: 1_000 })
         if (output.json) return output.document(page)
         const { jobs } = page
-        const rows = jobs.map((job) => [job.id, job.name, job.queue, job.times.due ?? ""])
+        const rows = jobs.map((job) => [
+          idText(job.id, output),
+          job.name,
+          job.queue,
+          job.times.due === undefined ? "" : timeText(job.times.due, output),
+        ])
         output.table(["ID", "NAME", "QUEUE", "DUE"], rows, "nothing is scheduled")
       })
     }
