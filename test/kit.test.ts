@@ -1,16 +1,14 @@
 /** The kit itself: each case passes on transports of several kinds, and fails on one that breaks the promise it is about. */
 import { describe, expect, test, vi } from "vitest"
 import { placeOf } from "../plugins/memory/mod.ts"
-import { blocking } from "./kit/blocking.ts"
 import { spared, titleOf } from "./kit/case.ts"
 import { cases } from "./kit/cases.ts"
 import { BrokenPromise, isTransportError } from "./kit/check.ts"
 import { sleep } from "./kit/context.ts"
 import type { Harness } from "./kit/harness.ts"
-import { least, reduced } from "./kit/least.ts"
 import { Line } from "./kit/line.ts"
 import { type Mutant, mutants } from "./kit/mutants.ts"
-import { registerLifted, runCase, runLiftedConformance } from "./kit/run.ts"
+import { runCase, runLiftedConformance } from "./kit/run.ts"
 import { capabilities, memory } from "./support/memory.ts"
 import { outcomesOf } from "./support/outcomes.ts"
 
@@ -19,20 +17,6 @@ const full = (url: URL): Harness => ({
   capabilities,
   connect: (options) => memory.connect(url, options),
   corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).board.inject(queue, bytes),
-})
-
-const slow = (url: URL): Harness => ({
-  ...full(url),
-  name: "blocking",
-  slow: true,
-  connect: async (options) => blocking(await memory.connect(url, options)),
-})
-
-const bare = (url: URL): Harness => ({
-  name: "least",
-  capabilities: least(capabilities),
-  parts: [],
-  connect: async (options) => reduced(await memory.connect(url, options)),
 })
 
 /** Memory behind a line that can be cut: it loses nothing by that, as a server would not. */
@@ -59,15 +43,10 @@ const cuttable = (url: URL): Harness => {
 // Most of the time of a case is waiting.
 vi.setConfig({ maxConcurrency: 24 })
 
-const bases = { full, least: bare, line: cuttable }
+const bases = { full, line: cuttable }
 
 /** Many cases run at the same time, perhaps beside other work. */
 const slack = 2_500
-
-describe("a transport that blocks passes", () =>
-  registerLifted(test, slow(new URL("memory://blocking")), { spared: "omit" }))
-describe("a transport that can do the least passes", () =>
-  registerLifted(test, { ...bare(new URL("memory://least")), slack }, { spared: "omit" }))
 
 describe("a transport that is cut off and restarted passes", () => {
   const harness = { ...cuttable(new URL("memory://line")), slack }
@@ -100,13 +79,16 @@ describe("mutants", () => {
 })
 
 test("without a runner there is a report", async () => {
-  const report = await runLiftedConformance(full(new URL("memory://report")), { only: "declared: " })
-  expect(report).toMatchObject({ name: "memory", total: 3, passed: 3, failed: 0, skipped: 0 })
-  const skipping = await runLiftedConformance(full(new URL("memory://report")), { only: "front" })
-  expect(skipping.results.find(({ outcome }) => outcome === "skipped")?.reason).toContain("front")
-  const wrong = { ...full(new URL("memory://report")), capabilities: { ...capabilities, delay: false } }
-  const failing = await runLiftedConformance(wrong, { only: "declared: the capabilities" })
-  expect(failing.results[0]).toMatchObject({ outcome: "failed", reason: expect.stringContaining("capabilities") })
+  const report = await runLiftedConformance(full(new URL("memory://report")), { only: "delay: " })
+  expect(report).toMatchObject({ name: "memory", total: 2, passed: 2, failed: 0, skipped: 0 })
+  const without = { ...full(new URL("memory://report")), canList: false }
+  const skipping = await runLiftedConformance(without, { only: "query: a cursor" })
+  expect(skipping.results[0]).toMatchObject({ outcome: "skipped", reason: "it cannot list jobs" })
+  const [mutant] = mutants.filter(({ breaks }) => breaks === "publish: no tasks: no receipts")
+  const wrong = full(new URL("memory://report"))
+  const connect = mutant?.breaker()((options) => wrong.connect(options)) ?? wrong.connect
+  const failing = await runLiftedConformance({ ...wrong, connect }, { only: "publish: no tasks" })
+  expect(failing.results[0]).toMatchObject({ outcome: "failed", reason: expect.stringContaining("receipts") })
 })
 
 /** How the case of a mutant fails; `undefined` when it passes. */

@@ -1,14 +1,14 @@
 /** Keyed values in the order of their bytes. */
 import { Buffer } from "node:buffer"
 import { TransportError } from "../../runtime/transport/mod.ts"
-import type { DriverStore, Entry, Revision, StoreOperation } from "../../runtime/transport/store.ts"
+import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/store.ts"
 import { Sorted } from "./sorted.ts"
 
 interface Kept extends Entry {
   readonly until: number
 }
 
-type Change = Parameters<Parameters<NonNullable<DriverStore["watch"]>>[1]>[0]
+type Change = Parameters<Parameters<NonNullable<Store["watch"]>>[1]>[0]
 type Watcher = { readonly prefix: string; readonly listener: (change: Change) => void }
 
 /** Timers cannot wait for longer than 2³¹ − 1 ms. */
@@ -50,7 +50,7 @@ export class MemoryStore {
     return revisions
   }
 
-  list({ prefix, after, limit, reverse = false }: Parameters<DriverStore["list"]>[0]): ReadonlyArray<Entry> {
+  list({ prefix, after, limit, reverse = false }: Parameters<Store["list"]>[0]): ReadonlyArray<Entry> {
     this.#sweep()
     const keys: Array<string> = []
     // Going up, the first keys will do; going down, all up to `after` are looked at, and the last ones taken.

@@ -4,7 +4,7 @@
  */
 import { createInbox } from "nats"
 import { TransportError } from "../../runtime/transport/mod.ts"
-import type { DriverStore, Entry, Revision, StoreOperation } from "../../runtime/transport/store.ts"
+import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/store.ts"
 import { apiError, at, BUSY, CODE, fromApiError, hasNoRoom, objectAt, textAt, timedOut } from "./connection/answers.ts"
 import { ANSWER_MS, type Link } from "./connection/link.ts"
 import type { Names } from "./streams/names.ts"
@@ -50,7 +50,7 @@ interface Step {
   readonly expect: number | undefined
 }
 
-export class NatsStore implements DriverStore {
+export class NatsStore implements Store {
   readonly #parts: StoreParts
   #clock: { readonly offset: number; readonly until: number } | undefined
   #lastNow = 0
@@ -81,12 +81,7 @@ export class NatsStore implements DriverStore {
     throw new TransportError("unavailable", "too many write the same keys at the same time")
   }
 
-  async list({
-    prefix,
-    after,
-    limit,
-    reverse = false,
-  }: Parameters<DriverStore["list"]>[0]): Promise<ReadonlyArray<Entry>> {
+  async list({ prefix, after, limit, reverse = false }: Parameters<Store["list"]>[0]): Promise<ReadonlyArray<Entry>> {
     const keys = (await this.#keys(prefix)).filter(
       (key) => after === undefined || (reverse ? compareBytes(key, after) < 0 : compareBytes(key, after) > 0),
     )
@@ -103,7 +98,7 @@ export class NatsStore implements DriverStore {
 
   async watch(
     prefix: string,
-    listener: Parameters<NonNullable<DriverStore["watch"]>>[1],
+    listener: Parameters<NonNullable<Store["watch"]>>[1],
     signal: AbortSignal,
   ): Promise<void> {
     const { names, subscriptions } = this.#parts

@@ -7,7 +7,7 @@ import type * as contract from "../../runtime/transport/driver.ts"
 import type { Known, QueuedTask } from "../../runtime/transport/known.ts"
 import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
 import type { FoundJob, FoundJobs, Query, QueueBrowser, QueueDepth } from "../../runtime/transport/optional.ts"
-import type { DriverStore, Entry } from "../../runtime/transport/store.ts"
+import type { Entry, Store } from "../../runtime/transport/store.ts"
 import { explain, type Library, linkTo, type PostgresLink } from "./link.ts"
 import { DEDUPE_MS, HELD, NEVER, prepare, schemaOf } from "./schema.ts"
 
@@ -179,7 +179,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
 
   // ── What workers share ────────────────────────────────────────────────────────────────────────────────────────────
 
-  readonly store: DriverStore = {
+  readonly store: Store = {
     get: async (keys) => {
       const text = "SELECT key, value, revision FROM entry WHERE key = ANY ($1) AND until > ms()"
       const found = await this.#ask<Entry>(text, [keys.map(plain)], "get")

@@ -11,7 +11,7 @@ import type {
 } from "../../runtime/transport/driver.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Broadcast, Queries, QueueBrowser } from "../../runtime/transport/optional.ts"
-import type { DriverStore } from "../../runtime/transport/store.ts"
+import type { Store } from "../../runtime/transport/store.ts"
 import type { Database } from "./database/database.ts"
 import { FileWatch } from "./database/database.ts"
 import { faultOf, isBusy } from "./database/fault.ts"
@@ -62,7 +62,7 @@ const capabilitiesOf = ({ durability, database }: Opened): Capabilities => ({
 /** A driver, until its file is gone. */
 export type FileDriver = Driver &
   QueueBrowser &
-  Queries & { readonly store: Required<DriverStore>; readonly broadcast: Broadcast }
+  Queries & { readonly store: Required<Store>; readonly broadcast: Broadcast }
 
 /** `onGone` is called once, when the file was removed or replaced; from then on everything fails with that error. */
 export const driverOver = (
@@ -160,7 +160,7 @@ export const driverOver = (
     return feed.subscribe(JOBS, signal, () => subscriptions.onJob(id, listener))
   }
 
-  const store: Required<DriverStore> = {
+  const store: Required<Store> = {
     get: (keys) => whileOpen(() => keys.map((key) => storeTable.get(key))),
     write: (operations) =>
       whileOpen(async () => {

@@ -1,6 +1,6 @@
 /** Keyed values with revisions and times to live, in one table. */
 import { TransportError } from "../../runtime/transport/mod.ts"
-import type { DriverStore, Entry, Revision, StoreOperation } from "../../runtime/transport/store.ts"
+import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/store.ts"
 import type { Database } from "./database/database.ts"
 import { bytes, int, type Row } from "./database/row.ts"
 import { MAX_RECORD } from "./jobs/columns.ts"
@@ -51,7 +51,7 @@ export class StoreTable {
     return row && entryOf(row)
   }
 
-  list({ prefix, after, limit, reverse }: Parameters<DriverStore["list"]>[0]): ReadonlyArray<Entry> {
+  list({ prefix, after, limit, reverse }: Parameters<Store["list"]>[0]): ReadonlyArray<Entry> {
     let start = keyToBytes(prefix)
     let end = afterPrefix(start)
     if (after !== undefined) {

@@ -3,7 +3,7 @@
  * are written here once, for the workers' directory, pauses, revocations, idempotency keys and the like.
  */
 import { Result, Schema } from "effect"
-import type { Revision, Store, StoreOperation } from "../transport/lift/transport.ts"
+import type { Revision, Store, StoreOperation } from "../transport/store.ts"
 
 /** An entry as it was found. */
 export interface StoredEntry<A> {
@@ -56,12 +56,12 @@ export class StoreEntry<A> {
 
   /** The operation that removes an entry; one that is not there stays so. */
   remove(name: string): StoreOperation {
-    return { key: this.key(name) }
+    return { key: this.key(name), value: null }
   }
 
   /** Fails as the store does. */
   async get(store: Store, name: string): Promise<StoredEntry<A> | undefined> {
-    const found = await store.get(this.key(name))
+    const [found] = await store.get([this.key(name)])
     return found === undefined ? undefined : { value: this.decode(found.value), revision: found.revision }
   }
 
@@ -94,9 +94,9 @@ export class StoreEntry<A> {
       const found = tried === 0 && assumeAbsent ? undefined : await this.get(store, name)
       const change = to(found)
       if (change === "keep") return change
-      const expect = found === undefined ? ("absent" as const) : { revision: found.revision }
       const operation = change === "remove" ? this.remove(name) : this.put(name, change.value, change.ttlMs)
-      if ((await store.write([{ ...operation, expect }])) === "written") return change
+      const written = await store.write([{ ...operation, expect: found?.revision ?? "" }])
+      if (written !== "conflict") return change
     }
     return "conflict"
   }

@@ -6,7 +6,7 @@ import { hostname } from "node:os"
 import { Result, Schema } from "effect"
 import { StoreEntry } from "../async/store-entry.ts"
 import { checkActorName } from "../protocol/name.ts"
-import type { Store, StoreOperation } from "../transport/lift/transport.ts"
+import type { Store, StoreOperation } from "../transport/store.ts"
 
 const MethodDescription = Schema.Struct({
   name: Schema.String,

@@ -8,7 +8,7 @@ import { CallboardError } from "../errors.ts"
 import { milliseconds } from "../options/duration.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { checkQueueName } from "../protocol/name.ts"
-import type { Store } from "../transport/lift/transport.ts"
+import type { Store } from "../transport/store.ts"
 
 /** What is kept of a pause or a suspension: since when, as an ISO time. */
 const Since = Schema.Struct({ at: Schema.String })

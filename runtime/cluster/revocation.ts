@@ -14,7 +14,7 @@ import { refuseInput } from "../options/refuse.ts"
 import { parseTask, type Task } from "../protocol/headers.ts"
 import type { Message } from "../protocol/message.ts"
 import { formatTime } from "../protocol/time.ts"
-import type { Store } from "../transport/lift/transport.ts"
+import type { Store } from "../transport/store.ts"
 
 /** A revocation as it is stored and shown. */
 export const Revocation = Schema.Struct({
@@ -93,7 +93,7 @@ export const revoke = async (store: Store, options: RevokeOptions): Promise<Revo
     revokedAt: formatTime(now),
     until: formatTime(now + ms),
   }
-  if ((await store.count(REVOCATIONS.prefix)) >= MOST_REVOCATIONS) {
+  if ((await REVOCATIONS.names(store, MOST_REVOCATIONS)).length >= MOST_REVOCATIONS) {
     throw new CallboardError("unsupported", `there are ${MOST_REVOCATIONS} revocations already: lift some of them`)
   }
   await store.write([REVOCATIONS.put(revocation.id, revocation, ms)])

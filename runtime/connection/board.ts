@@ -1,8 +1,9 @@
 /** A connected transport with everything that client and worker need of it; what is missing is refused here, by name. */
 
-import type { Queue, Records, Store, Transport } from "../transport/lift/transport.ts"
+import type { Queue, Records, Transport } from "../transport/lift/transport.ts"
 import type { Broadcast } from "../transport/mod.ts"
 import { TransportError } from "../transport/mod.ts"
+import type { Store } from "../transport/store.ts"
 
 export interface Board {
   readonly transport: Transport
@@ -19,19 +20,11 @@ export type KeepFailed = (task: string, meth: string | null) => number
 
 export const DEFAULT_KEEP_FAILED_MS = 7 * 86_400_000
 
-/** Fails with a `TransportError` `unsupported` that names the missing part. */
+/** Fails with a `TransportError` `unsupported` where a part is missing. */
 export const boardOf = (transport: Transport, keepFailed: KeepFailed = () => DEFAULT_KEEP_FAILED_MS): Board => {
   const { queue, records, store, broadcast } = transport
-  const missing = [
-    ...(records === undefined ? ["records"] : []),
-    ...(store === undefined ? ["a store"] : []),
-    ...(broadcast === undefined ? ["broadcast"] : []),
-  ]
-  if (records === undefined || store === undefined || broadcast === undefined) {
-    throw new TransportError(
-      "unsupported",
-      `transport ${transport.name} has no ${missing.join(" and no ")}, which Callboard needs`,
-    )
+  if (broadcast === undefined) {
+    throw new TransportError("unsupported", `transport ${transport.name} has no broadcast, which Callboard needs`)
   }
   return { transport, queue, records, store, broadcast, keepFailed }
 }

@@ -4,6 +4,7 @@
  */
 
 import type { Log } from "../log/log.ts"
+import { watchStore } from "../transport/lift/poll.ts"
 import type { Board } from "./board.ts"
 import { pause } from "./listening.ts"
 
@@ -53,7 +54,7 @@ export class StoreWatch {
     while (this.#stale && !signal.aborted) {
       this.#stale = false
       try {
-        if (!this.#watches) await board.store.watch(prefix, onChange, signal)
+        if (!this.#watches) await watchStore(board.store, prefix, onChange, signal)
         this.#watches = true
         await read()
         this.#ready.resolve()

@@ -15,7 +15,7 @@ import { type StoredEntry, StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import { Durability, errorOf, ItemProblem } from "../jobs/answers.ts"
 import type { Receipt } from "../jobs/receipt.ts"
-import type { Store } from "../transport/lift/transport.ts"
+import type { Store } from "../transport/store.ts"
 import { IDEMPOTENCY_TTL_MS } from "./limits.ts"
 import { itemProblem } from "./problem.ts"
 

@@ -12,7 +12,7 @@ import type { TransportError } from "./errors.ts"
 import type { Index, Known } from "./known.ts"
 import type { Broadcast, Queries, QueueBrowser } from "./optional.ts"
 import type { ConnectOptions } from "./options.ts"
-import type { DriverStore, Revision } from "./store.ts"
+import type { Revision, Store } from "./store.ts"
 
 /** What a plugin module exports as `plugin` or as its default export. */
 export interface Plugin {
@@ -29,7 +29,7 @@ export interface Driver extends Partial<QueueBrowser>, Partial<Queries> {
   readonly name: string
   readonly capabilities: Capabilities
   /** Keyed values: what workers share. Limits, pauses, dependencies, the worker list and progress live in it. */
-  readonly store: DriverStore
+  readonly store: Store
   /** Announcements to all processes that listen. Absent: no remote control and no live events. */
   readonly broadcast?: Broadcast
 

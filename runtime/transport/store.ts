@@ -7,7 +7,7 @@
  */
 export type Revision = string
 
-export interface DriverStore {
+export interface Store {
   /** One answer per key, in order. A read sees every write that was answered before it began, by anybody. */
   get(keys: ReadonlyArray<string>): Promise<ReadonlyArray<Entry | undefined>>
   /**

@@ -4,7 +4,9 @@
  */
 import { connectTransport } from "../../runtime/connection/connect.ts"
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
-import type { Queue, Settled, Settlement, Store, Transport } from "../../runtime/transport/lift/transport.ts"
+import { watchStore } from "../../runtime/transport/lift/poll.ts"
+import type { Queue, Settled, Settlement, Transport } from "../../runtime/transport/lift/transport.ts"
+import type { Store } from "../../runtime/transport/store.ts"
 
 export type Fault =
   /** The task is acked before its outcome is stored. */
@@ -50,11 +52,10 @@ export const faulty = (fault: Fault): LiftedPlugin => ({
 const withoutEdges = (store: Store): Store => ({
   get: (key) => store.get(key),
   write: (operations) => store.write(operations),
-  count: (prefix) => store.count(prefix),
   now: () => store.now(),
   list: async (options) => (options.prefix.startsWith(EDGES) ? [] : store.list(options)),
   watch: async (prefix, listener, signal) =>
-    prefix.startsWith(EDGES) ? undefined : store.watch(prefix, listener, signal),
+    prefix.startsWith(EDGES) ? undefined : watchStore(store, prefix, listener, signal),
 })
 
 const EDGES = "after/"

@@ -65,8 +65,8 @@ describe("what is asked before anything is submitted", () => {
   const reading = (answer: <A>(ask: () => Promise<A>) => Promise<A>) =>
     faulty(({ store, records, ...transport }) => ({
       ...transport,
-      ...(store === undefined ? {} : { store: { ...store, get: (key) => answer(() => store.get(key)) } }),
-      ...(records === undefined ? {} : { records: { ...records, find: (id) => answer(() => records.find(id)) } }),
+      store: { ...store, get: (keys) => answer(() => store.get(keys)) },
+      records: { ...records, find: (id) => answer(() => records.find(id)) },
     }))
 
   test.each([

@@ -303,17 +303,13 @@ describe("a transport that misbehaves", () => {
     let fails = true
     const transports = faulty(({ store, ...transport }) => ({
       ...transport,
-      ...(store === undefined
-        ? {}
-        : {
-            store: {
-              ...store,
-              get: async (key) => {
-                if (fails && key === "worker/w1") throw new TransportError("unavailable", "away for a moment")
-                return store.get(key)
-              },
-            },
-          }),
+      store: {
+        ...store,
+        get: async (keys) => {
+          if (fails && keys.includes("worker/w1")) throw new TransportError("unavailable", "away for a moment")
+          return store.get(keys)
+        },
+      },
     }))
     const second = await start([quick], { transport, transports, name: "w1", log })
     const began = (await first.client.workers())[0]?.startedAt

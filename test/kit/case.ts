@@ -1,6 +1,6 @@
 /** A case as data: no runner is imported to define one. */
 import type { Context } from "./context.ts"
-import { type Ground, type Harness, PARTS, type Part } from "./harness.ts"
+import type { Ground, Harness } from "./harness.ts"
 
 /** What a case cannot do without: `true`, or why this transport is spared. */
 export type Need = NeedOf<Harness>
@@ -35,28 +35,14 @@ export const spared = <H>({ needs = [] }: Pick<CaseOf<H, never>, "needs">, harne
   return undefined
 }
 
-/** Needs an optional member. */
-export const part =
-  (name: Part): Need =>
-  ({ parts = PARTS }) =>
-    parts.includes(name) || `it has no ${name}`
-
 /** Needs something that the harness can do to the transport. */
 export const hook =
   (name: "restart" | "kill" | "cut" | "corrupt"): NeedOf<Ground<unknown>> =>
   (harness) =>
     harness[name] !== undefined || `its harness offers no ${name}()`
 
-export const records = part("records")
-export const lists = part("query")
-export const delay: Need = ({ capabilities }) => capabilities.delay || "it keeps no due times (delay: false)"
-export const noDelay: Need = ({ capabilities }) => !capabilities.delay || "it keeps due times (delay: true)"
-export const front: Need = ({ capabilities }) => capabilities.front || "it has no front (front: false)"
-export const noFront: Need = ({ capabilities }) => !capabilities.front || "it has a front (front: true)"
-export const noKeys: Need = ({ capabilities }) => !capabilities.keyed || "it keeps order by key (keyed: true)"
-export const strictOrder: Need = ({ lanewise }) =>
-  lanewise !== true || "what is accepted while it pulls may come after what that pull brings (lanewise)"
-export const dedupe: Need = ({ capabilities }) =>
-  capabilities.dedupeWindow > 0 || "it does not recognise publish keys (dedupeWindow: 0)"
+/** Needs a transport that can list jobs. */
+export const lists: Need = ({ canList = true }) => canList || "it cannot list jobs"
+export const delay: Need = ({ capabilities }) => capabilities.delay > 0 || "it keeps no due times (delay: 0)"
 export const durable: Need = ({ capabilities }) =>
   capabilities.durability !== "none" || "nothing survives its process (durability: none)"

@@ -1,29 +1,22 @@
 /** All cases, in the order in which a report lists them. */
 import type { Case } from "./case.ts"
-import { broadcastCases } from "./cases/broadcast.ts"
 import { claimCases } from "./cases/claim.ts"
 import { closeCases } from "./cases/close.ts"
-import { declaredCases } from "./cases/declared.ts"
 import { delayCases } from "./cases/delay.ts"
 import { fenceCases } from "./cases/fence.ts"
 import { hostileCases } from "./cases/hostile.ts"
 import { leaseCases } from "./cases/lease.ts"
-import { maintenanceCases } from "./cases/maintenance.ts"
 import { nextRunCases } from "./cases/next-run.ts"
-import { orderCases } from "./cases/order.ts"
 import { publishCases } from "./cases/publish.ts"
 import { pullCases } from "./cases/pull.ts"
 import { queryCases } from "./cases/query.ts"
 import { recordCases } from "./cases/records.ts"
 import { recoveryCases } from "./cases/recovery.ts"
 import { settleCases } from "./cases/settle.ts"
-import { storeCases } from "./cases/store.ts"
 
 export const cases: ReadonlyArray<Case> = [
-  ...declaredCases,
   ...publishCases,
   ...pullCases,
-  ...orderCases,
   ...delayCases,
   ...leaseCases,
   ...settleCases,
@@ -32,9 +25,6 @@ export const cases: ReadonlyArray<Case> = [
   ...nextRunCases,
   ...recordCases,
   ...queryCases,
-  ...maintenanceCases,
-  ...storeCases,
-  ...broadcastCases,
   ...hostileCases,
   ...closeCases,
   ...recoveryCases,

@@ -2,10 +2,10 @@
  * Both levels of the kit for one driver: what the driver promises by itself, then the rules of the runtime over it. With a
  * test runner or without one.
  */
-import { lift, liftedCapabilities } from "../../runtime/transport/lift/lift.ts"
+import { lift } from "../../runtime/transport/lift/lift.ts"
 import { type DriverHarness, partsOf } from "./driver/harness.ts"
 import { registerDriver, runDriverConformance } from "./driver/run.ts"
-import type { Harness, Part } from "./harness.ts"
+import type { Harness } from "./harness.ts"
 import {
   type RegisterOptions,
   type Report,
@@ -18,19 +18,11 @@ import {
 /** The same transport with all that the runtime makes of its driver. */
 export const overRuntime = (harness: DriverHarness): Harness => {
   const { capabilities, connect, second, ...ground } = harness
-  const has = new Set(partsOf(harness))
-  const parts: ReadonlyArray<Part> = [
-    "records",
-    "store",
-    ...(has.has("query") ? (["query"] as const) : []),
-    ...(has.has("broadcast") ? (["broadcast"] as const) : []),
-    ...(has.has("browse") ? (["stats", "overdue", "waiting"] as const) : []),
-  ]
   return {
     ...ground,
     name: harness.name,
-    parts,
-    capabilities: liftedCapabilities({ capabilities, ...(has.has("browse") ? { queues: async () => [] } : {}) }),
+    canList: partsOf(harness).includes("query"),
+    capabilities,
     connect: async (options) => lift(await connect.call(harness, options), options),
     ...(second === undefined ? {} : { second: async (options) => lift(await second.call(harness, options), options) }),
   }

@@ -1,17 +1,12 @@
 /** What the author of a plugin tells the kit: what the transport claims, how to reach it, and what can be done to it. */
-import type { Transport, TransportCapabilities } from "../../runtime/transport/lift/transport.ts"
+import type { Capabilities } from "../../runtime/transport/driver.ts"
+import type { Transport } from "../../runtime/transport/lift/transport.ts"
 import type { ConnectOptions } from "../../runtime/transport/mod.ts"
 
-/** The optional members of a transport and of its queue. */
-export type Part = "records" | "query" | "store" | "broadcast" | "stats" | "overdue" | "waiting"
-
-export const PARTS: ReadonlyArray<Part> = ["records", "query", "store", "broadcast", "stats", "overdue", "waiting"]
-
 export interface Harness extends Ground<Transport> {
-  /** What the transport is expected to declare, word for word: a claim in one place only is no claim. */
-  readonly capabilities: TransportCapabilities
-  /** Optional members that the transport has. Defaults to all. */
-  readonly parts?: ReadonlyArray<Part>
+  readonly capabilities: Capabilities
+  /** Whether it can list jobs. Defaults to true. */
+  readonly canList?: boolean
 }
 
 /** What both levels of the kit are told; `Connection` is a transport, or the driver of one. */

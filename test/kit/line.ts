@@ -1,6 +1,7 @@
 /** A line between transports and what they stand on, for tests of cuts: nothing passes while it is cut, and answers to
  * calls that were under way are lost. */
-import type { Transport, TransportCapabilities } from "../../runtime/transport/lift/transport.ts"
+import type { Capabilities } from "../../runtime/transport/driver.ts"
+import type { Transport } from "../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
 
 type Listener = Parameters<Transport["onStatus"]>[0]
@@ -26,7 +27,7 @@ export class Line {
   }
 
   /** Connections over this line. What lies behind it outlives each cut, so it may claim to be durable. */
-  over<Options>(connect: Connect<Options>, capabilities: TransportCapabilities): Connect<Options> {
+  over<Options>(connect: Connect<Options>, capabilities: Capabilities): Connect<Options> {
     return async (options) => {
       const transport = await this.guard(() => connect(options))()
       const { queue, records, store, broadcast } = transport
@@ -47,17 +48,18 @@ export class Line {
           ...(overdue && { overdue: guard(overdue) }),
           ...(waiting && { waiting: guard(waiting) }),
         },
-        ...(records && {
-          records: {
-            ...records,
-            find: guard(records.find),
-            change: guard(records.change),
-            query: guard(records.query),
-          },
-        }),
-        ...(store && {
-          store: { ...store, get: guard(store.get), write: guard(store.write), list: guard(store.list) },
-        }),
+        records: {
+          ...records,
+          find: guard(records.find),
+          change: guard(records.change),
+          query: guard(records.query),
+        },
+        store: {
+          ...store,
+          get: guard((keys) => store.get(keys)),
+          write: guard((operations) => store.write(operations)),
+          list: guard((range) => store.list(range)),
+        },
         ...(broadcast && { broadcast: { ...broadcast, send: guard(broadcast.send) } }),
         onStatus: (listener) => this.onStatus(listener),
       }

@@ -5,7 +5,6 @@ import { publishMutants } from "./mutants/publish.ts"
 import { pullMutants } from "./mutants/pull.ts"
 import { recordMutants } from "./mutants/records.ts"
 import { settleMutants } from "./mutants/settle.ts"
-import { storeMutants } from "./mutants/store.ts"
 
 export type { Mutant } from "./mutants/mutant.ts"
 
@@ -14,6 +13,5 @@ export const mutants: ReadonlyArray<Mutant> = [
   ...pullMutants,
   ...settleMutants,
   ...recordMutants,
-  ...storeMutants,
   ...lifetimeMutants,
 ]

@@ -9,10 +9,8 @@ import type {
   Delivery,
   Found,
   PullRequest,
-  Records,
   Settled,
   Settlement,
-  Store,
   Transport,
 } from "../../runtime/transport/lift/transport.ts"
 import type { Receipt } from "../../runtime/transport/mod.ts"
@@ -36,14 +34,6 @@ export class Peer {
 
   get transport(): Transport {
     return present(this.#transport, "a connection")
-  }
-
-  get records(): Records {
-    return present(this.transport.records, "records")
-  }
-
-  get store(): Store {
-    return present(this.transport.store, "a store")
   }
 
   async close(): Promise<void> {
@@ -169,7 +159,7 @@ export class Peer {
   // ── Records ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
   async lookup(id: string): Promise<Found | undefined> {
-    return this.#context.within(`find(${id})`, this.records.find(id))
+    return this.#context.within(`find(${id})`, this.transport.records.find(id))
   }
 
   /** The record of a job, which must be there. */
@@ -182,7 +172,7 @@ export class Peer {
   }
 
   async change(change: Change): Promise<Changed> {
-    const [changed] = await this.#context.within(`the change of ${change.id}`, this.records.change([change]))
+    const [changed] = await this.#context.within(`the change of ${change.id}`, this.transport.records.change([change]))
     return present(changed, "an answer")
   }
 

@@ -2,7 +2,8 @@
 import { actor, type Client, connect } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
-import type { Store } from "../../runtime/transport/lift/transport.ts"
+import { watchStore } from "../../runtime/transport/lift/poll.ts"
+import type { Store } from "../../runtime/transport/store.ts"
 import { faulty } from "../support/faulty-board.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
@@ -262,8 +263,7 @@ onEveryBoard((newBoard, transport) => {
           count.store++
           return store.list(options)
         },
-        count: (prefix) => store.count(prefix),
-        watch: (prefix, listener, signal) => store.watch(prefix, listener, signal),
+        watch: (prefix, listener, signal) => watchStore(store, prefix, listener, signal),
         now: () => store.now(),
       })
       const transports = faulty((whole) => ({

@@ -36,8 +36,8 @@ export const mortal = (): Mortal => {
   const cut = ({ queue, records, store, broadcast, ...transport }: Transport): Transport => ({
     ...transport,
     queue: cutOff(queue),
-    ...(records === undefined ? {} : { records: cutOff(records) }),
-    ...(store === undefined ? {} : { store: cutOff(store) }),
+    records: cutOff(records),
+    store: cutOff(store),
     ...(broadcast === undefined ? {} : { broadcast: cutOff(broadcast) }),
   })
   const plugin: LiftedPlugin = {

@@ -1,6 +1,6 @@
 /** The memory transport as client and worker use it: its driver, and what the runtime makes of a driver. */
 import { plugin as driver } from "../../plugins/memory/mod.ts"
-import { lift, liftedCapabilities } from "../../runtime/transport/lift/lift.ts"
+import { lift } from "../../runtime/transport/lift/lift.ts"
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
 import type { Transport } from "../../runtime/transport/lift/transport.ts"
 
@@ -16,4 +16,4 @@ const sample = await driver.connect(new URL("memory://capabilities"), {
   timeout: 1_000,
 })
 
-export const capabilities = liftedCapabilities(sample)
+export const { capabilities } = sample

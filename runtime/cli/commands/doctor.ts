@@ -5,7 +5,7 @@ import { type Client, connect } from "../../client/client.ts"
 import type { Entry } from "../../config/resolving.ts"
 import { displayUrl } from "../../connection/connect.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
-import type { TransportCapabilities } from "../../transport/lift/transport.ts"
+import type { Capabilities } from "../../transport/driver.ts"
 import { VERSION } from "../../version.ts"
 import { CommandFailed, exitCodeOf, lineOf } from "../failure.ts"
 import { bytesText, spanText } from "../format.ts"
@@ -35,22 +35,22 @@ const shown = ({ setting, value }: Entry): string => {
 
 const yesNo = (value: boolean): string => (value ? "yes" : "no")
 
-const capabilityRows = (can: TransportCapabilities): ReadonlyArray<readonly [string, string]> => [
+const capabilityRows = (can: Capabilities, canBrowse: boolean): ReadonlyArray<readonly [string, string]> => [
   ["durability", can.durability],
   ["reach", can.reach],
-  ["priorities", can.priorityBands === 1 ? "none" : `${can.priorityBands} bands${can.front ? " and front" : ""}`],
-  ["delayed tasks", can.delay ? `yes, up to ${spanText(can.dueResolution)} late` : "no"],
-  ["keyed order", yesNo(can.keyed)],
+  ["priorities", can.bands === 1 ? "none" : `${can.bands} bands${can.front ? " and front" : ""}`],
+  ["delayed tasks", can.delay > 0 ? `yes, up to ${spanText(can.dueResolution)} late` : "no"],
   ["remembers ids for", Number.isFinite(can.dedupeWindow) ? spanText(can.dedupeWindow) : "as long as the record"],
   ["largest task", bytesText(can.maxTask)],
   ["largest record", bytesText(can.maxRecord)],
-  ["settles in one transaction", yesNo(can.atomicSettle)],
-  ["can be browsed", yesNo(can.browse)],
+  ["settles in one transaction", yesNo(can.atomic)],
+  ["can be browsed", yesNo(canBrowse)],
 ]
 
 interface Reached {
   readonly name: string
-  readonly capabilities: TransportCapabilities
+  readonly capabilities: Capabilities
+  readonly canBrowse: boolean
   readonly ms: number
   readonly workers: number
 }
@@ -59,9 +59,15 @@ interface Reached {
 const reach = async ({ config, transport }: Invocation): Promise<Reached> => {
   const began = performance.now()
   await using client: Client = await connect(transport, connectSettings(config))
-  const { name, capabilities } = client.board.transport
+  const { name, capabilities, queue } = client.board.transport
   const workers = await client.workers()
-  return { name, capabilities, ms: performance.now() - began, workers: workers.length }
+  return {
+    name,
+    capabilities,
+    canBrowse: queue.stats !== undefined,
+    ms: performance.now() - began,
+    workers: workers.length,
+  }
 }
 
 const settled = async <A>(run: () => Promise<A>): Promise<{ readonly value: A } | { readonly error: unknown }> => {
@@ -111,13 +117,17 @@ export const addDoctor = (program: Command): void => {
       const found = "value" in actors ? actors.value.join(", ") : paint(lineOf(actors.error), "yellow")
       output.line(section("Actors", [[folder, found]], paint))
       if ("value" in reached) {
-        const { name, ms, workers, capabilities } = reached.value
+        const { name, ms, workers, capabilities, canBrowse } = reached.value
         const state = [
           "reachable",
           paint(`yes, in ${spanText(ms)}; ${workers} worker${workers === 1 ? "" : "s"} alive`, "green"),
         ]
         output.line(
-          section(`Transport ${name}`, [["url", displayUrl(transport)], state, ...capabilityRows(capabilities)], paint),
+          section(
+            `Transport ${name}`,
+            [["url", displayUrl(transport)], state, ...capabilityRows(capabilities, canBrowse)],
+            paint,
+          ),
         )
       } else {
         output.line(

@@ -6,7 +6,7 @@
  * `after/<shelf>/<parent>/<child>`, with the time at which it was written.
  */
 import { Buffer } from "node:buffer"
-import type { Entry, Store, StoreOperation } from "../../transport/lift/transport.ts"
+import type { Entry, Store, StoreOperation } from "../../transport/store.ts"
 import { hashOf } from "./hash.ts"
 
 export const EDGE_PREFIX = "after/"
@@ -89,7 +89,7 @@ export const writeEdges = (store: Store, edges: ReadonlyArray<Edge>, now: number
 export const removeEdges = (store: Store, edges: ReadonlyArray<Edge>): Promise<void> =>
   inParts(
     store,
-    edges.map((edge) => ({ key: keyOf(edge) })),
+    edges.map((edge) => ({ key: keyOf(edge), value: null })),
   )
 
 const inParts = async (store: Store, operations: ReadonlyArray<StoreOperation>): Promise<void> => {

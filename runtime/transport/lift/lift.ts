@@ -3,10 +3,9 @@
  */
 
 import type { Posting } from "../../protocol/message.ts"
-import type { Capabilities, Driver, TaskPosting } from "../driver.ts"
+import type { Driver, TaskPosting } from "../driver.ts"
 import type { ConnectOptions, Receipt } from "../mod.ts"
 import { TransportError } from "../mod.ts"
-import type { QueueBrowser } from "../optional.ts"
 import { readToken } from "./attempt.ts"
 import { begin } from "./begin.ts"
 import { toPost } from "./codec.ts"
@@ -16,9 +15,8 @@ import { Ends } from "./end.ts"
 import { Finder } from "./find.ts"
 import { Notes } from "./notes.ts"
 import { Revisions } from "./revisions.ts"
-import { storeOver } from "./stored.ts"
 import { pull } from "./take.ts"
-import type { Queue, Records, Transport, TransportCapabilities } from "./transport.ts"
+import type { Queue, Records, Transport } from "./transport.ts"
 import { watchJobs } from "./watch.ts"
 
 export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): Transport => {
@@ -81,10 +79,10 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
 
   return {
     name: driver.name,
-    capabilities: liftedCapabilities(driver),
+    capabilities,
     queue,
     records,
-    store: storeOver(driver.store, closing.signal),
+    store: driver.store,
     ...(broadcast === undefined ? {} : { broadcast }),
     onStatus: (listener) => driver.onStatus(listener),
     close: () => {
@@ -94,29 +92,6 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     },
   }
 }
-
-/** What a driver declares, in the words of client and worker. */
-export const liftedCapabilities = ({
-  capabilities,
-  queues,
-}: {
-  readonly capabilities: Capabilities
-  readonly queues?: QueueBrowser["queues"]
-}): TransportCapabilities => ({
-  durability: capabilities.durability,
-  dedupeWindow: capabilities.dedupeWindow,
-  delay: capabilities.delay > 0,
-  priorityBands: capabilities.bands,
-  front: capabilities.front,
-  keyed: false,
-  maxTask: capabilities.maxTask,
-  maxRecord: capabilities.maxRecord,
-  leaseResolution: capabilities.leaseResolution,
-  dueResolution: capabilities.dueResolution,
-  reach: capabilities.reach,
-  atomicSettle: capabilities.atomic,
-  browse: queues !== undefined,
-})
 
 const publish = async (driver: Driver, postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>> => {
   const now = Date.now()

@@ -4,7 +4,7 @@
  */
 import { encodeRecord, type JobRecord, recordFromJson } from "../../protocol/record.ts"
 import type { Driver } from "../driver.ts"
-import type { DriverStore, Revision } from "../store.ts"
+import type { Revision, Store } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
 import { decodeStored } from "./codec.ts"
 import type { Asking } from "./commits.ts"
@@ -50,7 +50,7 @@ interface Noted {
 }
 
 export class Notes {
-  readonly #store: DriverStore
+  readonly #store: Store
   readonly #asking: Asking
   readonly #revisions: Revisions
   readonly #lease: number

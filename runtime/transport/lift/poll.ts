@@ -1,10 +1,10 @@
-/** Watches a prefix of a store that tells of no changes: lists it once a second, and compares revisions. */
-import type { DriverStore, Entry, Revision } from "../store.ts"
+/** Watches a prefix of a store. One that tells of no changes is listed once a second, and revisions are compared. */
+import type { Entry, Revision, Store } from "../store.ts"
 
 const LOOK_MS = 1_000
 const PAGE = 1_000
 
-const listAll = async (store: DriverStore, prefix: string): Promise<ReadonlyArray<Entry>> => {
+const listAll = async (store: Store, prefix: string): Promise<ReadonlyArray<Entry>> => {
   const entries: Array<Entry> = []
   let after: string | undefined
   for (;;) {
@@ -15,9 +15,17 @@ const listAll = async (store: DriverStore, prefix: string): Promise<ReadonlyArra
   }
 }
 
-/** Resolves once it has seen what is there; tells what changes from then on. */
-export const poll = async (
-  store: DriverStore,
+/** Resolves once it listens, or has seen what is there; tells what changes from then on. */
+export const watchStore = (
+  store: Store,
+  prefix: string,
+  listener: (change: { readonly key: string; readonly value?: Uint8Array }) => void,
+  signal: AbortSignal,
+): Promise<void> =>
+  store.watch === undefined ? poll(store, prefix, listener, signal) : store.watch(prefix, listener, signal)
+
+const poll = async (
+  store: Store,
   prefix: string,
   listener: (change: { readonly key: string; readonly value?: Uint8Array }) => void,
   signal: AbortSignal,

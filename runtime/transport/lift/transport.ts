@@ -5,19 +5,19 @@
 import type { Message, Posting, Undecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { State } from "../../protocol/state.ts"
-import type { Receipt } from "../driver.ts"
+import type { Capabilities, Receipt } from "../driver.ts"
 import type { TransportError } from "../errors.ts"
 import type { Broadcast } from "../optional.ts"
+import type { Revision, Store } from "../store.ts"
 
 // ── Transport ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export interface Transport {
   readonly name: string
-  readonly capabilities: TransportCapabilities
+  readonly capabilities: Capabilities
   readonly queue: Queue
-  /** Absent: the runtime keeps records over the store of this or of another transport. */
-  readonly records?: Records
-  readonly store?: Store
+  readonly records: Records
+  readonly store: Store
   readonly broadcast?: Broadcast
   /**
    * Called on each change between reachable and not, with the reason where the transport knows one; returns how to stop
@@ -29,35 +29,6 @@ export interface Transport {
    * not wait for deliveries that are not settled. Afterwards every call fails with `closed`.
    */
   close(): Promise<void>
-}
-
-/** Declared, and tested by the conformance kit. */
-export interface TransportCapabilities {
-  /** What a resolved publish survives: the end of the `process`, of the machine (`fsync`), of a minority (`quorum`). `server`: the broker's process, not its machine. */
-  readonly durability: "none" | "process" | "server" | "fsync" | "quorum"
-  /** How long a publish key is remembered after publishing; `Infinity` while the job's record is kept. */
-  readonly dedupeWindow: number
-  /** Keeps `due` itself; else the runtime must. */
-  readonly delay: boolean
-  /** How many distinct bands the priorities 0–9 fall into. 1: no priorities. 10: each its own. */
-  readonly priorityBands: number
-  readonly front: boolean
-  /** Runs tasks of one key one at a time and in order. */
-  readonly keyed: boolean
-  /** Largest encoded task, in bytes: leaves room for what settling adds. */
-  readonly maxTask: number
-  /** Largest encoded record, in bytes. */
-  readonly maxRecord: number
-  /** A lease may lapse this much later than asked. */
-  readonly leaseResolution: number
-  /** A due task may come this much late on an idle board. */
-  readonly dueResolution: number
-  /** Which processes can meet on it: one process, one host, or a network. */
-  readonly reach: "process" | "host" | "network"
-  /** Record, follow-ups and ack are one transaction. */
-  readonly atomicSettle: boolean
-  /** The queue can count, list, find and purge. */
-  readonly browse: boolean
 }
 
 // ── Queue ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -222,11 +193,9 @@ export interface QueueStats {
 
 // ── Records ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Version of one record; opaque. `""`: nothing is stored, the record is derived from the task in the queue. */
-export type Revision = string
-
 export interface Found {
   readonly record: JobRecord
+  /** `""`: nothing is stored, the record is derived from the task in the queue. */
   readonly revision: Revision
 }
 
@@ -304,45 +273,4 @@ export interface RecordPage {
   readonly records: ReadonlyArray<JobRecord>
   /** Absent on the last page. */
   readonly next?: string
-}
-
-// ── Store ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-/** Keyed values in byte order of their UTF-8 keys, with revisions. Keys: 1–512 bytes. Values: up to `maxRecord`. */
-export interface Store {
-  get(key: string): Promise<Entry | undefined>
-  /** All or nothing. Fails as a whole with `conflict` when one expectation does not hold. */
-  write(operations: ReadonlyArray<StoreOperation>): Promise<"written" | "conflict">
-  list(options: {
-    readonly prefix: string
-    /** Exclusive. */
-    readonly after?: string
-    readonly limit: number
-    readonly reverse?: boolean
-  }): Promise<ReadonlyArray<Entry>>
-  count(prefix: string): Promise<number>
-  /** Changes under a prefix from now on; `value` is absent when the key was removed or its time to live ended. */
-  watch(
-    prefix: string,
-    listener: (change: { readonly key: string; readonly value?: Uint8Array }) => void,
-    signal: AbortSignal,
-  ): Promise<void>
-  /** The store's clock: what leases and rates on it are measured with. */
-  now(): Promise<number>
-}
-
-export interface Entry {
-  readonly key: string
-  readonly value: Uint8Array
-  readonly revision: Revision
-}
-
-export interface StoreOperation {
-  readonly key: string
-  /** Absent: remove. */
-  readonly value?: Uint8Array
-  /** The key must be absent, or have this revision. */
-  readonly expect?: "absent" | { readonly revision: Revision }
-  /** Removed after this long; at least 1,000. Absent: kept. */
-  readonly ttl?: number
 }

@@ -4,7 +4,7 @@ import type { Driver, News } from "../driver.ts"
 import { decodeStored } from "./codec.ts"
 import type { Finder } from "./find.ts"
 import { NOTES, noteKey } from "./notes.ts"
-import { watchStore } from "./stored.ts"
+import { watchStore } from "./poll.ts"
 
 const decoder = new TextDecoder()
 

@@ -12,7 +12,7 @@ import {
 } from "../../cluster/directory.ts"
 import { CallboardError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
-import type { Store } from "../../transport/lift/transport.ts"
+import type { Store } from "../../transport/store.ts"
 
 const END_PATIENCE_MS = 2_000
 /** Between two looks at somebody who has the name: a live one has beaten by the second. */

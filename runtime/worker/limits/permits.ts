@@ -4,7 +4,7 @@
  */
 import type { Log } from "../../log/log.ts"
 import { type Rate, reserve } from "../../options/rate.ts"
-import type { Store } from "../../transport/lift/transport.ts"
+import type { Store } from "../../transport/store.ts"
 import { Pace } from "./pace.ts"
 import type { Presence } from "./presence.ts"
 import { decide, isSame } from "./share.ts"
@@ -183,7 +183,7 @@ export class Permits {
     if (concurrency !== Number.POSITIVE_INFINITY && this.#wanted > 0) await presence.begin()
     let wait = CONFLICT_MS
     for (let tries = 0; tries < TRIES; tries++) {
-      const [entry, now] = await Promise.all([store.get(key), store.now()])
+      const [[entry], now] = await Promise.all([store.get([key]), store.now()])
       const found = decodeState(entry?.value)
       const living = await this.#living(found)
       const at = performance.now()
@@ -204,9 +204,9 @@ export class Permits {
       this.#held = Math.min(this.#held, decision.held)
       this.#share = decision.share
       if (!isSame(found, next)) {
-        const expect = entry === undefined ? ("absent" as const) : { revision: entry.revision }
+        const expect = entry?.revision ?? ""
         const written = await store.write([{ key, value: encodeState(next), expect, ttl: ttlOf(next, now) }])
-        if (written !== "written") {
+        if (written === "conflict") {
           // Not all again at the same moment.
           await new Promise((resolve) => setTimeout(resolve, wait * Math.random()))
           wait = Math.min(wait * 2, 8 * CONFLICT_MS)

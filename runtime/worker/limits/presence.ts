@@ -3,7 +3,7 @@
  * of a worker that has died count no more once its entry has lapsed.
  */
 import { generateId } from "../../id.ts"
-import type { Store } from "../../transport/lift/transport.ts"
+import type { Store } from "../../transport/store.ts"
 import { HOLDER_PREFIX } from "./state.ts"
 
 /** An answer about another worker is believed for so long. */
@@ -60,13 +60,13 @@ export class Presence {
   async isAlive(id: string): Promise<boolean> {
     const now = performance.now()
     if (id === this.id || (this.#alive.get(id) ?? Number.NEGATIVE_INFINITY) > now - BELIEVED_MS) return true
-    const alive = (await this.#store.get(`${HOLDER_PREFIX}${id}`)) !== undefined
+    const alive = (await this.#store.get([`${HOLDER_PREFIX}${id}`]))[0] !== undefined
     if (alive) this.#alive.set(id, now)
     else this.#alive.delete(id)
     return alive
   }
 
   async end(): Promise<void> {
-    if (this.hasBegun) await this.#store.write([{ key: this.key }])
+    if (this.hasBegun) await this.#store.write([{ key: this.key, value: null }])
   }
 }

@@ -7,7 +7,7 @@ import { StoreEntry } from "../../async/store-entry.ts"
 import { LATE_MS } from "../../cluster/put-offs.ts"
 import { generateId } from "../../id.ts"
 import type { Log } from "../../log/log.ts"
-import type { Store } from "../../transport/lift/transport.ts"
+import type { Store } from "../../transport/store.ts"
 
 /** By queue and the worker's id, until when: in milliseconds since the epoch. */
 const NOTES = new StoreEntry("put-off/", Schema.Finite)

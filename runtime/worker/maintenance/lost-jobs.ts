@@ -12,7 +12,8 @@ import { failedInAbsence } from "../../jobs/outcome/obituary.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Change, Entry, Found } from "../../transport/lift/transport.ts"
+import type { Change, Found } from "../../transport/lift/transport.ts"
+import type { Entry } from "../../transport/store.ts"
 import { EARLY_LISTS, type EarlyAcks, type EarlyList } from "../settle/early-acks.ts"
 
 export interface LostJobsOptions {
@@ -93,7 +94,7 @@ export class LostJobs {
   async #bury({ key, revision }: Entry, { jobs }: EarlyList): Promise<void> {
     for (const [id, fence] of jobs) await this.#end(id, fence)
     // Only now: who dies before leaves it to the next one. A conflict: somebody was quicker, or its worker lives.
-    await this.#options.board.store.write([{ key, expect: { revision } }])
+    await this.#options.board.store.write([{ key, value: null, expect: revision }])
     this.#orphans.delete(key)
   }
 

@@ -2,19 +2,17 @@
 
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import { claimed } from "../../../runtime/protocol/record.ts"
-import { type Case, records } from "../case.ts"
+import type { Case } from "../case.ts"
 import { check, equal } from "../check.ts"
 import { describe } from "../peer.ts"
 import { idOf, recordOf } from "../task.ts"
 
 const group = "claim"
-const needs = [records]
 
 export const claimCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a claim makes the record of a job that has none",
-    needs,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const posting = task({ queue, task: "text.count", priority: 7 })
@@ -46,7 +44,6 @@ export const claimCases: ReadonlyArray<Case> = [
   {
     group,
     name: "claims without an outcome are counted, and told before the next one",
-    needs,
     lease: 1_000,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
@@ -63,7 +60,6 @@ export const claimCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a neighbour that was delivered and never claimed counts as nothing",
-    needs,
     lease: 1_000,
     async run({ peer, fresh, tasks }) {
       const queue = fresh("queue")
@@ -90,7 +86,6 @@ export const claimCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a hand-back that closes its claim leaves none",
-    needs,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -108,7 +103,6 @@ export const claimCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a task that left its queue before it started, and comes again all the same, is finished",
-    needs,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -127,7 +121,6 @@ export const claimCases: ReadonlyArray<Case> = [
   {
     group,
     name: "claims of one batch stand alone, in order",
-    needs,
     async run({ peer, fresh, tasks, within }) {
       const queue = fresh("queue")
       const postings = tasks(2, { queue })
@@ -154,7 +147,6 @@ export const claimCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a first delivery needs no claim",
-    needs,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -168,7 +160,6 @@ export const claimCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a first delivery may be claimed all the same",
-    needs,
     lease: 1_000,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
@@ -201,7 +192,6 @@ export const claimCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a claim that is sent again counts once, and tells what was before the first one",
-    needs,
     async run(context) {
       const { peer, fresh, task } = context
       const queue = fresh("queue")
@@ -239,7 +229,6 @@ export const claimCases: ReadonlyArray<Case> = [
   {
     group: "report",
     name: "a report is seen by others, and the last one wins",
-    needs,
     async run({ peer, fresh, task, elsewhere, until, within }) {
       const queue = fresh("queue")
       const other = await elsewhere()
@@ -263,7 +252,6 @@ export const claimCases: ReadonlyArray<Case> = [
   {
     group: "report",
     name: "a report after a claim is seen, and leaves the claim alone",
-    needs,
     async run({ peer, fresh, task, until, within }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -283,7 +271,6 @@ export const claimCases: ReadonlyArray<Case> = [
   {
     group: "report",
     name: "a report that comes late does not bring an ended job back",
-    needs,
     async run({ peer, fresh, task, within, quiet, until }) {
       const queue = fresh("queue")
       const posting = task({ queue })

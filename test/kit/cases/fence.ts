@@ -4,14 +4,13 @@ import type { Posting } from "../../../runtime/protocol/message.ts"
 import { publishKey } from "../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import type { Delivery } from "../../../runtime/transport/lift/transport.ts"
-import { type Case, records } from "../case.ts"
+import type { Case } from "../case.ts"
 import { check, equal } from "../check.ts"
 import { type Context, sleep } from "../context.ts"
 import { describe } from "../peer.ts"
 import { cancelled, recordOf } from "../task.ts"
 
 const group = "fence"
-const needs = [records]
 const lease = 1_000
 
 interface Overtaken {
@@ -54,7 +53,6 @@ export const fenceCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a worker that wakes after another has begun is refused, also when it finishes first",
-    needs,
     lease,
     async run(context) {
       const { peer } = context
@@ -68,7 +66,6 @@ export const fenceCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a worker that wakes after another has finished is refused",
-    needs,
     lease,
     async run(context) {
       const { peer } = context
@@ -81,7 +78,6 @@ export const fenceCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a refused outcome takes nothing out of the other worker's hands",
-    needs,
     lease,
     async run(context) {
       const { peer } = context
@@ -98,7 +94,6 @@ export const fenceCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a hand-back by a worker that was overtaken is refused",
-    needs,
     lease,
     async run(context) {
       const { peer } = context
@@ -113,7 +108,6 @@ export const fenceCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a claim by a worker that was overtaken is refused",
-    needs,
     lease,
     async run(context) {
       const { peer } = context
@@ -126,7 +120,6 @@ export const fenceCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a claim by a worker that wakes after another has finished is told so, and what follows",
-    needs,
     lease,
     async run(context) {
       const { peer, fresh, task } = context
@@ -143,7 +136,6 @@ export const fenceCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a report by a worker that was overtaken changes nothing and fails nothing",
-    needs,
     lease,
     async run(context) {
       const { peer, within } = context
@@ -156,7 +148,6 @@ export const fenceCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a job that was cancelled while it ran refuses the worker's outcome",
-    needs,
     async run(context) {
       const { peer, fresh, task } = context
       const queue = fresh("queue")
@@ -173,7 +164,6 @@ export const fenceCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a job that was cancelled while a claimed delivery ran refuses its outcome",
-    needs,
     async run(context) {
       const { peer, fresh, task } = context
       const queue = fresh("queue")
@@ -193,7 +183,6 @@ export const fenceCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a worker whose lease lapsed may still finish while nobody else has begun",
-    needs,
     lease,
     async run({ peer, fresh, task, lease, harness, until }) {
       const queue = fresh("queue")

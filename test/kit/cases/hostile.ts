@@ -1,7 +1,7 @@
 /** Input from strangers: any text is only text, and what is no message harms nobody. */
 import { Buffer } from "node:buffer"
 import { publishKey } from "../../../runtime/protocol/message.ts"
-import { type Case, hook, lists, part, records } from "../case.ts"
+import { type Case, hook, lists } from "../case.ts"
 import { check, equal, sameSet } from "../check.ts"
 import { TEXTS } from "../hostile-text.ts"
 import { idOf, recordOf, retryOf } from "../task.ts"
@@ -12,7 +12,7 @@ export const hostileCases: ReadonlyArray<Case> = [
   {
     group,
     name: "ids may be any text up to 255 bytes",
-    needs: [records, lists],
+    needs: [lists],
     async run({ peer, fresh, task, harness }) {
       const queue = fresh("queue")
       const ids = [...TEXTS, "x".repeat(255), "é".repeat(127), "*".repeat(255), "日".repeat(85)]
@@ -36,7 +36,7 @@ export const hostileCases: ReadonlyArray<Case> = [
         await peer.succeed(delivery, posting, { result: posting.id })
       }
       for (const id of ids) equal((await peer.find(id)).result, id, "result in the record of a job that ended")
-      const page = await peer.records.query({ queue, limit: 100 })
+      const page = await peer.transport.records.query({ queue, limit: 100 })
       sameSet(
         page.records.map(({ id }) => id),
         ids,
@@ -46,52 +46,8 @@ export const hostileCases: ReadonlyArray<Case> = [
   },
   {
     group,
-    name: "names of queues are apart, whatever they hold",
-    async run({ peer, task, fresh }) {
-      const queues = [...TEXTS, "q", "q.", "q.1", "q1", "Q", `${"長".repeat(60)}`, fresh("queue")]
-      const postings = queues.map((queue) => task({ queue }))
-      await peer.publish(...postings)
-      // Those that look like patterns first: they must not take what is not theirs.
-      for (const [at, queue] of queues.entries()) {
-        const deliveries = await peer.pull(queue, { max: 10, wait: 2_000 })
-        equal(deliveries.map(idOf), [postings[at]?.id], `what comes from ${JSON.stringify(queue)}`)
-        equal(
-          deliveries.map((each) => each.queue),
-          [queue],
-          "name of the queue in the delivery",
-        )
-        for (const delivery of deliveries) await peer.end(delivery)
-      }
-    },
-  },
-  {
-    group,
-    name: "queues of any name are counted and emptied apart",
-    needs: [part("stats"), part("waiting"), records],
-    async run({ peer, task, within, until }) {
-      const queues = ["*", ">", "a.b", "a.*", "a b", "%", "é", "__proto__"]
-      const postings = queues.map((queue) => task({ queue }))
-      await peer.publish(...postings)
-      await until("all queues in the statistics", async () => {
-        const stats = await within("statistics", peer.transport.queue.stats?.() ?? Promise.resolve([]))
-        return queues.every((queue) => stats.some((each) => each.queue === queue && each.ready === 1))
-      })
-      for (const [at, queue] of queues.entries()) {
-        const waiting = await within("what waits", peer.transport.queue.waiting?.(queue, 10) ?? Promise.resolve([]))
-        equal(waiting, [postings[at]?.id], `what waits in ${JSON.stringify(queue)}`)
-        const page = await within("a page", peer.records.query({ queue, limit: 10 }))
-        equal(
-          page.records.map(({ id }) => id),
-          [postings[at]?.id],
-          `records of ${JSON.stringify(queue)}`,
-        )
-      }
-    },
-  },
-  {
-    group,
     name: "filters are taken literally",
-    needs: [records, lists],
+    needs: [lists],
     async run({ peer, task, fresh, within }) {
       const queue = fresh("queue")
       const names = ["*", ">", "a.*", "a.b", "%", "_", "' OR '1'='1", "[a]", "é"]
@@ -101,7 +57,7 @@ export const hostileCases: ReadonlyArray<Case> = [
       await peer.publish(...postings)
       for (const [at, name] of names.entries()) {
         for (const filter of [{ task: name }, { rootId: name }, { parentId: name }, { group: name }]) {
-          const page = await within("a page", peer.records.query({ ...filter, limit: 10 }))
+          const page = await within("a page", peer.transport.records.query({ ...filter, limit: 10 }))
           equal(
             page.records.map(({ id }) => id),
             [postings[at]?.id],
@@ -113,31 +69,7 @@ export const hostileCases: ReadonlyArray<Case> = [
   },
   {
     group,
-    name: "a publish key is not mistaken for that of another job",
-    async run({ peer, task, fresh }) {
-      const queue = fresh("queue")
-      const id = fresh("job")
-      const postings = [
-        task({ queue, id }),
-        task({ queue, id: `${id}/1` }),
-        task({ queue, id: `${id}/1/0` }),
-        task({ queue, id, run: 11 }),
-        task({ queue, id, hops: 1 }),
-        task({ queue, id: `${id}/1`, retries: 1 }),
-      ]
-      await peer.publish(...postings)
-      const found = await peer.all(queue, postings.length)
-      sameSet(
-        found.map(idOf),
-        postings.map((each) => each.id),
-        "what comes",
-      )
-    },
-  },
-  {
-    group,
     name: "a successor is told from other postings, whatever the id holds",
-    needs: [records],
     async run({ peer, task, fresh }) {
       const queue = fresh("queue")
       for (const id of [`${fresh("job")}/9/9`, `${fresh("job")}/`, `/${fresh("job")}`]) {
@@ -188,7 +120,7 @@ export const hostileCases: ReadonlyArray<Case> = [
   {
     group,
     name: "what is no message can be kept as a dead letter, byte for byte",
-    needs: [hook("corrupt"), records],
+    needs: [hook("corrupt")],
     async run({ peer, fresh, task, harness, namespace }) {
       const queue = fresh("queue")
       const raw = Uint8Array.from({ length: 256 }, (_, at) => 255 - at)
@@ -198,7 +130,7 @@ export const hostileCases: ReadonlyArray<Case> = [
       const record = recordOf(placeholder, "failed", { fence: delivery.fence, dead: "undecodable", raw })
       await peer.end(delivery, { record })
       equal(await peer.find(placeholder.id), record, "record")
-      const page = await peer.records.query({ queue, dead: true, limit: 10 })
+      const page = await peer.transport.records.query({ queue, dead: true, limit: 10 })
       equal(
         page.records.map(({ id }) => id),
         [placeholder.id],

@@ -34,41 +34,6 @@ export const leaseCases: ReadonlyArray<Case> = [
   },
   {
     group,
-    name: "a lease that is extended in time does not lapse",
-    lease: 2 * lease,
-    async run({ peer, fresh, task, elsewhere, lease }) {
-      const queue = fresh("queue")
-      const other = await elsewhere()
-      await peer.publish(task({ queue }))
-      const delivery = await peer.one(queue)
-      const extending = async () => {
-        for (let at = 0; at < 4; at++) {
-          await sleep(0.4 * lease)
-          equal(await peer.extend(delivery.token), [true], `extension ${at + 1}`)
-        }
-      }
-      await Promise.all([other.none(queue, "its lease is extended", 1.9 * lease), extending()])
-      await peer.end(delivery)
-    },
-  },
-  {
-    group,
-    name: "an extension lasts one lease from then",
-    lease: 2 * lease,
-    async run({ peer, fresh, task, harness, lease, tolerance, slack }) {
-      const queue = fresh("queue")
-      await peer.publish(task({ queue }))
-      const delivery = await peer.one(queue)
-      await sleep(0.4 * lease)
-      const start = Date.now()
-      equal(await peer.extend(delivery.token), [true], "extension")
-      const late = lease + harness.capabilities.leaseResolution + slack
-      await peer.one(queue, late + 3_000)
-      between(Date.now() - start, lease - tolerance, late, "milliseconds from the extension to the next delivery")
-    },
-  },
-  {
-    group,
     name: "extending says for each token whether it is still ours",
     lease,
     async run({ peer, fresh, task }) {
@@ -107,19 +72,6 @@ export const leaseCases: ReadonlyArray<Case> = [
       await peer.none(queue, "its lease was extended", 0.7 * lease)
       await other.end(delivery)
       await peer.none(queue, "it was acked", 1.2 * lease)
-    },
-  },
-  {
-    group,
-    name: "a lease lapses although nobody pulls",
-    lease,
-    async run({ peer, fresh, task, harness, lease, slack }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      await peer.one(queue)
-      await sleep(lease + harness.capabilities.leaseResolution + 100)
-      equal(idOf(await peer.one(queue, slack)), posting.id, "what comes at once")
     },
   },
   {

@@ -2,12 +2,11 @@
 
 import type { Posting } from "../../../runtime/protocol/message.ts"
 import type { Delivery } from "../../../runtime/transport/lift/transport.ts"
-import { type Case, records } from "../case.ts"
+import type { Case } from "../case.ts"
 import { equal } from "../check.ts"
 import { cancelled, recordOf, taskOf } from "../task.ts"
 
 const group = "next run"
-const needs = [records]
 
 /** What a worker settles when a job that repeats has succeeded: its next run waits, and the record names it. */
 const goesOn = (posting: Posting, { fence }: Pick<Delivery, "fence">) => {
@@ -25,7 +24,6 @@ export const nextRunCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a job may end one run and begin the next in one settlement",
-    needs,
     async run({ peer, fresh, task }) {
       const posting = task({ queue: fresh("queue") })
       await peer.publish(posting)
@@ -44,7 +42,6 @@ export const nextRunCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a worker that was overtaken cannot begin the next run",
-    needs,
     lease: 1_000,
     async run({ peer, fresh, task }) {
       const posting = task({ queue: fresh("queue") })
@@ -62,7 +59,6 @@ export const nextRunCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a job that was cancelled while it ran does not begin its next run",
-    needs,
     async run({ peer, fresh, task }) {
       const posting = task({ queue: fresh("queue") })
       await peer.publish(posting)

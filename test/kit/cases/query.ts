@@ -3,19 +3,22 @@
 import type { Headers } from "../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import type { RecordQuery } from "../../../runtime/transport/lift/transport.ts"
-import { type Case, delay, lists, records } from "../case.ts"
+import { type Case, delay, lists } from "../case.ts"
 import { check, equal, refuses, sameSet } from "../check.ts"
 import { type Context, size, sleep } from "../context.ts"
 import { recordOf } from "../task.ts"
 
-const needs = [records, lists]
+const needs = [lists]
 
 /** All ids of a query, page by page. */
 const listed = async ({ peer, within }: Context, query: RecordQuery): Promise<ReadonlyArray<string>> => {
   const ids: Array<string> = []
   let after: string | undefined
   for (let pages = 0; pages < 500; pages++) {
-    const page = await within("a page", peer.records.query({ ...query, ...(after === undefined ? {} : { after }) }))
+    const page = await within(
+      "a page",
+      peer.transport.records.query({ ...query, ...(after === undefined ? {} : { after }) }),
+    )
     check(page.records.length <= query.limit, `a page of ${query.limit} holds ${page.records.length}`)
     ids.push(...page.records.map(({ id }) => id))
     if (page.next === undefined) return ids
@@ -135,7 +138,7 @@ export const queryCases: ReadonlyArray<Case> = [
   {
     group: "query",
     name: "a job that is due later is listed as scheduled",
-    needs: [records, lists, delay],
+    needs: [lists, delay],
     async run(context) {
       const { peer, fresh, task } = context
       const queue = fresh("queue")
@@ -154,7 +157,7 @@ export const queryCases: ReadonlyArray<Case> = [
       for (const after of ["no cursor", "💥", "' OR 1=1 --", "W10=", "x".repeat(5_000)]) {
         await within(
           "a refusal",
-          refuses(peer.records.query({ limit: 10, after }), "invalid", `cursor "${after.slice(0, 20)}"`),
+          refuses(peer.transport.records.query({ limit: 10, after }), "invalid", `cursor "${after.slice(0, 20)}"`),
         )
       }
     },
@@ -171,11 +174,11 @@ export const queryCases: ReadonlyArray<Case> = [
       const { signal } = new AbortController()
       await within(
         "a watch",
-        other.records.watch({ id: posting.id }, (record) => one.push(record), signal),
+        other.transport.records.watch({ id: posting.id }, (record) => one.push(record), signal),
       )
       await within(
         "a watch",
-        other.records.watch({}, (record) => all.push(record), signal),
+        other.transport.records.watch({}, (record) => all.push(record), signal),
       )
       await peer.publish(posting, neighbour)
       for (const each of [posting, neighbour]) await peer.succeed(await peer.one(queue), each, { result: each.id })
@@ -201,7 +204,7 @@ export const queryCases: ReadonlyArray<Case> = [
       const { signal } = new AbortController()
       await within(
         "a watch",
-        peer.records.watch({ id: posting.id }, (record) => heard.push(record), signal),
+        peer.transport.records.watch({ id: posting.id }, (record) => heard.push(record), signal),
       )
       await peer.publish(posting)
       const delivery = await peer.one(queue)
@@ -230,11 +233,11 @@ export const queryCases: ReadonlyArray<Case> = [
       const stop = new AbortController()
       await within(
         "a watch",
-        peer.records.watch({}, (record) => ended.push(record), stop.signal),
+        peer.transport.records.watch({}, (record) => ended.push(record), stop.signal),
       )
       await within(
         "a watch",
-        peer.records.watch({}, (record) => live.push(record), new AbortController().signal),
+        peer.transport.records.watch({}, (record) => live.push(record), new AbortController().signal),
       )
       stop.abort()
       await sleep(50)

@@ -2,20 +2,18 @@
 
 import { publishKey } from "../../../runtime/protocol/message.ts"
 import { step, tombstoneOf } from "../../../runtime/protocol/record.ts"
-import { type Case, delay, lists, records } from "../case.ts"
+import { type Case, delay, lists } from "../case.ts"
 import { between, check, equal, sameSet } from "../check.ts"
 import { sleep } from "../context.ts"
 import { describe } from "../peer.ts"
 import { cancelled, idOf, recordOf, retryOf } from "../task.ts"
 
 const group = "records"
-const needs = [records]
 
 export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a job that waits is found as queued, with its task",
-    needs,
     async run({ peer, fresh, task, elsewhere }) {
       const queue = fresh("queue")
       const body = Uint8Array.of(0xff, 0, 1)
@@ -56,7 +54,7 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a job that is due later is found as scheduled, and as queued once it is due",
-    needs: [records, delay],
+    needs: [delay],
     async run({ peer, fresh, task, until, harness, slack }) {
       const queue = fresh("queue")
       const due = Date.now() + 800
@@ -72,7 +70,6 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a job that is in hand is found, with its task",
-    needs,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -87,7 +84,6 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "an id that nobody used is found nowhere",
-    needs,
     async run({ peer, fresh }) {
       equal(await peer.lookup(fresh("nobody")), undefined, "record")
     },
@@ -95,7 +91,6 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a job in motion is never missing",
-    needs,
     timeout: 40_000,
     async run({ peer, fresh, task, elsewhere, harness }) {
       const queue = fresh("queue")
@@ -141,7 +136,6 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a change with an outdated revision is a conflict and changes nothing",
-    needs,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -159,7 +153,6 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "of two changes at the same time, one is a conflict",
-    needs,
     async run({ peer, fresh, task, elsewhere }) {
       const other = await elsewhere()
       for (let at = 0; at < 10; at++) {
@@ -184,7 +177,6 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "changes of one batch stand alone, in order",
-    needs,
     async run({ peer, fresh, task, within }) {
       const queue = fresh("queue")
       const postings = [task({ queue }), task({ queue })]
@@ -196,7 +188,7 @@ export const recordCases: ReadonlyArray<Case> = [
         record: cancelled(record),
         withdraw: true,
       }))
-      const answers = await within("two changes", peer.records.change(changes))
+      const answers = await within("two changes", peer.transport.records.change(changes))
       equal(
         answers.map(({ status }) => status),
         ["conflict", "changed"],
@@ -208,7 +200,6 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a job that is cancelled while it waits is withdrawn and never comes",
-    needs,
     async run({ peer, fresh, tasks }) {
       const queue = fresh("queue")
       const [before, posting, after] = tasks(3, { queue })
@@ -226,56 +217,7 @@ export const recordCases: ReadonlyArray<Case> = [
   },
   {
     group,
-    name: "a job that is cancelled before it is due never comes",
-    needs: [records, delay],
-    async run({ peer, fresh, task, harness }) {
-      const queue = fresh("queue")
-      const posting = task({ queue, due: Date.now() + 700 })
-      await peer.publish(posting)
-      const { record, revision } = await peer.found(posting.id)
-      await peer.changed({ id: posting.id, expect: revision, record: cancelled(record), withdraw: true })
-      await peer.none(queue, "it was withdrawn", 700 + harness.capabilities.dueResolution + 400)
-      equal((await peer.find(posting.id)).state, "cancelled", "state")
-    },
-  },
-  {
-    group,
-    name: "a job that was handed back with a delay can be withdrawn",
-    needs,
-    async run({ peer, fresh, task, harness }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      await peer.release(await peer.one(queue), 700)
-      const { record, revision } = await peer.found(posting.id)
-      await peer.changed({ id: posting.id, expect: revision, record: cancelled(record), withdraw: true })
-      await peer.none(queue, "it was withdrawn", 700 + harness.capabilities.dueResolution + 400)
-      equal((await peer.find(posting.id)).state, "cancelled", "state")
-    },
-  },
-  {
-    group,
-    name: "a retry that is due later can be withdrawn, in whatever queue it waits",
-    needs: [records, delay],
-    async run({ peer, fresh, task, harness }) {
-      const [queue, other] = [fresh("queue"), fresh("other")]
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const first = await peer.one(queue)
-      const retry = retryOf(posting, { queue: other, due: Date.now() + 900 })
-      const ending = { fence: first.fence, queue: other, successor: publishKey(retry), followUps: [retry] }
-      await peer.end(first, { record: recordOf(posting, "scheduled", ending), followUps: [retry] })
-      const { record, revision } = await peer.found(posting.id)
-      equal([record.state, record.message?.headers["retries"]], ["scheduled", 1], "state, and retries in the task")
-      await peer.changed({ id: posting.id, expect: revision, record: cancelled(record), withdraw: true })
-      await peer.none([queue, other], "it was withdrawn", 900 + harness.capabilities.dueResolution + 400)
-      equal((await peer.find(posting.id)).state, "cancelled", "state")
-    },
-  },
-  {
-    group,
     name: "an older run whose task comes again is finished, the newer run is not",
-    needs,
     lease: 1_000,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
@@ -309,7 +251,6 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a job that is run again begins its next run, and the run before is over",
-    needs,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -340,7 +281,6 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a record can be there before its task",
-    needs,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       // A task that waited for others says so: by that its first delivery knows that something is stored about it.
@@ -363,7 +303,7 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a record that was deleted leaves a tombstone, which refuses late workers",
-    needs: [records, lists],
+    needs: [lists],
     lease: 1_000,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
@@ -381,7 +321,7 @@ export const recordCases: ReadonlyArray<Case> = [
       const { tombstone, state, run } = grave
       equal({ tombstone, state, run }, { tombstone: true, state: "succeeded", run: 1 }, "tombstone")
       equal(grave.result, undefined, "result in the tombstone")
-      const page = await peer.records.query({ queue, limit: 10 })
+      const page = await peer.transport.records.query({ queue, limit: 10 })
       equal(
         page.records.map((each) => each.id),
         [],
@@ -395,7 +335,6 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a record that was deleted still tells what follows, to the delivery that comes later",
-    needs,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const [posting, callback] = [task({ queue }), task({ queue: fresh("other") })]
@@ -421,7 +360,7 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a record becomes a tombstone when it was kept long enough, and not before",
-    needs: [records, lists],
+    needs: [lists],
     async run({ peer, fresh, task, until, tolerance }) {
       const queue = fresh("queue")
       const [brief, long, ever, never] = [task({ queue }), task({ queue }), task({ queue }), task({ queue })]
@@ -446,7 +385,7 @@ export const recordCases: ReadonlyArray<Case> = [
       equal([result, message], [undefined, undefined], "result and message in the tombstone")
       for (const each of [long, ever])
         equal((await peer.find(each.id)).result, "done", "result of a record that is kept")
-      const page = await peer.records.query({ queue, limit: 10 })
+      const page = await peer.transport.records.query({ queue, limit: 10 })
       sameSet(
         page.records.map((each) => each.id),
         [long.id, ever.id],
@@ -457,7 +396,6 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a change that is too large is refused and changes nothing",
-    needs,
     async run({ peer, fresh, task, harness }) {
       const queue = fresh("queue")
       const posting = task({ queue })

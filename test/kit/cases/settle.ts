@@ -1,7 +1,7 @@
 /** How deliveries end: record, follow-ups and ack, in this order or as one. */
 
 import { publishKey } from "../../../runtime/protocol/message.ts"
-import { type Case, delay, records } from "../case.ts"
+import { type Case, delay } from "../case.ts"
 import { between, check, equal, sameSet } from "../check.ts"
 import { size } from "../context.ts"
 import { describe } from "../peer.ts"
@@ -10,49 +10,6 @@ import { cancelled, idOf, messageOf, recordOf, retryOf } from "../task.ts"
 const group = "settle"
 
 export const settleCases: ReadonlyArray<Case> = [
-  {
-    group,
-    name: "what was acked never comes again",
-    lease: 1_000,
-    async run({ peer, fresh, task, harness, lease }) {
-      const queue = fresh("queue")
-      await peer.publish(task({ queue }))
-      await peer.end(await peer.one(queue))
-      await peer.none(queue, "it was acked", lease + harness.capabilities.leaseResolution + 300)
-    },
-  },
-  {
-    group,
-    name: "acking twice harms nobody",
-    async run({ peer, fresh, tasks }) {
-      const queue = fresh("queue")
-      const postings = tasks(2, { queue })
-      await peer.publish(...postings)
-      const first = await peer.one(queue)
-      await peer.end(first)
-      const again = await peer.ack(first)
-      check(
-        ["gone", "settled"].includes(again.status),
-        `the second ack must be gone or settled, it was ${describe(again)}`,
-      )
-      equal(idOf(await peer.one(queue)), postings[1]?.id, "what comes next")
-    },
-  },
-  {
-    group,
-    name: "a task that is handed back comes again at once",
-    async run({ peer, fresh, task, slack }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const first = await peer.one(queue)
-      await peer.release(first)
-      const second = await peer.one(queue, slack)
-      equal(idOf(second), posting.id, "what comes")
-      check(second.fence > first.fence, `fences must rise: ${first.fence}, then ${second.fence}`)
-      check(!second.fresh, "the second delivery is not fresh: the first may have written")
-    },
-  },
   {
     group,
     name: "a task that is handed back with a delay waits so long",
@@ -94,7 +51,6 @@ export const settleCases: ReadonlyArray<Case> = [
   {
     group,
     name: "an outcome that comes after an early ack is stored",
-    needs: [records],
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const [noted, silent] = [task({ queue }), task({ queue })]
@@ -114,7 +70,6 @@ export const settleCases: ReadonlyArray<Case> = [
   {
     group,
     name: "an outcome that comes after an early ack publishes what follows",
-    needs: [records],
     async run({ peer, fresh, task }) {
       const [queue, next] = [fresh("queue"), fresh("next")]
       const [ends, again] = [task({ queue }), task({ queue })]
@@ -143,7 +98,6 @@ export const settleCases: ReadonlyArray<Case> = [
   {
     group,
     name: "an outcome that comes after an early ack is refused where the job was cancelled meanwhile",
-    needs: [records],
     async run({ peer, fresh, task }) {
       const [queue, next] = [fresh("queue"), fresh("next")]
       const posting = task({ queue })
@@ -166,7 +120,6 @@ export const settleCases: ReadonlyArray<Case> = [
   {
     group,
     name: "many settlements of one batch are all stored",
-    needs: [records],
     async run({ peer, fresh, tasks }) {
       const queue = fresh("queue")
       const postings = tasks(size(400, 1_000), { queue })
@@ -187,7 +140,6 @@ export const settleCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a record comes back as it was settled",
-    needs: [records],
     async run({ peer, fresh, task, elsewhere }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -207,39 +159,15 @@ export const settleCases: ReadonlyArray<Case> = [
   },
   {
     group,
-    name: "a record changed by its reader stays as it was",
-    needs: [records],
-    async run({ peer, fresh, task }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const delivery = await peer.one(queue)
-      const result = { kept: true }
-      const record = recordOf(posting, "succeeded", { fence: delivery.fence, result, raw: Uint8Array.of(1) })
-      const expected = structuredClone(record)
-      await peer.end(delivery, { record })
-      result.kept = false
-      record.raw?.fill(9)
-      const read = await peer.find(posting.id)
-      equal(read, expected, "record after its writer changed what was settled")
-      read.raw?.fill(9)
-      try {
-        Object.assign(read, { state: "failed" })
-      } catch {}
-      equal(await peer.find(posting.id), expected, "record after a reader changed what was found")
-    },
-  },
-  {
-    group,
     name: "follow-ups are published",
-    async run({ peer, fresh, task, harness }) {
+    async run({ peer, fresh, task }) {
       const [queue, other] = [fresh("queue"), fresh("other")]
       const posting = task({ queue })
       await peer.publish(posting)
       const [retry, callback] = [retryOf(posting), task({ queue: other })]
       const delivery = await peer.one(queue)
       const record = recordOf(posting, "queued", { fence: delivery.fence, successor: publishKey(retry) })
-      await peer.end(delivery, { ...(has(harness) ? { record } : {}), followUps: [retry, callback] })
+      await peer.end(delivery, { record, followUps: [retry, callback] })
       equal((await peer.all([queue, other], 2)).map(idOf), [posting.id, callback.id], "what comes")
       await peer.none([queue, other], "each follow-up is published once")
     },
@@ -260,7 +188,7 @@ export const settleCases: ReadonlyArray<Case> = [
   {
     group,
     name: "settling again after a lost acknowledgement succeeds, and doubles no follow-up",
-    needs: [records, ({ capabilities }) => capabilities.dedupeWindow > 0 || "it does not recognise publish keys"],
+    needs: [({ capabilities }) => capabilities.dedupeWindow > 0 || "it does not recognise publish keys"],
     async run({ peer, fresh, task }) {
       const [queue, other] = [fresh("queue"), fresh("other")]
       const posting = task({ queue })
@@ -285,7 +213,6 @@ export const settleCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a record over maxRecord is refused as too-large, and a smaller one settles",
-    needs: [records],
     async run({ peer, fresh, task, harness }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -306,7 +233,6 @@ export const settleCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a record that is no JSON is refused as invalid, and another one settles",
-    needs: [records],
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -323,7 +249,6 @@ export const settleCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a follow-up that is too large fails the settlement, and one without it settles",
-    needs: [records],
     async run({ peer, fresh, task, harness }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -341,7 +266,6 @@ export const settleCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a terminal record ends the job for deliveries that come later",
-    needs: [records],
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const [posting, callback] = [task({ queue }), task({ queue: fresh("other") })]
@@ -364,7 +288,6 @@ export const settleCases: ReadonlyArray<Case> = [
   {
     group,
     name: "what follows a job is not lost with its record, as long as its task may come again",
-    needs: [records],
     async run({ peer, fresh, task, until }) {
       const queue = fresh("queue")
       const [posting, callback] = [task({ queue }), task({ queue: fresh("other") })]
@@ -394,7 +317,6 @@ export const settleCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a record that names a successor ends older postings, not the successor",
-    needs: [records],
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const posting = task({ queue, priority: 9 })
@@ -419,5 +341,3 @@ export const settleCases: ReadonlyArray<Case> = [
     },
   },
 ]
-
-const has = ({ parts }: { readonly parts?: ReadonlyArray<string> }): boolean => parts?.includes("records") !== false

@@ -17,7 +17,7 @@ import type {
 } from "../../../runtime/transport/driver.ts"
 import type { Index, Known } from "../../../runtime/transport/known.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
-import type { DriverStore, Entry, StoreOperation } from "../../../runtime/transport/store.ts"
+import type { Entry, Store, StoreOperation } from "../../../runtime/transport/store.ts"
 
 interface Task {
   readonly posting: Pick<TaskPosting, "id" | "key" | "queue" | "level" | "due" | "expires">
@@ -344,7 +344,7 @@ export const leastDriver = (
   }
 }
 
-const storeOf = (board: LeastBoard, guard: () => void, maxValue: number): DriverStore => {
+const storeOf = (board: LeastBoard, guard: () => void, maxValue: number): Store => {
   const live = (key: string): Value | undefined => {
     const found = board.values.get(key)
     return found !== undefined && found.until > Date.now() ? found : undefined

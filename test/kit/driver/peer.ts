@@ -14,7 +14,7 @@ import type {
 } from "../../../runtime/transport/driver.ts"
 import type { Known } from "../../../runtime/transport/known.ts"
 import type { FoundJobs, Query, QueueDepth } from "../../../runtime/transport/optional.ts"
-import type { DriverStore, Entry, Revision, StoreOperation } from "../../../runtime/transport/store.ts"
+import type { Entry, Revision, Store, StoreOperation } from "../../../runtime/transport/store.ts"
 import { check, equal } from "../check.ts"
 import { describe, present } from "../peer.ts"
 import { type Connected, sleep } from "../stage.ts"
@@ -40,7 +40,7 @@ export class DriverPeer implements Connected<Driver> {
     return present(this.#driver, "a connection")
   }
 
-  get store(): DriverStore {
+  get store(): Store {
     return this.driver.store
   }
 
@@ -237,7 +237,7 @@ export class DriverPeer implements Connected<Driver> {
     return found[0]
   }
 
-  async list(range: Partial<Parameters<DriverStore["list"]>[0]> = {}): Promise<ReadonlyArray<Entry>> {
+  async list(range: Partial<Parameters<Store["list"]>[0]> = {}): Promise<ReadonlyArray<Entry>> {
     return this.#context.within("a list", this.store.list({ prefix: "", limit: 100, ...range }))
   }
 }

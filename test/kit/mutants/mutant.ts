@@ -1,6 +1,6 @@
 /** A mutant: a good transport with one promise broken, and the case that must notice. */
 
-import type { Queue, Records, Store, Transport } from "../../../runtime/transport/lift/transport.ts"
+import type { Queue, Records, Transport } from "../../../runtime/transport/lift/transport.ts"
 import type { ConnectOptions } from "../../../runtime/transport/mod.ts"
 
 export type Connect = (options: ConnectOptions) => Promise<Transport>
@@ -8,8 +8,8 @@ export type Connect = (options: ConnectOptions) => Promise<Transport>
 export interface Mutant {
   /** Title of the case that must fail. */
   readonly breaks: string
-  /** Which harness the case runs on: a full one, the least one, or one whose line can be cut. Defaults to `full`. */
-  readonly on?: "full" | "least" | "line"
+  /** Which harness the case runs on: a full one, or one whose line can be cut. Defaults to `full`. */
+  readonly on?: "full" | "line"
   /** Called once per run of the case: what it remembers is shared by the connections of that run. */
   breaker(): (connect: Connect) => Connect
 }
@@ -36,19 +36,6 @@ export const recordsBroken = (make: () => Patch<Records>): Mutant["breaker"] =>
     const patch = make()
     return (transport) => {
       const { records } = transport
-      return records ? { ...transport, records: { ...records, ...patch(records, transport) } } : transport
+      return { ...transport, records: { ...records, ...patch(records, transport) } }
     }
   })
-
-export const storeBroken = (make: () => Patch<Store>): Mutant["breaker"] =>
-  transportBroken(() => {
-    const patch = make()
-    return (transport) => {
-      const { store } = transport
-      return store ? { ...transport, store: { ...store, ...patch(store, transport) } } : transport
-    }
-  })
-
-/** Namespaces that differ only in their ends become one. */
-export const namespacesMixed: Mutant["breaker"] = () => (connect) => (options) =>
-  connect({ ...options, namespace: options.namespace.slice(0, "kit-".length + 36) })

@@ -95,12 +95,6 @@ export const recordMutants: ReadonlyArray<Mutant> = [
     breaks: "records: a job that is cancelled while it waits is withdrawn and never comes",
     breaker: withdrawingNothing,
   },
-  { breaks: "records: a job that is cancelled before it is due never comes", breaker: withdrawingNothing },
-  { breaks: "records: a job that was handed back with a delay can be withdrawn", breaker: withdrawingNothing },
-  {
-    breaks: "records: a retry that is due later can be withdrawn, in whatever queue it waits",
-    breaker: withdrawingNothing,
-  },
   {
     breaks: "records: an older run whose task comes again is finished, the newer run is not",
     breaker: queueBroken(() => (queue) => ({
@@ -196,50 +190,6 @@ export const recordMutants: ReadonlyArray<Mutant> = [
     breaks: "watch: a watch ends with its signal",
     breaker: recordsBroken(() => (records) => ({
       watch: (filter, listener) => records.watch(filter, listener, never),
-    })),
-  },
-  {
-    breaks: "expiry: a task past its expires is still there, and still comes",
-    breaker: queueBroken(() => (queue) => ({
-      pull: async (request, signal) => {
-        const found = await queue.pull(request, signal)
-        return found.filter(({ message }) => {
-          const expires = "headers" in message ? message.headers["expires"] : undefined
-          return typeof expires !== "string" || Date.parse(expires) > Date.now()
-        })
-      },
-    })),
-  },
-  {
-    breaks: "expiry: what waits past its expires is listed as overdue, oldest first, until it is withdrawn",
-    breaker: queueBroken(() => (queue) => ({
-      overdue: async (now, max) => [...((await queue.overdue?.(now, max)) ?? [])].reverse(),
-    })),
-  },
-  {
-    breaks: "stats: depth, what is scheduled, what is in hand and the oldest age are told per queue",
-    breaker: queueBroken(() => (queue) => ({
-      stats: async () =>
-        ((await queue.stats?.()) ?? []).map((each) => ({ ...each, oldest: Math.round((each.oldest ?? 0) / 1_000) })),
-    })),
-  },
-  {
-    breaks: "stats: a queue that was emptied holds nothing",
-    breaker: queueBroken(() => {
-      const names = new Set<string>()
-      return (queue) => ({
-        publish: (postings) => {
-          for (const posting of postings) names.add(posting.queue)
-          return queue.publish(postings)
-        },
-        stats: async () => [...names].map((name) => ({ queue: name, ready: 0, scheduled: 0, inFlight: 1 })),
-      })
-    }),
-  },
-  {
-    breaks: "stats: what waits in a queue is listed as it would come, scheduled ones last, and not what is in hand",
-    breaker: queueBroken(() => (queue) => ({
-      waiting: async (name) => (await queue.waiting?.(name, 1_000)) ?? [],
     })),
   },
 ]

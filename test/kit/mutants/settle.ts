@@ -6,7 +6,7 @@ import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import { claimed } from "../../../runtime/protocol/record.ts"
 import type { Settled, Settlement, Transport } from "../../../runtime/transport/lift/transport.ts"
 import { encodedSize } from "../task.ts"
-import { type Mutant, queueBroken, transportBroken } from "./mutant.ts"
+import { type Mutant, queueBroken } from "./mutant.ts"
 
 /** Every settlement is changed before it is settled. */
 const settlements = (change: (settlement: Settlement) => Settlement): Mutant["breaker"] =>
@@ -85,35 +85,6 @@ const reportsLost = queueBroken(() => () => ({ report: async () => undefined }))
 
 export const settleMutants: ReadonlyArray<Mutant> = [
   {
-    breaks: "settle: what was acked never comes again",
-    breaker: settlements((one) => (one.then.kind === "ack" ? { ...one, then: { kind: "release", delay: 700 } } : one)),
-  },
-  {
-    breaks: "settle: acking twice harms nobody",
-    breaker: queueBroken(() => {
-      const seen = new Set<string>()
-      return (queue) => ({
-        settle: async (each) => {
-          const again = each.some(({ token }) => seen.has(token))
-          for (const { token } of each) seen.add(token)
-          const answers = await queue.settle(each)
-          if (!again) return answers
-          // Takes the next one off the queue instead.
-          const request = { queues: (await queue.stats?.())?.map((one) => one.queue) ?? [], max: 1, wait: 0 }
-          const next = await queue.pull(request, new AbortController().signal)
-          await queue.settle(next.map(({ token }) => ({ token, then: { kind: "ack" } })))
-          return answers
-        },
-      })
-    }),
-  },
-  {
-    breaks: "settle: a task that is handed back comes again at once",
-    breaker: settlements((one) =>
-      one.then.kind === "ack" ? one : { ...one, then: { kind: "release", delay: 2_000 } },
-    ),
-  },
-  {
     breaks: "settle: a task that is handed back with a delay waits so long",
     breaker: settlements((one) => (one.then.kind === "ack" ? one : { ...one, then: { kind: "release", delay: 0 } })),
   },
@@ -163,31 +134,6 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     })),
   },
   { breaks: "settle: a record comes back as it was settled", breaker: recorded(() => ({ timeline: [] })) },
-  {
-    breaks: "settle: a record changed by its reader stays as it was",
-    breaker: transportBroken(() => (transport) => {
-      const kept = new Map<string, JobRecord>()
-      const { queue, records } = transport
-      if (records === undefined) return transport
-      return {
-        ...transport,
-        queue: {
-          ...queue,
-          settle: (each) => {
-            for (const { record } of each) if (record) kept.set(record.id, record)
-            return queue.settle(each)
-          },
-        },
-        records: {
-          ...records,
-          find: async (id) => {
-            const found = await records.find(id)
-            return found && { ...found, record: kept.get(id) ?? found.record }
-          },
-        },
-      }
-    }),
-  },
   { breaks: "settle: follow-ups are published", breaker: followUps(() => []) },
   {
     breaks: "settle: a follow-up keeps its due time",

@@ -11,7 +11,7 @@ import type {
 import type { Known } from "../../../../runtime/transport/known.ts"
 import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
 import type { Broadcast } from "../../../../runtime/transport/optional.ts"
-import type { DriverStore, StoreOperation } from "../../../../runtime/transport/store.ts"
+import type { Store, StoreOperation } from "../../../../runtime/transport/store.ts"
 
 import type { DriverHarness } from "../harness.ts"
 
@@ -47,7 +47,7 @@ export const broken =
 /** What remembers nothing from one connection to the next. */
 export const breaking = (patch: (driver: Driver) => Partial<Driver>): Breaker => broken(() => patch)
 
-export const storeBroken = (make: () => (store: DriverStore) => Partial<DriverStore>): Breaker =>
+export const storeBroken = (make: () => (store: Store) => Partial<Store>): Breaker =>
   broken(() => {
     const patch = make()
     return ({ store }) => ({ store: { ...store, ...patch(store) } })

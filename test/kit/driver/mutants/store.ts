@@ -1,6 +1,6 @@
 /** Mutants of the store. */
 import { Buffer } from "node:buffer"
-import type { DriverStore, Entry, StoreOperation } from "../../../../runtime/transport/store.ts"
+import type { Entry, Store, StoreOperation } from "../../../../runtime/transport/store.ts"
 import { sleep } from "../../stage.ts"
 import { type DriverMutant, namespacesMixed, operations, storeBroken } from "./mutant.ts"
 
@@ -24,9 +24,8 @@ const getting = (change: (entry: Entry) => Entry): Breaker =>
     get: async (keys) => (await store.get(keys)).map((entry) => entry && change(entry)),
   }))
 
-const listing = (
-  list: (store: DriverStore, range: Parameters<DriverStore["list"]>[0]) => ReturnType<DriverStore["list"]>,
-): Breaker => storeBroken(() => (store) => ({ list: (range) => list(store, range) }))
+const listing = (list: (store: Store, range: Parameters<Store["list"]>[0]) => ReturnType<Store["list"]>): Breaker =>
+  storeBroken(() => (store) => ({ list: (range) => list(store, range) }))
 
 const CHECKS =
   "store: an operation without a value only checks: it writes nothing, and stops the others if it does not hold"
@@ -196,9 +195,9 @@ export const storeMutants: ReadonlyArray<DriverMutant> = [
     breaks: "store: a read sees every write that was answered before it began, by any connection",
     breaker: () => (connect) => async (options) => {
       const driver = await connect(options)
-      const kept = new Map<string, ReturnType<DriverStore["get"]>>()
+      const kept = new Map<string, ReturnType<Store["get"]>>()
       // Each connection remembers what it has read.
-      const get: DriverStore["get"] = (keys) => {
+      const get: Store["get"] = (keys) => {
         const found = kept.get(keys.join()) ?? driver.store.get(keys)
         kept.set(keys.join(), found)
         return found

@@ -176,9 +176,9 @@ describe("a board", () => {
   test("keeps the bands that it was made with", async () => {
     const given = options()
     const first = await open("?bands=10", given)
-    expect(first.capabilities.priorityBands).toBe(10)
+    expect(first.capabilities.bands).toBe(10)
     const second = await open("", given)
-    expect(second.capabilities.priorityBands).toBe(10)
+    expect(second.capabilities.bands).toBe(10)
     const error = await refusal(`${server.url}?bands=3`, given)
     expect([error.reason, error.message]).toEqual(["invalid", expect.stringContaining("bands=10")])
     await Promise.all([first.close(), second.close()])

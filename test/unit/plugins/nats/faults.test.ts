@@ -522,7 +522,7 @@ describe("a server that lives", () => {
     const { token, fence } = await bench.one()
     const heard: Array<JobRecord> = []
     await transport.records?.watch({ id: posting.id }, (record) => heard.push(record), never)
-    const noted = async () => (await transport.store?.get(`run/${posting.id}`))?.revision
+    const noted = async () => (await transport.store.get([`run/${posting.id}`]))[0]?.revision
     await transport.queue.report([{ token, record: recordOf(posting, "started", { fence, worker: "w" }) }])
     const before = await until("a note", noted)
     await until("the same note again", async () => (await noted()) !== before)
@@ -563,7 +563,7 @@ test("a server without room refuses what is published, with what to do, is out o
   await until("its return", async () => told.at(-1) === "connected")
   expect(told).toHaveLength(2)
   await stored(bench, task({ id: "after" }))
-  expect((await transport.store?.list({ prefix: "", limit: 10 }))?.map(({ key }) => key)).toEqual([])
+  expect((await transport.store.list({ prefix: "", limit: 10 }))?.map(({ key }) => key)).toEqual([])
 })
 
 test("the longer acknowledgement subjects of later servers are understood", async () => {

@@ -4,6 +4,7 @@ import { allEntries, StoreEntry } from "../../../../runtime/async/store-entry.ts
 import { boardOf } from "../../../../runtime/connection/board.ts"
 import { connectTransport } from "../../../../runtime/connection/connect.ts"
 import { generateId } from "../../../../runtime/id.ts"
+import { watchStore } from "../../../../runtime/transport/lift/poll.ts"
 
 const Count = Schema.Struct({ count: Schema.Int })
 const COUNTS = new StoreEntry("count/", Count)
@@ -50,8 +51,7 @@ test("gives up where others change the entry each time", async () => {
     },
     write: (operations) => store.write(operations),
     list: (options) => store.list(options),
-    count: (prefix) => store.count(prefix),
-    watch: (prefix, listener, signal) => store.watch(prefix, listener, signal),
+    watch: (prefix, listener, signal) => watchStore(store, prefix, listener, signal),
     now: () => store.now(),
   }
   expect(await COUNTS.change(busy, "a", () => ({ value: { count: -1 } }))).toBe("conflict")

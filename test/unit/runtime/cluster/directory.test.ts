@@ -6,8 +6,8 @@ import { describeActor } from "../../../../runtime/actor/description.ts"
 import { Client } from "../../../../runtime/client/client.ts"
 import { actorEntries, Directory, listActors, listWorkers } from "../../../../runtime/cluster/directory.ts"
 import { generateId } from "../../../../runtime/id.ts"
-import type { Store } from "../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
+import type { Store } from "../../../../runtime/transport/store.ts"
 
 const open: Array<AsyncDisposable> = []
 afterEach(async () => {

@@ -146,14 +146,14 @@ describe("the plugin", () => {
 })
 
 describe("what was connected is closed", () => {
-  const withoutStore = (transport: Transport): Transport => {
-    const { store: _without, ...rest } = transport
+  const withoutBroadcast = (transport: Transport): Transport => {
+    const { broadcast: _without, ...rest } = transport
     return rest
   }
 
   test("when it lacks what Callboard needs", async () => {
     for (const begin of [connect, (target: string, settings: object) => serve({ transport: target, ...settings })]) {
-      const { transports, closed } = spy(withoutStore)
+      const { transports, closed } = spy(withoutBroadcast)
       await expect(begin("spy:", { transports })).rejects.toMatchObject({ reason: "unsupported" })
       expect(closed()).toBe(1)
     }

@@ -4,7 +4,9 @@ import { connectTransport } from "../../../../runtime/connection/connect.ts"
 import { StoreMirror } from "../../../../runtime/connection/store-mirror.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { makeLog } from "../../../../runtime/log/log.ts"
-import type { Store, Transport } from "../../../../runtime/transport/lift/transport.ts"
+import { watchStore } from "../../../../runtime/transport/lift/poll.ts"
+import type { Transport } from "../../../../runtime/transport/lift/transport.ts"
+import type { Store } from "../../../../runtime/transport/store.ts"
 import { eventually } from "../../../support/servers/process.ts"
 
 const encode = (text: string) => new TextEncoder().encode(text)
@@ -21,14 +23,13 @@ const shaky = async () => {
   const shakyStore: Store = {
     get: (key) => store.get(key),
     write: (operations) => store.write(operations),
-    count: (prefix) => store.count(prefix),
     now: () => store.now(),
     list: (options) => {
       faults.lists++
       return faults.failing-- > 0 ? Promise.reject(new Error("out of reach")) : store.list(options)
     },
     watch: (prefix, listener, signal) =>
-      store.watch(prefix, (change) => (faults.deaf ? undefined : listener(change)), signal),
+      watchStore(store, prefix, (change) => (faults.deaf ? undefined : listener(change)), signal),
   }
   const listeners = new Set<(status: "connected" | "disconnected") => void>()
   const transport: Transport = {
@@ -36,7 +37,7 @@ const shaky = async () => {
     capabilities: inner.capabilities,
     queue: inner.queue,
     store: shakyStore,
-    ...(inner.records === undefined ? {} : { records: inner.records }),
+    records: inner.records,
     ...(inner.broadcast === undefined ? {} : { broadcast: inner.broadcast }),
     onStatus: (listener) => {
       listeners.add(listener)
@@ -72,7 +73,7 @@ test("holds what was there before and follows what changes", async () => {
   await put(board.store, "a/3", "three")
   await put(board.store, "a/1", "uno")
   await eventually(() => mirror.entries.get("a/1") === "uno" && mirror.entries.size === 2, { message: "it follows" })
-  await board.store.write([{ key: "a/3" }])
+  await board.store.write([{ key: "a/3", value: null }])
   await eventually(() => mirror.entries.size === 1, { message: "it forgets what was removed" })
   expect(told).toEqual(["a/1 one", "a/3 three", "a/1 uno"])
   stop.abort()
@@ -86,7 +87,7 @@ test("what happened while the transport was away is read when it is back", async
   await mirror.ready
   faults.deaf = true
   await put(board.store, "a/2", "two")
-  await board.store.write([{ key: "a/1" }])
+  await board.store.write([{ key: "a/1", value: null }])
   faults.deaf = false
   faults.failing = 1
   comesBack()

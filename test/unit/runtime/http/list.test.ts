@@ -228,7 +228,7 @@ describe("the service", () => {
       name: "callboard",
       version: VERSION,
       ready: true,
-      transport: { name: "memory", durability: "none", capabilities: { priorityBands: 10, dedupeWindow: null } },
+      transport: { name: "memory", durability: "none", capabilities: { bands: 10, dedupeWindow: null } },
       limits: { body: 2_000, batchBody: 32_000, batch: 1_000, page: 1_000, wait: 60, idempotencyKey: 86_400 },
     })
   })

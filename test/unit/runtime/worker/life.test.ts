@@ -7,7 +7,7 @@ import { listWorkers, WORKERS } from "../../../../runtime/cluster/directory.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { makeLog } from "../../../../runtime/log/log.ts"
 import { settingsOf } from "../../../../runtime/service/settings.ts"
-import type { Store, StoreOperation } from "../../../../runtime/transport/lift/transport.ts"
+import type { Store, StoreOperation } from "../../../../runtime/transport/store.ts"
 import type { Worker } from "../../../../runtime/worker/control/worker.ts"
 import type { WorkerOptions } from "../../../../runtime/worker/options.ts"
 import { startWorker } from "../../../../runtime/worker/worker.ts"
@@ -63,6 +63,7 @@ const board = async (
         ...store,
         watch: (prefix, listener, signal) => {
           use("mirror", signal)
+          if (store.watch === undefined) throw new Error("the memory transport watches its store")
           return store.watch(prefix, listener, signal)
         },
         write: (operations) => {

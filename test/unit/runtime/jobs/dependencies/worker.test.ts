@@ -5,8 +5,8 @@ import { generateId } from "../../../../../runtime/id.ts"
 import { EdgeWatch } from "../../../../../runtime/jobs/dependencies/edge-watch.ts"
 import { writeEdges } from "../../../../../runtime/jobs/dependencies/edges.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
-import type { Store } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
+import type { Store } from "../../../../../runtime/transport/store.ts"
 import { Dependents } from "../../../../../runtime/worker/maintenance/dependents.ts"
 import { Faults, faultyPlugin } from "../../../../support/faults.ts"
 import { eventually } from "../../../../support/servers/process.ts"
@@ -168,7 +168,7 @@ describe("the filter of who is waited for", () => {
     await writeEdges(bench.board.store, [{ parent: "parent", child: "child" }], Date.now())
     await eventually(() => watch.ended("parent"), { message: "news of the edge" })
     await bench.board.store.write(
-      (await bench.board.store.list({ prefix: "after/", limit: 10 })).map(({ key }) => ({ key })),
+      (await bench.board.store.list({ prefix: "after/", limit: 10 })).map(({ key }) => ({ key, value: null })),
     )
     watch.renew(performance.now() + 599_000)
     expect(watch.isEmpty).toBe(false)

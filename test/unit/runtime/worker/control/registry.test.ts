@@ -6,8 +6,8 @@ import { ACTOR_REFRESH_MS, HEARTBEAT_MS, listActors, listWorkers } from "../../.
 import type { CallboardError } from "../../../../../runtime/errors.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
-import type { Store } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
+import type { Store } from "../../../../../runtime/transport/store.ts"
 import { Registry } from "../../../../../runtime/worker/control/registry.ts"
 import { spawnScript, temporaryFolder } from "../../../../support/servers/process.ts"
 
@@ -230,7 +230,7 @@ describe("a name", () => {
   test("that has lapsed, and is another worker's by now, stays the other's", async () => {
     const { store, registry, taken } = await start()
     await registry.begin()
-    await store.write([{ key: "worker/w1" }, entry({ host: "elsewhere", heartbeatAt: "1" })])
+    await store.write([{ key: "worker/w1", value: null }, entry({ host: "elsewhere", heartbeatAt: "1" })])
     await vi.advanceTimersByTimeAsync(HEARTBEAT_MS)
     await store.write([entry({ host: "elsewhere", heartbeatAt: "2" })])
     await vi.advanceTimersByTimeAsync(HEARTBEAT_MS)

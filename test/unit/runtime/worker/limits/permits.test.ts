@@ -2,8 +2,8 @@
 import { describe, expect, test } from "vitest"
 import { makeLog } from "../../../../../runtime/log/log.ts"
 import type { Rate } from "../../../../../runtime/options/rate.ts"
-import type { Store } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
+import type { Store } from "../../../../../runtime/transport/store.ts"
 import { Permits } from "../../../../../runtime/worker/limits/permits.ts"
 import { Presence } from "../../../../../runtime/worker/limits/presence.ts"
 import { eventually } from "../../../../support/servers/process.ts"
@@ -51,7 +51,7 @@ const worker = (store: Store, limit: { concurrency: number; rate?: Rate }, ttlMs
 const turn = () => new Promise((resolve) => setImmediate(resolve))
 
 const stateOf = async (store: Store): Promise<{ readonly tat?: number; readonly held?: Record<string, number> }> => {
-  const entry = await store.get(KEY)
+  const [entry] = await store.get([KEY])
   return entry === undefined ? {} : JSON.parse(new TextDecoder().decode(entry.value))
 }
 
@@ -209,7 +209,9 @@ describe("permits", () => {
     const second = worker(store, limit)
     second.add(5)
     using _ = ticking(second)
-    await eventually(async () => new TextDecoder().decode((await store.get(KEY))?.value).includes(second.presence.id))
+    await eventually(async () =>
+      new TextDecoder().decode((await store.get([KEY]))[0]?.value).includes(second.presence.id),
+    )
     expect((await stateOf(store)).tat).toBe(tat)
   })
 })

@@ -1,7 +1,8 @@
 /** Stores for tests of limits: one in memory, and one of which single operations are replaced. */
 import { connect } from "callboard"
 import { generateId } from "../../../../../runtime/id.ts"
-import type { Store } from "../../../../../runtime/transport/lift/transport.ts"
+import { watchStore } from "../../../../../runtime/transport/lift/poll.ts"
+import type { Store } from "../../../../../runtime/transport/store.ts"
 import { keep } from "../../../../support/servers/keep.ts"
 
 /** An empty store, which is closed after the test. */
@@ -15,8 +16,7 @@ export const storeWith = (store: Store, operations: Partial<Store>): Store => ({
   get: (key) => store.get(key),
   write: (batch) => store.write(batch),
   list: (options) => store.list(options),
-  count: (prefix) => store.count(prefix),
-  watch: (prefix, listener, signal) => store.watch(prefix, listener, signal),
+  watch: (prefix, listener, signal) => watchStore(store, prefix, listener, signal),
   now: () => store.now(),
   ...operations,
 })
