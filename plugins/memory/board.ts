@@ -8,14 +8,14 @@ import type {
   Commit,
   CommitRecord,
   Committed,
+  Delivery,
   Interest,
   News,
+  Posting,
   Receipt,
   Taken,
   TakeRequest,
-  TaskDelivery,
   TaskEnd,
-  TaskPosting,
 } from "../../runtime/transport/driver.ts"
 import type { Index, Known, QueuedTask } from "../../runtime/transport/known.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
@@ -61,7 +61,7 @@ export class Board {
     this.#limits = limits
   }
 
-  publish(postings: ReadonlyArray<TaskPosting>): ReadonlyArray<Receipt> {
+  publish(postings: ReadonlyArray<Posting>): ReadonlyArray<Receipt> {
     return postings.map((posting) => {
       try {
         this.#check(posting)
@@ -83,7 +83,7 @@ export class Board {
     const first = rotate ? queues.indexOf(this.#served) + 1 : 0
     const lanes = [...queues.slice(first), ...queues.slice(0, first)].flatMap((name) => this.#lanes.get(name) ?? [])
     for (const lane of lanes) lane.advance(now)
-    const deliveries: Array<TaskDelivery> = []
+    const deliveries: Array<Delivery> = []
     for (let before = -1; deliveries.length > before && deliveries.length < max; ) {
       before = deliveries.length
       for (const lane of lanes) {
@@ -195,7 +195,7 @@ export class Board {
       .sort((a, b) => endOf(a) - endOf(b))
   }
 
-  #check({ id, level, frame }: TaskPosting): void {
+  #check({ id, level, frame }: Posting): void {
     if (!(level >= 0 && level <= FRONT_LEVEL)) throw new TransportError("invalid", `${id}: ${level} is no level`)
     if (Buffer.byteLength(id) > 255 || id === "") throw new TransportError("invalid", "an id has 1 to 255 bytes")
     if (frame.length <= this.#limits.maxTask) return
@@ -230,7 +230,7 @@ export class Board {
     return revision
   }
 
-  #post({ message: _message, frame, ...posting }: TaskPosting): "stored" | "duplicate" {
+  #post({ message: _message, frame, ...posting }: Posting): "stored" | "duplicate" {
     const job = this.#job(posting.id)
     if (job.keys.has(posting.key)) return "duplicate"
     job.keys.add(posting.key)
@@ -310,7 +310,7 @@ export class Board {
   }
 }
 
-const deliver = (task: Task): TaskDelivery => {
+const deliver = (task: Task): Delivery => {
   const { posting, sequence, frame } = task
   const deliveries = ++task.deliveries
   task.token = `${sequence}.${deliveries}`

@@ -1,10 +1,10 @@
 /** One queue: its tasks that can be taken, and those that cannot yet. */
-import type { TaskPosting } from "../../runtime/transport/driver.ts"
+import type { Posting } from "../../runtime/transport/driver.ts"
 import { Sorted } from "./sorted.ts"
 
 /** One task in a queue. Its content stays bytes: nobody outside can change it. */
 export interface Task {
-  readonly posting: Omit<TaskPosting, "message" | "frame">
+  readonly posting: Omit<Posting, "message" | "frame">
   readonly frame: Uint8Array
   readonly sequence: number
   readonly at: number

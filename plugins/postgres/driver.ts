@@ -82,7 +82,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
 
   // ── Tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  protected post({ ask }: PostgresLink, postings: ReadonlyArray<contract.TaskPosting>) {
+  protected post({ ask }: PostgresLink, postings: ReadonlyArray<contract.Posting>) {
     const text = `SELECT CASE WHEN post(p) THEN 'stored' ELSE 'duplicate' END AS status
       FROM jsonb_array_elements($1) AS p`
     return ask<contract.Receipt>(text, [json(postings.map(jsonOf))], "publish")
@@ -92,14 +92,14 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     const text = `SELECT token, queue, level, sequence::float8, deliveries = 1 AS first,
       lpad(deliveries::text, 9, '0') AS fence, deliveries, frame AS content FROM take($1, $2, $3, $4)`
     const values = [queues, max, rotate ? 1 : max, this.options.lease]
-    const deliveries = await ask<contract.TaskDelivery>(text, values, "take")
+    const deliveries = await ask<contract.Delivery>(text, values, "take")
     if (deliveries.length > 0) return { deliveries }
     const soon = "SELECT greatest(min(until) - ms(), 0)::float8 AS next FROM task WHERE queue = ANY ($1) AND NOT ready"
     const [row] = await ask<{ next: number | null }>(soon, [queues], "next")
     return typeof row?.next === "number" ? { deliveries, next: row.next } : { deliveries }
   }
 
-  protected takeBack({ ask }: PostgresLink, deliveries: ReadonlyArray<contract.TaskDelivery>): Promise<unknown> {
+  protected takeBack({ ask }: PostgresLink, deliveries: ReadonlyArray<contract.Delivery>): Promise<unknown> {
     const back = `WITH back AS (UPDATE task SET ready = true, token = NULL, deliveries = deliveries - 1
       WHERE token = ANY ($1) RETURNING queue) SELECT tell('queue', queue) FROM back`
     return ask(back, [deliveries.map(({ token }) => token)])
@@ -254,7 +254,7 @@ const json = (value: object): string =>
 const base64 = (bytes: Uint8Array): string =>
   Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("base64")
 
-const jsonOf = ({ message: _message, frame, ...posting }: contract.TaskPosting) => ({
+const jsonOf = ({ message: _message, frame, ...posting }: contract.Posting) => ({
   ...posting,
   frame: base64(frame),
 })

@@ -6,8 +6,8 @@ import type {
   Driver,
   Interest,
   News,
+  Posting,
   Receipt,
-  TaskPosting,
 } from "../../runtime/transport/driver.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Broadcast, Queries, QueueBrowser } from "../../runtime/transport/optional.ts"
@@ -140,7 +140,7 @@ export const driverOver = (
     }
   }
 
-  const publishHandler: ItemHandler<TaskPosting, PostingColumns, Receipt> = {
+  const publishHandler: ItemHandler<Posting, PostingColumns, Receipt> = {
     prepare: (posting) => publisher.prepare(posting),
     size: ({ frame }) => frame.length,
     run: (transaction, columns) => ({ status: publisher.post(transaction, columns) }),

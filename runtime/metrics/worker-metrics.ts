@@ -1,7 +1,7 @@
 /** What a worker counts for Prometheus: one increment per happening, everything else at the scrape. */
 import { Counter, Gauge, Histogram, type Registry } from "prom-client"
 import type { JobRecord } from "../protocol/record.ts"
-import type { Delivery, Settlement } from "../transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../transport/lift/transport.ts"
 import type { WorkerLoad } from "../worker/control/worker.ts"
 import type { Held, Running } from "../worker/delivery/delivery.ts"
 import { OUTCOMES, type SettledAs, settledAs } from "../worker/delivery/settled-as.ts"
@@ -94,7 +94,7 @@ export class WorkerMetrics implements WorkerObserver {
     gauge("concurrency", "Handlers that may run at a time in this worker", ({ concurrency }) => concurrency)
   }
 
-  received(deliveries: ReadonlyArray<Delivery>): void {
+  received(deliveries: ReadonlyArray<JobDelivery>): void {
     for (const delivery of deliveries) if (delivery.deliveries > 1) this.#redeliveries.inc()
   }
 

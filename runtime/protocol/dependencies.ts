@@ -9,7 +9,7 @@
 import { Result } from "effect"
 import type { InvalidTask, Task } from "./headers.ts"
 import { postingOf } from "./headers.ts"
-import type { Posting } from "./message.ts"
+import type { AddressedTask } from "./message.ts"
 import { type JobRecord, recordOfTask, step } from "./record.ts"
 
 /** How a job stands, for those that wait for it. `released`: somebody has decided that they need not wait for it. */
@@ -35,7 +35,7 @@ const isMet = (ending: Ending, allowFailure: boolean): boolean =>
   ending === "succeeded" || ending === "released" || (allowFailure && (ending === "failed" || ending === "gone"))
 
 /** The record of a job that waits for others: it holds the whole task. `posting` is what starts it in the end. */
-export const deferred = (posting: Posting, task: Task, now: number): JobRecord => {
+export const deferred = (posting: AddressedTask, task: Task, now: number): JobRecord => {
   const { after = { ids: [] }, submittedAt = now } = task.own
   const first = { n: 1, run: posting.run, at: submittedAt, state: "deferred" } as const
   return {
@@ -52,7 +52,7 @@ export type Advance =
   /** It has fewer to wait for. */
   | { readonly kind: "fewer"; readonly record: JobRecord }
   /** It waits for none any more: the record to store and the task to post. */
-  | { readonly kind: "released"; readonly record: JobRecord; readonly posting: Posting }
+  | { readonly kind: "released"; readonly record: JobRecord; readonly posting: AddressedTask }
   /** It can never start: this one is not kept any more, and has not succeeded. */
   | { readonly kind: "never"; readonly parent: string }
   | { readonly kind: "invalid"; readonly why: InvalidTask }

@@ -52,7 +52,7 @@ export const FRONT_LEVEL = 10
  * One task on its way into a queue: the message, and what a transport needs to store it without reading it.
  * Made by `postingOf` from a message, so that address and message never disagree.
  */
-export interface Posting {
+export interface AddressedTask {
   readonly id: string
   /** 1 on submission; a job that is run again begins its next run. */
   readonly run: number
@@ -73,7 +73,7 @@ export interface Posting {
 }
 
 /** What makes publishing idempotent. The id alone would swallow retries. */
-export const publishKey = (posting: Pick<Posting, "id" | "run" | "retries" | "hops">): string =>
+export const publishKey = (posting: Pick<AddressedTask, "id" | "run" | "retries" | "hops">): string =>
   posting.hops
     ? `${posting.id}/${posting.run}/${posting.retries}/${posting.hops}`
     : `${posting.id}/${posting.run}/${posting.retries}`

@@ -54,7 +54,7 @@ const MILLISECONDS = "must be milliseconds, of a hundred years at most"
 /** The `callboard` header. */
 export interface OwnHeaders {
   readonly run?: number
-  /** See `Posting.hops`. */
+  /** See `AddressedTask.hops`. */
   readonly hops?: number
   readonly front?: boolean
   readonly key?: string

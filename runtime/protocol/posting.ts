@@ -1,7 +1,7 @@
 /** What a transport is told about a message: where it goes, in which order, and when. */
 import { Result } from "effect"
 import { describe, type InvalidTask, invalid, isFiniteNumber, Wrong } from "./header-field.ts"
-import { DEFAULT_PRIORITY, FRONT_LEVEL, type Message, type Posting } from "./message.ts"
+import { type AddressedTask, DEFAULT_PRIORITY, FRONT_LEVEL, type Message } from "./message.ts"
 import { parseTask, type Task } from "./task.ts"
 
 /** 0–9. Celery 5.6 with Redis clamps what lies outside. */
@@ -15,11 +15,15 @@ const priorityOf = (value: unknown): number | Wrong => {
  * The posting of a message whose headers have been parsed already. Fails with {@link InvalidTask} when its priority is
  * no number.
  */
-export const postingOfTask = (task: Task, message: Message, queue: string): Result.Result<Posting, InvalidTask> => {
+export const postingOfTask = (
+  task: Task,
+  message: Message,
+  queue: string,
+): Result.Result<AddressedTask, InvalidTask> => {
   const priority = priorityOf(message.properties.priority)
   if (priority instanceof Wrong) return Result.fail(invalid(priority))
   const { own } = task
-  const posting: { -readonly [Field in keyof Posting]: Posting[Field] } = {
+  const posting: { -readonly [Field in keyof AddressedTask]: AddressedTask[Field] } = {
     id: task.id,
     run: own.run ?? 1,
     retries: task.retries,
@@ -38,7 +42,7 @@ export const postingOfTask = (task: Task, message: Message, queue: string): Resu
  * The posting of a message that goes to a queue: address, order, due time and publish key from headers and properties
  * alone. Fails with {@link InvalidTask} when its headers make no task.
  */
-export const postingOf = (message: Message, queue: string): Result.Result<Posting, InvalidTask> => {
+export const postingOf = (message: Message, queue: string): Result.Result<AddressedTask, InvalidTask> => {
   const task = parseTask(message)
   return Result.isFailure(task) ? Result.fail(task.failure) : postingOfTask(task.success, message, queue)
 }

@@ -8,7 +8,7 @@
 import { Result } from "effect"
 import { decodeBase64, encodeBase64 } from "./base64.ts"
 import { type InvalidTask, parseTask, type Task } from "./headers.ts"
-import { DEFAULT_PRIORITY, type Headers, type Message, type Posting, type Properties } from "./message.ts"
+import { type AddressedTask, DEFAULT_PRIORITY, type Headers, type Message, type Properties } from "./message.ts"
 import { isState, type State } from "./state.ts"
 
 /** One step in the life of a job. Its event id is `<run>.<n>`. */
@@ -113,7 +113,7 @@ export interface JobRecord {
   /** Set while the queue and the record are stored apart and publishing has not been confirmed. */
   readonly accepting?: boolean
   /** Published exactly once per publish key after this record is stored. */
-  readonly followUps?: ReadonlyArray<Posting>
+  readonly followUps?: ReadonlyArray<AddressedTask>
   /** Kept for failed, cancelled, expired and dead jobs, so that they can run again. */
   readonly message?: Message
   /** What came, where it could not be decoded. */
@@ -193,7 +193,7 @@ export const isClaimOf = ({ state, fence, claims = 0 }: JobRecord, by: string): 
 /** Whether a posting was taken off its queue before its handler started: should it come again, it must not run again. */
 export const isTakenEarly = (
   { acked, state, run, retries }: Pick<JobRecord, "acked" | "state" | "run" | "retries">,
-  posting: Pick<Posting, "run" | "retries">,
+  posting: Pick<AddressedTask, "run" | "retries">,
 ): boolean => acked === true && state === "started" && run === posting.run && retries >= posting.retries
 
 /**
@@ -240,7 +240,7 @@ export const tombstoneOf = (record: JobRecord): JobRecord => {
  * `now` decides between scheduled and queued. Fails when the headers make no task.
  */
 export const recordOfPosting = (
-  posting: Omit<Posting, "level">,
+  posting: Omit<AddressedTask, "level">,
   now: number,
 ): Result.Result<JobRecord, InvalidTask> => {
   const parsed = parseTask(posting.message)
@@ -250,7 +250,7 @@ export const recordOfPosting = (
 }
 
 /** {@link recordOfPosting} for headers that are parsed already. */
-export const recordOfTask = (posting: Omit<Posting, "level">, task: Task, now: number): JobRecord => {
+export const recordOfTask = (posting: Omit<AddressedTask, "level">, task: Task, now: number): JobRecord => {
   const own = task.own
   const submittedAt = own.submittedAt ?? now
   const waits = posting.due !== undefined && posting.due > now
@@ -335,7 +335,7 @@ export const decodeRecord = (bytes: Uint8Array): Result.Result<JobRecord, Unread
 interface RecordText extends Omit<JobRecord, "message" | "raw" | "followUps"> {
   readonly message?: MessageText
   readonly raw?: string
-  readonly followUps?: ReadonlyArray<Omit<Posting, "message"> & { readonly message: MessageText }>
+  readonly followUps?: ReadonlyArray<Omit<AddressedTask, "message"> & { readonly message: MessageText }>
 }
 
 export const recordFromJson = (text: string): Result.Result<JobRecord, UnreadableRecord> => {

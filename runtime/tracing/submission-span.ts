@@ -1,22 +1,22 @@
 /** The span of one submission, of one task or of many. */
 import type { Attributes, Tracer } from "@opentelemetry/api"
 import { CallboardError } from "../errors.ts"
-import type { Posting } from "../protocol/message.ts"
+import type { AddressedTask } from "../protocol/message.ts"
 import type { TraceContext } from "../protocol/trace-context.ts"
 import { ofJob, SYSTEM } from "./attributes.ts"
 import { type Api, parentOf, traceContext } from "./context.ts"
 
 /** Publishes; what was refused is among the answers. */
 export type Submitted = <A>(
-  postings: ReadonlyArray<Posting>,
-  publish: (postings: ReadonlyArray<Posting>) => Promise<ReadonlyArray<A | CallboardError>>,
+  postings: ReadonlyArray<AddressedTask>,
+  publish: (postings: ReadonlyArray<AddressedTask>) => Promise<ReadonlyArray<A | CallboardError>>,
 ) => Promise<ReadonlyArray<A | CallboardError>>
 
 export const submissionSpan = async <A>(
   api: Api,
   tracer: Tracer,
-  postings: ReadonlyArray<Posting>,
-  publish: (postings: ReadonlyArray<Posting>) => Promise<ReadonlyArray<A | CallboardError>>,
+  postings: ReadonlyArray<AddressedTask>,
+  publish: (postings: ReadonlyArray<AddressedTask>) => Promise<ReadonlyArray<A | CallboardError>>,
 ): Promise<ReadonlyArray<A | CallboardError>> => {
   const [first] = postings
   if (first === undefined) return publish(postings)
@@ -43,18 +43,18 @@ export const submissionSpan = async <A>(
   }
 }
 
-const carrying = (posting: Posting, context: TraceContext): Posting => {
+const carrying = (posting: AddressedTask, context: TraceContext): AddressedTask => {
   // What its caller said of another trace does not belong to this one.
   const { tracestate: _tracestate, ...headers } = posting.message.headers
   return { ...posting, message: { ...posting.message, headers: { ...headers, ...context } } }
 }
 
-const nameOf = ({ message: { headers } }: Posting): string => {
+const nameOf = ({ message: { headers } }: AddressedTask): string => {
   const { task, meth } = headers
   return typeof meth === "string" ? `${String(task)}.${meth}` : String(task)
 }
 
-const attributesOf = (first: Posting, count: number): Attributes => ({
+const attributesOf = (first: AddressedTask, count: number): Attributes => ({
   ...SYSTEM,
   "messaging.operation.name": "submit",
   "messaging.operation.type": "send",

@@ -4,16 +4,7 @@
  * the broker fail alone; what a take brings after its signal is given back.
  */
 import { checkCommit, checkOptions, checkPosting } from "./checks.ts"
-import type {
-  Capabilities,
-  Commit,
-  Committed,
-  Receipt,
-  Taken,
-  TakeRequest,
-  TaskDelivery,
-  TaskPosting,
-} from "./driver.ts"
+import type { Capabilities, Commit, Committed, Delivery, Posting, Receipt, Taken, TakeRequest } from "./driver.ts"
 import { TransportError } from "./errors.ts"
 import { answerEach, asError, type Failed, PlainDriver } from "./plain-driver.ts"
 
@@ -58,7 +49,7 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
   protected abstract tick(link: L): Promise<unknown>
 
   /** Stores the tasks that passed the checks. */
-  protected abstract post(link: L, postings: ReadonlyArray<TaskPosting>): Promise<ReadonlyArray<Receipt>>
+  protected abstract post(link: L, postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>>
 
   /** Does the commits that passed the checks. */
   protected abstract settle(link: L, commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>>
@@ -67,7 +58,7 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
   protected abstract hand(link: L, request: TakeRequest): Promise<Taken>
 
   /** Takes back, uncounted where the broker can, what a take brought after its signal. */
-  protected abstract takeBack(link: L, deliveries: ReadonlyArray<TaskDelivery>): Promise<unknown>
+  protected abstract takeBack(link: L, deliveries: ReadonlyArray<Delivery>): Promise<unknown>
 
   /** Connects for the first time. Fails as the contract says of `connect`. */
   async start(): Promise<this> {
@@ -89,8 +80,8 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
     return this
   }
 
-  publish(postings: ReadonlyArray<TaskPosting>): Promise<ReadonlyArray<Receipt>> {
-    const check = (posting: TaskPosting) => checkPosting(posting, this.capabilities)
+  publish(postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>> {
+    const check = (posting: Posting) => checkPosting(posting, this.capabilities)
     return this.#batch(postings, check, (link, sound) => this.post(link, sound))
   }
 

@@ -1,6 +1,6 @@
 /** What a driver refuses without asking its broker. Each fails with a {@link TransportError} that says what is wrong. */
 import { FRONT_LEVEL } from "../protocol/message.ts"
-import type { Capabilities, Commit, TaskPosting } from "./driver.ts"
+import type { Capabilities, Commit, Posting } from "./driver.ts"
 import { TransportError } from "./errors.ts"
 import type { ConnectOptions } from "./options.ts"
 import type { StoreOperation } from "./store.ts"
@@ -35,7 +35,7 @@ const checkDelay = (id: string, delay: number, most: number): void => {
   throw new TransportError("unsupported", `${id}: due in ${delay} ms, and this transport keeps a task for ${most}`)
 }
 
-export const checkPosting = (posting: TaskPosting, { maxTask, delay, front }: Capabilities): void => {
+export const checkPosting = (posting: Posting, { maxTask, delay, front }: Capabilities): void => {
   const { id, queue, level, frame, due } = posting
   checkText("an id", id, 255)
   checkText("the name of a queue", queue, 255)

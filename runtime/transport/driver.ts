@@ -37,7 +37,7 @@ export interface Driver extends Partial<QueueBrowser>, Partial<Queries> {
    * Stores tasks, as durably as declared before it answers. `duplicate`: this `key` is in a queue now, or was published
    * within `dedupeWindow`; nothing was stored. Queues begin to exist by use.
    */
-  publish(postings: ReadonlyArray<TaskPosting>): Promise<ReadonlyArray<Receipt>>
+  publish(postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>>
 
   /**
    * Hands over at most `max` tasks that are due, ordered by queue (as listed), level (high first) and sequence; with
@@ -105,7 +105,7 @@ export interface Capabilities {
   /** How many distinct bands the levels 0–9 fall into: 10, 4, 3, 1. Level 10 (front) has a band of its own if `front`. */
   readonly bands: number
   readonly front: boolean
-  /** Largest `TaskPosting.frame`, in bytes. */
+  /** Largest `Posting.frame`, in bytes. */
   readonly maxTask: number
   /** Largest `CommitRecord.bytes`. */
   readonly maxRecord: number
@@ -117,7 +117,7 @@ export interface Capabilities {
 // ── Tasks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** A task on its way into a queue. */
-export interface TaskPosting {
+export interface Posting {
   readonly id: string
   /** Publish key: `<id>/<run>/<retries>`. Two postings with one key are the same task. */
   readonly key: string
@@ -148,13 +148,13 @@ export interface TakeRequest {
 }
 
 export interface Taken {
-  readonly deliveries: ReadonlyArray<TaskDelivery>
+  readonly deliveries: ReadonlyArray<Delivery>
   /** Nothing was there: in how many milliseconds something in these queues falls due or loses its lease, if known. */
   readonly next?: number
 }
 
 /** One handing-over of a task. */
-export interface TaskDelivery {
+export interface Delivery {
   /** Names this delivery. Never used twice. No line feeds. */
   readonly token: string
   readonly queue: string
@@ -191,7 +191,7 @@ export interface Commit {
   /** Of the job that record and `withdraw` are about; without these a text that the runtime may have made up. */
   readonly id: string
   readonly record?: CommitRecord
-  readonly post?: ReadonlyArray<TaskPosting>
+  readonly post?: ReadonlyArray<Posting>
   readonly task?: TaskEnd
 }
 

@@ -15,16 +15,16 @@ export type {
   Commit,
   CommitRecord,
   Committed,
+  Delivery,
   Driver,
   Interest,
   News,
   Plugin,
+  Posting,
   Receipt,
   Taken,
   TakeRequest,
-  TaskDelivery,
   TaskEnd,
-  TaskPosting,
 } from "./driver.ts"
 export { TransportError, type TransportReason } from "./errors.ts"
 export type { Index, Known, QueuedTask } from "./known.ts"

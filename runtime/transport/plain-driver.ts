@@ -3,7 +3,7 @@
  * their signal or with the driver, news and announcements reach those that listen, queues take turns.
  */
 import { checkTopic } from "./checks.ts"
-import type { Interest, News, TakeRequest, TaskDelivery } from "./driver.ts"
+import type { Delivery, Interest, News, TakeRequest } from "./driver.ts"
 import { TransportError } from "./errors.ts"
 import type { Broadcast } from "./optional.ts"
 import type { ConnectOptions } from "./options.ts"
@@ -79,7 +79,7 @@ export abstract class PlainDriver {
     return [...queues.slice(first), ...queues.slice(0, first)]
   }
 
-  protected served(deliveries: ReadonlyArray<TaskDelivery>): void {
+  protected served(deliveries: ReadonlyArray<Delivery>): void {
     this.#served = deliveries.at(-1)?.queue ?? this.#served
   }
 }

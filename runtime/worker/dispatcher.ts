@@ -12,7 +12,7 @@ import { jobError } from "../jobs/outcome/job-error.ts"
 import type { Rate } from "../options/rate.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
-import type { Claim, Claimed, Delivery, Settlement } from "../transport/lift/transport.ts"
+import type { Claim, Claimed, JobDelivery, Settlement } from "../transport/lift/transport.ts"
 import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
 import type { Cancellation } from "./attempt/cancellation.ts"
 import { samePosting } from "./attempt/intake.ts"
@@ -154,7 +154,7 @@ export class Flow {
   }
 
   /** Takes what was pulled. */
-  accept(pulled: ReadonlyArray<Delivery>): void {
+  accept(pulled: ReadonlyArray<JobDelivery>): void {
     if (pulled.length === 0) return
     const deliveries = pulled
       .filter((delivery) => !this.#isInHand(delivery))
@@ -170,7 +170,7 @@ export class Flow {
   }
 
   /** Whether a task comes again that this worker has not done with, and is looked after as such. */
-  #isInHand(delivery: Delivery): boolean {
+  #isInHand(delivery: JobDelivery): boolean {
     const before = delivery.fresh ? undefined : samePosting(this.#hands.held.values(), delivery)
     // Of one that was taken off its queue the record says so: the claim finds that, and the task goes.
     if (before === undefined || before.offQueue) return false

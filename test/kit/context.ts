@@ -1,5 +1,5 @@
 /** What a case about a transport works with. */
-import type { Posting } from "../../runtime/protocol/message.ts"
+import type { AddressedTask } from "../../runtime/protocol/message.ts"
 import type { Transport } from "../../runtime/transport/lift/transport.ts"
 import type { Harness } from "./harness.ts"
 import { Peer } from "./peer.ts"
@@ -23,9 +23,9 @@ export class Context extends Stage<Transport, Harness, Peer> {
   }
 
   /** A task on its way into a queue. What is not said is made up. */
-  readonly task = (fields: TaskFields): Posting => taskOf({ id: this.fresh("job"), ...fields })
+  readonly task = (fields: TaskFields): AddressedTask => taskOf({ id: this.fresh("job"), ...fields })
 
   /** Several tasks for one queue. */
-  readonly tasks = (count: number, fields: TaskFields): ReadonlyArray<Posting> =>
+  readonly tasks = (count: number, fields: TaskFields): ReadonlyArray<AddressedTask> =>
     Array.from({ length: count }, () => this.task(fields))
 }

@@ -1,13 +1,13 @@
 /** One connection, with the verbs that cases are written in. Each verb has a deadline and fails with what it awaited. */
 
-import type { Posting } from "../../runtime/protocol/message.ts"
+import type { AddressedTask } from "../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../runtime/protocol/record.ts"
 import type {
   Change,
   Changed,
   Claimed,
-  Delivery,
   Found,
+  JobDelivery,
   PullRequest,
   Settled,
   Settlement,
@@ -42,7 +42,7 @@ export class Peer {
 
   // ── Tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  async receipts(postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>> {
+  async receipts(postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>> {
     const receipts = await this.#context.within(
       `receipts for ${postings.length} tasks`,
       this.transport.queue.publish(postings),
@@ -52,7 +52,7 @@ export class Peer {
   }
 
   /** Publishes tasks, all of which must be stored. */
-  async publish(...postings: ReadonlyArray<Posting>): Promise<void> {
+  async publish(...postings: ReadonlyArray<AddressedTask>): Promise<void> {
     const receipts = await this.receipts(postings)
     receipts.forEach((receipt, at) => {
       check(receipt.status === "stored", `task ${at} must be stored, it was ${describe(receipt)}`)
@@ -63,7 +63,7 @@ export class Peer {
   async pull(
     queues: string | ReadonlyArray<string>,
     request: Partial<PullRequest> & { readonly signal?: AbortSignal } = {},
-  ): Promise<ReadonlyArray<Delivery>> {
+  ): Promise<ReadonlyArray<JobDelivery>> {
     const { signal = never, ...rest } = request
     const full = { queues: typeof queues === "string" ? [queues] : queues, max: 1, wait: 0, ...rest }
     const deliveries = await this.#context.within(
@@ -76,14 +76,14 @@ export class Peer {
   }
 
   /** The next task of a queue, which must come. */
-  async one(queue: string, wait = 5_000): Promise<Delivery> {
+  async one(queue: string, wait = 5_000): Promise<JobDelivery> {
     const [delivery] = await this.all(queue, 1, wait)
     return present(delivery, "a delivery")
   }
 
   /** The next tasks of a queue, as many as said, which must come, in as many pulls as it takes. */
-  async all(queues: string | ReadonlyArray<string>, count: number, wait = 5_000): Promise<ReadonlyArray<Delivery>> {
-    const deliveries: Array<Delivery> = []
+  async all(queues: string | ReadonlyArray<string>, count: number, wait = 5_000): Promise<ReadonlyArray<JobDelivery>> {
+    const deliveries: Array<JobDelivery> = []
     const end = Date.now() + wait
     while (deliveries.length < count) {
       const left = end - Date.now()
@@ -99,7 +99,7 @@ export class Peer {
     equal(deliveries.map(idOf), [], `tasks that come although ${why}`)
   }
 
-  async claim(delivery: Delivery, posting: Posting, worker = "kit"): Promise<Claimed> {
+  async claim(delivery: JobDelivery, posting: AddressedTask, worker = "kit"): Promise<Claimed> {
     const { id, run, retries } = posting
     const claim = { token: delivery.token, id, run, retries, worker, at: Date.now(), posting }
     const claimed = await this.#context.within(`the claim of ${id}`, this.transport.queue.claim([claim]))
@@ -108,7 +108,7 @@ export class Peer {
   }
 
   /** A claim that must succeed: the record as it was before. */
-  async claimed(delivery: Delivery, posting: Posting, worker = "kit"): Promise<JobRecord | undefined> {
+  async claimed(delivery: JobDelivery, posting: AddressedTask, worker = "kit"): Promise<JobRecord | undefined> {
     const claimed = await this.claim(delivery, posting, worker)
     check(claimed.status === "claimed", `the claim must succeed, it was ${describe(claimed)}`)
     return claimed.record
@@ -124,26 +124,26 @@ export class Peer {
   }
 
   /** Takes a task off the queue: what becomes of it. */
-  async ack(delivery: Delivery, ending: Ending = {}): Promise<Settled> {
+  async ack(delivery: JobDelivery, ending: Ending = {}): Promise<Settled> {
     const [settled] = await this.settle({ token: delivery.token, ...ending, then: { kind: "ack" } })
     return present(settled, "an answer")
   }
 
   /** Acks, and it must be settled. */
-  async end(delivery: Delivery, ending: Ending = {}): Promise<void> {
+  async end(delivery: JobDelivery, ending: Ending = {}): Promise<void> {
     const settled = await this.ack(delivery, ending)
     check(settled.status === "settled", `the ack of ${idOf(delivery)} must be settled, it was ${describe(settled)}`)
   }
 
   /** Acks as succeeded, and it must be settled: the record stored. */
-  async succeed(delivery: Delivery, posting: Posting, fields: Partial<JobRecord> = {}): Promise<JobRecord> {
+  async succeed(delivery: JobDelivery, posting: AddressedTask, fields: Partial<JobRecord> = {}): Promise<JobRecord> {
     const record = recordOf(posting, "succeeded", { fence: delivery.fence, result: "done", ...fields })
     await this.end(delivery, { record })
     return record
   }
 
   /** Hands a task back, and it must be settled. */
-  async release(delivery: Delivery, delay = 0, ending: Ending = {}): Promise<void> {
+  async release(delivery: JobDelivery, delay = 0, ending: Ending = {}): Promise<void> {
     const [settled] = await this.settle({ token: delivery.token, ...ending, then: { kind: "release", delay } })
     check(
       settled?.status === "settled",

@@ -1,13 +1,13 @@
 /** Tasks and records as an application would make them, with as little said as possible. */
 import { encodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { postingOf } from "../../runtime/protocol/headers.ts"
-import type { Message, Posting } from "../../runtime/protocol/message.ts"
+import type { AddressedTask, Message } from "../../runtime/protocol/message.ts"
 import { type Headers, isUndecodable, type Properties } from "../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../runtime/protocol/record.ts"
 import { recordOfPosting, step } from "../../runtime/protocol/record.ts"
 import type { State } from "../../runtime/protocol/state.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
-import type { Delivery } from "../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../runtime/transport/lift/transport.ts"
 
 export interface TaskFields {
   readonly queue: string
@@ -33,7 +33,7 @@ const iso = (time: number | undefined): string | null => (time === undefined ? n
 
 const NO_ARGUMENTS = new TextEncoder().encode('[[],{},{"callbacks":null,"errbacks":null,"chain":null,"chord":null}]')
 
-export const taskOf = (fields: TaskFields & { readonly id: string }): Posting => {
+export const taskOf = (fields: TaskFields & { readonly id: string }): AddressedTask => {
   const { id, priority = 4, run = 1, hops } = fields
   const own = {
     run,
@@ -71,14 +71,14 @@ export const taskOf = (fields: TaskFields & { readonly id: string }): Posting =>
 }
 
 /** Bytes of a task as `maxTask` counts them: those of its envelope. */
-export const encodedSize = (posting: Posting): number => {
+export const encodedSize = (posting: AddressedTask): number => {
   const frame = encodeEnvelope(posting.message)
   if (frame._tag === "Failure") throw new Error(`the kit made a task without an envelope: ${frame.failure.message}`)
   return frame.success.length
 }
 
 /** The next attempt that the application asks for. */
-export const retryOf = (posting: Posting, changes: Partial<Posting> = {}): Posting => {
+export const retryOf = (posting: AddressedTask, changes: Partial<AddressedTask> = {}): AddressedTask => {
   const retries = posting.retries + 1
   const headers = { ...posting.message.headers, retries, eta: iso(changes.due) }
   const { due, ...again } = posting
@@ -87,7 +87,7 @@ export const retryOf = (posting: Posting, changes: Partial<Posting> = {}): Posti
 
 /** The record of a task, moved to a state as a worker does it. */
 export const recordOf = (
-  posting: Posting,
+  posting: AddressedTask,
   state: State,
   fields: Partial<JobRecord> & { readonly fence: string },
 ): JobRecord => {
@@ -110,11 +110,11 @@ export const cancelled = (record: JobRecord, fields: Partial<JobRecord> = {}): J
 }
 
 /** Id of the task that came with a delivery. */
-export const idOf = ({ message }: Pick<Delivery, "message">): string =>
+export const idOf = ({ message }: Pick<JobDelivery, "message">): string =>
   isUndecodable(message) ? `undecodable: ${message.undecodable}` : String(message.headers["id"])
 
 /** The message of a delivery, which must be one. */
-export const messageOf = ({ message }: Delivery): Message => {
+export const messageOf = ({ message }: JobDelivery): Message => {
   if (isUndecodable(message)) throw new Error(`expected a message, found: ${message.undecodable}`)
   return message
 }

@@ -3,7 +3,7 @@
  * and how often the message was handed over: together they rise over all deliveries of a task.
  */
 import type { Msg } from "nats"
-import type { TaskDelivery } from "../../../runtime/transport/driver.ts"
+import type { Delivery } from "../../../runtime/transport/driver.ts"
 import type { Lane } from "./consumers.ts"
 
 /** What a token says. */
@@ -25,7 +25,7 @@ export interface Token {
 
 /** What arrived, with its token already read. */
 export interface Received {
-  readonly delivery: TaskDelivery
+  readonly delivery: Delivery
   readonly token: Token
 }
 

@@ -3,7 +3,7 @@
  * the server, which moves it there in time.
  */
 import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
-import type { Receipt, TaskPosting } from "../../../runtime/transport/driver.ts"
+import type { Posting, Receipt } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { asTransportError } from "../connection/answers.ts"
 import { escapeToken, type Names } from "../streams/names.ts"
@@ -37,7 +37,7 @@ export class TaskPublisher {
   }
 
   /** A posting as a message. Fails with `unsupported`, `invalid` or `too-large`. */
-  prepare({ id, key, level, queue, due, expires, index, frame }: TaskPosting): Outgoing {
+  prepare({ id, key, level, queue, due, expires, index, frame }: Posting): Outgoing {
     if (!isLevel(level)) throw new TransportError("invalid", `${id}: ${level} is no level`)
     if (frame.length > this.#maxTask) {
       throw new TransportError("too-large", `${id}: ${frame.length} bytes, ${this.#maxTask} are allowed`)
@@ -55,7 +55,7 @@ export class TaskPublisher {
   }
 
   /** Publishes; what cannot be prepared fails alone. */
-  async publish(postings: ReadonlyArray<TaskPosting>): Promise<ReadonlyArray<Receipt>> {
+  async publish(postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>> {
     const outgoing: Array<Outgoing> = []
     const places: Array<number> = []
     const receipts: Array<Receipt> = []
@@ -73,10 +73,7 @@ export class TaskPublisher {
   }
 
   /** Publishes what was prepared, and makes their queues known. */
-  async send(
-    postings: ReadonlyArray<TaskPosting>,
-    outgoing: ReadonlyArray<Outgoing>,
-  ): Promise<ReadonlyArray<Published>> {
+  async send(postings: ReadonlyArray<Posting>, outgoing: ReadonlyArray<Outgoing>): Promise<ReadonlyArray<Published>> {
     const unknown = new Set<Lane>()
     for (const { queue, level } of postings) {
       if (!isLevel(level)) continue

@@ -7,7 +7,7 @@
  * one below them, in one write, so that they cost no time; what comes too many by that is handed back.
  */
 import type { Msg, Subscription } from "nats"
-import type { TaskDelivery } from "../../../runtime/transport/driver.ts"
+import type { Delivery } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Link } from "../connection/link.ts"
 import type { PendingNaks } from "./acks.ts"
@@ -25,7 +25,7 @@ export interface PullSessionParts {
 }
 
 export interface Arrival extends Received, Candidate {
-  readonly delivery: TaskDelivery
+  readonly delivery: Delivery
 }
 
 /** How long a consumer may take to say what it has. */

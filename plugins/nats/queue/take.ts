@@ -6,7 +6,7 @@
  * leader, know neither `no_wait` nor order, and lose what they hold when they are drained.
  */
 import { createInbox } from "nats"
-import type { TakeRequest, TaskDelivery } from "../../../runtime/transport/driver.ts"
+import type { Delivery, TakeRequest } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { closed } from "../connection/answers.ts"
 import type { Link } from "../connection/link.ts"
@@ -66,7 +66,7 @@ export class Taker {
    * Fails with `unavailable` when the server is out of reach to the end, or a consumer does not answer for a second;
    * `closed` after the transport was closed.
    */
-  async take(request: TakeRequest, signal: AbortSignal): Promise<ReadonlyArray<TaskDelivery>> {
+  async take(request: TakeRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>> {
     const { link, tracker, stallGuard } = this.#parts
     if (link.closing.aborted) throw closed()
     if (signal.aborted || request.max < 1 || request.queues.length === 0) return []

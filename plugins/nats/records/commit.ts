@@ -3,7 +3,7 @@
  * An acknowledgement leaves as soon as its own record is stored. Whatever breaks off in between is taken up by the next
  * delivery of the task, which finds the record, or by maintenance.
  */
-import type { Commit, Committed, TaskPosting } from "../../../runtime/transport/driver.ts"
+import type { Commit, Committed, Posting } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { asTransportError } from "../connection/answers.ts"
 import type { Link } from "../connection/link.ts"
@@ -20,7 +20,7 @@ import type { PreparedRecord, Records } from "./records.ts"
 interface Item {
   readonly commit: Commit
   readonly record: PreparedRecord | undefined
-  readonly postings: ReadonlyArray<TaskPosting>
+  readonly postings: ReadonlyArray<Posting>
   /** The messages that carry the postings. */
   readonly outgoing: ReadonlyArray<Outgoing>
   /** The delivery that is ended or given back. */

@@ -1,7 +1,7 @@
 /** Turns postings and records into what is written into rows, before the lock is taken. What cannot be stored fails here. */
 import { Buffer } from "node:buffer"
 import { STATES, type State } from "../../../runtime/protocol/state.ts"
-import type { CommitRecord, TaskPosting } from "../../../runtime/transport/driver.ts"
+import type { CommitRecord, Posting } from "../../../runtime/transport/driver.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { type IdColumn, idToColumn } from "./id.ts"
@@ -56,7 +56,7 @@ const submittedOf = (id: string, { at }: Index): number => {
 // ── postings ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export interface PostingColumns {
-  readonly posting: TaskPosting
+  readonly posting: Posting
   readonly id: IdColumn
   readonly key: string
   readonly submitted: number
@@ -67,7 +67,7 @@ export interface PostingColumns {
 }
 
 /** Fails with `invalid` or `too-large`. */
-export const postingColumns = (posting: TaskPosting): PostingColumns => {
+export const postingColumns = (posting: Posting): PostingColumns => {
   const { id, level, key, queue, index, frame } = posting
   if (!isLevel(level)) throw invalid(`${id}: ${level} is no level: 0 to 10`)
   checkName("an id", id)

@@ -1,5 +1,5 @@
 /** Puts tasks into queues, each publish key once. */
-import type { TaskPosting } from "../../../runtime/transport/driver.ts"
+import type { Posting } from "../../../runtime/transport/driver.ts"
 import { type PostingColumns, postingColumns } from "../jobs/columns.ts"
 import type { JobTable } from "../jobs/job-table.ts"
 import type { QueueNames } from "../jobs/queue-names.ts"
@@ -15,7 +15,7 @@ export class TaskPublisher {
   }
 
   /** What can fail, before the lock is taken. Fails with `invalid` or `too-large`. */
-  prepare(posting: TaskPosting): PostingColumns {
+  prepare(posting: Posting): PostingColumns {
     return postingColumns(posting)
   }
 

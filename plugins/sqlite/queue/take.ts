@@ -1,5 +1,5 @@
 /** Hands tasks over: takes what is ready off the front of its queue for the length of a lease, under a new fence. */
-import type { TakeRequest, TaskDelivery } from "../../../runtime/transport/driver.ts"
+import type { Delivery, TakeRequest } from "../../../runtime/transport/driver.ts"
 import type { Database } from "../database/database.ts"
 import { bytesOrNull, int, intOrNull } from "../database/row.ts"
 import type { QueueNames } from "../jobs/queue-names.ts"
@@ -71,21 +71,21 @@ export class Taker {
     }
   }
 
-  take(transaction: Transaction, request: TakeRequest): ReadonlyArray<TaskDelivery> {
-    const taken: Array<TaskDelivery> = []
+  take(transaction: Transaction, request: TakeRequest): ReadonlyArray<Delivery> {
+    const taken: Array<Delivery> = []
     for (const { queue, name, place } of this.#chooser.choose(request)) {
       taken.push(...this.#takeUpTo(transaction, queue, name, place))
     }
     return taken
   }
 
-  #takeUpTo(transaction: Transaction, queue: number, name: string, last: number): ReadonlyArray<TaskDelivery> {
+  #takeUpTo(transaction: Transaction, queue: number, name: string, last: number): ReadonlyArray<Delivery> {
     const number = transaction.next()
     const fence = fenceText(number)
     const until = transaction.now + this.#lease
     const rows = this.#statements.take.all(until, number, queue, last)
     if (until < transaction.nextReadyAt) transaction.nextReadyAt = until
-    const taken = rows.map((row): TaskDelivery => {
+    const taken = rows.map((row): Delivery => {
       const place = int(row, "place")
       const deliveries = int(row, "deliveries")
       return {

@@ -2,7 +2,7 @@
  * The calls of `take` that wait. They are served at the end of the transaction that made something ready, first come, first
  * served; otherwise a doorbell or the one timer here makes them look again. Nobody takes the lock to find nothing.
  */
-import type { TakeRequest, TaskDelivery } from "../../../runtime/transport/driver.ts"
+import type { Delivery, TakeRequest } from "../../../runtime/transport/driver.ts"
 import type { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Transaction } from "../writing/transaction.ts"
 import type { Participant } from "../writing/writer.ts"
@@ -18,8 +18,8 @@ interface Waiter {
   readonly request: TakeRequest
   /** Whether the queues have been looked at since it came. */
   checked: boolean
-  taken: ReadonlyArray<TaskDelivery>
-  readonly resolve: (deliveries: ReadonlyArray<TaskDelivery>) => void
+  taken: ReadonlyArray<Delivery>
+  readonly resolve: (deliveries: ReadonlyArray<Delivery>) => void
   readonly reject: (error: TransportError) => void
 }
 
@@ -48,7 +48,7 @@ export class WaitingTakes implements Participant {
     this.#onWait = options.onWait
   }
 
-  take(request: TakeRequest, signal: AbortSignal): Promise<ReadonlyArray<TaskDelivery>> {
+  take(request: TakeRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>> {
     if (signal.aborted || !(request.max >= 1) || request.queues.length === 0) return Promise.resolve([])
     return new Promise((resolve, reject) => {
       let timer: ReturnType<typeof setTimeout> | undefined

@@ -21,7 +21,7 @@ import {
 } from "../../protocol/headers.ts"
 import { bodyOfInput, selectInput } from "../../protocol/input.ts"
 import { fieldOf, isTenant } from "../../protocol/limit-key.ts"
-import { DEFAULT_PRIORITY, type Message, type Posting } from "../../protocol/message.ts"
+import { type AddressedTask, DEFAULT_PRIORITY, type Message } from "../../protocol/message.ts"
 import { checkQueueName, isId, MAX_ID_BYTES } from "../../protocol/name.ts"
 import { parseMoment, parseTime } from "../../protocol/time.ts"
 import { tracestateBeside } from "../../protocol/trace-context.ts"
@@ -46,10 +46,10 @@ export interface PlanContext {
 }
 
 /** Turns a checked submission into a posting. Fails with `invalid-input`, naming the field. */
-export const plan = (submission: Submission, context: PlanContext): Result.Result<Posting, CallboardError> =>
+export const plan = (submission: Submission, context: PlanContext): Result.Result<AddressedTask, CallboardError> =>
   refusals(() => planOrThrow(submission, context))
 
-const planOrThrow = (submission: Submission, context: PlanContext): Posting => {
+const planOrThrow = (submission: Submission, context: PlanContext): AddressedTask => {
   const { now, id, parent } = context
   const queue = submission.queue ?? context.defaults.queue
   const checkedQueue = checkQueueName(queue)

@@ -4,7 +4,7 @@ import { type ActorDescription, DEFAULT_QUEUE, type Directory } from "../../clus
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { publishFailed } from "../../jobs/receipt.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"
-import type { Posting } from "../../protocol/message.ts"
+import type { AddressedTask } from "../../protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "../../protocol/name.ts"
 import type { SubmitContext } from "./context.ts"
 import { type PlanContext, plan } from "./plan.ts"
@@ -29,7 +29,7 @@ export class Planner {
     id: string,
     now: number,
     context: SubmitContext,
-  ): Promise<Result.Result<Posting, CallboardError>> {
+  ): Promise<Result.Result<AddressedTask, CallboardError>> {
     const target = this.#targetOf(submission.task, submission.meth ?? null)
     let actor: ActorDescription | undefined
     try {

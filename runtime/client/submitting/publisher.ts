@@ -6,7 +6,7 @@ import { asTransportError, CallboardError } from "../../errors.ts"
 import { isDeferred } from "../../jobs/dependencies/checking.ts"
 import { type Deferred, defer } from "../../jobs/dependencies/defer.ts"
 import { type Answer, publishFailed, type Receipt } from "../../jobs/receipt.ts"
-import type { Posting } from "../../protocol/message.ts"
+import type { AddressedTask } from "../../protocol/message.ts"
 import { answerOfEarlier } from "./repetition.ts"
 import { type MethodOf, tellSent } from "./task-sent.ts"
 
@@ -26,7 +26,7 @@ export class Publisher {
 
   /** One answer per posting, in order. `known`: ids that may have been submitted before. `now`: when they were planned. */
   async publish(
-    postings: ReadonlyArray<Posting>,
+    postings: ReadonlyArray<AddressedTask>,
     known: ReadonlySet<string>,
     now: number,
   ): Promise<ReadonlyArray<Answer>> {
@@ -38,13 +38,13 @@ export class Publisher {
   }
 
   async #publish(
-    postings: ReadonlyArray<Posting>,
+    postings: ReadonlyArray<AddressedTask>,
     known: ReadonlySet<string>,
     now: number,
   ): Promise<ReadonlyArray<Answer>> {
-    const fresh: Array<Posting> = []
-    const waiting: Array<Posting> = []
-    const answers = new Map<Posting, Answer>()
+    const fresh: Array<AddressedTask> = []
+    const waiting: Array<AddressedTask> = []
+    const answers = new Map<AddressedTask, Answer>()
     // Together: a thousand round trips one after the other would outlast the deadline of a request.
     const before = await Promise.all(
       postings.map((each) => (known.has(each.id) ? answerOfEarlier(this.#board, each) : undefined)),
@@ -61,10 +61,10 @@ export class Publisher {
   }
 
   async #enqueue(
-    postings: ReadonlyArray<Posting>,
+    postings: ReadonlyArray<AddressedTask>,
     known: ReadonlySet<string>,
     now: number,
-    answers: Map<Posting, Answer>,
+    answers: Map<AddressedTask, Answer>,
   ): Promise<void> {
     const { durability } = this.#board.transport.capabilities
     const receipts = await this.#board.queue.publish(postings).catch((cause: unknown) => {
@@ -92,7 +92,7 @@ export class Publisher {
   }
 
   /** Those that wait for others, after those that do not: what they wait for may be among them. */
-  async #defer(postings: ReadonlyArray<Posting>, answers: Map<Posting, Answer>): Promise<void> {
+  async #defer(postings: ReadonlyArray<AddressedTask>, answers: Map<AddressedTask, Answer>): Promise<void> {
     const { durability } = this.#board.transport.capabilities
     const accepted = [...answers.values()].flatMap((answer) => (answer instanceof CallboardError ? [] : [answer.id]))
     const deferred = await defer(this.#board, postings, new Set(accepted))

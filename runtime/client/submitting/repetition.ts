@@ -2,10 +2,10 @@
 import type { Board } from "../../connection/board.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { type Answer, publishFailed } from "../../jobs/receipt.ts"
-import type { Posting } from "../../protocol/message.ts"
+import type { AddressedTask } from "../../protocol/message.ts"
 
 /** What the task is answered with if there is a job with its id. Never rejects. */
-export const answerOfEarlier = async (board: Board, posting: Posting): Promise<Answer | undefined> => {
+export const answerOfEarlier = async (board: Board, posting: AddressedTask): Promise<Answer | undefined> => {
   let found: Awaited<ReturnType<Board["records"]["find"]>>
   try {
     found = await board.records.find(posting.id)

@@ -13,7 +13,7 @@ import { generateId } from "../../id.ts"
 import { tooEarly } from "../../jobs/dependencies/checking.ts"
 import type { Answer } from "../../jobs/receipt.ts"
 import { parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
-import type { Posting } from "../../protocol/message.ts"
+import type { AddressedTask } from "../../protocol/message.ts"
 import type { Tracing } from "../../tracing/tracing.ts"
 import type { SubmitContext } from "./context.ts"
 import { Planner } from "./planner.ts"
@@ -21,7 +21,7 @@ import { Publisher } from "./publisher.ts"
 
 /** Submissions that were checked, ready to be posted. */
 export interface Prepared {
-  readonly postings: ReadonlyArray<Posting>
+  readonly postings: ReadonlyArray<AddressedTask>
   /** Ids that the submitter named: there may be jobs with them. */
   readonly known: ReadonlySet<string>
   readonly now: number
@@ -54,7 +54,7 @@ export class Submitter {
   async prepare(submissions: ReadonlyArray<unknown>, context: SubmitContext): Promise<Prepared> {
     const now = Date.now()
     const known = new Set<string>()
-    const planning: Array<Promise<Result.Result<Posting, CallboardError>>> = []
+    const planning: Array<Promise<Result.Result<AddressedTask, CallboardError>>> = []
     for (const [index, value] of submissions.entries()) {
       const checked = withoutTwin(parseSubmission(value), known)
       if (Result.isFailure(checked)) {
@@ -65,7 +65,7 @@ export class Submitter {
       // Together: what is asked about one actor after the other may each take as long as the transport needs to fail.
       planning.push(this.#planner.plan(checked.success, id, now, context))
     }
-    const postings: Array<Posting> = []
+    const postings: Array<AddressedTask> = []
     for (const [index, posting] of (await Promise.all(planning)).entries()) {
       if (Result.isFailure(posting)) throw at(posting.failure, submissions.length, index)
       postings.push(posting.success)
@@ -77,7 +77,7 @@ export class Submitter {
 
   /** Stores what was prepared. Each element has its own answer, in order. */
   async post({ postings, known, now }: Prepared): Promise<ReadonlyArray<Answer>> {
-    const publish = (all: ReadonlyArray<Posting>) => this.#publisher.publish(all, known, now)
+    const publish = (all: ReadonlyArray<AddressedTask>) => this.#publisher.publish(all, known, now)
     return this.#tracing === undefined ? publish(postings) : this.#tracing.submission(postings, publish)
   }
 }

@@ -4,13 +4,17 @@ import type { EventSender } from "../../cluster/events.ts"
 import type { Redaction } from "../../log/redaction.ts"
 import { taskTexts } from "../../log/task-texts.ts"
 import { parseTask } from "../../protocol/headers.ts"
-import type { Posting } from "../../protocol/message.ts"
+import type { AddressedTask } from "../../protocol/message.ts"
 
 /** What a task's method says about showing its arguments, if that is known. */
 export type MethodOf = (task: string, meth: string | null) => Promise<Redaction | undefined>
 
 /** Never fails: an event is no reason to fail a submission. */
-export const tellSent = async (events: EventSender, { message, queue }: Posting, methodOf: MethodOf): Promise<void> => {
+export const tellSent = async (
+  events: EventSender,
+  { message, queue }: AddressedTask,
+  methodOf: MethodOf,
+): Promise<void> => {
   const parsed = parseTask(message)
   if (Result.isFailure(parsed)) return
   const task = parsed.success

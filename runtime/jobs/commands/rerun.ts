@@ -3,14 +3,14 @@ import { Result } from "effect"
 import type { Board } from "../../connection/board.ts"
 import { CallboardError } from "../../errors.ts"
 import { parseTask, postingOfTask, renderCompact } from "../../protocol/headers.ts"
-import { FRONT_LEVEL, type Message, type Posting } from "../../protocol/message.ts"
+import { type AddressedTask, FRONT_LEVEL, type Message } from "../../protocol/message.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { decide, gone } from "./decide.ts"
 
 /** The message of a job's next run: new run, no retries used, due now. */
-const nextRun = (record: JobRecord, message: Message, run: number, now: number): Posting => {
+const nextRun = (record: JobRecord, message: Message, run: number, now: number): AddressedTask => {
   const parsed = parseTask(message)
   const task = Result.map(parsed, (before) => {
     const { hops: _hops, ...own } = before.own

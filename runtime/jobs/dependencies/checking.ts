@@ -4,13 +4,13 @@ import type { Board } from "../../connection/board.ts"
 import { CallboardError } from "../../errors.ts"
 import { encodeEnvelope } from "../../protocol/envelope.ts"
 import { OWN_HEADER, parseTask, type Task } from "../../protocol/headers.ts"
-import type { Message, Posting } from "../../protocol/message.ts"
+import type { AddressedTask, Message } from "../../protocol/message.ts"
 import { isPlainObject } from "../../protocol/value.ts"
 import { findAll } from "./find-all.ts"
 
 /** A task that waits for others. */
 export interface Waiting {
-  readonly posting: Posting
+  readonly posting: AddressedTask
   readonly task: Task
   /** Ids of those that it waits for. */
   readonly parents: ReadonlyArray<string>
@@ -24,7 +24,7 @@ export const isDeferred = ({ headers }: Message): boolean => {
 
 /** The first that waits for one that comes after it: in that order nobody could accept it. */
 export const tooEarly = (
-  postings: ReadonlyArray<Posting>,
+  postings: ReadonlyArray<AddressedTask>,
 ): { readonly index: number; readonly error: CallboardError } | undefined => {
   if (!postings.some(({ message }) => isDeferred(message))) return undefined
   const places = new Map(postings.map(({ id }, index) => [id, index]))
@@ -50,7 +50,7 @@ export interface Checked {
  */
 export const checkAll = async (
   board: Board,
-  postings: ReadonlyArray<Posting>,
+  postings: ReadonlyArray<AddressedTask>,
   accepted: ReadonlySet<string>,
 ): Promise<Checked> => {
   const jobs = postings.map(waitingOf)
@@ -71,7 +71,7 @@ export const checkAll = async (
   return { fit, refused }
 }
 
-const waitingOf = (posting: Posting): Waiting => {
+const waitingOf = (posting: AddressedTask): Waiting => {
   const task = parseTask(posting.message)
   // It was made of these very headers a moment ago.
   if (Result.isFailure(task)) throw new Error(task.failure.message)

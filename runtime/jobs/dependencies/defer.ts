@@ -6,7 +6,7 @@
 import type { Board } from "../../connection/board.ts"
 import { asTransportError, type CallboardError } from "../../errors.ts"
 import { deferred } from "../../protocol/dependencies.ts"
-import type { Posting } from "../../protocol/message.ts"
+import type { AddressedTask } from "../../protocol/message.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { checkAll, refusal, type Waiting } from "./checking.ts"
 import { type Edge, writeEdges } from "./edges.ts"
@@ -22,7 +22,7 @@ export type Deferred = "deferred" | "conflict" | CallboardError | TransportError
  */
 export const defer = async (
   board: Board,
-  postings: ReadonlyArray<Posting>,
+  postings: ReadonlyArray<AddressedTask>,
   accepted: ReadonlySet<string>,
 ): Promise<ReadonlyArray<Deferred>> => {
   const answers = new Map<string, Deferred>()

@@ -16,7 +16,7 @@ import {
 } from "../../protocol/celery/signature.ts"
 import { composeMessage } from "../../protocol/compose.ts"
 import { LANG, postingOfTask, type Task } from "../../protocol/headers.ts"
-import type { Posting } from "../../protocol/message.ts"
+import type { AddressedTask } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
 
@@ -65,7 +65,7 @@ const signatureProblem = (signature: Signature): string | undefined => {
 }
 
 /** Callbacks and the next link of the chain. */
-export const afterSuccess = (embed: Embed, result: unknown, ended: Ended): ReadonlyArray<Posting> => {
+export const afterSuccess = (embed: Embed, result: unknown, ended: Ended): ReadonlyArray<AddressedTask> => {
   if (embed === NO_EMBED) return []
   const args = [result ?? null]
   const postings = (embed.callbacks ?? []).map((callback) => posted(callback, { args }, ended))
@@ -76,7 +76,7 @@ export const afterSuccess = (embed: Embed, result: unknown, ended: Ended): Reado
 }
 
 /** Errbacks: each gets the request, the error and the traceback. */
-export const afterFailure = (embed: Embed, error: JobError, ended: Ended): ReadonlyArray<Posting> => {
+export const afterFailure = (embed: Embed, error: JobError, ended: Ended): ReadonlyArray<AddressedTask> => {
   if (embed === NO_EMBED) return []
   const { task } = ended
   const request = {
@@ -93,7 +93,7 @@ export const afterFailure = (embed: Embed, error: JobError, ended: Ended): Reado
   return (embed.errbacks ?? []).map((errback) => posted(errback, { args: [request, told, traceback] }, ended))
 }
 
-const posted = (signature: Signature, application: Application, ended: Ended): Posting => {
+const posted = (signature: Signature, application: Application, ended: Ended): AddressedTask => {
   const applied = applySignature(signature, application)
   const read = taskOfSignature(applied, {
     id: ended.newId(),
@@ -112,7 +112,7 @@ const postingOf = (
   next: SignatureTask,
   applied: Signature,
   ended: Ended,
-): Result.Result<Posting, { readonly message: string }> => {
+): Result.Result<AddressedTask, { readonly message: string }> => {
   const meth = typeof applied.meth === "string" ? applied.meth : null
   const task: Task = {
     ...next.task,

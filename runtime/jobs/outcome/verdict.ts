@@ -5,19 +5,19 @@
  */
 import { Result } from "effect"
 import { OWN_HEADER, type OwnHeaders, postingOf, type RepeatHeader, type Task } from "../../protocol/headers.ts"
-import type { Message, Posting } from "../../protocol/message.ts"
+import type { AddressedTask, Message } from "../../protocol/message.ts"
 import { FRONT_LEVEL, publishKey } from "../../protocol/message.ts"
 import { extended, type JobError, type JobRecord, recordOfTask, step } from "../../protocol/record.ts"
 import type { State } from "../../protocol/state.ts"
 import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
-import type { Delivery, Settlement } from "../../transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
 
 /** What there is to know about the attempt that ended. */
 export interface Attempt {
   readonly token: string
   readonly fence: string
-  readonly posting: Posting
+  readonly posting: AddressedTask
   readonly task: Task
   /** The started record; for a task that never started, the one it waited with. */
   readonly record: JobRecord
@@ -42,7 +42,7 @@ export interface Keep {
 }
 
 /** The record of a task that waits, or waited, with nothing stored about it. */
-export const waiting = (posting: Posting, task: Task, now: number): JobRecord => recordOfTask(posting, task, now)
+export const waiting = (posting: AddressedTask, task: Task, now: number): JobRecord => recordOfTask(posting, task, now)
 
 const ended = (attempt: Attempt, record: JobRecord): JobRecord => ({
   ...unended(attempt, record),
@@ -57,7 +57,11 @@ const unended = (attempt: Attempt, record: JobRecord): JobRecord => {
 
 const ack = { kind: "ack" } as const
 
-export const succeeded = (attempt: Attempt, result: unknown, followUps: ReadonlyArray<Posting> = []): Settlement => {
+export const succeeded = (
+  attempt: Attempt,
+  result: unknown,
+  followUps: ReadonlyArray<AddressedTask> = [],
+): Settlement => {
   const { record, task, now } = attempt
   const quiet = task.ignoreResult || result === undefined
   const following = followUps.length === 0 ? undefined : { followUps }
@@ -83,7 +87,7 @@ export const succeeded = (attempt: Attempt, result: unknown, followUps: Readonly
 export const failed = (
   attempt: Attempt,
   error: JobError,
-  options: { readonly dead?: string; readonly followUps?: ReadonlyArray<Posting> } = {},
+  options: { readonly dead?: string; readonly followUps?: ReadonlyArray<AddressedTask> } = {},
 ): Settlement => {
   const { dead, followUps = [] } = options
   return {
@@ -102,7 +106,7 @@ export const failed = (
   }
 }
 
-const following = (followUps: ReadonlyArray<Posting>): { readonly followUps?: ReadonlyArray<Posting> } =>
+const following = (followUps: ReadonlyArray<AddressedTask>): { readonly followUps?: ReadonlyArray<AddressedTask> } =>
   followUps.length === 0 ? {} : { followUps }
 
 /** Its time to start has passed. */
@@ -230,7 +234,7 @@ export const forwarded = (attempt: Attempt, queue: string): Settlement => {
 }
 
 /** At the front where the task itself says so, or `front` does: a retry's place is its own, and no later run's. */
-const repost = (message: Message, queue: string, front: boolean): Posting => {
+const repost = (message: Message, queue: string, front: boolean): AddressedTask => {
   const posting = postingOf(message, queue)
   // The headers were parsed once already, and only fields that we wrote ourselves have changed.
   if (Result.isFailure(posting)) throw new Error(posting.failure.message)
@@ -260,7 +264,7 @@ const unclaimed = (attempt: Attempt): JobRecord => {
 
 /** What cannot be read as a task, kept as it came: under its id where it has one, else one made of its fence. */
 export const unreadable = (
-  delivery: Pick<Delivery, "token" | "fence" | "queue"> & { readonly id: string | undefined },
+  delivery: Pick<JobDelivery, "token" | "fence" | "queue"> & { readonly id: string | undefined },
   { reason, problem, kept }: Unreadable,
   now: number,
   keep: Keep,

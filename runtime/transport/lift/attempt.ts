@@ -4,8 +4,8 @@
  * records, rises over all deliveries of a job when compared as text, and no two of them share it. A record names by it the
  * attempt that last claimed or decided the job; a decision from outside of any delivery names none.
  */
-import { isUndecodable, type Message, type Posting, type Undecodable } from "../../protocol/message.ts"
-import type { TaskDelivery } from "../driver.ts"
+import { type AddressedTask, isUndecodable, type Message, type Undecodable } from "../../protocol/message.ts"
+import type { Delivery } from "../driver.ts"
 import { TransportError } from "../mod.ts"
 import { ownHeader } from "./codec.ts"
 
@@ -23,7 +23,7 @@ const sortable = (value: number): string => {
 
 const FIRST = sortable(1) + sortable(0) + sortable(0)
 
-export const orderOf = ({ run, retries, hops = 0 }: Pick<Posting, "run" | "retries" | "hops">): Order =>
+export const orderOf = ({ run, retries, hops = 0 }: Pick<AddressedTask, "run" | "retries" | "hops">): Order =>
   run === 1 && retries === 0 && hops === 0 ? FIRST : sortable(run) + sortable(retries) + sortable(hops)
 
 /** The order in a publish key of a job (`<id>/<run>/<retries>`, perhaps `/<hops>`). */
@@ -36,7 +36,7 @@ export const orderOfKey = (id: string, key: string): Order => {
 }
 
 /** Run and retries of an order that is one of a job. */
-export const inOrder = (order: Order): Pick<Posting, "run" | "retries"> => {
+export const inOrder = (order: Order): Pick<AddressedTask, "run" | "retries"> => {
   const after = order.charCodeAt(0) - 95
   return {
     run: Number.parseInt(order.slice(1, after), 36),
@@ -84,7 +84,7 @@ export interface Attempt {
 }
 
 /** The attempt that a delivery is. */
-export const attemptOf = (delivery: TaskDelivery, message: Message | Undecodable): Attempt => {
+export const attemptOf = (delivery: Delivery, message: Message | Undecodable): Attempt => {
   const order = orderOfMessage(message)
   return {
     id: idIn(message),

@@ -2,11 +2,11 @@
 import { decodeEnvelope, encodeEnvelope } from "../../protocol/envelope.ts"
 import { isMap } from "../../protocol/header-field.ts"
 import { OWN_HEADER } from "../../protocol/headers.ts"
-import type { Headers, Message, Posting, Undecodable } from "../../protocol/message.ts"
+import type { AddressedTask, Headers, Message, Undecodable } from "../../protocol/message.ts"
 import { publishKey } from "../../protocol/message.ts"
 import { type JobError, type JobRecord, recordFromJson, recordToJson } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Capabilities, CommitRecord, TaskPosting } from "../driver.ts"
+import type { Capabilities, CommitRecord, Posting } from "../driver.ts"
 import type { Index } from "../known.ts"
 import { TransportError } from "../mod.ts"
 import type { Revision } from "../store.ts"
@@ -127,7 +127,7 @@ export const ownHeader = ({ headers }: Message): Headers => {
 }
 
 /** What lists look for, of a task that nothing is stored about. Reads what it knows, and passes over what is no task. */
-const indexOfPosting = ({ queue, due, message }: Posting, now: number): Index => {
+const indexOfPosting = ({ queue, due, message }: AddressedTask, now: number): Index => {
   const { headers } = message
   const own = ownHeader(message)
   const index: { -readonly [Field in keyof Index]: Index[Field] } = {
@@ -151,10 +151,10 @@ const indexOfPosting = ({ queue, due, message }: Posting, now: number): Index =>
 
 /** A posting as a driver stores it. Fails with `invalid`, `unsupported` or `too-large`. */
 export const toPost = (
-  posting: Posting,
+  posting: AddressedTask,
   now: number,
   { delay, maxTask }: Pick<Capabilities, "delay" | "maxTask">,
-): TaskPosting => {
+): Posting => {
   const { id, queue, level, due, expires, key, message } = posting
   if (key !== undefined) throw new TransportError("unsupported", `${id}: this transport keeps no order by key`)
   if (due !== undefined && due - now > delay) {
@@ -165,7 +165,7 @@ export const toPost = (
   if (frame.success.length > maxTask) {
     throw new TransportError("too-large", `${id}: ${frame.success.length} bytes, ${maxTask} are allowed`)
   }
-  const made: { -readonly [Field in keyof TaskPosting]: TaskPosting[Field] } = {
+  const made: { -readonly [Field in keyof Posting]: Posting[Field] } = {
     id,
     key: publishKey(posting),
     queue,

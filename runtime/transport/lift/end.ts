@@ -3,7 +3,7 @@
  * a batch, without a look at what is stored; what met something else is looked at one by one.
  */
 import type { JobRecord } from "../../protocol/record.ts"
-import type { Capabilities, Commit, CommitRecord, Committed, Driver, TaskEnd, TaskPosting } from "../driver.ts"
+import type { Capabilities, Commit, CommitRecord, Committed, Driver, Posting, TaskEnd } from "../driver.ts"
 import type { Revision } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
 import { decodeStored, toPost, toStore } from "./codec.ts"
@@ -20,13 +20,13 @@ interface Ending {
   readonly wanted: JobRecord | undefined
   /** Over the revision that is known, or over none; absent where nothing is to be stored. */
   readonly record: CommitRecord | undefined
-  readonly post: ReadonlyArray<TaskPosting>
+  readonly post: ReadonlyArray<Posting>
   readonly task: TaskEnd
   /** What is stored is not known here: it has to be looked at first. */
   readonly unread: boolean
 }
 
-const NONE: ReadonlyArray<TaskPosting> = []
+const NONE: ReadonlyArray<Posting> = []
 
 const failedOf = (thrown: unknown): Settled => ({ status: "failed", error: asError(thrown) })
 

@@ -1,16 +1,16 @@
 /** What a stored record means for a posting, for a follow-up, and for an attempt. Pure: the rules of all transports. */
-import type { Posting } from "../../protocol/message.ts"
+import type { AddressedTask } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTakenEarly } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { type Attempt, byOf, inOrder, NO_ORDER, type Order, orderOf, orderOfKey } from "./attempt.ts"
 
 /** Where a posting stands in its job. */
-export interface Place extends Pick<Posting, "run" | "retries"> {
+export interface Place extends Pick<AddressedTask, "run" | "retries"> {
   readonly order: Order
 }
 
-export const placeOf = (posting: Pick<Posting, "run" | "retries" | "hops">): Place => ({
+export const placeOf = (posting: Pick<AddressedTask, "run" | "retries" | "hops">): Place => ({
   run: posting.run,
   retries: posting.retries,
   order: orderOf(posting),
@@ -43,7 +43,7 @@ export interface Kept {
  * Whether a follow-up of the job `owner` need not be posted again: its task is in a queue, or its job has a record; of the
  * own job, one that has come as far as this posting.
  */
-export const isKnown = (followUp: Posting, owner: string, kept: Kept | undefined): boolean => {
+export const isKnown = (followUp: AddressedTask, owner: string, kept: Kept | undefined): boolean => {
   if (kept === undefined) return false
   const order = orderOf(followUp)
   const { record, task } = kept

@@ -2,8 +2,8 @@
  * What client and worker use, made out of a driver: the rules about which process may write what are here, and no driver knows them.
  */
 
-import type { Posting } from "../../protocol/message.ts"
-import type { Driver, TaskPosting } from "../driver.ts"
+import type { AddressedTask } from "../../protocol/message.ts"
+import type { Driver, Posting } from "../driver.ts"
 import type { ConnectOptions, Receipt } from "../mod.ts"
 import { TransportError } from "../mod.ts"
 import { readToken } from "./attempt.ts"
@@ -93,10 +93,10 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
   }
 }
 
-const publish = async (driver: Driver, postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>> => {
+const publish = async (driver: Driver, postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>> => {
   const now = Date.now()
   const receipts: Array<Receipt> = []
-  const made: Array<TaskPosting> = []
+  const made: Array<Posting> = []
   const places: Array<number> = []
   const { capabilities } = driver
   postings.forEach((posting, at) => {

@@ -1,5 +1,5 @@
 /** Follow-ups that may be out already: those that are known are left out, since no driver remembers its keys for ever. */
-import { isUndecodable, type Posting } from "../../protocol/message.ts"
+import { type AddressedTask, isUndecodable } from "../../protocol/message.ts"
 import type { Known } from "../known.ts"
 import { orderOfMessage } from "./attempt.ts"
 import { decodeStored, messageIn } from "./codec.ts"
@@ -19,8 +19,8 @@ const keptOf = (known: Known | undefined): Kept | undefined => {
 export const missing = async (
   asking: Asking,
   owner: string,
-  followUps: ReadonlyArray<Posting>,
-): Promise<ReadonlyArray<Posting>> => {
+  followUps: ReadonlyArray<AddressedTask>,
+): Promise<ReadonlyArray<AddressedTask>> => {
   if (followUps.length === 0) return followUps
   const known = await Promise.all(followUps.map(({ id }) => asking.read(id, "all")))
   return followUps.filter((posting, at) => !isKnown(posting, owner, keptOf(known[at])))

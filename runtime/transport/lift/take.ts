@@ -3,7 +3,7 @@ import type { Driver, TakeRequest } from "../driver.ts"
 import { TransportError } from "../mod.ts"
 import { attemptOf, tokenOf } from "./attempt.ts"
 import { messageIn } from "./codec.ts"
-import type { Delivery, PullRequest } from "./transport.ts"
+import type { JobDelivery, PullRequest } from "./transport.ts"
 
 /** News is best effort: a pull that waits looks this often all the same. */
 const LOOK_MS = 5_000
@@ -16,7 +16,7 @@ export const pull = async (
   { queues, max, wait, rotate = false }: PullRequest,
   signal: AbortSignal,
   closing: AbortSignal,
-): Promise<ReadonlyArray<Delivery>> => {
+): Promise<ReadonlyArray<JobDelivery>> => {
   if (signal.aborted || max < 1) return []
   const request: TakeRequest = { queues, max, wait, rotate }
   if (driver.capabilities.waits || wait <= 0) return deliveriesOf(await driver.take(request, signal))
@@ -29,7 +29,7 @@ const waiting = async (
   driver: Driver,
   { wait, ...request }: TakeRequest,
   ending: AbortSignal,
-): Promise<ReadonlyArray<Delivery>> => {
+): Promise<ReadonlyArray<JobDelivery>> => {
   const end = performance.now() + wait
   const listening = new AbortController()
   let heard = true
@@ -73,8 +73,8 @@ const waiting = async (
   }
 }
 
-const deliveriesOf = ({ deliveries }: Awaited<ReturnType<Driver["take"]>>): ReadonlyArray<Delivery> =>
-  deliveries.map((delivery): Delivery => {
+const deliveriesOf = ({ deliveries }: Awaited<ReturnType<Driver["take"]>>): ReadonlyArray<JobDelivery> =>
+  deliveries.map((delivery): JobDelivery => {
     const message = messageIn(delivery.content)
     const attempt = attemptOf(delivery, message)
     const { queue, level, sequence, deliveries: count } = delivery

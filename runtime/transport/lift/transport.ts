@@ -2,7 +2,7 @@
  * What client and worker use of a transport: the interface that `lift` makes of a driver. The rules of claims, outcomes and
  * decisions are behind it, once for all drivers.
  */
-import type { Message, Posting, Undecodable } from "../../protocol/message.ts"
+import type { AddressedTask, Message, Undecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { State } from "../../protocol/state.ts"
 import type { Capabilities, Receipt } from "../driver.ts"
@@ -39,7 +39,7 @@ export interface Queue {
    * fails alone. The same publish key again is `duplicate` and stores nothing. Queues come into being by use.
    * Rejects only if nothing at all was tried.
    */
-  publish(postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>>
+  publish(postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>>
 
   /**
    * Takes up to `max` tasks that are due, by queue (as listed), then level (high first), then sequence, as this pull finds
@@ -50,7 +50,7 @@ export interface Queue {
    * what there is. Aborting the signal resolves with an empty list soon; tasks that arrive late for it are handed back,
    * never stranded. A task is in the hands of one delivery at a time, until its lease lapses.
    */
-  pull(request: PullRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>>
+  pull(request: PullRequest, signal: AbortSignal): Promise<ReadonlyArray<JobDelivery>>
 
   /**
    * Writes, before the handler starts, that this delivery runs the job: needed for every delivery that is not `fresh`,
@@ -109,7 +109,7 @@ export interface PullRequest {
   readonly rotate?: boolean
 }
 
-export interface Delivery {
+export interface JobDelivery {
   /** Names this delivery to `settle` and `extend`. */
   readonly token: string
   /** Strictly rising over all deliveries of a job, compared as text. */
@@ -132,8 +132,8 @@ export interface Claim {
   readonly retries: number
   readonly worker: string
   readonly at: number
-  /** Posting of this delivery: what the record is made of when there is none yet. */
-  readonly posting: Posting
+  /** The task of this delivery: what the record is made of when there is none yet. */
+  readonly posting: AddressedTask
 }
 
 export type Claimed =
@@ -166,7 +166,7 @@ export interface Settlement {
    */
   readonly record?: JobRecord
   /** Published after the record and before the ack. */
-  readonly followUps?: ReadonlyArray<Posting>
+  readonly followUps?: ReadonlyArray<AddressedTask>
   /** `ack` takes the task off the queue; `release` hands it back, to be delivered again after `delay`. */
   readonly then: { readonly kind: "ack" } | { readonly kind: "release"; readonly delay: number }
 }
@@ -244,7 +244,7 @@ export interface Change {
   readonly expect: Revision
   readonly record: JobRecord
   readonly withdraw?: boolean
-  readonly post?: ReadonlyArray<Posting>
+  readonly post?: ReadonlyArray<AddressedTask>
 }
 
 export type Changed =

@@ -5,14 +5,14 @@ import type { ErasedMethod } from "../../actor/actor.ts"
 import { embedProblem } from "../../jobs/outcome/follow-ups.ts"
 import { decodeBody, type Embed, NO_EMBED } from "../../protocol/body.ts"
 import { selectInput } from "../../protocol/input.ts"
-import type { Posting } from "../../protocol/message.ts"
+import type { AddressedTask } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { InputRead } from "../delivery/input.ts"
 import { type InvalidValue, validate } from "./check.ts"
 
 /** What the handler gets, checked, and what follows the job. `maxBytes` is of the body, also after decompression. */
 export const readInput = Effect.fnUntraced(function* (
-  posting: Posting,
+  posting: AddressedTask,
   method: ErasedMethod,
   maxBytes: number,
 ): Effect.fn.Return<InputRead> {
@@ -38,7 +38,7 @@ export const readInput = Effect.fnUntraced(function* (
 })
 
 /** What follows a task that is given up before its body was needed; nothing, where that cannot be read. */
-export const embedOf = (posting: Posting, maxBytes: number): Embed => {
+export const embedOf = (posting: AddressedTask, maxBytes: number): Embed => {
   const body = decodeBody(posting.message, { maxBytes })
   return Result.isSuccess(body) && embedProblem(body.success.embed, posting.id) === undefined
     ? body.success.embed

@@ -2,20 +2,20 @@
 import { Result } from "effect"
 import type { Unreadable } from "../../jobs/outcome/verdict.ts"
 import { parseTask, postingOfTask, type Task } from "../../protocol/headers.ts"
-import { isUndecodable, type Posting, publishKey } from "../../protocol/message.ts"
+import { type AddressedTask, isUndecodable, publishKey } from "../../protocol/message.ts"
 import { toProtocol2 } from "../../protocol/protocol1.ts"
-import type { Delivery } from "../../transport/lift/transport.ts"
+import type { JobDelivery } from "../../transport/lift/transport.ts"
 
 /** What a delivery carries. */
 export interface Intake {
   readonly task: Task
-  readonly posting: Posting
+  readonly posting: AddressedTask
   /** What the task asks for; that of its posting is the level in the queue, where there may be fewer. */
   readonly level: number
 }
 
 /** Reads a delivery; protocol 1 is converted first. */
-export const readTask = (delivery: Delivery): Result.Result<Intake, Unreadable> => {
+export const readTask = (delivery: JobDelivery): Result.Result<Intake, Unreadable> => {
   const { message } = delivery
   if (isUndecodable(message)) {
     return Result.fail({ reason: "undecodable", problem: message.undecodable, kept: { raw: message.raw } })
@@ -35,15 +35,15 @@ export const readTask = (delivery: Delivery): Result.Result<Intake, Unreadable> 
   return Result.succeed({ task: parsed.success, posting: { ...posting.success, level: delivery.level }, level })
 }
 
-const keyOf = (delivery: Delivery): string | undefined => {
+const keyOf = (delivery: JobDelivery): string | undefined => {
   const task = readTask(delivery)
   return Result.isSuccess(task) ? publishKey(task.success.posting) : undefined
 }
 
 /** What is in hand already of the posting that a delivery brings. */
-export const samePosting = <A extends { readonly delivery: Delivery }>(
+export const samePosting = <A extends { readonly delivery: JobDelivery }>(
   hands: Iterable<A>,
-  delivery: Delivery,
+  delivery: JobDelivery,
 ): A | undefined => {
   const id = idOf(delivery)
   if (id === undefined) return undefined
@@ -56,7 +56,7 @@ export const samePosting = <A extends { readonly delivery: Delivery }>(
   return undefined
 }
 
-const idOf = ({ message }: Delivery): unknown => (isUndecodable(message) ? undefined : message.headers["id"])
+const idOf = ({ message }: JobDelivery): unknown => (isUndecodable(message) ? undefined : message.headers["id"])
 
 /** This host's zone at a wall-clock time: what protocol 1 means by `utc: false`. */
 const localOffset = (wallClockMs: number): number => -new Date(wallClockMs).getTimezoneOffset() * 60_000

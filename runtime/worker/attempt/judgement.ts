@@ -11,7 +11,7 @@ import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "../../job
 import * as verdict from "../../jobs/outcome/verdict.ts"
 import { milliseconds } from "../../options/duration.ts"
 import type { Embed } from "../../protocol/body.ts"
-import type { Posting } from "../../protocol/message.ts"
+import type { AddressedTask } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { Settlement } from "../../transport/lift/transport.ts"
@@ -40,7 +40,7 @@ export class Judgement {
     const { repeat } = run.task.own
     if (repeat !== undefined && repeat.done < repeat.times)
       return verdict.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done))
-    let followUps: ReadonlyArray<Posting>
+    let followUps: ReadonlyArray<AddressedTask>
     try {
       followUps = afterSuccess(run.embed, exit.value, this.#ended(attempt))
     } catch (cause) {
@@ -123,7 +123,7 @@ export class Judgement {
 
   /** A failure for good: its errbacks are fixed in the record that says so. */
   givenUp(attempt: verdict.Attempt, embed: Embed, error: JobError, dead?: string): Settlement {
-    let followUps: ReadonlyArray<Posting>
+    let followUps: ReadonlyArray<AddressedTask>
     try {
       followUps = afterFailure(embed, error, this.#ended(attempt))
     } catch (cause) {

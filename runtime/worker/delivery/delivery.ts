@@ -3,11 +3,11 @@ import type { ErasedMethod } from "../../actor/actor.ts"
 import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Embed } from "../../protocol/body.ts"
 import { OWN_HEADER, type Task } from "../../protocol/headers.ts"
-import { isUndecodable, type Posting } from "../../protocol/message.ts"
+import { type AddressedTask, isUndecodable } from "../../protocol/message.ts"
 import { isId } from "../../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../../protocol/record.ts"
 import type { Trace } from "../../tracing/trace.ts"
-import type { Delivery, Settlement } from "../../transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
 import type { InputRead } from "./input.ts"
 import { softLimit } from "./soft-limit.ts"
 
@@ -17,7 +17,7 @@ export type Stop = "timeout" | "cancelled" | "superseded" | "hand-back"
 /** A delivery that is in this worker's hands. Mutable: the worker's own bookkeeping, shared by its parts. */
 export class Held {
   /** Another one of the same task once its lease was over and the task came back to this worker. */
-  delivery: Delivery
+  delivery: JobDelivery
   /** Position of its queue in the worker's list. */
   readonly rank: number
   /** Level in its queue, where there may be fewer than a task can ask for; once its headers are read, what it asks for. */
@@ -50,7 +50,7 @@ export class Held {
   /** What to settle instead of a result that the transport can never take. */
   refused: ((error: JobError) => Settlement) | undefined
 
-  constructor(delivery: Delivery, rank: number) {
+  constructor(delivery: JobDelivery, rank: number) {
     this.delivery = delivery
     this.rank = rank
     this.level = delivery.level
@@ -92,7 +92,7 @@ export class Held {
 
 /** A task whose handler runs. */
 export class Running {
-  readonly posting: Posting
+  readonly posting: AddressedTask
   readonly task: Task
   readonly method: ErasedMethod
   /** What follows it. */
@@ -125,7 +125,7 @@ export class Running {
   #limits: { readonly hardMs: number; readonly softMs: number } | undefined
 
   constructor(fields: {
-    readonly posting: Posting
+    readonly posting: AddressedTask
     readonly task: Task
     readonly method: ErasedMethod
     readonly embed: Embed

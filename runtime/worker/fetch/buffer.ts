@@ -3,7 +3,7 @@
  * is derived from what is really held, so that it cannot leak. Those that wait for a limit have a bound of their own: they
  * must not keep others from being fetched.
  */
-import type { Delivery } from "../../transport/lift/transport.ts"
+import type { JobDelivery } from "../../transport/lift/transport.ts"
 import { Held } from "../delivery/delivery.ts"
 import { PrefetchQos } from "./prefetch.ts"
 
@@ -181,7 +181,7 @@ export class Hands {
     return new Promise((resolve) => this.#idle.push(resolve))
   }
 
-  add(deliveries: ReadonlyArray<Delivery>): void {
+  add(deliveries: ReadonlyArray<JobDelivery>): void {
     this.#left -= deliveries.length
     for (const delivery of deliveries) {
       const held = new Held(delivery, this.#rankOf(delivery.queue))
@@ -192,7 +192,7 @@ export class Hands {
   }
 
   /** Takes a delivery that is not to wait for a handler. */
-  receive(delivery: Delivery): Held {
+  receive(delivery: JobDelivery): Held {
     const held = new Held(delivery, this.#rankOf(delivery.queue))
     held.phase = "settling"
     this.#left--

@@ -7,7 +7,7 @@ import type { Reach } from "../../connection/connectivity.ts"
 import { asTransportError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
 import { isExhausted, type ReconnectPolicy, reconnectDelay, tryingAgain } from "../../options/reconnect.ts"
-import type { Delivery, PullRequest, Queue } from "../../transport/lift/transport.ts"
+import type { JobDelivery, PullRequest, Queue } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import type { Hands } from "./buffer.ts"
 import { Crowd } from "./crowd.ts"
@@ -25,7 +25,7 @@ export interface ConsumerOptions {
   readonly log: Log
   readonly reach: Reach
   readonly reconnect: ReconnectPolicy
-  readonly accept: (deliveries: ReadonlyArray<Delivery>) => void
+  readonly accept: (deliveries: ReadonlyArray<JobDelivery>) => void
   /** Whether more may be queued any moment by this worker itself: nothing that is found to be empty is so for good. */
   readonly isBusy: () => boolean
   /** The transport was lost and is back; nothing was pulled since. */

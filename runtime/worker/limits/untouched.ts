@@ -2,12 +2,12 @@
  * Tasks that this worker has put off at their very first delivery. One that comes back to it next is as good as new: nobody
  * else can have written about its job, so that it need not be claimed.
  */
-import type { Delivery } from "../../transport/lift/transport.ts"
+import type { JobDelivery } from "../../transport/lift/transport.ts"
 
 /** More at a time, and the oldest are claimed. */
 const CAPACITY = 50_000
 
-type Seen = Pick<Delivery, "queue" | "sequence" | "deliveries" | "fresh">
+type Seen = Pick<JobDelivery, "queue" | "sequence" | "deliveries" | "fresh">
 
 export class Untouched {
   /** By task, how often it had been delivered. */

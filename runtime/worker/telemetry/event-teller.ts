@@ -8,7 +8,7 @@ import type { EventSender } from "../../cluster/events.ts"
 import { cutShort, messageOf, textOf } from "../../log/redaction.ts"
 import { taskTexts } from "../../log/task-texts.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
-import type { Delivery, Settlement } from "../../transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
 import { readTask } from "../attempt/intake.ts"
 import type { Held, Running } from "../delivery/delivery.ts"
@@ -27,7 +27,7 @@ export class EventTeller implements WorkerObserver {
     this.#pool = pool
   }
 
-  received(deliveries: ReadonlyArray<Delivery>): void {
+  received(deliveries: ReadonlyArray<JobDelivery>): void {
     if (!this.#events.enabled) return
     for (const delivery of deliveries) {
       const read = readTask(delivery)

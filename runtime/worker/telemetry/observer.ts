@@ -1,13 +1,13 @@
 /** What a worker tells those who watch it: events, metrics, traces. None of them decides anything. */
 import type { Log } from "../../log/log.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { Delivery, Settlement } from "../../transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
 import type { Held, Running } from "../delivery/delivery.ts"
 
 /** Every part is optional; none may block, and what one throws is logged. */
 export interface WorkerObserver {
   /** Deliveries came into the worker's hands. */
-  received?(deliveries: ReadonlyArray<Delivery>): void
+  received?(deliveries: ReadonlyArray<JobDelivery>): void
   /** A handler is about to be called. */
   started?(held: Held, run: Running): void
   /** A delivery was settled: `settlement` is what was stored. */
@@ -32,7 +32,7 @@ export class Observers implements Required<WorkerObserver> {
     this.#log = log
   }
 
-  received(deliveries: ReadonlyArray<Delivery>): void {
+  received(deliveries: ReadonlyArray<JobDelivery>): void {
     this.#tell((observer) => observer.received?.(deliveries))
   }
 

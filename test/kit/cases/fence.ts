@@ -1,9 +1,9 @@
 /** One outcome: of several deliveries, and of those who decide from outside, the newest decision stands. */
 
-import type { Posting } from "../../../runtime/protocol/message.ts"
+import type { AddressedTask } from "../../../runtime/protocol/message.ts"
 import { publishKey } from "../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
-import type { Delivery } from "../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
 import type { Case } from "../case.ts"
 import { check, equal } from "../check.ts"
 import { type Context, sleep } from "../context.ts"
@@ -14,12 +14,12 @@ const group = "fence"
 const lease = 1_000
 
 interface Overtaken {
-  readonly posting: Posting
+  readonly posting: AddressedTask
   /** Frozen, until its lease had lapsed. */
-  readonly first: Delivery
+  readonly first: JobDelivery
   /** Has claimed the job. */
-  readonly second: Delivery
-  readonly outcome: (delivery: Delivery, result: string) => JobRecord
+  readonly second: JobDelivery
+  readonly outcome: (delivery: JobDelivery, result: string) => JobRecord
 }
 
 /** A job whose first worker froze and whose second one has begun. */
@@ -30,7 +30,7 @@ const overtaken = async ({ peer, fresh, task }: Context): Promise<Overtaken> => 
   const first = await peer.one(queue)
   const second = await peer.one(queue, 8_000)
   await peer.claimed(second, posting, "second")
-  const outcome = (delivery: Delivery, result: string): JobRecord =>
+  const outcome = (delivery: JobDelivery, result: string): JobRecord =>
     recordOf(posting, "succeeded", { fence: delivery.fence, result })
   return { posting, first, second, outcome }
 }

@@ -1,7 +1,7 @@
 /** A job that goes on as its next run: the record that ends one run begins the next. */
 
-import type { Posting } from "../../../runtime/protocol/message.ts"
-import type { Delivery } from "../../../runtime/transport/lift/transport.ts"
+import type { AddressedTask } from "../../../runtime/protocol/message.ts"
+import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
 import type { Case } from "../case.ts"
 import { equal } from "../check.ts"
 import { cancelled, recordOf, taskOf } from "../task.ts"
@@ -9,7 +9,7 @@ import { cancelled, recordOf, taskOf } from "../task.ts"
 const group = "next run"
 
 /** What a worker settles when a job that repeats has succeeded: its next run waits, and the record names it. */
-const goesOn = (posting: Posting, { fence }: Pick<Delivery, "fence">) => {
+const goesOn = (posting: AddressedTask, { fence }: Pick<JobDelivery, "fence">) => {
   const next = taskOf({ id: posting.id, queue: posting.queue, run: posting.run + 1 })
   const record = recordOf(posting, "queued", {
     fence,

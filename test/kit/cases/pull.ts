@@ -1,5 +1,5 @@
 /** Taking tasks: waiting, limits, and never twice at the same time. */
-import type { Delivery } from "../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
 import type { Case } from "../case.ts"
 import { between, equal, sameSet } from "../check.ts"
 import { sleep } from "../context.ts"
@@ -78,7 +78,7 @@ export const pullCases: ReadonlyArray<Case> = [
       const queue = fresh("queue")
       const other = await elsewhere()
       const postings = tasks(24, { queue })
-      const found: Array<Delivery> = []
+      const found: Array<JobDelivery> = []
       for (const [at, posting] of postings.entries()) {
         const stop = new AbortController()
         const waiting = peer.pull(queue, { wait: 20_000, max: 2, signal: stop.signal })

@@ -1,7 +1,7 @@
 /** What was stored outlives connections, servers and cuts; and those who listen hear of it. */
 
-import type { Posting } from "../../../runtime/protocol/message.ts"
-import type { Delivery } from "../../../runtime/transport/lift/transport.ts"
+import type { AddressedTask } from "../../../runtime/protocol/message.ts"
+import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
 import { type Case, durable, hook } from "../case.ts"
 import { check, equal, isTransportError, sameSet } from "../check.ts"
 import { type Context, size, sleep } from "../context.ts"
@@ -11,7 +11,7 @@ import { idOf } from "../task.ts"
 const group = "recovery"
 
 /** Publishes one by one until each task is stored, whatever happens meanwhile. */
-const persist = async ({ peer, until }: Context, postings: ReadonlyArray<Posting>): Promise<void> => {
+const persist = async ({ peer, until }: Context, postings: ReadonlyArray<AddressedTask>): Promise<void> => {
   for (const posting of postings) {
     await until(
       "a receipt, trying again while the transport is away",
@@ -31,13 +31,13 @@ const persist = async ({ peer, until }: Context, postings: ReadonlyArray<Posting
 }
 
 /** Whether a task is stored now; `false` while the transport is away. */
-const published = async ({ transport }: Peer, posting: Posting): Promise<boolean> => {
+const published = async ({ transport }: Peer, posting: AddressedTask): Promise<boolean> => {
   const receipts = await transport.queue.publish([posting]).catch(() => [])
   return receipts[0] !== undefined && receipts[0].status !== "failed"
 }
 
 /** One pull; nothing while the transport is away. */
-const pullThrough = async ({ transport }: Peer, queue: string, wait = 500): Promise<ReadonlyArray<Delivery>> => {
+const pullThrough = async ({ transport }: Peer, queue: string, wait = 500): Promise<ReadonlyArray<JobDelivery>> => {
   try {
     return await transport.queue.pull({ queues: [queue], max: 1, wait }, new AbortController().signal)
   } catch (error) {

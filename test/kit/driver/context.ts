@@ -1,5 +1,5 @@
 /** What a case about a driver works with. */
-import type { Driver, TaskPosting } from "../../../runtime/transport/driver.ts"
+import type { Driver, Posting } from "../../../runtime/transport/driver.ts"
 import { type Bounds, Stage, size } from "../stage.ts"
 import type { DriverHarness } from "./harness.ts"
 import { DriverPeer } from "./peer.ts"
@@ -28,9 +28,9 @@ export class DriverContext extends Stage<Driver, DriverHarness, DriverPeer> {
   readonly far = (): number => Date.now() + Math.min(60_000, this.harness.capabilities.delay)
 
   /** A task on its way into a queue. What is not said is made up. */
-  readonly task = (fields: PostingFields): TaskPosting => driverPosting({ id: this.fresh("job"), ...fields })
+  readonly task = (fields: PostingFields): Posting => driverPosting({ id: this.fresh("job"), ...fields })
 
   /** Several tasks for one queue. */
-  readonly tasks = (count: number, fields: PostingFields): ReadonlyArray<TaskPosting> =>
+  readonly tasks = (count: number, fields: PostingFields): ReadonlyArray<Posting> =>
     Array.from({ length: count }, () => this.task(fields))
 }

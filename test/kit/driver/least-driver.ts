@@ -6,21 +6,21 @@ import type {
   Capabilities,
   Commit,
   Committed,
+  Delivery,
   Driver,
   Interest,
   News,
+  Posting,
   Receipt,
   Taken,
   TakeRequest,
-  TaskDelivery,
-  TaskPosting,
 } from "../../../runtime/transport/driver.ts"
 import type { Index, Known } from "../../../runtime/transport/known.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import type { Entry, Store, StoreOperation } from "../../../runtime/transport/store.ts"
 
 interface Task {
-  readonly posting: Pick<TaskPosting, "id" | "key" | "queue" | "level" | "due" | "expires">
+  readonly posting: Pick<Posting, "id" | "key" | "queue" | "level" | "due" | "expires">
   readonly index?: Index
   readonly frame: Uint8Array
   readonly sequence: number
@@ -122,7 +122,7 @@ export const leastDriver = (
   const guard = () => {
     if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
   }
-  const check = ({ id, queue, level, frame }: TaskPosting) => {
+  const check = ({ id, queue, level, frame }: Posting) => {
     if (!(level >= 0 && level <= 10)) throw new TransportError("invalid", `${id}: ${level} is no level`)
     for (const name of [id, queue]) {
       const bytes = Buffer.byteLength(name)
@@ -134,7 +134,7 @@ export const leastDriver = (
     throw new TransportError("too-large", `${id}: ${frame.length} bytes, ${maxTask} are allowed`)
   }
 
-  const post = (posting: TaskPosting): "stored" | "duplicate" => {
+  const post = (posting: Posting): "stored" | "duplicate" => {
     const now = Date.now()
     const { id, key, queue, level, due, expires, index, frame } = posting
     if ((board.keys.get(key) ?? 0) > now) return "duplicate"
@@ -165,7 +165,7 @@ export const leastDriver = (
     return "stored"
   }
 
-  const publish = async (postings: ReadonlyArray<TaskPosting>) => {
+  const publish = async (postings: ReadonlyArray<Posting>) => {
     guard()
     return postings.map((posting): Receipt => {
       try {
@@ -192,7 +192,7 @@ export const leastDriver = (
       for (const line of lines) taken.push(...line.splice(0, Math.min(rotate ? 1 : max, max - taken.length)))
     }
     served = taken.at(-1)?.posting.queue ?? served
-    const deliveries = taken.map((task): TaskDelivery => {
+    const deliveries = taken.map((task): Delivery => {
       task.until = now + lease
       task.token = `${task.sequence}.${board.next()}`
       task.deliveries++

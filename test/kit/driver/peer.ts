@@ -3,14 +3,14 @@ import type {
   Commit,
   CommitRecord,
   Committed,
+  Delivery,
   Driver,
   Interest,
   News,
+  Posting,
   Receipt,
   Taken,
   TakeRequest,
-  TaskDelivery,
-  TaskPosting,
 } from "../../../runtime/transport/driver.ts"
 import type { Known } from "../../../runtime/transport/known.ts"
 import type { FoundJobs, Query, QueueDepth } from "../../../runtime/transport/optional.ts"
@@ -50,14 +50,14 @@ export class DriverPeer implements Connected<Driver> {
 
   // ── Tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  async receipts(postings: ReadonlyArray<TaskPosting>): Promise<ReadonlyArray<Receipt>> {
+  async receipts(postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>> {
     const receipts = await this.#context.within(`receipts for ${postings.length} tasks`, this.driver.publish(postings))
     equal(receipts.length, postings.length, "number of receipts")
     return receipts
   }
 
   /** Publishes tasks, all of which must be stored. */
-  async publish(...postings: ReadonlyArray<TaskPosting>): Promise<void> {
+  async publish(...postings: ReadonlyArray<Posting>): Promise<void> {
     const receipts = await this.receipts(postings)
     receipts.forEach((receipt, at) => {
       check(receipt.status === "stored", `task ${at} must be stored, it was ${describe(receipt)}`)
@@ -84,7 +84,7 @@ export class DriverPeer implements Connected<Driver> {
   }
 
   /** What comes within `wait`; where the driver does not wait, it is asked again and again. */
-  async take(queues: string | ReadonlyArray<string>, request: Request = {}): Promise<ReadonlyArray<TaskDelivery>> {
+  async take(queues: string | ReadonlyArray<string>, request: Request = {}): Promise<ReadonlyArray<Delivery>> {
     if (this.driver.capabilities.waits) return (await this.ask(queues, request)).deliveries
     const end = performance.now() + (request.wait ?? 0)
     for (let pause = 2; ; pause = Math.min(2 * pause, 40)) {
@@ -96,14 +96,14 @@ export class DriverPeer implements Connected<Driver> {
   }
 
   /** The next task of a queue, which must come. */
-  async one(queue: string, wait = 5_000): Promise<TaskDelivery> {
+  async one(queue: string, wait = 5_000): Promise<Delivery> {
     const [delivery] = await this.all(queue, 1, wait)
     return present(delivery, "a delivery")
   }
 
   /** The next tasks of a queue, as many as said, which must come, in as many takes as are needed. */
-  async all(queues: string | ReadonlyArray<string>, count: number, wait = 5_000): Promise<ReadonlyArray<TaskDelivery>> {
-    const deliveries: Array<TaskDelivery> = []
+  async all(queues: string | ReadonlyArray<string>, count: number, wait = 5_000): Promise<ReadonlyArray<Delivery>> {
+    const deliveries: Array<Delivery> = []
     const end = Date.now() + wait
     while (deliveries.length < count) {
       const left = end - Date.now()
@@ -153,7 +153,7 @@ export class DriverPeer implements Connected<Driver> {
   }
 
   /** Takes a task off its queue, with what is done beside, and it must be done. */
-  async end(delivery: TaskDelivery, rest: Rest = {}): Promise<Revision> {
+  async end(delivery: Delivery, rest: Rest = {}): Promise<Revision> {
     const { token } = delivery
     const answer = await this.commit({ id: idOf(delivery), ...rest, task: { kind: "ack", token } })
     check(
@@ -164,7 +164,7 @@ export class DriverPeer implements Connected<Driver> {
   }
 
   /** Gives a task back, and it must be done. */
-  async release(delivery: TaskDelivery, delayed = 0, rest: Rest = {}): Promise<Revision> {
+  async release(delivery: Delivery, delayed = 0, rest: Rest = {}): Promise<Revision> {
     const { token } = delivery
     return this.committed({ id: idOf(delivery), ...rest, task: { kind: "release", token, delay: delayed } })
   }

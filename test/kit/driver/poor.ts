@@ -1,21 +1,14 @@
 /** A driver that can do the least that may be declared: due times of a few seconds, one band, no front. */
-import type {
-  Capabilities,
-  Commit,
-  Committed,
-  Driver,
-  Receipt,
-  TaskPosting,
-} from "../../../runtime/transport/driver.ts"
+import type { Capabilities, Commit, Committed, Driver, Posting, Receipt } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 
 export const poorDriver = (driver: Driver, capabilities: Capabilities): Driver => {
-  const refusal = ({ due = 0, level }: TaskPosting): TransportError | undefined => {
+  const refusal = ({ due = 0, level }: Posting): TransportError | undefined => {
     if (due > Date.now() + capabilities.delay) return new TransportError("unsupported", "it is due too late")
     return level > 9 ? new TransportError("unsupported", "there is no front") : undefined
   }
-  const flat = (posting: TaskPosting): TaskPosting => ({ ...posting, level: 4 })
-  const publishOne = async (posting: TaskPosting): Promise<Receipt> => {
+  const flat = (posting: Posting): Posting => ({ ...posting, level: 4 })
+  const publishOne = async (posting: Posting): Promise<Receipt> => {
     const error = refusal(posting)
     if (error !== undefined) return { status: "failed", error }
     return (await driver.publish([flat(posting)]))[0] ?? { status: "stored" }

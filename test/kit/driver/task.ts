@@ -3,7 +3,7 @@
 import { decodeEnvelope, encodeEnvelope } from "../../../runtime/protocol/envelope.ts"
 import { isUndecodable, type Message, publishKey } from "../../../runtime/protocol/message.ts"
 import type { State } from "../../../runtime/protocol/state.ts"
-import type { CommitRecord, TaskDelivery, TaskPosting } from "../../../runtime/transport/driver.ts"
+import type { CommitRecord, Delivery, Posting } from "../../../runtime/transport/driver.ts"
 import { BrokenPromise } from "../check.ts"
 import { type TaskFields, taskOf } from "../task.ts"
 
@@ -20,7 +20,7 @@ export const frameOf = (message: Message): Uint8Array => {
   return frame.success
 }
 
-export const driverPosting = (fields: PostingFields & { readonly id: string }): TaskPosting => {
+export const driverPosting = (fields: PostingFields & { readonly id: string }): Posting => {
   const posting = taskOf(fields)
   const { id, queue, level, message, due, expires } = posting
   const { headers } = message
@@ -50,7 +50,7 @@ export const driverPosting = (fields: PostingFields & { readonly id: string }): 
 }
 
 /** A posting whose frame has so many bytes. */
-export const sized = (posting: TaskPosting, size: number): TaskPosting => {
+export const sized = (posting: Posting, size: number): Posting => {
   const empty = { ...posting.message, body: new Uint8Array(0) }
   const message = { ...empty, body: new Uint8Array(size - frameOf(empty).length).fill(7) }
   return { ...posting, message, frame: frameOf(message) }
@@ -58,7 +58,7 @@ export const sized = (posting: TaskPosting, size: number): TaskPosting => {
 
 /** A record of a job; what it says is only text. */
 export const recordOf = (
-  posting: Pick<TaskPosting, "index">,
+  posting: Pick<Posting, "index">,
   state: State,
   fields: Partial<CommitRecord> & { readonly says?: string } = {},
 ): CommitRecord => {
@@ -67,16 +67,16 @@ export const recordOf = (
 }
 
 /** The message of a delivery, which must be one. */
-export const messageOf = ({ content }: Pick<TaskDelivery, "content">): Message => {
+export const messageOf = ({ content }: Pick<Delivery, "content">): Message => {
   const message = content instanceof Uint8Array ? decodeEnvelope(content) : content
   if (isUndecodable(message)) throw new BrokenPromise(`expected a message, found: ${message.undecodable}`)
   return message
 }
 
 /** Id of the task that came with a delivery. */
-export const idOf = ({ content }: Pick<TaskDelivery, "content">): string => {
+export const idOf = ({ content }: Pick<Delivery, "content">): string => {
   const message = content instanceof Uint8Array ? decodeEnvelope(content) : content
   return isUndecodable(message) ? `undecodable: ${message.undecodable}` : String(message.headers["id"])
 }
 
-export const idsOf = (deliveries: ReadonlyArray<TaskDelivery>): ReadonlyArray<string> => deliveries.map(idOf)
+export const idsOf = (deliveries: ReadonlyArray<Delivery>): ReadonlyArray<string> => deliveries.map(idOf)

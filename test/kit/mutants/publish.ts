@@ -1,15 +1,17 @@
 /** Mutants of how tasks are stored. */
-import type { Posting } from "../../../runtime/protocol/message.ts"
+import type { AddressedTask } from "../../../runtime/protocol/message.ts"
 import type { Receipt } from "../../../runtime/transport/mod.ts"
 import { encodedSize } from "../task.ts"
 import { type Mutant, queueBroken } from "./mutant.ts"
 
 let hops = 1_000
 /** The same task under another publish key. */
-const renamed = (posting: Posting): Posting => ({ ...posting, hops: ++hops })
+const renamed = (posting: AddressedTask): AddressedTask => ({ ...posting, hops: ++hops })
 
 /** Stores what `isNew` says is new, and calls the rest duplicates. */
-const deduplicating = (isNew: (posting: Posting, seen: Set<string>) => boolean | Promise<boolean>): Mutant["breaker"] =>
+const deduplicating = (
+  isNew: (posting: AddressedTask, seen: Set<string>) => boolean | Promise<boolean>,
+): Mutant["breaker"] =>
   queueBroken(() => {
     const seen = new Set<string>()
     return (queue) => ({

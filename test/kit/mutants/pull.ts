@@ -1,7 +1,7 @@
 /** Mutants of how tasks are taken: waiting, order, due times and leases. */
 
-import type { Posting } from "../../../runtime/protocol/message.ts"
-import type { Delivery, PullRequest, Queue } from "../../../runtime/transport/lift/transport.ts"
+import type { AddressedTask } from "../../../runtime/protocol/message.ts"
+import type { JobDelivery, PullRequest, Queue } from "../../../runtime/transport/lift/transport.ts"
 import { sleep } from "../context.ts"
 import { type Mutant, queueBroken } from "./mutant.ts"
 
@@ -11,12 +11,12 @@ const never = new AbortController().signal
 const requests = (change: (request: PullRequest) => PullRequest): Mutant["breaker"] =>
   queueBroken(() => (queue) => ({ pull: (request, signal) => queue.pull(change(request), signal) }))
 
-const deliveries = (change: (delivery: Delivery) => Delivery): Mutant["breaker"] =>
+const deliveries = (change: (delivery: JobDelivery) => JobDelivery): Mutant["breaker"] =>
   queueBroken(() => (queue) => ({
     pull: async (request, signal) => (await queue.pull(request, signal)).map(change),
   }))
 
-const batches = (change: (postings: ReadonlyArray<Posting>) => ReadonlyArray<Posting>): Mutant["breaker"] =>
+const batches = (change: (postings: ReadonlyArray<AddressedTask>) => ReadonlyArray<AddressedTask>): Mutant["breaker"] =>
   queueBroken(() => (queue) => ({
     publish: async (postings) => {
       await queue.publish(change(postings))
@@ -74,7 +74,7 @@ export const pullMutants: ReadonlyArray<Mutant> = [
       pull: (request, signal) =>
         Promise.race([
           queue.pull({ ...request, wait: Math.min(request.wait, 4_000) }, never),
-          new Promise<ReadonlyArray<Delivery>>((resolve) => signal.addEventListener("abort", () => resolve([]))),
+          new Promise<ReadonlyArray<JobDelivery>>((resolve) => signal.addEventListener("abort", () => resolve([]))),
         ]),
     })),
   },

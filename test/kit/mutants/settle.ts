@@ -1,7 +1,7 @@
 /** Mutants of how deliveries end: settling, fences, claims and reports. */
 import { Buffer } from "node:buffer"
 import { postingOf } from "../../../runtime/protocol/headers.ts"
-import type { Posting } from "../../../runtime/protocol/message.ts"
+import type { AddressedTask } from "../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import { claimed } from "../../../runtime/protocol/record.ts"
 import type { Settled, Settlement, Transport } from "../../../runtime/transport/lift/transport.ts"
@@ -23,7 +23,9 @@ const recorded = (change: (record: JobRecord, transport: Transport) => Partial<J
 
 let copies = 0
 
-const followUps = (change: (posting: Posting, transport: Transport) => ReadonlyArray<Posting>): Mutant["breaker"] =>
+const followUps = (
+  change: (posting: AddressedTask, transport: Transport) => ReadonlyArray<AddressedTask>,
+): Mutant["breaker"] =>
   queueBroken(() => (queue, transport) => ({
     settle: (each) =>
       queue.settle(
@@ -35,7 +37,7 @@ const followUps = (change: (posting: Posting, transport: Transport) => ReadonlyA
   }))
 
 /** Writes a record whatever is stored. */
-export const overwrite = async ({ records }: Transport, record: JobRecord, post: ReadonlyArray<Posting> = []) => {
+export const overwrite = async ({ records }: Transport, record: JobRecord, post: ReadonlyArray<AddressedTask> = []) => {
   const found = await records?.find(record.id)
   await records?.change([{ id: record.id, expect: found?.revision ?? "", record, post }])
 }

@@ -1,5 +1,5 @@
 /** One change of one job: its record, then postings, then the task. */
-import type { Commit, TaskDelivery, TaskPosting } from "../../../../runtime/transport/driver.ts"
+import type { Commit, Delivery, Posting } from "../../../../runtime/transport/driver.ts"
 import { between, check, equal, sameSet } from "../../check.ts"
 import { describe } from "../../peer.ts"
 import { boundedDelay, type DriverCase, dedupe, delay, noFront, offered, stepwise } from "../case.ts"
@@ -13,11 +13,11 @@ const group = "commit"
 interface Beside {
   readonly name: string
   readonly needsDelivery: boolean
-  commit(delivery: TaskDelivery | undefined, follower: TaskPosting): Partial<Commit>
-  undone(peer: DriverPeer, posting: TaskPosting, follower: TaskPosting): Promise<void>
+  commit(delivery: Delivery | undefined, follower: Posting): Partial<Commit>
+  undone(peer: DriverPeer, posting: Posting, follower: Posting): Promise<void>
 }
 
-const tokenOf = (delivery: TaskDelivery | undefined): string => delivery?.token ?? ""
+const tokenOf = (delivery: Delivery | undefined): string => delivery?.token ?? ""
 
 const besides: ReadonlyArray<Beside> = [
   {

@@ -1,12 +1,5 @@
 /** What was stored outlives connections, servers and cuts; calls end in time; and listeners go on hearing. */
-import type {
-  Committed,
-  Driver,
-  News,
-  Receipt,
-  TaskDelivery,
-  TaskPosting,
-} from "../../../../runtime/transport/driver.ts"
+import type { Committed, Delivery, Driver, News, Posting, Receipt } from "../../../../runtime/transport/driver.ts"
 import { hook } from "../../case.ts"
 import { between, check, equal, isTransportError, refuses, sameSet } from "../../check.ts"
 import { type DriverCase, delay, durable, offered, part } from "../case.ts"
@@ -32,7 +25,7 @@ const away = (error: unknown, what: string): void => {
 const mending = (context: DriverContext): number => patience(boundOf(context) + 5_000)
 
 /** Publishes one by one until each task is stored, whatever happens meanwhile. */
-const persist = async ({ peer, until }: DriverContext, postings: ReadonlyArray<TaskPosting>): Promise<void> => {
+const persist = async ({ peer, until }: DriverContext, postings: ReadonlyArray<Posting>): Promise<void> => {
   for (const posting of postings) {
     await until(
       "a receipt, trying again while the broker is away",
@@ -52,7 +45,7 @@ const persist = async ({ peer, until }: DriverContext, postings: ReadonlyArray<T
 }
 
 /** One take; nothing while the broker is away. */
-const takeThrough = async ({ driver }: DriverPeer, queue: string, wait = 500): Promise<ReadonlyArray<TaskDelivery>> => {
+const takeThrough = async ({ driver }: DriverPeer, queue: string, wait = 500): Promise<ReadonlyArray<Delivery>> => {
   try {
     const request = { queues: [queue], max: 5, wait, rotate: false }
     return (await driver.take(request, new AbortController().signal)).deliveries
@@ -129,7 +122,7 @@ const answering = ({ peer, until }: DriverContext): Promise<unknown> =>
 /** Every call there is, with what it asks for; none may be the first to notice a cut that another one does not. */
 const calls = (
   driver: Driver,
-  posting: TaskPosting,
+  posting: Posting,
   token: string,
 ): ReadonlyArray<readonly [string, () => Promise<unknown>]> => {
   const { store, broadcast } = driver

@@ -1,5 +1,5 @@
 /** Taking tasks: waiting, limits, turns, and never twice at the same time. */
-import type { TaskDelivery } from "../../../../runtime/transport/driver.ts"
+import type { Delivery } from "../../../../runtime/transport/driver.ts"
 import { between, check, equal, sameSet } from "../../check.ts"
 import { type DriverCase, delay, uncountedAborts, waits } from "../case.ts"
 import { type DriverContext, size, sleep } from "../context.ts"
@@ -13,9 +13,9 @@ const abortedTakes = async (
   { peer, tasks }: DriverContext,
   other: DriverPeer,
   queue: string,
-): Promise<readonly [ReadonlyArray<string>, ReadonlyArray<TaskDelivery>]> => {
+): Promise<readonly [ReadonlyArray<string>, ReadonlyArray<Delivery>]> => {
   const postings = tasks(24, { queue })
-  const found: Array<TaskDelivery> = []
+  const found: Array<Delivery> = []
   for (const [at, posting] of postings.entries()) {
     const stop = new AbortController()
     const waiting = peer.ask(queue, { wait: 20_000, max: 2, signal: stop.signal })
@@ -129,7 +129,7 @@ export const takeCases: ReadonlyArray<DriverCase> = [
       const queue = fresh("queue")
       const other = await elsewhere()
       const postings = tasks(size(120, 3_000), { queue })
-      const found: Array<TaskDelivery> = []
+      const found: Array<Delivery> = []
       const takers = Array.from({ length: 8 }, async (_, at) => {
         const each = at % 2 === 0 ? peer : other
         for (let empty = 0; empty < 2; ) {
@@ -255,7 +255,7 @@ export const takeCases: ReadonlyArray<DriverCase> = [
       const queue = fresh("queue")
       const postings = tasks(6, { queue })
       await peer.publish(...postings)
-      const found: Array<TaskDelivery> = []
+      const found: Array<Delivery> = []
       for (const _ of postings) {
         const stop = new AbortController()
         const taking = peer.ask(queue, { signal: stop.signal })

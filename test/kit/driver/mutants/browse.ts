@@ -1,6 +1,6 @@
 /** Mutants of lists, depths, news and announcements. */
 import { Buffer } from "node:buffer"
-import type { News, TaskPosting } from "../../../../runtime/transport/driver.ts"
+import type { News, Posting } from "../../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 import type { FoundJobs, Query, QueueDepth } from "../../../../runtime/transport/optional.ts"
 import { sleep } from "../../stage.ts"
@@ -36,7 +36,7 @@ const rash = broken(() => {
   const tell = (news: News): void => {
     for (const listener of listeners) listener(news)
   }
-  const told = ({ queue, id }: TaskPosting): void => {
+  const told = ({ queue, id }: Posting): void => {
     tell({ kind: "queue", queue })
     tell({ kind: "job", id })
   }

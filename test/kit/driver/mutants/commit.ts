@@ -1,6 +1,6 @@
 /** Mutants of commits: the record, the postings, the task, and what is answered. */
 import { Buffer } from "node:buffer"
-import type { Commit, CommitRecord, Committed, TaskEnd, TaskPosting } from "../../../../runtime/transport/driver.ts"
+import type { Commit, CommitRecord, Committed, Posting, TaskEnd } from "../../../../runtime/transport/driver.ts"
 import type { Index } from "../../../../runtime/transport/known.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 import { sleep } from "../../stage.ts"
@@ -23,7 +23,7 @@ const recorded = (change: (record: CommitRecord, id: string) => Partial<CommitRe
   )
 
 /** The postings of a commit, not those that are published. */
-const posting = (change: (posting: TaskPosting) => ReadonlyArray<TaskPosting>): Breaker =>
+const posting = (change: (posting: Posting) => ReadonlyArray<Posting>): Breaker =>
   commits(({ post = [], ...rest }) => ({ ...rest, post: post.flatMap(change) }))
 
 /** Stores records whatever is stored, where `when` says so. */

@@ -1,5 +1,5 @@
 /** Mutants of input from strangers, of closing and of recovery. */
-import type { Driver, TaskPosting } from "../../../../runtime/transport/driver.ts"
+import type { Driver, Posting } from "../../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 import { sleep } from "../../stage.ts"
 import { idOf } from "../task.ts"
@@ -32,7 +32,7 @@ const forgotten: Breaker = () => {
 
 const alwaysFirst = deliveries((delivery) => ({ ...delivery, first: true }))
 
-const lower = (posting: TaskPosting): TaskPosting => ({ ...posting, queue: posting.queue.toLowerCase() })
+const lower = (posting: Posting): Posting => ({ ...posting, queue: posting.queue.toLowerCase() })
 
 const LOST =
   "recovery: an answer that is lost in a cut is one about the item, with the outcome unknown; what is thrown was not tried"

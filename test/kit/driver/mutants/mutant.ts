@@ -2,11 +2,11 @@
 import type {
   Commit,
   Committed,
+  Delivery,
   Driver,
+  Posting,
   Receipt,
   TakeRequest,
-  TaskDelivery,
-  TaskPosting,
 } from "../../../../runtime/transport/driver.ts"
 import type { Known } from "../../../../runtime/transport/known.ts"
 import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
@@ -57,14 +57,14 @@ export const broadcastBroken = (patch: (broadcast: Broadcast) => Partial<Broadca
   breaking(({ broadcast }) => (broadcast === undefined ? {} : { broadcast: { ...broadcast, ...patch(broadcast) } }))
 
 /** Every posting is changed on its way in, alone or in a commit. */
-export const postings = (change: (posting: TaskPosting) => TaskPosting): Breaker =>
+export const postings = (change: (posting: Posting) => Posting): Breaker =>
   breaking(({ publish, commit }) => ({
     publish: (each) => publish(each.map(change)),
     commit: (each) => commit(each.map(({ post = [], ...rest }) => ({ ...rest, post: post.map(change) }))),
   }))
 
 /** Batches that are published are changed; all is said to be stored. */
-export const batches = (change: (postings: ReadonlyArray<TaskPosting>) => ReadonlyArray<TaskPosting>): Breaker =>
+export const batches = (change: (postings: ReadonlyArray<Posting>) => ReadonlyArray<Posting>): Breaker =>
   breaking(({ publish }) => ({
     publish: async (each) => {
       await publish(change(each))
@@ -75,7 +75,7 @@ export const batches = (change: (postings: ReadonlyArray<TaskPosting>) => Readon
 export const requests = (change: (request: TakeRequest) => TakeRequest): Breaker =>
   breaking(({ take }) => ({ take: (request, signal) => take(change(request), signal) }))
 
-export const deliveries = (change: (delivery: TaskDelivery) => TaskDelivery): Breaker =>
+export const deliveries = (change: (delivery: Delivery) => Delivery): Breaker =>
   breaking(({ take }) => ({
     take: async (request, signal) => {
       const { deliveries, ...rest } = await take(request, signal)

@@ -1,7 +1,7 @@
 /** Mutants of what a driver declares and of how it stores tasks. */
 import { Buffer } from "node:buffer"
 import type { Message } from "../../../../runtime/protocol/message.ts"
-import type { Commit, Committed, Receipt, TaskDelivery, TaskPosting } from "../../../../runtime/transport/driver.ts"
+import type { Commit, Committed, Delivery, Posting, Receipt } from "../../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 import { sleep } from "../../stage.ts"
 import { messageOf } from "../task.ts"
@@ -16,14 +16,14 @@ const messages = (change: (message: Message) => Partial<Message>): DriverMutant[
 
 let names = 0
 /** The same task under another publish key. */
-export const renamed = (posting: TaskPosting): TaskPosting => ({ ...posting, key: `${posting.key}#${++names}` })
+export const renamed = (posting: Posting): Posting => ({ ...posting, key: `${posting.key}#${++names}` })
 
 /** Publish keys are never recognised. */
 export const forgetful = postings(renamed)
 
 /** Stores what `isNew` says is new, and calls the rest duplicates. */
 export const deduplicating = (
-  isNew: (posting: TaskPosting, seen: Set<string>) => boolean | Promise<boolean>,
+  isNew: (posting: Posting, seen: Set<string>) => boolean | Promise<boolean>,
 ): DriverMutant["breaker"] =>
   broken(() => {
     const seen = new Set<string>()
@@ -204,7 +204,7 @@ export const publishMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: "publish: what the caller changes afterwards does not reach the task, nor the next delivery",
     breaker: broken(() => {
-      let kept: TaskDelivery["content"] | undefined
+      let kept: Delivery["content"] | undefined
       return ({ take }) => ({
         take: async (request, signal) => {
           const { deliveries } = await take(request, signal)

@@ -1,5 +1,5 @@
 /** Mutants of how tasks are taken: waiting, order, due times and leases. */
-import type { Driver, Taken, TaskDelivery } from "../../../../runtime/transport/driver.ts"
+import type { Delivery, Driver, Taken } from "../../../../runtime/transport/driver.ts"
 import { sleep } from "../../stage.ts"
 import { idOf } from "../task.ts"
 import {
@@ -25,7 +25,7 @@ const taking = (patch: (take: Take, driver: Driver) => Take): DriverMutant["brea
 
 /** Tasks that went out come once more with the next take of their queue. */
 const doubling = broken(() => {
-  const last = new Map<string, TaskDelivery>()
+  const last = new Map<string, Delivery>()
   return ({ take }) => ({
     take: async (request, signal) => {
       const again = request.queues.flatMap((name) => last.get(name) ?? [])
@@ -58,7 +58,7 @@ const extending = (
 
 /** Looks queue by queue and level by level, and believes a moment later what it saw of the one above. */
 const believing = taking((take) => async (request, signal) => {
-  const deliveries: Array<TaskDelivery> = []
+  const deliveries: Array<Delivery> = []
   for (const name of request.queues) {
     const max = request.max - deliveries.length
     if (max > 0) deliveries.push(...(await take({ ...request, queues: [name], max, wait: 0 }, signal)).deliveries)

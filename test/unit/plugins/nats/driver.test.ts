@@ -4,7 +4,7 @@ import { plugin } from "../../../../plugins/nats/mod.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { encodeEnvelope } from "../../../../runtime/protocol/envelope.ts"
 import { publishKey } from "../../../../runtime/protocol/message.ts"
-import type { Commit, Driver, TaskDelivery, TaskPosting } from "../../../../runtime/transport/driver.ts"
+import type { Commit, Delivery, Driver, Posting } from "../../../../runtime/transport/driver.ts"
 import type { Index } from "../../../../runtime/transport/known.ts"
 import { taskOf } from "../../../kit/task.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
@@ -17,7 +17,7 @@ const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text)
 const textOf = (bytes: Uint8Array | undefined): string | undefined =>
   bytes === undefined ? undefined : new TextDecoder().decode(bytes)
 
-const postingOf = (fields: Partial<Parameters<typeof taskOf>[0]> = {}): TaskPosting => {
+const postingOf = (fields: Partial<Parameters<typeof taskOf>[0]> = {}): Posting => {
   const posting = taskOf({ id: generateId(), queue: "q", ...fields })
   const frame = encodeEnvelope(posting.message)
   if (frame._tag === "Failure") throw new Error(frame.failure.message)
@@ -85,16 +85,16 @@ const open = async (url: string, lease = 30_000): Promise<Driver> =>
 const direct = (lease?: number) => open(server.url, lease)
 const wired = (lease?: number) => open(`nats://127.0.0.1:${proxy.port}`, lease)
 
-const publish = async (driver: Driver, ...postings: ReadonlyArray<TaskPosting>): Promise<void> => {
+const publish = async (driver: Driver, ...postings: ReadonlyArray<Posting>): Promise<void> => {
   expect(await driver.publish(postings)).toEqual(postings.map(() => ({ status: "stored" })))
 }
 
-const takeAll = async (driver: Driver, max: number, wait = 5_000): Promise<ReadonlyArray<TaskDelivery>> => {
+const takeAll = async (driver: Driver, max: number, wait = 5_000): Promise<ReadonlyArray<Delivery>> => {
   const { deliveries } = await driver.take({ queues: ["q"], max, wait, rotate: false }, never)
   return deliveries
 }
 
-const take = async (driver: Driver, wait = 5_000): Promise<TaskDelivery> => {
+const take = async (driver: Driver, wait = 5_000): Promise<Delivery> => {
   const [delivery] = await takeAll(driver, 1, wait)
   if (delivery === undefined) throw new Error("a task must come")
   return delivery

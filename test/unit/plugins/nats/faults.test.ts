@@ -6,10 +6,10 @@ import { Client } from "../../../../runtime/client/client.ts"
 import { boardOf } from "../../../../runtime/connection/board.ts"
 import { rerunJob } from "../../../../runtime/jobs/commands/rerun.ts"
 import { release } from "../../../../runtime/jobs/dependencies/release.ts"
-import type { Posting } from "../../../../runtime/protocol/message.ts"
+import type { AddressedTask } from "../../../../runtime/protocol/message.ts"
 import { publishKey } from "../../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../../runtime/protocol/record.ts"
-import type { Delivery, Transport } from "../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Transport } from "../../../../runtime/transport/lift/transport.ts"
 import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
 import { mend } from "../../../../runtime/worker/maintenance/mending.ts"
 import { idOf, recordOf, retryOf, taskOf } from "../../../kit/task.ts"
@@ -27,7 +27,7 @@ interface Bench extends AsyncDisposable {
   /** A client beside the transport, to look and to disturb. */
   readonly client: NatsConnection
   api(name: string, body?: unknown): Promise<Record<string, unknown>>
-  one(queue?: string, wait?: number): Promise<Delivery>
+  one(queue?: string, wait?: number): Promise<JobDelivery>
 }
 
 const setup = async (server: NatsServer, fields: Partial<ConnectOptions> = {}): Promise<Bench> => {
@@ -55,11 +55,11 @@ const setup = async (server: NatsServer, fields: Partial<ConnectOptions> = {}): 
   }
 }
 
-const stored = async ({ transport }: Bench, ...postings: ReadonlyArray<Posting>): Promise<void> => {
+const stored = async ({ transport }: Bench, ...postings: ReadonlyArray<AddressedTask>): Promise<void> => {
   expect(await transport.queue.publish(postings)).toEqual(postings.map(() => ({ status: "stored" })))
 }
 
-const task = (fields: Partial<Parameters<typeof taskOf>[0]> = {}): Posting =>
+const task = (fields: Partial<Parameters<typeof taskOf>[0]> = {}): AddressedTask =>
   taskOf({ id: `job-${++count}`, queue: "q", ...fields })
 
 /** Asks until there is an answer. */
@@ -86,10 +86,10 @@ describe("a server that dies", () => {
     let publishing = true
     const publish = async (): Promise<void> => {
       for (let batch = 0; batch < 60; batch++) {
-        let left: ReadonlyArray<Posting> = Array.from({ length: 10 }, () => task())
+        let left: ReadonlyArray<AddressedTask> = Array.from({ length: 10 }, () => task())
         while (left.length > 0) {
           const receipts = await transport.queue.publish(left).catch(() => undefined)
-          const again: Array<Posting> = []
+          const again: Array<AddressedTask> = []
           for (const [at, posting] of left.entries()) {
             const receipt = receipts?.[at]
             if (receipt === undefined || receipt.status === "failed") again.push(posting)
@@ -108,7 +108,7 @@ describe("a server that dies", () => {
         for (const delivery of deliveries) await run(delivery)
       }
     }
-    const run = async (delivery: Delivery): Promise<void> => {
+    const run = async (delivery: JobDelivery): Promise<void> => {
       if ("undecodable" in delivery.message) throw new Error(delivery.message.undecodable)
       const posting = { ...task({ id: idOf(delivery) }), message: delivery.message }
       let finished = false

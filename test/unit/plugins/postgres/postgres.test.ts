@@ -3,7 +3,7 @@ import pg from "pg"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { capabilities, plugin } from "../../../../plugins/postgres/mod.ts"
 import { schemaOf } from "../../../../plugins/postgres/schema.ts"
-import type { TaskPosting } from "../../../../runtime/transport/driver.ts"
+import type { Posting } from "../../../../runtime/transport/driver.ts"
 import { type ConnectOptions, clientLibrary, TransportError } from "../../../../runtime/transport/mod.ts"
 import { type Harness, register } from "../../../kit/mod.ts"
 import { type PostgresServer, startPostgres } from "../../../support/servers/postgres.ts"
@@ -169,7 +169,7 @@ test("without the client library, one line says what to install", async () => {
   })
 })
 
-const posting = (id: string, task: string): TaskPosting => ({
+const posting = (id: string, task: string): Posting => ({
   id,
   key: `${id}/1/0`,
   queue: "q",

@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { afterAll, afterEach, describe, expect, test } from "vitest"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
-import type { Driver, News, TaskPosting } from "../../../../runtime/transport/driver.ts"
+import type { Driver, News, Posting } from "../../../../runtime/transport/driver.ts"
 import type { Index } from "../../../../runtime/transport/known.ts"
 import { eventually, temporaryFolder } from "../../../support/servers/process.ts"
 
@@ -36,7 +36,7 @@ const index = (changes: Partial<Index> = {}): Index => ({
   ...changes,
 })
 
-const posting = (id: string, key: string, changes: Partial<TaskPosting> = {}): TaskPosting => ({
+const posting = (id: string, key: string, changes: Partial<Posting> = {}): Posting => ({
   id,
   key: `${id}/${key}`,
   queue: "q",

@@ -1,7 +1,7 @@
 /** Tasks and jobs on a driver, in the words of the tests of this folder. */
 
 import type { JobRecord } from "../../../../runtime/protocol/record.ts"
-import type { Commit, Driver, TaskDelivery, TaskPosting } from "../../../../runtime/transport/driver.ts"
+import type { Commit, Delivery, Driver, Posting } from "../../../../runtime/transport/driver.ts"
 import type { Known } from "../../../../runtime/transport/known.ts"
 import { messageIn, toPost, toStore } from "../../../../runtime/transport/lift/codec.ts"
 import { idOf as idIn, recordOf, type TaskFields, taskOf } from "../../../kit/task.ts"
@@ -12,7 +12,7 @@ export const never = new AbortController().signal
 const anything = { delay: Number.POSITIVE_INFINITY, maxTask: Number.POSITIVE_INFINITY }
 
 /** A task with as little said as possible. */
-export const posted = (fields: TaskFields & { readonly id: string }): TaskPosting =>
+export const posted = (fields: TaskFields & { readonly id: string }): Posting =>
   toPost(taskOf(fields), Date.now(), anything)
 
 export const publish = (driver: Driver, ...ids: ReadonlyArray<string>) =>
@@ -21,29 +21,29 @@ export const publish = (driver: Driver, ...ids: ReadonlyArray<string>) =>
 export const take = async (
   driver: Driver,
   { queue = "q", max = 10, wait = 0 }: { readonly queue?: string; readonly max?: number; readonly wait?: number } = {},
-): Promise<ReadonlyArray<TaskDelivery>> =>
+): Promise<ReadonlyArray<Delivery>> =>
   (await driver.take({ queues: [queue], max, wait, rotate: false }, never)).deliveries
 
-export const takeOne = async (driver: Driver, queue = "q"): Promise<TaskDelivery> => {
+export const takeOne = async (driver: Driver, queue = "q"): Promise<Delivery> => {
   const [delivery] = await take(driver, { queue, max: 1, wait: 5_000 })
   if (delivery === undefined) throw new Error("no task came")
   return delivery
 }
 
 /** Id of the job that a delivery is of. */
-export const idOf = ({ content }: TaskDelivery): string => idIn({ message: messageIn(content) })
+export const idOf = ({ content }: Delivery): string => idIn({ message: messageIn(content) })
 
 export const find = async (driver: Driver, id: string): Promise<Known | undefined> =>
   (await driver.read([id], "all"))[0]
 
-export const ack = (delivery: TaskDelivery): Commit => ({
+export const ack = (delivery: Delivery): Commit => ({
   id: idOf(delivery),
   task: { kind: "ack", token: delivery.token },
 })
 
 /** Ends a delivery with an outcome, as a worker does. */
 export const outcome = (
-  delivery: TaskDelivery,
+  delivery: Delivery,
   state: JobRecord["state"] = "succeeded",
   fields: Partial<JobRecord> = {},
 ): Commit => {

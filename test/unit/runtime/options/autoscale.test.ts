@@ -1,7 +1,7 @@
 /** How the number of handlers follows what is held: up at once, down after the keepalive, within bounds that can be moved. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { makeLog } from "../../../../runtime/log/log.ts"
-import type { Delivery } from "../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../../runtime/transport/lift/transport.ts"
 import { Hands } from "../../../../runtime/worker/fetch/buffer.ts"
 import { PoolSize } from "../../../../runtime/worker/fetch/pool-size.ts"
 
@@ -15,7 +15,7 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-const delivery = (at: number): Delivery => ({
+const delivery = (at: number): JobDelivery => ({
   token: `${at}`,
   fence: `${at}`,
   queue: "default",

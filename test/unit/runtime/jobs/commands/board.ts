@@ -4,7 +4,7 @@ import type { Client } from "../../../../../runtime/client/client.ts"
 import type { Board } from "../../../../../runtime/connection/board.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
-import type { Delivery, Records } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Records } from "../../../../../runtime/transport/lift/transport.ts"
 import { keep } from "../../../../support/servers/keep.ts"
 
 export const start = async (): Promise<Client & { readonly transport: string }> => {
@@ -31,7 +31,7 @@ export const stored = async (client: Client, id: string): Promise<JobRecord> => 
   return found.record
 }
 
-export const take = async (client: Client): Promise<Delivery> => {
+export const take = async (client: Client): Promise<JobDelivery> => {
   const [delivery] = await client.board.queue.pull({ queues: ["default"], max: 1, wait: 0 }, AbortSignal.timeout(5_000))
   if (delivery === undefined) throw new Error("there is nothing to take")
   return delivery

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import type { TaskDelivery } from "../../../../../runtime/transport/driver.ts"
+import type { Delivery } from "../../../../../runtime/transport/driver.ts"
 import {
   attemptOf,
   byOf,
@@ -12,7 +12,7 @@ import {
 } from "../../../../../runtime/transport/lift/attempt.ts"
 import { message, posting } from "./samples.ts"
 
-const delivery: TaskDelivery = {
+const delivery: Delivery = {
   token: "a token, 1",
   queue: "q",
   level: 4,

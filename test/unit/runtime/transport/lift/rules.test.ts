@@ -1,17 +1,22 @@
 /** The rules about who may write what, one scenario each, over a driver that is stopped between two steps. */
 import { describe, expect, test } from "vitest"
-import type { Posting } from "../../../../../runtime/protocol/message.ts"
+import type { AddressedTask } from "../../../../../runtime/protocol/message.ts"
 import { type JobRecord, recordOfPosting, step } from "../../../../../runtime/protocol/record.ts"
 import type { Commit, Driver } from "../../../../../runtime/transport/driver.ts"
 import { lift } from "../../../../../runtime/transport/lift/lift.ts"
-import type { Delivery, Settlement } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { isHeld, LeastBoard, type LeastOptions, leastDriver, type Step } from "../../../../kit/driver/least-driver.ts"
 import { posting } from "./samples.ts"
 
 const never = new AbortController().signal
 
-const recordAs = (state: JobRecord["state"], of: Posting, { fence }: Pick<Delivery, "fence">, rest = {}): JobRecord => {
+const recordAs = (
+  state: JobRecord["state"],
+  of: AddressedTask,
+  { fence }: Pick<JobDelivery, "fence">,
+  rest = {},
+): JobRecord => {
   const waiting = recordOfPosting(of, Date.now())
   if (waiting._tag === "Failure") throw new Error(waiting.failure.message)
   const ended = state === "queued" || state === "started" ? {} : { endedAt: Date.now(), keepMs: 60_000 }
@@ -65,7 +70,7 @@ const open = (options: LeastOptions = {}) => {
       if (delivery === undefined) throw new Error("a delivery must come")
       return delivery
     },
-    claim: async ({ token }: Delivery, of = posting()) => {
+    claim: async ({ token }: JobDelivery, of = posting()) => {
       const { id, run, retries } = of
       const [claimed] = await queue.claim([{ token, id, run, retries, worker: "w", at: Date.now(), posting: of }])
       return claimed
@@ -94,7 +99,7 @@ const lost = (): never => {
   throw new TransportError("unavailable", "the answer was lost", { outcome: "unknown" })
 }
 
-const success = (delivery: Delivery, followUps: ReadonlyArray<Posting> = [callback]): Settlement => ({
+const success = (delivery: JobDelivery, followUps: ReadonlyArray<AddressedTask> = [callback]): Settlement => ({
   token: delivery.token,
   record: recordAs("succeeded", posting(), delivery, { followUps }),
   followUps,

@@ -4,13 +4,13 @@
  * has one outcome, and what follows from an outcome happens.
  */
 import { expect, test } from "vitest"
-import { isUndecodable, type Posting } from "../../../../../runtime/protocol/message.ts"
+import { type AddressedTask, isUndecodable } from "../../../../../runtime/protocol/message.ts"
 import { claimed, type JobRecord, recordOfPosting, started, step } from "../../../../../runtime/protocol/record.ts"
 import { isTerminal } from "../../../../../runtime/protocol/state.ts"
 import type { Committed, Driver } from "../../../../../runtime/transport/driver.ts"
 import { decodeStored } from "../../../../../runtime/transport/lift/codec.ts"
 import { lift } from "../../../../../runtime/transport/lift/lift.ts"
-import type { Delivery, Queue, Records, Settlement } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Queue, Records, Settlement } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { isHeld, LeastBoard, leastDriver, type Step } from "../../../../kit/driver/least-driver.ts"
 import { posting } from "./samples.ts"
@@ -162,7 +162,7 @@ class Walk {
     }
   }
 
-  async #attempt(actor: number, queue: Queue, delivery: Delivery, healthy: boolean): Promise<void> {
+  async #attempt(actor: number, queue: Queue, delivery: JobDelivery, healthy: boolean): Promise<void> {
     const { token, fence, fresh, message } = delivery
     if (isUndecodable(message)) throw new Error("only tasks are posted here")
     const of = postingIn(message)
@@ -195,19 +195,19 @@ class Walk {
   }
 
   #outcome(
-    { token, fresh }: Delivery,
-    of: Posting,
+    { token, fresh }: JobDelivery,
+    of: AddressedTask,
     { acked: _acked, message: _message, ...record }: JobRecord,
     healthy: boolean,
     early: boolean,
   ): Settlement {
-    const ends = (followUps: ReadonlyArray<Posting>): Settlement => ({
+    const ends = (followUps: ReadonlyArray<AddressedTask>): Settlement => ({
       token,
       record: { ...step(record, { at: 0, state: "succeeded" }), endedAt: Date.now(), keepMs: -1, followUps },
       followUps,
       then: ack,
     })
-    const goesOn = (next: Posting): Settlement => ({
+    const goesOn = (next: AddressedTask): Settlement => ({
       token,
       record: {
         ...step(record, { at: 0, state: "queued", run: next.run }),
@@ -330,7 +330,7 @@ class Walk {
   }
 }
 
-const postingIn = ({ headers }: Posting["message"]): Posting => {
+const postingIn = ({ headers }: AddressedTask["message"]): AddressedTask => {
   const own = headers["callboard"]
   const run = typeof own === "object" && own !== null && "run" in own ? Number(own.run) : 1
   return posting(run, Number(headers["retries"]), 0, String(headers["id"]))

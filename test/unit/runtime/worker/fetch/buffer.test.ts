@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
-import type { Delivery } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
 import { Hands } from "../../../../../runtime/worker/fetch/buffer.ts"
 
-const delivery = (token: string, fields: Partial<Delivery> = {}): Delivery => ({
+const delivery = (token: string, fields: Partial<JobDelivery> = {}): JobDelivery => ({
   token,
   fence: token,
   queue: "low",

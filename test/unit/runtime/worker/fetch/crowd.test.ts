@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
-import type { Delivery } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
 import { Hands } from "../../../../../runtime/worker/fetch/buffer.ts"
 import { Crowd } from "../../../../../runtime/worker/fetch/crowd.ts"
 
-const delivery = (sequence: number): Delivery => ({
+const delivery = (sequence: number): JobDelivery => ({
   token: `${sequence}`,
   fence: `${sequence}`,
   queue: "low",

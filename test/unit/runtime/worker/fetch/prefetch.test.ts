@@ -2,7 +2,7 @@
 import { actor } from "callboard"
 import { describe, expect, test } from "vitest"
 import { isExhausted, reconnectDelay, resolveReconnect, tryingAgain } from "../../../../../runtime/options/reconnect.ts"
-import type { Delivery } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { Hands } from "../../../../../runtime/worker/fetch/buffer.ts"
 import { PrefetchQos, reductionLines, restoredLine } from "../../../../../runtime/worker/fetch/prefetch.ts"
@@ -50,7 +50,7 @@ describe("the prefetch count", () => {
   })
 })
 
-const delivery = (number: number): Delivery => ({
+const delivery = (number: number): JobDelivery => ({
   token: `${number}`,
   fence: `${number}`,
   queue: "q",
