@@ -16,7 +16,7 @@ import { eventually } from "../../../support/servers/process.ts"
 
 const NAME = "lives"
 const isName = (operations: ReadonlyArray<StoreOperation>, isWritten: boolean): boolean =>
-  operations.some(({ key, value }) => key === WORKERS.key(NAME) && (value !== undefined) === isWritten)
+  operations.some(({ key, value }) => key === WORKERS.key(NAME) && (value !== null) === isWritten)
 
 /** A board that notes what a worker acquires and releases on it, each once. */
 const board = async (
