@@ -6,6 +6,7 @@ import { hostname } from "node:os"
 import { Cause, Effect, Exit, Scope } from "effect"
 import { describeActor } from "../actor/description.ts"
 import { systemClock } from "../async/clock.ts"
+import { waitFor } from "../async/deadline.ts"
 import { EventSender } from "../cluster/events.ts"
 import { Neighbours } from "../cluster/neighbours.ts"
 import { CANCEL_TOPIC } from "../connection/board.ts"
@@ -13,7 +14,7 @@ import { Reach } from "../connection/connectivity.ts"
 import { keepListening } from "../connection/listening.ts"
 import type { Settlement } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
-import { makeActorPool } from "./actors/actor-pool.ts"
+import { type ActorPool, makeActorPool } from "./actors/actor-pool.ts"
 import { cancellationOf } from "./attempt/cancellation.ts"
 import { keepPauses } from "./control/pause-keeper.ts"
 import { Registry } from "./control/registry.ts"
@@ -22,10 +23,10 @@ import { Revoker } from "./control/revoker.ts"
 import { Standing } from "./control/snapshot.ts"
 import { RunningWorker, type Worker } from "./control/worker.ts"
 import type { Held } from "./delivery/delivery.ts"
-import { Flow } from "./dispatcher.ts"
+import { Flow, type FlowOptions } from "./dispatcher.ts"
 import { ComingBack, Ending, type EndReason } from "./ending.ts"
 import { Hands } from "./fetch/buffer.ts"
-import { consume } from "./fetch/consumer.ts"
+import { consume, failureOf } from "./fetch/consumer.ts"
 import { PoolSize } from "./fetch/pool-size.ts"
 import { reductionLines, restoredLine } from "./fetch/prefetch.ts"
 import { Appetite } from "./fetch/queue-list.ts"
@@ -39,7 +40,7 @@ import { EarlyAcks } from "./settle/early-acks.ts"
 import { Counts } from "./telemetry/counts.ts"
 import { EventTeller } from "./telemetry/event-teller.ts"
 import { FailureTeller } from "./telemetry/failure-teller.ts"
-import { Observers } from "./telemetry/observer.ts"
+import { Observers, type WorkerObserver } from "./telemetry/observer.ts"
 import { WorkerNews } from "./telemetry/worker-news.ts"
 
 /**
@@ -69,50 +70,12 @@ const step = (run: () => Promise<void>): Effect.Effect<void, unknown> =>
 
 const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect<RunningWorker, unknown, Scope.Scope> =>
   Effect.gen(function* () {
-    const { board, log, name, autoscale, onSettled, clock = systemClock } = options
-    const gaveUp = Promise.withResolvers<TransportError>()
-    const finished = Promise.withResolvers<EndReason>()
+    const { board, log, name, autoscale } = options
     const hurry = new AbortController()
-    const counts = new Counts()
-
-    // An actor whose start does not end cannot be stopped either.
-    const actors = yield* part(Scope.makeUnsafe, (own) =>
-      waitFor(Effect.runPromise(Scope.close(own, Exit.void)), CLOSE_MS),
-    )
-    const pool = yield* Scope.provide(makeActorPool(options.actors.map(inWorker), options.taskNames, log), actors)
-    const appetite = new Appetite({ queues: options.queues, isIdle: (queue) => pool.isIdle(queue) })
-    const hands = new Hands({
-      ...options,
-      ...(autoscale === undefined ? {} : { concurrency: autoscale.min, maxConcurrency: autoscale.max }),
-    })
-    hands.onRestored = () => log.info(restoredLine(hands.capacity))
-    const descriptions = options.actors.map(describeActor)
-    const standing = new Standing({
-      name,
-      actors: descriptions.map((actor) => actor.name),
-      pool,
-      hands,
-      counts,
-      appetite,
-    })
-    const { startedAt } = standing
-    /** Pulls no more, and says why; the service stops the worker then. */
-    const giveUp = (error: TransportError): void => {
-      log.error(`the worker gives up: ${error.message}`, { reason: error.reason })
-      gaveUp.resolve(error)
-    }
-
-    const registry = yield* part(
-      () =>
-        new Registry({
-          store: board.store,
-          log,
-          actors: descriptions,
-          describe: () => standing.describe(),
-          onTaken: ({ message }) => giveUp(new TransportError("invalid", message)),
-        }),
-      (made) => made.end(),
-    )
+    const pool = yield* actorsOf(options)
+    const core = coreOf(options, pool)
+    const { hands, appetite, counts, standing } = core
+    const registry = yield* registryOf(core)
     const events = yield* part(
       () => new EventSender({ board, log, hostname: `${name}@${hostname()}`, enabled: options.events }),
       (made) => made.flush(),
@@ -134,99 +97,22 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
       (made) => waitFor(made.end(), HAND_BACK_MS),
     )
     const early = yield* part(
-      () => new EarlyAcks({ store: board.store, worker: name, startedAt }),
+      () => new EarlyAcks({ store: board.store, worker: name, startedAt: standing.startedAt }),
       (made) => made.end(),
     )
     const failures = new FailureTeller(log, options.onFailure, options.maxBody)
-    const settled = onSettled && { settled: (_held: Held, settlement: Settlement) => onSettled(settlement) }
-    const tellers = [counts, failures, new EventTeller(events, pool), news, ...(settled ? [settled] : [])]
-    const observers = new Observers([...tellers, ...options.observers], log)
-    const neighbours = new Neighbours({ board, name, isComplete: () => registry.isComplete })
+    const observers = observersOf(core, [failures, new EventTeller(events, pool), news])
+    // The flow ends the processes: before it gives back the permits of what runs in them.
     const processes = new ProcessPool(options)
-    const flow = yield* part(
-      () =>
-        new Flow({
-          worker: options,
-          pool,
-          processes,
-          hands,
-          observers,
-          reach,
-          events,
-          early,
-          dependents,
-          leaveAlone: (id) => neighbours.leaveAlone(id),
-          isRevoked: (task) => revoker.isRevoked(task),
-          allows: (queue) => appetite.allows(queue),
-        }),
-      async (made) => {
-        await made.end()
-        // What gives up storing with that is counted, and dropped, before the next turn.
-        await new Promise((resolve) => setTimeout(resolve, 0))
-      },
-    )
+    const flow = yield* flowOf(core, { processes, observers, reach, events, early, dependents, registry, revoker })
     yield* step(() => processes.prove(options.actors))
     yield* step(() => registry.begin())
-
-    const onLost = (record: Parameters<typeof failures.lost>[0]) => {
-      failures.lost(record)
-      dependents.stored(record)
-    }
-    const lost = new LostJobs({
-      board,
-      own: early,
-      holds: (token) => hands.held.has(token),
-      queueFor: (task, meth) => pool.queueOf(task, meth),
-      onLost,
-    })
-    yield* part(
-      () => maintain({ board, lost, dependents, log }),
-      (stop) => stop(),
-    )
-    const worker = new RunningWorker({
-      name,
-      failed: gaveUp.promise,
-      done: finished.promise,
-      standing,
-      appetite,
-      hands,
-      size,
-      counts,
-      events,
-      flow,
-      hurry: () => hurry.abort(),
-      close,
-    })
+    yield* maintenanceOf(core, { early, dependents, failures })
+    const worker = new RunningWorker({ ...core, name, size, events, flow, hurry: () => hurry.abort(), close })
     const onChange = () => void flow.handBack((held) => !appetite.allows(held.delivery.queue))
     const known = Promise.all([revoker.ready, keepPauses({ board, name, appetite, onChange, log, signal })])
-    const cancelled = (payload: Uint8Array) => {
-      const told = cancellationOf(payload)
-      if (told !== undefined) flow.cancelled(told)
-    }
-    void keepListening(board.broadcast, CANCEL_TOPIC, cancelled, { log, signal })
-    const shutdown = () => finished.resolve("shutdown")
-    obeyRemoteControl({ board, worker, actors: descriptions, shutdown, log, signal })
-    if (options.cancelOnConnectionLoss) {
-      const off = board.transport.onStatus((status) => {
-        if (status === "disconnected") letGo(flow, hands, options)
-      })
-      signal.addEventListener("abort", off, { once: true })
-    }
-
-    const comingBack = new ComingBack({ flow, hands, appetite, clock, log })
-    const ending = yield* part(
-      () =>
-        new Ending({
-          burst: options.burst,
-          ...(options.maxIdleMs === undefined ? {} : { maxIdleMs: options.maxIdleMs }),
-          held: () => hands.held.size + hands.stuck,
-          isBusy: () => dependents.isBusy,
-          isSpent: () => hands.isSpent,
-          onEnd: (reason) => finished.resolve(reason),
-        }),
-      (made) => made.stop(),
-    )
-    hands.onChange = () => ending.look()
+    listen(core, flow, worker, signal)
+    const ending = yield* endingOf(core, dependents)
     const setListening = (listening: boolean): void => {
       if (listening === standing.isListening) return
       standing.isListening = listening
@@ -234,36 +120,7 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
       void registry.beat()
     }
     yield* Effect.addFinalizer(() => Effect.promise(() => drain(flow, hands, options, hurry.signal)))
-    const pulling = consume({
-      queue: board.queue,
-      appetite,
-      burst: options.burst,
-      rotate: options.rotate,
-      hands,
-      log,
-      reach,
-      reconnect: options.reconnect,
-      isBusy: () => dependents.isBusy,
-      onReturned: () => reconnected(flow, hands, options),
-      accept: (deliveries) => {
-        flow.accept(deliveries)
-        size.follow()
-      },
-      onListening: (listening) => setListening(listening && !standing.isStopping),
-      comingBackMs: () => comingBack.ms,
-      onEmpty: () => void known.then(() => comingBack.isOver()).then((isOver) => isOver && ending.foundNothing()),
-    })
-    const consumer = yield* Effect.forkScoped(
-      Effect.raceFirst(
-        pulling,
-        Effect.promise(() => gaveUp.promise),
-      ),
-    )
-    consumer.addObserver((exit) => {
-      setListening(false)
-      const error = Exit.isFailure(exit) ? failureOf(exit.cause) : undefined
-      if (error !== undefined) giveUp(error)
-    })
+    yield* consumerOf(core, { flow, size, reach, dependents, ending, known, setListening })
     // Handlers start once it is known what must not. At the end this comes first: no more of them start, and it is told.
     yield* part(
       () => void known.then(() => flow.open()),
@@ -276,6 +133,181 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
     )
     return worker
   })
+
+const actorsOf = ({ actors, taskNames, log }: WorkerOptions) =>
+  Effect.gen(function* () {
+    // An actor whose start does not end cannot be stopped either: hence a scope of their own, whose end is waited for so long.
+    const own = yield* part(Scope.makeUnsafe, (made) =>
+      waitFor(Effect.runPromise(Scope.close(made, Exit.void)), CLOSE_MS),
+    )
+    return yield* Scope.provide(makeActorPool(actors.map(inWorker), taskNames, log), own)
+  })
+
+/** What needs no release: what the worker holds, how it stands, and how it ends by itself. */
+const coreOf = (options: WorkerOptions, pool: ActorPool) => {
+  const { log, name, autoscale } = options
+  const counts = new Counts()
+  const appetite = new Appetite({ queues: options.queues, isIdle: (queue) => pool.isIdle(queue) })
+  const hands = new Hands({
+    ...options,
+    ...(autoscale === undefined ? {} : { concurrency: autoscale.min, maxConcurrency: autoscale.max }),
+  })
+  hands.onRestored = () => log.info(restoredLine(hands.capacity))
+  const actors = options.actors.map(describeActor)
+  const standing = new Standing({ name, actors: actors.map((each) => each.name), pool, hands, counts, appetite })
+  const { promise: failed, resolve: fail } = Promise.withResolvers<TransportError>()
+  const { promise: done, resolve: finish } = Promise.withResolvers<EndReason>()
+  /** Pulls no more, and says why; the service stops the worker then. */
+  const giveUp = (error: TransportError): void => {
+    log.error(`the worker gives up: ${error.message}`, { reason: error.reason })
+    fail(error)
+  }
+  return { options, pool, actors, counts, appetite, hands, standing, failed, giveUp, done, finish }
+}
+
+type Core = ReturnType<typeof coreOf>
+
+const registryOf = ({ options, actors, standing, giveUp }: Core) =>
+  part(
+    () =>
+      new Registry({
+        store: options.board.store,
+        log: options.log,
+        actors,
+        describe: () => standing.describe(),
+        onTaken: ({ message }) => giveUp(new TransportError("invalid", message)),
+      }),
+    (made) => made.end(),
+  )
+
+const observersOf = ({ options, counts }: Core, tellers: ReadonlyArray<WorkerObserver>): Observers => {
+  const { onSettled } = options
+  const settled = onSettled && { settled: (_held: Held, settlement: Settlement) => onSettled(settlement) }
+  return new Observers([counts, ...tellers, ...(settled ? [settled] : []), ...options.observers], options.log)
+}
+
+type FlowParts = Pick<FlowOptions, "processes" | "observers" | "reach" | "events" | "early" | "dependents"> & {
+  readonly registry: Registry
+  readonly revoker: Revoker
+}
+
+const flowOf = ({ options, pool, hands, appetite }: Core, { registry, revoker, ...parts }: FlowParts) => {
+  const { board, name } = options
+  const neighbours = new Neighbours({ board, name, isComplete: () => registry.isComplete })
+  const leaveAlone: FlowOptions["leaveAlone"] = (id) => neighbours.leaveAlone(id)
+  const isRevoked: FlowOptions["isRevoked"] = (task) => revoker.isRevoked(task)
+  const allows = (queue: string) => appetite.allows(queue)
+  return part(
+    () => new Flow({ ...parts, worker: options, pool, hands, leaveAlone, isRevoked, allows }),
+    async (made) => {
+      await made.end()
+      // What gives up storing with that is counted, and dropped, before the next turn.
+      await new Promise((resolve) => setTimeout(resolve, 0))
+    },
+  )
+}
+
+interface Upkeep {
+  readonly early: EarlyAcks
+  readonly dependents: Dependents
+  readonly failures: FailureTeller
+}
+
+const maintenanceOf = ({ options, hands, pool }: Core, { early, dependents, failures }: Upkeep) => {
+  const { board, log } = options
+  const lost = new LostJobs({
+    board,
+    own: early,
+    holds: (token) => hands.held.has(token),
+    queueFor: (task, meth) => pool.queueOf(task, meth),
+    onLost: (record) => {
+      failures.lost(record)
+      dependents.stored(record)
+    },
+  })
+  return part(
+    () => maintain({ board, lost, dependents, log }),
+    (stop) => stop(),
+  )
+}
+
+/** Hears of cancellations, commands and the loss of the connection until the signal fires. */
+const listen = ({ options, actors, hands, finish }: Core, flow: Flow, worker: Worker, signal: AbortSignal): void => {
+  const { board, log } = options
+  const cancelled = (payload: Uint8Array) => {
+    const told = cancellationOf(payload)
+    if (told !== undefined) flow.cancelled(told)
+  }
+  void keepListening(board.broadcast, CANCEL_TOPIC, cancelled, { log, signal })
+  obeyRemoteControl({ board, worker, actors, shutdown: () => finish("shutdown"), log, signal })
+  if (!options.cancelOnConnectionLoss) return
+  const off = board.transport.onStatus((status) => {
+    if (status === "disconnected") letGo(flow, hands, options)
+  })
+  signal.addEventListener("abort", off, { once: true })
+}
+
+const endingOf = ({ options, hands, finish }: Core, dependents: Dependents) =>
+  part(
+    () => {
+      const ending = new Ending({
+        burst: options.burst,
+        ...(options.maxIdleMs === undefined ? {} : { maxIdleMs: options.maxIdleMs }),
+        held: () => hands.held.size + hands.stuck,
+        isBusy: () => dependents.isBusy,
+        isSpent: () => hands.isSpent,
+        onEnd: finish,
+      })
+      hands.onChange = () => ending.look()
+      return ending
+    },
+    (made) => made.stop(),
+  )
+
+interface ConsumerParts {
+  readonly flow: Flow
+  readonly size: PoolSize
+  readonly reach: Reach
+  readonly dependents: Dependents
+  readonly ending: Ending
+  /** Resolves once it is known what must not start. */
+  readonly known: Promise<unknown>
+  readonly setListening: (listening: boolean) => void
+}
+
+/** Pulls until it is interrupted, or the worker gives up. */
+const consumerOf = ({ options, appetite, hands, standing, failed, giveUp }: Core, parts: ConsumerParts) => {
+  const { board, log, clock = systemClock } = options
+  const { flow, size, reach, dependents, ending, known, setListening } = parts
+  const comingBack = new ComingBack({ flow, hands, appetite, clock, log })
+  const pulling = consume({
+    queue: board.queue,
+    appetite,
+    burst: options.burst,
+    rotate: options.rotate,
+    hands,
+    log,
+    reach,
+    reconnect: options.reconnect,
+    isBusy: () => dependents.isBusy,
+    onReturned: () => reconnected(flow, hands, options),
+    accept: (deliveries) => {
+      flow.accept(deliveries)
+      size.follow()
+    },
+    onListening: (listening) => setListening(listening && !standing.isStopping),
+    comingBackMs: () => comingBack.ms,
+    onEmpty: () => void known.then(() => comingBack.isOver()).then((isOver) => isOver && ending.foundNothing()),
+  })
+  const ended = (exit: Exit.Exit<unknown, TransportError>) =>
+    Effect.sync(() => {
+      setListening(false)
+      const error = Exit.isFailure(exit) ? failureOf(exit.cause) : undefined
+      if (error !== undefined) giveUp(error)
+    })
+  const givenUp = Effect.promise(() => failed)
+  return Effect.forkScoped(Effect.onExit(Effect.raceFirst(pulling, givenUp), ended))
+}
 
 /** Hands back what waits, lets run what runs for as long as the grace, then hands that back, too. */
 const drain = async (flow: Flow, hands: Hands, { graceMs, log }: WorkerOptions, hurry: AbortSignal): Promise<void> => {
@@ -310,28 +342,3 @@ const HAND_BACK_MS = 5_000
 
 /** Longest wait for actors to let go of their resources: that of one whose start does not end never comes. */
 const CLOSE_MS = 30_000
-
-/** Timers cannot wait for longer. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1
-
-/** Why the consumer ended by itself; nothing when it was stopped. */
-const failureOf = (cause: Cause.Cause<TransportError>): TransportError | undefined => {
-  const failed = cause.reasons.find((reason) => reason._tag === "Fail")
-  if (failed?._tag === "Fail") return failed.error
-  const died = cause.reasons.find((reason) => reason._tag === "Die")
-  return died === undefined ? undefined : new TransportError("internal", Cause.pretty(cause))
-}
-
-/** Waits for a promise, but no longer than `ms`, nor past the signal. */
-const waitFor = (promise: Promise<void>, ms: number, signal?: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    const timer = setTimeout(() => done(), Math.min(ms, LONGEST_TIMER_MS))
-    const done = () => {
-      clearTimeout(timer)
-      signal?.removeEventListener("abort", done)
-      resolve()
-    }
-    if (signal?.aborted) return done()
-    signal?.addEventListener("abort", done, { once: true })
-    promise.then(done, done)
-  })

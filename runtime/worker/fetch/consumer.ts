@@ -2,7 +2,7 @@
  * Pulls what the hands can hold, and nothing more. An unreachable transport is tried again with growing waits; the
  * tasks that run go on meanwhile.
  */
-import { Effect } from "effect"
+import { Cause, Effect } from "effect"
 import type { Reach } from "../../connection/connectivity.ts"
 import { asTransportError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
@@ -116,6 +116,14 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       yield* Effect.promise((signal) => reach.returned(delay, signal))
     }
   })
+
+/** Why the consumer ended by itself; nothing when it was stopped. */
+export const failureOf = (cause: Cause.Cause<TransportError>): TransportError | undefined => {
+  const failed = cause.reasons.find((reason) => reason._tag === "Fail")
+  if (failed?._tag === "Fail") return failed.error
+  const died = cause.reasons.find((reason) => reason._tag === "Die")
+  return died === undefined ? undefined : new TransportError("internal", Cause.pretty(cause))
+}
 
 const LOST = "the connection to the transport is lost"
 
