@@ -1,7 +1,7 @@
 /**
  * A service whose start waits at one step, for a test that stops it there: `slow-start.ts <sqlite URL> <step>`. At `name`
- * the store answers late that the name of the worker is written, at `actor` the actor never starts. Prints where it is,
- * and what its actor releases.
+ * the store answers only after the signal that the name of the worker is written, at `actor` the actor never starts.
+ * Prints where it is, and what its actor releases.
  */
 import { actor, serve } from "callboard"
 import { plugin as driver } from "../../plugins/sqlite/mod.ts"
@@ -10,6 +10,9 @@ import { lift } from "../../runtime/transport/lift/lift.ts"
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
 
 const [transport = "", step = "name"] = process.argv.slice(2)
+
+// Listened for from here on, so that the answer comes just after the signal, however slow the machine is.
+const signalled = new Promise<void>((resolve) => process.once("SIGTERM", () => resolve()))
 
 const slow: LiftedPlugin = {
   schemes: ["slow"],
@@ -25,7 +28,7 @@ const slow: LiftedPlugin = {
           const answer = await store.write(operations)
           if (step === "name" && operations.some(({ key }) => key === WORKERS.key("slow"))) {
             console.log("at name")
-            await new Promise((resolve) => setTimeout(resolve, 500))
+            await signalled
           }
           return answer
         },
