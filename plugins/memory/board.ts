@@ -1,31 +1,29 @@
-/**
- * One board in memory: queues, records, and commits that change both. Everything happens between two turns of the event
- * loop, so that each call is one transaction.
- */
-import { Buffer } from "node:buffer"
-import { FRONT_LEVEL } from "../../runtime/protocol/message.ts"
-import type {
-  Commit,
-  CommitRecord,
-  Committed,
-  Delivery,
-  Interest,
-  News,
-  Posting,
-  Receipt,
-  Taken,
-  TakeRequest,
-  TaskEnd,
-} from "../../runtime/transport/driver.ts"
+/** One board in memory: queues, records, and commits that change both. */
+import type * as contract from "../../runtime/transport/driver.ts"
 import type { Index, Known, QueuedTask } from "../../runtime/transport/known.ts"
+import { matches } from "../../runtime/transport/matching.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
-import type { FoundJobs, Query, QueueBrowser, QueueDepth } from "../../runtime/transport/optional.ts"
-import { Lane, type Task } from "./lane.ts"
-import { Sorted } from "./sorted.ts"
+import type { FoundJob, FoundJobs, Query, QueueBrowser, QueueDepth } from "../../runtime/transport/optional.ts"
+import { Ending, Sorted } from "./sorted.ts"
 
-interface Stored extends Pick<CommitRecord, "bytes" | "index"> {
+/** One task in a queue. Its content stays bytes: nobody outside can change it. */
+interface Task {
+  readonly posting: Omit<contract.Posting, "message" | "frame">
+  readonly frame: Uint8Array
+  readonly sequence: number
+  readonly at: number
+  place: "ready" | "scheduled" | "held" | "gone"
+  /** Where it is scheduled or held: when that ends. */
+  until: number
+  /** Of the last delivery; "" once it was given back. */
+  token: string
+  deliveries: number
+}
+
+interface Stored extends Pick<contract.CommitRecord, "bytes" | "index"> {
   readonly id: string
-  readonly revision: string
+  /** Its revision, as a number. */
+  readonly sequence: number
   readonly until: number
 }
 
@@ -39,37 +37,50 @@ interface Job {
   stored?: Stored | undefined
 }
 
-interface Limits {
-  readonly maxTask: number
-  readonly maxRecord: number
+/** One queue: its tasks that can be taken, and those that cannot yet. */
+class Lane {
+  readonly ready = new Sorted<Task>((a, b) => b.posting.level - a.posting.level || a.sequence - b.sequence)
+  /** Scheduled and held. */
+  readonly later = new Ending<Task>()
+
+  /** Puts a task into its place: ready, or later than that. */
+  move(task: Task, place: Task["place"], until = 0): void {
+    if (task.place === "ready") this.ready.remove(task)
+    else this.later.remove(task)
+    task.place = place
+    task.until = until
+    if (place === "ready") this.ready.add(task)
+    else if (place !== "gone") this.later.add(task)
+  }
+
+  /** Makes ready what is due, and what was held for longer than its lease. */
+  advance(now: number): this {
+    for (const task of this.later.ended(now)) this.move(task, "ready")
+    return this
+  }
 }
 
 export class Board {
-  readonly #limits: Limits
+  readonly #tell: (news: contract.News) => void
   readonly #lanes = new Map<string, Lane>()
   /** Tasks in queues by sequence. */
   readonly #tasks = new Map<number, Task>()
   readonly #jobs = new Map<string, Job>()
-  /** Records that are not kept for ever, by when they go. */
-  readonly #ends = new Sorted<Stored>((a, b) => a.until - b.until || Number(a.revision) - Number(b.revision))
-  readonly #listeners = new Set<{ readonly interest: Interest; readonly listener: (news: News) => void }>()
-  /** Queue that was served last, where queues take turns. */
-  #served = ""
+  /** Records that are not kept for ever. */
+  readonly #ends = new Ending<Stored>()
   #counter = 0
 
-  constructor(limits: Limits) {
-    this.#limits = limits
+  constructor(tell: (news: contract.News) => void) {
+    this.#tell = tell
   }
 
-  publish(postings: ReadonlyArray<Posting>): ReadonlyArray<Receipt> {
-    return postings.map((posting) => {
-      try {
-        this.#check(posting)
-        return { status: this.#post(posting) }
-      } catch (error) {
-        return { status: "failed", error: asTransportError(error) }
-      }
-    })
+  post({ message: _message, frame, ...posting }: contract.Posting): "stored" | "duplicate" {
+    const job = this.#job(posting.id)
+    if (job.keys.has(posting.key)) return "duplicate"
+    job.keys.add(posting.key)
+    job.tasks.add(this.#enqueue(posting, frame.slice()))
+    this.#tell({ kind: "job", id: posting.id })
+    return "stored"
   }
 
   /** Puts bytes where a task should be: for tests. */
@@ -78,29 +89,23 @@ export class Board {
     this.#enqueue({ id: "", key: "", queue, level: 4, index }, frame)
   }
 
-  take({ queues, max, rotate }: TakeRequest, lease: number): Taken {
+  /** The queues are in the order of their turns. */
+  take({ queues, max, rotate }: contract.TakeRequest, lease: number): contract.Taken {
     const now = Date.now()
-    const first = rotate ? queues.indexOf(this.#served) + 1 : 0
-    const lanes = [...queues.slice(first), ...queues.slice(0, first)].flatMap((name) => this.#lanes.get(name) ?? [])
-    for (const lane of lanes) lane.advance(now)
-    const deliveries: Array<Delivery> = []
+    const lanes = queues.flatMap((name) => this.#lanes.get(name)?.advance(now) ?? [])
+    const deliveries: Array<contract.Delivery> = []
     for (let before = -1; deliveries.length > before && deliveries.length < max; ) {
       before = deliveries.length
       for (const lane of lanes) {
-        const turn = rotate ? 1 : max
-        for (let count = 0; count < turn && deliveries.length < max; count++) {
-          const task = lane.ready.first
-          if (task === undefined) break
+        const turn = Math.min(max, deliveries.length + (rotate ? 1 : max))
+        for (let task = lane.ready.first; task !== undefined && deliveries.length < turn; task = lane.ready.first) {
           lane.move(task, "held", now + lease)
           deliveries.push(deliver(task))
-          this.#served = lane.name
         }
       }
     }
-    const next = Math.min(...lanes.map(({ later }) => later.first?.until ?? Number.POSITIVE_INFINITY))
-    return deliveries.length > 0 || next === Number.POSITIVE_INFINITY
-      ? { deliveries }
-      : { deliveries, next: next - now }
+    const next = Math.min(...lanes.map(({ later }) => later.first?.until ?? Number.POSITIVE_INFINITY)) - now
+    return deliveries.length > 0 || next === Number.POSITIVE_INFINITY ? { deliveries } : { deliveries, next }
   }
 
   extend(token: string, lease: number): boolean {
@@ -116,90 +121,71 @@ export class Board {
     const task = what === "all" && tasks !== undefined ? [...tasks].at(-1) : undefined
     if (stored === undefined && task === undefined) return undefined
     return {
-      revision: stored?.revision ?? "",
+      revision: stored === undefined ? "" : String(stored.sequence),
       ...(stored === undefined ? {} : { record: stored.bytes.slice() }),
       ...(task === undefined ? {} : { task: queuedTask(task) }),
     }
   }
 
-  commit({ id, record, post = [], task }: Commit): Committed {
-    try {
-      // What can fail is tried first: a commit happens as a whole or not at all.
-      for (const posting of post) this.#check(posting)
-      if (record !== undefined && record.bytes.length > this.#limits.maxRecord) {
-        throw new TransportError("too-large", `the record of ${id} is over ${this.#limits.maxRecord} bytes`)
-      }
-    } catch (error) {
-      return { status: "failed", error: asTransportError(error) }
-    }
+  commit({ id, record, post = [], task }: contract.Commit): contract.Committed {
     this.#sweep()
-    if (record !== undefined && (this.#jobs.get(id)?.stored?.revision ?? "") !== record.expect) {
+    if (record !== undefined && String(this.#jobs.get(id)?.stored?.sequence ?? "") !== record.expect) {
       return { status: "conflict" }
     }
     const revision = record === undefined ? "" : this.#store(id, record)
     // Before the postings, which may be of the same job.
     const isDone = task === undefined || this.#end(id, task)
-    for (const posting of post) this.#post(posting)
+    for (const posting of post) this.post(posting)
     return isDone ? { status: "committed", revision } : { status: "committed", revision, gone: true }
   }
 
-  query({ limit, after, ...query }: Query): FoundJobs {
+  query({ limit, after, budget = Number.POSITIVE_INFINITY, ...query }: Query): FoundJobs {
     this.#sweep()
-    const below = after === undefined ? Number.POSITIVE_INFINITY : cursorOf(after)
-    const found: Array<FoundJobs["jobs"][number] & { readonly sequence: number }> = []
+    if (!/^\d{1,15}$/.test(after ?? "0")) throw new TransportError("invalid", `not a cursor: ${after?.slice(0, 40)}`)
+    const end = performance.now() + budget
+    let last = Number(after ?? Number.POSITIVE_INFINITY)
+    const jobs: Array<FoundJob> = []
     for (const [id, job] of [...this.#jobs].reverse()) {
+      if (job.sequence >= last) continue
+      if (jobs.length === limit) return { jobs, next: String(last) }
+      if (performance.now() > end) return { jobs, next: String(last), partial: true }
       const index = job.stored?.index ?? [...job.tasks].at(-1)?.posting.index
-      if (job.sequence >= below || index === undefined || !matches(index, query)) continue
-      const known = this.read(id, "all")
-      if (known !== undefined) found.push({ ...known, id, sequence: job.sequence })
-      if (found.length > limit) break
+      const known = index !== undefined && matches(index, query) ? this.read(id, "all") : undefined
+      if (known !== undefined) jobs.push({ ...known, id })
+      last = job.sequence
     }
-    const jobs = found.slice(0, limit)
-    return found.length > limit ? { jobs, next: String(jobs.at(-1)?.sequence) } : { jobs }
+    return { jobs }
   }
 
   queues(): ReadonlyArray<QueueDepth> {
     const now = Date.now()
-    return [...this.#lanes.values()].map((lane) => {
-      lane.advance(now)
-      const held = [...lane.later].filter(({ place }) => place === "held").length
-      const oldest = [...lane.ready].reduce((least, { at }) => Math.min(least, at), Number.POSITIVE_INFINITY)
-      const counts = { queue: lane.name, ready: lane.ready.size, scheduled: lane.later.size - held, held }
-      return oldest === Number.POSITIVE_INFINITY ? counts : { ...counts, oldest }
+    return [...this.#lanes].map(([queue, lane]) => {
+      const { ready, later } = lane.advance(now)
+      const held = [...later].filter(({ place }) => place === "held").length
+      const counts = { queue, ready: ready.size, scheduled: later.size - held, held }
+      return ready.size === 0 ? counts : { ...counts, oldest: [...ready].reduce((a, { at }) => Math.min(a, at), now) }
     })
   }
 
   waiting(what: Parameters<QueueBrowser["waiting"]>[0], max: number): ReadonlyArray<string> {
-    const now = Date.now()
-    for (const lane of this.#lanes.values()) lane.advance(now)
-    const tasks = "queue" in what ? this.#lanes.get(what.queue)?.waiting() : this.#expired(what.expiredBy)
     const ids: Array<string> = []
-    for (const { posting } of tasks ?? []) {
+    for (const { posting, place } of "queue" in what ? this.#inOrder(what.queue) : this.#expired(what.expiredBy)) {
       if (ids.length >= max) break
-      if (posting.id !== "") ids.push(posting.id)
+      if (place !== "held" && posting.id !== "") ids.push(posting.id)
     }
     return ids
   }
 
-  /** Returns how to stop. */
-  listen(interest: Interest, listener: (news: News) => void): () => void {
-    const entry = { interest, listener }
-    this.#listeners.add(entry)
-    return () => this.#listeners.delete(entry)
+  *#inOrder(queue: string): Iterable<Task> {
+    const lane = this.#lanes.get(queue)?.advance(Date.now())
+    yield* lane?.ready ?? []
+    yield* lane?.later ?? []
   }
 
   #expired(by: number): ReadonlyArray<Task> {
+    for (const lane of this.#lanes.values()) lane.advance(Date.now())
     const endOf = ({ posting }: Task) => posting.expires ?? Number.POSITIVE_INFINITY
-    return [...this.#tasks.values()]
-      .filter((task) => task.place !== "held" && endOf(task) <= by)
-      .sort((a, b) => endOf(a) - endOf(b))
-  }
-
-  #check({ id, level, frame }: Posting): void {
-    if (!(level >= 0 && level <= FRONT_LEVEL)) throw new TransportError("invalid", `${id}: ${level} is no level`)
-    if (Buffer.byteLength(id) > 255 || id === "") throw new TransportError("invalid", "an id has 1 to 255 bytes")
-    if (frame.length <= this.#limits.maxTask) return
-    throw new TransportError("too-large", `${id}: ${frame.length} bytes, ${this.#limits.maxTask} are allowed`)
+    return [...this.#tasks.values()].filter((task) => endOf(task) <= by).sort((a, b) => endOf(a) - endOf(b))
   }
 
   #job(id: string): Job {
@@ -214,35 +200,25 @@ export class Board {
   #lane(name: string): Lane {
     let lane = this.#lanes.get(name)
     if (lane === undefined) {
-      lane = new Lane(name)
+      lane = new Lane()
       this.#lanes.set(name, lane)
     }
     return lane
   }
 
-  #store(id: string, { bytes, index, keep = Number.POSITIVE_INFINITY }: CommitRecord): string {
+  #store(id: string, { bytes, index, keep = Number.POSITIVE_INFINITY }: contract.CommitRecord): string {
     const job = this.#job(id)
     if (job.stored !== undefined) this.#ends.remove(job.stored)
-    const revision = String(++this.#counter)
-    job.stored = { id, bytes: bytes.slice(), index, revision, until: Date.now() + keep }
+    job.stored = { id, bytes: bytes.slice(), index, sequence: ++this.#counter, until: Date.now() + keep }
     if (keep < Number.POSITIVE_INFINITY) this.#ends.add(job.stored)
-    this.#tell({ kind: "job", id, record: job.stored.bytes.slice() })
-    return revision
-  }
-
-  #post({ message: _message, frame, ...posting }: Posting): "stored" | "duplicate" {
-    const job = this.#job(posting.id)
-    if (job.keys.has(posting.key)) return "duplicate"
-    job.keys.add(posting.key)
-    job.tasks.add(this.#enqueue(posting, frame.slice()))
-    this.#tell({ kind: "job", id: posting.id })
-    return "stored"
+    this.#tell({ kind: "job", id, record: bytes.slice() })
+    return String(job.stored.sequence)
   }
 
   #enqueue(posting: Task["posting"], frame: Uint8Array): Task {
     const at = Date.now()
     const sequence = ++this.#counter
-    const task: Task = { posting, frame, sequence, at, place: "gone", token: "", deliveries: 0, until: 0 }
+    const task: Task = { posting, frame, sequence, at, place: "gone", until: 0, token: "", deliveries: 0 }
     this.#tasks.set(sequence, task)
     const { due = 0, queue } = posting
     this.#lane(queue).move(task, due > at ? "scheduled" : "ready", due)
@@ -257,7 +233,7 @@ export class Board {
   }
 
   /** Whether the task was there. */
-  #end(id: string, how: TaskEnd): boolean {
+  #end(id: string, how: contract.TaskEnd): boolean {
     if (how.kind === "withdraw") {
       for (const task of this.#jobs.get(id)?.tasks ?? []) this.#remove(task)
       return true
@@ -266,10 +242,10 @@ export class Board {
     if (task === undefined) return false
     if (how.kind === "ack") this.#remove(task)
     else {
-      const place = how.delay > 0 ? "scheduled" : "ready"
+      const { queue } = task.posting
       task.token = ""
-      this.#lane(task.posting.queue).move(task, place, Date.now() + how.delay)
-      this.#tell({ kind: "queue", queue: task.posting.queue })
+      this.#lane(queue).move(task, how.delay > 0 ? "scheduled" : "ready", Date.now() + how.delay)
+      this.#tell({ kind: "queue", queue })
     }
     return true
   }
@@ -278,7 +254,7 @@ export class Board {
     const { queue, id } = task.posting
     const lane = this.#lane(queue)
     lane.move(task, "gone")
-    if (lane.isEmpty) this.#lanes.delete(queue)
+    if (lane.ready.size + lane.later.size === 0) this.#lanes.delete(queue)
     this.#tasks.delete(task.sequence)
     this.#jobs.get(id)?.tasks.delete(task)
     this.#forget(id)
@@ -286,12 +262,10 @@ export class Board {
 
   /** Removes records that were kept for long enough. */
   #sweep(): void {
-    const now = Date.now()
-    for (let stored = this.#ends.first; stored !== undefined && stored.until <= now; stored = this.#ends.first) {
-      this.#ends.remove(stored)
-      const job = this.#jobs.get(stored.id)
+    for (const { id } of this.#ends.ended()) {
+      const job = this.#jobs.get(id)
       if (job !== undefined) job.stored = undefined
-      this.#forget(stored.id)
+      this.#forget(id)
     }
   }
 
@@ -299,66 +273,20 @@ export class Board {
     const job = this.#jobs.get(id)
     if (job?.stored === undefined && job?.tasks.size === 0) this.#jobs.delete(id)
   }
-
-  #tell(news: News): void {
-    for (const { interest, listener } of this.#listeners) {
-      const isWanted =
-        (news.kind === "queue" && interest.kind === "queues" && interest.queues.includes(news.queue)) ||
-        (news.kind === "job" && (interest.kind === "jobs" || (interest.kind === "job" && interest.id === news.id)))
-      if (isWanted) queueMicrotask(() => listener(news))
-    }
-  }
 }
 
-const deliver = (task: Task): Delivery => {
-  const { posting, sequence, frame } = task
+const deliver = (task: Task): contract.Delivery => {
+  const { sequence, frame } = task
+  const { queue, level } = task.posting
   const deliveries = ++task.deliveries
   task.token = `${sequence}.${deliveries}`
-  return {
-    token: task.token,
-    queue: posting.queue,
-    level: posting.level,
-    sequence,
-    first: deliveries === 1,
-    fence: String(deliveries).padStart(9, "0"),
-    deliveries,
-    content: frame.slice(),
-  }
+  const fence = String(deliveries).padStart(9, "0")
+  const content = frame.slice()
+  return { token: task.token, queue, level, sequence, first: deliveries === 1, fence, deliveries, content }
 }
 
 const queuedTask = ({ posting, place, until, at, frame }: Task): QueuedTask => {
   const { queue, due, expires } = posting
-  return {
-    queue,
-    at,
-    held: place === "held" && until > Date.now(),
-    content: frame.slice(),
-    ...(due === undefined ? {} : { due }),
-    ...(expires === undefined ? {} : { expires }),
-  }
+  const times = { ...(due === undefined ? {} : { due }), ...(expires === undefined ? {} : { expires }) }
+  return { queue, at, held: place === "held" && until > Date.now(), content: frame.slice(), ...times }
 }
-
-const waits = (state: Index["state"]): boolean => state === "queued" || state === "scheduled"
-
-/** What was scheduled may be due by now. */
-const isIn = ({ state }: Index, states: ReadonlyArray<Index["state"]>): boolean =>
-  states.includes(state) || (waits(state) && states.some(waits))
-
-const matches = (index: Index, { states, dead, task, since = 0, until, ...query }: Partial<Query>): boolean =>
-  !index.hidden &&
-  (task === undefined || index.task === task || `${index.task}.${index.method ?? ""}` === task) &&
-  (states === undefined || isIn(index, states)) &&
-  (!dead || index.dead === true) &&
-  index.at >= since &&
-  index.at < (until ?? Number.POSITIVE_INFINITY) &&
-  FIELDS.every((field) => query[field] === undefined || query[field] === index[field])
-
-const FIELDS = ["queue", "root", "parent", "group"] as const
-
-const cursorOf = (text: string): number => {
-  if (/^\d{1,15}$/.test(text)) return Number(text)
-  throw new TransportError("invalid", `not a cursor of this transport: ${JSON.stringify(text.slice(0, 40))}`)
-}
-
-const asTransportError = (error: unknown): TransportError =>
-  error instanceof TransportError ? error : new TransportError("internal", String(error), { cause: error })

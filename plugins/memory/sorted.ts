@@ -37,11 +37,15 @@ export class Sorted<T> {
   }
 
   /** From this item on, or from the first that comes after it. */
-  *[Symbol.iterator](from?: T): Iterator<T> {
-    for (let at = from === undefined ? this.#from : this.#place(from); at < this.#items.length; at++) {
-      const item = this.#items[at]
-      if (item !== undefined) yield item
+  *from(item: T): Iterable<T> {
+    for (let at = this.#place(item); at < this.#items.length; at++) {
+      const each = this.#items[at]
+      if (each !== undefined) yield each
     }
+  }
+
+  *[Symbol.iterator](): Iterator<T> {
+    if (this.first !== undefined) yield* this.from(this.first)
   }
 
   #place(item: T): number {
@@ -56,5 +60,20 @@ export class Sorted<T> {
       else high = middle
     }
     return low
+  }
+}
+
+/** Items that end, by when they do. */
+export class Ending<T extends { readonly until: number; readonly sequence: number }> extends Sorted<T> {
+  constructor() {
+    super((a, b) => a.until - b.until || a.sequence - b.sequence)
+  }
+
+  /** Takes out what has ended. */
+  *ended(now = Date.now()): Iterable<T> {
+    for (let item = this.first; item !== undefined && item.until <= now; item = this.first) {
+      this.remove(item)
+      yield item
+    }
   }
 }

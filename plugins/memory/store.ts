@@ -1,103 +1,92 @@
 /** Keyed values in the order of their bytes. */
 import { Buffer } from "node:buffer"
-import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/store.ts"
-import { Sorted } from "./sorted.ts"
+import { Ending, Sorted } from "./sorted.ts"
 
 interface Kept extends Entry {
+  readonly sequence: number
   readonly until: number
 }
 
-type Change = Parameters<Parameters<NonNullable<Store["watch"]>>[1]>[0]
-type Watcher = { readonly prefix: string; readonly listener: (change: Change) => void }
+type Listener = Parameters<NonNullable<Store["watch"]>>[1]
 
-/** Timers cannot wait for longer than 2³¹ − 1 ms. */
-const LONGEST_TIMER = 3_600_000
+/** How often a watched store looks for values whose time has ended, in milliseconds. */
+const LOOK_MS = 50
+
+/** The bytes of a key as text of one byte each, which sorts as they do. */
+const bytesOf = (key: string): string => Buffer.from(key).toString("latin1")
 
 export class MemoryStore {
-  readonly #maxValue: number
+  /** By the bytes of their keys. */
   readonly #kept = new Map<string, Kept>()
-  readonly #keys = new Sorted(compareBytes)
-  /** Values with a time to live, by when it ends. */
-  readonly #ends = new Sorted<Kept>((a, b) => a.until - b.until || compareBytes(a.key, b.key))
-  readonly #watchers = new Set<Watcher>()
-  #revision = 0
-  #alarm: ReturnType<typeof setTimeout> | undefined
-
-  constructor(maxValue: number) {
-    this.#maxValue = maxValue
-  }
+  readonly #keys = new Sorted<string>((a, b) => (a < b ? -1 : Number(a > b)))
+  readonly #ends = new Ending<Kept>()
+  readonly #watchers = new Set<{ readonly prefix: string; readonly listener: Listener }>()
+  #counter = 0
 
   get(key: string): Entry | undefined {
     this.#sweep()
-    const kept = this.#kept.get(key)
-    return kept && { key, value: kept.value.slice(), revision: kept.revision }
+    return this.#entry(bytesOf(key))
   }
 
   write(operations: ReadonlyArray<StoreOperation>): ReadonlyArray<Revision> | "conflict" {
     this.#sweep()
-    for (const operation of operations) this.#check(operation)
     const holds = ({ key, expect }: StoreOperation) =>
-      expect === undefined || (this.#kept.get(key)?.revision ?? "") === expect
+      expect === undefined || (this.#kept.get(bytesOf(key))?.revision ?? "") === expect
     if (!operations.every(holds)) return "conflict"
-    const revisions = operations.map(({ key, value, ttl = Number.POSITIVE_INFINITY }) => {
+    return operations.map(({ key, value, ttl = Number.POSITIVE_INFINITY }) => {
       if (value === undefined) return ""
-      if (value === null) return this.#put(key, undefined)
-      const revision = String(++this.#revision)
-      return this.#put(key, { key, value: value.slice(), revision, until: Date.now() + ttl })
+      if (value === null) return this.#put(key)
+      const sequence = ++this.#counter
+      return this.#put(key, {
+        key,
+        value: value.slice(),
+        revision: String(sequence),
+        sequence,
+        until: Date.now() + ttl,
+      })
     })
-    this.#arm()
-    return revisions
   }
 
   list({ prefix, after, limit, reverse = false }: Parameters<Store["list"]>[0]): ReadonlyArray<Entry> {
     this.#sweep()
-    const keys: Array<string> = []
+    const [first, last] = [bytesOf(prefix), after === undefined ? undefined : bytesOf(after)]
+    const found: Array<string> = []
     // Going up, the first keys will do; going down, all up to `after` are looked at, and the last ones taken.
-    for (const key of { [Symbol.iterator]: () => this.#keys[Symbol.iterator](reverse ? prefix : (after ?? prefix)) }) {
-      if (reverse && after !== undefined && compareBytes(key, after) >= 0) break
-      if (!key.startsWith(prefix)) {
-        if (compareBytes(key, prefix) > 0) break
-        continue
-      }
-      if (key !== after && keys.push(key) === limit && !reverse) break
+    for (const key of this.#keys.from(reverse ? first : (last ?? first))) {
+      if ((reverse && last !== undefined && key >= last) || (!key.startsWith(first) && key > first)) break
+      if (key.startsWith(first) && key !== last && found.push(key) === limit && !reverse) break
     }
-    return (reverse ? keys.reverse().slice(0, limit) : keys).flatMap((key) => this.get(key) ?? [])
+    return (reverse ? found.reverse().slice(0, limit) : found).flatMap((key) => this.#entry(key) ?? [])
   }
 
   /** Returns how to stop. */
-  watch(prefix: string, listener: Watcher["listener"]): () => void {
+  watch(prefix: string, listener: Listener): () => void {
     const watcher = { prefix, listener }
     this.#watchers.add(watcher)
-    this.#arm()
+    const looking = setInterval(() => this.#sweep(), LOOK_MS)
+    looking.unref?.()
     return () => {
+      clearInterval(looking)
       this.#watchers.delete(watcher)
-      this.#arm()
     }
   }
 
-  #check({ key, value, ttl }: StoreOperation): void {
-    const bytes = Buffer.byteLength(key)
-    if (bytes < 1 || bytes > 512 || !key.isWellFormed()) {
-      throw new TransportError("invalid", `a key has 1 to 512 bytes of UTF-8, not ${bytes}`)
-    }
-    if (ttl !== undefined && !(ttl >= 1_000)) throw new TransportError("invalid", "a time to live is at least 1,000")
-    if (value && value.length > this.#maxValue) {
-      throw new TransportError("too-large", `${key}: ${value.length} bytes, ${this.#maxValue} are allowed`)
-    }
+  #entry(bytes: string): Entry | undefined {
+    const kept = this.#kept.get(bytes)
+    return kept && { key: kept.key, value: kept.value.slice(), revision: kept.revision }
   }
 
-  #put(key: string, kept: Kept | undefined): Revision {
-    const before = this.#kept.get(key)
+  #put(key: string, kept?: Kept): Revision {
+    const bytes = bytesOf(key)
+    const before = this.#kept.get(bytes)
     if (before !== undefined) this.#ends.remove(before)
-    if (kept === undefined) {
-      if (!this.#kept.delete(key)) return ""
-      this.#keys.remove(key)
-    } else {
-      if (before === undefined) this.#keys.add(key)
-      this.#kept.set(key, kept)
+    if (kept !== undefined) {
+      if (before === undefined) this.#keys.add(bytes)
+      this.#kept.set(bytes, kept)
       if (kept.until < Number.POSITIVE_INFINITY) this.#ends.add(kept)
-    }
+    } else if (this.#kept.delete(bytes)) this.#keys.remove(bytes)
+    else return ""
     for (const { prefix, listener } of this.#watchers) {
       if (!key.startsWith(prefix)) continue
       queueMicrotask(() => listener(kept === undefined ? { key } : { key, value: kept.value.slice() }))
@@ -105,38 +94,7 @@ export class MemoryStore {
     return kept?.revision ?? ""
   }
 
-  /** Removes what has ended. */
   #sweep(): void {
-    const now = Date.now()
-    for (let kept = this.#ends.first; kept !== undefined && kept.until <= now; kept = this.#ends.first) {
-      this.#put(kept.key, undefined)
-    }
-  }
-
-  /** Watchers hear of an end in time; nothing else needs a timer. */
-  #arm(): void {
-    clearTimeout(this.#alarm)
-    const { first } = this.#ends
-    if (this.#watchers.size === 0 || first === undefined) return
-    const wake = () => {
-      this.#sweep()
-      this.#arm()
-    }
-    this.#alarm = setTimeout(wake, Math.min(Math.max(first.until - Date.now(), 1), LONGEST_TIMER))
-    this.#alarm.unref?.()
+    for (const { key } of this.#ends.ended()) this.#put(key)
   }
 }
-
-/** Order of the UTF-8 bytes, which is that of code points; that of JavaScript's units puts surrogates too early. */
-function compareBytes(a: string, b: string): number {
-  const length = Math.min(a.length, b.length)
-  for (let at = 0; at < length; at++) {
-    const x = a.charCodeAt(at)
-    const y = b.charCodeAt(at)
-    if (x === y) continue
-    return x >= 0xd800 && y >= 0xd800 ? Number(isSurrogate(x)) - Number(isSurrogate(y)) || x - y : x - y
-  }
-  return a.length - b.length
-}
-
-const isSurrogate = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff

@@ -28,6 +28,7 @@ export type {
 } from "./driver.ts"
 export { TransportError, type TransportReason } from "./errors.ts"
 export type { Index, Known, QueuedTask } from "./known.ts"
+export { matches } from "./matching.ts"
 export type { Broadcast, FoundJob, FoundJobs, Queries, Query, QueueBrowser, QueueDepth } from "./optional.ts"
 export type { ConnectOptions } from "./options.ts"
 export { answerEach, asError, clientLibrary, type Failed, PlainDriver } from "./plain-driver.ts"

@@ -4,7 +4,7 @@
  */
 import { isTerminal, type State } from "../../../runtime/protocol/state.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
-import { TransportError } from "../../../runtime/transport/mod.ts"
+import { matches, TransportError } from "../../../runtime/transport/mod.ts"
 import type { FoundJob, FoundJobs, Query } from "../../../runtime/transport/optional.ts"
 import type { Names } from "../streams/names.ts"
 import { indexOf, type StoredMessage, type StreamReader } from "../streams/reader.ts"
@@ -99,7 +99,7 @@ export class JobLister {
       if (next === undefined) break
       next.source.scan.take()
       const index = indexOf(next.message)
-      if (index === undefined || matches(index, query, next.source.kind))
+      if (index === undefined || fits(index, query, next.source.kind))
         found.push({ ...next, index, id: this.#parts.names.idIn(next.message.subject) })
     }
     return found
@@ -164,19 +164,9 @@ const classesOf = (states: ReadonlyArray<State>): ReadonlyArray<string> => {
   return [...new Set(classes)]
 }
 
-const matches = (index: Index, query: Query, kind: SourceKind): boolean => {
-  const { states, since = 0, until = Infinity } = query
-  const same = (name: "queue" | "root" | "parent" | "group"): boolean =>
-    query[name] === undefined || query[name] === index[name]
-  const isTask = query.task === undefined || query.task === index.task || query.task === `${index.task}.${index.method}`
-  if (!(isTask && same("queue") && same("root") && same("parent") && same("group"))) return false
-  if (!(index.at >= since && index.at < until) || index.hidden || (query.dead && !index.dead)) return false
-  // Whether a job that waits is due yet is for the reader to say, whatever its record or task says.
-  const waits = isWaiting(index.state)
-  return kind === "tasks" || states === undefined || states.includes(index.state) || (waits && states.some(isWaiting))
-}
-
-const isWaiting = (state: State): boolean => state === "queued" || state === "scheduled"
+/** The index of a task says only what it was posted as: its record may say another state. */
+const fits = (index: Index, { states, ...query }: Query, kind: SourceKind): boolean =>
+  matches(index, kind === "tasks" || states === undefined ? query : { ...query, states })
 
 /** Where each source goes on. */
 const cursorOf = (sources: ReadonlyArray<Source>): string =>
