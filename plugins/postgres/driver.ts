@@ -46,16 +46,17 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
 
   constructor(library: Library, config: ClientConfig, options: ConnectOptions) {
     super(options)
-    this.#connect = (lost, notified) => linkTo(library, config, lost, notified)
+    this.#connect = (lost, notified) => linkTo(library, config, schemaOf(options.namespace), lost, notified)
     this.#schema = schemaOf(options.namespace)
   }
 
   protected async open(lost: (why: unknown) => void, signal: AbortSignal): Promise<PostgresLink> {
     const link = this.#connect(lost, (channel, payload) => this.#notified(channel.split(":")[1], payload))
     signal.addEventListener("abort", () => link.close(), { once: true })
-    await link.connect()
+    await link.open()
     await prepare(link, this.#schema)
     for (const kind of ["queue", "job", "topic"]) await link.ask(`LISTEN "${this.#schema}:${kind}"`)
+    await link.open()
     return link
   }
 

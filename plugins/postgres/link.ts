@@ -1,12 +1,13 @@
-/** A connection to PostgreSQL: one client of the library `pg`, which sends without waiting for the answer before. */
+/** A connection to PostgreSQL: clients of the library `pg`, which send without waiting for the answer before. */
 import { Socket } from "node:net"
-import type { ClientConfig, QueryResultRow } from "pg"
+import type { Client, ClientConfig, QueryResultRow } from "pg"
 import { type Link, TransportError, type TransportReason } from "../../runtime/transport/mod.ts"
 
 export type Library = Pick<typeof import("pg"), "Client">
 
 export interface PostgresLink extends Link {
-  connect(): Promise<unknown>
+  /** Opens one more client: a batch that waits for the disk does not hold up another one. */
+  open(): Promise<void>
   /** Runs one statement. The server keeps the plan of one with a name. */
   ask<R extends QueryResultRow>(text: string, values?: Array<unknown>, name?: string): Promise<ReadonlyArray<R>>
 }
@@ -14,20 +15,33 @@ export interface PostgresLink extends Link {
 export const linkTo = (
   { Client }: Library,
   config: ClientConfig,
+  schema: string,
   lost: (why: unknown) => void,
   notified: (channel: string, payload: string) => void,
 ): PostgresLink => {
-  // A socket of our own can be ended when the server is silent.
-  const socket = new Socket()
-  const client = new Client({ ...config, keepAlive: true, pipeline: true, stream: () => socket })
-  client.on("error", lost)
-  client.on("end", () => lost(new Error("the server ended the connection")))
-  client.on("notification", ({ channel, payload = "" }) => notified(channel, payload))
+  const clients: Array<{ readonly client: Client; readonly socket: Socket; running: number }> = []
   return {
-    connect: () => client.connect(),
-    ask: async <R extends QueryResultRow>(text: string, values?: Array<unknown>, name?: string) =>
-      (await client.query<R>({ text, ...(values && { values }), ...(name && { name }) })).rows,
-    close: () => void socket.destroy(),
+    open: async () => {
+      // A socket of our own can be ended when the server is silent.
+      const socket = new Socket()
+      const client = new Client({ ...config, keepAlive: true, pipeline: true, stream: () => socket })
+      clients.push({ client, socket, running: 0 })
+      client.on("error", lost)
+      client.on("end", () => lost(new Error("the server ended the connection")))
+      client.on("notification", ({ channel, payload = "" }) => notified(channel, payload))
+      await client.connect()
+      const settings = "set_config('search_path', $1, false), set_config('synchronous_commit', 'on', false)"
+      await client.query(`SELECT ${settings}`, [`"${schema}"`])
+    },
+    ask: async <R extends QueryResultRow>(text: string, values?: Array<unknown>, name?: string) => {
+      const free = clients.reduce((one, other) => (other.running < one.running ? other : one))
+      free.running++
+      const answer = free.client.query<R>({ text, ...(values && { values }), ...(name && { name }) })
+      return (await answer.finally(() => free.running--)).rows
+    },
+    close: () => {
+      for (const { socket } of clients) socket.destroy()
+    },
   }
 }
 

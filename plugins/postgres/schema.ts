@@ -160,8 +160,6 @@ export const prepare = async ({ ask }: PostgresLink, schema: string): Promise<vo
     AND current_setting('server_encoding') = 'UTF8' AND current_setting('fsync') = 'on' AS fits`)
   const needs = "needs PostgreSQL 13 or newer, a database in UTF8, and fsync = on"
   if (!server?.fits) throw new TransportError("unsupported", `postgres: ${needs}`)
-  const settings = "set_config('search_path', $1, false), set_config('synchronous_commit', 'on', false)"
-  await ask(`SELECT ${settings}`, [`"${schema}"`])
   await ask("BEGIN")
   await ask("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [schema])
   const [made] = await ask<{ is: boolean }>("SELECT to_regclass($1) IS NOT NULL AS is", [`"${schema}".meta`])
