@@ -5,6 +5,7 @@ import { type Client, connect, type JobView } from "callboard"
 import { Schema } from "effect"
 import type { Answer } from "../../runtime/cluster/remote/message.ts"
 import { generateId } from "../../runtime/id.ts"
+import { bundled } from "../support/servers/bundle.ts"
 import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
 import { type Proxy, startProxy } from "../unit/plugins/nats/proxy.ts"
 import type { Fault } from "./faulty.ts"
@@ -102,7 +103,12 @@ class Crew {
     const { folder, concurrency = 8, fault } = this.#options
     const ledger = `${folder}/ledger-${this.#ledgers.length}`
     this.#ledgers.push(ledger)
-    const worker = spawnScript(WORKER, [this.#url, ledger, `${concurrency}`, ...(fault === undefined ? [] : [fault])])
+    const worker = spawnScript(bundled(WORKER), [
+      this.#url,
+      ledger,
+      `${concurrency}`,
+      ...(fault === undefined ? [] : [fault]),
+    ])
     this.workers.push(worker)
     await worker.waitForLine(/^ready/, 20_000)
     return worker

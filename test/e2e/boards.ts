@@ -1,6 +1,7 @@
 /** The transports on which the end-to-end tests run: those that several processes can share. */
+import { generateId } from "../../runtime/id.ts"
 import { startNats } from "../support/servers/nats.ts"
-import { startPostgres } from "../support/servers/postgres.ts"
+import { type PostgresServer, startPostgres } from "../support/servers/postgres.ts"
 import { temporaryFolder } from "../support/servers/process.ts"
 
 export interface SharedBoard extends AsyncDisposable {
@@ -68,6 +69,20 @@ const postgres: BoardKind = {
     }
   },
 }
+
+/** Boards on a PostgreSQL server that runs already, each in a schema of its own: to start a server takes a second. */
+export const postgresBoards = (server: () => PostgresServer): BoardKind => ({
+  name: "postgres",
+  open: async () => {
+    const folder = temporaryFolder()
+    const namespace = generateId()
+    return {
+      url: (lease = 30) => `${server().url}?lease=${lease}&ns=${namespace}`,
+      folder: folder.path,
+      [Symbol.asyncDispose]: async () => folder.remove(),
+    }
+  },
+})
 
 export const sharedBoards: ReadonlyArray<BoardKind> = [sqlite, nats]
 

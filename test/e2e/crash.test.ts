@@ -2,10 +2,11 @@
 import { writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import type { Client, ReceivedEvent } from "callboard"
-import { describe, expect, test } from "vitest"
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { type PostgresServer, startPostgres } from "../support/servers/postgres.ts"
 import { eventually, spawnScript } from "../support/servers/process.ts"
-import { allBoards, type SharedBoard } from "./boards.ts"
-import { clientOf, DEADLINE, keep, linesOf, SERVICE, startService } from "./processes.ts"
+import { postgresBoards, type SharedBoard, sharedBoards } from "./boards.ts"
+import { clientOf, DEADLINE, keep, linesOf, serviceProgram, startService } from "./processes.ts"
 
 /** The outcomes that were refused, as workers tell them. */
 const refusalsOf = async (client: Client): Promise<ReadonlyArray<ReceivedEvent>> => {
@@ -40,7 +41,14 @@ const frozenFirst = async (board: SharedBoard) => {
   return { job, first, second, ownGate, ledger, refusals }
 }
 
-describe.each(allBoards)("on $name", (kind) => {
+let server: PostgresServer
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server?.stop())
+
+// Postgres is tried only where workers die: its rules are those of the others.
+describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind) => {
   test("a job that was accepted outlives the process that submitted it, and runs", async () => {
     const board = keep(await kind.open())
     const submitter = keep(spawnScript(fileURLToPath(new URL("submit.ts", import.meta.url)), [board.url(), "e2e.step"]))
@@ -136,7 +144,9 @@ describe.each(allBoards)("on $name", (kind) => {
     const neighbours = await Promise.all(Array.from({ length: 5 }, () => client.submit("e2e.step", { delay: 1.5 })))
     await eventually(
       async () => {
-        const service = keep(spawnScript(SERVICE, [board.url(1), JSON.stringify({ lostCap: 2, concurrency: 1 })]))
+        const service = keep(
+          spawnScript(serviceProgram(), [board.url(1), JSON.stringify({ lostCap: 2, concurrency: 1 })]),
+        )
         await Promise.race([service.exited, killer.outcome({ timeout: 60 })])
         const { state } = await killer.find()
         if (state !== "failed") return undefined

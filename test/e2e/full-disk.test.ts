@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest"
 import { type Disk, diskKinds, limitFiles } from "../support/servers/full-disk.ts"
 import { startNats } from "../support/servers/nats.ts"
 import { eventually, spawnScript, type TemporaryFolder, temporaryFolder } from "../support/servers/process.ts"
-import { DEADLINE, keep, linesOf, SERVICE } from "./processes.ts"
+import { DEADLINE, keep, linesOf, serviceProgram } from "./processes.ts"
 
 /** Seconds: the leases of what is held lapse while the disk is full. */
 const LEASE = 2
@@ -102,7 +102,9 @@ describe.each([...onDisks, onNats, onStuckNats])("$name", (kind) => {
   }, async () => {
     const board = keep(await kind.open())
     const elsewhere = keep(files())
-    const service = keep(board.run(SERVICE, [board.url, JSON.stringify({ http: { port: 0 }, concurrency: 2 })]))
+    const service = keep(
+      board.run(serviceProgram(), [board.url, JSON.stringify({ http: { port: 0 }, concurrency: 2 })]),
+    )
     const [, url = ""] = await service.waitForLine(/^ready (.+)$/, DEADLINE)
     const file = (name: string) => `${elsewhere.path}/${name}`
     const [started, gate, ledger] = [file("started"), file("gate"), file("ledger")]

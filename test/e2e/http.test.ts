@@ -1,11 +1,10 @@
 /** HTTP on real transports: what was accepted outlives the service, and a transport that is away is told in time. */
-import { fileURLToPath } from "node:url"
 import { afterEach, describe, expect, test } from "vitest"
 import { type NatsServer, startNats } from "../support/servers/nats.ts"
 import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
 import { sharedBoards } from "./boards.ts"
+import { serviceProgram } from "./processes.ts"
 
-const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))
 const DEADLINE = 60_000
 
 const open: Array<AsyncDisposable> = []
@@ -19,7 +18,9 @@ const keep = <R extends AsyncDisposable>(resource: R): R => {
 }
 
 const startService = async (url: string): Promise<readonly [service: Spawned, url: string]> => {
-  const service = keep(spawnScript(SERVICE, [url, JSON.stringify({ http: { port: 0 }, reconnect: { maxTries: 0 } })]))
+  const service = keep(
+    spawnScript(serviceProgram(), [url, JSON.stringify({ http: { port: 0 }, reconnect: { maxTries: 0 } })]),
+  )
   const [, at = ""] = await service.waitForLine(/^ready (http\S+)/, DEADLINE)
   return [service, at]
 }

@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { type Client, connect } from "callboard"
+import { bundled } from "../support/servers/bundle.ts"
 import { keep } from "../support/servers/keep.ts"
 import { type Spawned, spawnScript } from "../support/servers/process.ts"
 import type { SharedBoard } from "./boards.ts"
@@ -9,14 +10,14 @@ import type { SharedBoard } from "./boards.ts"
 export { keep } from "../support/servers/keep.ts"
 
 /** The program that they run. */
-export const SERVICE = fileURLToPath(new URL("service.ts", import.meta.url))
+export const serviceProgram = (): string => bundled(fileURLToPath(new URL("service.ts", import.meta.url)))
 
 /** Longest wait for what another process does, in milliseconds. */
 export const DEADLINE = 60_000
 
 /** A service in a process of its own, which consumes; `lease` in seconds. */
 export const startService = async (board: SharedBoard, lease: number, options: object = {}): Promise<Spawned> => {
-  const service = keep(spawnScript(SERVICE, [board.url(lease), JSON.stringify(options)]))
+  const service = keep(spawnScript(serviceProgram(), [board.url(lease), JSON.stringify(options)]))
   await service.waitForLine(/^ready/, DEADLINE)
   return service
 }

@@ -117,7 +117,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
     const pids = workers.map(({ pid }) => pid)
     const took = () => new Set(linesOf(ledger).map((line) => Number(line.split(" ")[2])))
     const allTake = () =>
-      eventually(() => pids.every((pid) => took().has(pid)), { deadline: DEADLINE, message: "all work" })
+      eventually(() => pids.every((pid) => took().has(pid)), { deadline: DEADLINE, every: 100, message: "all work" })
     let restarted = false
     const flowing = flow(client, ledger, () => restarted)
     await allTake()
@@ -166,7 +166,7 @@ const flow = async (client: Client, ledger: string, mayEnd: () => boolean): Prom
       ids.push(receipt.id)
     }
     const begun = () => linesOf(ledger).filter((line) => line.startsWith("began")).length
-    await eventually(() => ids.length - begun() < BACKLOG, { deadline: 60_000, message: "jobs begin" })
+    await eventually(() => ids.length - begun() < BACKLOG, { deadline: 60_000, every: 100, message: "jobs begin" })
   }
   return ids
 }

@@ -271,11 +271,14 @@ export interface TemporaryFolder extends Disposable {
   remove(): void
 }
 
+/** A folder that is gone at the end of the test process at the latest. */
+export const removeAtEnd = (folder: string): void => tellWatchdog(`d ${folder}`)
+
 /** An empty folder that is gone at the end of the test process at the latest. */
 export function temporaryFolder(): TemporaryFolder {
   // Resolved, since on some systems the temporary folder is a link and programs report the path behind it.
   const path = mkdtempSync(join(realpathSync(tmpdir()), "callboard-"))
-  tellWatchdog(`d ${path}`)
+  removeAtEnd(path)
   const remove = () => rmSync(path, { recursive: true, force: true, maxRetries: 3 })
   return { path, remove, [Symbol.dispose]: remove }
 }
