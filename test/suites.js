@@ -19,38 +19,48 @@ export const testFiles = readdirSync(join(root, "test"), { recursive: true, enco
 const starters =
   /\b(startNats|startNatsCluster|startPostgres|spawnProcess|spawnScript|makeProject|onEveryBoard|sharedBoards|runConformance)\b|node:child_process|kit\/(mod|run|driver\/run)\.ts/
 
-/** A unit test needs this process alone: its file names nothing that starts another one. Scenarios take their time. */
-export const unitTests = testFiles.filter(
-  (file) => !/^test\/(scenarios|faults)\//.test(file) && !starters.test(readFileSync(join(root, file), "utf8")),
-)
+/** What waits most of its time: for intervals that belong to what it tries. */
+const waiting =
+  /^test\/(scenarios|faults)\/|\/(sqlite\/(driver|full|gone)|http\/outage|service\/serve|worker\/(clock|restart|leases\/lease-keeper|settle\/faults))\.test\.ts$/
 
-export const integrationTests = testFiles.filter((file) => !unitTests.includes(file))
+/** A unit test needs this process alone, and little time: its file names nothing that starts another process. */
+export const unitTests = testFiles.filter(
+  (file) => !waiting.test(file) && !starters.test(readFileSync(join(root, file), "utf8")),
+)
 
 /**
  * The files that take longest, begun first, so that none of them is alone at the end. Each is a part of a file's path;
  * Vitest remembers durations too, but not on a new machine.
  */
 export const longest = [
-  "e2e/broker-loss",
-  "cli/worker",
   "e2e/crash",
+  "e2e/broker-loss",
+  "unit/plugins/postgres/kit",
+  "cli/worker",
   "cli/package",
-  "kit.test",
-  "scenarios/limits",
-  "nats/order",
+  "worker/isolation",
+  "e2e/limits",
+  "e2e/acks",
   "scenarios/workers",
+  "kit.test",
+  "e2e/stopping",
   "scenarios/dependencies",
+  "scenarios/limits",
+  "nats/nats.test",
   "e2e/",
-  "readme",
-  "cli/",
   "chaos/",
   "scenarios/",
-  "unit/plugins/nats/nats.test",
-  "unit/plugins/sqlite/full",
+  "faults/",
+  "nats/order",
+  "cli/",
+  "readme",
+  "worker/acks",
+  "sqlite/sqlite",
+  "kit-driver",
+  "unit/plugins/",
   "unit/runtime/http/outage",
   "unit/runtime/service/serve",
   "unit/runtime/worker/clock",
-  "unit/plugins/postgres/",
 ]
 
 /**
@@ -61,7 +71,8 @@ export const denoTests = [
   "test/unit/runtime/protocol/",
   "test/unit/plugins/memory/",
   "test/unit/plugins/sqlite/",
-  "test/unit/plugins/postgres/",
+  // Without the kit: what Deno can change is the wire, and these tests speak over it.
+  "test/unit/plugins/postgres/postgres.test",
   ...["connect", "faults", "names", "nats.test", "stall-guard"].map((name) => `test/unit/plugins/nats/${name}`),
   ...["access", "connecting", "events", "server", "submit"].map((name) => `test/unit/runtime/http/${name}`),
   "test/unit/runtime/client/http-client",

@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url"
 import { defineConfig } from "vitest/config"
 import { BaseSequencer, type TestSpecification } from "vitest/node"
-import { integrationTests, longest, unitTests } from "./suites.js"
+import { longest, testFiles } from "./suites.js"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 
@@ -19,6 +19,10 @@ class LongestFirst extends BaseSequencer {
 export default defineConfig({
   root,
   test: {
+    include: testFiles,
+    // Most files wait for servers and clocks: more of them side by side than there are cores. On Deno each is a process,
+    // which loads all modules anew.
+    maxWorkers: "bun" in process.versions ? 5 : 3,
     // Longer than what a test waits for anything: that says more about what did not happen.
     testTimeout: 90_000,
     // A hook may be the first to fetch a server.
@@ -31,17 +35,6 @@ export default defineConfig({
     // Concurrent cases, those of the conformance kit above all, wait most of their time.
     maxConcurrency: 8,
     sequence: { sequencer: LongestFirst },
-    projects: [
-      {
-        extends: true,
-        test: { name: "unit", include: unitTests, maxWorkers: 3, sequence: { groupOrder: 0 } },
-      },
-      {
-        extends: true,
-        // These wait for servers and clocks: more files side by side than there are cores.
-        test: { name: "integration", include: integrationTests, maxWorkers: 4, sequence: { groupOrder: 1 } },
-      },
-    ],
   },
   resolve: {
     // The published names mean the sources here, as in tsconfig.json and deno.json.

@@ -1,27 +1,19 @@
-/** The postgres transport under the conformance kit, against a real server behind a wire that can be cut. */
+/** What only the postgres transport promises, against a real server. `kit.test.ts` has what all promise. */
 import pg from "pg"
 import { afterAll, beforeAll, expect, test } from "vitest"
-import { capabilities, plugin } from "../../../../plugins/postgres/mod.ts"
+import { plugin } from "../../../../plugins/postgres/mod.ts"
 import { schemaOf } from "../../../../plugins/postgres/schema.ts"
 import type { Posting } from "../../../../runtime/transport/driver.ts"
 import { type ConnectOptions, clientLibrary, TransportError } from "../../../../runtime/transport/mod.ts"
-import { type Harness, register } from "../../../kit/mod.ts"
 import { type PostgresServer, startPostgres } from "../../../support/servers/postgres.ts"
 import { eventually } from "../../../support/servers/process.ts"
-import { type Proxy, startProxy } from "../nats/proxy.ts"
+import { startProxy } from "../nats/proxy.ts"
 
 let server: PostgresServer
-let proxy: Proxy
-
 beforeAll(async () => {
   server = await startPostgres()
-  proxy = await startProxy(() => server.port)
 })
-
-afterAll(async () => {
-  await proxy?.stop()
-  await server?.stop()
-})
+afterAll(() => server?.stop())
 
 const through = (port: number): URL => {
   const url = new URL(server.url)
@@ -42,40 +34,6 @@ const ask = async (
     await client.end()
   }
 }
-
-const connect = (options: ConnectOptions) => plugin.connect(through(proxy.port), options)
-
-const harness: Harness = {
-  name: "postgres",
-  capabilities,
-  connect,
-  parts: ["query", "browse", "broadcast"],
-  slack: 2_500,
-  restart: () => server.restart(),
-  kill: async () => {
-    await server.kill()
-    await server.restart()
-  },
-  cut: () => proxy.cut(),
-  freeze: async () => proxy.freeze(),
-  heal: async () => {
-    proxy.thaw()
-    await proxy.heal()
-  },
-  clean: async (namespace) => {
-    await ask(`DROP SCHEMA IF EXISTS "${schemaOf(namespace)}" CASCADE`)
-  },
-  corrupt: async (queue, bytes, namespace) => {
-    const schema = `"${schemaOf(namespace)}"`
-    await ask(
-      `INSERT INTO ${schema}.task (sequence, id, queue, level, ready, until, posted, index, at, frame)
-       VALUES (nextval('${schema}.counter'), '', $1, 4, true, 0, 0, '{}', 0, $2)`,
-      [queue, Buffer.from(bytes)],
-    )
-  },
-}
-
-register(test, harness, { spared: "omit" })
 
 const options = (namespace: string): ConnectOptions => ({ namespace, lease: 30_000, name: "test", timeout: 5_000 })
 

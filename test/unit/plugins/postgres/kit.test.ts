@@ -1,0 +1,68 @@
+/** The postgres transport under the conformance kit, against a real server behind a wire that can be cut. */
+import pg from "pg"
+import { afterAll, beforeAll, test } from "vitest"
+import { capabilities, plugin } from "../../../../plugins/postgres/mod.ts"
+import { schemaOf } from "../../../../plugins/postgres/schema.ts"
+import { type Harness, register } from "../../../kit/mod.ts"
+import { type PostgresServer, startPostgres } from "../../../support/servers/postgres.ts"
+import { type Proxy, startProxy } from "../nats/proxy.ts"
+
+let server: PostgresServer
+let proxy: Proxy
+
+beforeAll(async () => {
+  server = await startPostgres()
+  proxy = await startProxy(() => server.port)
+})
+
+afterAll(async () => {
+  await proxy?.stop()
+  await server?.stop()
+})
+
+/** Asks the server, past the transport. */
+const ask = async (text: string, values: ReadonlyArray<unknown> = []): Promise<void> => {
+  const client = new pg.Client({ connectionString: server.url })
+  await client.connect()
+  try {
+    await client.query(text, [...values])
+  } finally {
+    await client.end()
+  }
+}
+
+const harness: Harness = {
+  name: "postgres",
+  capabilities,
+  connect: (options) => {
+    const url = new URL(server.url)
+    url.port = String(proxy.port)
+    return plugin.connect(url, options)
+  },
+  parts: ["query", "browse", "broadcast"],
+  slack: 2_500,
+  restart: () => server.restart(),
+  kill: async () => {
+    await server.kill()
+    await server.restart()
+  },
+  cut: () => proxy.cut(),
+  freeze: async () => proxy.freeze(),
+  heal: async () => {
+    proxy.thaw()
+    await proxy.heal()
+  },
+  clean: async (namespace) => {
+    await ask(`DROP SCHEMA IF EXISTS "${schemaOf(namespace)}" CASCADE`)
+  },
+  corrupt: async (queue, bytes, namespace) => {
+    const schema = `"${schemaOf(namespace)}"`
+    await ask(
+      `INSERT INTO ${schema}.task (sequence, id, queue, level, ready, until, posted, index, at, frame)
+       VALUES (nextval('${schema}.counter'), '', $1, 4, true, 0, 0, '{}', 0, $2)`,
+      [queue, Buffer.from(bytes)],
+    )
+  },
+}
+
+register(test, harness, { spared: "omit" })
