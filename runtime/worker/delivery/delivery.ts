@@ -157,7 +157,12 @@ export class Running {
 
   /** How long its handler may run in all, in milliseconds. */
   get hardMs(): number {
-    return this.hardAt - this.beganAt
+    return between(this.beganAt, this.hardAt)
+  }
+
+  /** How long until its handler is told to stop, in milliseconds. */
+  get #softMs(): number {
+    return between(this.beganAt, this.softAt)
   }
 
   /** Made when it is first asked for: most handlers never look at it. */
@@ -171,7 +176,7 @@ export class Running {
   /** Stops the clock of its limits, while the process of its handler is not there yet. */
   hold(): void {
     if (this.#limits !== undefined) return
-    this.#limits = { hardMs: this.hardMs, softMs: this.softAt - this.beganAt }
+    this.#limits = { hardMs: this.hardMs, softMs: this.#softMs }
     this.hardAt = Number.POSITIVE_INFINITY
     this.softAt = Number.POSITIVE_INFINITY
   }
@@ -189,7 +194,7 @@ export class Running {
   /** The soft limit: tells the handler to stop; whether it does is its own affair. */
   warn(): void {
     if (this.softReason !== undefined) return
-    this.softReason = softLimit((this.softAt - this.beganAt) / 1000)
+    this.softReason = softLimit(this.#softMs / 1000)
     this.#abort?.abort(this.softReason)
   }
 
@@ -211,3 +216,6 @@ const STOPPED: Readonly<Record<Stop, readonly [message: string, name: string]>> 
 
 const stopReason = (stop: Stop | undefined): DOMException | undefined =>
   stop === undefined ? undefined : new DOMException(...STOPPED[stop])
+
+/** Milliseconds to the microsecond: a sum of two times has an error behind that, which would be told with the limit. */
+const between = (began: number, end: number): number => Math.round((end - began) * 1_000) / 1_000

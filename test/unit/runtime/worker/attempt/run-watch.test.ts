@@ -1,6 +1,7 @@
 import { connect } from "callboard"
 import { afterEach, describe, expect, test, vi } from "vitest"
 import { actor } from "../../../../../runtime/actor/actor.ts"
+import { type Clock, systemClock } from "../../../../../runtime/async/clock.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
 import { NO_EMBED } from "../../../../../runtime/protocol/body.ts"
@@ -17,7 +18,7 @@ afterEach(() => {
 const method = actor("echo", { methods: { run: () => null } }).methods.get("run")
 
 /** A watch, one run with these limits from now on, and what it reported. */
-const start = async (limits: { readonly hard?: number; readonly soft?: number } = {}) => {
+const start = async (limits: { readonly hard?: number; readonly soft?: number; readonly clock?: Clock } = {}) => {
   const client = await connect(`memory://${generateId()}`)
   await client.submit("echo", { id: "job" })
   const [delivery] = await client.board.queue.pull({ queues: ["default"], max: 1, wait: 0 }, AbortSignal.timeout(1_000))
@@ -36,6 +37,7 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number } 
     startedAt: now,
     hardMs: limits.hard ?? 60_000,
     softMs: limits.soft ?? Number.POSITIVE_INFINITY,
+    ...(limits.clock === undefined ? {} : { clock: limits.clock }),
   })
   const held = new Held(delivery, 0)
   held.run = run
@@ -93,6 +95,12 @@ describe("limits", () => {
     expect(run.stop).toBeUndefined()
     await vi.advanceTimersByTimeAsync(200)
     expect(run.stop).toBe("timeout")
+  })
+
+  test("are told as they were given, whatever the clock says", async () => {
+    const { run } = await start({ soft: 200, hard: 300, clock: { ...systemClock, monotonic: () => 1_000.1 } })
+    run.warn()
+    expect([run.softReason?.message, run.hardMs]).toEqual(["it ran longer than its soft limit of 0.2 s", 300])
   })
 
   test("the earliest hard limit is told at once, and that there is none any more", async () => {
