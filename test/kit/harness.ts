@@ -59,6 +59,9 @@ export interface Ground<Connection> {
   /** Set for a transport that looks for new tasks in intervals of up to a second, instead of being woken. */
   readonly slow?: boolean
 
-  /** What the transport may be late by on a busy machine, in milliseconds. Defaults to 1,000, or 2,500 for a slow one. */
+  /**
+   * What the transport may be late by on a busy machine, in milliseconds. Defaults to 1,000, or 2,500 for a slow one. With
+   * more than 1,000 leases are twice as long, so that a connection on a busy machine keeps its own.
+   */
   readonly slack?: number
 }

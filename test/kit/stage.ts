@@ -40,8 +40,9 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
 
   constructor(harness: Harness, lease: number) {
     this.harness = harness
-    // A transport that looks in intervals needs leases that outlast a few of them.
-    this.lease = Math.max(harness.slow ? 2 * lease : lease, 1_000, harness.capabilities.leaseResolution)
+    // A transport that looks in intervals needs leases that outlast a few of them, and so does a machine that is busy.
+    const long = harness.slow === true || (harness.slack ?? 0) > 1_000
+    this.lease = Math.max(long ? 2 * lease : lease, 1_000, harness.capabilities.leaseResolution)
     this.peer = this.make()
   }
 

@@ -110,7 +110,10 @@ test("a worker on it lives on, tells of it now and then, however often it is ask
       },
     )
   await eventually(
-    () => insist().then(() => lines.some((line) => /the disk is full.*Trying again in [3-9]\./.test(line))),
+    async () => {
+      await insist()
+      return refused > 200 && lines.some((line) => /the disk is full.*Trying again in [3-9]\./.test(line))
+    },
     {
       deadline: 40_000,
       every: 5,
@@ -118,7 +121,6 @@ test("a worker on it lives on, tells of it now and then, however often it is ask
     },
   )
   console.log(`${refused} submissions were refused, and ${lines.length} lines tell of it`)
-  expect(refused).toBeGreaterThan(200)
   // What the disk takes at times, such as a heartbeat, makes it a new outage: how many there are is chance.
   expect(lines.length).toBeLessThan(refused / 10)
   gate.resolve()

@@ -346,7 +346,7 @@ describe("starting", () => {
     const second = await start({ transport })
     expect(first.worker?.name).not.toBe(second.worker?.name)
     await using client = await connect(transport, { transports: faulty((same) => same) })
-    await eventually(async () => (await client.workers()).length === 2, { deadline: 4_000, message: "both are listed" })
+    await eventually(async () => (await client.workers()).length === 2, { message: "both are listed" })
     await first.stop()
     expect((await client.workers()).map(({ name }) => name)).toEqual([second.worker?.name])
   })
