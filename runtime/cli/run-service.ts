@@ -4,11 +4,15 @@ import type { Service } from "../service/service.ts"
 import type { TransportError } from "../transport/mod.ts"
 import type { StopReport } from "../worker/control/worker.ts"
 import { CommandFailed, EXIT, lineOf } from "./failure.ts"
+import type { Invocation } from "./invocation.ts"
+import { isWatched } from "./serve-options.ts"
 
 /** Ends when the service has stopped, and says what that came to. Fails, exit code 1, when the worker gave up by itself. */
-export const untilStopped = async (service: Service, log: Log): Promise<void> => {
+export const untilStopped = async (service: Service, log: Log, invocation: Invocation): Promise<void> => {
   const report = await stopOf(service)
-  log.with({ logger: "callboard.cli" })[report.lost > 0 ? "warn" : "info"](stopText(report), { ...report })
+  // The numbers are in the text: as fields they are for programs.
+  const fields = isWatched(invocation) ? {} : { ...report }
+  log.with({ logger: "callboard.cli" })[report.lost > 0 ? "warn" : "info"](stopText(report), fields)
 }
 
 /** The end of a worker whose transport was tried for long enough. */

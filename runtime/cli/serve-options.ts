@@ -8,10 +8,18 @@ import { DEFAULTS } from "../options/defaults.ts"
 import type { ServeOptions } from "../service/options.ts"
 import type { Service } from "../service/service.ts"
 import { connectSettings, type Invocation } from "./invocation.ts"
+import { type Told, terminalLog } from "./terminal-log.ts"
 
-/** The log of a command that goes on. `--json` asks for lines that a program can read. */
-export const logOf = ({ config, output }: Invocation): Log =>
-  makeLog({ ...(output.json ? { format: "json" } : {}), ...config.log })
+/** Whether a person watches: on a terminal, unless `--json` or `log.format` asks for lines that a program can read. */
+export const isWatched = ({ config, output }: Invocation): boolean =>
+  process.stdout.isTTY === true && !output.json && (config.log?.format ?? "pretty") === "pretty"
+
+/** The log of a command that goes on: a short line each where a person watches. */
+export const logOf = (invocation: Invocation, told: Told = { ready: false, jobs: false }): Log => {
+  const { config, output } = invocation
+  if (isWatched(invocation)) return terminalLog(config.log ?? {}, told)
+  return makeLog({ ...(output.json ? { format: "json" } : {}), ...config.log })
+}
 
 /** Everything but actors, HTTP and log. */
 export const serveOptions = ({ config, transport }: Invocation): ServeOptions => {
@@ -57,5 +65,5 @@ export const httpOptions = ({ http }: Config): HttpOptions => ({
 })
 
 /** A transport in a few words: `sqlite:.callboard/board.db (fsync)`. */
-export const transportText = (service: Service, transport: string): string =>
+export const transportText = (service: Pick<Service, "client">, transport: string): string =>
   `${displayUrl(transport)} (durable: ${service.client.board.transport.capabilities.durability})`

@@ -36,6 +36,29 @@ export default { transport: "changed:", transports: { changed }, ${settings} }`
 /** Signals within a second count as one. */
 const distinct = () => new Promise((resolve) => setTimeout(resolve, 1_100))
 
+test("on a terminal it says what runs and where, and each job in a line", { timeout: 60_000 }, async () => {
+  const talks = `
+import { actor } from "callboard"
+export default actor("talks", { methods: { hello: async (_, job) => { job.log.info("hello there", { to: "Ada" }) } } })`
+  using project = makeProject({ "actors/works.ts": works, "actors/talks.ts": talks })
+  await using worker = project.onTerminal("worker", "-c", "2", "-n", "w1")
+  await worker.waitForLine(/^callboard \d+\.\d+\.\d+ on (Bun|Deno) \d/)
+  await worker.waitForLine(/^ {2}worker {5}w1, 2 at a time$/)
+  await worker.waitForLine(/^ {2}transport {2}sqlite:\.callboard\/board\.db \(durable: fsync\)$/)
+  await worker.waitForLine(/^ {13}works: echo, headers, fail, nap, stubborn$/)
+  await project.json("submit", "works.echo", "--id", "good")
+  await project.json("submit", "works.fail", "--id", "bad")
+  await project.json("submit", "talks", "--method", "hello", "--id", "said")
+  await worker.waitForLine(/^\d\d:\d\d:\d\d {2}succeeded {2}works\.echo {2}good {2}\d/)
+  await worker.waitForLine(/^\d\d:\d\d:\d\d {2}failed {5}works\.fail {2}bad {2}.*RangeError: out of luck$/)
+  await worker.waitForLine(/^\d\d:\d\d:\d\d {2}info {2}hello there {2}talks\.hello {2}said {2}to=Ada$/)
+  worker.write("\u0003")
+  await worker.waitForLine(/^(\^C)?\d\d:\d\d:\d\d {2}info {2}stopped: 0 finished, 0 handed back$/)
+  expect((await worker.closed).code).toBe(0)
+  expect(worker.output).not.toMatch(/fiber|#\d|logger|message=/)
+  expect(worker.output.match(/out of luck/g)).toHaveLength(1)
+})
+
 describe("signals", () => {
   test("the first lets handlers finish and hands back what waits; exit code 0", async () => {
     using project = makeProject()

@@ -14,6 +14,6 @@ export const addServe = (program: Command): void => {
     const options = serveOptions(invocation)
     const reconnect = { ...options.reconnect, atStart: false }
     const service = await serve({ ...options, reconnect, log, http: httpOptions(invocation.config) })
-    await untilStopped(service, log)
+    await untilStopped(service, log, invocation)
   })
 }

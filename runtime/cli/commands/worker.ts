@@ -1,6 +1,7 @@
 /** `callboard worker`: runs the actors of a folder until a signal stops it, in one process or several. */
 import { hostname } from "node:os"
 import { type Command, Option } from "commander"
+import type { ActorDefinition } from "../../actor/actor.ts"
 import { discoverActors } from "../../actor/discover.ts"
 import type { HttpServer } from "../../http/server.ts"
 import { visible } from "../../log/log-value.ts"
@@ -8,13 +9,15 @@ import { DEFAULTS } from "../../options/defaults.ts"
 import { serve } from "../../service/serve.ts"
 import type { Service } from "../../service/service.ts"
 import { TransportError } from "../../transport/mod.ts"
+import { actorRows, printBanner } from "../banner.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
 import type { Invocation } from "../invocation.ts"
+import { JobLines } from "../job-lines.ts"
 import { addSettings, givenSettings, HTTP_SETTINGS, WORKER_SETTINGS } from "../options.ts"
 import { reportLast, reportTo } from "../pool/reporter.ts"
 import { WorkerPool } from "../pool/supervisor.ts"
 import { gaveUp, untilStopped } from "../run-service.ts"
-import { httpOptions, logOf, serveOptions } from "../serve-options.ts"
+import { httpOptions, isWatched, logOf, serveOptions, transportText } from "../serve-options.ts"
 import { onOrphaned, tellEnding, tellReady, WORK_FLAG } from "../work-process.ts"
 import { runs } from "./command.ts"
 
@@ -37,6 +40,23 @@ HTTP is answered only if --port is given here. Of several --processes, the one t
       ? workAndTell(invocation, answers)
       : watch(invocation, answers)
   })
+}
+
+/** Says on a terminal what runs here, and where. Of several processes each has a line of its log for it. */
+const announce = (
+  { output, transport }: Invocation,
+  { worker, url, client }: Service,
+  actors: ReadonlyArray<ActorDefinition>,
+): void => {
+  if (worker === undefined) return
+  printBanner(output, [
+    ["worker", `${worker.name}, ${worker.load.concurrency} at a time`],
+    ["queues", worker.queues.join(", ")],
+    ["transport", transportText({ client }, transport)],
+    ...(url === undefined ? [] : [["http", output.paint(url, "cyan")] as const]),
+    ...actorRows(actors),
+  ])
+  output.line()
 }
 
 const processesOf = ({ config }: Invocation): number => config.processes ?? DEFAULTS.processes
@@ -85,7 +105,9 @@ const workAndTell = async (invocation: Invocation, answers: boolean): Promise<vo
 const work = async (invocation: Invocation, answers: boolean): Promise<void> => {
   const { config } = invocation
   const isPooled = processesOf(invocation) > 1
-  const log = logOf(invocation)
+  const isAlone = isWatched(invocation) && !isPooled
+  const log = logOf(invocation, { ready: isAlone, jobs: true })
+  const lines = isWatched(invocation) ? new JobLines(invocation.output) : undefined
   const actors = await discoverActors(config.actors ?? DEFAULTS.actors)
   const service = await serve({
     ...serveOptions(invocation),
@@ -93,7 +115,9 @@ const work = async (invocation: Invocation, answers: boolean): Promise<void> => 
     actors,
     http: answers && !isPooled ? httpOptions(config) : false,
     metrics: config.metrics ?? answers,
+    ...(lines === undefined ? {} : { onSettled: lines.settled }),
     onReady: (ready: Service) => {
+      if (isAlone) announce(invocation, ready, actors)
       if (isPooled) reportTo(ready)
       tellReady()
     },
@@ -105,7 +129,7 @@ const work = async (invocation: Invocation, answers: boolean): Promise<void> => 
   })
   onOrphaned(() => void service.stop())
   try {
-    await untilStopped(service, log)
+    await untilStopped(service, log, invocation)
   } finally {
     // First: a handler that ignores its signal is ended with the process, which may be any moment now.
     await tellEnding()

@@ -5,20 +5,18 @@
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { discoverActors } from "../../actor/discover.ts"
 import { displayUrl } from "../../connection/connect.ts"
-import { takesColour } from "../../log/colour.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
 import { serve } from "../../service/serve.ts"
 import type { Service } from "../../service/service.ts"
-import { VERSION } from "../../version.ts"
+import { actorRows, printBanner } from "../banner.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
 import type { Invocation } from "../invocation.ts"
-import { columns, painter } from "../output.ts"
+import { JobLines } from "../job-lines.ts"
 import { stopOf, stopText } from "../run-service.ts"
 import { httpOptions, serveOptions, transportText } from "../serve-options.ts"
+import { terminalLog } from "../terminal-log.ts"
 import { onOrphaned } from "../work-process.ts"
 import { curlOf, exampleOf } from "./curl.ts"
-import { JobLines } from "./job-lines.ts"
-import { devLog } from "./log.ts"
 import { isOrder, type News, type Order } from "./message.ts"
 import { waitForPort } from "./port.ts"
 
@@ -68,7 +66,7 @@ export const runDevProcess = async (invocation: Invocation): Promise<void> => {
     throw new CommandFailed(EXIT.failed, `port ${port} of ${host} is in use: choose another with --port`)
   }
   const lines = new JobLines(output)
-  const log = devLog(config.log ?? {}, painter(takesColour(config.log?.color ?? "auto", process.stderr)))
+  const log = terminalLog(config.log ?? {}, { ready: true, jobs: true })
   const given = serveOptions(invocation)
   const options = { ...given, reconnect: { ...given.reconnect, atStart: false } }
   const service = await serve({ ...options, actors, log, http: { ...http, port }, onSettled: lines.settled })
@@ -111,20 +109,15 @@ const announce = (
     })
     return
   }
-  const names = methods.map((actor) => [actor.name, actor.methods.join(", ")])
   if (reload) {
-    output.line(output.paint(`reloaded: ${names.map(([name]) => name).join(", ")}`, "green"))
+    output.line(output.paint(`reloaded: ${methods.map(({ name }) => name).join(", ")}`, "green"))
     return
   }
-  const runtime =
-    process.versions["bun"] === undefined ? `Deno ${process.versions["deno"]}` : `Bun ${process.versions["bun"]}`
-  output.line(`${output.paint(`callboard ${VERSION}`, "bold")} on ${runtime}\n`)
-  const rows = [
+  printBanner(output, [
     ["http", output.paint(service.url ?? "", "cyan")],
     ["transport", transportText(service, transport)],
-    ...names.map(([name = "", list = ""], at) => [at === 0 ? "actors" : "", `${name}: ${list}`]),
-  ]
-  output.line(columns(rows.map(([name = "", value = ""]) => [`  ${output.paint(name, "dim")}`, value])))
+    ...actorRows(actors),
+  ])
 }
 
 /** What to do next. */

@@ -1,10 +1,10 @@
 /** One line per job, when it has ended or will be tried again. */
-import type { Client } from "../../client/client.ts"
-import { type JobView, jobView } from "../../jobs/view.ts"
-import { isTerminal } from "../../protocol/state.ts"
-import type { Settlement } from "../../transport/lift/transport.ts"
-import { clockTime, oneLine, runTime, shortId, stateText } from "../format.ts"
-import type { Output } from "../output.ts"
+import type { Client } from "../client/client.ts"
+import { type JobView, jobView } from "../jobs/view.ts"
+import { isTerminal } from "../protocol/state.ts"
+import type { Settlement } from "../transport/lift/transport.ts"
+import { clockTime, oneLine, runTime, shortId, stateText } from "./format.ts"
+import type { Output } from "./output.ts"
 
 const STATE_WIDTH = "succeeded".length
 

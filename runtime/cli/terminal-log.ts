@@ -1,0 +1,57 @@
+/** The log of a command that runs tasks on a terminal: a line each on standard error, beside the lines about jobs. */
+import { takesColour } from "../log/colour.ts"
+import { type Fields, type LineLevel, type Log, type LogSettings, logOver } from "../log/log.ts"
+import { inOneLine } from "../log/log-value.ts"
+import { clockTime, oneLine, shortId } from "./format.ts"
+import { type Colour, painter, shown } from "./output.ts"
+
+const COLOURS: Partial<Record<LineLevel, Colour>> = { debug: "dim", warn: "yellow", error: "red" }
+
+const MAX_FIELD = 200
+
+const text = (value: unknown): string =>
+  inOneLine(oneLine(typeof value === "string" ? value : (JSON.stringify(value) ?? ""), MAX_FIELD))
+
+/** What other lines say already: the banner says that it is ready, and a job that failed has a line with its error. */
+export interface Told {
+  readonly ready: boolean
+  readonly jobs: boolean
+}
+
+const isTold = (message: string, fields: Fields, told: Told): boolean =>
+  (told.jobs && "reason" in fields && "job" in fields && / failed: /.test(message)) ||
+  (told.ready && message === "ready")
+
+/** Which job a line is about, in the words of the lines about jobs; the logger's name would say no more. */
+const subjectOf = ({ job, task, method }: Fields): ReadonlyArray<string> => [
+  ...(typeof task === "string" && typeof method === "string" ? [inOneLine(oneLine(`${task}.${method}`))] : []),
+  ...(typeof job === "string" ? [inOneLine(shortId(job))] : []),
+]
+
+const SUBJECT: ReadonlySet<string> = new Set(["logger", "job", "task", "method", "queue"])
+
+const fieldsOf = (fields: Fields): string =>
+  Object.entries(fields)
+    .flatMap(([name, value]) => {
+      const isUsual = "job" in fields && (SUBJECT.has(name) || (name === "attempt" && value === 1))
+      return isUsual || name === "logger" || value === undefined || value === null ? [] : [`${name}=${text(value)}`]
+    })
+    .join(" ")
+
+export const terminalLog = (settings: LogSettings, told: Told): Log => {
+  const paint = painter(takesColour(settings.color ?? "auto", process.stderr))
+  return logOver(
+    (level, message, fields) => {
+      if (isTold(message, fields, told)) return
+      const line = [
+        clockTime(new Date()),
+        paint(level, COLOURS[level]),
+        inOneLine(message),
+        ...subjectOf(fields),
+        paint(fieldsOf(fields), "dim"),
+      ]
+      process.stderr.write(`${shown(line.filter((cell) => cell !== "").join("  "))}\n`)
+    },
+    { ...settings, settings },
+  )
+}
