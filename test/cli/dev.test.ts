@@ -140,6 +140,31 @@ test("new files and files in folders count, data beside them does not", async ()
   expect(dev.output).toBe(before)
 })
 
+test("a handler that ends the process is named, with how it ended, and everything starts again", async () => {
+  using project = makeProject({
+    "actors/ends.ts": `
+import { actor } from "callboard"
+export default actor("ends", { methods: {
+  exit: async () => { process.exit(3) },
+  kill: async () => { await new Promise((resolve) => setTimeout(resolve, 1000)); process.kill(process.pid, "SIGKILL") },
+  greet: async () => "hello",
+} })`,
+  })
+  const { process: dev, url } = await startDev(project)
+  await using _dev = dev
+  const exits = await project.json<{ id: string }>("submit", "ends.exit")
+  const [, shown = ""] = await dev.waitForLine(
+    /^callboard: the process that runs the actors ended with exit code 3, while it ran ends\.exit …(\S+); starting again$/,
+  )
+  expect(exits.id).toContain(shown)
+  await dev.waitForLine(/^reloaded: ends$/)
+  expect(await post(url, "ends.greet", {})).toMatchObject({ result: "hello" })
+  await project.json("submit", "ends.kill")
+  await dev.waitForLine(/ended by SIGKILL, while it ran ends\.kill …\S+; starting again$/)
+  dev.kill("SIGTERM")
+  expect(await dev.exited).toEqual({ code: 0, signal: null })
+})
+
 test("nothing of it stays when it is killed", async () => {
   using project = makeProject({ "actors/hello.ts": hello("Hello") })
   const { process: dev, url } = await startDev(project)

@@ -13,6 +13,8 @@ export type News =
   | { readonly type: "loaded" }
   /** It works, and listens on this port. */
   | { readonly type: "ready"; readonly port: number }
+  /** The jobs that run, by name and id, when that has changed and at its end. */
+  | { readonly type: "running"; readonly jobs: string }
 
 const hasType = (value: unknown): value is { readonly type: unknown } =>
   typeof value === "object" && value !== null && "type" in value
@@ -21,4 +23,4 @@ export const isOrder = (value: unknown): value is Order =>
   hasType(value) && (value.type === "start" || value.type === "stop")
 
 export const isNews = (value: unknown): value is News =>
-  hasType(value) && (value.type === "loaded" || value.type === "ready")
+  hasType(value) && (value.type === "loaded" || value.type === "ready" || value.type === "running")

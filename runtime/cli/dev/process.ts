@@ -8,6 +8,7 @@ import { displayUrl } from "../../connection/connect.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
 import { serve } from "../../service/serve.ts"
 import type { Service } from "../../service/service.ts"
+import type { StopReport } from "../../worker/control/worker.ts"
 import { actorRows, printBanner } from "../banner.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
 import type { Invocation } from "../invocation.ts"
@@ -15,10 +16,11 @@ import { JobLines } from "../job-lines.ts"
 import { stopOf, stopText } from "../run-service.ts"
 import { httpOptions, serveOptions, transportText } from "../serve-options.ts"
 import { terminalLog } from "../terminal-log.ts"
-import { onOrphaned } from "../work-process.ts"
+import { onOrphaned, tellEnding } from "../work-process.ts"
 import { curlOf, exampleOf } from "./curl.ts"
 import { isOrder, type News, type Order } from "./message.ts"
 import { waitForPort } from "./port.ts"
+import { tellRunning } from "./running.ts"
 
 /** The process before may take this long to let go of its port; its jobs may take longer. */
 const PORT_MS = 10_000
@@ -81,12 +83,22 @@ export const runDevProcess = async (invocation: Invocation): Promise<void> => {
   announce(invocation, service, actors, reload)
   tell({ type: "ready", port: Number(new URL(service.url ?? "http://localhost").port) })
   if (!reload && !output.json) await explain(invocation, service, actors)
-  const report = await stopOf(service)
+  tellRunning(service, tell, following.signal)
+  const report = await stopAndTell(service)
   const { finished, handedBack, stuck, lost } = report
   following.abort()
   // Being replaced is worth a word only if a job noticed.
   if (!replaced || finished + handedBack + stuck + lost > 0)
     log.with({ logger: "callboard.cli" }).info(stopText(report))
+}
+
+/** However it stops, it says so: a process that is gone without a word was ended by what it ran. */
+const stopAndTell = async (service: Service): Promise<StopReport> => {
+  try {
+    return await stopOf(service)
+  } finally {
+    await tellEnding()
+  }
 }
 
 /** One line after a reload; on the first start, what is there and where. */

@@ -6,7 +6,7 @@
 import type { ChildProcess } from "node:child_process"
 import { makeLog } from "../../log/log.ts"
 import { onSignals } from "../../service/signals.ts"
-import { passSignal, startWorkProcess } from "../work-process.ts"
+import { onToldEnding, passSignal, startWorkProcess } from "../work-process.ts"
 import { onChanges, type Watched } from "./changes.ts"
 import { isNews, type Order } from "./message.ts"
 
@@ -19,6 +19,10 @@ export interface DevOptions {
 interface Generation {
   readonly child: ChildProcess
   state: "loading" | "starting" | "ready" | "leaving"
+  /** The jobs that it runs, as far as it has told. */
+  running: string
+  /** Whether it has said that it ends by its own decision. */
+  isEnding: boolean
 }
 
 /** Runs until a signal stops it; resolves with the exit code of the last process. */
@@ -73,19 +77,23 @@ class Supervisor {
     // It has not started anything, and what it loads is outdated.
     if (this.#next !== undefined) passSignal(this.#next.child, "SIGKILL")
     const child = startWorkProcess()
-    const generation: Generation = { child, state: "loading" }
+    const generation: Generation = { child, state: "loading", running: "", isEnding: false }
     this.#all.add(generation)
     this.#next = generation
     child.on("message", (news: unknown) => {
       if (!isNews(news)) return
       if (news.type === "loaded") this.#replace(generation)
+      else if (news.type === "running") generation.running = news.jobs
       else this.#ready(generation, news.port)
+    })
+    onToldEnding(child, () => {
+      generation.isEnding = true
     })
     child.on("error", (error) => {
       this.#options.note(`the process could not be started: ${error.message}`)
       this.#exited(generation, 1)
     })
-    child.on("exit", (code) => this.#exited(generation, code))
+    child.on("exit", (code, signal) => this.#exited(generation, code, signal))
   }
 
   #replace(generation: Generation): void {
@@ -111,7 +119,7 @@ class Supervisor {
     this.#wasReady = true
   }
 
-  #exited(generation: Generation, exitCode: number | null): void {
+  #exited(generation: Generation, exitCode: number | null, signal: NodeJS.Signals | null = null): void {
     if (!this.#all.delete(generation)) return
     const { state } = generation
     const outdated = state === "loading" && generation !== this.#next
@@ -121,10 +129,12 @@ class Supervisor {
       if (this.#all.size === 0) this.#resolve(state === "loading" ? 0 : (exitCode ?? 1))
       return
     }
-    if (outdated || state === "leaving") return
-    if (state === "ready" && exitCode === null) {
-      // A handler that blocks the thread beyond its time limit is ended this way, with its process.
-      this.#options.note("it was killed; starting again")
+    if (outdated) return
+    const isUnasked = !generation.isEnding && (state === "ready" || state === "leaving")
+    if (isUnasked)
+      this.#options.note(`${endText(generation, exitCode, signal)}${state === "ready" ? "; starting again" : ""}`)
+    if (state === "leaving") return
+    if (state === "ready" && isUnasked) {
       this.#load()
     } else if (state === "starting" && !this.#wasReady) {
       // Nothing in the files is to blame: the port is taken, or the transport cannot be reached.
@@ -143,6 +153,12 @@ class Supervisor {
     for (const { child } of this.#all) passSignal(child, "SIGTERM")
     if (this.#all.size === 0) this.#resolve(0)
   }
+}
+
+/** How a process ended that has not said so: a handler called `process.exit`, blocked its thread, or took all the memory. */
+const endText = ({ running }: Generation, exitCode: number | null, signal: NodeJS.Signals | null): string => {
+  const how = exitCode === null ? `was ended by ${signal ?? "a signal"}` : `ended with exit code ${exitCode}`
+  return `the process that runs the actors ${how}, ${running === "" ? "while no job ran" : `while it ran ${running}`}`
 }
 
 const send = ({ child }: Generation, order: Order): void => {
