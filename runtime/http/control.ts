@@ -93,6 +93,7 @@ export const controlRoutes: ReadonlyArray<Route> = [
   route({
     method: "POST",
     path: "/v1/queues/{id}/pause",
+    idIs: "Name of the queue",
     operation: "pauseQueue",
     group: "Service",
     summary: "Let a queue take tasks and give none out",
@@ -106,6 +107,7 @@ export const controlRoutes: ReadonlyArray<Route> = [
   route({
     method: "POST",
     path: "/v1/queues/{id}/resume",
+    idIs: "Name of the queue",
     operation: "resumeQueue",
     group: "Service",
     summary: "Let a paused queue give out tasks again",
@@ -119,6 +121,7 @@ export const controlRoutes: ReadonlyArray<Route> = [
   route({
     method: "POST",
     path: "/v1/queues/{id}/purge",
+    idIs: "Name of the queue",
     operation: "purgeQueue",
     group: "Service",
     summary: "Cancel everything that waits in a queue",

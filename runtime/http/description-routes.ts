@@ -1,8 +1,30 @@
 /** Routes that describe the interface: the OpenAPI document, and the same for people. */
 import { Schema } from "effect"
+import { sampleOf } from "../options/sample.ts"
+import { DEFAULT_METHOD } from "../protocol/name.ts"
 import { answer } from "./answer.ts"
-import { REFERENCE_HEADERS, referenceOf } from "./reference.ts"
+import { reading } from "./deadline.ts"
+import type { Desk } from "./desk.ts"
+import type { OpenApi } from "./openapi-document.ts"
+import { type Example, REFERENCE_HEADERS, referenceOf } from "./reference.ts"
 import { type Route, route } from "./route.ts"
+
+/** The page is open to everyone, and where there are tokens the names of actors are not. */
+const needsNoToken = ({ paths }: OpenApi): boolean =>
+  paths["/v1/jobs"]?.["post"]?.security.some((each) => Object.keys(each).length === 0) === true
+
+/** The first task that a live worker serves; `undefined` where there is none, or the transport does not answer. */
+const exampleOf = async (desk: Desk): Promise<Example | undefined> => {
+  const actors = await reading(desk.client.actors()).catch(() => [])
+  for (const { name, methods } of actors) {
+    const [method] = methods
+    if (method === undefined) continue
+    const task = method.name === DEFAULT_METHOD ? name : `${name}.${method.name}`
+    const params = Object.fromEntries((method.params ?? []).map((param) => [param, 1]))
+    return { task, input: method.input === undefined ? params : sampleOf(method.input) }
+  }
+  return undefined
+}
 
 export const descriptionRoutes: ReadonlyArray<Route> = [
   route({
@@ -27,9 +49,12 @@ export const descriptionRoutes: ReadonlyArray<Route> = [
     group: "Description",
     summary: "This interface for people",
     answers: [{ status: 200, description: "A page", schema: Schema.String, contentType: "text/html" }],
-    handle: async ({ c, desk, base }) =>
-      new Response(await referenceOf(desk.describe(base), `${new URL(c.req.url).origin}${base}`), {
+    handle: async ({ c, desk, base }) => {
+      const document = desk.describe(base)
+      const example = needsNoToken(document) ? await exampleOf(desk) : undefined
+      return new Response(await referenceOf(document, `${new URL(c.req.url).origin}${base}`, example), {
         headers: REFERENCE_HEADERS,
-      }),
+      })
+    },
   }),
 ]

@@ -43,7 +43,7 @@ const parametersOf = (route: Route, components: Components): ReadonlyArray<OpenA
   const found: Array<OpenApiParameter> = []
   if (route.path.includes("{id}")) {
     const schema = { type: "string", minLength: 1, maxLength: 255 }
-    found.push({ name: "id", in: "path", required: true, description: "Id of the job", schema })
+    found.push({ name: "id", in: "path", required: true, description: route.idIs ?? "Id of the job", schema })
   }
   for (const [name, { schema, form }] of Object.entries(route.query ?? {})) {
     const json = components.add(schema, "request")

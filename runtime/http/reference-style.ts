@@ -13,7 +13,7 @@ a { color: var(--link) }
 small { color: var(--quiet); font-weight: normal }
 code, pre { font: 0.9em ui-monospace, monospace }
 code { overflow-wrap: anywhere }
-pre { overflow-x: auto; padding: 0.75rem; background: var(--soft); border: 1px solid var(--line); border-radius: 6px }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; padding: 0.75rem; background: var(--soft); border: 1px solid var(--line); border-radius: 6px }
 nav ul, .answers { padding-left: 0; list-style: none }
 nav a { text-decoration: none }
 section { margin: 1.5rem 0; padding-left: 1rem; border-left: 3px solid var(--line) }

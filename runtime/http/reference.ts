@@ -53,8 +53,15 @@ const typeOf = (schema: Schema): ReadonlyArray<Html | string> => {
   return [`${typeof schema["type"] === "string" ? schema["type"] : "anything"}${range}`]
 }
 
+/** A bound that is worth a word: those of every safe integer are none. */
+const boundOf = (bound: unknown): string | undefined =>
+  typeof bound === "number" && Math.abs(bound) < Number.MAX_SAFE_INTEGER ? bound.toLocaleString("en") : undefined
+
 const rangeOf = ({ minimum, maximum, minLength, maxLength }: Schema): string => {
-  if (minimum !== undefined || maximum !== undefined) return ` ${minimum ?? ""}–${maximum ?? ""}`
+  const [least, most] = [boundOf(minimum), boundOf(maximum)]
+  if (least !== undefined && most !== undefined) return `, ${least} to ${most}`
+  if (least !== undefined) return `, ${least} or more`
+  if (most !== undefined) return `, at most ${most}`
   if (maxLength !== undefined) return `, ${minLength ?? 0}–${maxLength} characters`
   return ""
 }
@@ -126,8 +133,18 @@ ${prose(textOf(schema["description"]))}
 ${schema["properties"] === undefined ? html`<p>${typeOf(schema)}</p>` : table(fieldRows(schema))}
 </section>`
 
-/** The page for a document that is served at `url`. */
-export const referenceOf = async (document: OpenApi, url: string): Promise<string> => {
+/** What is posted as an example where no actor is known. */
+const EXAMPLE: Example = { task: "text.count", input: { path: "README.md" } }
+
+export interface Example {
+  readonly task: string
+  readonly input: unknown
+}
+
+const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
+
+/** The page for a document that is served at `url`. `example`: a task that a live worker serves. */
+export const referenceOf = async (document: OpenApi, url: string, example: Example = EXAMPLE): Promise<string> => {
   const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ method, path, operation })),
   )
@@ -145,7 +162,7 @@ export const referenceOf = async (document: OpenApi, url: string): Promise<strin
 <header>
 <h1>Callboard <small>${document.info.version}</small></h1>
 ${prose(document.info.description)}
-<pre><code>curl ${url}/v1/jobs -H 'content-type: application/json' -d '{"task": "text.count", "input": {"path": "README.md"}}'</code></pre>
+<pre><code>curl ${url}/v1/jobs -H 'content-type: application/json' -d ${quoted(JSON.stringify(example))}</code></pre>
 <p>For programs: <a href="${url}/openapi.json">openapi.json</a></p>
 </header>
 <nav>${document.tags.map(

@@ -42,6 +42,7 @@ export const revocationRoutes: ReadonlyArray<Route> = [
   route({
     method: "DELETE",
     path: "/v1/revocations/{id}",
+    idIs: "Id of the revocation",
     operation: "liftRevocation",
     group: "Revocations",
     summary: "End a revocation",

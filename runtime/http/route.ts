@@ -52,6 +52,8 @@ export interface Definition<P extends Parameters> {
   readonly description?: string
   /** What a token must allow; absent on routes that are open to everyone. */
   readonly scope?: Scope
+  /** What the `{id}` of the path is. Defaults to the id of a job. */
+  readonly idIs?: string
   readonly query?: P
   readonly headers?: Readonly<Record<string, HeaderParameter>>
   /** Schema of the body, by content type. */

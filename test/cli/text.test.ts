@@ -6,12 +6,12 @@ import * as z from "zod"
 import { actor } from "../../runtime/actor/actor.ts"
 import { printAnswers } from "../../runtime/cli/answers.ts"
 import { curlOf, exampleOf } from "../../runtime/cli/dev/curl.ts"
-import { sampleOf } from "../../runtime/cli/dev/sample.ts"
 import { listText, oneLine, shortId, spanText } from "../../runtime/cli/format.ts"
 import { columns, type Output, outputFor, painter, shown, wrapped } from "../../runtime/cli/output.ts"
 import type { Answer } from "../../runtime/cluster/remote/message.ts"
 import { takesColour } from "../../runtime/log/colour.ts"
 import { jsonSchemaOf } from "../../runtime/options/json-schema.ts"
+import { sampleOf } from "../../runtime/options/sample.ts"
 import { suggest } from "../../runtime/options/suggest.ts"
 
 test("columns are as wide as what is seen in them", () => {

@@ -1,8 +1,8 @@
 /** A `curl` to paste that posts a task which one of the actors can do. */
 import type { ActorDefinition, ErasedMethod } from "../../actor/actor.ts"
 import { jsonSchemaOf } from "../../options/json-schema.ts"
+import { sampleOf } from "../../options/sample.ts"
 import { DEFAULT_METHOD } from "../../protocol/name.ts"
-import { sampleOf } from "./sample.ts"
 
 interface Example {
   readonly task: string

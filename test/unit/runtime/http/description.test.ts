@@ -7,6 +7,7 @@ import { openApiOf } from "../../../../runtime/http/openapi.ts"
 import { PROBLEMS } from "../../../../runtime/http/problem.ts"
 import { routes } from "../../../../runtime/http/routes.ts"
 import { SubmissionSchema } from "../../../../runtime/jobs/submission/submission.ts"
+import { eventually } from "../../../support/servers/process.ts"
 import { start, stopAll } from "./harness.ts"
 
 afterEach(stopAll)
@@ -72,7 +73,29 @@ describe("the OpenAPI document", () => {
   })
 })
 
+const curlIn = (page: string): string => /<pre><code>(curl [^<]*)<\/code><\/pre>/.exec(page)?.[1] ?? ""
+
 describe("the reference page", () => {
+  test("posts a task that exists, names what an id is of, and has bounds to be read", async () => {
+    const { url } = await start()
+    const page = await eventually(async () => {
+      const text = await (await fetch(url)).text()
+      return curlIn(text).includes("text.count") ? undefined : text
+    })
+    expect(curlIn(page)).toMatch(/\/v1\/jobs .*task.*work/)
+    expect(page).toMatch(/pre \{ white-space: pre-wrap/)
+    expect(page).not.toContain("9007199254740991")
+    expect(page).toContain("integer, 1 to 1,000")
+    const idOf = (path: string) => document.paths[path]?.["post"]?.parameters[0]?.description
+    expect(idOf("/v1/queues/{id}/pause")).toBe("Name of the queue")
+    expect(idOf("/v1/jobs/{id}/cancel")).toBe("Id of the job")
+  })
+
+  test("tells no names where tokens are needed", async () => {
+    const { url } = await start({ http: { port: 0, tokens: [{ token: "secret", scopes: ["read"] }] } })
+    expect(curlIn(await (await fetch(url)).text())).toContain("text.count")
+  })
+
   test("shows every route and schema, and asks nobody for anything", async () => {
     const { url } = await start()
     const response = await fetch(`${url}/`)
