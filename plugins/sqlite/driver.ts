@@ -1,4 +1,4 @@
-/** Puts the parts together: one open database as a driver. */
+/** Builds the driver over one open database out of its parts. */
 import type {
   Capabilities,
   Commit,
@@ -35,10 +35,10 @@ import { Notifier } from "./watch/notifier.ts"
 import { type ItemHandler, inChunks } from "./writing/chunks.ts"
 import { Writer } from "./writing/writer.ts"
 
-/** A ring that is lost costs one slow look, every half second. */
+/** When a notification is lost, the poll of the file finds the task half a second later. */
 const RESOLUTION_MS = 600
 
-/** How often, and after which pause, reading is tried while the file is locked. */
+/** How often a read is tried while the file is locked, and how long it pauses in between. */
 const READ_ATTEMPTS = 100
 const READ_PAUSE_MS = 10
 
@@ -59,7 +59,7 @@ const capabilitiesOf = ({ durability, database }: Opened): Capabilities => ({
   dueResolution: RESOLUTION_MS,
 })
 
-/** A driver, until its file is gone. */
+/** A driver with every optional part. Its calls fail once its file was removed or replaced. */
 export type FileDriver = Driver &
   QueueBrowser &
   Queries & { readonly store: Required<Store>; readonly broadcast: Broadcast }
@@ -125,7 +125,10 @@ export const driverOver = (
     onGone(error)
   })
 
-  /** Runs `run` unless this transport was closed. Reading may be locked out for a moment, after another process died. */
+  /**
+   * Runs `run` unless this transport was closed. A read is tried again while the file is locked: after the end of a
+   * process SQLite locks it for a moment, to recover the write-ahead log.
+   */
   const whileOpen = async <T>(run: () => T | Promise<T>): Promise<T> => {
     fileWatch.touch()
     for (let attempt = 0; ; attempt++) {
@@ -212,7 +215,7 @@ export const driverOver = (
     publish: (postings) => whileOpen(() => inChunks(writer, postings, publishHandler)),
     take: (request, signal) =>
       whileOpen(async () => {
-        // One that finds nothing writes nothing, and would not notice.
+        // A take that finds no task writes nothing, and would not notice that the disk refuses writes.
         if (writer.fault !== undefined) throw writer.fault
         return { deliveries: await waiting.take(request, signal) }
       }),

@@ -1,4 +1,7 @@
-/** What a transport does by itself every few seconds: says that it is there, and clears away what is over, in slices. */
+/**
+ * Maintenance of one transport, every few seconds: it renews its entry as a listener, and removes expired records,
+ * values and news. Long work goes in slices, so that calls get the lock in between.
+ */
 
 import type { Database } from "./database/database.ts"
 import { int } from "./database/row.ts"
@@ -11,7 +14,7 @@ import type { Writer } from "./writing/writer.ts"
 
 const INTERVAL_MS = 5_000
 
-/** A slice is followed by a pause of this many times its length, so that work goes first. */
+/** After a slice, maintenance pauses for this many times the slice's length, so that calls go first. */
 const PAUSE_FACTOR = 3
 
 export class Maintenance {
@@ -56,7 +59,7 @@ export class Maintenance {
       if (this.#store.nextExpiry() <= now) await this.#inSlices((transaction) => this.#store.expire(transaction))
       if (this.#news.hasOld(now)) await this.#inSlices((transaction) => this.#news.prune(transaction))
     } catch {
-      // Locked, full or closed: those who ask for something are told, and the next round tries again.
+      // The file is locked, full or closed. Callers get that error from their own calls; the next round tries again.
     } finally {
       this.#busy = false
     }
@@ -82,13 +85,13 @@ export class Maintenance {
 
 // ── expired records ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Removes records that were kept long enough, in slices. The job of a task that is in a queue stays. */
 /** Jobs in one slice: about two milliseconds. */
 const SLICE = 200
 
-/** When a record whose job has a task in a queue is looked at again. */
+/** An expired record whose job still has a task in a queue is looked at again after this time. */
 const POSTPONE_MS = 3_600_000
 
+/** Removes records whose time is over, in slices. A job that still has a task in a queue stays. */
 export class Sweeper {
   readonly #jobs: JobTable
   readonly #statements
@@ -108,12 +111,12 @@ export class Sweeper {
     }
   }
 
-  /** Whether there is anything to do. Reads only. */
+  /** Whether any record has expired. Reads only. */
   isDue(now: number): boolean {
     return this.#statements.due.get(now) !== undefined
   }
 
-  /** One slice; `true` if there may be more. */
+  /** Removes one slice of expired records; `true` if there may be more. */
   sweep({ now }: Transaction): boolean {
     const rows = this.#statements.expired.all(now)
     for (const each of rows) {

@@ -1,7 +1,7 @@
 /**
- * The embedded transport: one SQLite file, used by several processes at once, with nothing to install. What it has
- * accepted is on the disk. `sqlite:jobs.db`, `sqlite:/var/lib/app/jobs.db?sync=normal`, or a `DatabaseSync` that the
- * application holds.
+ * The embedded transport: one SQLite file, used by several processes at once, with nothing to install. A task that was
+ * accepted is on the disk. Its URLs are `sqlite:jobs.db`, `sqlite:/var/lib/app/jobs.db?sync=normal`; an application may
+ * also pass a `DatabaseSync` that it holds.
  */
 import { resolve } from "node:path"
 import { DatabaseSync } from "node:sqlite"
@@ -15,7 +15,7 @@ const connect = async (url: URL, options: ConnectOptions): Promise<Driver> => {
   checkOptions(options)
   const { namespace, timeout, lease, reconnectDelay } = options
   const { path, sync } = readLocation(url)
-  // The working directory may be another one when it is opened again.
+  // The path is made absolute now, because the working directory may have changed when the file is opened again.
   const location = { path: resolve(path), sync }
   return openReopening(
     async (onGone) => driverOver(await openFile(location, namespace, timeout), lease, onGone),

@@ -1,7 +1,7 @@
 /**
- * A driver over whichever file lies under its path now. When the file of a session was removed or replaced, the
- * session is over with everything in it: calls that wait fail, and nothing is carried over. A new session is opened on
- * the file that is there then (made, when there is none), and listens for what was listened for.
+ * A driver that survives the loss of its file. A session is a driver over one open file; when that file was removed or
+ * replaced, the session ends: its waiting calls fail, and nothing is carried over. Then a new session is opened on the
+ * file that is under the path now (created if there is none), with the same subscriptions.
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Driver } from "../../runtime/transport/driver.ts"
@@ -12,30 +12,30 @@ type StatusListener = Parameters<Driver["onStatus"]>[0]
 
 interface Subscription {
   begin(session: FileDriver): Promise<void>
-  /** Called when it goes on in another session. */
+  /** Called when the subscription was begun again in a new session. */
   resumed(): void
 }
 
-/** Opens a session; `onGone` is called when its file is not the one under its path any more. */
+/** Opens a session; `onGone` is called when the file under its path is another one, or missing. */
 export type Open = (onGone: (error: TransportError) => void) => Promise<FileDriver>
 
 /**
- * The shortest wait before a file is opened again: other processes, and threads of this one, must have let go of the old
- * one's write-ahead log by then, in case it was left behind.
+ * The shortest wait before the file is opened again. Other processes, and other threads of this one, notice the loss
+ * and close the old file in that time: its write-ahead log, if it was left behind, must not be in use any more.
  */
 const MIN_DELAY_MS = 500
 
-/** The wait when the runtime names none. */
+/** The wait when the runtime passes no `reconnectDelay`. */
 const DEFAULT_DELAY_MS = 1_000
 
-/** Fails as opening does. */
+/** Opens the first session. Fails with the error of `open`. */
 export const openReopening = async (
   open: Open,
   delay: (tries: number) => number = () => DEFAULT_DELAY_MS,
 ): Promise<FileDriver> => {
   const closing = new AbortController()
   const statusListeners = new Set<StatusListener>()
-  /** How each subscription that lasts begins in a session. */
+  /** Subscriptions that a new session has to begin again. */
   const subscriptions = new Set<Subscription>()
   let current: FileDriver | undefined
   let why = new TransportError("unavailable", "the file is not open")
@@ -48,7 +48,7 @@ export const openReopening = async (
 
   const enter = async (): Promise<FileDriver> => {
     const session = await open((error) => {
-      // The calls that begin a session fail by themselves when its file goes meanwhile.
+      // When the file is lost while the session is being set up, the calls that set it up fail by themselves.
       if (current === session) reopening = reopen(session, error)
     })
     try {
@@ -69,11 +69,12 @@ export const openReopening = async (
   const reopen = async (old: FileDriver, lost: TransportError): Promise<void> => {
     current = undefined
     why = lost
-    // First: the locks of one file are lost when this process closes another one of that name.
+    // The old file is closed before another is opened: when a process closes one file, it loses its locks of another
+    // file of the same name.
     await old.close().catch(() => undefined)
     for (let tries = 1; !closing.signal.aborted; tries++) {
       const wait = Math.max(MIN_DELAY_MS, delay(tries))
-      // A call that waits keeps the process alive by its own timer.
+      // The timer does not keep the process alive: a call that waits has a timer of its own for that.
       await sleep(wait, undefined, { ref: false, signal: closing.signal }).catch(() => undefined)
       if (closing.signal.aborted) return
       try {

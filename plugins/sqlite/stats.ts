@@ -1,4 +1,4 @@
-/** Counts and lists what waits in the queues, over indexes alone and in slices: between two of them the event loop runs. */
+/** Counts and lists the tasks in the queues. Reads indexes only, in slices between which the event loop runs. */
 import { FRONT_LEVEL } from "../../runtime/protocol/message.ts"
 import type { QueueDepth } from "../../runtime/transport/optional.ts"
 import type { Database } from "./database/database.ts"
@@ -7,7 +7,7 @@ import type { JobTable } from "./jobs/job-table.ts"
 import type { QueueNames } from "./jobs/queue-names.ts"
 import { placeOf } from "./jobs/token.ts"
 
-/** Index entries in one slice: about two milliseconds. */
+/** Index entries that one slice reads: about two milliseconds. */
 const SLICE = 20_000
 
 const pause = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
@@ -78,8 +78,8 @@ export class QueueStats {
   }
 
   /**
-   * Tasks that nobody has in hand: those of a queue in the order in which they would be taken, those that are put off last;
-   * or those that were to start before a moment, longest ago first.
+   * Ids of jobs with a task that no delivery has: of one queue, in the order in which they would be taken, delayed ones
+   * last; or of tasks that expired at `expiredBy` or earlier, longest ago first.
    */
   waiting(what: { readonly queue: string } | { readonly expiredBy: number }, max: number): ReadonlyArray<string> {
     const { overdue, readyIn, laterIn } = this.#statements
@@ -107,11 +107,13 @@ export class QueueStats {
     }
   }
 
-  /** What is put off or in somebody's hands; what is over its time counts as ready. */
+  /**
+   * Adds delayed tasks and those that a delivery has. A task that is due, or whose lease has ended, counts as ready.
+   */
   async #addLater(counts: ReadonlyMap<number, Count>, now: number): Promise<void> {
     for (let from = 1; ; ) {
       const row = this.#statements.endOfSlice.get(from)
-      // Many tasks may share one due time: such a slice is longer.
+      // Tasks that are due at the same millisecond are in one slice, which may be longer.
       const end = row === undefined ? Number.MAX_SAFE_INTEGER : Math.max(int(row, "at"), from + 1)
       for (const group of this.#statements.countLater.all(now, from, end)) {
         const count = counts.get(int(group, "queue"))
@@ -125,7 +127,10 @@ export class QueueStats {
     }
   }
 
-  /** When the oldest ready task was submitted: it is the first of one of the levels. */
+  /**
+   * When the oldest ready task was submitted. Within a level tasks are in order of publishing, so that the first task
+   * of each level is enough.
+   */
   #oldest(queue: number): number | undefined {
     let oldest: number | undefined
     for (let level = 0; level <= FRONT_LEVEL; level++) {

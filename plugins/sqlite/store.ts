@@ -1,4 +1,4 @@
-/** Keyed values with revisions and times to live, in one table. */
+/** The store: keyed values with revisions and times to live, in one table. */
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/store.ts"
 import type { Database } from "./database/database.ts"
@@ -12,7 +12,7 @@ export interface PreparedOperation {
   readonly key: Uint8Array
 }
 
-/** Values that are removed at once because their time is over. */
+/** Most expired values that one statement removes. */
 const EXPIRE_BATCH = 200
 
 export class StoreTable {
@@ -63,18 +63,18 @@ export class StoreTable {
     return statement.all(this.#ns, Date.now(), start, end, Math.max(0, Math.floor(limit))).map(entryOf)
   }
 
-  /** What can fail, before the lock is taken. Fails with `invalid` or `too-large`. */
+  /** Checks an operation before the write lock is taken. Fails with `invalid` or `too-large`. */
   prepare(operation: StoreOperation): PreparedOperation {
     const { key, value, ttl } = operation
     if (ttl !== undefined && !(ttl >= 1_000)) throw new TransportError("invalid", "a time to live is at least 1,000")
     if (value && value.length > MAX_RECORD) {
       throw new TransportError("too-large", `${key}: ${value.length} bytes, ${MAX_RECORD} are allowed`)
     }
-    // Copied, because the caller may go on using its bytes before they are written.
+    // The value is copied, because the caller may change its bytes before they are written.
     return { key: checkKey(key), operation: value ? { ...operation, value: value.slice() } : operation }
   }
 
-  /** All or nothing. */
+  /** Does all operations or none. */
   write(transaction: Transaction, operations: ReadonlyArray<PreparedOperation>): ReadonlyArray<Revision> | "conflict" {
     if (!operations.every((each) => this.#holds(transaction, each))) return "conflict"
     return operations.map((each) => this.#write(transaction, each))
@@ -95,13 +95,13 @@ export class StoreTable {
     return String(revision)
   }
 
-  /** When the next value ends. */
+  /** When the next value expires; `Infinity` if none does. */
   nextExpiry(): number {
     const row = this.#statements.nextExpiry.get(this.#ns)
     return row === undefined ? Number.POSITIVE_INFINITY : int(row, "until")
   }
 
-  /** Removes values whose time is over; `true` if there may be more. */
+  /** Removes expired values; `true` if there may be more. */
   expire(transaction: Transaction): boolean {
     const rows = this.#statements.expire.all(transaction.now, this.#ns)
     for (const row of rows) transaction.storeChanges.push({ key: keyFromBytes(bytes(row, "key")) })
@@ -123,17 +123,17 @@ const entryOf = (row: Row): Entry => ({
 
 // ── keys ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Keys of the store as bytes: in the order of their UTF-8, with everything that a key may hold. Pure. */
 const MAX_BYTES = 512
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true })
 
+/** A key as the bytes of its UTF-8, so that SQLite sorts keys in byte order. */
 export const keyToBytes = (key: string): Uint8Array => encoder.encode(key)
 
 export const keyFromBytes = (bytes: Uint8Array): string => decoder.decode(bytes)
 
-/** Fails with `invalid`. */
+/** A checked key as bytes. Fails with `invalid`. */
 export const checkKey = (key: string): Uint8Array => {
   const bytes = encoder.encode(key)
   if (bytes.length >= 1 && bytes.length <= MAX_BYTES && key.isWellFormed()) return bytes
@@ -150,7 +150,7 @@ export const afterPrefix = (prefix: Uint8Array): Uint8Array => {
       return end
     }
   }
-  // No UTF-8 holds this byte: after every key.
+  // UTF-8 never contains this byte, so that it sorts after every key.
   return Uint8Array.of(0xff)
 }
 
@@ -172,10 +172,13 @@ export const compareKeys = (a: Uint8Array, b: Uint8Array): number => {
 
 // ── expiry ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Ends values in time for those who watch; nobody else needs a timer, as reading passes over what has ended. */
 /** The longest that a timer can wait is 2³¹ − 1 ms. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
+/**
+ * Removes values when their time is over, while the store is watched, so that watchers hear of it. Without a watcher no
+ * timer is needed, because reads skip expired values.
+ */
 export class StoreExpiry {
   readonly #store: StoreTable
   readonly #writer: Writer
@@ -189,7 +192,7 @@ export class StoreExpiry {
     this.#watched = watched
   }
 
-  /** Sets the timer to the end of the next value. Reads only. */
+  /** Sets the timer for the next value that expires. Reads only. */
   schedule(): void {
     const at = this.#watched() ? this.#nextEnd() : Number.POSITIVE_INFINITY
     if (at === this.#at && this.#timer !== undefined) return

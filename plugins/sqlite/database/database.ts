@@ -1,4 +1,4 @@
-/** One open database: prepared statements that read the same way whoever opened it, and where it lies. */
+/** One open database, and the check that its file is still the one under its path. */
 
 import { type Stats, statSync } from "node:fs"
 import type { DatabaseSync, StatementSync } from "node:sqlite"
@@ -28,7 +28,8 @@ export class Database {
     this.#begin = this.prepare("BEGIN")
     this.#end = this.prepare("ROLLBACK")
     const timeout = int(this.prepare("PRAGMA busy_timeout").get() ?? {}, "timeout")
-    // An application may let its own statements wait for a lock; ours must not stop the event loop.
+    // The application may have set a busy timeout on its connection. The statements of this transport must not wait
+    // with it, because SQLite would block the event loop.
     if (timeout > 0) {
       this.#busyTimeout = {
         noWait: this.prepare("PRAGMA busy_timeout = 0"),
@@ -37,14 +38,17 @@ export class Database {
     }
   }
 
-  /** Whether the next commits wait until they are on the disk. Not inside a transaction; an application's setting stays. */
+  /**
+   * Sets whether the next commits wait for the disk. Must not be called inside a transaction. On a connection of the
+   * application it does nothing: the application's setting stays.
+   */
   waitForDisk(wait: boolean): void {
     if (!this.#durable || wait === this.#waits) return
     this.#handle.exec(wait ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL")
     this.#waits = wait
   }
 
-  /** Runs a statement that must fail at once when another connection holds the lock. */
+  /** Runs a statement that fails at once, instead of waiting, when another connection holds the lock. */
   withoutWaiting(statement: StatementSync): void {
     this.#busyTimeout?.noWait.get()
     try {
@@ -55,11 +59,11 @@ export class Database {
   }
 
   /**
-   * Runs `run`, which only reads, at one moment of the file: what another process commits meanwhile is not seen. Between
-   * two statements outside of it a job may move from its queue into its record.
+   * Runs `run`, which must only read, over one snapshot of the file. Without a snapshot another process may commit
+   * between two statements, and a job that moves from its queue into its record would be seen in neither.
    */
   snapshot<T>(run: () => T): T {
-    // The transaction that is open, ours or the application's, is one moment as well.
+    // Inside an open transaction, this transport's or the application's, all reads see one snapshot already.
     if (this.inTransaction) return run()
     this.#begin.run()
     try {
@@ -76,7 +80,7 @@ export class Database {
 
   prepare(sql: string): StatementSync {
     const statement = this.#handle.prepare(sql)
-    // An application's connection may have other defaults.
+    // A connection of the application may have other defaults.
     statement.setReadBigInts(false)
     statement.setReturnArrays(false)
     return statement
@@ -94,14 +98,14 @@ export class Database {
 
 // ── whether the file is still there ──────────────────────────────────────────────────────────────────────────────────
 
-/**
- * Whether the file under its path is still the one that is open. One that was removed or replaced goes on existing for
- * this process alone: what it accepts would be lost. Looked at five times a second and, while there is work, ten times:
- * a look costs a system call, so that not every operation has its own.
- */
 const IDLE_CHECK_MS = 200
 const BUSY_CHECK_MS = 100
 
+/**
+ * Watches whether the file under the path is still the open one. A file that was removed or replaced goes on existing
+ * for this process alone, so that every task it accepts would be lost. A check is one system call; it runs five times a
+ * second, ten times while there are calls, and not for every call.
+ */
 export class FileWatch {
   readonly #path: string | undefined
   readonly #onGone: () => void
@@ -109,7 +113,7 @@ export class FileWatch {
   readonly #timer: ReturnType<typeof setInterval>
   #checkedAt = performance.now()
 
-  /** `onGone` is called once. */
+  /** `onGone` is called once, when the file under the path is another one, or missing. */
   constructor(database: Database, onGone: () => void) {
     this.#path = database.path
     this.#onGone = onGone
@@ -136,7 +140,7 @@ export class FileWatch {
     this.#onGone()
   }
 
-  /** `undefined` when there is no such file. What cannot be looked at now counts as it was. */
+  /** `undefined` when there is no file under the path. A file that cannot be checked now counts as unchanged. */
   #stat(): Stats | undefined {
     if (this.#path === undefined) return undefined
     try {

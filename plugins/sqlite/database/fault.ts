@@ -1,4 +1,7 @@
-/** Tells the errors of SQLite apart: who must wait, who must give up, and what the person in front of it can do. */
+/**
+ * Errors of SQLite as errors of the contract: which are worth a retry, which concern the whole database, and what the
+ * user can do about each.
+ */
 import { TransportError, type TransportReason } from "../../../runtime/transport/mod.ts"
 
 // https://sqlite.org/rescode.html
@@ -16,7 +19,7 @@ const TOOBIG = 18
 const AUTH = 23
 const NOTADB = 26
 
-/** Deno 2.9 gives no number for some of them. */
+/** Deno 2.9 sets no `errcode` on some of these errors, so that only their message tells them apart. */
 const BY_MESSAGE: ReadonlyArray<readonly [RegExp, number]> = [
   [/database (table )?is locked/i, BUSY],
   [/locking protocol/i, PROTOCOL],
@@ -40,10 +43,10 @@ const codeOf = (error: unknown): number | undefined => {
   return BY_MESSAGE.find(([pattern]) => pattern.test(error.message))?.[1] ?? 1
 }
 
-/** Whether there was no room: nothing of the transaction is there. */
+/** Whether the disk was full. SQLite has rolled the transaction back: nothing of it is stored. */
 export const isFull = (error: unknown): boolean => codeOf(error) === FULL
 
-/** Whether another connection is in the way for the moment. */
+/** Whether another connection holds the lock, so that the same statement may succeed later. */
 export const isBusy = (error: unknown): boolean => {
   const code = codeOf(error)
   return code === BUSY || code === LOCKED || code === PROTOCOL
@@ -61,7 +64,7 @@ const DATABASE_WIDE: ReadonlyArray<number | undefined> = [
   NOTADB,
 ]
 
-/** Whether an error concerns the whole database and not only the statement that met it. */
+/** Whether an error concerns the whole database, and not only the statement that failed. */
 export const isDatabaseWide = (error: unknown): boolean =>
   DATABASE_WIDE.includes(codeOf(error)) || (error instanceof Error && /database is not open/i.test(error.message))
 
@@ -87,7 +90,10 @@ const ADVICE: Readonly<Record<number, readonly [TransportReason, string]>> = {
   [NOTADB]: ["invalid", "it is not an SQLite database (or an encrypted one): give the path of another file"],
 }
 
-/** What `error` means for the caller. `what` names the file. */
+/**
+ * The error of the contract for `error`. `what` names the file in its message; `outcome` says whether the change may
+ * have been stored all the same.
+ */
 export const faultOf = (error: unknown, what: string, outcome: "none" | "unknown" = "none"): TransportError => {
   if (error instanceof TransportError) return error
   const code = codeOf(error)

@@ -1,6 +1,6 @@
 /**
- * Opens the file of a board, or takes over a connection that the application holds. Never waits for a lock inside
- * SQLite: it tries, lets the event loop run, and tries again until its time is up.
+ * Opens a database file, or uses a connection that the application holds. A locked file is tried again from the event
+ * loop until the timeout is over, never waited for inside SQLite.
  */
 import { closeSync, existsSync, mkdirSync, openSync, statSync, writeFileSync } from "node:fs"
 import { basename, dirname, join, resolve } from "node:path"
@@ -12,10 +12,13 @@ import { faultOf, isBusy } from "./fault.ts"
 import { int, text } from "./row.ts"
 import { APPLICATION_ID, ensureSchema } from "./schema.ts"
 
-/** A folder of ours: made when missing, and ignored by git. Any other folder must be there. */
+/** The folder that Callboard creates when it is missing, with a `.gitignore`. Every other folder must exist. */
 const OWN_FOLDER = ".callboard"
 
-/** Tasks may hold secrets: what is made in that folder is for its owner alone. What is there already stays as it is. */
+/**
+ * Tasks may hold secrets, so that the folder and the files created in it are readable by their owner only. The rights
+ * of an existing folder or file are left as they are.
+ */
 const OWN_FOLDER_MODE = 0o700
 const OWN_FILE_MODE = 0o600
 
@@ -24,20 +27,23 @@ const PAGE_BYTES = 8192
 
 const CACHE_KIB = 16_384
 
-/** Write-ahead log, in pages, after which a commit also writes the pages back into the file. */
+/** SQLite copies the write-ahead log back into the file once it has this many pages. */
 const CHECKPOINT_PAGES = 1_000
 
-/** What is left of a write-ahead log that had grown larger, because somebody read for a long time. */
+/** A write-ahead log that grew larger, because a long read kept SQLite from copying it back, is cut to this size. */
 const LARGEST_LOG_BYTES = 64 * 1024 * 1024
 
 export interface Opened {
   readonly database: Database
   readonly durability: Capabilities["durability"]
-  /** Number of the namespace in this file. */
+  /** Number of the namespace in this file; part of the key of most tables. */
   readonly ns: number
 }
 
-/** Fails with a `TransportError` that says what to do, within `timeout` milliseconds. */
+/**
+ * Opens or creates the file of a URL. Fails with a `TransportError` that says what to do, within `timeout`
+ * milliseconds.
+ */
 export const openFile = async (location: Location, namespace: string, timeout: number): Promise<Opened> => {
   const path = resolve(location.path)
   prepareFolder(path)
@@ -56,7 +62,7 @@ export const openFile = async (location: Location, namespace: string, timeout: n
   }
 }
 
-/** Takes over a connection as it is: its settings stay, and the durability is what they give. */
+/** Uses a connection of the application. Its settings stay as they are; the durability follows from them. */
 export const openHandle = async (handle: DatabaseSync, namespace: string, timeout: number): Promise<Opened> => {
   if (!handle.isOpen) throw new TransportError("invalid", "the DatabaseSync was closed: pass one that is open")
   const location = handle.location()
@@ -78,12 +84,13 @@ const prepareFolder = (path: string): void => {
   const folder = dirname(path)
   try {
     if (basename(folder) === OWN_FOLDER) {
-      // The folders above it belong to the project, and get the rights that the umask gives.
+      // The folders above it belong to the project, and are created with the rights that the umask gives.
       mkdirSync(dirname(folder), { recursive: true })
       mkdirSync(folder, { recursive: true, mode: OWN_FOLDER_MODE })
       const ignore = join(folder, ".gitignore")
       if (!existsSync(ignore)) writeFileSync(ignore, "*\n", { mode: OWN_FILE_MODE })
-      // SQLite would create the database with the umask's rights, and gives its log and shared memory those of the database.
+      // SQLite would create the database with the rights that the umask gives, and copies the rights of the database to
+      // its log and shared memory.
       if (!existsSync(path)) closeSync(openSync(path, "a", OWN_FILE_MODE))
     }
   } catch (cause) {
@@ -97,7 +104,7 @@ const prepareFolder = (path: string): void => {
   }
 }
 
-/** Runs `run` until no other connection is in the way. */
+/** Runs `run` again while another connection holds the lock, for up to `timeout` milliseconds. */
 const retryWhileBusy = async <T>(database: Database, timeout: number, run: () => T): Promise<T> => {
   const deadline = performance.now() + timeout
   for (;;) {
@@ -115,7 +122,7 @@ const pragma = (database: Database, name: string): number => {
   return int(row, Object.keys(row)[0] ?? name)
 }
 
-/** Before anything is changed in the file. */
+/** Fails with `unsupported` for the database of another program. Runs before anything is changed in the file. */
 const refuseForeign = (database: Database): void => {
   const used = database.prepare("SELECT 1 FROM sqlite_schema LIMIT 1").get() !== undefined
   if (!used || pragma(database, "application_id") === APPLICATION_ID) return
@@ -126,7 +133,7 @@ const refuseForeign = (database: Database): void => {
 }
 
 const configure = (database: Database, sync: Location["sync"]): void => {
-  // Takes effect only while the file is empty.
+  // SQLite takes a page size only while the file is empty.
   database.exec(`PRAGMA page_size = ${PAGE_BYTES}`)
   const mode = text(database.prepare("PRAGMA journal_mode = WAL").get() ?? {}, "journal_mode")
   if (mode !== "wal") {
@@ -136,13 +143,13 @@ const configure = (database: Database, sync: Location["sync"]): void => {
     )
   }
   database.exec(`PRAGMA synchronous = ${sync}`)
-  // macOS: only this makes the disk itself write. Elsewhere without effect.
+  // On macOS only `F_FULLFSYNC` makes the disk itself write. These settings have no effect elsewhere.
   if (sync === "full") database.exec("PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1")
   database.exec(`PRAGMA cache_size = -${CACHE_KIB}; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`)
   database.exec(`PRAGMA journal_size_limit = ${LARGEST_LOG_BYTES}`)
 }
 
-/** Sees to it that tables and namespace are there; returns the number of the namespace. */
+/** Creates the tables and the namespace where they are missing; returns the number of the namespace. */
 const ensureNamespace = (database: Database, namespace: string): number => {
   if (database.inTransaction) throw new TransportError("invalid", `${database.label}: end the open transaction first`)
   database.exec("BEGIN IMMEDIATE")
@@ -168,23 +175,23 @@ const durabilityOf = (database: Database): Capabilities["durability"] => {
 
 // ── the URL ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What a `sqlite:` URL says. Pure. */
 export interface Location {
-  /** Path of the database file; relative to the working directory unless absolute. */
+  /** Path of the database file; relative to the working directory unless it is absolute. */
   readonly path: string
   /**
-   * When a commit counts as done. `full`: once it is on the disk; survives power loss. `normal`: once it is written;
-   * survives the end of the process, but the last commits may be lost with the machine. Defaults to `full`.
+   * When a commit is answered. `full`: once it is on the disk, so that it survives a power loss. `normal`: once it is
+   * written to the file, so that it survives the end of the process; the last commits may be lost with the machine.
+   * Defaults to `full`.
    */
   readonly sync: "full" | "normal"
 }
 
-/** Options that the runtime reads for all transports. */
+/** Options of a URL that the runtime reads itself, for every transport. */
 const SHARED = ["ns", "lease", "records"]
 
 const invalid = (message: string): TransportError => new TransportError("invalid", message)
 
-/** Fails with `invalid`, saying how the URL should read. */
+/** Reads a `sqlite:` URL. Fails with `invalid`; the message shows how the URL should be written. */
 export const readLocation = (url: URL): Location => {
   if (url.host !== "") {
     throw invalid(
@@ -216,7 +223,7 @@ const decodePath = (path: string): string => {
 
 const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/
 
-/** Fails with `invalid`. */
+/** Checks the namespace and the lease. Fails with `invalid`. */
 export const checkOptions = ({ namespace, lease }: ConnectOptions): void => {
   if (!NAMESPACE.test(namespace)) throw invalid("a namespace is 1 to 64 letters, digits, _ or -")
   if (!(lease >= 1_000 && lease < Number.POSITIVE_INFINITY))

@@ -1,4 +1,4 @@
-/** Reads columns of rows with their types checked: what another program wrote into the file is not trusted. */
+/** Reads columns of rows and checks their types: another program may have written into the file. */
 import type { SQLOutputValue } from "node:sqlite"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 

@@ -1,35 +1,37 @@
 /**
- * The tables, and who may use a file that already holds some.
+ * The tables, and the check of the version of tables that are in the file already.
  *
  * ```
- * job   one row per job: its task that waits or runs (if any), its record (if any) and what lists look for. A further task
- *       of a job whose row has one already is a row of its own. Small rows, so that moving a task through the queue,
- *       counting and listing never touch a payload.
- * load  the payloads of that row: the frame of the task, the bytes of the record.
- * key   publish keys of that job apart from the one in its row.
- * link  jobs by root, parent and group; only where there is one.
- * store keyed values.        news what others must hear, for seconds.        listener who must hear it.
+ * job       one row per job: its task that waits or runs (if any), its record (if any), and what lists search. A further
+ *           task of a job that has one already is in a row of its own. Rows are small, so that moving a task through
+ *           the queue, counting and listing never touch a payload.
+ * load      the payloads of that row: the frame of the task, the bytes of the record.
+ * key       publish keys of that job, apart from the one in its row.
+ * link      jobs by root, parent and group; only for jobs that have one.
+ * store     keyed values.
+ * news      changes and broadcasts for other processes; a row lives for seconds.
+ * listener  transports that listen, and for which kinds of news.
  * ```
  *
- * A task is in exactly one of two partial indexes: `ready` (at = 0), in the order in which it is taken, or `later`
- * (at > 0), by when it is due or its lease ends. A job that has ended is in neither.
+ * A task is in exactly one of two partial indexes: `ready` (at = 0), in the order in which tasks are taken, or `later`
+ * (at > 0), by the time when it is due or its lease ends. A job that has ended is in neither.
  */
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Database } from "./database.ts"
 import { int } from "./row.ts"
 
-/** Counts up with every change of the tables; stored as the file's `user_version`. */
+/** Rises with every change of the tables; stored as the file's `user_version`. */
 export const SCHEMA_VERSION = 2
 
-/** Marks a file as ours (`application_id`): "CALB". */
+/** Marks a file as Callboard's (SQLite's `application_id`): "CALB". */
 export const APPLICATION_ID = 0x43414c42
 
 const TABLES = `
 CREATE TABLE callboard_counter (
   one INTEGER PRIMARY KEY CHECK (one = 1),
   version INTEGER NOT NULL,
-  last INTEGER NOT NULL              -- highest number given out: rows, fences, revisions, news; begins anywhere, so that
-                                     -- a delivery of a file that was removed means nothing in the one that came after
+  last INTEGER NOT NULL              -- highest number given out: rows, fences, revisions, news; begins at a random
+                                     -- number: no delivery of a removed file is valid in the file that replaced it
 );
 
 CREATE TABLE callboard_namespace (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -54,17 +56,17 @@ CREATE TABLE callboard_job (
   submitted INTEGER NOT NULL,        -- when the job was submitted
   place INTEGER,                     -- level and order
   at INTEGER,                        -- 0 ready; else when it is due or its lease ends; null without a task in the queue:
-                                     -- then place, fence, due, posted and bytes mean nothing
-  fence INTEGER,                     -- of the delivery that has the task, or had it last; null once it was given back
+                                     -- then place, fence, due, posted and bytes have no meaning
+  fence INTEGER,                     -- of the delivery that has the task, or had it last; null once it was released
   deliveries INTEGER NOT NULL DEFAULT 0,
   due INTEGER,                       -- not before; null at once
   expires INTEGER,
   posted INTEGER,                    -- when the task was published
   bytes INTEGER NOT NULL DEFAULT 0,  -- length of the frame
-  state INTEGER,                     -- of the record, as all that follows; null without one
+  state INTEGER,                     -- of the record, as are all columns below; null without a record
   rev INTEGER,
-  until INTEGER,                     -- when it may be removed; null if it stays
-  hidden INTEGER NOT NULL DEFAULT 0, -- 1: not to be listed
+  until INTEGER,                     -- when the record may be removed; null if it stays
+  hidden INTEGER NOT NULL DEFAULT 0, -- 1: the job is not listed
   dead INTEGER NOT NULL DEFAULT 0,   -- 1: a dead letter
   error TEXT                         -- fingerprint of the failure
 );
@@ -74,7 +76,7 @@ CREATE INDEX callboard_job_later ON callboard_job (at, queue, fence) WHERE at > 
 CREATE INDEX callboard_job_expires ON callboard_job (expires) WHERE expires IS NOT NULL;
 CREATE INDEX callboard_job_until ON callboard_job (until) WHERE until IS NOT NULL;
 CREATE INDEX callboard_job_further ON callboard_job (of) WHERE of IS NOT NULL;
--- Nearly all jobs succeed: an index over the others costs nothing and finds what people look for.
+-- Nearly all jobs succeed (4): an index over the others costs next to nothing, and lists mostly ask for those.
 CREATE INDEX callboard_job_state ON callboard_job (ns, state) WHERE state <> 4;
 
 CREATE TABLE callboard_key (
@@ -126,8 +128,8 @@ INSERT INTO callboard_counter VALUES (1, ${SCHEMA_VERSION}, abs(random() % ${2 *
 `
 
 /**
- * Creates the tables in a new file, and checks them in an old one. Must run inside a transaction. A file of our own is
- * marked as such; in a database that belongs to the application nothing is touched but our tables.
+ * Creates the tables in a new file, and checks their version in an existing one. Must run inside a transaction. A file
+ * that Callboard owns is marked as such; in a database of the application only Callboard's own tables are touched.
  *
  * Fails with `unsupported` when another version made the tables.
  */

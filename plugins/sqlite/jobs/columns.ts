@@ -1,4 +1,7 @@
-/** Turns postings and records into what is written into rows, before the lock is taken. What cannot be stored fails here. */
+/**
+ * Turns postings and records into column values before the write lock is taken. A posting or record that cannot be
+ * stored fails here.
+ */
 import { Buffer } from "node:buffer"
 import { STATES, type State } from "../../../runtime/protocol/state.ts"
 import type { CommitRecord, Posting } from "../../../runtime/transport/driver.ts"
@@ -7,10 +10,12 @@ import { TransportError } from "../../../runtime/transport/mod.ts"
 import { type IdColumn, idToColumn } from "./id.ts"
 import { isLevel } from "./token.ts"
 
-/** Largest task: the product allows bodies of 1 MiB; this leaves room for headers and for other senders. */
+/**
+ * Largest task, in bytes. The product allows bodies of 1 MiB; the rest is for headers and for tasks of other producers.
+ */
 export const MAX_TASK = 4 * 1024 * 1024
 
-/** Largest record with the task it keeps: room for a task in base64, its follow-ups and a traceback. */
+/** Largest record, in bytes: room for its task in base64, follow-ups and a traceback. */
 export const MAX_RECORD = 32 * 1024 * 1024
 
 const MAX_NAME_BYTES = 255
@@ -19,12 +24,13 @@ const invalid = (message: string): TransportError => new TransportError("invalid
 
 // ── index ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-// Stored in files: the order must never change. The partial index over states names `succeeded` as 4.
+// The codes are stored in files, so that their order must never change. The partial index over states names `succeeded`
+// as 4.
 const CODES: ReadonlyMap<State, number> = new Map(STATES.map((state, code) => [state, code]))
 
 export const codeOf = (state: State): number => CODES.get(state) ?? -1
 
-/** How one job refers to another. */
+/** What a row of the link table stands for: a job's root, its parent or its group. */
 export type LinkKind = 1 | 2 | 3
 export const ROOT: LinkKind = 1
 export const PARENT: LinkKind = 2
@@ -38,7 +44,7 @@ export interface Link {
 const NO_LINKS: ReadonlyArray<Link> = []
 
 export const linksOf = (id: string, { root, parent, group }: Index): ReadonlyArray<Link> => {
-  // Most jobs are their own root and belong to nothing.
+  // Most jobs are their own root, and have no parent and no group.
   if ((root === id || !root) && !parent && !group) return NO_LINKS
   const links: Array<Link> = []
   if (root && root !== id) links.push({ kind: ROOT, ref: idToColumn(root) })
@@ -78,7 +84,7 @@ export const postingColumns = (posting: Posting): PostingColumns => {
   return {
     posting,
     id: idToColumn(id),
-    // Most keys begin with their id: its row has that already.
+    // Most publish keys begin with the job's id, which its row holds already, so that only the rest is stored.
     key: key.startsWith(`${id}/`) ? key.slice(id.length) : `=${key}`,
     submitted: submittedOf(id, index),
     due: timeOf(posting.due, "due", id),
@@ -88,7 +94,7 @@ export const postingColumns = (posting: Posting): PostingColumns => {
   }
 }
 
-/** Whole milliseconds, never early. */
+/** A time in whole milliseconds, rounded up so that nothing happens early. */
 const timeOf = (time: number | undefined, field: string, id: string): number | null => {
   if (time === undefined) return null
   const whole = Math.ceil(time)
@@ -102,7 +108,7 @@ const checkQueue = (queue: string): void => {
 }
 
 const checkName = (what: string, name: string): void => {
-  // Three bytes of UTF-8 per character at most: most names need no counting.
+  // A character has at most three bytes of UTF-8 per code unit, so that the bytes of a short name need no counting.
   const short = name.length > 0 && (name.length * 3 <= MAX_NAME_BYTES || Buffer.byteLength(name) <= MAX_NAME_BYTES)
   if (short && name.isWellFormed()) return
   throw invalid(`${what} is 1 to ${MAX_NAME_BYTES} bytes of well-formed text, not ${JSON.stringify(name.slice(0, 80))}`)
@@ -116,7 +122,7 @@ export interface RecordColumns {
   readonly index: Index
   readonly submitted: number
   readonly state: number
-  /** For how long from the commit on; `undefined` for ever. */
+  /** How long the record is kept after its commit, in milliseconds; `undefined` keeps it for ever. */
   readonly keep: number | undefined
 }
 
@@ -132,7 +138,7 @@ export const recordColumns = (id: string, { bytes, index, keep }: CommitRecord):
   return { id: idToColumn(id), bytes, index, submitted: submittedOf(id, index), state, keep }
 }
 
-/** When a record that is stored now may be removed; `null` never. */
+/** When a record that is stored at `now` may be removed; `null` if never. */
 export const untilOf = ({ keep }: RecordColumns, now: number): number | null => {
   const until = keep === undefined ? Number.POSITIVE_INFINITY : Math.ceil(now + keep)
   return Number.isSafeInteger(until) ? until : null

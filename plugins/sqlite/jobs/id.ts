@@ -1,5 +1,5 @@
 /**
- * Ids as the database keeps them: a UUID as its 16 bytes, so that indexes over time-ordered ids stay small; any other
+ * Ids as the database stores them: a UUID as its 16 bytes, so that indexes over time-ordered ids stay small; any other
  * text as it is. Both directions are exact.
  */
 import type { SQLOutputValue } from "node:sqlite"
@@ -7,7 +7,7 @@ import { TransportError } from "../../../runtime/transport/mod.ts"
 
 export type IdColumn = string | Uint8Array
 
-/** Lower case only: what would not come back as it was is kept as text. */
+/** Lower case only: an upper-case UUID would come back in lower case, and is stored as text instead. */
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 const UUID_BYTES = 16
@@ -22,7 +22,7 @@ const DASH = 45
 
 export const idToColumn = (id: string): IdColumn => {
   if (id.length === 36 && UUID.test(id)) return uuidToBytes(id)
-  // Deno 2.9 cuts text at a zero byte when it reads a column.
+  // Deno 2.9 cuts text at a zero byte when it reads a column, so that such ids are stored as bytes.
   return id.includes("\0") ? withZeroes(id) : id
 }
 
@@ -51,7 +51,7 @@ const uuidToBytes = (id: string): Uint8Array => {
   return bytes
 }
 
-/** Longer than any UUID, so that the two never meet. */
+/** Bytes of an id with zeroes, behind 16 empty ones: longer than any UUID, so that the two cannot be mixed up. */
 const withZeroes = (id: string): Uint8Array => {
   const encoded = new TextEncoder().encode(id)
   const bytes = new Uint8Array(UUID_BYTES + encoded.length)

@@ -1,4 +1,7 @@
-/** The rows of jobs: looking them up, putting tasks and records into them, removing them. Knows no rules. */
+/**
+ * Reads and writes the rows of jobs: their tasks and records. The rules of publishing and committing are in `queue/`
+ * and `records/`.
+ */
 import type { Database } from "../database/database.ts"
 import { int, intOrNull, type Row, textOrNull } from "../database/row.ts"
 import { type Link, linksOf, type PostingColumns, type RecordColumns, untilOf } from "./columns.ts"
@@ -6,7 +9,7 @@ import { type IdColumn, idFromColumn } from "./id.ts"
 import type { QueueNames } from "./queue-names.ts"
 import { placeOf, type Token } from "./token.ts"
 
-/** One row. See the schema for what the columns mean. */
+/** One row of the job table; the schema says what the columns mean. */
 export interface JobRow {
   readonly seq: number
   readonly of: number | null
@@ -89,7 +92,7 @@ export class JobTable {
     return row && jobRow(row)
   }
 
-  /** The same inside a transaction: what only waits to be swept away is removed first. */
+  /** Like {@link byId}, inside a transaction: a job that has expired is removed and not returned. */
   current(id: IdColumn, now: number): JobRow | undefined {
     const row = this.byId(id)
     if (row === undefined || !this.isExpired(row, now)) return row
@@ -102,24 +105,26 @@ export class JobTable {
     return row && jobRow(row)
   }
 
-  /** Whether a record was kept long enough, and no task of its job is in a queue. */
+  /** Whether a job may be removed: its record's time is over, and no task of it is in a queue. */
   isExpired({ seq, at, until }: Pick<JobRow, "seq" | "at" | "until">, now: number): boolean {
     return at === null && until !== null && until <= now && !this.hasFurther(seq)
   }
 
-  /** Whether further tasks of a job are in rows of their own. */
+  /** Whether a job has further tasks, which are in rows of their own. */
   hasFurther(seq: number): boolean {
     return this.#statements.further.get(seq) !== undefined
   }
 
-  /** Id of the job that a row belongs to. */
+  /** Id of the job that a row belongs to; the row may be that of a further task. */
   idOf(row: Pick<JobRow, "seq" | "of">): string {
     return idFromColumn(this.#statements.idOf.get(row.of ?? row.seq)?.["id"])
   }
 
   // ── tasks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Stores the first task of a job; `false` when the job is known already. `at`: when it is ready, 0 is now. */
+  /**
+   * Stores the first task of a job; `false` when the job has a row already. `at` is when the task is ready, 0 for now.
+   */
   insert(columns: PostingColumns, seq: number, at: number, now: number): boolean {
     const { posting, id, key, submitted, due, expires, frame, links } = columns
     const { task, method: meth = null, tenant = null } = posting.index
@@ -156,7 +161,7 @@ export class JobTable {
     return row.key === key || this.#statements.hasKey.get(row.seq, key) !== undefined
   }
 
-  /** Puts one more task of a job into its queue. */
+  /** Adds a task to a job that has a row: into that row when no task is in it, else into a row of its own. */
   add(row: JobRow, columns: PostingColumns, order: number, at: number, now: number): void {
     const { posting, key, submitted, due, expires, frame, links } = columns
     const { task, method = null, tenant = null } = posting.index
@@ -176,18 +181,21 @@ export class JobTable {
     this.#link(links, row.seq)
   }
 
-  /** The row of the task that this delivery has, or had until its lease ended and no other delivery took it over. */
+  /**
+   * The row of the task that this delivery has. A delivery whose lease ended still has it until another delivery takes
+   * it.
+   */
   held({ seq, fence }: Token): JobRow | undefined {
     const row = this.bySeq(seq)
     return row !== undefined && row.at !== null && row.fence === fence ? row : undefined
   }
 
-  /** Gives a task back; ready at `at`, 0 is now. */
+  /** Returns a task to its queue, ready at `at`; 0 is now. */
   release(row: JobRow, at: number): void {
     this.#statements.release.run(at, row.seq)
   }
 
-  /** Takes a task off its queue. Of a job without a record nothing stays. */
+  /** Takes a task off its queue. When the job has no record, its row goes too. */
   acknowledge(task: JobRow): void {
     if (task.of === null) {
       this.#clearTask(task)
@@ -198,7 +206,7 @@ export class JobTable {
     }
   }
 
-  /** Takes all tasks of a job off their queues, also those that are in somebody's hands. */
+  /** Takes all tasks of a job off their queues, also those that a delivery has. */
   withdraw(job: JobRow): void {
     for (const further of this.#statements.further.all(job.seq)) this.remove(int(further, "seq"))
     this.#clearTask(job)
@@ -225,7 +233,7 @@ export class JobTable {
     this.#link(linksOf(idFromColumn(id), index), seq)
   }
 
-  /** Stores a record in the row of its job. A task that is in a queue stays in it. */
+  /** Stores a record in the row of its job. A task that is in a queue stays there. */
   putRecord(row: JobRow, columns: RecordColumns, rev: number, now: number): void {
     const queue = row.at === null ? this.#names.idOf(columns.index.queue) : row.queue
     this.#statements.putRecord.run(queue, ...recordValues(columns, rev, now), row.seq)

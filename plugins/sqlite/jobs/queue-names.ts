@@ -1,8 +1,8 @@
-/** Names of queues as small integers, so that indexes stay small. A name that was given a number keeps it for ever. */
+/** Queue names as small integers, so that indexes stay small. A queue keeps its number for ever. */
 import type { Database } from "../database/database.ts"
 import { int, text } from "../database/row.ts"
 
-/** Names that were used lately; more than this are looked up again. */
+/** Most names in the cache, which is emptied when it is full. */
 const CACHED = 10_000
 
 export class QueueNames {
@@ -22,7 +22,7 @@ export class QueueNames {
     this.#selectAll = database.prepare("SELECT id, name FROM callboard_queue WHERE ns = ? ORDER BY name")
   }
 
-  /** Number of a queue that exists. */
+  /** Number of a queue; `undefined` if the queue does not exist. */
   find(name: string): number | undefined {
     const known = this.#ids.get(name)
     if (known !== undefined) return known
@@ -30,7 +30,7 @@ export class QueueNames {
     return row && this.#keep(int(row, "id"), name)
   }
 
-  /** Number of a queue, which comes into being by this. Inside a transaction only. */
+  /** Number of a queue, which is created if it does not exist. Inside a transaction only. */
   idOf(name: string): number {
     return this.find(name) ?? this.#keep(int(this.#insert.get(this.#ns, name) ?? {}, "id"), name)
   }
@@ -47,7 +47,7 @@ export class QueueNames {
     return this.#selectAll.all(this.#ns).map((row) => ({ id: int(row, "id"), name: text(row, "name") }))
   }
 
-  /** After a transaction that was taken back: the numbers it gave out are void. */
+  /** Empties the cache. To be called after a rollback: numbers that the transaction gave out are void. */
   forget(): void {
     this.#ids.clear()
     this.#names.clear()

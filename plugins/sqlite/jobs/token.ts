@@ -1,16 +1,17 @@
 /**
- * What is packed into one integer or one piece of text: places in a queue, and tokens of deliveries. Pure.
+ * Values packed into one integer or one text: a task's place in its queue, and the token of a delivery. Pure.
  *
- * All numbers come from one counter of the file, which only rises: the fence of a delivery is higher than every earlier one.
+ * All numbers come from one counter of the file, which only rises, so that the fence of a delivery is higher than every
+ * earlier one.
  */
 import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
 
 // ── place ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** 2⁴⁸ orders per level: eleven levels stay exact in a double. */
+/** 2⁴⁸ orders fit into a level: with eleven levels a place stays an exact integer in a double. */
 const ORDERS = 2 ** 48
 
-/** Where a task stands in its queue: level first (high before low), then order. Ascending. */
+/** Sorts the tasks of a queue in ascending order: by level, high before low, then by the order of publishing. */
 export const placeOf = (level: number, order: number): number => (FRONT_LEVEL - level) * ORDERS + order
 
 export const levelAt = (place: number): number => FRONT_LEVEL - Math.floor(place / ORDERS)
@@ -21,7 +22,7 @@ export const isLevel = (level: number): boolean => Number.isInteger(level) && le
 
 // ── fence, token ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** 36¹¹ is above 2⁵³: all fences have one length, so that they compare as text. */
+/** 36¹¹ is above 2⁵³, so that all fences fit into this length, and padded ones compare as text. */
 const FENCE_LENGTH = 11
 
 export const fenceText = (fence: number): string => fence.toString(36).padStart(FENCE_LENGTH, "0")
@@ -34,7 +35,7 @@ export interface Token {
 
 const FENCE = /^[0-9a-z]{11}$/
 
-/** `fence` is a fence as text. */
+/** A token of a task's row and a fence as text. */
 export const tokenText = (seq: number, fence: string): string => `${seq}.${fence}`
 
 export const readToken = (token: string): Token | undefined => {

@@ -1,4 +1,4 @@
-/** Extends leases, by token alone: from any thread and any process that opened the same file. */
+/** Extends leases. The token is all it needs, so that any thread or process that opened the same file can do it. */
 import type { Database } from "../database/database.ts"
 import { readToken } from "../jobs/token.ts"
 import type { Transaction } from "../writing/transaction.ts"
@@ -13,8 +13,8 @@ export class Leases {
   }
 
   /**
-   * Whether the delivery has its task, for a full lease from now. A lease that had ended begins anew as long as no other
-   * delivery has taken the task over.
+   * Gives the delivery a full lease from now; `false` if its task is gone or was taken by another delivery. A lease
+   * that ended begins again as long as no other delivery has taken the task.
    */
   extend({ now }: Transaction, token: string): boolean {
     const read = readToken(token)

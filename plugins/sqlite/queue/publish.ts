@@ -1,4 +1,4 @@
-/** Puts tasks into queues, each publish key once. */
+/** Puts tasks into queues; a publish key is accepted once. */
 import type { Posting } from "../../../runtime/transport/driver.ts"
 import { type PostingColumns, postingColumns } from "../jobs/columns.ts"
 import type { JobTable } from "../jobs/job-table.ts"
@@ -14,7 +14,7 @@ export class TaskPublisher {
     this.#names = names
   }
 
-  /** What can fail, before the lock is taken. Fails with `invalid` or `too-large`. */
+  /** Checks a posting before the write lock is taken. Fails with `invalid` or `too-large`. */
   prepare(posting: Posting): PostingColumns {
     return postingColumns(posting)
   }

@@ -1,4 +1,7 @@
-/** Hands tasks over: takes what is ready off the front of its queue for the length of a lease, under a new fence. */
+/**
+ * Takes tasks: chooses the first ready tasks of the queues, and gives them to one delivery each, for the length of a
+ * lease and under a new fence.
+ */
 import type { Delivery, TakeRequest } from "../../../runtime/transport/driver.ts"
 import type { Database } from "../database/database.ts"
 import { bytesOrNull, int, intOrNull } from "../database/row.ts"
@@ -6,10 +9,10 @@ import type { QueueNames } from "../jobs/queue-names.ts"
 import { fenceText, levelAt, orderAt, tokenText } from "../jobs/token.ts"
 import type { Transaction } from "../writing/transaction.ts"
 
-/** Tasks whose time has come, moved at once. */
+/** Most tasks that one statement makes ready. */
 const PROMOTE_BATCH = 500
 
-/** How long one transaction may go on moving them, in milliseconds. */
+/** How long one transaction may go on making tasks ready, in milliseconds. */
 const PROMOTE_MS = 4
 
 const NOTHING = new Uint8Array(0)
@@ -42,7 +45,7 @@ export class Taker {
     }
   }
 
-  /** Whether a transaction would find something. Reads only. */
+  /** Whether one of these queues has a ready task. Reads only. */
   hasReady(queues: ReadonlyArray<string>): boolean {
     return queues.some((name) => {
       const queue = this.#names.find(name)
@@ -54,13 +57,15 @@ export class Taker {
     return this.#statements.isReady.get(queue) !== undefined
   }
 
-  /** When the next task becomes ready, because it is due or its lease ends. Reads only. */
+  /**
+   * When the next task becomes ready, because it is due or because its lease ends; `Infinity` if none does. Reads only.
+   */
   nextAt(): number {
     const row = this.#statements.nextAt.get()
     return row === undefined ? Number.POSITIVE_INFINITY : int(row, "at")
   }
 
-  /** Makes ready what is due and what has lapsed. */
+  /** Makes tasks ready that are due or whose lease has ended. */
   promote(transaction: Transaction): void {
     if (this.nextAt() > transaction.now) return
     const until = performance.now() + PROMOTE_MS
@@ -105,11 +110,13 @@ export class Taker {
 
 // ── choosing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Chooses which tasks a `take` takes: always the first ones of a queue, so that a place says it all. Reads only. */
-/** Most bytes of tasks in one `take`, apart from the first task: a transaction must not copy hundreds of megabytes. */
+/**
+ * Most bytes of tasks in one `take`: a transaction must not copy hundreds of megabytes. The first task is taken
+ * whatever its size.
+ */
 const MAX_BYTES = 8 * 1024 * 1024
 
-/** All tasks of a queue up to a place. */
+/** The ready tasks of a queue up to a place. */
 export interface Chosen {
   readonly queue: number
   readonly name: string
@@ -120,11 +127,15 @@ interface Candidate extends Chosen {
   readonly bytes: number
 }
 
+/**
+ * Chooses the tasks for one `take`, always from the front of a queue, so that the last place says which tasks are
+ * meant. Reads only.
+ */
 export class Chooser {
   readonly #names: QueueNames
   readonly #candidates
   readonly #total
-  /** Queue that was served last, where queues take turns. */
+  /** With `rotate`: the queue of the task that was chosen last. */
   #served = ""
 
   constructor(database: Database, names: QueueNames) {
@@ -135,7 +146,7 @@ export class Chooser {
     this.#total = database.prepare(`SELECT max(place) AS place, sum(bytes) AS bytes, count(*) AS count FROM (${first})`)
   }
 
-  /** In the order in which the queues are to be served. */
+  /** What to take of each queue, in the order of the request. */
   choose(request: TakeRequest): ReadonlyArray<Chosen> {
     return request.rotate ? this.#roundRobin(request) : this.#inQueueOrder(request)
   }
@@ -152,7 +163,10 @@ export class Chooser {
     return chosen
   }
 
-  /** The usual case: they are not too large together. */
+  /**
+   * The usual case: the tasks together are within the byte limit, and one statement finds the last place. `undefined`
+   * if they are not.
+   */
   #all(queue: number, name: string, budget: Budget): Chosen | undefined {
     const row = this.#total.get(queue, budget.left) ?? {}
     const place = intOrNull(row, "place")
@@ -169,7 +183,7 @@ export class Chooser {
     return last
   }
 
-  /** One task of each queue in turn, from the queue after the one that was served last. */
+  /** Chooses one task of each queue in turn, beginning after the queue that was served last. */
   #roundRobin({ queues, max }: TakeRequest): ReadonlyArray<Chosen> {
     const budget = new Budget(max)
     const start = queues.indexOf(this.#served) + 1
@@ -196,7 +210,7 @@ export class Chooser {
   }
 }
 
-/** How many tasks, and bytes of them, a `take` may still take. The first one may be as large as it likes. */
+/** How many more tasks and bytes a `take` may choose. The first task may have any size. */
 class Budget {
   left: number
   #bytes = 0
@@ -215,7 +229,7 @@ class Budget {
     return true
   }
 
-  /** All or nothing. */
+  /** Chooses all of these tasks, or none if they are too many or too large. */
   takeAll(count: number, bytes: number): boolean {
     if (count > this.left || this.#bytes + bytes > MAX_BYTES) return false
     this.#bytes += bytes

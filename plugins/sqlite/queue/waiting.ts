@@ -1,6 +1,7 @@
 /**
- * The calls of `take` that wait. They are served at the end of the transaction that made something ready, first come, first
- * served; otherwise a doorbell or the one timer here makes them look again. Nobody takes the lock to find nothing.
+ * The calls of `take` that wait for tasks, first come, first served. They are served at the end of a transaction that
+ * made a task ready; otherwise a notification, or one timer for the next due task, has them check the queues again. A
+ * check only reads, so that the write lock is not taken for an empty queue.
  */
 import type { Delivery, TakeRequest } from "../../../runtime/transport/driver.ts"
 import type { TransportError } from "../../../runtime/transport/mod.ts"
@@ -8,15 +9,15 @@ import type { Transaction } from "../writing/transaction.ts"
 import type { Participant } from "../writing/writer.ts"
 import type { Taker } from "./take.ts"
 
-/** The longest that a timer can wait is 2³¹ − 1 ms. */
+/** The longest delay of a timer, in milliseconds. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
-/** Most tasks in one `take`: the transaction must stay short. */
+/** Most tasks in one `take`, so that the transaction stays short. */
 const MAX_TASKS = 1_000
 
 interface Waiter {
   readonly request: TakeRequest
-  /** Whether the queues have been looked at since it came. */
+  /** Whether the queues were checked since this call began. */
   checked: boolean
   taken: ReadonlyArray<Delivery>
   readonly resolve: (deliveries: ReadonlyArray<Delivery>) => void
@@ -29,14 +30,14 @@ export class WaitingTakes implements Participant {
   readonly #onWait: () => void
   readonly #isWatched: () => boolean
   readonly #waiters = new Set<Waiter>()
-  /** Whether something may have become ready that nobody here put there. */
+  /** Whether another process, or the passing of time, may have made a task ready since the last check. */
   #stale = false
   #timer: ReturnType<typeof setTimeout> | undefined
   #timerAt = Number.POSITIVE_INFINITY
 
   /**
-   * `wake` asks for a transaction; `onWait` is called when one starts to wait; `isWatched` says whether somebody wants to
-   * hear that tasks are ready without taking them.
+   * `wake` asks for a transaction; `onWait` is called when a `take` begins to wait; `isWatched` says whether a listener
+   * wants to hear of ready tasks without taking them.
    */
   constructor(
     taker: Taker,
@@ -81,14 +82,14 @@ export class WaitingTakes implements Participant {
     })
   }
 
-  /** Another process may have put something into a queue. */
+  /** Checks the queues again: another process may have published a task. */
   recheck(): void {
     if (!this.#isNeeded()) return
     this.#stale = true
     this.#wake()
   }
 
-  /** Ends all of them with nothing. */
+  /** Ends every waiting `take` with no tasks. */
   close(): void {
     for (const waiter of this.#waiters) waiter.resolve([])
     this.#clearTimer()
@@ -127,7 +128,10 @@ export class WaitingTakes implements Participant {
     for (const waiter of this.#waiters) waiter.reject(error)
   }
 
-  /** All have looked and found nothing: sends away those who do not wait, and sets the timer for the others. */
+  /**
+   * Every `take` has checked the queues and found nothing: ends those that do not wait, and sets the timer for the
+   * others.
+   */
   #settleIdle(later?: number): void {
     this.#stale = false
     for (const waiter of this.#waiters) {
@@ -146,7 +150,7 @@ export class WaitingTakes implements Participant {
     return this.#waiters.size > 0 || this.#isWatched()
   }
 
-  /** Looks again when the next task is due or lapses. */
+  /** Has the queues checked again when the next task is due or its lease ends. */
   #setTimer(at: number): void {
     if (at === this.#timerAt && this.#timer !== undefined) return
     this.#clearTimer()
@@ -159,7 +163,7 @@ export class WaitingTakes implements Participant {
       },
       Math.min(Math.max(at - Date.now(), 1), MAX_TIMER_MS),
     )
-    // Whoever waits keeps the process alive by its own timer.
+    // The timer does not keep the process alive: each `take` that waits has a timer of its own for that.
     this.#timer.unref()
   }
 

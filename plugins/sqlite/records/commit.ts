@@ -1,6 +1,6 @@
 /**
- * One change of a job: its record by compare-and-set, then postings, then the task, in one transaction. To end a delivery
- * whose job is as the runtime last saw it costs two updates.
+ * Commits: the record by compare-and-set, then postings, then the task, in one transaction. The usual commit, which
+ * ends a delivery whose job has not changed since the runtime read it, takes two updates.
  */
 import type { Commit, Committed, TaskEnd } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
@@ -13,15 +13,15 @@ import { readToken, type Token } from "../jobs/token.ts"
 import type { TaskPublisher } from "../queue/publish.ts"
 import type { Transaction } from "../writing/transaction.ts"
 
-/** A commit whose parts have been checked. */
+/** A commit whose parts were checked before the write lock is taken. */
 export interface PreparedCommit {
   readonly commit: Commit
   readonly id: IdColumn
   readonly record: RecordColumns | undefined
-  /** Revision that the record must have; `null` when nothing may be stored. */
+  /** Revision that the stored record must have; `null` if no record may be stored. */
   readonly expect: number | null
   readonly post: ReadonlyArray<PostingColumns>
-  /** The delivery that is to be ended; what was never a token is none. */
+  /** The delivery to be ended; `undefined` if the text is not a token of this transport. */
   readonly token: Token | undefined
 }
 
@@ -29,7 +29,7 @@ const NONE: ReadonlyArray<PostingColumns> = []
 
 const REVISION = /^[1-9]\d{0,15}$/
 
-/** No row has this revision. */
+/** Stands for a conflict; no row has this revision. */
 const NO_REVISION = -1
 
 export class Committer {
@@ -45,7 +45,8 @@ export class Committer {
     this.#jobs = jobs
     this.#names = names
     this.#publisher = publisher
-    // Everything that would need a second look is in the condition.
+    // The condition covers everything that would need another statement. If it does not hold, no row matches, and the
+    // commit takes the general way.
     this.#end = database.prepare(
       `UPDATE callboard_job SET at = NULL, state = ?, rev = ?, until = ?
        WHERE seq = ? AND fence = ? AND at IS NOT NULL AND of IS NULL AND rev IS ? AND expires IS NULL
@@ -54,7 +55,7 @@ export class Committer {
     this.#endLoad = database.prepare("UPDATE callboard_load SET frame = NULL, record = ? WHERE seq = ?")
   }
 
-  /** What can fail, before the lock is taken. Fails with `invalid` or `too-large`. */
+  /** Checks the parts of a commit before the write lock is taken. Fails with `invalid` or `too-large`. */
   prepare(commit: Commit): PreparedCommit {
     const { id, record, post, task } = commit
     const columns = record && recordColumns(id, record)
@@ -79,7 +80,8 @@ export class Committer {
     if (revision === 0) {
       if (record !== undefined) revision = this.#store(transaction, prepared, record)
       if (revision === NO_REVISION) return { status: "conflict" }
-      // Before the postings, so that a job's next task takes the place of the one before. Nobody sees what is in between.
+      // The task is ended before the postings, so that the job's next task can use its row. Both are in one
+      // transaction, so that no reader sees the step between.
       if (task?.kind === "withdraw") this.#withdraw(transaction, id)
       else if (task !== undefined) gone = token === undefined || !this.#endTask(transaction, token, task)
     }
@@ -91,8 +93,8 @@ export class Committer {
   }
 
   /**
-   * The usual case: this delivery has the task of the job whose record is stored, and of all that lists look for only the
-   * state is new. Returns the revision; 0 if it is not so.
+   * The usual case: the delivery still has the task of the job whose record is stored, and of the columns that lists
+   * search only the state changes. Returns the revision; 0 if the general way is needed.
    */
   #endAtOnce(transaction: Transaction, { expect }: PreparedCommit, columns: RecordColumns, token: Token): number {
     const { id, index, bytes, state } = columns
@@ -107,7 +109,7 @@ export class Committer {
     return revision
   }
 
-  /** Returns the new revision; {@link NO_REVISION} if the record is not as expected. */
+  /** Stores the record. Returns its revision; {@link NO_REVISION} if the stored record is not the expected one. */
   #store(transaction: Transaction, { commit, expect, token }: PreparedCommit, columns: RecordColumns): number {
     const job = this.#jobs.current(columns.id, transaction.now)
     if ((job?.rev ?? null) !== expect) return NO_REVISION
@@ -127,7 +129,7 @@ export class Committer {
     if (job !== undefined) this.#jobs.withdraw(job)
   }
 
-  /** `false`: the delivery has the task no longer, and nothing was done. */
+  /** Ends the delivery; `false` if it no longer has the task, and then nothing is done. */
   #endTask(transaction: Transaction, token: Token, task: Exclude<TaskEnd, { readonly kind: "withdraw" }>): boolean {
     const row = this.#jobs.held(token)
     if (row === undefined) return false
@@ -142,7 +144,7 @@ export class Committer {
   }
 }
 
-/** What is no revision of this transport is none that a record has. */
+/** A text that is not a revision of this transport matches no record. */
 const revisionOf = (revision: string): number => (REVISION.test(revision) ? Number(revision) : NO_REVISION)
 
 const endedBy = (task: TaskEnd): Token | undefined => {

@@ -1,6 +1,7 @@
 /**
- * Lists jobs, newest first, in slices: between two of them the event loop runs. Rare states and links have an index;
- * everything else is read in the order of submission, over small rows and with the payload of hits only.
+ * Lists jobs, newest first, in slices between which the event loop runs. States other than `succeeded`, and links
+ * between jobs, have an index; every other query reads the rows in the order of submission, and loads the payload of
+ * matches only.
  */
 import type { SQLInputValue, StatementSync } from "node:sqlite"
 import type { State } from "../../../runtime/protocol/state.ts"
@@ -14,26 +15,29 @@ import type { JobTable } from "../jobs/job-table.ts"
 import type { QueueNames } from "../jobs/queue-names.ts"
 import type { JobReader } from "./read.ts"
 
-/** Numbers of rows in one slice: a few milliseconds, as most numbers are fences and revisions. */
+/**
+ * Span of row numbers that one slice covers: a few milliseconds, because most numbers of the counter are fences and
+ * revisions and not rows.
+ */
 const SLICE = 40_000
 
-/** Rows that are looked at between two turns of the event loop. */
+/** Most rows that one slice yields. */
 const HITS = 100
 
-/** A page ends early rather than hold more than this. */
+/** A page ends early when its records and tasks have more bytes than this. */
 const PAGE_BYTES = 16 * 1024 * 1024
 
 const TOP = Number.MAX_SAFE_INTEGER
 
 const pause = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-/** Rows that match, newest first; what comes next is below `end`. */
+/** Row numbers of matches, newest first. The next slice is below `end`; 0 if there is none. */
 interface Slice {
   readonly seqs: ReadonlyArray<number>
   readonly end: number
 }
 
-/** What a row must be like. */
+/** A condition on rows in SQL, and the values for it. */
 interface Condition {
   readonly sql: string
   readonly values: ReadonlyArray<SQLInputValue>
@@ -55,7 +59,7 @@ export class JobLister {
     this.#reader = reader
   }
 
-  /** Fails with `invalid`. */
+  /** One page of jobs. Fails with `invalid`. */
   async query(query: Query): Promise<FoundJobs> {
     const { limit, after, budget = Number.POSITIVE_INFINITY } = query
     if (!(Number.isInteger(limit) && limit >= 1 && limit <= 1_000)) {
@@ -67,7 +71,7 @@ export class JobLister {
     let last = 0
     for (const { seqs, end } of this.#slices(query, after === undefined ? TOP : cursorOf(after))) {
       for (const seq of seqs) {
-        // Read anew: since its row was found, another process may have moved it on.
+        // The job is read again, because another process may have changed it since its row was found.
         const job = this.#reader.bySeq(seq)
         if (job === undefined) continue
         bytes += (job.record?.length ?? 0) + sizeOf(job)
@@ -114,7 +118,7 @@ export class JobLister {
       `SELECT seq FROM callboard_link WHERE ns = ? AND kind = ? AND ref = ? AND seq < ? ORDER BY seq DESC LIMIT ${HITS}`,
     )
     const ref = idToColumn(to)
-    // A root is not linked to itself.
+    // A root has no link to itself, so that its row is looked up by its id.
     const root = kind === ROOT ? this.#jobs.byId(ref)?.seq : undefined
     for (let from = below; from > 0; ) {
       const seqs = links.all(this.#ns, kind, ref, from).map((row) => int(row, "seq"))
@@ -126,14 +130,14 @@ export class JobLister {
   }
 
   *#inStates(states: ReadonlyArray<State>, condition: Condition, below: number): Generator<Slice> {
-    // `state <> 4` is what the index demands.
+    // The partial index is used only by a query that repeats its condition, `state <> 4`.
     const inState = this.#prepare(
       `SELECT seq FROM callboard_job INDEXED BY callboard_job_state
        WHERE ns = ? AND state = ? AND state <> 4 AND seq < ? ORDER BY seq DESC LIMIT ${HITS}`,
     )
     for (let from = below; from > 0; ) {
       const lists = states.map((state) => inState.all(this.#ns, codeOf(state), from).map((row) => int(row, "seq")))
-      // Below the end of a list that was cut off, that list may hold more.
+      // A list that was cut off may have more rows below its end, so that the slice ends there.
       const end = Math.max(0, ...lists.map((list) => (list.length < HITS ? 0 : (list.at(-1) ?? 0))))
       const seqs = lists.flat().filter((seq) => seq >= end)
       yield { seqs: this.#matching(seqs, condition), end }
@@ -152,7 +156,7 @@ export class JobLister {
     )
     const highest = this.#prepare("SELECT max(seq) AS seq FROM callboard_job WHERE seq < ?")
     for (let from = below; from > 0; ) {
-      // Numbers have gaps; a slice begins where there is a row.
+      // Row numbers have gaps, so that the slice begins at the highest number that a row has.
       const top = highest.get(from)?.["seq"]
       if (typeof top !== "number") return
       const start = Math.max(0, top - SLICE)
@@ -174,7 +178,10 @@ export class JobLister {
 
 const WAITING: ReadonlyArray<State> = ["scheduled", "queued"]
 
-/** Which of these two a job is that waits, the time says. One without a record waits, or runs. */
+/**
+ * A condition for these states. Whether a waiting job is `scheduled` or `queued` depends on the time, so that the
+ * caller decides between the two; a job without a record waits or runs.
+ */
 const inStates = (states: ReadonlyArray<State>): string => {
   const waits = WAITING.some((state) => states.includes(state))
   const codes = [...new Set(waits ? [...states, ...WAITING] : states)].map(codeOf)
@@ -182,7 +189,7 @@ const inStates = (states: ReadonlyArray<State>): string => {
   return `(${without}state IN (${codes.join(", ")}))`
 }
 
-/** The states to look up in the index, if it holds all that may match. */
+/** The states to look up in the state index; `undefined` if jobs may match that are not in it. */
 const rareStates = (states: ReadonlyArray<State> | undefined, dead: boolean): ReadonlyArray<State> | undefined => {
   const wanted = states ?? (dead ? (["failed", "cancelled", "expired"] as const) : undefined)
   const indexed = wanted?.every((state) => state !== "succeeded" && state !== "scheduled" && state !== "queued")
@@ -191,7 +198,7 @@ const rareStates = (states: ReadonlyArray<State> | undefined, dead: boolean): Re
 
 const sizeOf = ({ task }: FoundJob): number => (task?.content instanceof Uint8Array ? task.content.length : 0)
 
-/** The actor of `actor.method`; a name without a method is itself. */
+/** The actor in `actor.method`; a name without a dot is the actor. */
 const actorOf = (task: string): string => {
   const dot = task.lastIndexOf(".")
   return dot < 0 ? task : task.slice(0, dot)

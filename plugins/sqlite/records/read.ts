@@ -1,4 +1,4 @@
-/** What is known about a job: its record and, if that is asked for, its newest task. */
+/** Reads jobs: the record and, if asked for, the newest task in a queue. */
 
 import type { Known, QueuedTask } from "../../../runtime/transport/known.ts"
 import type { FoundJob } from "../../../runtime/transport/optional.ts"
@@ -31,7 +31,7 @@ export class JobReader {
       ),
       byId: database.prepare(`SELECT ${job} WHERE ns = ? AND id = ?`),
       bySeq: database.prepare(`SELECT ${job} WHERE job.seq = ?`),
-      // Of one job, a task that was published later stands behind the others.
+      // Of several further tasks of a job, the one that was published last has the highest number.
       further: database.prepare(
         `SELECT ${task} FROM callboard_job AS job JOIN callboard_load USING (seq) WHERE of = ? ORDER BY job.seq DESC LIMIT 1`,
       ),
@@ -45,7 +45,7 @@ export class JobReader {
     return this.#database.snapshot(() => columns.map((id) => this.#known(this.#statements.byId.get(this.#ns, id), now)))
   }
 
-  /** The same by the number of its row, as it is now. */
+  /** The job in a row, as it is now. */
   bySeq(seq: number): FoundJob | undefined {
     return this.#database.snapshot(() => {
       const known = this.#known(this.#statements.bySeq.get(seq), Date.now())

@@ -1,6 +1,7 @@
 /**
- * Who listens on this file, and for what. Written into the file when a transport first waits or watches, so that
- * nobody pays for news that nobody wants: a board with one process rings no bell and writes no news.
+ * The transports that listen on a file, and the listeners of this one. A transport is entered into the file when it
+ * first waits for tasks or watches: as long as no other process is in the list, a commit writes no news and sends no
+ * notification.
  */
 import { randomInt } from "node:crypto"
 import type { News } from "../../../runtime/transport/driver.ts"
@@ -8,13 +9,13 @@ import type { Database } from "../database/database.ts"
 import { int } from "../database/row.ts"
 import type { Announcement, JobChange, StoreChange, Transaction } from "../writing/transaction.ts"
 
-/** What a transport listens for; a sum of these. */
+/** Kinds of news; a transport listens for a sum of these. */
 export const QUEUES = 1
 export const JOBS = 2
 export const STORE = 4
 export const BROADCAST = 8
 
-/** A listener that was not heard of for this long is gone; it says so every {@link HEARTBEAT_MS}. */
+/** A transport that has not renewed its entry for this long has ended; it renews it every {@link HEARTBEAT_MS}. */
 const LISTENER_TTL_MS = 60_000
 export const HEARTBEAT_MS = 20_000
 
@@ -25,7 +26,7 @@ export interface Listener {
 }
 
 export class ListenerRegistry {
-  /** Tells this transport from all others on the file. */
+  /** Identifies this transport among all that use the file. */
   readonly instance = randomInt(1, 2 ** 48 - 1)
   readonly #ns: number
   readonly #statements
@@ -52,24 +53,24 @@ export class ListenerRegistry {
     return (this.#kinds & kind) === kind
   }
 
-  /** Who else listens, and for what. Reads only. */
+  /** The other transports that listen. Reads only. */
   others(): ReadonlyArray<Listener> {
     const rows = this.#statements.others.all(this.#ns, this.instance, Date.now())
     return rows.map((row) => ({ instance: int(row, "instance"), kinds: int(row, "kinds") }))
   }
 
-  /** Makes it known that this transport is there and listens for `kind` too. */
+  /** Enters this transport into the list, or renews its entry; from then on also for news of `kind`. */
   register(transaction: Transaction, kind = 0): void {
     this.#kinds |= kind
     this.#statements.put.run(this.instance, this.#ns, this.#kinds, transaction.now + LISTENER_TTL_MS)
   }
 
-  /** After an announcement that failed. */
+  /** To be called when a {@link register} failed: this transport is not listed for `kind`. */
   forget(kind: number): void {
     this.#kinds &= ~kind
   }
 
-  /** Takes this transport's entry away, and those of others that are gone. */
+  /** Removes this transport's entry, and entries that have run out. */
   unregister(transaction: Transaction): void {
     this.#kinds = 0
     this.#statements.remove.run(this.instance, transaction.now)
@@ -78,7 +79,6 @@ export class ListenerRegistry {
 
 // ── listeners in this process ────────────────────────────────────────────────────────────────────────────────────────
 
-/** Who listens in this process. Listeners are called one after another and outside of every transaction. */
 type NewsListener = (news: News) => void
 
 interface QueueListener {
@@ -108,6 +108,7 @@ const add = <T>(entries: Set<T>, entry: T): (() => void) => {
   return () => void entries.delete(entry)
 }
 
+/** The listeners in this process. They are called one after another, and never inside a transaction. */
 export class Subscriptions {
   readonly #queues = new Set<QueueListener>()
   readonly #jobs = new Set<JobListener>()
@@ -126,12 +127,12 @@ export class Subscriptions {
     return this.#queues.size > 0
   }
 
-  /** The queues that somebody here listens for. */
+  /** All queues that a listener of this process is interested in. */
   queues(): ReadonlySet<string> {
     return new Set([...this.#queues].flatMap(({ queues }) => [...queues]))
   }
 
-  // Each returns how to stop.
+  // Each of these adds a listener, and returns a function that removes it.
 
   onQueues(queues: ReadonlySet<string>, listener: NewsListener): () => void {
     return add(this.#queues, { queues, listener })
@@ -149,7 +150,7 @@ export class Subscriptions {
     return add(this.#topics, { topic, listener })
   }
 
-  // What is handed over is each listener's own, so that no one can change what others are told.
+  // Each listener gets a copy of the bytes, so that none can change what another one gets.
 
   notifyQueue(queue: string): void {
     for (const { queues, listener } of this.#queues) {

@@ -1,7 +1,7 @@
 /**
- * Carries what others must hear through a short-lived table: names of jobs and keys that changed, and broadcasts. Only
- * what somebody in another process listens for is written, in the transaction that it tells of; listeners in this
- * process are told directly.
+ * News for other processes: ids of changed jobs, changed keys and broadcasts, in a table whose rows live for seconds. A
+ * row is written in the transaction that it reports, and only if a transport of another process listens for its kind.
+ * Listeners in this process are called directly.
  */
 import type { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Database } from "../database/database.ts"
@@ -22,16 +22,19 @@ import {
 } from "./listeners.ts"
 import type { Notifier } from "./notifier.ts"
 
-/** News read at once; the rest waits for the next turn of the event loop. */
+/** Most rows of news that are read at once; the others follow in the next turn of the event loop. */
 const BATCH = 500
 
-/** How long news are kept: a process that does not look for this long misses some. */
+/** How long news are kept. A process that reads none for this long misses some. */
 const RETENTION_MS = 30_000
 
-/** News removed at once. */
+/** Most rows of news that one statement removes. */
 const PRUNE_BATCH = 1_000
 
-/** What becomes ready within this time is worth waking others for; they look by themselves at least this often. */
+/**
+ * A delayed task is worth a notification only if it becomes ready within this time: for a later one the other processes
+ * find out by themselves.
+ */
 const SOON_MS = 1_000
 
 export class NewsTable implements Participant {
@@ -44,11 +47,14 @@ export class NewsTable implements Participant {
   readonly #notifier: Notifier
   readonly #statements
   #others: ReadonlyArray<Listener> = []
-  /** The sum of what others listen for. */
+  /** The kinds of news that other transports listen for, as a sum. */
   #wantedKinds = 0
-  /** The kinds of news in this transaction. */
+  /** The kinds of news that this transaction writes, as a sum. */
   #writtenKinds = 0
-  /** Last news that were read, or that came before this transport listened. */
+  /**
+   * Number of the last news that were read; at first, of the last before this transport began to listen. -1: it does
+   * not listen.
+   */
   #last = -1
 
   constructor(
@@ -85,14 +91,17 @@ export class NewsTable implements Participant {
     }
   }
 
-  /** Whether somebody, here or elsewhere, listens for jobs. Asked once at the beginning of each transaction. */
+  /**
+   * Whether any process listens for changes of jobs. Reads the list of listeners; called once at the beginning of each
+   * transaction.
+   */
   jobsWatched(): boolean {
     this.#others = this.#registry.others()
     this.#wantedKinds = this.#others.reduce((sum, { kinds }) => sum | kinds, 0)
     return this.#subscriptions.watchesJobs || (this.#wantedKinds & JOBS) !== 0
   }
 
-  /** From this transaction on, what others write is read. */
+  /** Begins to listen: news from this transaction on will be read. */
   listenFrom(transaction: Transaction): void {
     if (this.#last < 0) this.#last = transaction.next() - 1
   }
@@ -113,7 +122,7 @@ export class NewsTable implements Participant {
     if (wantedKinds & JOBS) for (const id of new Set(jobChanges.map((change) => change.id))) put(JOBS, id, null)
     if (wantedKinds & STORE) for (const { key } of storeChanges) put(STORE, key, null)
     if (wantedKinds & BROADCAST) for (const { topic, payload } of announcements) put(BROADCAST, topic, payload)
-    // What this process took in the same transaction is nobody else's business.
+    // A task that this process took in the same transaction concerns no other process.
     const hasReadyTask = (): boolean => [...readyQueues].some((queue) => this.#taker.isReady(queue))
     if (wantedKinds & QUEUES && (nextReadyAt - now < SOON_MS || hasReadyTask())) this.#writtenKinds |= QUEUES
   }
@@ -135,10 +144,10 @@ export class NewsTable implements Participant {
   }
 
   failed(_error: TransportError): void {
-    // News are best effort.
+    // News are best effort: listeners check by themselves as well.
   }
 
-  /** Reads what others wrote, and tells those who listen here. Reads only; `true` if there may be more. */
+  /** Reads the news of other processes and calls the listeners of this one. Reads only; `true` if there may be more. */
   read(): boolean {
     if (this.#last < 0) return false
     const rows = this.#statements.read.all(this.#last, this.#ns)
@@ -161,14 +170,14 @@ export class NewsTable implements Participant {
     return rows.length === BATCH
   }
 
-  /** Tells those who wait for tasks in this process of queues that another one has put some into. Reads only. */
+  /** Calls the listeners of queues that have a ready task, which another process may have published. Reads only. */
   notifyReadyQueues(): void {
     for (const queue of this.#subscriptions.queues()) {
       if (this.#taker.hasReady([queue])) this.#subscriptions.notifyQueue(queue)
     }
   }
 
-  /** Whether there are news to be removed. Reads only. */
+  /** Whether any news are old enough to be removed. Reads only. */
   hasOld(now: number): boolean {
     const row = this.#statements.first.get()
     return row !== undefined && int(row, "at") < now - RETENTION_MS
@@ -187,14 +196,17 @@ export class NewsTable implements Participant {
 
 // ── listening ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Listening, here and across processes: says what this transport waits for, and reads what others bring. */
+/**
+ * Connects the listeners of this process to the news of the others: enters this transport into the list of listeners,
+ * and reads the news.
+ */
 export class NewsFeed {
   readonly #registry: ListenerRegistry
   readonly #news: NewsTable
   readonly #notifier: Notifier
   readonly #writer: Writer
   readonly #closing: AbortSignal
-  /** Called when a task may have come that rang no bell. */
+  /** Called when a task may have been published of which no notification was sent. */
   readonly #recheck: () => void
 
   constructor(parts: {
@@ -213,10 +225,10 @@ export class NewsFeed {
     this.#recheck = parts.recheck
   }
 
-  /** Resolves once others tell this transport of such things. */
+  /** Resolves once other transports send news of this kind. */
   async start(kind: number): Promise<void> {
     if (this.#registry.has(kind)) return
-    // First, because others ring as soon as they know of this transport.
+    // The notifier starts first, because other transports send notifications as soon as this one is listed.
     await this.#notifier.start()
     try {
       await this.#writer.doWithoutSync((transaction) => {
@@ -228,11 +240,14 @@ export class NewsFeed {
       throw error
     }
     if (this.#closing.aborted) return
-    // What came before this was known rang no bell.
+    // A task that was published before this transport was listed caused no notification.
     if (kind === QUEUES) this.#recheck()
   }
 
-  /** Keeps a subscription until its signal or the transport ends it. `begin` returns how to stop. */
+  /**
+   * Keeps a subscription until its signal fires or the transport is closed. `begin` adds the listener, and returns a
+   * function that removes it.
+   */
   async subscribe(kind: number, signal: AbortSignal, begin: () => () => void): Promise<void> {
     if (signal.aborted) return
     const stop = begin()
@@ -251,14 +266,14 @@ export class NewsFeed {
     }
   }
 
-  /** Tells those who listen here what others wrote; the rest of a long list in the next turns of the event loop. */
+  /** Reads the news and calls the listeners; a long list is continued in the next turns of the event loop. */
   readonly read = (): void => {
     if (this.#closing.aborted) return
     try {
       this.#news.notifyReadyQueues()
       if (this.#news.read()) setImmediate(this.read)
     } catch {
-      // Locked for a moment: the next look reads it.
+      // The file is locked for a moment; the next poll reads the news.
     }
   }
 }

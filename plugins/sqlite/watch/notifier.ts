@@ -1,24 +1,26 @@
 /**
- * Wakes the transports of other processes, and of other threads, after a commit that brings them something. Each
- * transport that listens has a Unix socket of its own in a folder beside the database. A transport that rings connects to
- * it once, and then writes one byte per ring.
+ * Wakes the transports of other processes and threads after a commit that has tasks or news for them. Each transport
+ * that listens has a Unix socket of its own in a folder beside the database. A transport that notifies it connects to
+ * the socket once, and then writes one byte per notification.
  *
- * A transport listens at its socket before it makes itself known in the database, and looks at the database after that:
- * so a commit either is seen by that look, or rings. The file is looked at twice a second as well, in case that a socket
- * cannot be had, or was removed.
+ * A transport opens its socket before it enters itself into the list of listeners, and reads the database after that:
+ * so a commit either is seen by that read, or sends a notification. The version of the file is polled twice a second as
+ * well, in case that a socket cannot be created, or was removed.
  *
- * Measured on two busy cores of Linux, from the commit of one process to the wake-up of another (medians, in ms), what a
- * ring costs the one that rings (µs of CPU), and how many of 100 rings got lost that came within 2 ms of others:
+ * Measured on two busy cores of Linux, from the commit of one process to the wake-up of another (medians, in ms), what
+ * a notification costs its sender (µs of CPU), and how many of 100 notifications got lost that came within 2 ms of
+ * others:
  *
  * |                                            | Bun 1.4 | Deno 2.9 | Node 20 | µs     | lost    |                           |
  * |--------------------------------------------|---------|----------|---------|--------|---------|---------------------------|
  * | a socket per listener                      | 0.2     | 0.4      | 0.4     | 2–6    | 0       |                           |
  * | `fs.watch` on one file that all write to   | 0.1     | 0.4      | 0.3     | 2–6    | 33, Bun | 34 of 200 answers as well |
- * | `fs.watch` on a folder, new names          | 0.2     | 0.7      | 0.8     | 20–48  | 0       | wakes the one that rings  |
+ * | `fs.watch` on a folder, new names          | 0.2     | 0.7      | 0.8     | 20–48  | 0       | wakes the sender as well  |
  * | UDP on the loopback                        | 0.3     | 0.5      | 0.4     | 17–51  | 0       | not between containers    |
  *
- * Looking at `PRAGMA data_version` every 2 ms needs no ring, but takes 1.6 % of a core on an idle board; less often, it
- * is too slow. A listener here takes less than 0.4 % on Bun and on Deno, most of it for the looks at the file.
+ * Polling `PRAGMA data_version` every 2 ms needs no notification, but takes 1.6 % of a core on an idle file; less
+ * often, it is too slow. A listener here takes less than 0.4 % on Bun and on Deno, most of it for the polls of the
+ * file.
  */
 import { createHash } from "node:crypto"
 import { existsSync, mkdirSync, readdirSync, realpathSync, rmdirSync, rmSync } from "node:fs"
@@ -30,13 +32,13 @@ import { int } from "../database/row.ts"
 
 const POLL_MS = 500
 
-/** A listener that cannot be reached is tried again after this time. */
+/** A listener that could not be reached is tried again after this time. */
 const RECONNECT_MS = 1_000
 
-/** The longest path of a socket on macOS; Linux allows four bytes more. */
+/** The longest path of a Unix socket on macOS, in bytes; Linux allows four more. */
 const MAX_PATH = 103
 
-/** The longest name of a socket: 48 bits to the base of 36. */
+/** The longest name of a socket: a number of 48 bits to the base of 36. */
 const MAX_NAME = 10
 
 const BYTE = Uint8Array.of(1)
@@ -47,16 +49,16 @@ export class Notifier {
   readonly #version
   readonly #onNotify: () => void
   #server: Server | undefined
-  /** Connections of those that ring here. */
+  /** Connections of other transports that notify this one. */
   readonly #clients = new Set<Socket>()
-  /** Connections to other listeners, by the names of their sockets. */
+  /** Connections to the sockets of other transports, by the names of these. */
   readonly #connections = new Map<string, Socket>()
   #timer: ReturnType<typeof setInterval> | undefined
   #started: Promise<void> | undefined
   #closed = false
   #seen = -1
 
-  /** `instance` tells this transport from others; `onNotify` is called when another one has committed something. */
+  /** `instance` identifies this transport; `onNotify` is called when another transport has committed something. */
   constructor(database: Database, instance: number, onNotify: () => void) {
     this.#folder = folderOf(database.path)
     this.#name = nameOf(instance)
@@ -64,18 +66,20 @@ export class Notifier {
     this.#onNotify = onNotify
   }
 
-  /** Wakes other transports. Best effort. */
+  /** Wakes these transports. Best effort. */
   notify(instances: Iterable<number>): void {
     for (const instance of instances) {
       const connection = this.#connections.get(nameOf(instance))
-      // Connecting rings as well.
+      // A new connection is a notification as well.
       if (connection === undefined) this.#connect(nameOf(instance))
-      // A byte that is still on its way will arrive after this commit.
+      // A byte that was not sent yet will arrive after this commit, and is enough.
       else if (connection.writable && connection.writableLength === 0) connection.write(BYTE)
     }
   }
 
-  /** Resolves once others can ring; from then on `onNotify` is called. Idempotent, and never fails. */
+  /**
+   * Resolves once other transports can notify this one; from then on `onNotify` is called. Idempotent, and never fails.
+   */
   start(): Promise<void> {
     this.#started ??= this.#start()
     return this.#started
@@ -90,14 +94,14 @@ export class Notifier {
     try {
       rmdirSync(this.#folder)
     } catch {
-      // Others listen there.
+      // The sockets of other transports are in the folder.
     }
   }
 
   async #start(): Promise<void> {
     this.#seen = this.#dataVersion()
     this.#timer = setInterval(() => this.#poll(), POLL_MS)
-    // A `take` that waits keeps the process alive by its own timer.
+    // The timer does not keep the process alive: a `take` that waits has a timer of its own for that.
     this.#timer.unref()
     await this.#listen()
     this.#removeDeadSockets()
@@ -117,7 +121,7 @@ export class Notifier {
       })
       if (this.#closed) this.#stopServer()
     } catch {
-      // The next look at the database tries again.
+      // The next poll tries again.
       if (this.#server === server) this.#server = undefined
     }
   }
@@ -138,14 +142,14 @@ export class Notifier {
     this.#onNotify()
   }
 
-  /** Connects to a listener. The socket of one whose process was killed is removed. */
+  /** Connects to the socket of another transport. A socket whose process was killed is removed. */
   #connect(name: string): void {
     if (this.#folder === undefined || this.#closed) return
     const path = join(this.#folder, name)
     const connection = connect(path)
     this.#connections.set(name, connection)
     connection.unref()
-    // Reads nothing, and so notices the end.
+    // A socket that is never read would not report that the other side has closed it.
     connection.resume()
     connection.on("error", (error) => {
       if ("code" in error && error.code === "ECONNREFUSED") rmSync(path, { force: true })
@@ -153,7 +157,7 @@ export class Notifier {
     connection.once("close", () => setTimeout(() => this.#connections.delete(name), RECONNECT_MS).unref())
   }
 
-  /** Finds the sockets of those that were killed. */
+  /** Tries every socket in the folder, so that those of killed processes are removed. */
   #removeDeadSockets(): void {
     if (this.#folder === undefined || this.#closed) return
     try {
@@ -161,7 +165,7 @@ export class Notifier {
         if (name !== this.#name && !this.#connections.has(name)) this.#connect(name)
       }
     } catch {
-      // There is no such folder: nobody listens.
+      // The folder does not exist: no transport listens.
     }
   }
 
@@ -173,12 +177,12 @@ export class Notifier {
     this.#onNotify()
   }
 
-  /** Changes whenever another connection has committed; this one's own commits do not count. */
+  /** Changes with every commit of another connection; commits of this one do not count. */
   #dataVersion(): number {
     try {
       return int(this.#version.get() ?? {}, "data_version")
     } catch {
-      // Closed, or locked for a moment: the next look will tell.
+      // The database is closed, or locked for a moment: the next poll reads the version.
       return this.#seen
     }
   }
@@ -188,7 +192,10 @@ const ignore = (): void => undefined
 
 const nameOf = (instance: number): string => instance.toString(36)
 
-/** The folder of the sockets. One whose path is too long for a socket has a stand-in among the temporary files. */
+/**
+ * The folder of the sockets, beside the database. If that path is too long for a socket, a folder among the temporary
+ * files takes its place.
+ */
 const folderOf = (path: string | undefined): string | undefined => {
   if (path === undefined) return undefined
   const real = realpathSync(path)

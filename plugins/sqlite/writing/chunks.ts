@@ -1,13 +1,16 @@
-/** Long lists as several pieces of work: no transaction gets long, and what cannot be stored is refused alone. */
+/**
+ * Splits a long list of items into several transactions, so that none gets long, and an item that cannot be stored
+ * fails alone.
+ */
 import type { TransportError } from "../../../runtime/transport/mod.ts"
 import { faultOf } from "../database/fault.ts"
 import type { Transaction } from "./transaction.ts"
 import type { Writer } from "./writer.ts"
 
-/** Items in one piece of work: one to two milliseconds. */
+/** Most items in one transaction: one to two milliseconds. */
 const MAX_ITEMS = 256
 
-/** Bytes in one piece of work. */
+/** Most bytes in one transaction; the last item may exceed it. */
 const MAX_BYTES = 2 * 1024 * 1024
 
 export interface Failed {
@@ -16,7 +19,7 @@ export interface Failed {
 }
 
 export interface ItemHandler<Item, Prepared, Answer> {
-  /** Outside of the transaction; what it throws is the item's answer. */
+  /** Checks an item before the write lock is taken. An error it throws becomes the item's answer. */
   prepare(item: Item): Prepared
   /** Bytes that are written for an item. */
   size(prepared: Prepared): number
@@ -29,7 +32,9 @@ interface Ready<Prepared> {
   readonly prepared: Prepared
 }
 
-/** One answer per item, in order. Never rejects: an error of the database is the answer of the items it concerns. */
+/**
+ * One answer per item, in order. Never rejects: an error of the database is the answer of the items that it concerns.
+ */
 export const inChunks = async <Item, Prepared, Answer>(
   writer: Writer,
   items: ReadonlyArray<Item>,
@@ -75,7 +80,7 @@ const sendChunk = async <Item, Prepared, Answer>(
       for (const { at } of chunk) answers[at] = answer
       return
     }
-    // One of them cannot be stored: each for itself.
+    // One of the items cannot be stored: each is tried alone.
     await Promise.all(chunk.map((each) => sendChunk(writer, [each], handling, answers)))
   }
 }

@@ -1,8 +1,8 @@
-/** What one write transaction knows and collects: its time, its numbers, and what must be told once it has committed. */
+/** One write transaction: its time, its numbers, and the changes to report once it has committed. */
 import type { Database } from "../database/database.ts"
 import { int } from "../database/row.ts"
 
-/** A job that got a task, or a record. */
+/** A job that got a task or a record; `record` holds the bytes of the latter. */
 export interface JobChange {
   readonly id: string
   readonly record?: Uint8Array
@@ -18,7 +18,7 @@ export interface Announcement {
   readonly payload: Uint8Array
 }
 
-/** The file's one counter: rises with every number given out, by whichever process. */
+/** The counter of the file. Every number that any process gives out is higher than all before it. */
 export class Counter {
   readonly #read
   readonly #write
@@ -39,15 +39,15 @@ export class Counter {
 
 export class Transaction {
   readonly now = Date.now()
-  /** Queues that got a ready task. */
+  /** Queues in which this transaction made a task ready. */
   readonly readyQueues = new Set<number>()
-  /** When the first of the tasks that were put off becomes ready. */
+  /** When the first task that this transaction delayed becomes ready. */
   nextReadyAt = Number.POSITIVE_INFINITY
-  /** Filled only when somebody wants to know (see `tells`). */
+  /** Filled only if {@link jobsWatched}. */
   readonly jobChanges: Array<JobChange> = []
   readonly storeChanges: Array<StoreChange> = []
   readonly announcements: Array<Announcement> = []
-  /** Whether somebody, here or elsewhere, listens for jobs. */
+  /** Whether any process listens for changes of jobs. */
   readonly jobsWatched: boolean
 
   readonly #counter: Counter
@@ -59,19 +59,19 @@ export class Transaction {
     this.jobsWatched = jobsWatched()
   }
 
-  /** The next number: higher than any that was given out before, in any process. */
+  /** The next number of the counter: higher than any that was given out before, in any process. */
   next(): number {
     if (this.#last < 0) this.#last = this.#read = this.#counter.read()
     return ++this.#last
   }
 
-  /** A task becomes ready at `at`; 0 is now. */
+  /** Notes that a task of this queue becomes ready at `at`; 0 is now. */
   noteReady(queue: number, at: number): void {
     if (at === 0) this.readyQueues.add(queue)
     else if (at < this.nextReadyAt) this.nextReadyAt = at
   }
 
-  /** Last thing before the commit. */
+  /** Stores the counter. To be called last, before the commit. */
   saveCounter(): void {
     if (this.#last !== this.#read) this.#counter.write(this.#last)
   }

@@ -1,56 +1,58 @@
 /**
- * Group commit. Whatever is asked in one turn of the event loop, or while another process holds the lock, shares the
- * next transaction; a single call on an idle board costs one commit and waits for nothing.
+ * Group commit. Calls that come in one turn of the event loop, or while another process holds the lock, share the next
+ * transaction; a single call on an idle file costs one commit and waits for nothing.
  *
- * Work that fails is taken out and fails alone: the transaction is repeated without it. The lock is only ever tried,
- * never waited for, so that the event loop runs on. A disk that takes nothing more counts as out of reach, until it has
- * taken something that is tried now and then.
+ * Work that throws fails alone: the transaction is repeated without it. The lock is tried again and again and never
+ * waited for inside SQLite, so that the event loop runs on. While the disk refuses writes, the file counts as
+ * unavailable; a small write is tried now and then, and ends that state.
  */
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Database } from "../database/database.ts"
 import { faultOf, isBusy, isDatabaseWide, isFull } from "../database/fault.ts"
 import { Counter, Transaction } from "./transaction.ts"
 
-/** One thing to do inside a transaction. It may run more than once; only the last time counts. */
+/** The part of one call in a transaction. It may run more than once; only the last run counts. */
 interface Work {
   readonly since: number
-  /** Whether it must be on the disk before it counts as done. */
+  /** Whether its commit must be on the disk before the call is answered. */
   readonly durable: boolean
   run(transaction: Transaction): void
   committed(): void
   failed(error: TransportError): void
 }
 
-/** Somebody who takes part in every transaction. */
+/** Takes part in every transaction. */
 export interface Participant {
-  /** Whether a transaction is needed for its sake alone. */
+  /** Whether this participant needs a transaction although no call does. */
   wants(): boolean
-  /** Called after all work of a transaction, before its commit. */
+  /** Called after the work of all calls, before the commit. */
   join(transaction: Transaction): void
   committed(transaction: Transaction): void
-  /** What `join` did has not happened. */
+  /** The transaction was rolled back: what `join` did is void. */
   rolledBack(): void
-  /** What it wanted cannot be done. */
+  /** No transaction is possible; calls that wait with this participant are to fail. */
   failed(error: TransportError): void
 }
 
-/** How long one transaction may go on taking work, in milliseconds: what is left waits for the next turn. */
+/** How long one transaction may go on taking work, in milliseconds; the rest waits for the next one. */
 const SLICE_MS = 4
 
 /** How long work waits for the lock before it fails as `unavailable`. */
 const LOCK_TIMEOUT_MS = 1_500
 
-/** Transactions in a row that may fail because of a participant before all work fails with them. */
+/** Transactions in a row that may fail because of a participant, before all calls fail with its error. */
 const MAX_PARTICIPANT_FAILURES = 3
 
-/** How long after a fault of the disk it is tried: at first, and at most. Each time twice as long. */
+/** How long after a refused write a small write is tried: at first, and at most. The delay doubles each time. */
 const PROBE_MS = 250
 const MAX_PROBE_MS = 5_000
 
-/** A disk that fails again within this time is tried as seldom as before: one that is nearly full takes something at times. */
+/**
+ * When the disk fails again within this time, the delay is not reset: a disk that is nearly full accepts some writes.
+ */
 const HEALTHY_MS = 30_000
 
-/** Between two attempts at the lock, in milliseconds: other processes hold it for about as long. */
+/** Pauses between two attempts at the lock, in milliseconds: other processes hold it for about as long. */
 const shortPause = (): number => 0.1 + Math.random() * 1.2
 const longPause = (): number => 20 + Math.random() * 30
 
@@ -66,10 +68,10 @@ export class Writer {
 
   #queue: Array<Work> = []
   #scheduled = false
-  /** Since when the lock is held by others; 0 when it is not. */
+  /** Since when other processes hold the lock; 0 if they do not. */
   #busySince = 0
   #broken: TransportError | undefined
-  /** What the disk said when it last refused, until it takes something again. */
+  /** The error of the last refused write, until a write succeeds. */
   #fault: TransportError | undefined
   #healthySince = Number.NEGATIVE_INFINITY
   #probeMs = PROBE_MS
@@ -96,14 +98,14 @@ export class Writer {
     this.#rollback = database.prepare("ROLLBACK")
   }
 
-  /** Runs `run` inside the next transaction; resolves with what it returned once that is as durable as declared. */
+  /** Runs `run` inside the next transaction; resolves with its result once that is as durable as declared. */
   do<T>(run: (transaction: Transaction) => T): Promise<T> {
     return this.#add(run, true)
   }
 
   /**
-   * The same for what may be forgotten when the machine loses power, because then it means nothing any more: leases,
-   * who listens, news. Committed in order with everything else, but the disk is not waited for.
+   * Like {@link do}, without waiting for the disk: for leases, the list of listeners and news, which mean nothing any
+   * more after a power loss. Committed in order with all other work.
    */
   doWithoutSync<T>(run: (transaction: Transaction) => T): Promise<T> {
     return this.#add(run, false)
@@ -126,7 +128,7 @@ export class Writer {
     })
   }
 
-  /** Sees to it that a transaction takes place in this turn of the loop, if anybody wants one. */
+  /** Has a transaction run in this turn of the event loop, if a call or a participant needs one. */
   wake(): void {
     if (this.#scheduled) return
     this.#scheduled = true
@@ -138,29 +140,29 @@ export class Writer {
     return this.#database.label
   }
 
-  /** Why nothing can be done any more. */
+  /** The error of every call, once the file is lost. */
   get broken(): TransportError | undefined {
     return this.#broken
   }
 
-  /** Why nothing is taken in now; tried again now and then. */
+  /** Why writes are refused now; a small write is tried now and then. */
   get fault(): TransportError | undefined {
     return this.#fault
   }
 
-  /** Tries nothing by itself any more. */
+  /** Stops trying small writes. */
   close(): void {
     clearTimeout(this.#probing)
   }
 
-  /** From now on everything fails with `error`. */
+  /** Fails all calls with `error`, now and later. */
   break(error: TransportError): void {
     this.#broken = error
     this.#failAll(error)
     this.#onStatus(false, error)
   }
 
-  /** Resolves when all work that was asked for is done. */
+  /** Resolves when all work that was asked for has ended. */
   async drained(): Promise<void> {
     while (this.#queue.length > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
   }
@@ -184,7 +186,7 @@ export class Writer {
 
   #tryBegin(): boolean {
     try {
-      // The application that shares its connection may be inside a transaction of its own.
+      // The application, which shares its connection, may be inside a transaction of its own.
       if (this.#database.inTransaction) {
         this.#retryLater()
         return false
@@ -202,13 +204,13 @@ export class Writer {
     return true
   }
 
-  /** No transaction can begin. */
+  /** To be called when no transaction can begin. */
   #cannotBegin(error: unknown): void {
     if (isBusy(error)) this.#retryLater()
     else this.#failAndProbe(faultOf(error, this.#database.label))
   }
 
-  /** Somebody else has the lock: tries again soon, and lets go of what has waited too long. */
+  /** Another connection has the lock: tries again soon, and fails the work that has waited too long. */
   #retryLater(): void {
     const now = performance.now()
     if (this.#busySince === 0) this.#busySince = now
@@ -260,7 +262,7 @@ export class Writer {
     if (this.#queue.length > 0) this.wake()
   }
 
-  /** What is committed stays so, whatever becomes of those who hear of it. */
+  /** Tells the participants of a commit. The commit stands, even if one of them throws. */
   #notifyCommitted(transaction: Transaction): void {
     for (const each of this.#participants) {
       try {
@@ -271,7 +273,10 @@ export class Writer {
     }
   }
 
-  /** Takes everything back. `culprit` is what the error came from: work, a participant, or the commit itself. */
+  /**
+   * Rolls the transaction back. `culprit` is what threw the error: work, a participant, or, if absent, the commit
+   * itself.
+   */
   #undo(error: unknown, culprit?: Work | Participant, joined = false): void {
     this.#rollBack()
     if (isBusy(error)) {
@@ -279,7 +284,7 @@ export class Writer {
       return
     }
     const fault = faultOf(error, this.#database.label, culprit === undefined && !isFull(error) ? "unknown" : "none")
-    // A participant cannot be taken out: what fails for its sake again and again must end.
+    // A participant cannot be left out of a transaction, so that its failures in a row are counted.
     if (joined) this.#participantFailures++
     if (culprit === undefined || isDatabaseWide(error) || this.#participantFailures > MAX_PARTICIPANT_FAILURES) {
       this.#participantFailures = 0
@@ -293,15 +298,15 @@ export class Writer {
 
   #rollBack(): void {
     try {
-      // After some errors SQLite has done so already.
+      // After some errors SQLite has rolled back by itself.
       if (this.#database.inTransaction) this.#rollback.run()
     } catch {
-      // Still inside: the next attempt to begin finds that, and waits.
+      // The transaction is still open: the next attempt to begin finds that, and tries again later.
     }
     for (const each of this.#participants) each.rolledBack()
   }
 
-  /** Nothing could be done, and it may be the disk. */
+  /** No work could be done. If that may pass (a full disk, for instance), small writes are tried until one succeeds. */
   #failAndProbe(fault: TransportError): void {
     this.#failAll(fault)
     if (!fault.retryable || this.#broken !== undefined) return
@@ -316,7 +321,7 @@ export class Writer {
   #probeLater(): void {
     clearTimeout(this.#probing)
     this.#probing = setTimeout(() => {
-      // What writes nothing would succeed.
+      // The number makes it a write: a transaction that changes nothing would succeed on a full disk.
       this.do((transaction) => transaction.next()).then(
         () => {
           this.#fault = undefined

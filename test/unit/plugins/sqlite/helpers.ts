@@ -1,4 +1,4 @@
-/** Tasks and jobs on a driver, in the words of the tests of this folder. */
+/** Tasks and jobs on a driver, in short calls for the tests of this folder. */
 
 import type { JobRecord } from "../../../../runtime/protocol/record.ts"
 import type { Commit, Delivery, Driver, Posting } from "../../../../runtime/transport/driver.ts"
@@ -6,12 +6,12 @@ import type { Known } from "../../../../runtime/transport/known.ts"
 import { messageIn, toPost, toStore } from "../../../../runtime/transport/lift/codec.ts"
 import { idOf as idIn, recordOf, type TaskFields, taskOf } from "../../../kit/task.ts"
 
-/** Fires at no time. */
+/** A signal that never fires. */
 export const never = new AbortController().signal
 
 const anything = { delay: Number.POSITIVE_INFINITY, maxTask: Number.POSITIVE_INFINITY }
 
-/** A task with as little said as possible. */
+/** A task with nothing but these fields. */
 export const posted = (fields: TaskFields & { readonly id: string }): Posting =>
   toPost(taskOf(fields), Date.now(), anything)
 

@@ -1,4 +1,7 @@
-/** A thread that keeps a lease, as the worker's own does: extends three times within two leases, and tells the answers. */
+/**
+ * A thread that extends a lease three times within two leases, as the worker's lease thread does, and posts the
+ * answers.
+ */
 import { parentPort, workerData } from "node:worker_threads"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
 
