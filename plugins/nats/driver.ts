@@ -1,4 +1,4 @@
-/** One driver: the parts put together, each call refused once it was closed. */
+/** Builds the driver over one connection out of its parts; once it is closed, every call fails. */
 import type { Capabilities, Driver } from "../../runtime/transport/driver.ts"
 import type { ConnectOptions } from "../../runtime/transport/mod.ts"
 import { closed } from "./connection/answers.ts"
@@ -23,15 +23,15 @@ import { DEDUPE_MS, ensureStreams, type StreamSettings } from "./streams/setup.t
 import { WriteHealth } from "./streams/write-health.ts"
 import { listen, makeBroadcast, Subscriptions } from "./watch.ts"
 
-/** What headers and subjects add to a message. */
+/** Room for the headers and the subject of a message, in bytes. */
 const OVERHEAD = 8 * 1024
 
-/** Traceback, timeline and whatever else a record holds beside messages. */
+/** Room for what a record holds besides messages (traceback, timeline), in bytes. */
 const RECORD_ROOM = 64 * 1024
 
 /**
- * A record may hold the task twice (itself, and as its own successor), as base64: four thirds each. So much must fit
- * into one message, or a task could be taken in and never fail or be tried again.
+ * A record may hold the task twice (itself, and as its own successor), in base64, which takes four thirds of the bytes.
+ * Both must fit into one message: otherwise a task could be accepted whose failure or retry cannot be stored.
  */
 const maxTaskOf = (maxRecord: number): number => Math.floor(((maxRecord - RECORD_ROOM) * 3) / 8)
 
@@ -54,12 +54,12 @@ export const capabilitiesOf = (settings: StreamSettings, maxPayload: number): Ca
   }
 }
 
-/** A driver over a connection that is open. Makes its streams. Closes the link when that fails. */
+/** A driver over an open connection; creates the streams that are missing. Closes the link when that fails. */
 export const openDriver = async (link: Link, asked: StreamOptions, options: ConnectOptions): Promise<Driver> => {
   const names = new Names(options.namespace)
   try {
     const settings = await ensureStreams(link, names, asked)
-    // A restart of a single server leaves its memory streams behind.
+    // A single server that restarts loses the streams that it keeps in memory, so that they are created again.
     link.onStatus((status) => {
       if (status === "connected" && settings.storage === "memory")
         void ensureStreams(link, names, asked).catch(() => undefined)
@@ -75,9 +75,9 @@ const assemble = (link: Link, names: Names, settings: StreamSettings, { lease }:
   const capabilities = capabilitiesOf(settings, link.maxPayload)
   const { maxTask, maxRecord } = capabilities
   const replicated = settings.replicas > 1
-  // To remove what is not there leaves nothing behind.
+  // The probe removes a key that does not exist: a small write that leaves nothing behind.
   const writeHealth: WriteHealth = new WriteHealth(link, () => store.write([{ key: "acceptance", value: null }]))
-  // Apart, so that those who submit do not hold up those who finish.
+  // Tasks and records have a window each, so that many submissions do not delay the ends of jobs.
   const taskMessages = new StreamPublisher(link, writeHealth)
   const recordMessages = new StreamPublisher(link, writeHealth)
   const consumers = new Consumers(link, names, settings.bands, lease)

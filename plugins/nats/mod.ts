@@ -1,7 +1,7 @@
 /**
- * The distributed engine: JetStream carries the tasks, keeps the records and the store, and spreads the news.
+ * The network transport: JetStream keeps tasks, records and the store; core NATS carries notifications and broadcasts.
  *
- * `nats://[user:password@]host[:port][?option=…]`, or `tls://…`; the options are described in config.ts.
+ * `nats://[user:password@]host[:port][?option=…]`, or `tls://…`; the options are described in `connection/config.ts`.
  */
 import type { NatsConnection } from "nats"
 import type { Driver, Plugin } from "../../runtime/transport/driver.ts"
@@ -21,14 +21,14 @@ const checkOptions = ({ namespace, lease }: ConnectOptions): void => {
   if (!(lease >= 1_000)) throw new TransportError("invalid", `a lease is at least 1,000 milliseconds, not ${lease}`)
 }
 
-/** A driver over a link, both within the timeout. */
+/** Connects, and builds the driver, both within the timeout. */
 const open = (opening: Promise<Link>, streams: StreamOptions, options: ConnectOptions): Promise<Driver> =>
   withTimeout(
     opening.then((link) => openDriver(link, streams, options)),
     options.timeout,
   )
 
-/** By its shape: the application may hold a connection of another copy of the client. */
+/** Recognizes a connection by its methods: the application may use another copy of the client library. */
 const isConnection = (client: unknown): client is NatsConnection =>
   typeof client === "object" &&
   client !== null &&

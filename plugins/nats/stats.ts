@@ -1,4 +1,4 @@
-/** How full the queues are, and what waits in them. */
+/** Counts the tasks in the queues, and lists those that wait. */
 import type { QueueDepth } from "../../runtime/transport/optional.ts"
 import type { Consumers, LaneInfo } from "./queue/consumers.ts"
 import { expiresOf } from "./records/read.ts"
@@ -11,18 +11,18 @@ export interface QueueStatsParts {
   readonly names: Names
   readonly consumers: Consumers
   readonly records: Records
-  /** Of the queue stream. */
+  /** Reads the queue stream. */
   readonly tasks: StreamReader
 }
 
 const BATCH = 256
 
-/** Tasks that one look for expired ones reads; the next look goes on where this one ended. */
+/** Most tasks that one search for expired ones reads; the next search goes on behind them. */
 const SLICE = 4_000
 
 export class QueueStats {
   readonly #parts: QueueStatsParts
-  /** Where the next look for expired tasks begins. */
+  /** Sequence at which the next search for expired tasks begins. */
   #expiredFrom = 1
 
   constructor(parts: QueueStatsParts) {
@@ -39,7 +39,7 @@ export class QueueStats {
     return Promise.all([...byQueue].map(([queue, lanes]) => this.#statsOf(queue, lanes)))
   }
 
-  /** Ids of tasks that wait in a queue, in the order in which they are handed over; scheduled ones come last. */
+  /** Ids of the jobs whose tasks wait in a queue, in the order of delivery; scheduled ones come last. */
   async waiting(queue: string, max: number): Promise<ReadonlyArray<string>> {
     const { names, consumers, tasks } = this.#parts
     const delivered = deliveredOf(await consumers.list(queue))
@@ -57,8 +57,8 @@ export class QueueStats {
   }
 
   /**
-   * Ids of tasks that wait past their time, those that expired first before the others. Reads one slice of what waits,
-   * from where the last look ended, so that a long queue is looked through over several looks.
+   * Ids of the jobs whose tasks have expired before they were taken, longest ago first. Each call reads one slice of
+   * the stream, from where the last call ended, so that a long queue is searched in several calls.
    */
   async expired(now: number, max: number): Promise<ReadonlyArray<string>> {
     const { names, consumers, tasks } = this.#parts
@@ -76,7 +76,7 @@ export class QueueStats {
       if (read >= SLICE) break
       next = 1
     }
-    // What does not fit into the answer must be found again.
+    // Tasks that do not fit into this answer must be found again, so that the next search begins where this one did.
     this.#expiredFrom = found.length > max ? this.#expiredFrom : next
     found.sort((a, b) => a.expires - b.expires)
     return found.slice(0, max).map(({ id }) => id)
@@ -101,8 +101,9 @@ export class QueueStats {
   }
 
   /**
-   * The tasks of these messages that nobody has in hand. What its consumer has handed over once may be in hand: only if the
-   * job's record says that it waits, it was given back.
+   * The tasks of these messages that no delivery has. A message above its consumer's last delivered sequence was never
+   * delivered. One below it may be in a delivery, unless the job's record says that the task waits: then it was
+   * released.
    */
   async #waitingOf(
     messages: ReadonlyArray<StoredMessage>,
@@ -128,7 +129,7 @@ export class QueueStats {
   }
 }
 
-/** The highest sequence that was handed over, by queue and band. */
+/** Looks up the highest delivered sequence by queue and band. */
 const deliveredOf = (lanes: ReadonlyArray<LaneInfo>) => {
   const byLane = new Map(lanes.map(({ queue, band, delivered }) => [`${band} ${queue}`, delivered]))
   return (queue: string, band: number): number => byLane.get(`${band} ${queue}`) ?? 0

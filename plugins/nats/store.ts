@@ -1,6 +1,6 @@
 /**
- * The store: one stream, one subject per key, the last message of a subject is its value. Revisions are sequences. What
- * is removed leaves an empty message with a header for a moment, so that whoever watches hears of it.
+ * The store: one stream with one subject per key; the last message of a subject is its value, and its sequence the
+ * revision. A removed key keeps an empty message with a header for about a second, so that watchers hear of it.
  */
 import { createInbox } from "nats"
 import { TransportError } from "../../runtime/transport/mod.ts"
@@ -14,20 +14,22 @@ import type { Subscriptions } from "./watch.ts"
 
 const REMOVED_HEADER = "Callboard-Removed"
 
-/** When a value ends, by the clock of the server: its own times to live are whole seconds. */
+/**
+ * When a value expires, in milliseconds by the clock of the server: JetStream's own times to live are whole seconds.
+ */
 const UNTIL_HEADER = "Callboard-Until"
 
 const MAX_KEY_BYTES = 512
-/** What one atomic batch may hold (nats-server 2.12). */
+/** Most messages in one atomic batch (nats-server 2.12). */
 const MAX_OPERATIONS = 1_000
 const MAX_ROUNDS = 20
-/** How long to leave alone what somebody else is writing. */
+/** Pause after the server answered that another client is writing the same keys. */
 const BUSY_MS = 10
-/** How long the difference between the clocks is believed. */
+/** How long a measured difference between the clocks of server and process is used. */
 const CLOCK_MS = 30_000
-/** Subjects per page of the server's list. */
+/** Subjects on one page of the server's list. */
 const PAGE = 100_000
-/** Values that are read together. */
+/** Most values that one request reads. */
 const VALUES = 256
 
 const NOTHING = new Uint8Array(0)
@@ -38,15 +40,15 @@ export interface StoreParts {
   readonly reader: StreamReader
   readonly subscriptions: Subscriptions
   readonly maxValue: number
-  /** Hears of what the server did not store. */
+  /** Is told of writes that the server did not store. */
   readonly writeHealth: Pick<WriteHealth, "refused" | "unanswered" | "answered">
 }
 
-/** One operation per key, its expectation checked against what is there. */
+/** One key to write or check, with its expectation as a sequence. */
 interface Step {
   readonly operation: StoreOperation
   readonly subject: string
-  /** Sequence that the subject must have; absent: any. */
+  /** Sequence that the subject's last message must have; absent: any. */
   readonly expect: number | undefined
 }
 
@@ -108,7 +110,7 @@ export class NatsStore implements Store {
       ({ subject, headers, data }) => {
         if (!subject.startsWith(begin)) return
         const key = names.key(subject)
-        // The server itself tells of values whose time to live has ended.
+        // For a value whose time to live has ended the server itself publishes a marker.
         const gone = headers?.has(REMOVED_HEADER) || headers?.has("Nats-Marker-Reason")
         listener(gone ? { key } : { key, value: data.slice() })
       },
@@ -144,7 +146,7 @@ export class NatsStore implements Store {
     return { key: this.#parts.names.key(subject), value: data.slice(), revision: String(seq) }
   }
 
-  /** Keys with a prefix that have a message, in order of their bytes. */
+  /** Keys with a prefix that have a message (values and removals), in byte order. */
   async #keys(prefix: string): Promise<Array<string>> {
     const { link, names } = this.#parts
     const keys: Array<string> = []
@@ -166,7 +168,7 @@ export class NatsStore implements Store {
     return new Map(messages.map((message) => this.#entry(message)).map((entry) => [entry.key, entry]))
   }
 
-  /** Those messages that are values, and whose time to live has not ended. */
+  /** Those of the messages that are values, and have not expired. */
   async #live(messages: ReadonlyArray<StoredMessage>): Promise<ReadonlyArray<StoredMessage>> {
     const now = messages.some((message) => message.header(UNTIL_HEADER) !== "") ? await this.now() : 0
     return messages.filter(
@@ -178,8 +180,9 @@ export class NatsStore implements Store {
   }
 
   /**
-   * Which sequence each key must have. At first what the revisions say; after a conflict, what is there now: a key that
-   * is absent may still have a message that says so.
+   * Turns expected revisions into expected sequences. At first they are taken as they are; after a conflict (`look`),
+   * the current messages decide: an absent key may still have the message of its removal, whose sequence the server
+   * compares.
    */
   async #resolve(operations: ReadonlyArray<StoreOperation>, look: boolean): Promise<ReadonlyArray<Step> | "conflict"> {
     const { names, reader } = this.#parts
@@ -211,7 +214,10 @@ export class NatsStore implements Store {
     return steps
   }
 
-  /** Writes all or nothing. Returns the first sequence; `undefined` when an expectation did not hold. */
+  /**
+   * Writes all steps or none, as one batch. Returns the sequence of the first; `undefined` when an expectation did not
+   * hold.
+   */
   async #commit(steps: ReadonlyArray<Step>): Promise<number | undefined> {
     const { link, names, reader } = this.#parts
     const now = steps.some(({ operation: { ttl } }) => ttl !== undefined) ? await this.now() : 0
@@ -236,7 +242,8 @@ export class NatsStore implements Store {
           const { value } = step.operation
           const headers = headersOf(step, now) + (batch === undefined ? "" : batchHeaders(batch, index, last))
           const reply = index === last ? link.inbox.reply(token) : ""
-          // What is only checked is checked by a message beside it, of which nobody hears.
+          // A key that is only checked is not written: the expectation goes with a message on a subject of its own,
+          // which has no listeners.
           const subject = value === undefined ? names.check(index) : step.subject
           link.send(subject, value ?? NOTHING, reply, headers)
         }
@@ -268,7 +275,7 @@ export class NatsStore implements Store {
 const headersOf = ({ operation: { value, ttl }, subject, expect }: Step, now: number): string => {
   const where = value === undefined ? `Nats-Expected-Last-Subject-Sequence-Subject: ${subject}\r\n` : ""
   const condition = expect === undefined ? "" : `Nats-Expected-Last-Subject-Sequence: ${expect}\r\n${where}`
-  // Gone soon also if whoever removes it ends before it is erased.
+  // The time to live erases the message also if this process ends before it removes it.
   if (!value) return `${condition}${REMOVED_HEADER}: 1\r\nNats-TTL: 1\r\n`
   if (ttl === undefined) return condition
   return `${condition}${UNTIL_HEADER}: ${Math.ceil(now + ttl)}\r\nNats-TTL: ${Math.ceil(ttl / 1_000)}\r\n`
@@ -292,8 +299,8 @@ const checkKey = (key: string): void => {
 }
 
 /**
- * One operation per key: the expectations are about what is there before, the last value stands. `undefined` when two
- * expectations of one key exclude each other.
+ * Merges the operations on one key: expectations are about the value before the batch, and the last value is written.
+ * `undefined` when two expectations of one key contradict each other.
  */
 const merge = (operations: ReadonlyArray<StoreOperation>): ReadonlyArray<StoreOperation> | undefined => {
   const byKey = new Map<string, StoreOperation>()
@@ -313,7 +320,10 @@ const merge = (operations: ReadonlyArray<StoreOperation>): ReadonlyArray<StoreOp
   throw new TransportError("invalid", `at most ${MAX_OPERATIONS} keys can be written at once, not ${byKey.size}`)
 }
 
-/** Order of the UTF-8 bytes, which is that of code points; JavaScript's own puts surrogates too early. */
+/**
+ * Compares by UTF-8 bytes, which is the order of code points. JavaScript compares UTF-16 units, which puts surrogates
+ * too early.
+ */
 const compareBytes = (a: string, b: string): number => {
   const length = Math.min(a.length, b.length)
   for (let index = 0; index < length; index++) {

@@ -1,4 +1,7 @@
-/** News of tasks and records, for those who listen. Records are told of once they are stored, tasks as they are published. */
+/**
+ * What the server sends by itself: republished records, newly published tasks, and broadcasts. A record is reported
+ * once it is stored, a task when it is published.
+ */
 
 import type { Msg, Subscription } from "nats"
 import type { Interest, News } from "../../runtime/transport/driver.ts"
@@ -13,7 +16,7 @@ export interface ListeningParts {
   readonly subscriptions: Subscriptions
 }
 
-/** Resolves once changes are heard. Fails with `unavailable` or `closed`. */
+/** Resolves once changes are reported. Fails with `unavailable` or `closed`. */
 export const listen = async (
   { link, names, subscriptions }: ListeningParts,
   interest: Interest,
@@ -33,7 +36,7 @@ export const listen = async (
         ({ data }) => listener({ kind: "job", id, record: data.slice() }),
         signal,
       ),
-      // A job that nothing is stored about is changed by its task.
+      // A job without a record changes by its tasks.
       ...(["j", "s"] as const).map((kind) =>
         subscriptions.listen(names.tasksOf(id, kind), () => listener({ kind: "job", id }), signal),
       ),
@@ -52,7 +55,6 @@ export const listen = async (
 
 // ── broadcast ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** News on core NATS: to whoever listens now, kept nowhere. */
 const TOPIC = /^[a-z0-9.-]{1,128}$/
 
 const checked = (topic: string): string => {
@@ -60,6 +62,7 @@ const checked = (topic: string): string => {
   throw new TransportError("invalid", `not a topic: ${JSON.stringify(topic.slice(0, 128))}`)
 }
 
+/** Broadcasts over core NATS: they reach the processes that listen now, and are not kept. */
 export const makeBroadcast = (link: Link, names: Names, subscriptions: Subscriptions): Broadcast => ({
   send: async (topic, payload) => {
     const subject = names.topic(checked(topic))
@@ -72,13 +75,12 @@ export const makeBroadcast = (link: Link, names: Names, subscriptions: Subscript
 
 // ── subscriptions ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/**
- * What the server sends by itself, one subscription per subject and process, however many listen: republished records and
- * values, tasks, broadcasts. A subscription lasts for as long as it has a listener.
- */
 type Listener = (message: Msg) => void
 
-/** Subscriptions by subject, shared by their listeners. */
+/**
+ * Subscriptions to core NATS: one per subject and process, shared by all listeners, and kept for as long as there is
+ * one.
+ */
 export class Subscriptions {
   readonly #link: Link
   readonly #shared = new Map<string, { readonly subscription: Subscription; readonly listeners: Set<Listener> }>()
@@ -87,7 +89,7 @@ export class Subscriptions {
     this.#link = link
   }
 
-  /** Resolves once the server knows. Ends with the signal, or with the link. */
+  /** Resolves once the server has the subscription. Ends with the signal, or with the link. */
   async listen(subject: string, listener: Listener, signal: AbortSignal): Promise<void> {
     await this.#link.ready()
     if (signal.aborted) return
@@ -113,7 +115,7 @@ export class Subscriptions {
     if (found !== undefined) return found
     const listeners = new Set<Listener>()
     const subscription = this.#link.subscribe(subject, (message) => {
-      // A listener that throws must not end the client's reading.
+      // Listeners run in microtasks of their own, because an error must not end the client's reading.
       for (const listener of [...listeners]) queueMicrotask(() => listener(message))
     })
     const opened = { subscription, listeners }

@@ -1,19 +1,20 @@
 /**
- * What the server and its client say when something fails, as the reasons of the contract. The only place that knows
- * their codes. Messages name streams and subjects, never credentials.
+ * Answers of the server and errors of its client: values out of the JSON of the JetStream API, and errors as the
+ * reasons of the contract. The only file that knows the server's error codes. Messages name streams and subjects, never
+ * credentials.
  */
 import { ErrorCode, NatsError } from "nats"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 
 /** The error in an answer of the JetStream API. */
 export interface ApiError {
-  /** As in HTTP. */
+  /** A status as in HTTP. */
   readonly code: number
   readonly err_code: number
   readonly description: string
 }
 
-/** Codes of the JetStream API that are answers, not failures. */
+/** Error codes of the JetStream API that this transport expects, and handles as answers. */
 export const CODE = {
   consumerNotFound: 10014,
   messageNotFound: 10037,
@@ -24,13 +25,19 @@ export const CODE = {
   consumerExists: 10148,
 } as const
 
-/** In a cluster: the same is being written at this moment; what becomes of it decides. Nothing was stored. */
+/**
+ * In a cluster, while another client writes the same subject or publish key: nothing was stored, and the message is
+ * sent again once that write is decided.
+ */
 export const BUSY: ReadonlySet<number> = new Set([
   10158, // a message with the same id is in process
   10164, // a write that expects a sequence of the same subject is in process
 ])
 
-/** There is no room, for nobody: nothing was stored. A stream that is full by limits of its own is none of these. */
+/**
+ * The server or the account has no room: nothing was stored. A stream that reached a limit of its own answers with
+ * another code.
+ */
 const NO_ROOM: ReadonlySet<number> = new Set([
   10002, // resource limits exceeded for the account
   10023, // insufficient resources: the server's limits
@@ -38,7 +45,7 @@ const NO_ROOM: ReadonlySet<number> = new Set([
   10047, // storage resources exceeded
 ])
 
-/** Refused now, accepted later: nothing was stored. */
+/** Refused for now: nothing was stored, and the same request may succeed later. */
 const LATER: ReadonlySet<number> = new Set([
   ...BUSY,
   ...NO_ROOM,
@@ -47,7 +54,7 @@ const LATER: ReadonlySet<number> = new Set([
   10167, // too many requests
 ])
 
-/** Ways to say that a message is not there (nats-server 2.15.1; they depend on where the sequence lies). */
+/** Codes for a message that does not exist (nats-server 2.15.1; which one depends on where the sequence lies). */
 export const NO_MESSAGE: ReadonlySet<number> = new Set([CODE.messageNotFound, 10043, 10057])
 
 const NOT_ENABLED: ReadonlySet<number> = new Set([10039, 10076])
@@ -55,7 +62,7 @@ const NOT_ENABLED: ReadonlySet<number> = new Set([10039, 10076])
 const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null
 
-/** Reads an error of the API, however little of it there is. */
+/** Reads an error of the API; fields that are missing get a default. */
 export const apiError = (value: unknown): ApiError | undefined => {
   if (!isRecord(value)) return undefined
   const { code, err_code, description } = value
@@ -66,10 +73,10 @@ export const apiError = (value: unknown): ApiError | undefined => {
   }
 }
 
-/** Whether the server has no room for what was published. */
+/** Whether the server refused a message for lack of room. */
 export const hasNoRoom = ({ err_code }: ApiError): boolean => NO_ROOM.has(err_code)
 
-/** An error of the API as one of the contract; `what` says what was tried. */
+/** An error of the API as one of the contract; `what` names the request. */
 export const fromApiError = ({ code, err_code, description }: ApiError, what: string): TransportError => {
   const message = `${what}: ${description} (${err_code})`
   if (NO_ROOM.has(err_code)) return new TransportError("unavailable", `${message}. ${ROOM_ADVICE}`)
@@ -85,20 +92,20 @@ const ROOM_ADVICE =
 export const JETSTREAM_ADVICE =
   "Start nats-server with JetStream: `nats-server -js`, or a `jetstream {}` block in its configuration; with accounts, JetStream must be enabled for the account as well."
 
-/** Nobody serves a subject: nothing was stored. */
+/** The subject has no subscriber: nothing was stored. */
 export const noResponders = (what: string): TransportError =>
-  new TransportError("unavailable", `${what}: nobody answers there now`)
+  new TransportError("unavailable", `${what}: it has no subscriber now`)
 
 export const timedOut = (what: string, ms: number): TransportError =>
   new TransportError("unavailable", `${what}: no answer within ${ms} ms`, { outcome: "unknown" })
 
-/** The account or user may not send there: nothing was stored. */
+/** The server does not allow this user to publish to the subject: nothing was stored. */
 export const notAllowed = (subject: string): TransportError =>
   new TransportError("unauthorized", `not allowed to publish to ${subject}`)
 
 export const closed = (): TransportError => new TransportError("closed", "this transport was closed")
 
-/** What the client threw. `outcome` is what may have happened when it is not known to be nothing. */
+/** An error that the client threw as one of the contract; `what` names the request. */
 export const fromClientError = (error: unknown, what: string): TransportError => {
   if (error instanceof TransportError) return error
   if (!(error instanceof NatsError))
@@ -134,8 +141,7 @@ export const asTransportError = (error: unknown): TransportError => fromClientEr
 
 // ── reading JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Reads answers of the JetStream API, of which nothing is believed before it is looked at. */
-/** What lies at a path of keys, or `undefined`. */
+/** The value at a path of keys, or `undefined`. An answer of the server may lack any field. */
 export const at = (value: unknown, ...path: ReadonlyArray<string>): unknown => {
   let here = value
   for (const key of path) {
@@ -168,7 +174,7 @@ export const objectAt = (value: unknown, ...path: ReadonlyArray<string>): Readon
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** The error in an answer, if it holds one. */
+/** The error in an answer of the API, if there is one. */
 export const errorIn = (answer: unknown): ApiError | undefined => {
   const error = at(answer, "error")
   return error === undefined

@@ -1,4 +1,4 @@
-/** What a `nats:` URL says. Unknown options are errors; credentials are held, never shown. */
+/** Reads a `nats:` URL. Unknown options are errors. Credentials are never shown. */
 import { readFileSync } from "node:fs"
 import {
   type Authenticator,
@@ -11,21 +11,27 @@ import {
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { textOf } from "./answers.ts"
 
-/** How the streams of a board are made. What is not said is taken from a board that exists, else the default. */
+/**
+ * How the streams are created. An option that is absent keeps what existing streams have; for new ones its default
+ * holds.
+ */
 export interface StreamOptions {
   /**
-   * How many servers hold each stream: 1, 3 or 5. Raised on a board that has fewer; fewer than it has is refused.
-   * Defaults to 1, or what the board has.
+   * How many servers hold each stream: 1, 3 or 5. Raised on streams that have fewer; a number below theirs is refused.
+   * Defaults to 1, or what the streams have.
    */
   readonly replicas?: number
-  /** Where streams are kept. Cannot be changed later. `memory` survives no restart of the server. Defaults to `file`. */
+  /**
+   * Where the server keeps the streams. Cannot be changed later. `memory` does not survive a restart of the server.
+   * Defaults to `file`.
+   */
   readonly storage?: "file" | "memory"
   /**
-   * How many bands the priorities 0–9 fall into, besides the front: 1–10. One consumer per queue and band, so that more
-   * bands cost the server more. Cannot be changed later. Defaults to 3 (0–3, 4–6, 7–9), or what the board has.
+   * How many bands the priorities 0–9 fall into, besides the front: 1–10. A queue has one consumer per band, so that
+   * more bands cost the server more. Cannot be changed later. Defaults to 3 (0–3, 4–6, 7–9), or what the streams have.
    */
   readonly bands?: number
-  /** Accepts servers from 2.12.0 on whose known faults can lose tasks. Defaults to false. */
+  /** Accepts servers from 2.12.0 on although they have known faults that can lose tasks. Defaults to false. */
   readonly allowOldServer: boolean
   /** JetStream domain, for servers behind a leaf node. Defaults to none. */
   readonly domain?: string
@@ -38,7 +44,7 @@ export interface Config extends StreamOptions {
   readonly authenticators: ReadonlyArray<Authenticator>
 }
 
-/** Options that belong to the runtime; they are no concern of this plugin. */
+/** Options of a URL that the runtime reads itself, for every transport. */
 const SHARED = new Set(["ns", "lease", "records", "name", "timeout"])
 
 const KNOWN = [
@@ -61,8 +67,8 @@ const KNOWN = [
 type Option = (typeof KNOWN)[number]
 
 /**
- * Reads a URL: `nats://[user:password@]host[:port][,host…][?option=…]`. A name without a password is a token. `tls:`
- * insists on TLS. Fails with `invalid`.
+ * Reads a URL: `nats://[user:password@]host[:port][,host…][?option=…]`. A user without a password is a token. The
+ * scheme `tls:` requires TLS. Fails with `invalid`.
  */
 export const readConfig = (url: URL): Config => {
   const options = optionsOf(url.searchParams)

@@ -1,11 +1,11 @@
-/** Connects, and refuses servers that cannot keep what this transport promises, saying what to do about it. */
+/** Connects, and refuses servers that cannot keep the promises of this transport; the error says what to do. */
 import { type ConnectionOptions, connect as connectClient, DebugEvents, Events, type NatsConnection } from "nats"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import { fromClientError, JETSTREAM_ADVICE, textOf } from "./answers.ts"
 import type { Config } from "./config.ts"
 import { Link } from "./link.ts"
 
-/** Opens a connection of our own, to a server that will do. */
+/** Opens a connection, and checks the server. */
 export const openLink = async (config: Config, options: ConnectOptions): Promise<Link> => {
   const connection = await connectOnce(config, options)
   return checked(
@@ -14,7 +14,7 @@ export const openLink = async (config: Config, options: ConnectOptions): Promise
   )
 }
 
-/** Uses a connection that the application holds, and never closes it. */
+/** Uses a connection of the application, which is never closed here. */
 export const adoptLink = async (connection: NatsConnection): Promise<Link> => {
   if (connection.isClosed()) throw new TransportError("closed", "the connection that was given is closed")
   return checked(new Link({ connection, owned: false }), false)
@@ -40,13 +40,13 @@ const connectOnce = async (config: Config, options: ConnectOptions): Promise<Nat
   } catch (error) {
     if (isCertificateError(error)) throw new TransportError("unauthorized", `${what}: ${textOf(error)}`)
     const classified = fromClientError(error, what)
-    // Whatever else keeps a first connection from being made (names, routes, protocols) may pass.
+    // Every other reason why a first connection fails (names, routes, protocols) may pass.
     if (classified.reason !== "internal") throw classified
     throw new TransportError("unavailable", `${what}: ${textOf(error)}`)
   }
 }
 
-/** What the client is told. It reconnects for ever; the runtime decides when to give up. */
+/** Options of the client. It reconnects for ever, because the runtime decides when to give up. */
 export const connectionOptions = (
   config: Config,
   options: ConnectOptions,
@@ -59,29 +59,29 @@ export const connectionOptions = (
   ...(config.tls === undefined ? {} : { tls: config.tls }),
   maxReconnectAttempts: -1,
   reconnectDelayHandler: () => delay.wait,
-  // The client's default gives up after two refusals in a row, which a server that restarts can cause.
+  // By default the client gives up after two authorization errors in a row, which a server that restarts can cause.
   ignoreAuthErrorAbort: true,
   ...pings(options.heartbeat ?? HEARTBEAT_MS),
   noAsyncTraces: true,
 })
 
-/** A dead server is noticed after 20 to 30 seconds, instead of 4 to 6 minutes. */
+/** With pings at this rate a dead server is noticed after 20 to 30 seconds, instead of the client's 4 to 6 minutes. */
 const HEARTBEAT_MS = 20_000
 
-/** Timers cannot wait for longer; to the client, 0 means its own default. */
+/** The longest delay of a timer. The client takes 0 as its own default, so that no pings are asked for in this way. */
 const NEVER_MS = 2 ** 31 - 1
 
-/** Asks at twice the rate, and takes two questions without an answer for a loss. */
+/** Sends pings at twice the rate of the heartbeat; two without an answer mean that the connection is lost. */
 const pings = (heartbeat: number): Pick<ConnectionOptions, "pingInterval" | "maxPingOut"> => ({
   pingInterval: heartbeat > 0 ? heartbeat / 2 : NEVER_MS,
   maxPingOut: 2,
 })
 
-/** One side does not accept the other's certificate: the errors of TLS come through the client as they are. */
+/** Whether one side does not accept the other's certificate. The client passes on errors of TLS as they are. */
 const isCertificateError = (error: unknown): boolean =>
   error instanceof Error && "code" in error && /CERT|VERIFY|_TLS_|_SSL_/.test(String(error.code))
 
-/** The outcome of opening something, or `unavailable` when that takes longer; what comes too late is closed. */
+/** The result of `opening`, or `unavailable` after `ms` milliseconds; a connection that opens too late is closed. */
 export const withTimeout = async <T extends { close(): Promise<void> }>(
   opening: Promise<T>,
   ms: number,
@@ -105,7 +105,7 @@ const checkServer = async (link: Link, allowOldServer: boolean): Promise<void> =
   try {
     await link.api("INFO", {})
   } catch (error) {
-    // Nobody answers the JetStream API: the server runs without it. In a cluster without a leader it answers.
+    // The JetStream API has no subscriber: the server runs without JetStream. A cluster without a leader does answer.
     if (error instanceof TransportError && error.reason === "unavailable" && error.outcome === "none") {
       throw new TransportError("unsupported", `this nats-server has no JetStream. ${JETSTREAM_ADVICE}`)
     }
@@ -115,13 +115,13 @@ const checkServer = async (link: Link, allowOldServer: boolean): Promise<void> =
 
 // ── delay between attempts to reconnect ──────────────────────────────────────────────────────────────────────────────
 
-/**
- * How long the client waits between its tries to connect again. The client asks before each look at the clock, not once
- * per try, so that tries are counted by what it says about them.
- */
-/** Without a word from the runtime. */
+/** The delay when the runtime passes no `reconnectDelay`. */
 const DEFAULT_DELAY_MS = 250
 
+/**
+ * The delay between the client's attempts to reconnect. The client calls its delay handler several times per attempt,
+ * so that attempts are counted by the client's status events.
+ */
 export class ReconnectDelay {
   readonly #delay: (tries: number) => number
   #tries = 0
@@ -132,12 +132,12 @@ export class ReconnectDelay {
     this.#begin()
   }
 
-  /** Milliseconds between the last try and the next. */
+  /** Milliseconds between the last attempt and the next. */
   get wait(): number {
     return this.#wait
   }
 
-  /** Counts the tries of this connection for as long as it lives. */
+  /** Counts the attempts of this connection for as long as it exists. */
   async follow(connection: NatsConnection): Promise<void> {
     for await (const { type } of connection.status()) {
       if (type === DebugEvents.Reconnecting) this.#wait = this.#delay(++this.#tries)
@@ -153,7 +153,6 @@ export class ReconnectDelay {
 
 // ── server versions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Which servers this transport works with, and what to do about the others. Pure. */
 type Version = readonly [major: number, minor: number, patch: number]
 
 const parse = (text: string): Version | undefined => {
@@ -162,8 +161,8 @@ const parse = (text: string): Version | undefined => {
 }
 
 /**
- * 2.12.15, 2.14.5 and 2.15.0 are the first of their lines without known ways to lose what was acknowledged. 2.13 was
- * never a line of releases with fixes of its own.
+ * Whether this version has no known fault that loses acknowledged messages. 2.12.15, 2.14.5 and 2.15.0 are the first
+ * such releases of their lines; 2.13 never had fixes of its own.
  */
 const isSafe = ([major, minor, patch]: Version): boolean => {
   if (major !== 2) return major > 2
@@ -172,7 +171,7 @@ const isSafe = ([major, minor, patch]: Version): boolean => {
   return minor >= 15
 }
 
-/** Below 2.12 there are no schedules. */
+/** Whether the server can keep delayed tasks: schedules exist from 2.12 on. */
 const canSchedule = ([major, minor]: Version): boolean => major > 2 || (major === 2 && minor >= 12)
 
 /** Fails with `unsupported` when the server is too old, saying what to do. */

@@ -1,6 +1,6 @@
 /**
- * Questions and answers over one wildcard subscription: no subscription, timer or promise per message. One timer sweeps
- * those who waited too long.
+ * Requests and replies over one wildcard subscription, without a subscription, timer or promise per message. One timer
+ * fails the requests that have waited too long.
  *
  * The client's own `request` and `js.publish` take a promise, a timer and a map entry per message; this is two to three
  * times as fast (nats 2.29.3).
@@ -9,39 +9,39 @@ import { createInbox, type Msg, type NatsConnection, type Subscription } from "n
 import type { TransportError } from "../../../runtime/transport/mod.ts"
 import { noResponders, notAllowed, timedOut } from "./answers.ts"
 
-/** Who waits for the answers to one or more consecutive tokens. */
+/** The sender of one or more requests, which have consecutive tokens. */
 export interface Requester {
-  /** Where question number `index` was sent. */
+  /** Subject of the request number `index`. */
   subjectOf(index: number): string
   /** Longest wait, in milliseconds. */
   readonly timeout: number
-  /** An answer to the question number `index`. Returns whether it was the last one. */
+  /** Called for a reply to the request number `index`. Returns whether it was the last reply to it. */
   answered(index: number, message: Msg): boolean
   failed(index: number, error: TransportError): void
 }
 
-/** The questions of one asker. Their tokens are neighbours in one block. */
+/** The requests of one requester. Their tokens are consecutive numbers of one block. */
 interface Pending {
   readonly requester: Requester
   readonly until: number
-  /** Which questions have had their last answer. */
+  /** 1 for each request that has had its last reply. */
   readonly done: Uint8Array
   left: number
 }
 
-/** Questions that one asker may have at a time. */
+/** Most requests that are registered together. */
 export const MAX_REQUESTS = 256
 
-/** How often late answers are looked for: a timeout may be this much late. */
+/** How often overdue requests are looked for: a timeout may be this much late. */
 const SWEEP_MS = 250
 
-/** Status of an empty message that the server sends when nobody listens on a subject. */
+/** Whether the server sent this empty message because the subject has no subscriber. */
 const isNoResponders = (message: Msg): boolean => message.data.length === 0 && message.headers?.code === 503
 
 export class Inbox {
   readonly #prefix: string
   readonly #subscription: Subscription
-  /** By block: the token of a question is its block and its number in there. */
+  /** By block: a token is the number of its block times {@link MAX_REQUESTS}, plus the number of the request. */
   readonly #pending = new Map<number, Pending>()
   #blocks = 0
   #timer: ReturnType<typeof setInterval> | undefined
@@ -55,7 +55,7 @@ export class Inbox {
     })
   }
 
-  /** Registers up to {@link MAX_REQUESTS} questions and returns the token of the first; the others follow it. */
+  /** Registers up to {@link MAX_REQUESTS} requests and returns the token of the first; the others follow it. */
   register(requester: Requester, count = 1): number {
     const block = ++this.#blocks
     this.#pending.set(block, {
@@ -68,24 +68,24 @@ export class Inbox {
     return block * MAX_REQUESTS
   }
 
-  /** Where the answer to a token goes. */
+  /** The reply subject for a token. */
   reply(token: number): string {
     return this.#prefix + token.toString(36)
   }
 
-  /** Takes a question back: its answer will be ignored. */
+  /** Cancels a request: a reply to it will be ignored. */
   cancel(token: number): void {
     const block = Math.floor(token / MAX_REQUESTS)
     const pending = this.#pending.get(block)
     if (pending !== undefined) this.#finish(block, pending, token % MAX_REQUESTS)
   }
 
-  /** Fails all who wait, with one and the same error: thousands of stack traces are worth nothing. */
+  /** Fails all requests with one error, because thousands of stack traces cost time and tell no more. */
   failAll(error: TransportError): void {
     for (const [block, pending] of [...this.#pending]) this.#fail(block, pending, () => error)
   }
 
-  /** Fails those whose questions to this subject the server does not allow. */
+  /** Fails the requests to a subject that the server does not allow. */
   failSubject(subject: string): void {
     const error = notAllowed(subject)
     for (const [block, pending] of [...this.#pending]) {
@@ -93,7 +93,7 @@ export class Inbox {
     }
   }
 
-  /** Resolves when nobody waits any more, at the latest with the last timeout. */
+  /** Resolves when no request is open, at the latest after the last timeout. */
   async settled(): Promise<void> {
     while (this.#pending.size > 0) await new Promise((resolve) => setTimeout(resolve, 5))
   }
@@ -121,7 +121,7 @@ export class Inbox {
     if (--pending.left === 0) this.#pending.delete(block)
   }
 
-  /** Fails those of an asker's questions for which there is an error. */
+  /** Fails those open requests of a block for which `errorOf` returns an error. */
   #fail(block: number, pending: Pending, errorOf: (index: number) => TransportError | undefined): void {
     for (let index = 0; index < pending.done.length; index++) {
       if (pending.done[index] !== 0) continue
@@ -147,7 +147,7 @@ export class Inbox {
       clearInterval(this.#timer)
       this.#timer = undefined
     }, SWEEP_MS)
-    // Who awaits the answer keeps the process alive.
+    // The timer does not keep the process alive; the caller that awaits a reply does.
     this.#timer.unref?.()
   }
 }

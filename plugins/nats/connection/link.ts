@@ -1,16 +1,17 @@
 /**
- * One connection to the server: questions, the JetStream API, subscriptions, and whether it is reachable. All traffic of
- * a transport passes here, so that what is asked while disconnected fails soon instead of piling up in the client.
+ * One connection to the server: requests, the JetStream API, subscriptions, and whether the server is reachable. All
+ * traffic of a transport passes here, so that a call made while disconnected fails soon, instead of waiting in the
+ * client's buffer.
  */
 import { Empty, Events, type Msg, MsgHdrsImpl, type NatsConnection, type Subscription } from "nats"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { type ApiError, closed, errorIn, fromApiError, fromClientError } from "./answers.ts"
 import { Inbox } from "./inbox.ts"
 
-/** How long a call waits for a lost connection to come back. With the answer's timeout it makes less than 2 seconds. */
+/** How long a call waits for a lost connection to come back: with the timeout of the reply it ends within 3 seconds. */
 const RECONNECT_MS = 1_000
 
-/** How long an answer may take. */
+/** How long a reply may take, in milliseconds. */
 export const ANSWER_MS = 2_000
 
 /** One header block that is refilled for each message: the client encodes it before `publish` returns. */
@@ -98,7 +99,8 @@ export class Link {
   }
 
   /**
-   * Sends a message. `headers` are lines that end in CRLF. An empty `reply` is none. Fails with `too-large` or `closed`.
+   * Publishes a message. `headers` are lines that end in CRLF; an empty `reply` is none. Fails with `too-large` or
+   * `closed`.
    */
   send(subject: string, payload: Uint8Array, reply = "", headers?: string): void {
     try {
@@ -112,7 +114,7 @@ export class Link {
     }
   }
 
-  /** Asks and awaits one answer. Fails with `unavailable` when there is none. */
+  /** Sends a request and resolves with its reply. Fails with `unavailable` when there is none. */
   async request(subject: string, payload: Uint8Array = Empty, timeout = ANSWER_MS): Promise<Msg> {
     const answers = await this.requestMany(subject, payload, () => true, timeout)
     const [answer] = answers
@@ -120,7 +122,7 @@ export class Link {
     return answer
   }
 
-  /** Asks and gathers answers until `last` says so, that one included. */
+  /** Sends a request and collects replies up to the one for which `last` is true. */
   async requestMany(
     subject: string,
     payload: Uint8Array,
@@ -161,7 +163,7 @@ export class Link {
     return answer
   }
 
-  /** Like `api`, for callers to whom an error of the API is an answer. */
+  /** Like {@link api}, but an error of the API is returned and not thrown. */
   async tryApi(
     name: string,
     body: unknown = {},
@@ -196,7 +198,10 @@ export class Link {
     }
   }
 
-  /** Ends whoever looks at `closing`, awaits what is under way. An application's own connection stays open. */
+  /**
+   * Ends everything that listens to `closing`, and waits for requests that are under way. A connection of the
+   * application stays open.
+   */
   async close(others: () => Promise<unknown> = async () => undefined): Promise<void> {
     if (this.closing.aborted) return
     this.#closing.abort()
@@ -213,13 +218,14 @@ export class Link {
   }
 
   async #follow(): Promise<void> {
-    // A connection that ends for good has no status to tell.
+    // When a connection ends for good, the client sends no status event.
     void this.#connection.closed().then(() => this.#changed("disconnected"))
     for await (const { type, permissionContext } of this.#connection.status()) {
       if (this.closing.aborted) return
       if (type === Events.Disconnect) this.#changed("disconnected")
       else if (type === Events.Reconnect) this.#changed("connected")
-      // The server does not answer what it does not allow: without this, it would look like a server that is away.
+      // The server does not reply to a request that it does not allow: without this, it would look like a server that
+      // is away.
       else if (permissionContext?.operation === "publish") this.inbox.failSubject(permissionContext.subject)
     }
   }
@@ -236,10 +242,10 @@ export class Link {
   }
 }
 
-/** Answers of the API take longer than acknowledgements: some list thousands of things. */
+/** How long a reply of the JetStream API may take: some list thousands of items. */
 const API_MS = 5_000
 
-/** Awaits work, but not longer than this. */
+/** Waits for `work`, at most this long. */
 const atMost = async (ms: number, work: Promise<unknown>): Promise<void> => {
   let timer: ReturnType<typeof setTimeout> | undefined
   const late = new Promise((resolve) => {

@@ -1,6 +1,6 @@
 /**
- * Acknowledgements, many at a time. A consumer handles them in order, so that only the last one to each consumer asks
- * for an answer: when it comes, the others have been handled too.
+ * Acknowledgements in batches. A consumer handles them in order, so that only the last one to each consumer asks for a
+ * reply: when that comes, the server has handled the others as well.
  */
 import type { TransportError } from "../../../runtime/transport/mod.ts"
 import { fromClientError } from "../connection/answers.ts"
@@ -8,7 +8,7 @@ import { ANSWER_MS, type Link } from "../connection/link.ts"
 import type { Token } from "./delivery.ts"
 
 export interface Ack {
-  /** Where it goes. */
+  /** The acknowledgement subject of the delivery. */
   readonly ack: string
   readonly consumer: string
   readonly payload: Uint8Array
@@ -20,14 +20,14 @@ export const ACK = encoder.encode("+ACK")
 const NAK = encoder.encode("-NAK")
 export const IN_PROGRESS = encoder.encode("+WPI")
 
-/** Hands a message back, to be delivered again after `delay` milliseconds. */
+/** The payload that returns a message, to be delivered again after `delay` milliseconds. */
 export const nak = (delay: number): Uint8Array =>
   delay > 0 ? encoder.encode(`-NAK {"delay":${Math.ceil(delay) * 1_000_000}}`) : NAK
 
-/** Acknowledgements of one batch, sent as they come. */
+/** The acknowledgements of one batch; each is sent when it is added, apart from the last one to each consumer. */
 export class Acks {
   readonly #link: Link
-  /** The last one to each consumer is held back, to be the one that asks. */
+  /** The last acknowledgement to each consumer, held back to be sent with a reply subject. */
   readonly #last = new Map<string, Ack>()
 
   constructor(link: Link) {
@@ -40,7 +40,7 @@ export class Acks {
     this.#last.set(ack.consumer, ack)
   }
 
-  /** Resolves once the server has handled all, with why it may not have for each consumer that did not answer. */
+  /** Resolves once the server has handled all acknowledgements, with an error for each consumer that did not reply. */
   async finish(): Promise<ReadonlyMap<string, TransportError>> {
     const unanswered = new Map<string, TransportError>()
     await Promise.all([...this.#last.values()].map((ack) => this.#confirm(ack, unanswered)))
@@ -75,8 +75,8 @@ export class Acks {
 // ── tasks that go back ───────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Tasks that are handed back as if they had never come: uncounted, and without delay. Until the server has them again
- * they are nowhere to be seen, so that whoever asks what there is waits for that.
+ * Returns tasks that no caller has seen: undelayed, and as if they had not been delivered. Until the server has handled
+ * the nak, such a task is in no answer of a consumer, so that the next fetch waits for that.
  */
 export class PendingNaks {
   readonly #link: Link
@@ -84,11 +84,11 @@ export class PendingNaks {
 
   constructor(link: Link) {
     this.#link = link
-    // What was asked over a connection that is gone is never answered: nobody need wait for that.
+    // A nak that was sent over a lost connection gets no reply, so that there is nothing to wait for.
     link.onStatus(() => this.#underWay.clear())
   }
 
-  /** Has to be over as well before what there is can be seen. */
+  /** Adds an ending session to what {@link settled} waits for: tasks may be on their way to it. */
   track(ending: Promise<unknown>): void {
     const finished = ending.finally(() => this.#underWay.delete(finished))
     this.#underWay.add(finished)
@@ -100,12 +100,12 @@ export class PendingNaks {
     try {
       for (const { ack, consumer } of tokens) acks.add({ ack, consumer, payload: NAK })
     } catch {
-      // Without a connection their leases lapse.
+      // There is no connection: the leases of these tasks will end.
     }
     this.track(acks.finish())
   }
 
-  /** Resolves when the server has all of them, or does not answer; `undefined` when it has. */
+  /** Resolves when the server has handled all naks, or does not reply; `undefined` if none is open. */
   get settled(): Promise<unknown> | undefined {
     return this.#underWay.size === 0 ? undefined : Promise.all(this.#underWay)
   }

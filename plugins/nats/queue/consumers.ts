@@ -1,48 +1,48 @@
 /**
- * One durable consumer per queue and band, made on first use by whoever publishes or pulls, and remembered. That a
- * consumer exists is what makes a queue known: a queue stays listed when it is empty.
+ * Durable consumers, one per queue and band, created by the first publisher or worker that uses them. A queue is known
+ * by its consumers, so that it stays listed when it is empty.
  */
 import { type ApiError, CODE, fromApiError, listAt, numberAt, textAt } from "../connection/answers.ts"
 import { ANSWER_MS, type Link } from "../connection/link.ts"
 import type { Bands, Names } from "../streams/names.ts"
 
-/** One band of one queue. */
+/** One band of one queue, and its consumer. */
 export interface Lane {
   readonly queue: string
   /** Lowest level of the band. */
   readonly band: number
   readonly consumer: string
-  /** Where its tasks are asked for. */
+  /** Subject of pull requests. */
   readonly next: string
-  /** How the subjects of its acknowledgements begin, unless the server is told to use longer ones. */
+  /** How its acknowledgement subjects begin, unless the server is configured to use longer ones (see `delivery.ts`). */
   readonly acks: string
-  /** Set once its consumer is known to exist. */
+  /** Whether its consumer is known to exist. */
   made: boolean
-  /** Highest sequence that was handed over here. */
+  /** Highest sequence that this transport has received. */
   highest: number
-  /** It had nothing when it was last asked. */
+  /** Whether it had no task at the last fetch. */
   quiet: boolean
 }
 
-/** What the server knows about a lane. */
+/** The server's numbers of a lane. */
 export interface LaneInfo {
   readonly queue: string
   readonly band: number
   readonly consumer: string
-  /** Never handed over yet. */
+  /** Messages that were never delivered. */
   readonly pending: number
-  /** Handed over and not acknowledged, those that wait to be handed over again included. */
+  /** Messages that were delivered and not acknowledged, including those that wait to be delivered again. */
   readonly inFlight: number
-  /** Highest sequence of the stream that was handed over. */
+  /** Highest delivered sequence of the stream. */
   readonly delivered: number
 }
 
-/** Waiting pulls that one consumer keeps; every worker parks one. The server's default is 512. */
+/** Most pull requests that wait at one consumer; every worker parks one. The server's default is 512. */
 const MAX_WAITING = 16_384
 
 /**
- * How long a consumer that vanished is left alone. Made anew at once, it may take over what the deleted one had in hand,
- * and deliver that only after a lease (nats-server 2.15.1).
+ * How long to wait before a deleted consumer is created again. Created at once, it may inherit the pending deliveries
+ * of the deleted one, and deliver them only after a lease (nats-server 2.15.1).
  */
 const REST_MS = 150
 
@@ -64,7 +64,7 @@ export class Consumers {
     this.#lease = lease
   }
 
-  /** The lane of a level, which must be 0–9 or the front. */
+  /** The lane of a level from 0 to 10, the front. */
   lane(queue: string, level: number): Lane {
     const lanes = this.lanesOf(queue)
     return lanes[this.bands.place(level)] ?? this.#lane(queue, this.bands.of(level))
@@ -88,19 +88,19 @@ export class Consumers {
     return { queue, band, consumer, next, acks, made: false, highest: 0, quiet: false }
   }
 
-  /** Makes the consumers that are missing. */
+  /** Creates the consumers that are missing. */
   async ensure(lanes: ReadonlyArray<Lane>): Promise<void> {
     const missing = lanes.filter((lane) => !lane.made)
     if (missing.length > 0) await Promise.all(missing.map((lane) => this.#make(lane)))
   }
 
-  /** To be called when the server does not know a lane's consumer any more. */
+  /** To be called when the server answers that a lane's consumer does not exist. */
   lost(lane: Lane): void {
     lane.made = false
     this.#lostAt = Date.now()
   }
 
-  /** Lanes of all queues, or of one, as the server knows them. */
+  /** The server's numbers of all lanes, or of those of one queue. */
   async list(queue?: string): Promise<ReadonlyArray<LaneInfo>> {
     if (queue !== undefined) {
       const infos = await Promise.all(this.lanesOf(queue).map((lane) => this.#info(lane)))
@@ -145,7 +145,7 @@ export class Consumers {
   async #makeNow(lane: Lane): Promise<void> {
     const rest = this.#lostAt + REST_MS - Date.now()
     if (rest > 0) await new Promise((resolve) => setTimeout(resolve, rest))
-    // Making what is there already, with the same configuration, succeeds.
+    // Creating a consumer that exists with the same configuration succeeds.
     const error = await this.#put(lane, "create")
     if (error?.err_code === CODE.consumerExists) await this.#adjustLease(lane)
     else if (error !== undefined) throw fromApiError(error, `CONSUMER.CREATE.${lane.consumer}`)
@@ -169,9 +169,10 @@ export class Consumers {
       ack_policy: "explicit",
       deliver_policy: "all",
       ack_wait: nanos(this.#lease),
-      // Giving up is the runtime's: the server would leave the task in the stream for ever.
+      // The runtime decides when a task has failed: at a limit, the server would stop delivering the message, and keep
+      // it for ever.
       max_deliver: -1,
-      // Tasks handed back with a delay keep their place in this count.
+      // Released tasks count as pending until their delay is over, so that a limit would stop the queue.
       max_ack_pending: -1,
       max_waiting: MAX_WAITING,
     }
@@ -180,8 +181,9 @@ export class Consumers {
   }
 
   /**
-   * A consumer has one lease for all who pull from it. A longer one is safe for everybody; a shorter one would take
-   * tasks out of the hands of those who rely on the longer, so it is set only while nobody holds or waits for one.
+   * Changes the lease of an existing consumer to this transport's, where that is safe. A consumer has one lease for all
+   * workers. A longer one is safe for all of them; a shorter one would end leases that another worker relies on, so
+   * that it is set only while no delivery is pending and no pull request waits.
    */
   async #adjustLease(lane: Lane): Promise<void> {
     const info = await this.#info(lane)

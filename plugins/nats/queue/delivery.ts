@@ -1,29 +1,29 @@
 /**
- * A message of a consumer as a delivery, and its token. The acknowledgement subject tells the sequence in the stream
- * and how often the message was handed over: together they rise over all deliveries of a task.
+ * Makes deliveries and their tokens of messages of a consumer. The acknowledgement subject holds the sequence in the
+ * stream and the number of deliveries: together they rise with every delivery of a task, and begin the fence.
  */
 import type { Msg } from "nats"
 import type { Delivery } from "../../../runtime/transport/driver.ts"
 import type { Lane } from "./consumers.ts"
 
-/** What a token says. */
+/** The parts of a token. */
 export interface Token {
-  /** Of the transport at which the delivery arrived. */
+  /** Identifies the transport that received the delivery. */
   readonly nonce: string
-  /** Counts the deliveries of that transport. */
+  /** Number of the delivery at that transport. */
   readonly number: number
-  /** Where acknowledgements go. */
+  /** Subject of acknowledgements. */
   readonly ack: string
   readonly consumer: string
   /** Sequence of the message in the queue stream. */
   readonly seq: number
-  /** When the delivery arrived, by the clock of the process that got it. */
+  /** When the delivery was received, in milliseconds since the epoch by the clock of that process. */
   readonly receivedAt: number
-  /** When its lease lapses, as far as this thread knows; kept by the ledger. 0: the delivery is over. */
+  /** When its lease ends, as far as this process knows; kept by {@link DeliveryTracker}. 0: the delivery has ended. */
   until: number
 }
 
-/** What arrived, with its token already read. */
+/** A received delivery, and its token in parts. */
 export interface Received {
   readonly delivery: Delivery
   readonly token: Token
@@ -36,7 +36,7 @@ const NONCE_DIGITS = 6
 
 const ZEROS = "0".repeat(SEQ_DIGITS)
 
-/** A number as text of fixed length, so that text compares as numbers do. */
+/** A number as text of fixed length, so that texts sort as the numbers do. */
 const digits = (number: number, count: number): string => {
   const text = number.toString(36)
   return ZEROS.slice(0, count - text.length) + text
@@ -48,7 +48,7 @@ interface AckParts {
   readonly seq: number
 }
 
-/** Positions in an acknowledgement subject. From 2.15 on servers may name domain and account too (js_ack_fc_v2). */
+/** Splits an acknowledgement subject. From 2.15 on servers may put domain and account in front (`js_ack_fc_v2`). */
 const partsOf = (ack: string): AckParts | undefined => {
   const parts = ack.split(".")
   const shift = parts.length === 9 ? 0 : 2
@@ -58,10 +58,10 @@ const partsOf = (ack: string): AckParts | undefined => {
   return consumer !== undefined && deliveries > 0 && seq > 0 ? { consumer, deliveries, seq } : undefined
 }
 
-/** The consumer that an acknowledgement goes to. */
+/** The consumer in an acknowledgement subject. */
 export const consumerOf = (ack: string): string | undefined => partsOf(ack)?.consumer
 
-/** The same for a lane whose acknowledgements begin as expected, which needs no splitting. */
+/** Like {@link partsOf}, without splitting the text if it begins as expected for this lane. */
 const partsIn = (ack: string, { acks, consumer }: Lane): AckParts | undefined => {
   if (!ack.startsWith(acks)) return partsOf(ack)
   const seqAt = ack.indexOf(".", acks.length) + 1
@@ -72,25 +72,29 @@ const partsIn = (ack: string, { acks, consumer }: Lane): AckParts | undefined =>
 
 const FIRST = digits(1, COUNT_DIGITS)
 
-/** Reads deliveries for one transport, and tells them apart from those of others. */
+/** Makes the deliveries of one transport. */
 export class DeliveryFactory {
   /**
-   * Tells transports apart, and with them deliveries of the same count: a server that was killed may not remember the
-   * last of what it handed over, and a consumer that was made anew begins to count anew.
+   * Identifies this transport, and makes fences of equal sequence and count differ: a killed server may have forgotten
+   * the last deliveries, and a new consumer counts from one again.
    */
   readonly nonce = Math.floor(Math.random() * 36 ** NONCE_DIGITS)
     .toString(36)
     .padStart(NONCE_DIGITS, "0")
-  /** Time and nonce are the same for all deliveries of a millisecond. */
+  /** The end of a fence (time and nonce), which is the same for all deliveries of a millisecond. */
   #end = { at: 0, text: "" }
   #count = 0
 
-  /** A message of a lane's consumer. `undefined` when it is none: nobody but the server sends there. */
+  /**
+   * A delivery of a lane's message. `undefined` if the acknowledgement subject cannot be read; only the server sends to
+   * this inbox.
+   */
   create(message: Msg, ack: string, lane: Lane, receivedAt: number): Received | undefined {
     const parts = partsIn(ack, lane)
     if (parts === undefined) return undefined
     const { consumer, deliveries, seq } = parts
-    // A consumer hands over upward: what is not above the last one came before, whatever a killed server remembers.
+    // A consumer delivers new messages in rising order. A message that is not above the last one was delivered before,
+    // even if the server was killed and has forgotten that.
     const first = deliveries === 1 && seq > lane.highest
     if (seq > lane.highest) lane.highest = seq
     const fence = this.#fence(seq, deliveries, receivedAt)
@@ -104,7 +108,8 @@ export class DeliveryFactory {
         sequence: seq,
         first,
         deliveries,
-        // A copy: the client's buffer holds many messages, and would stay in memory while one of them is in use.
+        // The bytes are copied: the client's buffer holds many messages, and would stay in memory as long as one of
+        // them is in use.
         content: message.data.slice(),
       },
       token: { nonce: this.nonce, number, ack, consumer, seq, receivedAt, until: 0 },
@@ -122,11 +127,11 @@ const ACK_PREFIX = "$JS.ACK."
 
 const TOKEN = /^([0-9a-z]{6})\.(\d{1,15})\.([0-9a-z]{1,10})\.(\S+)$/
 
-/** Number of a delivery that arrived at the transport of this nonce, out of its token. */
+/** The number in a token, if this transport received the delivery. */
 export const numberIn = (text: string, nonce: string): number | undefined =>
   text.startsWith(nonce) ? Number.parseInt(text.slice(NONCE_DIGITS + 1, NONCE_DIGITS + 17), 10) : undefined
 
-/** Reads a token; `undefined` for what never was one. */
+/** Splits a token; `undefined` if the text is not a token. */
 export const readToken = (text: string): Token | undefined => {
   const [, nonce, number, time = "", rest] = TOKEN.exec(text) ?? []
   const ack = ACK_PREFIX + rest

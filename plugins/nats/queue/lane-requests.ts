@@ -1,51 +1,51 @@
 /**
- * What one session has asked the consumer of one lane: a question about what there is now, and beside it a parked request
- * for one task that may come later.
+ * The pull requests of one session to the consumer of one lane: a fetch of the tasks that are there now, and a parked
+ * request, which waits at the server for one task that may come later.
  */
 import type { Lane } from "./consumers.ts"
 
-/** Asks for what there is. */
+/** A request for tasks that are there now. */
 interface Fetch {
   readonly number: number
   readonly wanted: number
   got: number
 }
 
-/** Asks for one task, whenever there is one. */
+/** A request that waits at the server for one task. */
 interface Parked {
   readonly number: number
-  /** From then on it is taken to be lost, in milliseconds since the epoch. */
+  /** When the request counts as lost, in milliseconds since the epoch. */
   readonly lostAt: number
 }
 
 export interface LaneRequestsParts {
   readonly lane: Lane
-  /** Sends a request; what the server says about it comes back with its number. */
+  /** Sends a request; a status message of the server comes back with its number. */
   readonly send: (request: Uint8Array, number: number) => void
-  /** Called when nobody serves the consumer. */
+  /** Called when the consumer does not exist. */
   readonly onLost: () => void
 }
 
-/** How long to leave a consumer alone that refused a request. */
+/** Pause after a consumer refused a request. */
 const REFUSED_PAUSE_MS = 50
 
 /**
- * How long the server keeps a parked request. A request is lost without a word when the server that leads its consumer
- * dies: a task then waits so long for the next request, and hardly longer than the choice of a new leader takes anyway.
+ * How long the server keeps a parked request. When the server that leads the consumer dies, the request is lost without
+ * a message: then a task waits this long for the next request, hardly longer than the election of a new leader takes.
  */
 const PARK_MS = 5_000
 
-/** How late the server may be to say that a parked request is over. */
+/** How late the server may be to report the end of a parked request. */
 const PARK_GRACE_MS = 500
 
 const encoder = new TextEncoder()
 
-/** For one task, whenever there is one: the consumer reads the stream for it. */
+/** Parks a request for one task. The consumer reads the stream for it. */
 const PARK_REQUEST = encoder.encode(`{"batch":1,"expires":${PARK_MS}000000}`)
 
 /**
- * For what there is, as far as the consumer has heard: it answers 404 without reading the stream, and hears of a message
- * a moment after the publisher does (nats-server 2.15.1: up to 40 ms on a busy machine).
+ * Fetches the tasks that the consumer knows of. With `no_wait` it answers 404 without reading the stream, and it learns
+ * of a message a moment after the publisher's acknowledgement (nats-server 2.15.1: up to 40 ms on a busy machine).
  */
 const fetchRequest = (batch: number): Uint8Array => encoder.encode(`{"batch":${batch},"no_wait":true}`)
 
@@ -62,34 +62,37 @@ export class LaneRequests {
     this.lane = parts.lane
   }
 
-  /** A question is open. */
+  /** Whether a fetch is open. */
   get isFetching(): boolean {
     return this.#openFetch !== undefined
   }
 
-  /** The next task comes by itself: as far as its consumer has heard, the lane is empty. */
+  /**
+   * Whether a request is parked: as far as its consumer knows, the lane is empty, and the next task will come by
+   * itself.
+   */
   get isParked(): boolean {
     if (this.#parked !== undefined && Date.now() >= this.#parked.lostAt) this.#parked = undefined
     return this.#parked !== undefined
   }
 
-  /** Its consumer refused a request, and has not been asked since. */
+  /** Whether the consumer refused the last request. */
   get isRefusing(): boolean {
     return this.#refusedUntil > 0 && this.#isIdle
   }
 
-  /** When a parked request may turn out to be lost, or a consumer that refused may be asked again. */
+  /** When to check again: a parked request may count as lost, or a consumer that refused may be asked again. */
   get nextCheck(): number {
     return this.#parked?.lostAt ?? ((this.#isIdle && this.#refusedUntil) || Number.POSITIVE_INFINITY)
   }
 
-  /** Asks for up to so many tasks that there are, as far as the consumer has heard. */
+  /** Fetches up to `wanted` tasks that are there, as far as the consumer knows. */
   fetch(wanted: number): void {
     this.#openFetch = { number: ++this.#numbers, wanted, got: 0 }
     this.#send(fetchRequest(wanted))
   }
 
-  /** Asks for one task that may come later, unless that is under way. */
+  /** Parks a request for one task, if none is parked and the consumer has not just refused one. */
   park(): void {
     const now = Date.now()
     if (this.isParked || this.#refusedUntil > now) return
@@ -97,10 +100,10 @@ export class LaneRequests {
     this.#send(PARK_REQUEST)
   }
 
-  /** A task of this lane is here. Returns whether that is worth waking up for. */
+  /** To be called when a task of this lane has come. Returns whether the session should look at what it has. */
   onTask(): boolean {
     this.lane.quiet = false
-    // The server does not say which request it answers; the one that was parked came first.
+    // The server does not tell which request it answers; the parked one was sent first.
     this.#parked = undefined
     const open = this.#openFetch
     if (open !== undefined && ++open.got < open.wanted) return false
@@ -108,29 +111,29 @@ export class LaneRequests {
     return true
   }
 
-  /** What the server says about a request. Returns whether that is worth waking up for. */
+  /** To be called with a status message to a request. Returns whether the session should look at what it has. */
   onStatus(number: number, code: number, text: string): boolean {
     const open = this.#openFetch
     if (this.#parked?.number === number) this.#parked = undefined
     else if (open?.number === number) this.#openFetch = undefined
     else return false
-    // 404: there is nothing. 408: time is over, or others wait for what there is.
+    // 404: there is no task. 408: the request has expired, or other requests wait for the tasks.
     if (code === 404 || code === 408) {
       if (open?.number === number && open.got === 0) this.lane.quiet = true
     } else {
       this.#refusedUntil = Date.now() + REFUSED_PAUSE_MS
-      // 503: nobody serves this consumer: it was deleted, or its leader is being elected.
+      // 503: the consumer was deleted, or its leader is being elected.
       if (code === 503 || /deleted/i.test(text)) this.#parts.onLost()
     }
     return true
   }
 
-  /** The consumer does not answer the question. */
+  /** Drops a fetch that the consumer does not answer. */
   cancelFetch(): void {
     this.#openFetch = undefined
   }
 
-  /** The server knows of no request any more. */
+  /** Drops all requests: after a change of the connection the server has none. */
   reset(): void {
     this.#openFetch = undefined
     this.#parked = undefined

@@ -1,7 +1,8 @@
 /**
- * Extends leases. The server resets the time of whoever asks, also of one whose task another delivery holds by now, so
- * that a lease which may have lapsed is not asked for. The transport at which a delivery arrived is told when another one
- * extends it: a worker extends from a thread of its own, and would take its tasks for lost without that.
+ * Extends leases. For JetStream any acknowledgement of progress renews the lease, also one from a delivery whose task
+ * another delivery has by now; so a lease that may have ended is not extended. When a transport extends a delivery that
+ * another one received, it tells that one: a worker extends leases from a thread of its own, and its main thread would
+ * take the tasks for lost without that.
  */
 import { listAt, numberAt } from "../connection/answers.ts"
 import type { Link } from "../connection/link.ts"
@@ -13,16 +14,16 @@ import { numberIn, readToken, type Token } from "./delivery.ts"
 export interface LeasesParts {
   readonly link: Link
   readonly names: Names
-  /** That of the deliveries that arrive here. */
+  /** Identifies the deliveries that this transport received. */
   readonly nonce: string
   readonly tracker: DeliveryTracker
-  /** Of the queue stream. */
+  /** Reads the queue stream. */
   readonly tasks: StreamReader
 }
 
 const encoder = new TextEncoder()
 
-/** What one transport tells another one: which of its deliveries have a full lease from `at` on. */
+/** The message from one transport to another: which of its deliveries have a full lease from `at` on. */
 interface Extended {
   readonly at: number
   readonly numbers: ReadonlyArray<number>
@@ -36,7 +37,8 @@ export class Leases {
     const { link, names, nonce, tracker } = parts
     const subscription = link.subscribe(names.lease(nonce), ({ data }) => {
       const { at, numbers } = readExtended(data)
-      // It may have lain in the socket for as long as this thread stood still.
+      // The message may have waited in the socket while this thread was blocked: its time is used, and not the time of
+      // reading.
       for (const number of numbers) tracker.extendOwn(number, Math.min(at, Date.now()))
     })
     link.closing.addEventListener("abort", () => subscription.unsubscribe(), { once: true })
@@ -58,7 +60,8 @@ export class Leases {
     const kept = ours.map((token) => {
       if (token === undefined) return false
       const error = unanswered.get(token.consumer)
-      // Without its consumer a task is delivered anew: nothing of it is ours. A lost connection says nothing of the kind.
+      // When the consumer was deleted, its tasks are delivered anew and none of these deliveries has its task any more.
+      // A lost connection says nothing about that.
       if (error !== undefined && (error.outcome !== "none" || !link.connected)) throw error
       if (error !== undefined) return false
       tracker.extend(token, start)
@@ -78,7 +81,8 @@ export class Leases {
   async #isOurs(token: Token, now: number): Promise<boolean> {
     const { tracker, tasks } = this.#parts
     if (token.until <= now) return false
-    // What arrived here and was not ended is still in the queue; of the others nothing is known.
+    // A delivery that this transport received and has not ended still has its task in the queue. Of others the stream
+    // is asked.
     return tracker.isOwn(token) || (await tasks.at(token.seq)) !== undefined
   }
 }
@@ -96,15 +100,15 @@ const readExtended = (data: Uint8Array): Extended => {
 
 // ── deliveries and their leases ──────────────────────────────────────────────────────────────────────────────────────
 
-/**
- * What this transport knows about deliveries: how long they are its own. Of those that arrived at another one, in another
- * connection or thread, only the token came here.
- */
-/** Deliveries that nobody ends are forgotten this long after their lease. */
+/** Deliveries that are never ended are forgotten this long after their lease. */
 const FORGET_MS = 86_400_000
 
 const SWEEP_EVERY = 16_384
 
+/**
+ * Tracks deliveries and their leases. Of a delivery that another transport (another connection or thread) received,
+ * only the token is known.
+ */
 export class DeliveryTracker {
   readonly #nonce: string
   readonly #lease: number
@@ -112,15 +116,16 @@ export class DeliveryTracker {
   readonly #foreign = new Map<string, Token>()
   #additions = 0
 
-  /** `nonce` is that of the deliveries that arrive here. */
+  /** `nonce` identifies the deliveries that this transport received; `lease` is in milliseconds. */
   constructor(nonce: string, lease: number) {
     this.#nonce = nonce
     this.#lease = lease
   }
 
   /**
-   * Notes a delivery that arrived here. `again`: its task was delivered before. An earlier delivery that arrived here, too,
-   * is over by that, although it may seem to have time left: its lease began when it was sent, and not when it was read.
+   * Adds a delivery that this transport received. `again`: its task was delivered before. That ends an earlier delivery
+   * of the task, even if its lease seems to go on: a lease begins when the server sends a message, and not when it is
+   * read.
    */
   hold(token: Token, again: boolean): void {
     if (again) for (const held of this.#own.values()) if (held.seq === token.seq) held.until = 0
@@ -129,7 +134,10 @@ export class DeliveryTracker {
     this.#added(token.receivedAt)
   }
 
-  /** The token in a text. What arrived here and is not in hand any more is over. */
+  /**
+   * The token in a text, with the lease that is known for it. A delivery that this transport received and does not
+   * track any more has ended.
+   */
   read(text: string): Token | undefined {
     const number = numberIn(text, this.#nonce)
     if (number !== undefined) return this.#own.get(number) ?? readToken(text)
@@ -139,25 +147,25 @@ export class DeliveryTracker {
     return this.#foreign.get(nameOf(token)) ?? token
   }
 
-  /** Whether it arrived here. */
+  /** Whether this transport received the delivery. */
   isOwn({ nonce }: Token): boolean {
     return nonce === this.#nonce
   }
 
-  /** A delivery has a full lease from `now` on, unless it is over. */
+  /** Gives a delivery a full lease from `now` on, unless it has ended. */
   extend(token: Token, now: number): void {
     if (token.until === 0) return
     token.until = Math.max(token.until, now + this.#lease)
     this.#note(token)
   }
 
-  /** The same for a delivery that arrived here, of which only the number is known. */
+  /** Like {@link extend}, for a delivery that this transport received, by its number. */
   extendOwn(number: number, now: number): void {
     const token = this.#own.get(number)
     if (token !== undefined) this.extend(token, now)
   }
 
-  /** A delivery is over. */
+  /** Notes that a delivery has ended. */
   end(token: Token): void {
     token.until = 0
     if (this.isOwn(token)) this.#own.delete(token.number)

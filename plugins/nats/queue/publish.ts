@@ -1,6 +1,6 @@
 /**
- * Tasks on their way into the queue stream. What is due goes where consumers take it; what is not becomes a schedule of
- * the server, which moves it there in time.
+ * Publishes tasks to the queue stream. A task that is due goes to the subject that its consumer reads; a later one
+ * becomes a message schedule, which the server moves there in time.
  */
 import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
 import type { Posting, Receipt } from "../../../runtime/transport/driver.ts"
@@ -11,16 +11,16 @@ import type { Outgoing, Published, StreamPublisher } from "../streams/publisher.
 import { indexLine } from "../streams/reader.ts"
 import type { Consumers, Lane } from "./consumers.ts"
 
-/** Header of a task that expires: milliseconds since the epoch. */
+/** Header of a task that expires: when, in milliseconds since the epoch. */
 export const EXPIRES_HEADER = "Callboard-Expires"
 
-/** Header of a task that the server keeps until its time: `@at` and that time. */
+/** Header of a task that is due later: `@at` and the time. */
 export const SCHEDULE_HEADER = "Nats-Schedule"
 
-/** How far ahead a time may lie: the server counts nanoseconds in 63 bits, and writes years with four digits. */
+/** How far ahead a due time may be: the server counts nanoseconds in 63 bits, and writes years with four digits. */
 export const LONGEST_MS = 100 * 365 * 86_400_000
 
-/** How long a confirmation waits until a queue that is new can be listed. */
+/** How long a receipt waits until a new queue can be listed. */
 const LISTED_MS = 200
 
 export class TaskPublisher {
@@ -49,12 +49,13 @@ export class TaskPublisher {
     if (due === undefined || due <= Date.now()) return { subject: target, headers, payload: frame }
     if (!(due <= Date.now() + LONGEST_MS))
       throw new TransportError("unsupported", `${id}: this transport keeps tasks for a hundred years at most`)
-    // The server drops the publish key when the time comes, so that the task itself is not taken for a duplicate.
+    // The server removes the publish key from the scheduled message when it is due, so that the task is not taken for a
+    // duplicate of its schedule.
     const schedule = `${SCHEDULE_HEADER}: @at ${new Date(due).toISOString()}\r\nNats-Schedule-Target: ${target}\r\n`
     return { subject: this.#names.task("s", queue, band, id), headers: headers + schedule, payload: frame }
   }
 
-  /** Publishes; what cannot be prepared fails alone. */
+  /** Publishes tasks. A posting that cannot be prepared fails alone. */
   async publish(postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>> {
     const outgoing: Array<Outgoing> = []
     const places: Array<number> = []
@@ -72,7 +73,7 @@ export class TaskPublisher {
     return receipts
   }
 
-  /** Publishes what was prepared, and makes their queues known. */
+  /** Publishes prepared messages, and creates consumers for new queues. */
   async send(postings: ReadonlyArray<Posting>, outgoing: ReadonlyArray<Outgoing>): Promise<ReadonlyArray<Published>> {
     const unknown = new Set<Lane>()
     for (const { queue, level } of postings) {
@@ -80,10 +81,12 @@ export class TaskPublisher {
       const lane = this.#consumers.lane(queue, level)
       if (!lane.made) unknown.add(lane)
     }
-    // A queue stream keeps tasks that no consumer covers yet: who cannot make consumers now may still publish.
+    // The stream keeps tasks that no consumer covers yet, so that tasks are accepted even if the consumers cannot be
+    // created now.
     const known = this.#consumers.ensure([...unknown]).catch(() => undefined)
     const published = await this.#publisher.publish(outgoing)
-    // In a cluster that lacks a server this takes seconds, for which nobody must wait whose tasks are kept.
+    // In a cluster that lacks a server creating a consumer takes seconds: the receipt of a stored task does not wait
+    // for that.
     if (unknown.size > 0) await Promise.race([known, new Promise((resolve) => setTimeout(resolve, LISTED_MS))])
     return published
   }
@@ -95,7 +98,7 @@ const receiptOf = (result: Published): Receipt => {
   return { status: "failed", error: new TransportError("internal", "the server refused without reason") }
 }
 
-/** What a header can say as it is. */
+/** Publish keys that a header can hold unescaped. */
 const PLAIN_KEY = /^[A-Za-z0-9_/.:-]+$/
 
 const isLevel = (level: number): boolean => Number.isInteger(level) && level >= 0 && level <= FRONT_LEVEL

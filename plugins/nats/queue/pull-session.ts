@@ -1,10 +1,11 @@
 /**
- * The conversation of one pull with the consumers of its lanes: what was asked for, what has arrived, and how it ends
- * without stranding anything.
+ * The pull requests of one `take` to the consumers of its lanes, the tasks that have come, and an end that leaves no
+ * task orphaned.
  *
- * A lane is asked for what it has, which the server answers at once, or parked: one task is asked for that will come
- * when there is one. Asking goes from the top down. Lanes that had nothing the last time are asked together with the next
- * one below them, in one write, so that they cost no time; what comes too many by that is handed back.
+ * A lane either is fetched (the server answers at once with the tasks that are there), or has a parked request for one
+ * task that may come later. Lanes are fetched from the highest down. Lanes that had no task the last time are fetched
+ * together with the next one below them, in one write, so that they cost no time; if more tasks come than are needed,
+ * those too many are returned.
  */
 import type { Msg, Subscription } from "nats"
 import type { Delivery } from "../../../runtime/transport/driver.ts"
@@ -28,7 +29,7 @@ export interface Arrival extends Received, Candidate {
   readonly delivery: Delivery
 }
 
-/** How long a consumer may take to say what it has. */
+/** How long a consumer may take to answer a fetch. */
 const ANSWER_MS = 2_000
 
 export class PullSession {
@@ -58,12 +59,12 @@ export class PullSession {
     this.#stopStatus = link.onStatus(() => this.#resetLanes())
   }
 
-  /** How many there are. */
+  /** Number of lanes. */
   get lanes(): number {
     return this.#lanes.length
   }
 
-  /** Tasks that are here, of these lanes. */
+  /** Number of tasks of these lanes that have come. */
   count(lanes: LaneRange): number {
     let count = 0
     for (const { lane } of this.#arrivals) if (lane >= lanes.from && lane < lanes.to) count++
@@ -74,12 +75,12 @@ export class PullSession {
     return this.#arrivals.length === 0
   }
 
-  /** Set by {@link interrupt}: whatever waits here ends soon. */
+  /** Set by {@link interrupt}: every wait in this session ends soon. */
   get interrupted(): boolean {
     return this.#interrupted
   }
 
-  /** A consumer that refused to say what it has, and has not been asked since. */
+  /** Name of a consumer that refused its last request. */
   get refusing(): string | undefined {
     return this.#lanes.find(({ isRefusing }) => isRefusing)?.lane.consumer
   }
@@ -90,9 +91,8 @@ export class PullSession {
   }
 
   /**
-   * Asks these lanes for what they have, until `max` tasks are here; goes below a lane that had tasks the last time only
-   * when it has no more. Ends early when interrupted or disconnected. Fails with `unavailable` when a consumer does not
-   * answer.
+   * Fetches these lanes until `max` tasks have come. It goes below a lane that had tasks the last time only when that
+   * has no more. Ends early when interrupted or disconnected. Fails with `unavailable` when a consumer does not answer.
    */
   async fetch({ from, to }: LaneRange, max: number): Promise<void> {
     for (let first = from; first < to && this.count({ from, to }) < max; ) {
@@ -103,7 +103,9 @@ export class PullSession {
     }
   }
 
-  /** Takes out up to `max` of the tasks that are here, those first that `order` puts there; hands back the others. */
+  /**
+   * Takes up to `max` of the tasks that have come, in the order that `order` gives; returns the others to the server.
+   */
   take(max: number, order: (here: ReadonlyArray<Arrival>) => ReadonlyArray<Arrival>): ReadonlyArray<Arrival> {
     this.#dropUntrusted()
     const here = order(this.#arrivals)
@@ -112,17 +114,20 @@ export class PullSession {
     return here.slice(0, max)
   }
 
-  /** Asks each lane for one task that may come later. */
+  /** Parks a request on each lane. */
   park(): void {
     for (const lane of this.#lanes) lane.park()
   }
 
-  /** Resolves when something has happened, or may have, or at `until`. One waits at a time. */
+  /**
+   * Resolves at the next event (a task, a status message, an interrupt), when a lane has to be checked, or at `until`.
+   * Only one caller may wait at a time.
+   */
   nextEvent(until: number): Promise<void> {
     return this.pause(Math.min(until, ...this.#lanes.map(({ nextCheck }) => nextCheck)) - Date.now())
   }
 
-  /** Resolves when something has happened, or after so many milliseconds. */
+  /** Resolves at the next event, or after `ms` milliseconds. */
   async pause(ms: number): Promise<void> {
     if (this.#interrupted) return
     await new Promise<void>((resolve) => {
@@ -135,7 +140,10 @@ export class PullSession {
     })
   }
 
-  /** Resolves with something that never fails; sooner when interrupted, disconnected, or after so long as an answer may take. */
+  /**
+   * Resolves with `other`, which must never reject; earlier when interrupted or disconnected, or after the longest time
+   * that an answer may take.
+   */
   async waitFor(other: Promise<unknown>): Promise<void> {
     let pending = true
     void other.then(() => {
@@ -147,12 +155,12 @@ export class PullSession {
       await this.nextEvent(until)
   }
 
-  /** Makes missing consumers anew. */
+  /** Creates consumers that are missing. */
   async ensure(): Promise<void> {
     await this.#parts.consumers.ensure(this.#lanes.map(({ lane }) => lane))
   }
 
-  /** Hands back what is here and what is still on its way, and leaves nothing behind. */
+  /** Returns the tasks that have come and those that are still on their way. */
   async end(): Promise<void> {
     if (this.#ended) return
     this.#ended = true
@@ -161,20 +169,20 @@ export class PullSession {
     this.#parts.naks.send(this.#arrivals.map(({ token }) => token))
     this.#arrivals = []
     try {
-      // Tasks that the server sends before it learns of the end still arrive, until the drain is over.
+      // Tasks that the server sends before it learns of the end still arrive until the subscription is drained.
       await this.#subscription.drain()
     } catch {
-      // Without a connection nothing is on its way.
+      // Without a connection no task is on its way.
     }
   }
 
-  /** As far as is known: what is parked comes by itself. */
+  /** Whether a lane is empty as far as is known. A task for a parked request comes by itself. */
   #seemsEmpty(index: number): boolean {
     const requests = this.#lanes[index]
     return requests !== undefined && (requests.lane.quiet || requests.isParked)
   }
 
-  /** Asks lanes, in one write, and awaits what they have. */
+  /** Fetches lanes, in one write, and waits for the answers. */
   async #fetchLanes(first: number, last: number, wanted: (lane: number) => number): Promise<void> {
     if (this.#interrupted || !this.#parts.link.connected) return
     const fetching: Array<LaneRequests> = []
@@ -190,7 +198,7 @@ export class PullSession {
       if (open.length === 0 || this.#interrupted) return
       if (Date.now() >= until) {
         for (const requests of open) requests.cancelFetch()
-        // Those of a consumer that is away come when it is back: no reason to keep the others waiting.
+        // The tasks of a consumer that is away come when it is back: the others need not wait for them.
         if (!this.isEmpty) return
         const names = open.map(({ lane }) => lane.consumer)
         throw new TransportError("unavailable", `the consumer ${names.join(", ")} does not answer`)
@@ -224,7 +232,7 @@ export class PullSession {
     if (requests.onTask()) this.#wake?.()
   }
 
-  /** Most tasks come from the lane that the one before came from. */
+  /** Most tasks come from the same lane as the task before, so that this lane is tried first. */
   #laneOf(ack: string): number | undefined {
     if (ack.startsWith(this.#lanes[this.#lastLane]?.lane.acks ?? " ")) return this.#lastLane
     const index = this.#byConsumer.get(consumerOf(ack) ?? "")
@@ -241,13 +249,15 @@ export class PullSession {
     if (this.#lanes[index]?.onStatus(number, code, description)) this.#wake?.()
   }
 
-  /** What may be in other hands by now is left alone. */
+  /**
+   * Drops tasks that another delivery may have by now. They are not returned, because a nak would act on that delivery.
+   */
   #dropUntrusted(): void {
     const from = this.#parts.stallGuard.trustedFrom(Date.now())
     if (from > Number.NEGATIVE_INFINITY) this.#arrivals = this.#arrivals.filter(({ token }) => token.receivedAt >= from)
   }
 
-  /** After a change of the connection the server knows of no request any more. */
+  /** After a change of the connection the server has no requests of this session. */
   #resetLanes(): void {
     for (const lane of this.#lanes) lane.reset()
     this.#wake?.()
@@ -256,24 +266,23 @@ export class PullSession {
 
 // ── order of the tasks ───────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Which of the tasks that have come go first. Pure. */
-/** A range of lanes, the first one highest. */
+/** A range of lanes, the highest first; `to` is not included. */
 export interface LaneRange {
   readonly from: number
   readonly to: number
 }
 
-/** A task that is here. */
+/** A task that has come. */
 export interface Candidate {
   readonly lane: number
   readonly delivery: { readonly sequence: number }
 }
 
-/** By lane, then by age. */
+/** By lane, then by sequence. */
 export const byPriority = <T extends Candidate>(here: ReadonlyArray<T>): ReadonlyArray<T> =>
   [...here].sort((a, b) => a.lane - b.lane || a.delivery.sequence - b.delivery.sequence)
 
-/** One task of each queue in turn, beginning with the queue `first`; within a queue by lane, then by age. */
+/** One task of each queue in turn, beginning with the queue `first`; within a queue by lane, then by sequence. */
 export const roundRobin = <T extends Candidate>(
   here: ReadonlyArray<T>,
   queueOf: (lane: number) => number,

@@ -1,14 +1,18 @@
 /**
- * Whether this thread turns. What the server hands over while it stands still (blocked by a handler, frozen, swapped out)
- * lies in the socket, and its lease runs: by the time it is read it may be in other hands, and to start it, extend it or
- * hand it back would take it from them. It is left alone, and comes again when its lease has lapsed.
+ * Detects that this thread was stalled (blocked by a handler, frozen, swapped out). Messages that the server sends
+ * meanwhile wait in the socket while their leases run: when they are read, another delivery may have the task, and
+ * starting, extending or returning it would take the task from that delivery. Such messages are ignored; the tasks come
+ * again when their leases have ended.
  */
 import type { Link } from "../connection/link.ts"
 
-/** How often this thread shows that it turns; a lease is at least a second. */
+/** How often the event loop is checked; a lease is at least a second. */
 const TICK_MS = 250
 
-/** The part of a lease that may pass unnoticed: what is left is enough for the next extension, after a third of it. */
+/**
+ * The share of a lease for which a stall is tolerated: what is left is enough until the next extension, which comes
+ * after a third of a lease.
+ */
 const MAX_STALL_SHARE = 0.6
 
 export class StallGuard {
@@ -19,13 +23,13 @@ export class StallGuard {
   #trustedFrom = Number.NEGATIVE_INFINITY
   #resync: Promise<void> | undefined
 
-  /** `lease` is the length of one, in milliseconds. */
+  /** `lease` is in milliseconds. */
   constructor(link: Link, lease: number) {
     this.#link = link
     this.#limit = Math.max(2 * TICK_MS, lease * MAX_STALL_SHARE)
   }
 
-  /** To be called before anything is asked for. */
+  /** Starts the checks. To be called before the first pull request. */
   start(): void {
     if (this.#timer !== undefined || this.#link.closing.aborted) return
     this.#last = Date.now()
@@ -34,15 +38,18 @@ export class StallGuard {
   }
 
   /**
-   * From when on what is read is in our hands, in milliseconds since the epoch: what was read before may be in others.
-   * `Infinity` while that cannot be told.
+   * Messages received before this time must be ignored, in milliseconds since the epoch; `Infinity` after a stall,
+   * until the socket has been read.
    */
   trustedFrom(now: number): number {
     this.#tick(now)
     return this.#trustedFrom
   }
 
-  /** Ends, and never fails, when what lay in the socket has been read: what is asked for after that is sound. */
+  /**
+   * After a stall: resolves, and never rejects, when the messages that waited in the socket have been read. Requests
+   * sent after that can be trusted.
+   */
   get resync(): Promise<void> | undefined {
     this.#tick(Date.now())
     return this.#resync
@@ -53,7 +60,7 @@ export class StallGuard {
     this.#last = now
     if (!stalled) return
     this.#trustedFrom = Number.POSITIVE_INFINITY
-    // The server answers after all that it had sent before. A connection that is lost brings none of it any more.
+    // The server answers the flush after all messages that it sent before. A lost connection brings none of them.
     const resync: Promise<void> = this.#link
       .flush()
       .catch(() => undefined)

@@ -1,9 +1,10 @@
 /**
- * Pulls, each by queue, then priority, then age, as it finds them: a lane is asked only when those above it have no more.
- * A pull that finds nothing waits with one task asked for on each lane; what comes too many or too late is handed back.
+ * Takes tasks by queue, then priority, then age, as each call finds them: a lane is fetched only when those above it
+ * have no more. A call that finds no task waits with a request parked on each lane. Tasks that come too many or too
+ * late are returned.
  *
  * The client's own `consume` and `fetch` are not used (nats 2.29.3): they stall for seconds when a consumer changes its
- * leader, know neither `no_wait` nor order, and lose what they hold when they are drained.
+ * leader, know neither `no_wait` nor order, and lose the messages in their buffer when they are drained.
  */
 import { createInbox } from "nats"
 import type { Delivery, TakeRequest } from "../../../runtime/transport/driver.ts"
@@ -17,19 +18,22 @@ import type { DeliveryTracker } from "./lease.ts"
 import { type Arrival, byPriority, type LaneRange, PullSession, roundRobin } from "./pull-session.ts"
 import type { StallGuard } from "./stall-guard.ts"
 
-/** How long the lanes of a pull stay parked for the next one. Longer, and tasks would wait for a worker that is busy. */
+/**
+ * How long an idle session keeps its parked requests for the next `take`. Longer, and tasks would wait for a worker
+ * that is busy.
+ */
 const KEEP_IDLE_MS = 5
 
 /**
- * How long a pull that has found nothing parks its lanes in any case, also when it does not wait: a consumer may not have
- * heard yet of what was accepted, and reads the stream only for a request that may wait.
+ * How long a `take` that has found no task parks requests at least, even if it does not wait: a consumer may not know
+ * yet of a task that was accepted, and reads the stream only for a request that may wait.
  */
 const MIN_PARK_MS = 50
 
-/** How long a consumer that does not answer is left alone. */
+/** Pause before a consumer that does not answer is asked again. */
 const RETRY_MS = 100
 
-/** How long a pull bears with consumers that do not answer: at a change of leader that is a moment. */
+/** How long a `take` tolerates consumers that do not answer; a change of leader takes a moment. */
 const MAX_FAILING_MS = 1_000
 
 interface Idle {
@@ -48,9 +52,9 @@ export interface TakerParts {
 export class Taker {
   readonly #parts: TakerParts
   readonly #inbox = createInbox()
-  /** Sessions between two pulls, by the queues that they pull from. */
+  /** Sessions without a `take`, by the queues that they pull from. */
   readonly #idle = new Map<string, Array<Idle>>()
-  /** Where the next turn begins, for pulls that rotate. */
+  /** With `rotate`: index of the queue to begin with. */
   readonly #nextQueue = new Map<string, number>()
   readonly #ending = new Set<Promise<void>>()
   readonly #naks: PendingNaks
@@ -74,7 +78,7 @@ export class Taker {
     const queues = [...new Set(request.queues)]
     const key = JSON.stringify(queues)
     const session = this.#openSession(key, queues)
-    // Not `AbortSignal.any`: its signals live as long as the longest of their sources.
+    // `AbortSignal.any` is not used: its signals live as long as the longest of their sources.
     const interrupt = (): void => session.interrupt()
     signal.addEventListener("abort", interrupt)
     link.closing.addEventListener("abort", interrupt)
@@ -93,7 +97,7 @@ export class Taker {
     return found.map(({ delivery }) => delivery)
   }
 
-  /** Resolves when nothing is held or on its way any more. Pulls that run must have been interrupted. */
+  /** Resolves when no task is held or on its way any more. Calls of {@link take} must have been interrupted before. */
   async close(): Promise<void> {
     for (const idles of this.#idle.values()) {
       for (const { session, timer } of idles) {
@@ -118,9 +122,9 @@ export class Taker {
     const rotates = rotate && queues.length > 1
     let end = Date.now() + wait
     let parked = false
-    /** Since when a consumer does not answer. */
+    /** Since when a consumer has not answered. */
     let failingSince: number | undefined
-    // What is on its way back to the server is nowhere to be seen, and may well be what should come first.
+    // A task that is being returned is in no answer of a consumer, and may be the one that should come first.
     const pendingNaks = this.#naks.settled
     if (pendingNaks !== undefined) await session.waitFor(pendingNaks)
     for (;;) {
@@ -134,7 +138,7 @@ export class Taker {
           if (rotates) await this.#fetchRoundRobin(session, key, queues.length, max)
           else await session.fetch({ from: 0, to: session.lanes }, max)
         } catch (error) {
-          // A consumer without a leader comes back: whoever waits anyway sees it by himself.
+          // A consumer without a leader comes back: a `take` that waits tries again by itself.
           if (!(error instanceof TransportError && error.retryable) || Date.now() + RETRY_MS >= end) throw error
           failingSince ??= now
           if (link.connected && Date.now() - failingSince >= MAX_FAILING_MS) throw error
@@ -157,7 +161,7 @@ export class Taker {
         session.park()
         await session.nextEvent(end)
       }
-      // Late: who gave up must not be told of what came all the same.
+      // After an interrupt no task is delivered: the session returns those that came all the same.
       if (session.interrupted) return []
       const taken = rotates ? this.#takeRoundRobin(session, key, queues.length, max) : session.take(max, byPriority)
       if (taken.length > 0) return taken
@@ -167,7 +171,9 @@ export class Taker {
     }
   }
 
-  /** Asks each queue for its share, and those that gave theirs for what the others left over. */
+  /**
+   * Fetches from each queue its share, and from those that had as much as that a share of what the others left over.
+   */
   async #fetchRoundRobin(session: PullSession, key: string, count: number, max: number): Promise<void> {
     const first = this.#nextQueue.get(key) ?? 0
     const left = (): number => max - session.count({ from: 0, to: session.lanes })
@@ -182,7 +188,7 @@ export class Taker {
     }
   }
 
-  /** One task of each queue in turn. */
+  /** Takes one task of each queue in turn, and notes where the next call begins. */
   #takeRoundRobin(session: PullSession, key: string, count: number, max: number): ReadonlyArray<Arrival> {
     const queueOf = (lane: number): number => Math.floor((lane * count) / session.lanes)
     const taken = session.take(max, (here) => roundRobin(here, queueOf, count, this.#nextQueue.get(key) ?? 0))

@@ -1,7 +1,7 @@
 /**
- * Commits, a batch at a time and step by step: records by compare-and-set, then postings, then what becomes of the tasks.
- * An acknowledgement leaves as soon as its own record is stored. Whatever breaks off in between is taken up by the next
- * delivery of the task, which finds the record, or by maintenance.
+ * Commits in batches, step by step: records by compare-and-set, then postings, then the tasks. The acknowledgement of a
+ * task is sent as soon as its own record is stored. When a process ends between two steps, the next delivery of the
+ * task finds the record and does the rest, or maintenance does.
  */
 import type { Commit, Committed, Posting } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
@@ -16,20 +16,20 @@ import type { Outgoing, Published, StreamPublisher } from "../streams/publisher.
 import type { StreamReader } from "../streams/reader.ts"
 import type { PreparedRecord, Records } from "./records.ts"
 
-/** One commit on its way. */
+/** One commit, and what has become of it so far. */
 interface Item {
   readonly commit: Commit
   readonly record: PreparedRecord | undefined
   readonly postings: ReadonlyArray<Posting>
-  /** The messages that carry the postings. */
+  /** The postings as messages. */
   readonly outgoing: ReadonlyArray<Outgoing>
-  /** The delivery that is ended or given back. */
+  /** The delivery that is ended or released. */
   readonly token: Token | undefined
-  /** Of the stored record; 0: none was stored. */
+  /** Sequence of the stored record; 0 if none was stored. */
   seq: number
-  /** Of the first message that carries one of its postings, in the queue stream. */
+  /** Sequence, in the queue stream, of the first message that carries one of its postings. */
   posted?: number
-  /** Its task has been seen to. */
+  /** Whether its task was acknowledged, released or found gone. */
   done: boolean
   answer: Committed | undefined
 }
@@ -41,7 +41,7 @@ export interface CommitterParts {
   readonly publisher: StreamPublisher
   readonly taskPublisher: TaskPublisher
   readonly tracker: DeliveryTracker
-  /** Of the queue stream. */
+  /** Reads the queue stream. */
   readonly tasks: StreamReader
 }
 
@@ -61,7 +61,7 @@ export class Committer {
     const acks = new Acks(this.#parts.link)
     const items = commits.map((commit) => this.#prepare(commit))
     const open = items.filter(isOpen)
-    // Those whose record needs no entry do not wait for the entries of the others.
+    // Records without an entry do not wait for the entries of the others.
     const [listed, plain] = [open.filter(({ record }) => record?.entry), open.filter(({ record }) => !record?.entry)]
     await Promise.all([
       this.#writeRecords(plain, acks),
@@ -73,7 +73,7 @@ export class Committer {
     return items.map((item) => item.answer ?? { status: "committed", revision: this.#revision(item) })
   }
 
-  /** Everything that can fail without the server is tried first, so that no half of a commit is stored. */
+  /** Checks a commit before the first step, so that it does not fail halfway for a reason known before. */
   #prepare(commit: Commit): Item {
     const { records, taskPublisher, tracker } = this.#parts
     const { id, post = NONE, task } = commit
@@ -117,10 +117,10 @@ export class Committer {
       else if (result.status === "conflict") item.answer = { status: "conflict" }
       else {
         item.seq = result.seq
-        // Nothing else is to be done first: the server goes on while the other records are on their way.
+        // The commit has no postings, so that its task is acknowledged while the other records are on their way.
         if (item.outgoing.length === 0 && item.token && tracker.isOwn(item.token))
           this.#acknowledge(item, item.token, acks)
-        // Nobody need wait for that: an entry that is left behind is passed over.
+        // The commit does not wait for this: readers skip an entry that does not fit its record.
         if (item.record.obsoleteEntry !== undefined)
           void records.remove(item.record.obsoleteEntry, result.seq).catch(() => undefined)
       }
@@ -153,25 +153,26 @@ export class Committer {
     await Promise.all(open.map((item) => this.#try([item], () => one(item))))
   }
 
-  /** Ends or gives back what was not yet. */
+  /** Ends or releases the tasks that are still open. */
   async #endTasks(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
     const left = items.filter((item) => !item.done && isOpen(item) && item.commit.task !== undefined)
     await Promise.all(left.map((item) => this.#try([item], () => this.#endTask(item, acks))))
     const handled = acks.finish().then((unanswered) => this.#removeUnacknowledged(items, unanswered))
-    // What has a record is over, acknowledged or not: nobody need wait for the server to have handled that.
+    // A job whose record is stored has ended, acknowledged or not, so that its commit does not wait for the server to
+    // handle the acknowledgement.
     if (items.some(({ seq, done }) => done && seq === 0)) await handled
   }
 
   async #endTask(item: Item, acks: Acks): Promise<void> {
     const { token, commit } = item
     if (commit.task?.kind === "withdraw") return
-    // Another thread may have ended what did not arrive here.
+    // A delivery that another transport received may have been ended by that one.
     const isForeign = token !== undefined && !this.#parts.tracker.isOwn(token)
     if (token === undefined || (isForeign && (await this.#parts.tasks.at(token.seq)) === undefined)) this.#gone(item)
     else this.#acknowledge(item, token, acks)
   }
 
-  /** Does a step for these commits. One that fails as a whole fails each of them that is still open. */
+  /** Does a step for these commits. When it fails as a whole, each of them that is still open fails. */
   async #try(items: ReadonlyArray<Item>, step: () => Promise<unknown>): Promise<void> {
     try {
       await step()
@@ -181,8 +182,9 @@ export class Committer {
   }
 
   /**
-   * The server takes an acknowledgement from whoever sends it, also when another delivery has the task by now, so that
-   * none is sent for a lease that may have lapsed: the task comes again, and costs one look at its record.
+   * Acknowledges or releases a task. The server accepts an acknowledgement from every delivery, also when another one
+   * has the task by now; so none is sent for a lease that may have ended: the task comes again, and its record is found
+   * then.
    */
   #acknowledge(item: Item, token: Token, acks: Acks): void {
     const { tracker } = this.#parts
@@ -202,8 +204,9 @@ export class Committer {
   }
 
   /**
-   * A lost acknowledgement is no failure: the task comes again, its record is found, and it is acknowledged then. But
-   * where the consumer was deleted nobody took it, and the next consumer would deliver what is over.
+   * Removes the messages of ended tasks whose consumer was deleted. In general a lost acknowledgement is no failure:
+   * the task comes again, its record is found, and it is acknowledged then. But the acknowledgement to a deleted
+   * consumer is lost for certain, and the consumer that replaces it would deliver the ended task.
    */
   async #removeUnacknowledged(
     items: ReadonlyArray<Item>,

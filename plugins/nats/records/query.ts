@@ -1,6 +1,6 @@
 /**
- * Lists jobs, newest change first: by their records, or by the entries of records where none of those that are asked for
- * succeeded; and by their tasks, as long as a job has no record.
+ * Lists jobs, newest change first, from three sources: records; entries of records, if no job that is asked for has
+ * succeeded; and tasks of jobs that have no record.
  */
 import { isTerminal, type State } from "../../../runtime/protocol/state.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
@@ -14,7 +14,7 @@ import { classOf, type Records, recordIn, STALE_MS } from "./records.ts"
 type SourceKind = "tasks" | "records" | "entries"
 
 interface Source {
-  /** Names it in cursors. */
+  /** Its name in cursors. */
   readonly key: string
   readonly kind: SourceKind
   readonly scan: ReverseScan
@@ -31,16 +31,16 @@ export interface JobListerParts {
   readonly names: Names
   readonly jobReader: JobReader
   readonly records: Records
-  /** Of the queue stream. */
+  /** Reads the queue stream. */
   readonly tasks: StreamReader
-  /** Of the state stream. */
+  /** Reads the state stream. */
   readonly states: StreamReader
 }
 
-/** How long one page may take where the query does not say. */
+/** How long one page may take if the query has no budget. */
 const BUDGET_MS = 5_000
 
-/** Candidates that are looked at together. */
+/** Most candidates whose jobs are read together. */
 const CHUNK = 128
 
 export class JobLister {
@@ -64,7 +64,7 @@ export class JobLister {
     return { jobs, next: cursorOf(sources), ...(jobs.length < query.limit ? { partial: true } : {}) }
   }
 
-  /** Where jobs can be that the query asks for. */
+  /** The sources that may hold jobs of this query. */
   #sources({ states, queue, dead, after }: Query): ReadonlyArray<Source> {
     const { names, tasks, states: stored } = this.#parts
     const below = positionsOf(after)
@@ -80,13 +80,13 @@ export class JobLister {
       for (const each of dead ? ["dead"] : classesOf(states ?? []))
         sources.push(source("entries", each, names.entries(each, queue)))
     }
-    // A task whose time has come is queued although the server has not moved it yet.
+    // A task that is due is queued, even if the server has not moved it from its schedule yet.
     if (asksFor("queued")) sources.push(source("tasks", "j", names.tasksIn("j", queue)))
     if (asksFor("queued") || asksFor("scheduled")) sources.push(source("tasks", "s", names.tasksIn("s", queue)))
     return sources
   }
 
-  /** The newest messages of all sources together that may be of jobs that the query asks for. */
+  /** The newest messages of all sources that may belong to jobs of the query. */
   async #next(
     sources: ReadonlyArray<Source>,
     query: Query,
@@ -105,7 +105,7 @@ export class JobLister {
     return found
   }
 
-  /** The jobs of these candidates, without those that are listed elsewhere. */
+  /** The jobs of these candidates, without those that another source lists. */
   async #resolve(candidates: ReadonlyArray<Candidate>): Promise<ReadonlyArray<FoundJob>> {
     const located = await this.#locate(candidates)
     const stale: Array<number> = []
@@ -128,7 +128,10 @@ export class JobLister {
     return jobs
   }
 
-  /** What is known about these, by id; without those that say all themselves. Of what is over no task is looked for. */
+  /**
+   * Tasks and records of these jobs, by id. A record that is a candidate itself is not read again, and for an ended job
+   * no task is searched.
+   */
   async #locate(candidates: ReadonlyArray<Candidate>): Promise<ReadonlyMap<string, Located>> {
     const open: Array<string> = []
     const over: Array<string> = []
@@ -154,21 +157,21 @@ const newest = async (
   return found
 }
 
-/** Times are whole milliseconds; within a stream the sequence decides. */
+/** Times are whole milliseconds; within a stream the sequence decides between equal ones. */
 const isNewer = (one: StoredMessage, other: StoredMessage): boolean =>
   one.time > other.time || (one.time === other.time && one.seq > other.seq)
 
-/** The classes of entries that records in these states have. */
+/** The classes of entries for records in these states. */
 const classesOf = (states: ReadonlyArray<State>): ReadonlyArray<string> => {
   const classes = states.flatMap((state) => (state === "failed" ? ["failed", "dead"] : [classOf({ state }) ?? ""]))
   return [...new Set(classes)]
 }
 
-/** The index of a task says only what it was posted as: its record may say another state. */
+/** The index of a task only says what the task was posted as; the state of its record may differ. */
 const fits = (index: Index, { states, ...query }: Query, kind: SourceKind): boolean =>
   matches(index, kind === "tasks" || states === undefined ? query : { ...query, states })
 
-/** Where each source goes on. */
+/** The positions of all sources as a cursor. */
 const cursorOf = (sources: ReadonlyArray<Source>): string =>
   sources.map(({ key, scan }) => `${key}:${scan.position === Infinity ? "" : scan.position}`).join(",")
 
@@ -189,42 +192,42 @@ const positionsOf = (cursor: string | undefined): ReadonlyMap<string, number> | 
 
 // ── reading a stream backwards ───────────────────────────────────────────────────────────────────────────────────────
 
-/**
- * Reads a stream from its end, newest message first. The server only reads upward, so that windows of sequences are read
- * from the top down: small ones where there is much, wide ones where there is little.
- */
-/** Messages per answer at most; a window of so many sequences never holds more. */
+/** Most messages per answer; the first window has as many sequences, so that it fits into one answer. */
 const BATCH = 256
 
-/** How much wider a window gets that was nearly empty. */
+/** Factor by which a window grows after it was nearly empty, or shrinks when it was too full. */
 const WIDEN = 8
 
+/**
+ * Reads a stream from its end, newest message first. The server only reads upwards, so that windows of sequences are
+ * read from the top down: narrow ones where messages are dense, wide ones where they are sparse.
+ */
 export class ReverseScan {
   readonly #reader: StreamReader
   readonly #filter: string
   #first = 1
-  /** All sequences from here on have been read. */
+  /** All sequences from this one on were read. */
   #below: number
   #width = BATCH
-  /** Read and not taken, the next one last. */
+  /** Messages that were read and not taken, the next one last. */
   #ready: Array<StoredMessage> = []
   #bounded = false
 
-  /** Begins below a sequence; `Infinity` is the end of the stream. */
+  /** Begins below the sequence `below`; `Infinity` is the end of the stream. */
   constructor(reader: StreamReader, filter: string, below: number) {
     this.#reader = reader
     this.#filter = filter
     this.#below = below
   }
 
-  /** Where another scan goes on: everything from there on was taken. 0: there is no more. */
+  /** The `below` for a scan that goes on here; 0 if there are no more messages. */
   get position(): number {
     const next = this.#ready[this.#ready.length - 1]
     if (next !== undefined) return next.seq + 1
     return this.#bounded && this.#below <= this.#first ? 0 : this.#below
   }
 
-  /** The next message without taking it; `undefined` at the end, or when the time is over. */
+  /** The next message, which stays; `undefined` at the end of the stream, or after the time `end`. */
   async peek(end: number): Promise<StoredMessage | undefined> {
     if (!this.#bounded && this.#below > 0) {
       const { first, last } = await this.#reader.bounds()
@@ -245,7 +248,7 @@ export class ReverseScan {
     const { messages, more } = await this.#reader.from(low, this.#filter, BATCH)
     const inside = messages.filter(({ seq }) => seq < this.#below)
     const last = messages[messages.length - 1]?.seq ?? Infinity
-    // Fewer came than there are in the window: its upper part, which comes first, was not read.
+    // The answer does not reach the top of the window, which must come first: the window is read again, narrower.
     if (more > 0 && last < this.#below - 1 && this.#width > 1) {
       this.#width = Math.max(Math.floor(Math.min(this.#width, this.#below - low) / WIDEN), 1)
       return

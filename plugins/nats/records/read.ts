@@ -1,6 +1,6 @@
 /**
- * Finds jobs. Looks where a job was before where it goes (queue, then record), so that one in motion is seen at least once,
- * and confirms a miss once, on the leader.
+ * Reads jobs, and finds those that are orphaned. A job moves from the queue to its record, so that the queue is read
+ * first: then a moving job is seen at least once. A miss is confirmed once, on the leader.
  */
 import type { Index, Known, QueuedTask } from "../../../runtime/transport/known.ts"
 import { EXPIRES_HEADER, SCHEDULE_HEADER } from "../queue/publish.ts"
@@ -16,7 +16,7 @@ export interface FoundTask {
   readonly task: QueuedTask
 }
 
-/** Where a job was found. */
+/** The task and the record of a job, as far as there are. */
 export interface Located {
   readonly task: FoundTask | undefined
   readonly record: StoredRecord | undefined
@@ -41,16 +41,16 @@ export class JobReader {
     return ids.map((id) => knownOf(found.get(id)))
   }
 
-  /** What there is about these jobs, by id. */
+  /** Task and record of these jobs, by id. `current` reads from the leader. */
   async locate(ids: ReadonlyArray<string>, current = false): Promise<ReadonlyMap<string, Located>> {
     const messages = await this.#tasks.last(
       ids.map((id) => this.#names.tasksOf(id)),
       current,
     )
-    // Not before: the task of a job leaves the queue after its record was written.
+    // Records are read after the tasks: a task leaves its queue after its record was written.
     const records = await this.#records.read(ids)
     const tasks = new Map<string, FoundTask>()
-    // Of several tasks of one job the newest is the one that counts; they come in order.
+    // Of several tasks of a job the newest counts; the messages come in order.
     for (const message of messages) {
       const task = taskIn(message, this.#names)
       if (task !== undefined && task.seq > (tasks.get(task.id)?.seq ?? 0)) tasks.set(task.id, task)
@@ -94,22 +94,26 @@ export const expiresOf = (message: StoredMessage): number | undefined => {
 
 // ── orphaned jobs ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/**
- * Finds jobs whose record waits for a task that is in no queue: whoever stored the record ended before the task was posted.
- * Records that wait are listed anew each time they are stored, so that one which has its task is looked at once.
- */
 const BATCH = 256
 
-/** Entries that one look reads; the next look goes on where this one ended. */
+/** Most entries that one search reads; the next search goes on behind them. */
 const SLICE = 4_000
 
+/**
+ * Finds orphaned jobs: the record says that the job waits for a task, and no queue has one, because the process that
+ * stored the record ended before it published the task. A record that waits gets a new entry each time it is stored, so
+ * that one that has its task is looked at once.
+ */
 export class OrphanFinder {
   readonly #names: Names
   readonly #jobReader: JobReader
   readonly #states: StreamReader
-  /** Entries before this one have been found to be of jobs that have a task, or need none. */
+  /** Entries before this sequence belong to jobs that have a task, or need none. */
   #from = 1
-  /** The first one since of which that is not so: where the look begins anew, in case nobody has posted its task. */
+  /**
+   * Sequence of the first orphan found since then: the search begins there again, in case the runtime has not published
+   * its task.
+   */
   #again: number | undefined
 
   /** `states` reads the state stream. */

@@ -1,8 +1,8 @@
 /**
- * What is stored about jobs: one record per job under one subject, written by compare-and-set on the sequence of the one
- * before, which the new one replaces at once. A record of a job that did not succeed has an entry beside it, so that lists
- * need not read the jobs that succeeded. The entry is written before its record, and removed after the record that needs it
- * no more: one that a crash leaves behind names a job whose record says something else, and is passed over.
+ * The records of jobs: one message per job on one subject, written by compare-and-set on the sequence of the message
+ * before, which it replaces. Beside the record of a job that has not succeeded stands an entry, so that lists need not
+ * read the jobs that have. An entry is written before its record, and removed after the record that no longer needs it:
+ * an entry that a crash leaves behind does not fit its record, and readers skip it.
  */
 import type { CommitRecord } from "../../../runtime/transport/driver.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
@@ -13,36 +13,39 @@ import type { Outgoing } from "../streams/publisher.ts"
 import type { StoredMessage, StreamReader } from "../streams/reader.ts"
 import { indexLine, indexOf } from "../streams/reader.ts"
 
-/** A record as it is stored. */
+/** A stored record. */
 export interface StoredRecord {
   readonly revision: Revision
   readonly seq: number
-  /** When it was stored, by the clock of the server. */
+  /** When it was stored, by the clock of the server, in milliseconds since the epoch. */
   readonly time: number
   readonly bytes: Uint8Array
   readonly index: Index | undefined
 }
 
-/** A record on its way, checked. */
+/** A checked record as messages. */
 export interface PreparedRecord {
   readonly message: Outgoing
-  /** Has to be stored before the record. */
+  /** The entry, which must be stored before the record. */
   readonly entry: Outgoing | undefined
-  /** Subject of the entry that nobody needs once the record is stored. */
+  /** Subject of the previous record's entry, if this record does not need it. */
   readonly obsoleteEntry: string | undefined
-  /** List of its entry, if that stays until it is removed; part of its revision. */
+  /** List of its entry, unless the entry expires by itself; part of the revision. */
   readonly list: string | undefined
 }
 
 const NOTHING = new Uint8Array(0)
 
-/** The class of a record that does not say how its job ended. */
+/** The class of records whose job has not ended. */
 export const LIVE = "live"
 
-/** An entry that its record does not need is removed when it is so old: a commit writes the entry first. */
+/**
+ * Age from which an entry that does not fit its record is removed. A younger one may belong to a commit that is under
+ * way, which writes the entry first.
+ */
 export const STALE_MS = 600_000
 
-/** The class of a record in lists; `undefined` where it has no entry. */
+/** The class under which lists find a record; `undefined` if it has no entry. */
 export const classOf = ({ state, hidden, dead }: Pick<Index, "state" | "hidden" | "dead">): string | undefined => {
   if (hidden || state === "succeeded") return undefined
   if (state === "failed") return dead ? "dead" : "failed"
@@ -65,14 +68,17 @@ export class Records {
     this.#maxRecord = parts.maxRecord
   }
 
-  /** The current records of these jobs, by id. Sees what anybody was told is written. */
+  /** The current records of these jobs, by id, read from the leader. */
   async read(ids: ReadonlyArray<string>): Promise<ReadonlyMap<string, StoredRecord>> {
     const subjects = [...new Set(ids)].map((id) => this.#names.record(id))
     const messages = await this.#reader.last(subjects, true)
     return new Map(messages.map((message) => [this.#names.idIn(message.subject), recordIn(message)]))
   }
 
-  /** Fails with `too-large`. `undefined`: there never was a revision like the one that is expected. */
+  /**
+   * A record as messages; `undefined` if the expected revision cannot have been one of this transport. Fails with
+   * `too-large`.
+   */
   prepare(id: string, { expect, bytes, index, keep }: CommitRecord): PreparedRecord | undefined {
     if (bytes.length > this.#maxRecord) {
       throw new TransportError(
@@ -85,7 +91,8 @@ export class Records {
     const ttl = keep === undefined ? "" : `Nats-TTL: ${Math.max(Math.ceil(keep / 1_000), 1)}\r\n`
     const headers = indexLine(index) + ttl
     const list = listOf(index)
-    // What waits for its task is listed anew each time, for whoever looks for tasks that were lost.
+    // A waiting record gets a new entry each time it is stored, because the search for orphaned jobs reads each entry
+    // once.
     const listed = list === before.list && ttl === "" && (index.state === "started" || index.state === "deferred")
     return {
       message: {
@@ -105,13 +112,13 @@ export class Records {
     return revisionOf(seq, list)
   }
 
-  /** Removes an entry that was stored before this sequence; a newer one of the same name stays. */
+  /** Removes an entry that was stored before this sequence; a newer one on its subject stays. */
   remove(entry: string, before: number): Promise<void> {
     return this.#reader.purge(entry, before)
   }
 }
 
-/** A sequence, and the list that the record has an entry in, unless the entry ends by itself. */
+/** A revision: the sequence and, unless the entry expires by itself, the list of the record's entry. */
 const revisionOf = (seq: number, list: string | undefined): Revision =>
   list === undefined ? `${seq}` : `${seq}.${list}`
 

@@ -1,17 +1,17 @@
 /**
- * Names on the server: streams, subjects, consumers. Pure, and reversible: every queue and id, whatever its characters,
- * is read back from a subject as it was.
+ * Names on the server: streams, subjects, consumers. Pure. Names are reversible: every queue and id, whatever its
+ * characters, is read back from a subject as it was.
  *
  * ```
  * <ns>_queue   <ns>.j.<queue>.<band>.<id>    a task that is due
- *              <ns>.s.<queue>.<band>.<id>    a task that is not; the server moves it to its j subject
+ *              <ns>.s.<queue>.<band>.<id>    a task that is due later; the server moves it to its j subject
  * <ns>_state   <ns>.t.<id>                   the record of a job
- *              <ns>.x.<class>.<queue>.<id>   lists the record of a job that did not succeed
+ *              <ns>.x.<class>.<queue>.<id>   the entry of a record that lists and searches read
  * <ns>_store   <ns>.k.<piece>[.<piece>…]     a value of the store
- *              <ns>.c.<n>                    a value that was only checked
- *              <ns>.ev.t.<id> <ns>.ev.k.…    records and values, republished to whoever listens
+ *              <ns>.c.<n>                    checks the revision of a value without writing it
+ *              <ns>.ev.t.<id> <ns>.ev.k.…    records and values, republished by the server
  *              <ns>.news.<topic>             broadcast
- *              <ns>.lease.<nonce>            a transport whose deliveries another one has extended
+ *              <ns>.lease.<nonce>            tells a transport which of its deliveries another one extended
  * ```
  */
 import { createHash } from "node:crypto"
@@ -19,7 +19,7 @@ import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
 
 const PLAIN = /^[A-Za-z0-9_-]+$/
 
-/** Any text as one token of a subject. ASCII only; the empty text has a token too. */
+/** Escapes a text to one token of a subject. ASCII only; the empty text has a token as well. */
 export const escapeToken = (text: string): string => {
   if (PLAIN.test(text)) return text
   if (text === "") return "%"
@@ -30,7 +30,7 @@ export const escapeToken = (text: string): string => {
   return token
 }
 
-/** The text of a token. What {@link escapeToken} did not write is returned as it is. */
+/** The text of a token. A token that {@link escapeToken} did not write is returned as it is. */
 export const unescapeToken = (token: string): string => {
   if (!token.includes("%")) return token
   if (token === "%") return ""
@@ -46,11 +46,11 @@ const encoder = new TextEncoder()
 const isPlainByte = (byte: number): boolean =>
   (byte >= 97 && byte <= 122) || (byte >= 65 && byte <= 90) || (byte >= 48 && byte <= 57) || byte === 45 || byte === 95
 
-/** Where a waiting task is. */
+/** The parts of a task's subject. */
 export interface TaskAddress {
   readonly scheduled: boolean
   readonly queue: string
-  /** Lowest level of its band. */
+  /** Lowest level of the band. */
   readonly band: number
   readonly id: string
 }
@@ -82,7 +82,7 @@ export class Bands {
     return this.#byLevel[level] ?? 0
   }
 
-  /** The place of a level's band in {@link levels}. */
+  /** The index of a level's band in {@link levels}. */
   place(level: number): number {
     return this.#places[level] ?? -1
   }
@@ -113,7 +113,10 @@ export class Names {
     return { scheduled: kind === "s", queue: unescapeToken(queue), band: Number(band), id: unescapeToken(id) }
   }
 
-  /** All tasks of one job, due or not, in any queue; `*` is either kind, and fits subjects of other streams too. */
+  /**
+   * Filter for all tasks of one job, due or not, in any queue. With `*` for both kinds it matches subjects of other
+   * streams too.
+   */
   tasksOf(id: string, kind: "j" | "s" | "*" = "*"): string {
     return `${this.namespace}.${kind}.*.*.${escapeToken(id)}`
   }
@@ -122,12 +125,15 @@ export class Names {
     return `${this.namespace}.${kind}.${queue === undefined ? "" : `${escapeToken(queue)}.`}>`
   }
 
-  /** What the consumer of one band delivers. */
+  /** Filter of the consumer of one band. */
   band(queue: string, band: number): string {
     return `${this.namespace}.j.${escapeToken(queue)}.${band}.*`
   }
 
-  /** Name of the consumer of one band. Names of files on the server are limited to 255 bytes. */
+  /**
+   * Name of the consumer of one band. A long queue name is hashed: the server uses the name for files, whose names have
+   * at most 255 bytes.
+   */
   consumer(queue: string, band: number): string {
     const token = escapeToken(queue)
     const short = token.length <= 200 ? token : `=${createHash("sha256").update(token).digest("hex").slice(0, 40)}`
@@ -138,17 +144,17 @@ export class Names {
     return `${this.namespace}.t.${escapeToken(id)}`
   }
 
-  /** All records. */
+  /** Filter for all records. */
   records(): string {
     return `${this.namespace}.t.*`
   }
 
-  /** The entry of a job in a list; `list` is `<class>.<queue>`, the queue as a token. */
+  /** Subject of a job's entry; `list` is `<class>.<queue>`, the queue as a token. */
   entry(list: string, id: string): string {
     return `${this.namespace}.x.${list}.${escapeToken(id)}`
   }
 
-  /** All entries of a class. */
+  /** Filter for the entries of a class. */
   entries(kind: string, queue: string | undefined): string {
     return `${this.namespace}.x.${kind}.${queue === undefined ? "*" : escapeToken(queue)}.*`
   }
@@ -166,21 +172,21 @@ export class Names {
     return `${this.namespace}.k.${piecesOf(key).map(escapeToken).join(".")}`
   }
 
-  /** A filter that matches at least the keys with a prefix. */
+  /** A filter that matches at least the keys with this prefix. */
   values(prefix: string): string {
-    // Of the last piece, only the beginning is known.
+    // Of the last piece only the beginning is known, so that the filter ends before it.
     const pieces = piecesOf(prefix).slice(0, -1)
     return [`${this.namespace}.k`, ...pieces.map(escapeToken), ">"].join(".")
   }
 
-  /** How the subjects begin under which changes of the keys with a prefix are told. */
+  /** How the subjects begin on which changes of keys with this prefix are republished. */
   eventsOf(prefix: string): string {
     const pieces = piecesOf(prefix)
     const last = pieces.pop() ?? ""
     return [`${this.namespace}.ev.k`, ...pieces.map(escapeToken), last === "" ? "" : escapeToken(last)].join(".")
   }
 
-  /** Where a value is checked without being written. */
+  /** Subject of a message that only checks the revision of a key. */
   check(number: number): string {
     return `${this.namespace}.c.${number}`
   }
@@ -194,7 +200,7 @@ export class Names {
       .join("")
   }
 
-  /** Where records and values are republished, all of them or one. */
+  /** Subjects on which records or values are republished: all of them, or one. */
   event(kind: "t" | "k", id?: string): string {
     return `${this.namespace}.ev.${kind}.${id === undefined ? ">" : escapeToken(id)}`
   }
@@ -204,10 +210,12 @@ export class Names {
   }
 }
 
-/** Deeper subjects cost the server more; keys with more separators keep the rest in one piece. */
+/**
+ * Most pieces of a key, because deeper subjects cost the server more. The rest of a longer key stays in the last piece.
+ */
 const MAX_PIECES = 8
 
-/** A key cut after each separator, so that prefixes are filters of the server. The last piece may be empty. */
+/** A key cut after each separator, so that a prefix can be a filter of the server. The last piece may be empty. */
 const piecesOf = (key: string): Array<string> => {
   const pieces = key.split(/(?<=[/:.])/)
   if (/[/:.]$/.test(key)) pieces.push("")

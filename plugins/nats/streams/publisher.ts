@@ -1,6 +1,6 @@
 /**
- * Publishes to streams, in batches: all messages leave at once, one promise per batch. What the server answers comes
- * back per message; nothing is tried twice.
+ * Publishes messages to streams in batches, with one promise per batch. The server's answer is reported per message; a
+ * message is sent again only if the server could not decide on it yet.
  */
 import type { Msg } from "nats"
 import { TransportError } from "../../../runtime/transport/mod.ts"
@@ -16,36 +16,39 @@ export interface Outgoing {
   readonly payload: Uint8Array
 }
 
-/** What became of one message. */
+/** The result for one message. */
 export type Published =
   | { readonly status: "stored"; readonly seq: number; readonly duplicate: boolean }
-  /** An expected sequence did not hold. */
+  /** The expected sequence did not match. */
   | { readonly status: "conflict" }
   | { readonly status: "failed"; readonly error: TransportError }
 
-/** `busy`: somebody else is writing the same; the server decides on the one after the other. */
+/** `busy`: another client is writing the same subject or key, and the server decides on this message after that one. */
 type Answer =
   | Published
   | { readonly status: "busy"; readonly error: TransportError }
   | { readonly status: "no-room"; readonly error: TransportError }
 
 /**
- * Messages that may await their acknowledgement at a time: more are not faster, but wait longer. The client's buffer has
- * no bound of its own, and streams refuse what they cannot take in (nats-server 2.15 holds 10,000 messages).
+ * Most messages, and bytes, that await their acknowledgement: more are not faster, and each waits longer. The client's
+ * buffer is not bounded, and a stream refuses messages beyond its limit (10,000 in nats-server 2.15).
  */
 const WINDOW = 1024
 const WINDOW_BYTES = 32 * 1024 * 1024
 
-/** Longer batches go in parts, so that the window is never empty. */
+/** A longer batch is sent in parts, so that the window need not be empty before it can begin. */
 const MAX_PART = MAX_REQUESTS
 
-/** How long to leave alone what somebody else is writing: at first, and at most. */
+/**
+ * Pause before a message is sent again that the server could not decide on: at first, and at most. It doubles each
+ * time.
+ */
 const BUSY_MS = 4
 const MAX_BUSY_MS = 500
 
 const CONFLICT: Published = { status: "conflict" }
 
-/** Who waits for room in the window. */
+/** A part of a batch that waits for room in the window. */
 interface WindowWaiter {
   readonly count: number
   readonly bytes: number
@@ -59,15 +62,15 @@ export class StreamPublisher {
   #messages = 0
   #bytes = 0
 
-  /** `writeHealth` hears of what the server did not store. */
+  /** `writeHealth` is told of messages that the server did not store. */
   constructor(link: Link, writeHealth?: Pick<WriteHealth, "refused" | "unanswered" | "answered">) {
     this.#link = link
     this.#writeHealth = writeHealth
   }
 
   /**
-   * Publishes all; the results are in order. `each` hears of a result as soon as it is known. Rejects only when nothing
-   * was tried.
+   * Publishes all messages; the results are in order. `each` is called with a result as soon as it is known. Rejects
+   * only when no message was sent.
    */
   async publish(
     batch: ReadonlyArray<Outgoing>,
@@ -93,7 +96,7 @@ export class StreamPublisher {
     return results
   }
 
-  /** Resolves when so much more fits into the window, first come, first served. */
+  /** Resolves when the window has room for this part, first come, first served. */
   async #reserve(count: number, bytes: number): Promise<void> {
     if (this.#waiting.length > 0 || !this.#fits(count, bytes)) {
       await new Promise<void>((go) => this.#waiting.push({ count, bytes, go }))
@@ -118,7 +121,9 @@ export class StreamPublisher {
     }
   }
 
-  /** Sends, and sends again what the server will only decide on when somebody else's write is done. */
+  /**
+   * Sends a part, and sends those messages again that the server could not decide on while another client was writing.
+   */
   async #publishPart(part: ReadonlyArray<Outgoing>, note: (at: number, result: Published) => void): Promise<void> {
     let left = part
     let places: ReadonlyArray<number> | undefined
@@ -180,7 +185,7 @@ export class StreamPublisher {
   }
 }
 
-/** The messages from `start` on that go together; at least one. */
+/** The messages from `start` on that are sent together; at least one. */
 const partOf = (batch: ReadonlyArray<Outgoing>, start: number): ReadonlyArray<Outgoing> => {
   let bytes = 0
   let end = start
@@ -192,8 +197,8 @@ const partOf = (batch: ReadonlyArray<Outgoing>, start: number): ReadonlyArray<Ou
 }
 
 /**
- * An acknowledgement: `{"stream":"…","seq":7}`, with `"duplicate": true` or instead `"error":{…}`. Most end in the
- * sequence and need no parsing.
+ * Reads an acknowledgement: `{"stream":"…","seq":7}`, with `"duplicate": true` or, instead, `"error":{…}`. Most end
+ * with the sequence, and need no JSON parser.
  */
 const readAck = (message: Msg, subject: string): Answer => {
   const { data } = message
@@ -221,7 +226,7 @@ const parseAck = (text: string, subject: string): Answer => {
   try {
     answer = JSON.parse(text)
   } catch {
-    // Answered below: nothing in it can be read.
+    // The text is not JSON: it has no fields, and becomes an error below.
   }
   const error = errorIn(answer)
   const seq = numberAt(answer, "seq")

@@ -1,6 +1,6 @@
 /**
- * Reads one stream by subject and sequence, in batches. A replicated stream is read from its leader where the reader
- * must see what it or somebody else has just been told was written; followers may lag behind.
+ * Reads one stream by subject and sequence, in batches. Followers of a replicated stream may lag behind, so that a
+ * caller that must see every write answered before reads from the leader.
  */
 import { Empty, type Msg, MsgHdrsImpl } from "nats"
 import { isState } from "../../../runtime/protocol/state.ts"
@@ -9,17 +9,17 @@ import { TransportError } from "../../../runtime/transport/mod.ts"
 import { at, fromApiError, NO_MESSAGE, numberAt, textAt } from "../connection/answers.ts"
 import { ANSWER_MS, type Link } from "../connection/link.ts"
 
-/** A message as it is stored. */
+/** A stored message. */
 export interface StoredMessage {
   readonly subject: string
   readonly seq: number
-  /** When it was stored, by the clock of the server. */
+  /** When it was stored, by the clock of the server, in milliseconds since the epoch. */
   readonly time: number
   readonly data: Uint8Array
   header(name: string): string
 }
 
-/** Filters per request. The server answers with at most 1,024 messages; each filter may find a few. */
+/** Most filters in one request. The server answers with at most 1,024 messages, and a filter may match several. */
 const FILTERS_AT_ONCE = 128
 
 const encoder = new TextEncoder()
@@ -36,8 +36,8 @@ export class StreamReader {
   }
 
   /**
-   * The last message of each subject that the filters match, in order of sequence. `current` reads from the leader; of
-   * each filter only its very last message then.
+   * The last message of each subject that the filters match, in order of sequence. `current` reads from the leader, and
+   * then only the very last message of each filter.
    */
   async last(filters: ReadonlyArray<string>, current = false): Promise<ReadonlyArray<StoredMessage>> {
     if (filters.length === 0) return []
@@ -63,7 +63,7 @@ export class StreamReader {
     return found
   }
 
-  /** Up to `batch` messages that match a filter, from a sequence on, upward. `more`: how many follow. */
+  /** Up to `batch` messages that match a filter, from a sequence on, in rising order. `more`: how many follow. */
   async from(
     seq: number,
     filter: string,
@@ -77,7 +77,7 @@ export class StreamReader {
     return { messages, more }
   }
 
-  /** All messages that match a filter, from a sequence on, upward, in batches. */
+  /** All messages that match a filter, from a sequence on, in rising order and in batches. */
   async *batches(filter: string, from: number, batch: number): AsyncGenerator<ReadonlyArray<StoredMessage>> {
     for (let seq = from; ; ) {
       const { messages, more } = await this.from(seq, filter, batch)
@@ -87,7 +87,7 @@ export class StreamReader {
     }
   }
 
-  /** How many messages match a filter, from a sequence on. */
+  /** Number of messages that match a filter, from a sequence on. */
   async count(filter: string, seq = 1): Promise<number> {
     const { messages, more } = await this.from(seq, filter, 1)
     return messages.length + more
@@ -99,11 +99,11 @@ export class StreamReader {
     return { first: numberAt(info, "state", "first_seq"), last: numberAt(info, "state", "last_seq") }
   }
 
-  /** Removes messages; those that are gone already are no error. */
+  /** Removes messages. One that does not exist is no error. */
   async remove(sequences: ReadonlyArray<number>): Promise<void> {
     await Promise.all(
       sequences.map(async (seq) => {
-        // Without `no_erase` the server overwrites the bytes first, which takes forty times as long.
+        // Without `no_erase` the server first overwrites the bytes, which takes forty times as long.
         const name = `STREAM.MSG.DELETE.${this.#stream}`
         const { error } = await this.#link.tryApi(name, { seq, no_erase: true })
         if (error !== undefined && !NO_MESSAGE.has(error.err_code)) {
@@ -130,7 +130,7 @@ export class StreamReader {
     return answers.flatMap((message) => this.#read(message) ?? [])
   }
 
-  /** A message out of an answer, nothing when the answer says that there is none. */
+  /** The message in an answer; `undefined` when the answer says that there is none. */
   #read(message: Msg): StoredMessage | undefined {
     const { headers } = message
     const code = headers?.code ?? 0
@@ -149,7 +149,7 @@ export class StreamReader {
 
   async #fromLeader(request: { readonly last_by_subj: string }): Promise<StoredMessage | undefined> {
     const name = `STREAM.MSG.GET.${this.#stream}`
-    // Without a leader nobody answers, not even that there is none: it must not take longer than any other reading.
+    // Without a leader this request gets no reply at all, so that it has the short timeout of other reads.
     const { answer, error } = await this.#link.tryApi(name, request, ANSWER_MS)
     if (error !== undefined && NO_MESSAGE.has(error.err_code)) return undefined
     if (error !== undefined) throw fromApiError(error, name)
@@ -164,17 +164,19 @@ export class StreamReader {
   }
 }
 
-/** What one batch of an answer may weigh, whatever its messages do. */
+/** Most bytes of one batch of an answer. */
 const MAX_BATCH_BYTES = 8 * 1024 * 1024
 
 // ── the index header ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What lists look for, as a header of the record or task that it is about: a list need not read what jobs and records hold. */
+/** Header with the fields that lists search, so that a list need not read the payloads of records and tasks. */
 const INDEX_HEADER = "Callboard-Index"
 
 export const indexLine = (index: Index): string => `${INDEX_HEADER}: ${JSON.stringify(index)}\r\n`
 
-/** The index of a message; `undefined` where there is none that can be read: nobody else writes there. */
+/**
+ * The index of a message; `undefined` if the header is missing or cannot be read, as in a message of another program.
+ */
 export const indexOf = (message: StoredMessage): Index | undefined => {
   let said: unknown
   try {

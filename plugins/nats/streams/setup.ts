@@ -1,6 +1,6 @@
 /**
- * The three streams of a board: made once, left alone when they are as they should be, grown where that is safe, and
- * refused with a reason where a board is not what the URL says.
+ * Creates the three streams of a namespace. Streams that exist are left as they are, get more replicas where that is
+ * asked for, and are refused, with a reason, where they differ from what the URL asks for.
  */
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { at, CODE, fromApiError, listAt, numberAt, objectAt, textAt } from "../connection/answers.ts"
@@ -8,7 +8,7 @@ import type { StreamOptions } from "../connection/config.ts"
 import type { Link } from "../connection/link.ts"
 import { Bands, type Names } from "./names.ts"
 
-/** How a board is made, as found or as asked for. */
+/** The settings of the streams, as found or as asked for. */
 export interface StreamSettings {
   readonly replicas: number
   readonly storage: "file" | "memory"
@@ -17,11 +17,11 @@ export interface StreamSettings {
 
 const BANDS_KEY = "callboard.bands"
 
-/** Of the subjects and of what lies under them. */
+/** Version of the subjects and of the messages on them. */
 const VERSION_KEY = "callboard.board"
 const VERSION = "2"
 
-/** How long the server remembers publish keys. In its memory: 100 to 150 bytes each. */
+/** How long the server remembers publish keys. Each takes 100 to 150 bytes of its memory. */
 export const DEDUPE_MS = 120_000
 
 const nanos = (ms: number): number => ms * 1_000_000
@@ -40,7 +40,8 @@ const configsOf = (names: Names, { replicas, storage, bands }: StreamSettings): 
       name: names.queueStream,
       description: `callboard ${ns}: tasks`,
       subjects: [`${ns}.j.>`, `${ns}.s.>`],
-      // No limit of messages or bytes: reaching one would drop the oldest tasks. Accounts have limits that refuse.
+      // No limit of messages or bytes: at a limit the oldest tasks would be dropped. Accounts have limits that refuse
+      // new ones instead.
       retention: "workqueue",
       allow_msg_schedules: true,
       duplicate_window: nanos(DEDUPE_MS),
@@ -51,9 +52,9 @@ const configsOf = (names: Names, { replicas, storage, bands }: StreamSettings): 
       name: names.stateStream,
       description: `callboard ${ns}: records of jobs`,
       subjects: [`${ns}.t.*`, `${ns}.x.>`],
-      // Whatever is stored about a job replaces what was, at once: nothing of it can be left behind.
+      // A new record or entry replaces the one before in the same step, so that no old one can be left behind.
       max_msgs_per_subject: 1,
-      // No markers of expiry: they would count as a record in compare-and-set.
+      // No markers for expired records: in compare-and-set a marker would count as a record.
       republish: { src: `${ns}.t.>`, dest: names.event("t") },
     },
     {
@@ -63,7 +64,8 @@ const configsOf = (names: Names, { replicas, storage, bands }: StreamSettings): 
       subjects: [`${ns}.c.*`, `${ns}.k.>`],
       max_msgs_per_subject: 1,
       allow_atomic: true,
-      // Watchers hear of values whose time to live has ended; the marker itself goes a second later.
+      // The server publishes a marker when a value's time to live has ended, so that watchers hear of it; the marker
+      // expires a second later.
       subject_delete_marker_ttl: nanos(1_000),
       republish: { src: `${ns}.k.>`, dest: names.event("k") },
     },
@@ -71,13 +73,14 @@ const configsOf = (names: Names, { replicas, storage, bands }: StreamSettings): 
 }
 
 /**
- * Makes the streams that are missing and returns what the board is like. Idempotent, and safe while others do the same.
- * Fails with `invalid` when the board differs from what was asked for and cannot or must not be changed.
+ * Creates the streams that are missing and returns the settings of all. Idempotent, and safe while other processes do
+ * the same. Fails with `invalid` when existing streams differ from what was asked for and cannot or must not be
+ * changed.
  */
 export const ensureStreams = async (link: Link, names: Names, asked: StreamOptions): Promise<StreamSettings> => {
   const settings = settingsOf(names, await infoOf(link, names.queueStream), asked)
   await Promise.all(configsOf(names, settings).map((config) => ensureStream(link, config)))
-  // Somebody else may have made it, in another way, at the same time.
+  // Another process may have created them at the same time, with other settings.
   return settingsOf(names, await infoOf(link, names.queueStream), asked)
 }
 
@@ -127,11 +130,11 @@ const ensureStream = async (link: Link, wanted: StreamConfig): Promise<void> => 
   const config = at(found, "config")
   checkSame(wanted, config)
   if (numberAt(config, "num_replicas") >= Number(wanted.num_replicas)) return
-  // More copies lose nothing; everything else stays as an operator may have set it.
+  // More replicas lose nothing; every other setting stays as an operator may have changed it.
   await link.api(`STREAM.UPDATE.${wanted.name}`, { ...objectAt(config), num_replicas: wanted.num_replicas })
 }
 
-/** What this transport relies on. An operator may add limits of size, placement or compression. */
+/** The settings that this transport relies on. An operator may add limits of size, placement or compression. */
 const RELIED_ON = [
   "allow_direct",
   "allow_msg_ttl",
@@ -155,7 +158,7 @@ const checkSame = (wanted: StreamConfig, found: unknown): void => {
     const is = at(found, name)
     if (wanted[name] !== undefined && is !== wanted[name]) mismatch(name, is, wanted[name])
   }
-  // A queue that is bounded drops its oldest tasks.
+  // A stream with limits drops its oldest tasks.
   if (at(wanted, "retention") === "workqueue") {
     for (const name of ["max_msgs", "max_bytes", "max_age"]) {
       if (numberAt(found, name) > 0) mismatch(name, at(found, name), "none")

@@ -1,6 +1,7 @@
 /**
- * Whether the server stores what is published. One that has no room, or is silent, counts as out of reach, though it may
- * hand over tasks: they could not be settled. Whether it stores again is tried now and then.
+ * Tracks whether the server stores what is published. A server that has no room, or does not answer, counts as
+ * unavailable even if it can deliver tasks, because their outcomes could not be stored. A small write is tried now and
+ * then, and ends that state.
  */
 import type { Transport } from "../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
@@ -8,11 +9,14 @@ import type { Link } from "../connection/link.ts"
 
 type StatusListener = Parameters<Transport["onStatus"]>[0]
 
-/** How long after a refusal it is tried: at first, and at most. Each time twice as long. */
+/** How long after a refused write a small one is tried: at first, and at most. The delay doubles each time. */
 const PROBE_MS = 250
 const MAX_PROBE_MS = 5_000
 
-/** A server that refuses again within this time is tried as seldom as before: one that is nearly full takes something at times. */
+/**
+ * When the server refuses again within this time, the delay is not reset: a server that is nearly full accepts some
+ * writes.
+ */
 const HEALTHY_MS = 30_000
 
 export class WriteHealth {
@@ -20,7 +24,7 @@ export class WriteHealth {
   readonly #probe: () => Promise<unknown>
   readonly #listeners = new Set<StatusListener>()
   #fault: TransportError | undefined
-  /** Whether it was silent, and did not refuse. */
+  /** Whether the server did not answer, instead of refusing. */
   #silent = false
   #healthySince = Number.NEGATIVE_INFINITY
   #probeMs = PROBE_MS
@@ -28,34 +32,37 @@ export class WriteHealth {
   #connected: boolean
   #checking = false
 
-  /** `probe` has the server store something small. */
+  /** `probe` has the server store a small write. */
   constructor(link: Link, probe: () => Promise<unknown>) {
     this.#link = link
     this.#probe = probe
     this.#connected = link.connected
     link.onStatus((status) => {
       this.#notify()
-      // It may be another server, or the same one started again.
+      // It may be another server now, or the same one restarted.
       if (status === "connected" && this.#fault !== undefined) this.#probeAfter(PROBE_MS)
     })
     link.closing.addEventListener("abort", () => clearTimeout(this.#timer), { once: true })
   }
 
-  /** Why nothing is stored now; `undefined` while it is. */
+  /** Why writes are refused now; `undefined` while they are stored. */
   get fault(): TransportError | undefined {
     return this.#fault
   }
 
-  /** Of the connection and of what is stored over it, together. */
+  /** Reports the state of the connection and of writes as one status. */
   onStatus(listener: StatusListener): () => void {
     this.#listeners.add(listener)
     return () => void this.#listeners.delete(listener)
   }
 
-  /** The server had no room for something. */
+  /** To be called when the server had no room for a message. */
   readonly refused = (error: TransportError): void => this.#markUnhealthy(error, false)
 
-  /** The server did not answer, which may be chance: it is tried before anybody is told. */
+  /**
+   * To be called when the server did not answer a write. That may be chance, so that a small write is tried before the
+   * status changes.
+   */
   readonly unanswered = (error: TransportError): void => {
     if (this.#fault !== undefined || this.#checking || !this.#link.connected) return
     this.#checking = true
@@ -70,7 +77,10 @@ export class WriteHealth {
       })
   }
 
-  /** The server has stored something, or said that it must not. One that was silent is back; one that is full may take little things. */
+  /**
+   * To be called when the server stored a write, or decided against it for another reason. A server that did not answer
+   * is healthy again by that; one that is full may still accept small writes, so that only the probe ends that state.
+   */
   readonly answered = (): void => {
     if (this.#silent) this.#markHealthy()
   }
@@ -98,13 +108,13 @@ export class WriteHealth {
         () => this.#markHealthy(),
         (error: unknown) => {
           if (this.#fault === undefined) return
-          // Whatever else is wrong does not become right by waiting for room.
+          // Any other error would not go away by waiting for room.
           if (error instanceof TransportError && error.retryable) this.#probeLater()
           else this.#markHealthy()
         },
       )
     }, ms)
-    // Whoever waits keeps the process alive by its own timer.
+    // The timer does not keep the process alive: a call that waits has a timer of its own for that.
     this.#timer.unref()
   }
 
