@@ -39,7 +39,8 @@ const refusal = async (url: string, fields: Partial<ConnectOptions> = {}): Promi
 
 /**
  * What an error looks like in a process of its own. On Deno 2.9 a socket that the client has destroyed may fail once
- * more, with nobody left to hear it, when the server has refused the credentials: the process ends then, now and again.
+ * more, without a listener for the error, when the server has refused the credentials: now and again that ends the
+ * process.
  */
 const refusedElsewhere = (url: string): Record<string, string> => {
   const script = `
@@ -80,7 +81,7 @@ describe("a server with users", () => {
 
   const url = (user: string, password: string) => `nats://${user}:${password}@127.0.0.1:${server.port}`
 
-  test("lets in who has the password", async () => {
+  test("accepts a client with the password", async () => {
     const transport = await connectNats(url("zoe", "s3cret"), options())
     expect(await transport.queue.publish([taskOf({ id: "a", queue: "q" })])).toEqual([{ status: "stored" }])
     await transport.close()
@@ -198,7 +199,7 @@ describe("a board", () => {
     expect(error.message).toMatch(/replicas/)
   })
 
-  test("is not made over streams of somebody else", async () => {
+  test("is refused over streams of another program", async () => {
     const given = options()
     const client = await dial({ servers: server.url })
     const manager = await client.jetstreamManager()

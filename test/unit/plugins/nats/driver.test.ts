@@ -47,9 +47,9 @@ let server: NatsServer
 let proxy: Proxy
 let resources: AsyncDisposableStack
 let namespace: string
-/** Everything that the driver behind the wire sends. */
+/** All bytes that the driver behind the proxy has sent. */
 let sent: string
-/** What the wire lets through instead. */
+/** Replaces what the driver sends. */
 let tap: ((text: string) => string) | undefined
 
 beforeAll(async () => {
@@ -128,7 +128,7 @@ const store = async (
 
 const read = async (driver: Driver, id: string, what: "record" | "all" = "all") => (await driver.read([id], what))[0]
 
-/** Returns when the server has answered all that it was sent before. */
+/** Resolves when the server has answered all earlier requests. */
 const roundTrip = (driver: Driver) => read(driver, "nothing", "record")
 
 /** What was published to streams: the subjects of this namespace, in order. */
@@ -179,7 +179,7 @@ test("the acknowledgement of a job does not wait for what follows from others", 
   const acks = subjects.flatMap((subject, at) => (subject.startsWith("$JS.ACK") ? [at] : []))
   const posted = subjects.findIndex((subject) => subject.includes(".j.next."))
   expect(acks).toHaveLength(3)
-  // The last one is kept until all are known: it asks for an answer for all of them.
+  // The last acknowledgement is held back until all are added: its reply stands for all of them.
   expect(acks[0]).toBeLessThan(posted)
   expect(acks[1]).toBeGreaterThan(posted)
 })
@@ -285,7 +285,7 @@ describe("a worker that dies between two steps", () => {
     const posting = postingOf()
     const waiting = await store(driver, posting.id, "queued", "", { post: [posting] })
     const dying = await wired()
-    // Nothing leaves the worker after the record itself.
+    // The worker sends nothing after the record itself.
     tap = (text) => (/STREAM\.PURGE/.test(text) ? "PING\r\n" : text)
     const done = store(dying, posting.id, "cancelled", waiting, { keep: 1_500, task: { kind: "withdraw" } }).catch(
       () => undefined,
@@ -297,7 +297,7 @@ describe("a worker that dies between two steps", () => {
     await driver.commit([{ id: posting.id, task: { kind: "withdraw" } }])
     await eventually(async () => (await read(driver, posting.id)) === undefined)
     expect((await driver.query?.({ limit: 10, states: ["queued", "cancelled"] }))?.jobs).toEqual([])
-    // A process that begins now looks at everything.
+    // A process that starts now reads all entries.
     const fresh = await direct()
     expect(await fresh.orphans?.(Date.now() + 1_000, 10)).toEqual([])
     await done
@@ -313,7 +313,7 @@ describe("a worker that dies between two steps", () => {
     expect(await driver.orphans?.(Date.now() + 1_000, 10)).toEqual([lost.id])
     await store(driver, lost.id, "queued", revision, { post: [lost] })
     expect(await driver.orphans?.(Date.now() + 1_000, 10)).toEqual([])
-    // It is looked at again when it waits again.
+    // Its entry is read again once the job waits again.
     const known = await read(driver, lost.id)
     await store(driver, lost.id, "started", known?.revision ?? "")
     const started = await read(driver, lost.id)

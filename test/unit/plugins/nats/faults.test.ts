@@ -24,7 +24,7 @@ interface Bench extends AsyncDisposable {
   readonly server: NatsServer
   readonly transport: Transport
   readonly names: Names
-  /** A client beside the transport, to look and to disturb. */
+  /** A client of its own, to inspect and change the streams. */
   readonly client: NatsConnection
   api(name: string, body?: unknown): Promise<Record<string, unknown>>
   one(queue?: string, wait?: number): Promise<JobDelivery>
@@ -62,7 +62,7 @@ const stored = async ({ transport }: Bench, ...postings: ReadonlyArray<Addressed
 const task = (fields: Partial<Parameters<typeof taskOf>[0]> = {}): AddressedTask =>
   taskOf({ id: `job-${++count}`, queue: "q", ...fields })
 
-/** Asks until there is an answer. */
+/** Repeats a call until it succeeds. */
 const until = async <T>(what: string, ask: () => Promise<T | undefined | false>, ms = 10_000): Promise<T> => {
   for (const end = Date.now() + ms; Date.now() < end; await sleep(20)) {
     const answer = await ask().catch(() => undefined)
@@ -152,7 +152,7 @@ describe("a server that dies", () => {
     expect(records.filter((found) => found?.record.state !== "succeeded")).toEqual([])
     expect([...outcomes.values()].filter((times) => times !== 1)).toEqual([])
     await until("an empty queue", async () => {
-      // An ack that went down with the server is made good by whoever pulls next.
+      // When an ack was lost with the server, the task comes again, and the next worker acknowledges it.
       for (const delivery of await transport.queue.pull({ queues: ["q"], max: 20, wait: 0 }, never)) await run(delivery)
       const [stats] = (await transport.queue.stats?.()) ?? []
       return stats !== undefined && stats.ready + stats.inFlight === 0
@@ -409,7 +409,7 @@ describe("a server that lives", () => {
     await mend(board, Date.now() + 1_000).catch(() => undefined)
     await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config })
 
-    // The record decides: nobody can run it again meanwhile, and nothing is posted before it is old.
+    // The record decides: the task does not run again meanwhile, and nothing is published before the entry is old.
     await expect(rerunJob(board, posting.id)).rejects.toMatchObject({ code: "job-exists" })
     await mend(board, Date.now() - 60_000)
     expect(await transport.queue.waiting?.("q", 10)).toEqual([])
@@ -530,14 +530,14 @@ describe("a server that lives", () => {
     expect(heard.length).toBe(1)
   })
 
-  test("a task for a queue that nobody pulls from is listed, and waits", async () => {
+  test("a task for a queue without a worker is listed, and waits", async () => {
     await using bench = await setup(server)
     await stored(bench, task({ queue: "later", due: Date.now() + 60_000 }))
     expect(await bench.transport.queue.stats?.()).toEqual([{ queue: "later", ready: 0, scheduled: 1, inFlight: 0 }])
   })
 })
 
-test("a server without room refuses what is published, with what to do, is out of reach for who pulls, and taken up again by itself", async () => {
+test("a server without room refuses what is published, with what to do, is out of reach for pulls, and taken up again by itself", async () => {
   await using server = await startNats({ limits: "max_file: 5MB" })
   await using bench = await setup(server)
   const { transport, client, api } = bench

@@ -5,12 +5,12 @@ import { byPriority, type Candidate, roundRobin } from "../../../../plugins/nats
 
 const task = (lane: number, sequence: number): Candidate => ({ lane, delivery: { sequence } })
 
-test("in order: by lane, then by age", () => {
+test("by priority: by lane, then by age", () => {
   const here = [task(2, 5), task(0, 9), task(2, 3), task(3, 1), task(0, 8)]
   expect(byPriority(here)).toEqual([task(0, 8), task(0, 9), task(2, 3), task(2, 5), task(3, 1)])
 })
 
-describe("in turns", () => {
+describe("round robin", () => {
   /** Two lanes per queue. */
   const queueOf = (lane: number): number => Math.floor(lane / 2)
 

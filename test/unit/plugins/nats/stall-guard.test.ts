@@ -13,7 +13,7 @@ const never = new AbortController().signal
 
 let resources: AsyncDisposableStack
 let proxy: Proxy
-/** Its wire can be held. */
+/** Connected through a proxy that can be frozen. */
 let worker: Transport
 let other: Transport
 let parked: boolean
@@ -43,13 +43,13 @@ const standStill = (ms: number): void => {
   while (Date.now() < until);
 }
 
-/** Returns when the server has answered the worker all that it was asked before. */
+/** Resolves when the server has answered all earlier requests of the worker. */
 const roundTrip = () => worker.store?.now()
 
 const pull = (transport: Transport, wait: number, signal = never) =>
   transport.queue.pull({ queues: ["default"], max: 1, wait }, signal)
 
-/** A pull of the worker that waits at the server. */
+/** Starts a pull of the worker and resolves when it waits at the server. */
 const waiting = async (signal: AbortSignal) => {
   const pulled = pull(worker, 20_000, signal)
   await eventually(() => parked, { every: 1 })
@@ -58,7 +58,7 @@ const waiting = async (signal: AbortSignal) => {
 }
 
 describe("a task that came while the thread stood still", () => {
-  test("is left to whoever has it when its lease has lapsed", async () => {
+  test("is left to the delivery that has it once its lease has ended", async () => {
     const end = new AbortController()
     const { pulled } = await waiting(end.signal)
     const task = taskOf({ id: generateId(), queue: "default" })
@@ -72,13 +72,13 @@ describe("a task that came while the thread stood still", () => {
     await roundTrip()
     end.abort()
     expect(await pulled).toEqual([])
-    // It was not handed back either.
+    // The worker has not returned the task either.
     expect(await pull(other, LEASE / 2)).toEqual([])
     const settled = await other.queue.settle([{ token: again?.token ?? "", then: { kind: "ack" } }])
     expect(settled).toEqual([{ status: "settled" }])
   })
 
-  test("comes again to the same worker when nobody else takes it, and what comes later", async () => {
+  test("comes again to the same worker when no other takes it, and later tasks come too", async () => {
     const { pulled } = await waiting(never)
     const [task, later] = [
       taskOf({ id: generateId(), queue: "default" }),

@@ -18,7 +18,7 @@ afterEach(async () => {
 
 let files = 0
 
-/** A database of the application, whose size can be bound to what it has now: SQLite says then that the disk is full. */
+/** A database of the application, whose size can be limited to what it has now: SQLite then reports a full disk. */
 const database = () => {
   const handle = new DatabaseSync(join(folder.path, `${++files}.db`))
   handle.exec("PRAGMA journal_mode = WAL")
@@ -27,7 +27,7 @@ const database = () => {
     handle,
     fill: () => {
       handle.exec("PRAGMA max_page_count = 1")
-      // What is free inside of it is no room either.
+      // Free pages inside the file would be room as well.
       handle.exec("VACUUM")
     },
     free: () => handle.exec("PRAGMA max_page_count = 1000000"),
@@ -121,7 +121,8 @@ test("a worker on it lives on, tells of it now and then, however often it is ask
     },
   )
   console.log(`${refused} submissions were refused, and ${lines.length} lines tell of it`)
-  // What the disk takes at times, such as a heartbeat, makes it a new outage: how many there are is chance.
+  // A small write that succeeds in between, such as a heartbeat, makes the next refusal a new outage: their number
+  // depends on chance.
   expect(lines.length).toBeLessThan(refused / 10)
   gate.resolve()
   free()

@@ -34,7 +34,7 @@ const connect = async (path: string): Promise<Driver> => {
   return driver
 }
 
-/** Its changes of status, and how to wait for one. */
+/** Records the changes of status, and waits for one. */
 const follow = (driver: Driver) => {
   const told: Array<string> = []
   driver.onStatus((status, why) => told.push(why === undefined ? status : `${status}: ${why.message}`))
@@ -42,7 +42,7 @@ const follow = (driver: Driver) => {
 }
 
 describe("a file that is removed", () => {
-  test("is noticed within a second by whoever waits, told with the reason, and made anew", async () => {
+  test("is noticed within a second by waiting calls, which get the reason, and made anew", async () => {
     const path = freshFile()
     const driver = await connect(path)
     const { told, until } = follow(driver)
@@ -76,7 +76,7 @@ describe("a file that is removed", () => {
     expect(receipt).toMatchObject({ status: "failed", error: { reason: "unavailable", outcome: "none" } })
   })
 
-  test("leaves those who listen listening", async () => {
+  test("leaves listeners listening", async () => {
     const path = freshFile()
     const driver = await connect(path)
     const heard = new Set<string>()
@@ -240,7 +240,7 @@ test("a worker whose file is removed says so, is red, and consumes what others s
   expect(lines).toContain("connected again")
   await using other = await connectClient(`sqlite:${path}`)
   expect(await (await other.submit("steps.run")).result({ timeout: 10 })).toBe("done")
-  // What ran when its job was lost ends, and takes nobody's place.
+  // A handler that ran when its job was lost ends, and its slot is free again.
   gate.resolve()
   await eventually(async () => (await held.find()).state === "succeeded", { message: "its outcome is stored" })
   await eventually(() => service.worker?.load.inFlight === 0)

@@ -94,7 +94,7 @@ test("processes that take from one queue share no task, and take all of them", {
   }
   await Promise.all(workers.map((worker) => worker.closed))
   const ended = workers.flatMap((worker) => said(worker, "committed"))
-  // A process that started late finds its second of silence before anything came; what is left is ours.
+  // A process that started late may have ended before the first task was published; this test takes the rest.
   ended.push(...(await takeAll(driver, "q", ids.length - ended.length)))
   expect([...ended].sort()).toEqual([...ids].sort())
 })
@@ -135,7 +135,7 @@ test("processes hear of each other's broadcasts, records and values", { timeout:
   await listener.waitForLine(/^store k gone$/)
 })
 
-test("another process is woken within milliseconds, not by its slow look", { timeout: 60_000 }, async () => {
+test("another process is woken within milliseconds, not by its poll", { timeout: 60_000 }, async () => {
   const file = freshFile()
   const driver = await connect(file, 30_000)
   const other = peer(file, "answer", "question")
@@ -148,18 +148,18 @@ test("another process is woken within milliseconds, not by its slow look", { tim
     const start = performance.now()
     await driver.broadcast?.send("question", Uint8Array.of(round))
     await heard.promise
-    // There and back.
+    // The time of both ways, of which one is measured.
     waits.push((performance.now() - start) / 2)
   }
   waits.sort((a, b) => a - b)
   const [median = 0, most = 0] = [waits[50], waits[98]]
   console.log(`woken after ${median.toFixed(2)} ms (median), ${most.toFixed(2)} ms (99 of 100)`)
-  // Alone on two cores it is less than 1 ms; the slow look comes every half second.
+  // Alone on two cores it is less than 1 ms; a poll comes only every half second.
   expect(median).toBeLessThan(20)
   expect(waits.filter((wait) => wait > 100).length).toBeLessThan(3)
 })
 
-test("a listener hears the first ring", { timeout: 60_000 }, async () => {
+test("a listener hears the first notification", { timeout: 60_000 }, async () => {
   const file = freshFile()
   await connect(file, 30_000)
   const other = peer(file, "talk", "news")
@@ -174,7 +174,7 @@ test("a listener hears the first ring", { timeout: 60_000 }, async () => {
     waits.push(performance.now() - start)
     await listener.close()
   }
-  // Left to the slow look, which comes every half second, most of them would take longer.
+  // With polls alone, which come every half second, most of them would take longer.
   expect(waits.filter((wait) => wait > 150).length, waits.join(", ")).toBeLessThan(3)
 })
 
@@ -246,7 +246,7 @@ test("a listener whose socket was removed, or cannot lie beside the file, is run
       await here.broadcast?.send("news", new Uint8Array(1))
       await eventually(() => heard === round, { every: 1 })
     }
-    // Ten slow looks would take 5,000 ms.
+    // With polls alone, ten rounds would take 5,000 ms.
     expect(performance.now() - before).toBeLessThan(2_500)
   }
 })
@@ -266,7 +266,7 @@ test("of two changes in quick succession the second is heard as soon as the firs
   for (let round = 0; round < 60; round++) {
     const [first, second] = [`k${round}a`, `k${round}b`]
     await here.store.write([{ key: first, value: new Uint8Array(1) }])
-    // As quick as it gets: the bell of the first is just being heard.
+    // The second write follows while the listener is still reading the notification of the first.
     await news(first).promise
     const start = performance.now()
     await here.store.write([{ key: second, value: new Uint8Array(1) }])
@@ -274,7 +274,7 @@ test("of two changes in quick succession the second is heard as soon as the firs
     waits.push(performance.now() - start)
   }
   stop.abort()
-  // Left to the slow look, which comes every half second, at least ten of them would take longer than 250 ms.
+  // With polls alone, which come every half second, at least ten of them would take longer than 250 ms.
   expect(waits.filter((wait) => wait > 250).length).toBeLessThan(3)
 })
 
@@ -290,7 +290,7 @@ test("a thread that opened the same file extends by token alone", { timeout: 60_
     thread.once("error", reject)
   })
   try {
-    // Three extensions in two leases: meanwhile nobody else gets the task.
+    // Three extensions in two leases: meanwhile no other delivery gets the task.
     expect(await take(driver, { wait: 1_800 })).toEqual([])
     expect(await answers).toEqual([
       [true, false],

@@ -133,7 +133,7 @@ describe("opening", () => {
     expect(modeOf("board.db-bells")).toBe(0o700)
     for (const name of names.filter((each) => each !== "board.db-bells"))
       expect(`${name} ${modeOf(name).toString(8)}`).toBe(`${name} 600`)
-    // The project's own folder keeps to the umask.
+    // The rights of the project's own folder follow the umask.
     expect(statSync(parent).mode & 0o777).toBe(0o777 & ~umask)
   })
 
@@ -217,7 +217,7 @@ describe("opening", () => {
   })
 })
 
-describe("a lock that somebody else holds", () => {
+describe("a lock that another program holds", () => {
   test("stops neither the event loop nor what can be read, and work is done once it is free", async () => {
     const path = freshFile()
     const driver = await connect(`sqlite:${path}`)
@@ -417,14 +417,14 @@ describe("reading what is in the file", () => {
       { queue: "b", ready: 1, scheduled: 0, held: 0, oldest: expect.any(Number) },
       { queue: "q", ready: 800, scheduled: 300, held: 100, oldest: expect.any(Number) },
     ])
-    // What nobody settled in time waits again, whether somebody has looked since or not.
+    // A task whose lease has ended counts as ready, even if no take has made it ready yet.
     await new Promise((resolve) => setTimeout(resolve, 1_050))
     expect((await driver.queues?.())?.[1]).toMatchObject({ ready: 900, scheduled: 300, held: 0 })
   })
 })
 
 describe("one transaction for what is asked in one turn", () => {
-  // Repeated: on a busy machine a transaction may be over its time and be cut in two.
+  // Repeated, because on a busy machine a transaction may exceed its time and be split.
   test("publishes, a pull and store writes share a commit; one that is refused fails alone", { retry: 5 }, async () => {
     const path = freshFile()
     const driver = await connect(`sqlite:${path}`)
@@ -440,7 +440,7 @@ describe("one transaction for what is asked in one turn", () => {
       driver.publish([{ ...posted({ id: "bad", queue: "q" }), level: 99 }]),
     ])
     expect(receipts.flat().every(({ status }) => status === "stored")).toBe(true)
-    // The pull does not wait, and yet it sees them: it was served at the end of the same transaction.
+    // The take does not wait, and still gets the tasks, because it was served at the end of the same transaction.
     expect(deliveries).toHaveLength(20)
     expect(written).toEqual([expect.any(String)])
     expect(refused[0]).toMatchObject({ status: "failed", error: { reason: "invalid" } })
