@@ -65,7 +65,9 @@ export const openReopening = async (
     return session
   }
 
-  /** Never fails. */
+  /**
+   * Ends the old session, and tries to open a new one until that succeeds or the transport is closed. Never rejects.
+   */
   const reopen = async (old: FileDriver, lost: TransportError): Promise<void> => {
     current = undefined
     why = lost

@@ -172,7 +172,7 @@ export const compareKeys = (a: Uint8Array, b: Uint8Array): number => {
 
 // ── expiry ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The longest that a timer can wait is 2³¹ − 1 ms. */
+/** The longest delay of a timer, in milliseconds. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
 /**

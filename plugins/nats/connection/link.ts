@@ -156,7 +156,7 @@ export class Link {
     return `${this.#api}.${name}`
   }
 
-  /** Calls the JetStream API and returns its answer. Fails with what the API's error means. */
+  /** Calls the JetStream API and returns its answer. Fails with the contract's error for an error of the API. */
   async api(name: string, body: unknown = {}): Promise<unknown> {
     const { answer, error } = await this.tryApi(name, body)
     if (error !== undefined) throw fromApiError(error, name)

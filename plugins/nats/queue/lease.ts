@@ -127,7 +127,7 @@ export class DeliveryTracker {
    * of the task, even if its lease seems to go on: a lease begins when the server sends a message, and not when it is
    * read.
    */
-  hold(token: Token, again: boolean): void {
+  add(token: Token, again: boolean): void {
     if (again) for (const held of this.#own.values()) if (held.seq === token.seq) held.until = 0
     token.until = token.receivedAt + this.#lease
     this.#own.set(token.number, token)

@@ -93,7 +93,7 @@ export class Taker {
       if (session.interrupted || !link.connected) this.#end(session)
       else this.#keepIdle(key, session)
     }
-    for (const { token, delivery } of found) tracker.hold(token, delivery.deliveries > 1)
+    for (const { token, delivery } of found) tracker.add(token, delivery.deliveries > 1)
     return found.map(({ delivery }) => delivery)
   }
 

@@ -122,7 +122,7 @@ export class FileWatch {
     this.#timer.unref()
   }
 
-  /** Called before each operation. */
+  /** To be called before each call of the driver: checks the file if the last check is too long ago. */
   touch(): void {
     if (performance.now() - this.#checkedAt >= BUSY_CHECK_MS) this.#check()
   }

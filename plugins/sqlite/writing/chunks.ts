@@ -23,7 +23,7 @@ export interface ItemHandler<Item, Prepared, Answer> {
   prepare(item: Item): Prepared
   /** Bytes that are written for an item. */
   size(prepared: Prepared): number
-  /** Inside the transaction. May run more than once; only the last time counts. */
+  /** Does an item inside the transaction. It may run more than once; only the last run counts. */
   run(transaction: Transaction, prepared: Prepared): Answer
 }
 
