@@ -40,8 +40,8 @@ import type { Why } from "../jobs/why/cause.ts"
 import { type DurationInput, timeToLive } from "../options/duration.ts"
 import { refuseUnknown } from "../options/unknown.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
-import type { QueueStats } from "../transport/lift/transport.ts"
 import { type JobQuery, recordQueryOf } from "./job-query.ts"
+import type { QueueStats } from "./queue-stats.ts"
 import type { SubmitContext } from "./submitting/context.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"
 
@@ -191,7 +191,7 @@ export class Client implements AsyncDisposable {
 
   /** Jobs, newest first, a page at a time. */
   async jobs(query: JobQuery = {}): Promise<JobPage> {
-    const page = await this.board.records.query(recordQueryOf(query))
+    const page = await this.board.jobs.list(recordQueryOf(query))
     return { jobs: page.records.map(jobView), ...(page.next === undefined ? {} : { next: page.next }) }
   }
 
@@ -306,7 +306,8 @@ export class Client implements AsyncDisposable {
   }
 
   async queues(): Promise<ReadonlyArray<QueueStats>> {
-    return (await this.board.queue.stats?.()) ?? []
+    const found = (await this.board.jobs.queues?.()) ?? []
+    return found.map(({ held, ...rest }) => ({ ...rest, inFlight: held }))
   }
 
   workers(): Promise<ReadonlyArray<WorkerDescription>> {

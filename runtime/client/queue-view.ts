@@ -1,5 +1,5 @@
 /** A queue as people and programs see it: over HTTP and on the command line. */
-import type { QueueStats } from "../transport/lift/transport.ts"
+import type { QueueStats } from "./queue-stats.ts"
 
 export interface QueueView {
   readonly name: string

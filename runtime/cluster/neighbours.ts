@@ -6,7 +6,7 @@ import type { Board } from "../connection/board.ts"
 import { HEARTBEAT_MS, isDead, listWorkers, MOST_RUNNING, type WorkerDescription } from "./directory.ts"
 
 export interface NeighboursOptions {
-  readonly board: Pick<Board, "records" | "store">
+  readonly board: Pick<Board, "jobs" | "store">
   /** Name of this worker. */
   readonly name: string
   /** Whether every living worker is in the list now. */
@@ -37,7 +37,7 @@ export class Neighbours {
     // One that runs more than its entry can say may run any.
     const busy = others.filter(({ running }) => running.length >= MOST_RUNNING)
     if (!names && busy.length === 0) return false
-    const found = await this.#options.board.records.find(id)
+    const found = await this.#options.board.jobs.find(id)
     // Its entry is as old as its last beat: what it has handed back since is nobody's.
     if (found?.record.timeline.at(-1)?.reason === "handed-back") return false
     return names || (found?.record.state === "started" && busy.some(({ name }) => name === found.record.worker))

@@ -1,14 +1,13 @@
 /** A connected transport with everything that client and worker need of it; what is missing is refused here, by name. */
 
-import type { Queue, Records, Transport } from "../transport/lift/transport.ts"
+import type { Jobs, Transport } from "../transport/lift/transport.ts"
 import type { Broadcast } from "../transport/mod.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { Store } from "../transport/store.ts"
 
 export interface Board {
   readonly transport: Transport
-  readonly queue: Queue
-  readonly records: Records
+  readonly jobs: Jobs
   readonly store: Store
   readonly broadcast: Broadcast
   /** How long a job that ends without a result is kept, unless its task says otherwise. */
@@ -22,11 +21,11 @@ export const DEFAULT_KEEP_FAILED_MS = 7 * 86_400_000
 
 /** Fails with a `TransportError` `unsupported` where a part is missing. */
 export const boardOf = (transport: Transport, keepFailed: KeepFailed = () => DEFAULT_KEEP_FAILED_MS): Board => {
-  const { queue, records, store, broadcast } = transport
+  const { jobs, store, broadcast } = transport
   if (broadcast === undefined) {
     throw new TransportError("unsupported", `transport ${transport.name} has no broadcast, which Callboard needs`)
   }
-  return { transport, queue, records, store, broadcast, keepFailed }
+  return { transport, jobs, store, broadcast, keepFailed }
 }
 
 /** Topic on which a cancelled job is announced to the workers that may run it: JSON `{id, run, terminate}`. */

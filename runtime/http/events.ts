@@ -182,7 +182,7 @@ export const eventRoutes: ReadonlyArray<Route> = [
         const messages = latest<() => Message | undefined>(
           (push, listening) =>
             Promise.all([
-              jobs ? board.records.watch({}, (record) => push(() => boardMessage(record)), listening) : undefined,
+              jobs ? board.jobs.watch({}, (record) => push(() => boardMessage(record)), listening) : undefined,
               listenToEvents(
                 board,
                 (event) => {

@@ -22,8 +22,8 @@ export const serviceRoutes: ReadonlyArray<Route> = [
     answers: [{ status: 200, description: "The queues that exist", schema: QueueList }],
     problems: ["unsupported"],
     handle: async ({ desk: { client } }) => {
-      const { queue, transport } = client.board
-      if (queue.stats === undefined) {
+      const { jobs, transport } = client.board
+      if (jobs.queues === undefined) {
         throw new CallboardError("unsupported", `transport ${transport.name} cannot tell what waits in its queues`)
       }
       const now = Date.now()

@@ -2,7 +2,7 @@
 import { Counter, Gauge, type Registry } from "prom-client"
 import { within } from "../async/deadline.ts"
 import type { Client } from "../client/client.ts"
-import type { QueueStats } from "../transport/lift/transport.ts"
+import type { QueueStats } from "../client/queue-stats.ts"
 import { TransportError } from "../transport/mod.ts"
 
 /** A scrape must answer while the transport does not; Prometheus itself gives up after ten seconds. */

@@ -82,14 +82,14 @@ export class Flow {
   constructor(options: FlowOptions) {
     const { worker, pool, processes, hands, observers } = options
     const { board, client, log, leaseMs, clock = systemClock } = worker
-    const { queue } = board
+    const { jobs } = board
     this.#options = options
     this.#clock = clock
     this.#hands = hands
     this.#observers = observers
     hands.onFree = () => this.#pump()
-    this.#settler = new Settler(queue, log, options.reach)
-    this.#watch = new RunWatch(queue, log, (at) => this.#leases.deadline(at), clock)
+    this.#settler = new Settler(jobs, log, options.reach)
+    this.#watch = new RunWatch(jobs, log, (at) => this.#leases.deadline(at), clock)
     this.#processes = processes
     this.#pauses = new PauseWatch(
       leaseMs,
@@ -121,7 +121,7 @@ export class Flow {
       limiter: this.#limiter,
       clock,
       processes,
-      claims: new Batcher<Claim, Claimed>((claims) => queue.claim(claims)),
+      claims: new Batcher<Claim, Claimed>((claims) => jobs.begin(claims)),
       client,
       events: options.events,
       log,
@@ -144,7 +144,7 @@ export class Flow {
       },
     })
     this.#leases = keepLeases({
-      queue,
+      jobs,
       held: hands.held,
       lease: leaseMs,
       log,
@@ -444,7 +444,7 @@ export class Flow {
   async #resume(): Promise<void> {
     await this.#limiter.resume()
     const waiting = [...this.#hands.waiting, ...this.#limiter.waiting]
-    const kept = await this.#options.worker.board.queue
+    const kept = await this.#options.worker.board.jobs
       .extend(waiting.map((held) => held.delivery.token))
       .catch(() => [])
     // Where the transport cannot tell, running them is the lesser evil: the fence refuses what is not ours.
@@ -467,7 +467,7 @@ export class Flow {
   /** Whether nobody else has claimed or decided the job of a delivery; `undefined` while that cannot be asked. Never rejects. */
   async #isOurs(held: Held): Promise<boolean | undefined> {
     try {
-      const found = await this.#options.worker.board.records.find(held.id ?? "")
+      const found = await this.#options.worker.board.jobs.find(held.id ?? "")
       if (found === undefined) return true
       const { run, state, fence } = found.record
       return run < held.jobRun || (run === held.jobRun && !isTerminal(state) && fence <= held.delivery.fence)

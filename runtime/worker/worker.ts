@@ -281,7 +281,7 @@ const consumerOf = ({ options, appetite, hands, standing, failed, giveUp }: Core
   const { flow, size, reach, dependents, ending, known, setListening } = parts
   const comingBack = new ComingBack({ flow, hands, appetite, clock, log })
   const pulling = consume({
-    queue: board.queue,
+    jobs: board.jobs,
     appetite,
     burst: options.burst,
     rotate: options.rotate,

@@ -5,7 +5,7 @@
 import { connectTransport } from "../../runtime/connection/connect.ts"
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
 import { watchStore } from "../../runtime/transport/lift/poll.ts"
-import type { Queue, Settled, Settlement, Transport } from "../../runtime/transport/lift/transport.ts"
+import type { Jobs, Settled, Settlement, Transport } from "../../runtime/transport/lift/transport.ts"
 import type { Store } from "../../runtime/transport/store.ts"
 
 export type Fault =
@@ -39,10 +39,10 @@ export const faulty = (fault: Fault): LiftedPlugin => ({
       name: options.name,
       timeoutMs: options.timeout,
     })
-    const queue: Queue = Object.assign(Object.create(inner.queue), { settle: settleWith(fault, inner) })
+    const jobs: Jobs = Object.assign(Object.create(inner.jobs), { end: endWith(fault, inner) })
     return Object.assign(Object.create(inner), {
-      queue,
-      ...(fault === "no-edges" && inner.store !== undefined ? { store: withoutEdges(inner.store) } : {}),
+      jobs,
+      ...(fault === "no-edges" ? { store: withoutEdges(inner.store) } : {}),
       close: () => inner.close(),
       onStatus: inner.onStatus.bind(inner),
     })
@@ -60,18 +60,18 @@ const withoutEdges = (store: Store): Store => ({
 
 const EDGES = "after/"
 
-const settleWith =
+const endWith =
   (fault: Fault, inner: Transport) =>
   async (settlements: ReadonlyArray<Settlement>): Promise<ReadonlyArray<Settled>> => {
-    const { queue, records } = inner
+    const { jobs } = inner
     switch (fault) {
       case "ack-first": {
-        const settled = await queue.settle(settlements.map(({ token, then }) => ({ token, then })))
+        const settled = await jobs.end(settlements.map(({ token, then }) => ({ token, then })))
         await gap()
         for (const { record } of settlements) {
           if (record === undefined) continue
-          const found = await records?.find(record.id)
-          await records?.change([
+          const found = await jobs.find(record.id)
+          await jobs.decide([
             {
               id: record.id,
               expect: found?.revision ?? "",
@@ -83,9 +83,9 @@ const settleWith =
         return settled
       }
       case "follow-ups-last": {
-        const settled = await queue.settle(settlements.map(({ followUps: _, ...rest }) => rest))
+        const settled = await jobs.end(settlements.map(({ followUps: _, ...rest }) => rest))
         await gap()
-        await queue.publish(
+        await jobs.publish(
           settlements.flatMap((settlement, at) =>
             settled[at]?.status === "settled" ? (settlement.followUps ?? []) : [],
           ),
@@ -93,12 +93,12 @@ const settleWith =
         return settled
       }
       case "no-fence": {
-        const settled = [...(await queue.settle(settlements))]
+        const settled = [...(await jobs.end(settlements))]
         for (const [at, { record, followUps }] of settlements.entries()) {
           if (settled[at]?.status !== "superseded" || record === undefined) continue
-          const found = await records?.find(record.id)
+          const found = await jobs.find(record.id)
           if (found === undefined) continue
-          await records?.change([
+          await jobs.decide([
             { id: record.id, expect: found.revision, record, ...(followUps ? { post: followUps } : {}) },
           ])
           settled[at] = { status: "settled" }
@@ -106,10 +106,10 @@ const settleWith =
         return settled
       }
       case "no-answer": {
-        const settled = await queue.settle(settlements)
+        const settled = await jobs.end(settlements)
         return Math.random() < UNANSWERED ? new Promise(() => undefined) : settled
       }
       default:
-        return queue.settle(settlements)
+        return jobs.end(settlements)
     }
   }

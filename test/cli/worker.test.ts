@@ -28,7 +28,7 @@ const changed = {
   schemes: ["changed"],
   connect: async (url, options) => {
     const transport = await memory.connect(url, options)
-    return { ...transport, queue: { ...transport.queue, ${change} } }
+    return { ...transport, jobs: { ...transport.jobs, ${change} } }
   },
 }
 export default { transport: "changed:", transports: { changed }, ${settings} }`
@@ -115,7 +115,7 @@ describe("signals", () => {
     // A transport that takes a hand-back and never answers.
     using project = makeProject({
       "actors/works.ts": works,
-      "callboard.config.ts": over("settle: () => new Promise(() => {})"),
+      "callboard.config.ts": over("end: () => new Promise(() => {})"),
     })
     await using worker = project.start("worker", "--port", "0")
     const [, url] = await worker.waitForLine(/(http:\/\/127\.0\.0\.1:\d+)/)
@@ -324,7 +324,7 @@ test("a worker that gives up says why and ends with exit code 1", async () => {
   using project = makeProject({
     "actors/works.ts": works,
     "callboard.config.ts": over(
-      `pull: async () => { throw new TransportError("unavailable", "the line is dead") }`,
+      `take: async () => { throw new TransportError("unavailable", "the line is dead") }`,
       "reconnect: { maxTries: 2 }",
     ),
   })

@@ -3,14 +3,14 @@ import { type Client, connect } from "callboard"
 import { type Receipt, TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
-import { faulty, sleep, withQueue } from "../support/faulty-board.ts"
+import { faulty, sleep, withJobs } from "../support/faulty-board.ts"
 
 const open: Array<Client> = []
 afterEach(async () => {
   for (const each of open.splice(0)) await each.close()
 })
 
-const start = async (transports: ReturnType<typeof withQueue>): Promise<Client> => {
+const start = async (transports: ReturnType<typeof withJobs>): Promise<Client> => {
   const client = await connect(`faulty://${generateId()}`, { transports })
   open.push(client)
   return client
@@ -29,9 +29,9 @@ describe("a publish that goes wrong in part", () => {
       error: new TransportError(reason, reason, { outcome: reason === "unavailable" ? "unknown" : "none" }),
     })
     const client = await start(
-      withQueue((queue) => ({
+      withJobs((jobs) => ({
         publish: async ([first, ..._rest]) => [
-          ...(await queue.publish(first === undefined ? [] : [first])),
+          ...(await jobs.publish(first === undefined ? [] : [first])),
           failed("too-large"),
           failed("unavailable"),
         ],
@@ -45,14 +45,14 @@ describe("a publish that goes wrong in part", () => {
   })
 
   test("that answers for fewer than it was asked leaves the rest in doubt", async () => {
-    const client = await start(withQueue((queue) => ({ publish: async (all) => queue.publish(all.slice(0, 1)) })))
+    const client = await start(withJobs((jobs) => ({ publish: async (all) => jobs.publish(all.slice(0, 1)) })))
     const [first, second] = await client.submitMany(THREE)
     expect(first).toMatchObject({ id: "a" })
     expect(second).toMatchObject({ code: "transport-unavailable", details: { id: "b", outcome: "unknown" } })
   })
 
   test("that rejects is an answer for each; what is no TransportError as well", async () => {
-    const client = await start(withQueue(() => ({ publish: () => Promise.reject(new TypeError("a fault")) })))
+    const client = await start(withJobs(() => ({ publish: () => Promise.reject(new TypeError("a fault")) })))
     for (const answer of await client.submitMany(THREE)) {
       expect(answer).toMatchObject({ code: "transport-unavailable", details: { outcome: "none" } })
     }
@@ -63,10 +63,10 @@ describe("a publish that goes wrong in part", () => {
 describe("what is asked before anything is submitted", () => {
   /** What the client reads first, answered otherwise. */
   const reading = (answer: <A>(ask: () => Promise<A>) => Promise<A>) =>
-    faulty(({ store, records, ...transport }) => ({
+    faulty(({ store, jobs, ...transport }) => ({
       ...transport,
       store: { ...store, get: (keys) => answer(() => store.get(keys)) },
-      records: { ...records, find: (id) => answer(() => records.find(id)) },
+      jobs: { ...jobs, find: (id) => answer(() => jobs.find(id)) },
     }))
 
   test.each([
@@ -107,15 +107,14 @@ describe("ids", () => {
   test("of a thousand are looked up together", async () => {
     const client = await start(
       faulty((transport) => {
-        const { records } = transport
-        if (records === undefined) return transport
+        const { jobs } = transport
         return {
           ...transport,
-          records: {
-            ...records,
+          jobs: {
+            ...jobs,
             find: async (id) => {
               await sleep(5)
-              return records.find(id)
+              return jobs.find(id)
             },
           },
         }

@@ -5,8 +5,8 @@ import { afterEach, describe, expect, test } from "vitest"
 import { CANCEL_TOPIC } from "../../runtime/connection/board.ts"
 import { generateId } from "../../runtime/id.ts"
 import { makeLog } from "../../runtime/log/log.ts"
-import type { Queue } from "../../runtime/transport/lift/transport.ts"
-import { faulty, gate, sleep, withQueue } from "../support/faulty-board.ts"
+import type { Jobs } from "../../runtime/transport/lift/transport.ts"
+import { faulty, gate, sleep, withJobs } from "../support/faulty-board.ts"
 import { eventually } from "../support/servers/process.ts"
 
 const services: Array<Service> = []
@@ -73,10 +73,10 @@ describe("slots", () => {
       },
     })
     // The question which leases are left takes longer than settling what ran.
-    const transports = withQueue((queue) => ({
+    const transports = withJobs((jobs) => ({
       extend: async (tokens) => {
         await slow.opened
-        return queue.extend(tokens)
+        return jobs.extend(tokens)
       },
     }))
     const service = await start([block, quick], { transports, leaseMs: 1_000, concurrency: 1, prefetch: 4 })
@@ -110,9 +110,9 @@ describe("a queue that is not listened to any more", () => {
     const late = gate()
     let pulled = 0
     let arrived = 0
-    const transports = withQueue((queue) => ({
-      pull: async (request, signal) => {
-        const deliveries = await queue.pull(request, signal)
+    const transports = withJobs((jobs) => ({
+      take: async (request, signal) => {
+        const deliveries = await jobs.take(request, signal)
         if (deliveries.length === 0) return deliveries
         pulled++
         await late.opened
@@ -139,9 +139,9 @@ describe("stopping", () => {
     const transport = `faulty://${generateId()}`
     let service: Service | undefined
     let stopped: Promise<unknown> | undefined
-    const transports = withQueue((queue) => ({
-      pull: async (request, signal) => {
-        const deliveries = await queue.pull(request, signal)
+    const transports = withJobs((jobs) => ({
+      take: async (request, signal) => {
+        const deliveries = await jobs.take(request, signal)
         // Taken, and the worker is told to stop before it hears of it.
         if (deliveries.length > 0) stopped ??= service?.stop()
         return deliveries
@@ -163,13 +163,13 @@ describe("stopping", () => {
     let claims = 0
     let ran = 0
     const counting = actor("counting", { methods: { run: () => void ran++ } })
-    const transports = withQueue((queue) => ({
+    const transports = withJobs((jobs) => ({
       // As a delivery after the first: it must be claimed, and the answer is late.
-      pull: async (request, signal) =>
-        (await queue.pull(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
-      claim: async (all) => {
+      take: async (request, signal) =>
+        (await jobs.take(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
+      begin: async (all) => {
         claims++
-        const answers = await queue.claim(all)
+        const answers = await jobs.begin(all)
         await claiming.opened
         return answers
       },
@@ -183,7 +183,7 @@ describe("stopping", () => {
     await stopping
     await sleep(50)
     expect(ran).toBe(0)
-    const found = await other.client.board.records.find(id)
+    const found = await other.client.board.jobs.find(id)
     expect(found?.record).toMatchObject({ state: "queued", attempt: 0, claims: 0 })
   })
 
@@ -192,11 +192,11 @@ describe("stopping", () => {
     let lost = false
     let ran = 0
     const counting = actor("counting", { methods: { run: () => void ran++ } })
-    const transports = withQueue((queue) => ({
-      pull: async (request, signal) =>
-        (await queue.pull(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
-      claim: async (all) => {
-        const answers = await queue.claim(all)
+    const transports = withJobs((jobs) => ({
+      take: async (request, signal) =>
+        (await jobs.take(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
+      begin: async (all) => {
+        const answers = await jobs.begin(all)
         await claiming.opened
         return answers
       },
@@ -323,12 +323,12 @@ describe("a transport that misbehaves", () => {
   })
 
   /** No delivery is fresh; `claim` gets the number of the call, and what really claims. */
-  const claiming = (claim: (count: number, ask: () => ReturnType<Queue["claim"]>) => ReturnType<Queue["claim"]>) => {
+  const claiming = (claim: (count: number, ask: () => ReturnType<Jobs["begin"]>) => ReturnType<Jobs["begin"]>) => {
     let count = 0
-    return withQueue((queue) => ({
-      pull: async (request, signal) =>
-        (await queue.pull(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
-      claim: (all) => claim(++count, () => queue.claim(all)),
+    return withJobs((jobs) => ({
+      take: async (request, signal) =>
+        (await jobs.take(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
+      begin: (all) => claim(++count, () => jobs.begin(all)),
     }))
   }
 
@@ -352,7 +352,7 @@ describe("a transport that misbehaves", () => {
     const service = await start([quick], { transports })
     const job = await service.client.submit("quick")
     expect(await job.result(WAIT)).toBe("done")
-    const found = await service.client.board.records.find(job.id)
+    const found = await service.client.board.jobs.find(job.id)
     expect(found?.record.attempt).toBe(1)
     expect(found?.record.timeline.map(({ n, state }) => `${n} ${state}`)).toEqual([
       "1 queued",
@@ -374,9 +374,9 @@ describe("a transport that misbehaves", () => {
 
   test("one that loses all answers to a first claim has lost no worker by it", async () => {
     let claims = 0
-    const transports = withQueue((queue) => ({
-      claim: async (all) => {
-        const answers = await queue.claim(all)
+    const transports = withJobs((jobs) => ({
+      begin: async (all) => {
+        const answers = await jobs.begin(all)
         if (++claims <= 3) throw new TransportError("unavailable", "the answer was lost", { outcome: "unknown" })
         return answers
       },
@@ -385,15 +385,15 @@ describe("a transport that misbehaves", () => {
     const service = await start([careful], { transports })
     const job = await service.client.submit("careful")
     expect(await job.result(WAIT)).toBe("done")
-    expect((await service.client.board.records.find(job.id))?.record.attempt).toBe(1)
+    expect((await service.client.board.jobs.find(job.id))?.record.attempt).toBe(1)
   })
 
   test("one that throws instead of rejecting does not end the process", async () => {
     let settles = 0
-    const transports = withQueue((queue) => ({
-      settle: (all) => {
+    const transports = withJobs((jobs) => ({
+      end: (all) => {
         if (++settles === 1) throw new TransportError("unavailable", "thrown, not rejected")
-        return queue.settle(all)
+        return jobs.end(all)
       },
     }))
     const service = await start([quick], { transports })
@@ -402,9 +402,9 @@ describe("a transport that misbehaves", () => {
 
   test("one internal fault of a pull does not end the worker", async () => {
     let pulls = 0
-    const transports = withQueue((queue) => ({
-      pull: (request, signal) =>
-        ++pulls === 2 ? Promise.reject(new TransportError("internal", "hiccup")) : queue.pull(request, signal),
+    const transports = withJobs((jobs) => ({
+      take: (request, signal) =>
+        ++pulls === 2 ? Promise.reject(new TransportError("internal", "hiccup")) : jobs.take(request, signal),
     }))
     const service = await start([quick], { transports })
     for (let n = 0; n < 3; n++) expect(await (await service.client.submit("quick")).result(WAIT)).toBe("done")
@@ -414,9 +414,9 @@ describe("a transport that misbehaves", () => {
     const { lines, log } = remembering()
     let isRevoked = false
     const revoked = gate()
-    const transports = withQueue((queue) => ({
-      pull: async (request, signal) => {
-        if (!isRevoked) await Promise.race([queue.pull({ ...request, wait: 50 }, signal)])
+    const transports = withJobs((jobs) => ({
+      take: async (request, signal) => {
+        if (!isRevoked) await Promise.race([jobs.take({ ...request, wait: 50 }, signal)])
         if (isRevoked) throw new TransportError("unauthorized", "these credentials were revoked")
         return []
       },
@@ -436,10 +436,10 @@ describe("a transport that misbehaves", () => {
     const listeners = new Set<unknown>()
     const add = EventTarget.prototype.addEventListener
     const remove = EventTarget.prototype.removeEventListener
-    const transports = withQueue((queue) => ({
-      settle: async (all) => {
+    const transports = withJobs((jobs) => ({
+      end: async (all) => {
         if (isDown) throw new TransportError("unavailable", "down")
-        return queue.settle(all)
+        return jobs.end(all)
       },
     }))
     const service = await start([quick], { transports })
@@ -492,10 +492,10 @@ describe("what comes over the wire", () => {
     await start([quick], { transport, queues: ["there"], languages: { py: "here" }, unknownGrace: 0.1 })
     const { board } = here.client
     const { id } = await here.client.submit("nobody", { queue: "nowhere" })
-    const message = (await board.records.find(id))?.record.message
+    const message = (await board.jobs.find(id))?.record.message
     if (message === undefined) throw new Error("there is no message")
     const headers = { ...message.headers, id: "lost", root_id: "lost", lang: "py" }
-    await board.queue.publish([
+    await board.jobs.publish([
       { id: "lost", run: 1, retries: 0, queue: "here", level: 4, message: { ...message, headers } },
     ])
     expect(await here.client.job("lost").outcome(WAIT)).toMatchObject({ error: { reason: "unknown-actor" } })
@@ -514,10 +514,10 @@ describe("what comes over the wire", () => {
     const service = await start([failing], { onFailure: [({ job }) => void failures.push(job.id)] })
     const { client } = service
     const { id } = await client.submit("failing", { id: "odd", delay: 60 })
-    const message = (await client.board.records.find(id))?.record.message
+    const message = (await client.board.jobs.find(id))?.record.message
     if (message === undefined) throw new Error("there is no message")
     const headers = { ...message.headers, id: "hostile", eta: null, callboard: { submittedAt: 1e300 } }
-    await client.board.queue.publish([
+    await client.board.jobs.publish([
       { id: "hostile", run: 1, retries: 0, queue: "default", level: 4, message: { ...message, headers } },
     ])
     await client.job("hostile").outcome(WAIT)
@@ -530,10 +530,10 @@ describe("a task that comes again while its job runs", () => {
   /** A board on which no lease is ever extended, as while a broker is away; `handedOver` grows with each delivery. */
   const lapsing = () => {
     const seen = { handedOver: 0 }
-    const transports = withQueue((queue) => ({
+    const transports = withJobs((jobs) => ({
       extend: async (tokens) => tokens.map(() => false),
-      pull: async (request, signal) => {
-        const deliveries = await queue.pull(request, signal)
+      take: async (request, signal) => {
+        const deliveries = await jobs.take(request, signal)
         seen.handedOver += deliveries.length
         return deliveries
       },
@@ -616,15 +616,15 @@ describe("a task that comes again while its job runs", () => {
     await eventually(() => runs() === 1, { message: "it runs" })
     const taken = await eventually(async () => {
       const request = { queues: ["default"], max: 1, wait: 1_000 }
-      const [delivery] = await client.board.queue.pull(request, new AbortController().signal)
+      const [delivery] = await client.board.jobs.take(request, new AbortController().signal)
       return delivery
     })
-    const found = await client.board.records.find(job.id)
+    const found = await client.board.jobs.find(job.id)
     if (found?.record.message === undefined) throw new Error("a running job carries its message")
     const posting = { id: job.id, run: 1, retries: 0, queue: "default", level: 4, message: found.record.message }
     const { token } = taken
     const claim = { token, id: job.id, run: 1, retries: 0, worker: "other", at: Date.now(), posting }
-    expect(await client.board.queue.claim([claim])).toMatchObject([{ status: "claimed" }])
+    expect(await client.board.jobs.begin([claim])).toMatchObject([{ status: "claimed" }])
     const [service] = services
     await eventually(() => service?.worker?.describe().superseded === 1, { message: "the first run is refused" })
   })

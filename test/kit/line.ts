@@ -30,29 +30,26 @@ export class Line {
   over<Options>(connect: Connect<Options>, capabilities: Capabilities): Connect<Options> {
     return async (options) => {
       const transport = await this.guard(() => connect(options))()
-      const { queue, records, store, broadcast } = transport
-      const { stats, overdue, waiting } = queue
+      const { jobs, store, broadcast } = transport
+      const { queues, waiting } = jobs
       const guard = this.guard.bind(this)
       return {
         ...transport,
         capabilities,
-        queue: {
-          publish: guard(queue.publish),
+        jobs: {
+          ...jobs,
+          publish: guard(jobs.publish),
           // A pull must not go on taking tasks for somebody who is out of reach.
-          pull: guard((request, signal) => queue.pull(request, AbortSignal.any([signal, this.#cutting.signal]))),
-          claim: guard(queue.claim),
-          report: guard(queue.report),
-          settle: guard(queue.settle),
-          extend: guard(queue.extend),
-          ...(stats && { stats: guard(stats) }),
-          ...(overdue && { overdue: guard(overdue) }),
+          take: guard((request, signal) => jobs.take(request, AbortSignal.any([signal, this.#cutting.signal]))),
+          begin: guard(jobs.begin),
+          report: guard(jobs.report),
+          end: guard(jobs.end),
+          extend: guard(jobs.extend),
+          find: guard(jobs.find),
+          decide: guard(jobs.decide),
+          list: guard(jobs.list),
+          ...(queues && { queues: guard(queues) }),
           ...(waiting && { waiting: guard(waiting) }),
-        },
-        records: {
-          ...records,
-          find: guard(records.find),
-          change: guard(records.change),
-          query: guard(records.query),
         },
         store: {
           ...store,

@@ -45,7 +45,7 @@ export class Peer {
   async receipts(postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>> {
     const receipts = await this.#context.within(
       `receipts for ${postings.length} tasks`,
-      this.transport.queue.publish(postings),
+      this.transport.jobs.publish(postings),
     )
     equal(receipts.length, postings.length, "number of receipts")
     return receipts
@@ -68,7 +68,7 @@ export class Peer {
     const full = { queues: typeof queues === "string" ? [queues] : queues, max: 1, wait: 0, ...rest }
     const deliveries = await this.#context.within(
       `a pull that waits ${full.wait} ms`,
-      this.transport.queue.pull(full, signal),
+      this.transport.jobs.take(full, signal),
       full.wait + 5_000,
     )
     check(deliveries.length <= full.max, `a pull of ${full.max} tasks brought ${deliveries.length}`)
@@ -102,7 +102,7 @@ export class Peer {
   async claim(delivery: JobDelivery, posting: AddressedTask, worker = "kit"): Promise<Claimed> {
     const { id, run, retries } = posting
     const claim = { token: delivery.token, id, run, retries, worker, at: Date.now(), posting }
-    const claimed = await this.#context.within(`the claim of ${id}`, this.transport.queue.claim([claim]))
+    const claimed = await this.#context.within(`the claim of ${id}`, this.transport.jobs.begin([claim]))
     equal(claimed.length, 1, "number of answers to one claim")
     return present(claimed[0], "an answer")
   }
@@ -117,7 +117,7 @@ export class Peer {
   async settle(...settlements: ReadonlyArray<Settlement>): Promise<ReadonlyArray<Settled>> {
     const settled = await this.#context.within(
       `${settlements.length} settlements`,
-      this.transport.queue.settle(settlements),
+      this.transport.jobs.end(settlements),
     )
     equal(settled.length, settlements.length, "number of answers to settlements")
     return settled
@@ -153,13 +153,13 @@ export class Peer {
 
   /** What a token is still worth. */
   async extend(...tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> {
-    return this.#context.within("an extension", this.transport.queue.extend(tokens))
+    return this.#context.within("an extension", this.transport.jobs.extend(tokens))
   }
 
   // ── Records ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
   async lookup(id: string): Promise<Found | undefined> {
-    return this.#context.within(`find(${id})`, this.transport.records.find(id))
+    return this.#context.within(`find(${id})`, this.transport.jobs.find(id))
   }
 
   /** The record of a job, which must be there. */
@@ -172,7 +172,7 @@ export class Peer {
   }
 
   async change(change: Change): Promise<Changed> {
-    const [changed] = await this.#context.within(`the change of ${change.id}`, this.transport.records.change([change]))
+    const [changed] = await this.#context.within(`the change of ${change.id}`, this.transport.jobs.decide([change]))
     return present(changed, "an answer")
   }
 

@@ -268,14 +268,14 @@ onEveryBoard((newBoard, transport) => {
       })
       const transports = faulty((whole) => ({
         ...whole,
-        queue: {
-          ...whole.queue,
-          settle: (settlements) => {
+        jobs: {
+          ...whole.jobs,
+          end: (settlements) => {
             count.settle += settlements.length
-            return whole.queue.settle(settlements)
+            return whole.jobs.end(settlements)
           },
         },
-        ...(whole.store === undefined ? {} : { store: counted(whole.store) }),
+        store: counted(whole.store),
       }))
       const board = `faulty://${generateId()}`
       const { client, worker } = await start([single], { transport: board, transports, concurrency: 4 })

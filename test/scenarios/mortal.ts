@@ -33,10 +33,9 @@ export const mortal = (): Mortal => {
         }
       },
     })
-  const cut = ({ queue, records, store, broadcast, ...transport }: Transport): Transport => ({
+  const cut = ({ jobs, store, broadcast, ...transport }: Transport): Transport => ({
     ...transport,
-    queue: cutOff(queue),
-    records: cutOff(records),
+    jobs: cutOff(jobs),
     store: cutOff(store),
     ...(broadcast === undefined ? {} : { broadcast: cutOff(broadcast) }),
   })

@@ -15,7 +15,7 @@ export class Faults {
   before: Fault = () => undefined
   /** After it: it has happened, and only its confirmation is lost. */
   after: Fault = () => undefined
-  /** Calls so far, by name: `queue.publish`. */
+  /** Calls so far, by name: `jobs.publish`. */
   readonly calls = new Map<string, number>()
   /** Watches that nobody has ended. */
   readonly watching = new Set<AbortSignal>()
@@ -56,7 +56,7 @@ export class Faults {
         const call = `${name}.${String(key)}`
         return async (...args: ReadonlyArray<unknown>) => {
           this.calls.set(call, (this.calls.get(call) ?? 0) + 1)
-          if (call === "records.watch") this.#watch(args[2])
+          if (call === "jobs.watch") this.#watch(args[2])
           await this.before(call)
           const result: unknown = await Reflect.apply(method, target, args)
           await this.after(call)
@@ -81,12 +81,11 @@ export const faultyPlugin = (
   schemes: ["faulty"],
   connect: async (url, options) => {
     const inner = await memory.connect(new URL(url.href.replace(/^faulty:/, "memory:")), options)
-    const { records, store, broadcast } = inner
+    const { jobs, store, broadcast } = inner
     return change({
       ...inner,
-      queue: faults.wrap("queue", inner.queue),
-      ...(records === undefined ? {} : { records: faults.wrap("records", records) }),
-      ...(store === undefined ? {} : { store: faults.wrap("store", store) }),
+      jobs: faults.wrap("jobs", jobs),
+      store: faults.wrap("store", store),
       ...(broadcast === undefined ? {} : { broadcast: faults.wrap("broadcast", broadcast) }),
       onStatus: (listener) => faults.listen(listener),
     })

@@ -1,7 +1,7 @@
 /** The memory transport with parts replaced: faults that a real broker shows now and then, on command. */
 
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
-import type { Queue, Transport } from "../../runtime/transport/lift/transport.ts"
+import type { Jobs, Transport } from "../../runtime/transport/lift/transport.ts"
 import { memory } from "./memory.ts"
 
 /** Settings for `connect` and `serve` whose transport `change` may alter; `faulty://name` is the board `memory://name`. */
@@ -14,8 +14,8 @@ export const faulty = (change: (transport: Transport) => Transport) => {
   return { faulty: plugin }
 }
 
-export const withQueue = (change: (queue: Queue) => Partial<Queue>) =>
-  faulty((transport) => ({ ...transport, queue: { ...transport.queue, ...change(transport.queue) } }))
+export const withJobs = (change: (jobs: Jobs) => Partial<Jobs>) =>
+  faulty((transport) => ({ ...transport, jobs: { ...transport.jobs, ...change(transport.jobs) } }))
 
 /** A promise that is resolved from outside. */
 export const gate = () => {

@@ -59,12 +59,12 @@ interface Reached {
 const reach = async ({ config, transport }: Invocation): Promise<Reached> => {
   const began = performance.now()
   await using client: Client = await connect(transport, connectSettings(config))
-  const { name, capabilities, queue } = client.board.transport
+  const { name, capabilities, jobs } = client.board.transport
   const workers = await client.workers()
   return {
     name,
     capabilities,
-    canBrowse: queue.stats !== undefined,
+    canBrowse: jobs.queues !== undefined,
     ms: performance.now() - began,
     workers: workers.length,
   }

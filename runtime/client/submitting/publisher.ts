@@ -67,7 +67,7 @@ export class Publisher {
     answers: Map<AddressedTask, Answer>,
   ): Promise<void> {
     const { durability } = this.#board.transport.capabilities
-    const receipts = await this.#board.queue.publish(postings).catch((cause: unknown) => {
+    const receipts = await this.#board.jobs.publish(postings).catch((cause: unknown) => {
       const error = asTransportError(cause)
       return postings.map(() => ({ status: "failed" as const, error }))
     })

@@ -6,9 +6,9 @@ import type { AddressedTask } from "../../protocol/message.ts"
 
 /** What the task is answered with if there is a job with its id. Never rejects. */
 export const answerOfEarlier = async (board: Board, posting: AddressedTask): Promise<Answer | undefined> => {
-  let found: Awaited<ReturnType<Board["records"]["find"]>>
+  let found: Awaited<ReturnType<Board["jobs"]["find"]>>
   try {
-    found = await board.records.find(posting.id)
+    found = await board.jobs.find(posting.id)
   } catch (cause) {
     return publishFailed(posting.id, asTransportError(cause), "none")
   }

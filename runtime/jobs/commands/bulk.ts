@@ -23,7 +23,7 @@ export const decideAll = async (
   query: RecordQuery,
   decide: (board: Board, id: string) => Promise<unknown>,
 ): Promise<BulkReport> => {
-  const page = await board.records.query(query)
+  const page = await board.jobs.list(query)
   const ids = page.records.map((record) => record.id)
   const refused: Array<BulkReport["refused"][number]> = []
   for (let from = 0; from < ids.length; from += AT_A_TIME) {

@@ -18,7 +18,7 @@ export const decide = async (
     const found = await findRecord(board, id)
     const wanted = change(found)
     if (wanted === undefined) return found.record
-    const [changed] = await board.records.change([{ id, expect: found.revision, ...wanted }])
+    const [changed] = await board.jobs.decide([{ id, expect: found.revision, ...wanted }])
     if (changed?.status === "changed") return wanted.record
     if (changed?.status === "failed") throw changed.error
   }

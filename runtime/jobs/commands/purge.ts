@@ -29,7 +29,7 @@ export const purgeQueue = async (
 ): Promise<number> => {
   const checked = checkQueueName(queue)
   if (Result.isFailure(checked)) throw new CallboardError("invalid-input", checked.failure.message, { field: "queue" })
-  const { waiting } = board.queue
+  const { waiting } = board.jobs
   if (waiting === undefined) {
     throw new CallboardError("unsupported", `transport ${board.transport.name} cannot tell what waits in a queue`)
   }
@@ -37,7 +37,7 @@ export const purgeQueue = async (
   let purged = 0
   // Whoever submits without end must not keep this from ending.
   while (performance.now() - began < LONGEST_MS) {
-    const ids = await waiting.call(board.queue, queue, PAGE)
+    const ids = await waiting.call(board.jobs, { queue }, PAGE)
     let taken = 0
     for (let from = 0; from < ids.length; from += AT_A_TIME) {
       const done = await Promise.all(ids.slice(from, from + AT_A_TIME).map((id) => purge(board, id, forget)))

@@ -56,7 +56,7 @@ export const checkAll = async (
   const jobs = postings.map(waitingOf)
   const together = new Set(postings.map(({ id }) => id))
   const asked = jobs.flatMap(({ parents }) => parents.filter((id) => !accepted.has(id) && !together.has(id)))
-  const found = await findAll(board.records, asked, () => true)
+  const found = await findAll(board.jobs, asked, () => true)
   const known = new Set([...accepted, ...found.keys()])
   const fit: Array<Waiting> = []
   const refused = new Map<string, CallboardError>()

@@ -62,7 +62,7 @@ const ranksOf = (jobs: ReadonlyArray<Waiting>): ReadonlyArray<ReadonlyArray<Wait
 
 /** Stores the records of jobs of one rank, unless what they wait for was submitted with them and could not be stored. */
 const store = async (
-  { records }: Board,
+  board: Board,
   jobs: ReadonlyArray<Waiting>,
   now: number,
   answers: Map<string, Deferred>,
@@ -74,7 +74,7 @@ const store = async (
     else answers.set(job.posting.id, withoutParent(parent, answers.get(parent)))
   }
   if (fit.length === 0) return
-  const changed = await records.change(
+  const changed = await board.jobs.decide(
     fit.map(({ posting, task }) => ({ id: posting.id, expect: "", record: deferred(posting, task, now) })),
   )
   for (const [at, { posting }] of fit.entries()) {
@@ -94,7 +94,7 @@ const withoutParent = (parent: string, why: Deferred | undefined): Deferred => {
 const look = async (board: Board, jobs: ReadonlyArray<Waiting>): Promise<void> => {
   try {
     const endings = await findEndings(
-      board.records,
+      board.jobs,
       jobs.flatMap(({ parents }) => parents),
     )
     await moveOn(board, byChild(edgesTo(jobs), endings))

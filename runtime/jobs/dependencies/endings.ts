@@ -1,6 +1,6 @@
 /** How jobs stand, for those that wait for them. */
 import { type Ending, endingOf } from "../../protocol/dependencies.ts"
-import type { Records } from "../../transport/lift/transport.ts"
+import type { Jobs } from "../../transport/lift/transport.ts"
 import type { Edge } from "./edges.ts"
 import { findAll } from "./find-all.ts"
 
@@ -8,9 +8,9 @@ import { findAll } from "./find-all.ts"
 export type Endings = ReadonlyMap<string, Ending>
 
 /** One for each of these jobs: what is not there is gone. Fails as the transport does. */
-export const findEndings = async (records: Records, ids: Iterable<string>): Promise<Endings> => {
+export const findEndings = async (jobs: Pick<Jobs, "find">, ids: Iterable<string>): Promise<Endings> => {
   const all = [...ids]
-  const found = await findAll(records, all, ({ record }) => endingOf(record))
+  const found = await findAll(jobs, all, ({ record }) => endingOf(record))
   return new Map(all.map((id) => [id, found.get(id) ?? endingOf(undefined)]))
 }
 

@@ -1,11 +1,11 @@
 /** Records of many jobs, a few round trips at a time. */
-import type { Found, Records } from "../../transport/lift/transport.ts"
+import type { Found, Jobs } from "../../transport/lift/transport.ts"
 
 const AT_A_TIME = 64
 
 /** By id, what is taken from each record, which may be large; what is not there is missing. Fails as the transport does. */
 export const findAll = async <A>(
-  records: Records,
+  jobs: Pick<Jobs, "find">,
   ids: Iterable<string>,
   take: (found: Found) => A,
 ): Promise<ReadonlyMap<string, A>> => {
@@ -13,7 +13,7 @@ export const findAll = async <A>(
   const all = [...new Set(ids)]
   for (let from = 0; from < all.length; from += AT_A_TIME) {
     const found = await Promise.all(
-      all.slice(from, from + AT_A_TIME).map(async (id) => ({ id, there: await records.find(id) })),
+      all.slice(from, from + AT_A_TIME).map(async (id) => ({ id, there: await jobs.find(id) })),
     )
     for (const { id, there } of found) if (there !== undefined) taken.set(id, take(there))
   }

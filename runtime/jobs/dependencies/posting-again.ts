@@ -3,10 +3,10 @@ import type { Board } from "../../connection/board.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 
 /** What is known of is left alone. Fails as the transport does, unless it can never take a posting: that is left out. */
-export const postMissing = async ({ records, queue }: Board, postings: ReadonlyArray<AddressedTask>): Promise<void> => {
+export const postMissing = async ({ jobs }: Board, postings: ReadonlyArray<AddressedTask>): Promise<void> => {
   for (const posting of postings) {
-    if ((await records.find(posting.id)) !== undefined) continue
-    const [receipt] = await queue.publish([posting])
+    if ((await jobs.find(posting.id)) !== undefined) continue
+    const [receipt] = await jobs.publish([posting])
     if (receipt?.status === "failed" && receipt.error.retryable) throw receipt.error
   }
 }

@@ -67,7 +67,7 @@ const move = async (board: Board, open: ReadonlyArray<Moving>): Promise<Moved> =
   const served: Array<Edge> = []
   const steps: Array<Step> = []
   const ids = open.map(({ child }) => child)
-  const found = await findAll(board.records, ids, (there) => there)
+  const found = await findAll(board.jobs, ids, (there) => there)
   for (const moving of open) {
     const there = found.get(moving.child)
     // Not there: it is being submitted this moment, or was never accepted.
@@ -81,7 +81,7 @@ const move = async (board: Board, open: ReadonlyArray<Moving>): Promise<Moved> =
       served.push(...servedBy(there.record, moving))
     }
   }
-  const answers = steps.length === 0 ? [] : await board.records.change(steps.map(({ change }) => change))
+  const answers = steps.length === 0 ? [] : await board.jobs.decide(steps.map(({ change }) => change))
   for (const [at, { moving, change }] of steps.entries()) {
     const answer = answers[at]
     if (answer?.status === "changed") {

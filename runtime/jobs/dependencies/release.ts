@@ -44,12 +44,12 @@ export const moveOn = async (board: Board, jobs: ReadonlyMap<string, Endings>): 
 }
 
 /** Ids of jobs that are deferred and wait for this one. */
-export const waitingFor = async function* ({ store, records }: Board, parent: string): AsyncGenerator<string> {
+export const waitingFor = async function* ({ store, jobs }: Board, parent: string): AsyncGenerator<string> {
   for (let after: string | undefined; ; ) {
     const page = await store.list({ prefix: edgesOf(parent), limit: PAGE, ...(after === undefined ? {} : { after }) })
     const children = page.flatMap(({ key }) => edgeIn(key)?.child ?? [])
     const waits = await findAll(
-      records,
+      jobs,
       children,
       ({ record: { state, after: of } }) => state === "deferred" && of?.waiting?.includes(parent) === true,
     )

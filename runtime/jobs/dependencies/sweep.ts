@@ -33,7 +33,7 @@ export class Sweep {
    * begins anew. Fails as the transport does.
    */
   async look(now: number): Promise<boolean> {
-    const { store, records } = this.#board
+    const { store, jobs } = this.#board
     const { entries, next } = await readEdges(store, this.#from, SLICE)
     // Also where this slice fails: what cannot be moved on must not keep the others waiting.
     this.#from = next ?? BEGINNING
@@ -44,13 +44,13 @@ export class Sweep {
     // Those that wait first: their records are stored after those of the jobs that they wait for. The other way round, one
     // that is being submitted this moment would be found, and what it waits for be taken for gone.
     const children = await findAll(
-      records,
+      jobs,
       written.map(({ edge }) => edge.child),
       (found) => ({ overdue: found.record.state === "deferred" && isOverdue(found.record, now) ? found : undefined }),
     )
     const edges = written.flatMap(({ edge }) => (children.has(edge.child) ? [edge] : []))
     const endings = await findEndings(
-      records,
+      jobs,
       edges.map(({ parent }) => parent),
     )
     await this.#expire([...children.values()].flatMap(({ overdue }) => overdue ?? []))

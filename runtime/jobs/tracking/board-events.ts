@@ -32,7 +32,7 @@ export const followBoard = async function* (
   board: Board,
   signal: AbortSignal,
 ): AsyncGenerator<BoardEvent, void, undefined> {
-  const records = latest<JobRecord>((push, listening) => board.records.watch({}, push, listening), signal)
+  const records = latest<JobRecord>((push, listening) => board.jobs.watch({}, push, listening), signal)
   for await (const record of records) {
     const event = boardEventOf(record)
     if (event !== undefined) yield event

@@ -26,7 +26,7 @@ export const goneError = (id: string): CallboardError =>
 /** The record of a job, expiry judged. Fails with `not-found`. */
 export const findRecord = async (board: Board, id: string): Promise<Found> => {
   // No job can have such an id, and a transport need not be able to look for it.
-  const found = isId(id) ? await board.records.find(id) : undefined
+  const found = isId(id) ? await board.jobs.find(id) : undefined
   if (found === undefined) throw notFound(id)
   return isOverdue(found.record, Date.now()) ? expire(board, found) : found
 }
@@ -39,7 +39,7 @@ export const isOverdue = ({ state, expiresAt }: JobRecord, now: number): boolean
 export const expire = async (board: Board, found: Found): Promise<Found> => {
   const now = Date.now()
   const record = endedOutside(step(found.record, { at: now, state: "expired" }), now, board.keepFailed)
-  const [changed] = await board.records.change([{ id: record.id, expect: found.revision, record, withdraw: true }])
+  const [changed] = await board.jobs.decide([{ id: record.id, expect: found.revision, record, withdraw: true }])
   if (changed?.status === "changed") return { record, revision: found.revision }
-  return (await board.records.find(record.id)) ?? found
+  return (await board.jobs.find(record.id)) ?? found
 }

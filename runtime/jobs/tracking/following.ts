@@ -67,7 +67,7 @@ export const followJob = async function* (
   const aborted = () => wake?.()
   signal.addEventListener("abort", aborted)
   try {
-    await board.records.watch({ id }, seen, signal)
+    await board.jobs.watch({ id }, seen, signal)
     const found = await findRecord(board, id)
     latest ??= found.record
     if (last > 0 && newestOf(latest) < last) last = 0

@@ -40,7 +40,7 @@ export const waitForEnd = async (
     if (signal?.aborted) return aborted()
     signal?.addEventListener("abort", aborted, { once: true })
     // Watch first, then look: what ends in between is seen either way.
-    board.records
+    board.jobs
       .watch({ id }, seen, stop.signal)
       .then(lookNow)
       .then(() => {

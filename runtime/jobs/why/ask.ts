@@ -66,7 +66,7 @@ const factsOf = async (board: Board, record: JobRecord, { taskNames }: AskWhyOpt
     return { actor, method: meth ?? DEFAULT_METHOD }
   }
   if (isTerminal(record.state)) return { now: Date.now(), record, ...target(() => false) }
-  const { store, queue } = board
+  const { store, jobs } = board
   const told = (command: string, given: object = {}) =>
     known(ask(board, command, given, { timeout: WORKERS_MS / 1_000 }))
   const [parents, paused, keys, living, actors, stats, reserved, putOff, waiting] = await Promise.all([
@@ -79,7 +79,7 @@ const factsOf = async (board: Board, record: JobRecord, { taskNames }: AskWhyOpt
     told("reserved"),
     told("put-off", { id: record.id }),
     // Of one that is not due there is no place in the line.
-    record.state === "queued" ? known(queue.waiting?.(record.queue, MOST_AHEAD + 1)) : undefined,
+    record.state === "queued" ? known(jobs.waiting?.({ queue: record.queue }, MOST_AHEAD + 1)) : undefined,
   ])
   const workers = living === undefined ? undefined : latest(living, stats ?? [])
   const served = new Set(workers?.flatMap((worker) => worker.actors))
@@ -98,9 +98,9 @@ const factsOf = async (board: Board, record: JobRecord, { taskNames }: AskWhyOpt
   }
 }
 
-const parentsOf = async ({ records }: Board, { after }: JobRecord): Promise<NonNullable<Facts["parents"]>> => {
+const parentsOf = async ({ jobs }: Board, { after }: JobRecord): Promise<NonNullable<Facts["parents"]>> => {
   const ids = (after?.waiting ?? []).slice(0, MOST_PARENTS_TOLD)
-  const states = await findAll(records, ids, ({ record }) => (record.tombstone ? undefined : record.state))
+  const states = await findAll(jobs, ids, ({ record }) => (record.tombstone ? undefined : record.state))
   return ids.map((id) => {
     const state = states.get(id)
     return state === undefined ? { id } : { id, state }

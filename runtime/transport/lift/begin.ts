@@ -11,7 +11,7 @@ import type { Revisions } from "./revisions.ts"
 import type { Claim, Claimed } from "./transport.ts"
 
 /**
- * Answers as `Queue.claim` says. Rejects only with what the driver threw before anything was tried; a claim that is sent
+ * Answers as `Jobs.begin` says. Rejects only with what the driver threw before anything was tried; a claim that is sent
  * again after that, or after a lost answer, finds itself.
  */
 export const begin = async (

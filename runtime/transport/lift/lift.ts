@@ -15,8 +15,8 @@ import { Ends } from "./end.ts"
 import { Finder } from "./find.ts"
 import { Notes } from "./notes.ts"
 import { Revisions } from "./revisions.ts"
-import { pull } from "./take.ts"
-import type { Queue, Records, Transport } from "./transport.ts"
+import { take } from "./take.ts"
+import type { Jobs, Transport } from "./transport.ts"
 import { watchJobs } from "./watch.ts"
 
 export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): Transport => {
@@ -33,16 +33,17 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
   }
 
-  const queue: Queue = {
+  const { orphans, queues, waiting } = driver
+  const jobs: Jobs = {
     publish: async (postings) => {
       guard()
       return publish(driver, postings)
     },
-    pull: async (request, signal) => {
+    take: async (request, signal) => {
       guard()
-      return pull(driver, request, signal, closing.signal)
+      return take(driver, request, signal, closing.signal)
     },
-    claim: async (claims) => {
+    begin: async (claims) => {
       guard()
       return Promise.all(claims.map((claim) => begin(asking, revisions, notes, claim)))
     },
@@ -50,24 +51,21 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
       guard()
       return notes.report(reports)
     },
-    settle: async (settlements) => {
+    end: async (settlements) => {
       guard()
       for (const { token } of settlements) notes.end(token)
       return ends.settle(settlements)
     },
     extend: (tokens) => extend(driver, tokens),
-    ...browsing(driver),
-  }
-
-  const { orphans } = driver
-  const records: Records = {
     find: (id) => finder.find(id),
-    change: async (changes) => {
+    decide: async (changes) => {
       guard()
       return Promise.all(changes.map((change) => decide(asking, capabilities, change)))
     },
-    ...(orphans === undefined ? {} : { stranded: (before, max) => orphans.call(driver, before, max) }),
-    query: async (query) => {
+    ...(queues === undefined ? {} : { queues: () => queues.call(driver) }),
+    ...(waiting === undefined ? {} : { waiting: (what, max) => waiting.call(driver, what, max) }),
+    ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(driver, before, max) }),
+    list: async (query) => {
       guard()
       return finder.query(query)
     },
@@ -80,8 +78,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
   return {
     name: driver.name,
     capabilities,
-    queue,
-    records,
+    jobs,
     store: driver.store,
     ...(broadcast === undefined ? {} : { broadcast }),
     onStatus: (listener) => driver.onStatus(listener),
@@ -130,24 +127,4 @@ const extend = async (driver: Driver, tokens: ReadonlyArray<string>): Promise<Re
   const asked = held.filter((token) => token !== undefined)
   const answers = (await driver.extend(asked)).values()
   return held.map((token) => token !== undefined && answers.next().value === true)
-}
-
-const browsing = (driver: Driver): Pick<Queue, "stats" | "overdue" | "waiting"> => {
-  const { queues, waiting } = driver
-  return {
-    ...(queues === undefined
-      ? {}
-      : {
-          stats: async () => {
-            const found = await queues.call(driver)
-            return found.map(({ held, ...rest }) => ({ ...rest, inFlight: held }))
-          },
-        }),
-    ...(waiting === undefined
-      ? {}
-      : {
-          overdue: (now, max) => waiting.call(driver, { expiredBy: now }, max),
-          waiting: (queue, max) => waiting.call(driver, { queue }, max),
-        }),
-  }
 }

@@ -11,7 +11,7 @@ const LOOK_MS = 5_000
 /** What is due now may be in other hands a moment later: no pull asks without a pause. */
 const PAUSE_MS = 5
 
-export const pull = async (
+export const take = async (
   driver: Driver,
   { queues, max, wait, rotate = false }: PullRequest,
   signal: AbortSignal,

@@ -7,7 +7,7 @@ import type { JobRecord } from "../../protocol/record.ts"
 import type { State } from "../../protocol/state.ts"
 import type { Capabilities, Receipt } from "../driver.ts"
 import type { TransportError } from "../errors.ts"
-import type { Broadcast } from "../optional.ts"
+import type { Broadcast, QueueBrowser } from "../optional.ts"
 import type { Revision, Store } from "../store.ts"
 
 // ── Transport ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -15,8 +15,7 @@ import type { Revision, Store } from "../store.ts"
 export interface Transport {
   readonly name: string
   readonly capabilities: Capabilities
-  readonly queue: Queue
-  readonly records: Records
+  readonly jobs: Jobs
   readonly store: Store
   readonly broadcast?: Broadcast
   /**
@@ -31,9 +30,13 @@ export interface Transport {
   close(): Promise<void>
 }
 
-// ── Queue ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Jobs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export interface Queue {
+/**
+ * All that client and worker do with jobs. Depths of queues and what waits in them can be asked for where the driver has
+ * them; see `QueueBrowser`.
+ */
+export interface Jobs extends Partial<QueueBrowser> {
   /**
    * Stores tasks, as durably as declared before it resolves. One receipt per posting, in order; one posting that fails
    * fails alone. The same publish key again is `duplicate` and stores nothing. Queues come into being by use.
@@ -50,7 +53,7 @@ export interface Queue {
    * what there is. Aborting the signal resolves with an empty list soon; tasks that arrive late for it are handed back,
    * never stranded. A task is in the hands of one delivery at a time, until its lease lapses.
    */
-  pull(request: PullRequest, signal: AbortSignal): Promise<ReadonlyArray<JobDelivery>>
+  take(request: PullRequest, signal: AbortSignal): Promise<ReadonlyArray<JobDelivery>>
 
   /**
    * Writes, before the handler starts, that this delivery runs the job: needed for every delivery that is not `fresh`,
@@ -65,7 +68,7 @@ export interface Queue {
    * 4. Else `claimed`: the stored record then has state `started`, this fence, this worker and one more in `claims`, and
    *    no time to live.
    */
-  claim(claims: ReadonlyArray<Claim>): Promise<ReadonlyArray<Claimed>>
+  begin(claims: ReadonlyArray<Claim>): Promise<ReadonlyArray<Claimed>>
 
   /**
    * Says that a run goes on: state, progress, worker. Last value wins; may be less durable than records and may be
@@ -78,7 +81,7 @@ export interface Queue {
    * follow-ups (idempotent by publish key), then the ack or release. On `superseded` nothing else happens. A token goes
    * on to settle records after its task was acked: a job that is taken off its queue early has its outcome later.
    */
-  settle(settlements: ReadonlyArray<Settlement>): Promise<ReadonlyArray<Settled>>
+  end(settlements: ReadonlyArray<Settlement>): Promise<ReadonlyArray<Settled>>
 
   /**
    * Extends leases to a full lease from now. Returns, in order, whether each was still ours. A token is plain text and
@@ -86,17 +89,40 @@ export interface Queue {
    */
   extend(tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>>
 
-  /** Names, depth and age of the queues that exist. Absent when the broker cannot tell. */
-  stats?(): Promise<ReadonlyArray<QueueStats>>
-
-  /** Ids of tasks that wait past their `expires`, oldest first: for maintenance, which records them as expired. */
-  overdue?(now: number, max: number): Promise<ReadonlyArray<string>>
+  /**
+   * The record of a job wherever it is: waiting, scheduled, running, ended, tombstone. Looks where a job was before
+   * where it goes and confirms a miss once, so that a job in motion is never missed. While its task is in the queue,
+   * the record carries that task as `message`, unless it is over. A record past its `keepMs` comes as a tombstone
+   * (`tombstoneOf`: without result, error and message, but with the follow-ups, which may still have to be published)
+   * for at least {@link TOMBSTONE_MS} more, then not at all; it should stay while a task of the job is in a
+   * queue.
+   */
+  find(id: string): Promise<Found | undefined>
 
   /**
-   * Ids of tasks that wait in a queue, in the order in which they would be pulled; those that are not due come last. For
-   * purging, which records them as cancelled, and to tell how many are before one.
+   * Compare-and-set from outside a delivery: cancel, rerun, delete. Such a record has an empty fence, so that no
+   * delivery takes it for its own. In this order, or as one transaction: the record,
+   * then `withdraw` (takes the waiting task out of the queue), then `post`. Where that is not one transaction, a posting
+   * may be lost with the process that posts it: {@link orphans} finds such jobs, so that the same change can be made again.
+   * With `""` as the expected revision it may be the record of a job that was not posted yet: one that waits for others.
    */
-  waiting?(queue: string, max: number): Promise<ReadonlyArray<string>>
+  decide(changes: ReadonlyArray<Change>): Promise<ReadonlyArray<Changed>>
+
+  /**
+   * Ids of jobs, oldest first, that wait in vain: their record says `queued` or `scheduled`, holds its own `message`, was
+   * stored at `before` or earlier, and no task of theirs is in any queue. May name a job that is just in motion: whoever
+   * posts its task again does so by compare-and-set. For maintenance; absent where record and posting are one transaction.
+   */
+  orphans?(before: number, max: number): Promise<ReadonlyArray<string>>
+
+  /** Newest first: by last change where the transport orders so, by submission otherwise. Tombstones are left out. */
+  list(query: RecordQuery): Promise<RecordPage>
+
+  /**
+   * Records as they change, of one job or of all, from the moment the promise resolves. Best effort: what
+   * happened while disconnected is not repeated; a slow reader may see only the latest of several. Ends with the signal.
+   */
+  watch(filter: { readonly id?: string }, listener: (record: JobRecord) => void, signal: AbortSignal): Promise<void>
 }
 
 export interface PullRequest {
@@ -110,7 +136,7 @@ export interface PullRequest {
 }
 
 export interface JobDelivery {
-  /** Names this delivery to `settle` and `extend`. */
+  /** Names this delivery to `begin`, `end` and `extend`. */
   readonly token: string
   /** Strictly rising over all deliveries of a job, compared as text. */
   readonly fence: string
@@ -180,18 +206,7 @@ export type Settled =
   /** `retryable`: settle again. `too-large` or `invalid`: settle with another record. */
   | { readonly status: "failed"; readonly error: TransportError }
 
-export interface QueueStats {
-  readonly queue: string
-  /** Due and waiting. */
-  readonly ready: number
-  readonly scheduled: number
-  /** Handed over and not settled. */
-  readonly inFlight: number
-  /** When the oldest ready task was submitted. */
-  readonly oldest?: number
-}
-
-// ── Records ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Decisions and lists ─────────────────────────────────────────────────────────────────────────────────────────────
 
 export interface Found {
   readonly record: JobRecord
@@ -201,43 +216,6 @@ export interface Found {
 
 /** How long an ended record's tombstone stays after the record itself is over. */
 export const TOMBSTONE_MS = 3_600_000
-
-export interface Records {
-  /**
-   * The record of a job wherever it is: waiting, scheduled, running, ended, tombstone. Looks where a job was before
-   * where it goes and confirms a miss once, so that a job in motion is never missed. While its task is in the queue,
-   * the record carries that task as `message`, unless it is over. A record past its `keepMs` comes as a tombstone
-   * (`tombstoneOf`: without result, error and message, but with the follow-ups, which may still have to be published)
-   * for at least {@link TOMBSTONE_MS} more, then not at all; it should stay while a task of the job is in a
-   * queue.
-   */
-  find(id: string): Promise<Found | undefined>
-
-  /**
-   * Compare-and-set from outside a delivery: cancel, rerun, delete. Such a record has an empty fence, so that no
-   * delivery takes it for its own. In this order, or as one transaction: the record,
-   * then `withdraw` (takes the waiting task out of the queue), then `post`. Where that is not one transaction, a posting
-   * may be lost with the process that posts it: {@link stranded} finds such jobs, so that the same change can be made again.
-   * With `""` as the expected revision it may be the record of a job that was not posted yet: one that waits for others.
-   */
-  change(changes: ReadonlyArray<Change>): Promise<ReadonlyArray<Changed>>
-
-  /**
-   * Ids of jobs, oldest first, that wait in vain: their record says `queued` or `scheduled`, holds its own `message`, was
-   * stored at `before` or earlier, and no task of theirs is in any queue. May name a job that is just in motion: whoever
-   * posts its task again does so by compare-and-set. For maintenance; absent where record and posting are one transaction.
-   */
-  stranded?(before: number, max: number): Promise<ReadonlyArray<string>>
-
-  /** Newest first: by last change where the transport orders so, by submission otherwise. Tombstones are left out. */
-  query(query: RecordQuery): Promise<RecordPage>
-
-  /**
-   * Records as they change, of one job or of all, from the moment the promise resolves. Best effort: what
-   * happened while disconnected is not repeated; a slow reader may see only the latest of several. Ends with the signal.
-   */
-  watch(filter: { readonly id?: string }, listener: (record: JobRecord) => void, signal: AbortSignal): Promise<void>
-}
 
 export interface Change {
   readonly id: string

@@ -5,7 +5,7 @@
 import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"
 import type { Progress } from "../../protocol/record.ts"
-import type { Queue, Report, Settlement } from "../../transport/lift/transport.ts"
+import type { Jobs, Report, Settlement } from "../../transport/lift/transport.ts"
 import type { Held, Running } from "../delivery/delivery.ts"
 
 /** Time limits are kept to this precision. */
@@ -17,7 +17,7 @@ const PROGRESS_MS = 250
 
 export class RunWatch {
   readonly #runs = new Map<Running, Held>()
-  readonly #queue: Queue
+  readonly #jobs: Jobs
   readonly #log: Log
   #timer: ReturnType<typeof setInterval> | undefined
   #reporting = false
@@ -28,9 +28,9 @@ export class RunWatch {
   #deadline = Number.POSITIVE_INFINITY
 
   /** `onDeadline` hears the earliest hard limit, by the clock that nobody sets, whenever it changes. */
-  constructor(queue: Queue, log: Log, onDeadline: (at: number) => void, clock: Clock = systemClock) {
+  constructor(jobs: Jobs, log: Log, onDeadline: (at: number) => void, clock: Clock = systemClock) {
     this.#clock = clock
-    this.#queue = queue
+    this.#jobs = jobs
     this.#log = log
     this.#onDeadline = onDeadline
   }
@@ -88,8 +88,8 @@ export class RunWatch {
         () => undefined,
         (cause: unknown) => this.#log.debug("progress could not be reported", { cause: String(cause) }),
       )
-    const told = reports.length === 0 ? undefined : trying(this.#queue.report(reports))
-    const stored = settlements.length === 0 ? undefined : trying(this.#queue.settle(settlements))
+    const told = reports.length === 0 ? undefined : trying(this.#jobs.report(reports))
+    const stored = settlements.length === 0 ? undefined : trying(this.#jobs.end(settlements))
     // An outcome must not be overtaken by what was said before it.
     for (const held of offQueue) held.telling = stored
     void Promise.all([told, stored]).then(() => {

@@ -7,14 +7,14 @@ import type { Reach } from "../../connection/connectivity.ts"
 import { asTransportError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
 import { isExhausted, type ReconnectPolicy, reconnectDelay, tryingAgain } from "../../options/reconnect.ts"
-import type { JobDelivery, PullRequest, Queue } from "../../transport/lift/transport.ts"
+import type { JobDelivery, Jobs, PullRequest } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import type { Hands } from "./buffer.ts"
 import { Crowd } from "./crowd.ts"
 import type { Appetite } from "./queue-list.ts"
 
 export interface ConsumerOptions {
-  readonly queue: Queue
+  readonly jobs: Jobs
   readonly appetite: Appetite
   /** Stop when there is nothing to do: pulls wait for nothing then but for what is known to come back. */
   readonly burst: boolean
@@ -134,11 +134,11 @@ const mayPass = (error: TransportError): boolean => error.retryable || error.rea
  * One pull, and what it brings handed over: in here, since a worker that is stopped in that very moment would leave it
  * lying until its lease is over. With full hands there is nothing to ask for, and the transport's word has to do.
  */
-const pull = ({ queue, accept }: ConsumerOptions, request: PullRequest): Effect.Effect<number, TransportError> =>
+const pull = ({ jobs, accept }: ConsumerOptions, request: PullRequest): Effect.Effect<number, TransportError> =>
   Effect.tryPromise({
     try: async (signal) => {
       if (request.max < 1) return 0
-      const deliveries = await queue.pull(request, signal)
+      const deliveries = await jobs.take(request, signal)
       accept(deliveries)
       return deliveries.length
     },

@@ -26,7 +26,7 @@ export const endBlocked = async (
     const verdict = run === undefined ? undefined : await timedOut(transport, run)
     const others = held.filter((token) => token !== run?.token)
     const back = others.map((token): Settlement => ({ token, then: { kind: "release", delay: 0 } }))
-    await transport.queue.settle([...(verdict === undefined ? [] : [verdict]), ...back])
+    await transport.jobs.end([...(verdict === undefined ? [] : [verdict]), ...back])
   })()
   await Promise.race([
     work.catch((cause: unknown) => log.error("the last settlement failed", { cause: String(cause) })),
@@ -35,7 +35,7 @@ export const endBlocked = async (
 }
 
 const timedOut = async (transport: Transport, run: RunNote): Promise<Settlement | undefined> => {
-  const found = await transport.records?.find(run.id)
+  const found = await transport.jobs.find(run.id)
   if (found === undefined || isTerminal(found.record.state)) return undefined
   const error: JobError = {
     name: "TimeLimitExceeded",

@@ -6,7 +6,7 @@
  */
 import { Worker as Thread } from "node:worker_threads"
 import type { Log } from "../../log/log.ts"
-import type { Queue } from "../../transport/lift/transport.ts"
+import type { Jobs } from "../../transport/lift/transport.ts"
 import type { Held } from "../delivery/delivery.ts"
 import {
   type LeaseNews,
@@ -19,7 +19,7 @@ import {
 } from "./lease-protocol.ts"
 
 export interface LeaseKeeperOptions {
-  readonly queue: Queue
+  readonly jobs: Jobs
   readonly held: ReadonlyMap<string, Held>
   /** Length of a lease, in milliseconds; extended at a third of it. */
   readonly lease: number
@@ -54,7 +54,7 @@ const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
     if (busy || all.length === 0) return
     busy = true
     try {
-      const kept = await options.queue.extend(all.map((held) => held.delivery.token))
+      const kept = await options.jobs.extend(all.map((held) => held.delivery.token))
       troubled = false
       for (const [at, held] of all.entries()) if (kept[at] === false) lost(options, held.delivery.token)
     } catch (cause) {

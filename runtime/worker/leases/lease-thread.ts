@@ -52,7 +52,7 @@ const extend = async (connected: Transport) => {
   if (due.length === 0) return
   busy = true
   try {
-    const kept = await connected.queue.extend(due)
+    const kept = await connected.jobs.extend(due)
     troubled.delete("leases")
     const lost = due.filter((_, at) => kept[at] === false)
     // What is lost is asked for again: the worker may go on with it as long as nobody else has the job.

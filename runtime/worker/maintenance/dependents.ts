@@ -123,7 +123,7 @@ export class Dependents {
 
   async #part(some: ReadonlyMap<string, Ending | undefined>): Promise<void> {
     const unknown = [...some].flatMap(([id, ending]) => (ending === undefined ? [id] : []))
-    const asked = await findEndings(this.#board.records, unknown)
+    const asked = await findEndings(this.#board.jobs, unknown)
     const endings = [...some].map(([id, ending]) => [id, ending ?? asked.get(id) ?? "open"] as const)
     await release(this.#board, new Map(endings))
   }

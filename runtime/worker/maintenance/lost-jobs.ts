@@ -101,7 +101,7 @@ export class LostJobs {
   async #end(id: string, fence: string): Promise<void> {
     const { board, onLost } = this.#options
     for (let tried = 0; tried < TRIES; tried++) {
-      const found = await board.records.find(id)
+      const found = await board.jobs.find(id)
       if (found === undefined) return
       const { record, revision } = found
       if (record.state !== "started" || record.acked !== true || record.fence !== fence) {
@@ -110,7 +110,7 @@ export class LostJobs {
         return
       }
       const change = this.#failed(record, Date.now())
-      const [changed] = await board.records.change([{ id, expect: revision, ...change }])
+      const [changed] = await board.jobs.decide([{ id, expect: revision, ...change }])
       if (changed?.status === "failed") throw changed.error
       if (changed?.status !== "changed") continue
       onLost(change.record)
@@ -139,7 +139,7 @@ export class LostJobs {
       if (posting.id !== id) await postMissing(board, [posting])
       // The same change once more: a conflict if anybody has gone on with the job. What waits brings its message.
       else if (!isTerminal(state) && message === undefined)
-        await board.records.change([{ id, expect: revision, record, post: [posting] }])
+        await board.jobs.decide([{ id, expect: revision, record, post: [posting] }])
     }
   }
 }

@@ -21,9 +21,9 @@ interface Upkeep {
 
 /** Records as expired what waits past its time on a queue that nobody pulls. */
 const sweep = async ({ board, dependents }: Upkeep, now: number): Promise<void> => {
-  const { queue, records } = board
-  for (const id of (await queue.overdue?.(now, SLICE)) ?? []) {
-    const found = await records.find(id)
+  const { jobs } = board
+  for (const id of (await jobs.waiting?.({ expiredBy: now }, SLICE)) ?? []) {
+    const found = await jobs.find(id)
     if (found === undefined || !isOverdue(found.record, now)) continue
     dependents.stored((await expire(board, found)).record)
   }

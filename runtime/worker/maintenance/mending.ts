@@ -10,15 +10,15 @@ import { postingOf } from "../../protocol/headers.ts"
 const SLICE = 100
 
 /** Looks at records that were stored at `before` (milliseconds since the epoch) or earlier; several may do it at once. */
-export const mend = async ({ records }: Board, before: number): Promise<void> => {
-  for (const id of (await records.stranded?.(before, SLICE)) ?? []) {
-    const found = await records.find(id)
+export const mend = async ({ jobs }: Board, before: number): Promise<void> => {
+  for (const id of (await jobs.orphans?.(before, SLICE)) ?? []) {
+    const found = await jobs.find(id)
     if (found === undefined) continue
     const { record, revision } = found
     const { message, queue } = record
     if ((record.state !== "queued" && record.state !== "scheduled") || message === undefined) continue
     const posting = postingOf(message, queue)
     // The same change once more: a conflict if anybody has gone on with the job, and the same publish key if not.
-    if (Result.isSuccess(posting)) await records.change([{ id, expect: revision, record, post: [posting.success] }])
+    if (Result.isSuccess(posting)) await jobs.decide([{ id, expect: revision, record, post: [posting.success] }])
   }
 }

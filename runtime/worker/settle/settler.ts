@@ -9,7 +9,7 @@ import { asTransportError } from "../../errors.ts"
 import { outcomeLost } from "../../jobs/outcome/job-error.ts"
 import type { Log } from "../../log/log.ts"
 import type { JobError } from "../../protocol/record.ts"
-import type { Queue, Settled, Settlement } from "../../transport/lift/transport.ts"
+import type { Jobs, Settled, Settlement } from "../../transport/lift/transport.ts"
 import type { TransportError } from "../../transport/mod.ts"
 
 /** How it ended: the settlement that was stored, which need not be the one that was tried first; or why there is none. */
@@ -22,14 +22,14 @@ const LONGEST_WAIT_MS = 5_000
 const MOST_FAULTS = 3
 
 export class Settler {
-  readonly #queue: Queue
+  readonly #jobs: Jobs
   readonly #batcher: Batcher<Settlement, Settled>
   readonly #log: Log
   readonly #reach: Reach
 
-  constructor(queue: Queue, log: Log, reach: Reach) {
-    this.#queue = queue
-    this.#batcher = new Batcher((items) => queue.settle(items))
+  constructor(jobs: Jobs, log: Log, reach: Reach) {
+    this.#jobs = jobs
+    this.#batcher = new Batcher((items) => jobs.end(items))
     this.#log = log
     this.#reach = reach
   }
@@ -102,7 +102,7 @@ export class Settler {
 
   async #alone(settlement: Settlement): Promise<Settled> {
     try {
-      const [settled] = await this.#queue.settle([settlement])
+      const [settled] = await this.#jobs.end([settlement])
       return settled ?? failedOf("the transport gave no answer")
     } catch (cause) {
       return failedOf(cause)

@@ -136,7 +136,7 @@ export const claimCases: ReadonlyArray<Case> = [
         { token: again.token, id: one.id, run: 1, retries: 0, worker: "w", at, posting: one },
         { token: second.token, id: two.id, run: 1, retries: 0, worker: "w", at, posting: two },
       ]
-      const answers = await within("two claims", peer.transport.queue.claim(claims))
+      const answers = await within("two claims", peer.transport.jobs.begin(claims))
       equal(
         answers.map(({ status }) => status),
         ["finished", "claimed"],
@@ -204,7 +204,7 @@ export const claimCases: ReadonlyArray<Case> = [
         const at = Date.now()
         const claim = { token, id, run, retries, worker: "w", at, posting }
         const ask = async (): Promise<JobRecord | undefined> => {
-          const [answer] = await context.within("a claim", peer.transport.queue.claim([claim]))
+          const [answer] = await context.within("a claim", peer.transport.jobs.begin([claim]))
           check(answer?.status === "claimed", `a claim that is sent again must succeed, it was ${describe(answer)}`)
           return answer.record
         }
@@ -239,7 +239,7 @@ export const claimCases: ReadonlyArray<Case> = [
       for (const fraction of [0.25, 0.5, 0.75]) {
         const progress = { fraction, detail: `at ${fraction}`, at: Date.now() }
         const record = recordOf(posting, "started", { fence, worker: "worker 1", progress })
-        await within("a report", peer.transport.queue.report([{ token, record }]))
+        await within("a report", peer.transport.jobs.report([{ token, record }]))
       }
       await until("the last report, in the record", async () => {
         const { state, worker, progress } = await other.find(posting.id)
@@ -261,7 +261,7 @@ export const claimCases: ReadonlyArray<Case> = [
       await peer.claimed(delivery, posting)
       const progress = { fraction: 0.5, at: Date.now() }
       const record = recordOf(posting, "started", { fence, worker: "w", progress, claims: 1 })
-      await within("a report", peer.transport.queue.report([{ token, record }]))
+      await within("a report", peer.transport.jobs.report([{ token, record }]))
       await until("the report, in the record", async () => (await peer.find(posting.id)).progress?.fraction === 0.5)
       await peer.release(delivery)
       const again = await peer.one(queue)
@@ -278,7 +278,7 @@ export const claimCases: ReadonlyArray<Case> = [
       const delivery = await peer.one(queue)
       const record = recordOf(posting, "started", { fence: delivery.fence })
       await peer.succeed(delivery, posting)
-      await within("a report", peer.transport.queue.report([{ token: delivery.token, record }]))
+      await within("a report", peer.transport.jobs.report([{ token: delivery.token, record }]))
       const end = Date.now() + quiet
       await until("the end of a quiet time", async () => {
         equal((await peer.find(posting.id)).state, "succeeded", "state after a report that came late")

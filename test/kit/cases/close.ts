@@ -13,7 +13,7 @@ export const closeCases: ReadonlyArray<Case> = [
     async run({ another, fresh, within, slack }) {
       const { transport } = await another()
       const request = { queues: [fresh("queue")], max: 1, wait: 30_000 }
-      const waiting = transport.queue.pull(request, new AbortController().signal).then(
+      const waiting = transport.jobs.take(request, new AbortController().signal).then(
         (deliveries) => deliveries.length,
         (error: unknown) => (isTransportError(error) ? error.reason : String(error)),
       )
@@ -29,26 +29,25 @@ export const closeCases: ReadonlyArray<Case> = [
     async run({ another, task, fresh, within }) {
       const { transport } = await another()
       await within("close", transport.close())
-      const { queue, records, store, broadcast } = transport
+      const { jobs, store, broadcast } = transport
       const { signal } = new AbortController()
       const posting = task({ queue: fresh("queue") })
       const { id, run, retries } = posting
       const record = recordOf(posting, "succeeded", { fence: "1" })
       const calls: ReadonlyArray<readonly [string, (() => Promise<unknown>) | undefined]> = [
-        ["publish", () => queue.publish([posting])],
-        ["pull", () => queue.pull({ queues: [posting.queue], max: 1, wait: 0 }, signal)],
-        ["claim", () => queue.claim([{ token: "1", id, run, retries, worker: "w", at: 0, posting }])],
-        ["report", () => queue.report([{ token: "1", record }])],
-        ["settle", () => queue.settle([{ token: "1", then: { kind: "ack" } }])],
-        ["extend", () => queue.extend(["1"])],
-        ["stats", queue.stats && (() => Promise.resolve(queue.stats?.()))],
-        ["overdue", queue.overdue && (() => Promise.resolve(queue.overdue?.(0, 1)))],
-        ["waiting", queue.waiting && (() => Promise.resolve(queue.waiting?.(posting.queue, 1)))],
-        ["find", () => records.find(id)],
-        ["change", () => records.change([{ id, expect: "", record }])],
-        ["stranded", records.stranded && (async () => records.stranded?.(0, 1))],
-        ["query", () => records.query({ limit: 1 })],
-        ["watch", () => records.watch({}, () => undefined, signal)],
+        ["publish", () => jobs.publish([posting])],
+        ["pull", () => jobs.take({ queues: [posting.queue], max: 1, wait: 0 }, signal)],
+        ["claim", () => jobs.begin([{ token: "1", id, run, retries, worker: "w", at: 0, posting }])],
+        ["report", () => jobs.report([{ token: "1", record }])],
+        ["settle", () => jobs.end([{ token: "1", then: { kind: "ack" } }])],
+        ["extend", () => jobs.extend(["1"])],
+        ["stats", jobs.queues && (() => Promise.resolve(jobs.queues?.()))],
+        ["waiting", jobs.waiting && (() => Promise.resolve(jobs.waiting?.({ queue: posting.queue }, 1)))],
+        ["find", () => jobs.find(id)],
+        ["change", () => jobs.decide([{ id, expect: "", record }])],
+        ["stranded", jobs.orphans && (async () => jobs.orphans?.(0, 1))],
+        ["query", () => jobs.list({ limit: 1 })],
+        ["watch", () => jobs.watch({}, () => undefined, signal)],
         ["get", () => store.get(["a"])],
         ["write", () => store.write([{ key: "a", value: new Uint8Array(1) }])],
         ["list", () => store.list({ prefix: "", limit: 1 })],

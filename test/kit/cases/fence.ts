@@ -141,7 +141,7 @@ export const fenceCases: ReadonlyArray<Case> = [
       const { peer, within } = context
       const { posting, first } = await overtaken(context)
       const record = recordOf(posting, "started", { fence: first.fence, worker: "first" })
-      await within("a report", peer.transport.queue.report([{ token: first.token, record }]))
+      await within("a report", peer.transport.jobs.report([{ token: first.token, record }]))
       equal((await peer.find(posting.id)).worker, "second", "worker in the record")
     },
   },

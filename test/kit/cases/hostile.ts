@@ -36,7 +36,7 @@ export const hostileCases: ReadonlyArray<Case> = [
         await peer.succeed(delivery, posting, { result: posting.id })
       }
       for (const id of ids) equal((await peer.find(id)).result, id, "result in the record of a job that ended")
-      const page = await peer.transport.records.query({ queue, limit: 100 })
+      const page = await peer.transport.jobs.list({ queue, limit: 100 })
       sameSet(
         page.records.map(({ id }) => id),
         ids,
@@ -57,7 +57,7 @@ export const hostileCases: ReadonlyArray<Case> = [
       await peer.publish(...postings)
       for (const [at, name] of names.entries()) {
         for (const filter of [{ task: name }, { rootId: name }, { parentId: name }, { group: name }]) {
-          const page = await within("a page", peer.transport.records.query({ ...filter, limit: 10 }))
+          const page = await within("a page", peer.transport.jobs.list({ ...filter, limit: 10 }))
           equal(
             page.records.map(({ id }) => id),
             [postings[at]?.id],
@@ -130,7 +130,7 @@ export const hostileCases: ReadonlyArray<Case> = [
       const record = recordOf(placeholder, "failed", { fence: delivery.fence, dead: "undecodable", raw })
       await peer.end(delivery, { record })
       equal(await peer.find(placeholder.id), record, "record")
-      const page = await peer.transport.records.query({ queue, dead: true, limit: 10 })
+      const page = await peer.transport.jobs.list({ queue, dead: true, limit: 10 })
       equal(
         page.records.map(({ id }) => id),
         [placeholder.id],

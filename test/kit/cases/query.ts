@@ -17,7 +17,7 @@ const listed = async ({ peer, within }: Context, query: RecordQuery): Promise<Re
   for (let pages = 0; pages < 500; pages++) {
     const page = await within(
       "a page",
-      peer.transport.records.query({ ...query, ...(after === undefined ? {} : { after }) }),
+      peer.transport.jobs.list({ ...query, ...(after === undefined ? {} : { after }) }),
     )
     check(page.records.length <= query.limit, `a page of ${query.limit} holds ${page.records.length}`)
     ids.push(...page.records.map(({ id }) => id))
@@ -157,7 +157,7 @@ export const queryCases: ReadonlyArray<Case> = [
       for (const after of ["no cursor", "💥", "' OR 1=1 --", "W10=", "x".repeat(5_000)]) {
         await within(
           "a refusal",
-          refuses(peer.transport.records.query({ limit: 10, after }), "invalid", `cursor "${after.slice(0, 20)}"`),
+          refuses(peer.transport.jobs.list({ limit: 10, after }), "invalid", `cursor "${after.slice(0, 20)}"`),
         )
       }
     },
@@ -174,11 +174,11 @@ export const queryCases: ReadonlyArray<Case> = [
       const { signal } = new AbortController()
       await within(
         "a watch",
-        other.transport.records.watch({ id: posting.id }, (record) => one.push(record), signal),
+        other.transport.jobs.watch({ id: posting.id }, (record) => one.push(record), signal),
       )
       await within(
         "a watch",
-        other.transport.records.watch({}, (record) => all.push(record), signal),
+        other.transport.jobs.watch({}, (record) => all.push(record), signal),
       )
       await peer.publish(posting, neighbour)
       for (const each of [posting, neighbour]) await peer.succeed(await peer.one(queue), each, { result: each.id })
@@ -204,7 +204,7 @@ export const queryCases: ReadonlyArray<Case> = [
       const { signal } = new AbortController()
       await within(
         "a watch",
-        peer.transport.records.watch({ id: posting.id }, (record) => heard.push(record), signal),
+        peer.transport.jobs.watch({ id: posting.id }, (record) => heard.push(record), signal),
       )
       await peer.publish(posting)
       const delivery = await peer.one(queue)
@@ -215,7 +215,7 @@ export const queryCases: ReadonlyArray<Case> = [
       await hears("the claim", ({ state, worker }) => state === "started" && worker === "worker 1")
       const progress = { fraction: 0.5, at: Date.now() }
       const record = recordOf(posting, "started", { fence, progress, claims: 1 })
-      await within("a report", peer.transport.queue.report([{ token, record }]))
+      await within("a report", peer.transport.jobs.report([{ token, record }]))
       await hears("the report", (each) => each.progress?.fraction === 0.5)
       const stored = await peer.succeed(delivery, posting)
       const { revision: expect } = await peer.found(posting.id)
@@ -233,11 +233,11 @@ export const queryCases: ReadonlyArray<Case> = [
       const stop = new AbortController()
       await within(
         "a watch",
-        peer.transport.records.watch({}, (record) => ended.push(record), stop.signal),
+        peer.transport.jobs.watch({}, (record) => ended.push(record), stop.signal),
       )
       await within(
         "a watch",
-        peer.transport.records.watch({}, (record) => live.push(record), new AbortController().signal),
+        peer.transport.jobs.watch({}, (record) => live.push(record), new AbortController().signal),
       )
       stop.abort()
       await sleep(50)

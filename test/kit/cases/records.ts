@@ -188,7 +188,7 @@ export const recordCases: ReadonlyArray<Case> = [
         record: cancelled(record),
         withdraw: true,
       }))
-      const answers = await within("two changes", peer.transport.records.change(changes))
+      const answers = await within("two changes", peer.transport.jobs.decide(changes))
       equal(
         answers.map(({ status }) => status),
         ["conflict", "changed"],
@@ -321,7 +321,7 @@ export const recordCases: ReadonlyArray<Case> = [
       const { tombstone, state, run } = grave
       equal({ tombstone, state, run }, { tombstone: true, state: "succeeded", run: 1 }, "tombstone")
       equal(grave.result, undefined, "result in the tombstone")
-      const page = await peer.transport.records.query({ queue, limit: 10 })
+      const page = await peer.transport.jobs.list({ queue, limit: 10 })
       equal(
         page.records.map((each) => each.id),
         [],
@@ -385,7 +385,7 @@ export const recordCases: ReadonlyArray<Case> = [
       equal([result, message], [undefined, undefined], "result and message in the tombstone")
       for (const each of [long, ever])
         equal((await peer.find(each.id)).result, "done", "result of a record that is kept")
-      const page = await peer.transport.records.query({ queue, limit: 10 })
+      const page = await peer.transport.jobs.list({ queue, limit: 10 })
       sameSet(
         page.records.map((each) => each.id),
         [long.id, ever.id],

@@ -17,7 +17,7 @@ const persist = async ({ peer, until }: Context, postings: ReadonlyArray<Address
       "a receipt, trying again while the transport is away",
       async () => {
         try {
-          const [receipt] = await peer.transport.queue.publish([posting])
+          const [receipt] = await peer.transport.jobs.publish([posting])
           if (receipt?.status !== "failed") return receipt !== undefined
           check(receipt.error.retryable, `only what may be tried again may fail: ${receipt.error.message}`)
         } catch (error) {
@@ -32,14 +32,14 @@ const persist = async ({ peer, until }: Context, postings: ReadonlyArray<Address
 
 /** Whether a task is stored now; `false` while the transport is away. */
 const published = async ({ transport }: Peer, posting: AddressedTask): Promise<boolean> => {
-  const receipts = await transport.queue.publish([posting]).catch(() => [])
+  const receipts = await transport.jobs.publish([posting]).catch(() => [])
   return receipts[0] !== undefined && receipts[0].status !== "failed"
 }
 
 /** One pull; nothing while the transport is away. */
 const pullThrough = async ({ transport }: Peer, queue: string, wait = 500): Promise<ReadonlyArray<JobDelivery>> => {
   try {
-    return await transport.queue.pull({ queues: [queue], max: 1, wait }, new AbortController().signal)
+    return await transport.jobs.take({ queues: [queue], max: 1, wait }, new AbortController().signal)
   } catch (error) {
     check(isTransportError(error) && error.retryable, `only what may be tried again may fail: ${String(error)}`)
     return []
@@ -57,12 +57,12 @@ const consume = async ({ peer, harness }: Context, queue: string, ids: ReadonlyA
     check(Date.now() < end, `all tasks must come, ${left.size} of ${ids.length} did not`)
     try {
       for (const [id, token] of held) {
-        const [settled] = await peer.transport.queue.settle([{ token, then: { kind: "ack" } }])
+        const [settled] = await peer.transport.jobs.end([{ token, then: { kind: "ack" } }])
         if (settled?.status !== "settled" && settled?.status !== "gone") continue
         left.delete(id)
         held.delete(id)
       }
-      const deliveries = await peer.transport.queue.pull({ queues: [queue], max: 5, wait: 300 }, signal)
+      const deliveries = await peer.transport.jobs.take({ queues: [queue], max: 5, wait: 300 }, signal)
       for (const delivery of deliveries) held.set(idOf(delivery), delivery.token)
     } catch (error) {
       check(isTransportError(error) && error.retryable, `only what may be tried again may fail: ${String(error)}`)
@@ -80,8 +80,8 @@ const throughDisturbance = async (context: Context, disturb: () => Promise<void>
   const third = Math.floor(postings.length / 3)
   await persist(context, postings.slice(0, third))
   await Promise.all([persist(context, postings.slice(third)), within("the restart", disturb(), 30_000)])
-  if (harness.capabilities.dedupeWindow > 0 && peer.transport.queue.waiting !== undefined) {
-    const waiting = await peer.transport.queue.waiting(queue, 10_000)
+  if (harness.capabilities.dedupeWindow > 0 && peer.transport.jobs.waiting !== undefined) {
+    const waiting = await peer.transport.jobs.waiting({ queue: queue }, 10_000)
     sameSet(waiting, ids, "what waits after publishing through a restart")
   }
   const consuming = consume(context, queue, ids)

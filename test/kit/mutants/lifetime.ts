@@ -1,6 +1,6 @@
 /** Mutants of input from strangers, of closing and of recovery. */
 import type { Transport } from "../../../runtime/transport/lift/transport.ts"
-import { type Mutant, queueBroken, recordsBroken, transportBroken } from "./mutant.ts"
+import { jobsBroken, type Mutant, transportBroken } from "./mutant.ts"
 
 const closing = (close: (transport: Transport) => () => Promise<void>): Mutant["breaker"] =>
   transportBroken(() => (transport) => ({ ...transport, close: close(transport) }))
@@ -11,33 +11,33 @@ const lingering = closing((transport) => async () => {
 })
 
 /** Every tenth publish is said to be stored, and is not. */
-const leaking = queueBroken(() => {
+const leaking = jobsBroken(() => {
   let count = 0
-  return (queue) => ({
+  return (jobs) => ({
     publish: async (postings) =>
-      ++count % 10 === 0 ? postings.map(() => ({ status: "stored" })) : queue.publish(postings),
+      ++count % 10 === 0 ? postings.map(() => ({ status: "stored" })) : jobs.publish(postings),
   })
 })
 
 export const lifetimeMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "hostile: ids may be any text up to 255 bytes",
-    breaker: queueBroken(() => (queue) => ({
-      publish: (postings) => queue.publish(postings.map((posting) => ({ ...posting, id: posting.id.trim() || "-" }))),
+    breaker: jobsBroken(() => (jobs) => ({
+      publish: (postings) => jobs.publish(postings.map((posting) => ({ ...posting, id: posting.id.trim() || "-" }))),
     })),
   },
   {
     breaks: "hostile: filters are taken literally",
-    breaker: recordsBroken(() => (records) => ({
-      query: ({ rootId, ...query }) =>
-        records.query(rootId === undefined || /[*%>]/.test(rootId) ? query : { ...query, rootId }),
+    breaker: jobsBroken(() => (jobs) => ({
+      list: ({ rootId, ...query }) =>
+        jobs.list(rootId === undefined || /[*%>]/.test(rootId) ? query : { ...query, rootId }),
     })),
   },
   {
     breaks: "hostile: a successor is told from other postings, whatever the id holds",
-    breaker: queueBroken(() => (queue) => ({
-      claim: async (claims) =>
-        (await queue.claim(claims)).map((answer, at) => {
+    breaker: jobsBroken(() => (jobs) => ({
+      begin: async (claims) =>
+        (await jobs.begin(claims)).map((answer, at) => {
           const successor = answer.status === "claimed" ? answer.record?.successor : undefined
           // The key is read from the front, where the id may hold anything.
           const wrong = successor !== undefined && successor.split("/")[1] !== String(claims[at]?.run)
@@ -47,12 +47,12 @@ export const lifetimeMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "hostile: what is no message comes as undecodable with its bytes, and its neighbours come too",
-    breaker: queueBroken(() => (queue) => ({
-      pull: async (request, signal) => {
-        const found = await queue.pull(request, signal)
+    breaker: jobsBroken(() => (jobs) => ({
+      take: async (request, signal) => {
+        const found = await jobs.take(request, signal)
         const bad = found.filter(({ message }) => "undecodable" in message)
         if (bad.length === 0) return found
-        await queue.settle(bad.map(({ token }) => ({ token, then: { kind: "ack" } })))
+        await jobs.end(bad.map(({ token }) => ({ token, then: { kind: "ack" } })))
         return found.filter((delivery) => !bad.includes(delivery))
       },
     })),
@@ -63,13 +63,13 @@ export const lifetimeMutants: ReadonlyArray<Mutant> = [
     breaks: "recovery: a pull that waits through a cut, or the next one, brings what comes afterwards",
     on: "line",
     // Once it has failed, it never recovers.
-    breaker: queueBroken(() => {
+    breaker: jobsBroken(() => {
       let broken = false
-      return (queue) => ({
-        pull: (request, signal) =>
+      return (jobs) => ({
+        take: (request, signal) =>
           broken
             ? Promise.resolve([])
-            : queue.pull(request, signal).catch((error: unknown) => {
+            : jobs.take(request, signal).catch((error: unknown) => {
                 broken = true
                 throw error
               }),

@@ -1,6 +1,6 @@
 /** A mutant: a good transport with one promise broken, and the case that must notice. */
 
-import type { Queue, Records, Transport } from "../../../runtime/transport/lift/transport.ts"
+import type { Jobs, Transport } from "../../../runtime/transport/lift/transport.ts"
 import type { ConnectOptions } from "../../../runtime/transport/mod.ts"
 
 export type Connect = (options: ConnectOptions) => Promise<Transport>
@@ -24,18 +24,9 @@ export const transportBroken =
     return (connect) => async (options) => change(await connect(options))
   }
 
-/** Breaks the queue of each transport; `make` is called once per run. */
-export const queueBroken = (make: () => Patch<Queue>): Mutant["breaker"] =>
+/** Breaks what each transport does with jobs; `make` is called once per run. */
+export const jobsBroken = (make: () => Patch<Jobs>): Mutant["breaker"] =>
   transportBroken(() => {
     const patch = make()
-    return (transport) => ({ ...transport, queue: { ...transport.queue, ...patch(transport.queue, transport) } })
-  })
-
-export const recordsBroken = (make: () => Patch<Records>): Mutant["breaker"] =>
-  transportBroken(() => {
-    const patch = make()
-    return (transport) => {
-      const { records } = transport
-      return { ...transport, records: { ...records, ...patch(records, transport) } }
-    }
+    return (transport) => ({ ...transport, jobs: { ...transport.jobs, ...patch(transport.jobs, transport) } })
   })

@@ -2,7 +2,7 @@
 import type { AddressedTask } from "../../../runtime/protocol/message.ts"
 import type { Receipt } from "../../../runtime/transport/mod.ts"
 import { encodedSize } from "../task.ts"
-import { type Mutant, queueBroken } from "./mutant.ts"
+import { jobsBroken, type Mutant } from "./mutant.ts"
 
 let hops = 1_000
 /** The same task under another publish key. */
@@ -12,14 +12,14 @@ const renamed = (posting: AddressedTask): AddressedTask => ({ ...posting, hops: 
 const deduplicating = (
   isNew: (posting: AddressedTask, seen: Set<string>) => boolean | Promise<boolean>,
 ): Mutant["breaker"] =>
-  queueBroken(() => {
+  jobsBroken(() => {
     const seen = new Set<string>()
-    return (queue) => ({
+    return (jobs) => ({
       publish: (each) =>
         Promise.all(
           each.map(async (posting): Promise<Receipt> => {
             if (!(await isNew(posting, seen))) return { status: "duplicate" }
-            return (await queue.publish([renamed(posting)]))[0] ?? { status: "stored" }
+            return (await jobs.publish([renamed(posting)]))[0] ?? { status: "stored" }
           }),
         ),
     })
@@ -28,18 +28,18 @@ const deduplicating = (
 export const publishMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "publish: one byte more is too-large, and its neighbours are stored all the same",
-    breaker: queueBroken(() => (queue, { capabilities }) => ({
+    breaker: jobsBroken(() => (jobs, { capabilities }) => ({
       publish: async (each) => {
         // All or nothing, where each should stand alone.
-        const receipts = await queue.publish(each.filter((posting) => encodedSize(posting) <= capabilities.maxTask))
+        const receipts = await jobs.publish(each.filter((posting) => encodedSize(posting) <= capabilities.maxTask))
         return each.map((_, at) => receipts[at] ?? { status: "stored" })
       },
     })),
   },
   {
     breaks: "publish: no tasks: no receipts",
-    breaker: queueBroken(() => (queue) => ({
-      publish: (each) => (each.length === 0 ? Promise.resolve([{ status: "stored" }]) : queue.publish(each)),
+    breaker: jobsBroken(() => (jobs) => ({
+      publish: (each) => (each.length === 0 ? Promise.resolve([{ status: "stored" }]) : jobs.publish(each)),
     })),
   },
   {

@@ -1,31 +1,31 @@
 /** Mutants of how tasks are taken: waiting, order, due times and leases. */
 
 import type { AddressedTask } from "../../../runtime/protocol/message.ts"
-import type { JobDelivery, PullRequest, Queue } from "../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Jobs, PullRequest } from "../../../runtime/transport/lift/transport.ts"
 import { sleep } from "../context.ts"
-import { type Mutant, queueBroken } from "./mutant.ts"
+import { jobsBroken, type Mutant } from "./mutant.ts"
 
 const never = new AbortController().signal
 
 /** Every request is changed before it is pulled. */
 const requests = (change: (request: PullRequest) => PullRequest): Mutant["breaker"] =>
-  queueBroken(() => (queue) => ({ pull: (request, signal) => queue.pull(change(request), signal) }))
+  jobsBroken(() => (jobs) => ({ take: (request, signal) => jobs.take(change(request), signal) }))
 
 const deliveries = (change: (delivery: JobDelivery) => JobDelivery): Mutant["breaker"] =>
-  queueBroken(() => (queue) => ({
-    pull: async (request, signal) => (await queue.pull(request, signal)).map(change),
+  jobsBroken(() => (jobs) => ({
+    take: async (request, signal) => (await jobs.take(request, signal)).map(change),
   }))
 
 const batches = (change: (postings: ReadonlyArray<AddressedTask>) => ReadonlyArray<AddressedTask>): Mutant["breaker"] =>
-  queueBroken(() => (queue) => ({
+  jobsBroken(() => (jobs) => ({
     publish: async (postings) => {
-      await queue.publish(change(postings))
+      await jobs.publish(change(postings))
       return postings.map(() => ({ status: "stored" }))
     },
   }))
 
-const extending = (answer: (queue: Queue, tokens: ReadonlyArray<string>) => Promise<ReadonlyArray<boolean>>) =>
-  queueBroken(() => (queue) => ({ extend: (tokens) => answer(queue, tokens) }))
+const extending = (answer: (jobs: Jobs, tokens: ReadonlyArray<string>) => Promise<ReadonlyArray<boolean>>) =>
+  jobsBroken(() => (jobs) => ({ extend: (tokens) => answer(jobs, tokens) }))
 
 const dueEarlier = batches((postings) =>
   postings.map((posting) => (posting.due === undefined ? posting : { ...posting, due: posting.due - 250 })),
@@ -42,9 +42,9 @@ export const pullMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "pull: what is there comes without waiting for max",
-    breaker: queueBroken(() => (queue) => ({
-      pull: async (request, signal) => {
-        const found = await queue.pull(request, signal)
+    breaker: jobsBroken(() => (jobs) => ({
+      take: async (request, signal) => {
+        const found = await jobs.take(request, signal)
         if (found.length < request.max) await sleep(request.wait / 2)
         return found
       },
@@ -52,36 +52,36 @@ export const pullMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "pull: a waiting pull is woken by a task from another connection",
-    breaker: queueBroken(() => (queue) => ({
-      pull: async (request, signal) => {
-        const found = await queue.pull({ ...request, wait: 0 }, signal)
+    breaker: jobsBroken(() => (jobs) => ({
+      take: async (request, signal) => {
+        const found = await jobs.take({ ...request, wait: 0 }, signal)
         if (found.length > 0 || request.wait === 0) return found
         await sleep(Math.min(request.wait, 2_500))
-        return queue.pull({ ...request, wait: 0 }, signal)
+        return jobs.take({ ...request, wait: 0 }, signal)
       },
     })),
   },
   {
     breaks: "pull: an aborted pull ends soon and strands nothing",
-    breaker: queueBroken(() => (queue) => ({
-      pull: (request, signal) =>
-        queue.pull({ ...request, wait: Math.min(request.wait, 4_000) }, signal.aborted ? signal : never),
+    breaker: jobsBroken(() => (jobs) => ({
+      take: (request, signal) =>
+        jobs.take({ ...request, wait: Math.min(request.wait, 4_000) }, signal.aborted ? signal : never),
     })),
   },
   {
     breaks: "pull: a pull that is aborted while tasks arrive strands none of them",
-    breaker: queueBroken(() => (queue) => ({
-      pull: (request, signal) =>
+    breaker: jobsBroken(() => (jobs) => ({
+      take: (request, signal) =>
         Promise.race([
-          queue.pull({ ...request, wait: Math.min(request.wait, 4_000) }, never),
+          jobs.take({ ...request, wait: Math.min(request.wait, 4_000) }, never),
           new Promise<ReadonlyArray<JobDelivery>>((resolve) => signal.addEventListener("abort", () => resolve([]))),
         ]),
     })),
   },
   {
     breaks: "pull: a pull whose signal has fired takes nothing",
-    breaker: queueBroken(() => (queue) => ({
-      pull: (request, signal) => queue.pull(request, signal.aborted ? never : signal),
+    breaker: jobsBroken(() => (jobs) => ({
+      take: (request, signal) => jobs.take(request, signal.aborted ? never : signal),
     })),
   },
   { breaks: "delay: a task is not early and not late, for a pull that waits", breaker: dueEarlier },
@@ -97,12 +97,12 @@ export const pullMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "lease: a delivery that is not settled comes again after its lease, not before, with a higher fence",
-    breaker: queueBroken(() => (queue) => ({
-      pull: async (request, signal) => {
-        const found = await queue.pull(request, signal)
+    breaker: jobsBroken(() => (jobs) => ({
+      take: async (request, signal) => {
+        const found = await jobs.take(request, signal)
         for (const { token } of found) {
           setTimeout(() => {
-            queue.settle([{ token, then: { kind: "release", delay: 0 } }]).catch(() => undefined)
+            jobs.end([{ token, then: { kind: "release", delay: 0 } }]).catch(() => undefined)
           }, 500)
         }
         return found
@@ -111,27 +111,27 @@ export const pullMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "lease: extending says for each token whether it is still ours",
-    breaker: extending(async (queue, tokens) => (await queue.extend(tokens)).map(() => true)),
+    breaker: extending(async (jobs, tokens) => (await jobs.extend(tokens)).map(() => true)),
   },
   {
     breaks: "lease: what was never a token is not ours, and harms no other",
-    breaker: extending(async (queue, tokens) => {
-      const answers = await queue.extend(tokens)
+    breaker: extending(async (jobs, tokens) => {
+      const answers = await jobs.extend(tokens)
       const first = answers.indexOf(false)
       return answers.map((answer, at) => answer && (first < 0 || at < first))
     }),
   },
   {
     breaks: "lease: a token works on another connection",
-    breaker: queueBroken(() => (queue) => {
+    breaker: jobsBroken(() => (jobs) => {
       const own = new Set<string>()
       return {
-        pull: async (request, signal) => {
-          const found = await queue.pull(request, signal)
+        take: async (request, signal) => {
+          const found = await jobs.take(request, signal)
           for (const { token } of found) own.add(token)
           return found
         },
-        extend: (tokens) => queue.extend(tokens.map((token) => (own.has(token) ? token : ""))),
+        extend: (tokens) => jobs.extend(tokens.map((token) => (own.has(token) ? token : ""))),
       }
     }),
   },

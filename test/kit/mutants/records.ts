@@ -2,31 +2,30 @@
 
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import type { Change, Found, RecordPage, RecordQuery } from "../../../runtime/transport/lift/transport.ts"
-import { type Mutant, queueBroken, recordsBroken } from "./mutant.ts"
+import { jobsBroken, type Mutant } from "./mutant.ts"
 
 const never = new AbortController().signal
 
 /** What is found is changed before it is handed over. */
 const finding = (change: (found: Found | undefined, id: string) => Found | undefined): Mutant["breaker"] =>
-  recordsBroken(() => (records) => ({ find: async (id) => change(await records.find(id), id) }))
+  jobsBroken(() => (jobs) => ({ find: async (id) => change(await jobs.find(id), id) }))
 
 const changing = (change: (one: Change) => Change): Mutant["breaker"] =>
-  recordsBroken(() => (records) => ({ change: (each) => records.change(each.map(change)) }))
+  jobsBroken(() => (jobs) => ({ decide: (each) => jobs.decide(each.map(change)) }))
 
 const querying = (
   before: (query: RecordQuery) => RecordQuery,
   after: (page: RecordPage) => RecordPage = (page) => page,
-): Mutant["breaker"] =>
-  recordsBroken(() => (records) => ({ query: async (query) => after(await records.query(before(query))) }))
+): Mutant["breaker"] => jobsBroken(() => (jobs) => ({ list: async (query) => after(await jobs.list(before(query))) }))
 
 /** Changes are written whatever is stored. */
-const carefree = recordsBroken(() => (records) => ({
-  change: (each) =>
+const carefree = jobsBroken(() => (jobs) => ({
+  decide: (each) =>
     Promise.all(
       each.map(async (one) => {
         for (;;) {
-          const found = await records.find(one.id)
-          const [answer] = await records.change([{ ...one, expect: found?.revision ?? "" }])
+          const found = await jobs.find(one.id)
+          const [answer] = await jobs.decide([{ ...one, expect: found?.revision ?? "" }])
           if (answer !== undefined && answer.status !== "conflict") return answer
         }
       }),
@@ -70,20 +69,20 @@ export const recordMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "records: a job in motion is never missing",
-    breaker: recordsBroken(() => {
+    breaker: jobsBroken(() => {
       let count = 0
-      return (records) => ({ find: async (id) => (++count % 9 === 0 ? undefined : records.find(id)) })
+      return (jobs) => ({ find: async (id) => (++count % 9 === 0 ? undefined : jobs.find(id)) })
     }),
   },
   { breaks: "records: a change with an outdated revision is a conflict and changes nothing", breaker: carefree },
   { breaks: "records: of two changes at the same time, one is a conflict", breaker: carefree },
   {
     breaks: "records: changes of one batch stand alone, in order",
-    breaker: recordsBroken(() => (records) => ({
-      change: async (each) => {
+    breaker: jobsBroken(() => (jobs) => ({
+      decide: async (each) => {
         const answers = []
         for (const one of each) {
-          const [answer] = await records.change([one])
+          const [answer] = await jobs.decide([one])
           if (answer?.status !== "changed") return each.map(() => ({ status: "conflict" }))
           answers.push(answer)
         }
@@ -97,9 +96,9 @@ export const recordMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "records: an older run whose task comes again is finished, the newer run is not",
-    breaker: queueBroken(() => (queue) => ({
-      claim: async (claims) =>
-        (await queue.claim(claims)).map((answer) => (answer.status === "finished" ? { status: "claimed" } : answer)),
+    breaker: jobsBroken(() => (jobs) => ({
+      begin: async (claims) =>
+        (await jobs.begin(claims)).map((answer) => (answer.status === "finished" ? { status: "claimed" } : answer)),
     })),
   },
   {
@@ -108,10 +107,10 @@ export const recordMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "records: a record can be there before its task",
-    breaker: recordsBroken(() => (records) => ({
-      change: async (each) => {
-        const known = await Promise.all(each.map(({ id }) => records.find(id)))
-        return known.includes(undefined) ? each.map(() => ({ status: "conflict" })) : records.change(each)
+    breaker: jobsBroken(() => (jobs) => ({
+      decide: async (each) => {
+        const known = await Promise.all(each.map(({ id }) => jobs.find(id)))
+        return known.includes(undefined) ? each.map(() => ({ status: "conflict" })) : jobs.decide(each)
       },
     })),
   },
@@ -125,9 +124,9 @@ export const recordMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "records: a record becomes a tombstone when it was kept long enough, and not before",
-    breaker: queueBroken(() => (queue) => ({
-      settle: (each) =>
-        queue.settle(
+    breaker: jobsBroken(() => (jobs) => ({
+      end: (each) =>
+        jobs.end(
           each.map((one) => {
             const { record } = one
             const hasty = record?.keepMs !== undefined && record.keepMs > 0 && record.keepMs < 5_000
@@ -168,28 +167,28 @@ export const recordMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "query: a cursor that cannot be read is invalid",
-    breaker: recordsBroken(() => (records) => ({
-      query: ({ after, ...query }) =>
-        records.query(after === undefined || Number.isNaN(Number(after)) ? query : { ...query, after }),
+    breaker: jobsBroken(() => (jobs) => ({
+      list: ({ after, ...query }) =>
+        jobs.list(after === undefined || Number.isNaN(Number(after)) ? query : { ...query, after }),
     })),
   },
   {
     breaks: "watch: the end of a job reaches those who watch it, and not those who watch another one",
-    breaker: recordsBroken(() => (records) => ({
-      watch: (_, listener, signal) => records.watch({}, listener, signal),
+    breaker: jobsBroken(() => (jobs) => ({
+      watch: (_, listener, signal) => jobs.watch({}, listener, signal),
     })),
   },
   {
     breaks: "watch: claims, reports and changes reach those who watch",
-    breaker: recordsBroken(() => (records) => ({
+    breaker: jobsBroken(() => (jobs) => ({
       watch: (filter, listener, signal) =>
-        records.watch(filter, (record) => (record.endedAt === undefined ? undefined : listener(record)), signal),
+        jobs.watch(filter, (record) => (record.endedAt === undefined ? undefined : listener(record)), signal),
     })),
   },
   {
     breaks: "watch: a watch ends with its signal",
-    breaker: recordsBroken(() => (records) => ({
-      watch: (filter, listener) => records.watch(filter, listener, never),
+    breaker: jobsBroken(() => (jobs) => ({
+      watch: (filter, listener) => jobs.watch(filter, listener, never),
     })),
   },
 ]

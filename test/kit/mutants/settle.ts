@@ -6,17 +6,17 @@ import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import { claimed } from "../../../runtime/protocol/record.ts"
 import type { Settled, Settlement, Transport } from "../../../runtime/transport/lift/transport.ts"
 import { encodedSize } from "../task.ts"
-import { type Mutant, queueBroken } from "./mutant.ts"
+import { jobsBroken, type Mutant } from "./mutant.ts"
 
 /** Every settlement is changed before it is settled. */
 const settlements = (change: (settlement: Settlement) => Settlement): Mutant["breaker"] =>
-  queueBroken(() => (queue) => ({ settle: (each) => queue.settle(each.map(change)) }))
+  jobsBroken(() => (jobs) => ({ end: (each) => jobs.end(each.map(change)) }))
 
 /** Records are changed on their way into a settlement. */
 const recorded = (change: (record: JobRecord, transport: Transport) => Partial<JobRecord>): Mutant["breaker"] =>
-  queueBroken(() => (queue, transport) => ({
-    settle: (each) =>
-      queue.settle(
+  jobsBroken(() => (jobs, transport) => ({
+    end: (each) =>
+      jobs.end(
         each.map((one) => (one.record ? { ...one, record: { ...one.record, ...change(one.record, transport) } } : one)),
       ),
   }))
@@ -26,9 +26,9 @@ let copies = 0
 const followUps = (
   change: (posting: AddressedTask, transport: Transport) => ReadonlyArray<AddressedTask>,
 ): Mutant["breaker"] =>
-  queueBroken(() => (queue, transport) => ({
-    settle: (each) =>
-      queue.settle(
+  jobsBroken(() => (jobs, transport) => ({
+    end: (each) =>
+      jobs.end(
         each.map((one) => ({
           ...one,
           followUps: (one.followUps ?? []).flatMap((posting) => change(posting, transport)),
@@ -37,15 +37,15 @@ const followUps = (
   }))
 
 /** Writes a record whatever is stored. */
-export const overwrite = async ({ records }: Transport, record: JobRecord, post: ReadonlyArray<AddressedTask> = []) => {
-  const found = await records?.find(record.id)
-  await records?.change([{ id: record.id, expect: found?.revision ?? "", record, post }])
+export const overwrite = async ({ jobs }: Transport, record: JobRecord, post: ReadonlyArray<AddressedTask> = []) => {
+  const found = await jobs.find(record.id)
+  await jobs.decide([{ id: record.id, expect: found?.revision ?? "", record, post }])
 }
 
 /** What is superseded is stored and published all the same. */
-const fenceless = queueBroken(() => (queue, transport) => ({
-  settle: async (each) => {
-    const answers = [...(await queue.settle(each))]
+const fenceless = jobsBroken(() => (jobs, transport) => ({
+  end: async (each) => {
+    const answers = [...(await jobs.end(each))]
     for (const [at, { record, followUps = [] }] of each.entries()) {
       if (answers[at]?.status !== "superseded" || record === undefined) continue
       await overwrite(transport, record, followUps)
@@ -56,9 +56,9 @@ const fenceless = queueBroken(() => (queue, transport) => ({
 }))
 
 /** Nothing that ended tells what follows it. */
-const forgetful = queueBroken(() => (queue) => ({
-  claim: async (each) =>
-    (await queue.claim(each)).map((answer) => {
+const forgetful = jobsBroken(() => (jobs) => ({
+  begin: async (each) =>
+    (await jobs.begin(each)).map((answer) => {
       if (answer.status !== "finished") return answer
       const { followUps, ...record } = answer.record
       return record.keepMs === 0 ? { status: "finished", record } : answer
@@ -66,9 +66,9 @@ const forgetful = queueBroken(() => (queue) => ({
 }))
 
 const claims = (change: (status: string, id: string) => "claimed" | "finished" | undefined): Mutant["breaker"] =>
-  queueBroken(() => (queue) => ({
-    claim: async (each) =>
-      (await queue.claim(each)).map((answer, at) => {
+  jobsBroken(() => (jobs) => ({
+    begin: async (each) =>
+      (await jobs.begin(each)).map((answer, at) => {
         const record = "record" in answer ? answer.record : undefined
         const changed = change(answer.status, each[at]?.id ?? "")
         if (changed === "claimed") return { status: "claimed", ...(record ? { record } : {}) }
@@ -77,13 +77,13 @@ const claims = (change: (status: string, id: string) => "claimed" | "finished" |
   }))
 
 /** Reports are written as if they were decisions. */
-const reportsDecide = queueBroken(() => (_, transport) => ({
+const reportsDecide = jobsBroken(() => (_, transport) => ({
   report: async (each) => {
     for (const { record } of each) await overwrite(transport, record)
   },
 }))
 
-const reportsLost = queueBroken(() => () => ({ report: async () => undefined }))
+const reportsLost = jobsBroken(() => () => ({ report: async () => undefined }))
 
 export const settleMutants: ReadonlyArray<Mutant> = [
   {
@@ -92,11 +92,11 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "settle: settlements of one batch stand alone, in order",
-    breaker: queueBroken(() => (queue) => ({
-      settle: async (each) => {
+    breaker: jobsBroken(() => (jobs) => ({
+      end: async (each) => {
         const answers: Array<Settled> = []
         for (const one of each) {
-          const [answer] = await queue.settle([one])
+          const [answer] = await jobs.end([one])
           answers.push(answer ?? { status: "gone" })
           if (answer?.status !== "settled") break
         }
@@ -106,13 +106,13 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "settle: an outcome that comes after an early ack is stored",
-    breaker: queueBroken(() => {
+    breaker: jobsBroken(() => {
       const acked = new Set<string>()
-      return (queue) => ({
-        settle: async (each) => {
+      return (jobs) => ({
+        end: async (each) => {
           const first = each.filter(({ token }) => !acked.has(token))
           for (const { token } of each) acked.add(token)
-          const answers = await queue.settle(first)
+          const answers = await jobs.end(first)
           return each.map((one) => answers[first.indexOf(one)] ?? { status: "gone" })
         },
       })
@@ -128,9 +128,9 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "settle: many settlements of one batch are all stored",
-    breaker: queueBroken(() => (queue) => ({
-      settle: async (each) => {
-        const answers = await queue.settle(each.slice(0, 256))
+    breaker: jobsBroken(() => (jobs) => ({
+      end: async (each) => {
+        const answers = await jobs.end(each.slice(0, 256))
         return each.map((_, at) => answers[at] ?? { status: "settled" })
       },
     })),
@@ -177,14 +177,14 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   { breaks: "fence: a worker that wakes after another has finished is refused", breaker: fenceless },
   {
     breaks: "fence: a refused outcome takes nothing out of the other worker's hands",
-    breaker: queueBroken(() => (queue, { records }) => ({
-      settle: async (each) => {
-        const answers = await queue.settle(each)
+    breaker: jobsBroken(() => (jobs) => ({
+      end: async (each) => {
+        const answers = await jobs.end(each)
         for (const [at, { record }] of each.entries()) {
-          const found = answers[at]?.status === "superseded" && record ? await records?.find(record.id) : undefined
+          const found = answers[at]?.status === "superseded" && record ? await jobs.find(record.id) : undefined
           if (found === undefined) continue
           const { record: same, revision: expect } = found
-          await records?.change([{ id: same.id, expect, record: same, withdraw: true }])
+          await jobs.decide([{ id: same.id, expect, record: same, withdraw: true }])
         }
         return answers
       },
@@ -198,9 +198,9 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "fence: a claim by a worker that wakes after another has finished is told so, and what follows",
     // The fence is looked at first.
-    breaker: queueBroken(() => (queue) => ({
-      claim: async (each) =>
-        (await queue.claim(each)).map((answer, at) =>
+    breaker: jobsBroken(() => (jobs) => ({
+      begin: async (each) =>
+        (await jobs.begin(each)).map((answer, at) =>
           answer.status === "finished" && !each[at]?.token.includes(answer.record.fence)
             ? { status: "superseded" }
             : answer,
@@ -224,23 +224,23 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   { breaks: "next run: a job that was cancelled while it ran does not begin its next run", breaker: fenceless },
   {
     breaks: "fence: a worker whose lease lapsed may still finish while nobody else has begun",
-    breaker: queueBroken(() => (queue) => ({
-      settle: async (each) => {
-        const ours = await queue.extend(each.map(({ token }) => token))
-        const answers = await queue.settle(each.filter((_, at) => ours[at]))
+    breaker: jobsBroken(() => (jobs) => ({
+      end: async (each) => {
+        const ours = await jobs.extend(each.map(({ token }) => token))
+        const answers = await jobs.end(each.filter((_, at) => ours[at]))
         return each.map((_, at) => answers[at] ?? { status: "superseded" })
       },
     })),
   },
   {
     breaks: "claim: a claim makes the record of a job that has none",
-    breaker: queueBroken(() => () => ({ claim: async (each) => each.map(() => ({ status: "claimed" })) })),
+    breaker: jobsBroken(() => () => ({ begin: async (each) => each.map(() => ({ status: "claimed" })) })),
   },
   {
     breaks: "claim: claims without an outcome are counted, and told before the next one",
-    breaker: queueBroken(() => (queue) => ({
-      claim: async (each) =>
-        (await queue.claim(each)).map((answer) =>
+    breaker: jobsBroken(() => (jobs) => ({
+      begin: async (each) =>
+        (await jobs.begin(each)).map((answer) =>
           answer.status === "claimed" && answer.record
             ? { ...answer, record: { ...answer.record, claims: 1 } }
             : answer,
@@ -249,14 +249,14 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "claim: a neighbour that was delivered and never claimed counts as nothing",
-    breaker: queueBroken(() => (queue) => ({
-      pull: async (request, signal) => {
-        const found = await queue.pull(request, signal)
+    breaker: jobsBroken(() => (jobs) => ({
+      take: async (request, signal) => {
+        const found = await jobs.take(request, signal)
         for (const { token, message, queue: name } of found) {
           const posting = "headers" in message ? postingOf(message, name) : undefined
           if (posting?._tag !== "Success") continue
           const { id, run, retries } = posting.success
-          await queue.claim([{ token, id, run, retries, worker: "", at: Date.now(), posting: posting.success }])
+          await jobs.begin([{ token, id, run, retries, worker: "", at: Date.now(), posting: posting.success }])
         }
         return found
       },
@@ -272,27 +272,27 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "claim: claims of one batch stand alone, in order",
-    breaker: queueBroken(() => (queue) => ({ claim: async (each) => [...(await queue.claim(each))].reverse() })),
+    breaker: jobsBroken(() => (jobs) => ({ begin: async (each) => [...(await jobs.begin(each))].reverse() })),
   },
   {
     breaks: "claim: a first delivery needs no claim",
-    breaker: queueBroken(() => (queue) => ({
-      pull: async (request, signal) =>
-        (await queue.pull(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
+    breaker: jobsBroken(() => (jobs) => ({
+      take: async (request, signal) =>
+        (await jobs.take(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
     })),
   },
   {
     breaks: "claim: a first delivery may be claimed all the same",
-    breaker: queueBroken(() => {
+    breaker: jobsBroken(() => {
       const first = new Set<string>()
-      return (queue) => ({
-        pull: async (request, signal) => {
-          const found = await queue.pull(request, signal)
+      return (jobs) => ({
+        take: async (request, signal) => {
+          const found = await jobs.take(request, signal)
           for (const { fresh, token } of found) if (fresh) first.add(token)
           return found
         },
-        claim: async (each) =>
-          (await queue.claim(each.filter(({ token }) => !first.has(token)))).concat(
+        begin: async (each) =>
+          (await jobs.begin(each.filter(({ token }) => !first.has(token)))).concat(
             each.filter(({ token }) => first.has(token)).map(() => ({ status: "claimed" })),
           ),
       })
@@ -300,10 +300,10 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "claim: a claim that is sent again counts once, and tells what was before the first one",
-    breaker: queueBroken(() => (queue, transport) => ({
-      claim: async (each) => {
-        const before = await Promise.all(each.map(({ id }) => transport.records?.find(id)))
-        const answers = await queue.claim(each)
+    breaker: jobsBroken(() => (jobs, transport) => ({
+      begin: async (each) => {
+        const before = await Promise.all(each.map(({ id }) => transport.jobs.find(id)))
+        const answers = await jobs.begin(each)
         for (const [at, { token, worker, at: time }] of each.entries()) {
           const record = before[at]?.record
           if (record?.state !== "started" || !token.includes(record.fence)) continue

@@ -46,17 +46,17 @@ const keepOf = async (
 ): Promise<number | undefined> =>
   eventually(
     async () => {
-      const record = (await client.board.records.find(id))?.record
+      const record = (await client.board.jobs.find(id))?.record
       return record !== undefined && isTerminal(record.state) ? (record.keepMs ?? Number.NaN) : undefined
     },
     { message: "the job has ended" },
   )
 
 /** Puts a task on its queue as a foreign client would: nothing of ours has checked it. */
-const post = async ({ queue }: Pick<Board, "queue">, id: string, headers: Headers): Promise<void> => {
+const post = async ({ jobs }: Pick<Board, "jobs">, id: string, headers: Headers): Promise<void> => {
   const properties = { content_type: "application/json", content_encoding: "utf-8" }
   const message = { headers, properties, body: new TextEncoder().encode("[[],{},{}]") }
-  await queue.publish([{ id, run: 1, retries: 0, queue: "default", level: 4, message }])
+  await jobs.publish([{ id, run: 1, retries: 0, queue: "default", level: 4, message }])
 }
 
 describe("in a worker", () => {
@@ -113,12 +113,12 @@ describe("in a worker", () => {
     const id = generateId()
     await post(board, id, { id, task: "kept", lang: "js" })
     const signal = AbortSignal.timeout(10_000)
-    const [delivery] = await transport.queue.pull({ queues: ["default"], max: 1, wait: 5_000 }, signal)
+    const [delivery] = await transport.jobs.take({ queues: ["default"], max: 1, wait: 5_000 }, signal)
     if (delivery === undefined) throw new Error("nothing came")
     const { token, fence } = delivery
     const run = { token, fence, id, startedAt: Date.now(), hardSeconds: 1, rejects: true, keepMs: METHOD_MS }
     await endBlocked(transport, run, [token], collectLog().log)
-    expect((await board.records.find(id))?.record).toMatchObject({ dead: "timeout", keepMs: METHOD_MS })
+    expect((await board.jobs.find(id))?.record).toMatchObject({ dead: "timeout", keepMs: METHOD_MS })
   })
 })
 

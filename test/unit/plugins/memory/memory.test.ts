@@ -40,9 +40,9 @@ test("a process ends although tasks are scheduled and in hand, unless a pull wai
     const message = { headers: {}, properties: { content_type: "", content_encoding: "" }, body: new Uint8Array(0) }
     const posting = { id: "a", run: 1, retries: 0, queue: "a", level: 4, message }
     const never = new AbortController().signal
-    await transport.queue.publish([posting, { ...posting, id: "b", due: Date.now() + 500 }, { ...posting, id: "c", due: Date.now() + 60_000 }])
-    await transport.queue.pull({ queues: ["a"], max: 1, wait: 0 }, never)
-    const found = await transport.queue.pull({ queues: ["a"], max: 1, wait: 10_000 }, never)
+    await transport.jobs.publish([posting, { ...posting, id: "b", due: Date.now() + 500 }, { ...posting, id: "c", due: Date.now() + 60_000 }])
+    await transport.jobs.take({ queues: ["a"], max: 1, wait: 0 }, never)
+    const found = await transport.jobs.take({ queues: ["a"], max: 1, wait: 10_000 }, never)
     console.log(found.length, "came")
   `
   const args = "bun" in process.versions ? ["--eval", script] : ["eval", script]

@@ -83,7 +83,7 @@ describe("a server with users", () => {
 
   test("accepts a client with the password", async () => {
     const transport = await connectNats(url("zoe", "s3cret"), options())
-    expect(await transport.queue.publish([taskOf({ id: "a", queue: "q" })])).toEqual([{ status: "stored" }])
+    expect(await transport.jobs.publish([taskOf({ id: "a", queue: "q" })])).toEqual([{ status: "stored" }])
     await transport.close()
   })
 
@@ -101,7 +101,7 @@ describe("a server with users", () => {
   test("what the server does not allow is unauthorized at once", async () => {
     const transport = await connectNats(url("eve", "s3cret"), options())
     const start = performance.now()
-    const [receipt] = await transport.queue.publish([taskOf({ id: "a", queue: "q" })])
+    const [receipt] = await transport.jobs.publish([taskOf({ id: "a", queue: "q" })])
     expect(receipt).toMatchObject({ status: "failed", error: { reason: "unauthorized", outcome: "none" } })
     expect(performance.now() - start).toBeLessThan(1_500)
     await transport.close()
@@ -120,7 +120,7 @@ test("a seed or a token in a file lets in", async () => {
   for (const { config, query } of configs) {
     await using server = await startNats({ config })
     const transport = await connectNats(`${server.url}?${query}`, options())
-    expect(await transport.queue.publish([taskOf({ id: "a", queue: "q" })])).toEqual([{ status: "stored" }])
+    expect(await transport.jobs.publish([taskOf({ id: "a", queue: "q" })])).toEqual([{ status: "stored" }])
     await transport.close()
   }
   rmSync(folder, { recursive: true })
@@ -238,20 +238,20 @@ describe("a board", () => {
   test("two that make it at the same time both get it", async () => {
     const given = options()
     const all = await Promise.all(Array.from({ length: 5 }, () => open("", given)))
-    await all[0]?.queue.publish([taskOf({ id: "a", queue: "q" })])
-    expect((await all[4]?.queue.pull({ queues: ["q"], max: 1, wait: 2_000 }, never))?.length).toBe(1)
+    await all[0]?.jobs.publish([taskOf({ id: "a", queue: "q" })])
+    expect((await all[4]?.jobs.take({ queues: ["q"], max: 1, wait: 2_000 }, never))?.length).toBe(1)
     await Promise.all(all.map((each) => each.close()))
   })
 
   test("a longer lease of one worker is kept for all", async () => {
     const given = options({ lease: 5_000 })
     const long = await open("", given)
-    await long.queue.publish([taskOf({ id: "a", queue: "q" })])
-    const [delivery] = await long.queue.pull({ queues: ["q"], max: 1, wait: 2_000 }, never)
+    await long.jobs.publish([taskOf({ id: "a", queue: "q" })])
+    const [delivery] = await long.jobs.take({ queues: ["q"], max: 1, wait: 2_000 }, never)
     expect(delivery).toBeDefined()
     const short = await open("", { ...given, lease: 1_000 })
-    expect(await short.queue.pull({ queues: ["q"], max: 1, wait: 2_000 }, never)).toEqual([])
-    expect(await long.queue.extend([delivery?.token ?? ""])).toEqual([true])
+    expect(await short.jobs.take({ queues: ["q"], max: 1, wait: 2_000 }, never)).toEqual([])
+    expect(await long.jobs.extend([delivery?.token ?? ""])).toEqual([true])
     await Promise.all([long.close(), short.close()])
   })
 })

@@ -44,7 +44,7 @@ const setup = async (server: NatsServer, fields: Partial<ConnectOptions> = {}): 
     one: async (queue = "q", wait = 5_000) => {
       const end = Date.now() + wait
       while (Date.now() < end) {
-        const [delivery] = await transport.queue.pull({ queues: [queue], max: 1, wait: end - Date.now() }, never)
+        const [delivery] = await transport.jobs.take({ queues: [queue], max: 1, wait: end - Date.now() }, never)
         if (delivery !== undefined) return delivery
       }
       throw new Error(`nothing came from ${queue} within ${wait} ms`)
@@ -56,7 +56,7 @@ const setup = async (server: NatsServer, fields: Partial<ConnectOptions> = {}): 
 }
 
 const stored = async ({ transport }: Bench, ...postings: ReadonlyArray<AddressedTask>): Promise<void> => {
-  expect(await transport.queue.publish(postings)).toEqual(postings.map(() => ({ status: "stored" })))
+  expect(await transport.jobs.publish(postings)).toEqual(postings.map(() => ({ status: "stored" })))
 }
 
 const task = (fields: Partial<Parameters<typeof taskOf>[0]> = {}): AddressedTask =>
@@ -88,7 +88,7 @@ describe("a server that dies", () => {
       for (let batch = 0; batch < 60; batch++) {
         let left: ReadonlyArray<AddressedTask> = Array.from({ length: 10 }, () => task())
         while (left.length > 0) {
-          const receipts = await transport.queue.publish(left).catch(() => undefined)
+          const receipts = await transport.jobs.publish(left).catch(() => undefined)
           const again: Array<AddressedTask> = []
           for (const [at, posting] of left.entries()) {
             const receipt = receipts?.[at]
@@ -104,7 +104,7 @@ describe("a server that dies", () => {
     const work = async (): Promise<void> => {
       for (const end = Date.now() + 40_000; Date.now() < end; ) {
         if (!publishing && [...accepted].every((id) => outcomes.has(id))) return
-        const deliveries = await transport.queue.pull({ queues: ["q"], max: 20, wait: 300 }, never).catch(() => [])
+        const deliveries = await transport.jobs.take({ queues: ["q"], max: 20, wait: 300 }, never).catch(() => [])
         for (const delivery of deliveries) await run(delivery)
       }
     }
@@ -122,7 +122,7 @@ describe("a server that dies", () => {
           at: Date.now(),
           posting,
         }
-        const [claimed] = await transport.queue.claim([claim]).catch(() => [])
+        const [claimed] = await transport.jobs.begin([claim]).catch(() => [])
         if (claimed?.status === "finished") finished = true
         else if (claimed?.status !== "claimed") return
       }
@@ -130,7 +130,7 @@ describe("a server that dies", () => {
       const settlement = { token: delivery.token, ...(finished ? {} : { record }), then: { kind: "ack" as const } }
       // Only what the runtime would do again is done again.
       const settled = await until("a settlement", async () => {
-        const [answer] = await transport.queue.settle([settlement])
+        const [answer] = await transport.jobs.end([settlement])
         return answer?.status === "failed" && answer.error.retryable ? undefined : answer
       })
       // Where the task is gone, its lease had ended before the ack: the outcome is stored all the same.
@@ -148,28 +148,28 @@ describe("a server that dies", () => {
     }
     await Promise.all([publish(), work(), disturb()])
     expect(accepted.size).toBe(600)
-    const records = await Promise.all([...accepted].map((id) => transport.records?.find(id)))
+    const records = await Promise.all([...accepted].map((id) => transport.jobs.find(id)))
     expect(records.filter((found) => found?.record.state !== "succeeded")).toEqual([])
     expect([...outcomes.values()].filter((times) => times !== 1)).toEqual([])
     await until("an empty queue", async () => {
       // When an ack was lost with the server, the task comes again, and the next worker acknowledges it.
-      for (const delivery of await transport.queue.pull({ queues: ["q"], max: 20, wait: 0 }, never)) await run(delivery)
-      const [stats] = (await transport.queue.stats?.()) ?? []
-      return stats !== undefined && stats.ready + stats.inFlight === 0
+      for (const delivery of await transport.jobs.take({ queues: ["q"], max: 20, wait: 0 }, never)) await run(delivery)
+      const [stats] = (await transport.jobs.queues?.()) ?? []
+      return stats !== undefined && stats.ready + stats.held === 0
     })
   }, 60_000)
 
   test("a pull that waits goes on within a second of the server's return, by itself", async () => {
     await using bench = await setup(server)
     await stored(bench, task({ queue: "other" }))
-    const waiting = bench.transport.queue.pull({ queues: ["q"], max: 1, wait: 20_000 }, never)
+    const waiting = bench.transport.jobs.take({ queues: ["q"], max: 1, wait: 20_000 }, never)
     await sleep(100)
     await server.kill()
     await sleep(300)
     await server.restart()
     const back = performance.now()
     const posting = task()
-    await until("a receipt", async () => (await bench.transport.queue.publish([posting]))[0]?.status === "stored")
+    await until("a receipt", async () => (await bench.transport.jobs.publish([posting]))[0]?.status === "stored")
     expect((await waiting).map(idOf)).toEqual([posting.id])
     expect(performance.now() - back).toBeLessThan(1_500)
   }, 30_000)
@@ -181,14 +181,14 @@ describe("a server that dies", () => {
     await sleep(50)
     const posting = task()
     const start = performance.now()
-    const failure = await bench.transport.queue.publish([posting]).then(
+    const failure = await bench.transport.jobs.publish([posting]).then(
       ([receipt]) => (receipt?.status === "failed" ? receipt.error : undefined),
       (error: unknown) => error,
     )
     expect(failure).toMatchObject({ reason: "unavailable", outcome: "none" })
     expect(performance.now() - start).toBeLessThan(2_000)
     await server.restart()
-    await until("a connection", async () => (await bench.transport.records?.find(posting.id)) === undefined)
+    await until("a connection", async () => (await bench.transport.jobs.find(posting.id)) === undefined)
     await stored(bench, posting)
   }, 30_000)
 
@@ -199,14 +199,14 @@ describe("a server that dies", () => {
     server.pause()
     await sleep(50)
     const start = performance.now()
-    const [receipt] = await bench.transport.queue.publish([posting])
+    const [receipt] = await bench.transport.jobs.publish([posting])
     const took = performance.now() - start
     server.resume()
     expect(receipt).toMatchObject({ status: "failed", error: { reason: "unavailable", outcome: "unknown" } })
     expect(took).toBeLessThan(2_500)
-    const again = await until("a receipt", async () => (await bench.transport.queue.publish([posting]))[0])
+    const again = await until("a receipt", async () => (await bench.transport.jobs.publish([posting]))[0])
     expect(["stored", "duplicate"]).toContain(again.status)
-    expect((await bench.transport.queue.pull({ queues: ["other"], max: 10, wait: 1_000 }, never)).length).toBe(2)
+    expect((await bench.transport.jobs.take({ queues: ["other"], max: 10, wait: 1_000 }, never)).length).toBe(2)
   }, 30_000)
 
   test("what running jobs say is heard again after a restart", async () => {
@@ -215,14 +215,14 @@ describe("a server that dies", () => {
     await stored(bench, posting)
     const { token, fence } = await bench.one()
     const say = (fraction: number): Promise<void> =>
-      bench.transport.queue.report([
+      bench.transport.jobs.report([
         { token, record: recordOf(posting, "started", { fence, progress: { fraction, at: 1 } }) },
       ])
     await say(0.1)
     await server.restart()
     await until("a report after the restart", async () => {
       await say(0.9)
-      return (await bench.transport.records?.find(posting.id))?.record.progress?.fraction === 0.9
+      return (await bench.transport.jobs.find(posting.id))?.record.progress?.fraction === 0.9
     })
   }, 30_000)
 })
@@ -239,7 +239,7 @@ describe("a server that lives", () => {
     const [held, posting] = [task(), task()]
     await stored(bench, held)
     const before = await bench.one()
-    const waiting = bench.transport.queue.pull({ queues: ["q"], max: 2, wait: 10_000 }, never)
+    const waiting = bench.transport.jobs.take({ queues: ["q"], max: 2, wait: 10_000 }, never)
     await sleep(100)
     await bench.api(`CONSUMER.DELETE.${bench.names.queueStream}.${bench.names.consumer("q", 4)}`)
     const [again] = await waiting
@@ -253,7 +253,7 @@ describe("a server that lives", () => {
   test("a consumer that is deleted between pulls is made anew", async () => {
     await using bench = await setup(server)
     await stored(bench, task())
-    await bench.transport.queue.pull({ queues: ["q"], max: 1, wait: 1_000 }, never)
+    await bench.transport.jobs.take({ queues: ["q"], max: 1, wait: 1_000 }, never)
     for (const band of [10, 7, 4, 0]) {
       await bench.api(`CONSUMER.DELETE.${bench.names.queueStream}.${bench.names.consumer("q", band)}`)
     }
@@ -269,10 +269,8 @@ describe("a server that lives", () => {
     const { token, fence } = await bench.one()
     await bench.api(`CONSUMER.DELETE.${bench.names.queueStream}.${bench.names.consumer("q", 4)}`)
     const record = recordOf(posting, "succeeded", { fence })
-    expect(await bench.transport.queue.settle([{ token, record, then: { kind: "ack" } }])).toEqual([
-      { status: "settled" },
-    ])
-    expect(await bench.transport.queue.pull({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
+    expect(await bench.transport.jobs.end([{ token, record, then: { kind: "ack" } }])).toEqual([{ status: "settled" }])
+    expect(await bench.transport.jobs.take({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
   })
 
   test("a pull over many queues leaves nothing parked, and hands back what comes too many", async () => {
@@ -284,14 +282,14 @@ describe("a server that lives", () => {
       timeout: 5_000,
     })
     const queues = ["a", "b", "c", "d"]
-    const waiting = bench.transport.queue.pull({ queues, max: 1, wait: 10_000 }, never)
+    const waiting = bench.transport.jobs.take({ queues, max: 1, wait: 10_000 }, never)
     await sleep(150)
     const postings = queues.map((queue) => task({ queue }))
-    await other.queue.publish(postings)
+    await other.jobs.publish(postings)
     const [first] = await waiting
     const rest = [first].flatMap((delivery) => (delivery === undefined ? [] : [idOf(delivery)]))
     for (const end = Date.now() + 3_000; rest.length < 4 && Date.now() < end; ) {
-      rest.push(...(await other.queue.pull({ queues, max: 4, wait: 500 }, never)).map(idOf))
+      rest.push(...(await other.jobs.take({ queues, max: 4, wait: 500 }, never)).map(idOf))
     }
     expect(rest.sort()).toEqual(postings.map(({ id }) => id).sort())
     await other.close()
@@ -310,15 +308,15 @@ describe("a server that lives", () => {
     await stored(bench, posting)
     const first = await bench.one()
     const claim = { token: first.token, id: posting.id, run: 1, retries: 0, worker: "w", at: Date.now(), posting }
-    expect((await transport.queue.claim([claim]))[0]?.status).toBe("claimed")
+    expect((await transport.jobs.begin([claim]))[0]?.status).toBe("claimed")
     expect(await headersOf(posting.id)).not.toContain("Nats-TTL")
     const record = recordOf(posting, "succeeded", { fence: first.fence, keepMs: 60_000, endedAt: Date.now() })
-    await transport.queue.settle([{ token: first.token, record, then: { kind: "ack" } }])
+    await transport.jobs.end([{ token: first.token, record, then: { kind: "ack" } }])
     expect(await headersOf(posting.id)).toMatch(/Nats-TTL: 36(60|59)\r\n/)
     await stored(bench, ever)
     const second = await bench.one()
     const kept = recordOf(ever, "failed", { fence: second.fence, keepMs: -1 })
-    await transport.queue.settle([{ token: second.token, record: kept, then: { kind: "ack" } }])
+    await transport.jobs.end([{ token: second.token, record: kept, then: { kind: "ack" } }])
     expect(await headersOf(ever.id)).not.toContain("Nats-TTL")
   })
 
@@ -330,14 +328,14 @@ describe("a server that lives", () => {
     for (let attempt = 0; attempt < 4; attempt++) {
       const { token, fence } = await bench.one()
       const claim = { token, id: posting.id, run: 1, retries: attempt, worker: "w", at: Date.now(), posting }
-      expect((await transport.queue.claim([claim]))[0]?.status).toBe("claimed")
+      expect((await transport.jobs.begin([claim]))[0]?.status).toBe("claimed")
       const retry = retryOf(posting)
       const last = attempt === 3
       const record: JobRecord = last
         ? recordOf(posting, "failed", { fence })
         : recordOf(posting, "queued", { fence, successor: publishKey(retry), followUps: [retry] })
       const followUps = last ? [] : [retry]
-      expect(await transport.queue.settle([{ token, record, followUps, then: { kind: "ack" } }])).toEqual([
+      expect(await transport.jobs.end([{ token, record, followUps, then: { kind: "ack" } }])).toEqual([
         { status: "settled" },
       ])
       posting = retry
@@ -367,24 +365,24 @@ describe("a server that lives", () => {
     const [ended] = callbacks
     const record = recordOf(posting, "succeeded", { fence: first.fence, followUps: callbacks })
     // As if the worker had died before its acknowledgement.
-    await transport.queue.settle([
+    await transport.jobs.end([
       { token: first.token, record, followUps: callbacks, then: { kind: "release", delay: 0 } },
     ])
     const one = await bench.one("after")
     if (ended === undefined) throw new Error("there are three")
     const done = recordOf(ended, "succeeded", { fence: one.fence })
-    await transport.queue.settle([{ token: one.token, record: done, then: { kind: "ack" } }])
+    await transport.jobs.end([{ token: one.token, record: done, then: { kind: "ack" } }])
     await sleep(300)
     const second = await bench.one()
     const claim = { token: second.token, id: posting.id, run: 1, retries: 0, worker: "w", at: Date.now(), posting }
-    const [claimed] = await transport.queue.claim([claim])
+    const [claimed] = await transport.jobs.begin([claim])
     expect(claimed?.status).toBe("finished")
     const followUps = claimed?.status === "finished" ? (claimed.record.followUps ?? []) : []
     expect(followUps.length).toBe(3)
-    expect(await transport.queue.settle([{ token: second.token, followUps, then: { kind: "ack" } }])).toEqual([
+    expect(await transport.jobs.end([{ token: second.token, followUps, then: { kind: "ack" } }])).toEqual([
       { status: "settled" },
     ])
-    expect([...((await transport.queue.waiting?.("after", 10)) ?? [])].sort()).toEqual(
+    expect([...((await transport.jobs.waiting?.({ queue: "after" }, 10)) ?? [])].sort()).toEqual(
       callbacks
         .slice(1)
         .map(({ id }) => id)
@@ -400,7 +398,7 @@ describe("a server that lives", () => {
     await stored(bench, posting)
     const first = await bench.one()
     const failed = recordOf(posting, "failed", { fence: first.fence, message: posting.message })
-    await transport.queue.settle([{ token: first.token, record: failed, then: { kind: "ack" } }])
+    await transport.jobs.end([{ token: first.token, record: failed, then: { kind: "ack" } }])
 
     const info = await bench.api(`STREAM.INFO.${names.queueStream}`)
     const config = Object(info["config"])
@@ -412,20 +410,20 @@ describe("a server that lives", () => {
     // The record decides: the task does not run again meanwhile, and nothing is published before the entry is old.
     await expect(rerunJob(board, posting.id)).rejects.toMatchObject({ code: "job-exists" })
     await mend(board, Date.now() - 60_000)
-    expect(await transport.queue.waiting?.("q", 10)).toEqual([])
+    expect(await transport.jobs.waiting?.({ queue: "q" }, 10)).toEqual([])
     await mend(board, Date.now() + 1_000)
     await mend(board, Date.now() + 1_000)
-    expect(await transport.queue.waiting?.("q", 10)).toEqual([posting.id])
+    expect(await transport.jobs.waiting?.({ queue: "q" }, 10)).toEqual([posting.id])
 
     const second = await bench.one()
     expect(second.fresh).toBe(false)
-    const { id, message } = (await board.records.find(posting.id))?.record ?? {}
+    const { id, message } = (await board.jobs.find(posting.id))?.record ?? {}
     if (id === undefined || message === undefined) throw new Error("the record holds its task")
     const claim = { token: second.token, id, run: 2, retries: 0, worker: "w", at: Date.now() }
-    const [claimed] = await transport.queue.claim([{ ...claim, posting: { ...posting, run: 2, message } }])
+    const [claimed] = await transport.jobs.begin([{ ...claim, posting: { ...posting, run: 2, message } }])
     expect(claimed).toMatchObject({ status: "claimed", record: { run: 2, state: "queued" } })
-    expect(await board.records.stranded?.(Date.now() + 1_000, 10)).toEqual([])
-    expect(await transport.queue.pull({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
+    expect(await board.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
+    expect(await transport.jobs.take({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
   })
 
   test("a job that was released to a later time while no task can be stored is posted by maintenance", async () => {
@@ -436,10 +434,10 @@ describe("a server that lives", () => {
     const parent = await client.submit("a.b", { queue: "q" })
     const child = await client.submit("a.b", { queue: "q", after: parent.id, delay: 3600 })
     const { token, fence } = await bench.one()
-    const { record } = (await board.records.find(parent.id)) ?? {}
+    const { record } = (await board.jobs.find(parent.id)) ?? {}
     if (record === undefined) throw new Error("it is there")
     const { message: _message, ...rest } = { ...record, state: "succeeded" as const, fence, endedAt: Date.now() }
-    await transport.queue.settle([{ token, record: rest, then: { kind: "ack" } }])
+    await transport.jobs.end([{ token, record: rest, then: { kind: "ack" } }])
 
     const info = await bench.api(`STREAM.INFO.${names.queueStream}`)
     const config = Object(info["config"])
@@ -447,12 +445,12 @@ describe("a server that lives", () => {
     await release(board, new Map([[parent.id, "succeeded"]])).catch(() => undefined)
     await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config })
 
-    expect(await board.records.find(child.id)).toMatchObject({ record: { state: "scheduled" } })
-    expect(await transport.queue.waiting?.("q", 10)).toEqual([])
+    expect(await board.jobs.find(child.id)).toMatchObject({ record: { state: "scheduled" } })
+    expect(await transport.jobs.waiting?.({ queue: "q" }, 10)).toEqual([])
     await mend(board, Date.now() + 1_000)
     await mend(board, Date.now() + 1_000)
-    expect(await transport.queue.waiting?.("q", 10)).toEqual([child.id])
-    expect(await board.records.stranded?.(Date.now() + 1_000, 10)).toEqual([])
+    expect(await transport.jobs.waiting?.({ queue: "q" }, 10)).toEqual([child.id])
+    expect(await board.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
     expect(await child.find()).toMatchObject({ state: "scheduled" })
   })
 
@@ -467,13 +465,13 @@ describe("a server that lives", () => {
       await stored(bench, posting)
       const { token, fence } = await bench.one(posting.queue)
       const record = recordOf(posting, "failed", { fence, message: posting.message })
-      await transport.queue.settle([{ token, record, then: { kind: "ack" } }])
+      await transport.jobs.end([{ token, record, then: { kind: "ack" } }])
       await rerunJob(board, posting.id)
     }
     await bench.one("q0")
     const { token } = await bench.one("q1")
-    await transport.queue.settle([{ token, then: { kind: "release", delay: 60_000 } }])
-    expect(await board.records.stranded?.(Date.now() + 1_000, 10)).toEqual([])
+    await transport.jobs.end([{ token, then: { kind: "release", delay: 60_000 } }])
+    expect(await board.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
     // Those that are found and not posted are found again, also where only some of them fit into the answer.
     const { client, names } = bench
     await client.request(`$JS.API.STREAM.PURGE.${names.queueStream}`)
@@ -483,9 +481,9 @@ describe("a server that lives", () => {
       name: "test",
       timeout: 5_000,
     })
-    expect(await fresh.records?.stranded?.(Date.now() + 1_000, 2)).toEqual(ids.slice(0, 2))
-    await fresh.records?.stranded?.(Date.now() + 1_000, 10)
-    expect(await fresh.records?.stranded?.(Date.now() + 1_000, 10)).toEqual(ids)
+    expect(await fresh.jobs.orphans?.(Date.now() + 1_000, 2)).toEqual(ids.slice(0, 2))
+    await fresh.jobs.orphans?.(Date.now() + 1_000, 10)
+    expect(await fresh.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual(ids)
     await fresh.close()
   })
 
@@ -498,13 +496,13 @@ describe("a server that lives", () => {
       timeout: 5_000,
     })
     await stored(bench, task(), task())
-    const [first, second] = await bench.transport.queue.pull({ queues: ["q"], max: 2, wait: 2_000 }, never)
+    const [first, second] = await bench.transport.jobs.take({ queues: ["q"], max: 2, wait: 2_000 }, never)
     if (first === undefined || second === undefined) throw new Error("two must come")
     for (let times = 0; times < 3; times++) {
       await sleep(500)
-      expect(await keeper.queue.extend([first.token])).toEqual([true])
+      expect(await keeper.jobs.extend([first.token])).toEqual([true])
     }
-    const settled = await bench.transport.queue.settle([
+    const settled = await bench.transport.jobs.end([
       { token: first.token, then: { kind: "release", delay: 0 } },
       { token: second.token, then: { kind: "ack" } },
     ])
@@ -521,19 +519,19 @@ describe("a server that lives", () => {
     await stored(bench, posting)
     const { token, fence } = await bench.one()
     const heard: Array<JobRecord> = []
-    await transport.records?.watch({ id: posting.id }, (record) => heard.push(record), never)
+    await transport.jobs.watch({ id: posting.id }, (record) => heard.push(record), never)
     const noted = async () => (await transport.store.get([`run/${posting.id}`]))[0]?.revision
-    await transport.queue.report([{ token, record: recordOf(posting, "started", { fence, worker: "w" }) }])
+    await transport.jobs.report([{ token, record: recordOf(posting, "started", { fence, worker: "w" }) }])
     const before = await until("a note", noted)
     await until("the same note again", async () => (await noted()) !== before)
-    expect((await transport.records?.find(posting.id))?.record).toMatchObject({ state: "started", worker: "w" })
+    expect((await transport.jobs.find(posting.id))?.record).toMatchObject({ state: "started", worker: "w" })
     expect(heard.length).toBe(1)
   })
 
   test("a task for a queue without a worker is listed, and waits", async () => {
     await using bench = await setup(server)
     await stored(bench, task({ queue: "later", due: Date.now() + 60_000 }))
-    expect(await bench.transport.queue.stats?.()).toEqual([{ queue: "later", ready: 0, scheduled: 1, inFlight: 0 }])
+    expect(await bench.transport.jobs.queues?.()).toEqual([{ queue: "later", ready: 0, scheduled: 1, held: 0 }])
   })
 })
 
@@ -554,10 +552,10 @@ test("a server without room refuses what is published, with what to do, is out o
     outcome: "none",
     message: expect.stringMatching(/insufficient resources \(10023\).*make room.*nothing that was accepted is lost/),
   }
-  const [receipt] = await transport.queue.publish([task({ id: "after" })])
+  const [receipt] = await transport.jobs.publish([task({ id: "after" })])
   expect(receipt).toMatchObject({ status: "failed", error: refusal })
-  await expect(transport.queue.pull({ queues: ["q"], max: 1, wait: 0 }, never)).rejects.toMatchObject(refusal)
-  expect((await transport.records?.find("before"))?.record.state).toBe("queued")
+  await expect(transport.jobs.take({ queues: ["q"], max: 1, wait: 0 }, never)).rejects.toMatchObject(refusal)
+  expect((await transport.jobs.find("before"))?.record.state).toBe("queued")
   expect(told).toEqual([expect.stringMatching(/^disconnected: .*make room/)])
   await api("STREAM.PURGE.OTHER")
   await until("its return", async () => told.at(-1) === "connected")
@@ -571,13 +569,13 @@ test("the longer acknowledgement subjects of later servers are understood", asyn
   await using bench = await setup(server)
   const posting = task()
   await stored(bench, posting, task())
-  const [first, second] = await bench.transport.queue.pull({ queues: ["q"], max: 2, wait: 2_000 }, never)
+  const [first, second] = await bench.transport.jobs.take({ queues: ["q"], max: 2, wait: 2_000 }, never)
   if (first === undefined || second === undefined) throw new Error("two must come")
   // Nonce, number and time, then two parts more than the seven of before.
   expect(first.token.split(" ").at(-1)?.split(".").length).toBeGreaterThanOrEqual(12)
-  expect(await bench.transport.queue.extend([first.token])).toEqual([true])
+  expect(await bench.transport.jobs.extend([first.token])).toEqual([true])
   const record = recordOf(posting, "succeeded", { fence: first.fence })
-  const settled = await bench.transport.queue.settle([
+  const settled = await bench.transport.jobs.end([
     { token: first.token, record, then: { kind: "ack" } },
     { token: second.token, then: { kind: "release", delay: 0 } },
   ])

@@ -145,12 +145,12 @@ describe("a pull", () => {
 
   afterEach(() => resources.disposeAsync())
 
-  const pull = (max: number, wait = 5_000) => worker.queue.pull({ queues, max, wait }, never)
+  const pull = (max: number, wait = 5_000) => worker.jobs.take({ queues, max, wait }, never)
 
   /** Publishes tasks of one queue and priority; the server has heard of them then. */
   const publish = async (postings: ReturnType<typeof tasks>): Promise<void> => {
     const [{ queue, level } = { queue: "", level: 0 }] = postings
-    await other.queue.publish(postings)
+    await other.jobs.publish(postings)
     await heard(namespace, queue, bands.of(level), postings.length)
   }
 
@@ -170,7 +170,7 @@ describe("a pull", () => {
         const deliveries = await pull(max)
         expect(deliveries).toHaveLength(Math.min(max, expected.length - came.length))
         came.push(...deliveries.map(idOf))
-        await other.queue.settle(deliveries.map(({ token }) => ({ token, then: { kind: "ack" } })))
+        await other.jobs.end(deliveries.map(({ token }) => ({ token, then: { kind: "ack" } })))
       }
       expect(came).toEqual(expected)
     }
@@ -217,7 +217,7 @@ describe("a pull", () => {
     expect(rest.map(idOf)).toEqual(ids(low.slice(4)))
     // Handed over twice, as the broker counts; nothing is stored about them.
     expect(rest.map(({ deliveries }) => deliveries)).toEqual([2, 2, 1, 1, 1, 1, 1, 1])
-    const records = await Promise.all(ids(low.slice(4)).map((id) => other.records?.find(id)))
+    const records = await Promise.all(ids(low.slice(4)).map((id) => other.jobs.find(id)))
     expect(records.map((found) => found?.record.state)).toEqual(rest.map(() => "queued"))
   })
 
@@ -249,7 +249,7 @@ describe("a pull", () => {
     const began = performance.now()
     const [task] = tasks("low", 1)
     if (task === undefined) throw new Error("there is one")
-    await other.queue.publish([task])
+    await other.jobs.publish([task])
     expect((await pulled).map(idOf)).toEqual([task.id])
     expect(performance.now() - began).toBeLessThan(8_000)
   }, 20_000)

@@ -47,7 +47,7 @@ const standStill = (ms: number): void => {
 const roundTrip = () => worker.store?.now()
 
 const pull = (transport: Transport, wait: number, signal = never) =>
-  transport.queue.pull({ queues: ["default"], max: 1, wait }, signal)
+  transport.jobs.take({ queues: ["default"], max: 1, wait }, signal)
 
 /** Starts a pull of the worker and resolves when it waits at the server. */
 const waiting = async (signal: AbortSignal) => {
@@ -63,7 +63,7 @@ describe("a task that came while the thread stood still", () => {
     const { pulled } = await waiting(end.signal)
     const task = taskOf({ id: generateId(), queue: "default" })
     proxy.freeze()
-    await other.queue.publish([task])
+    await other.jobs.publish([task])
     standStill(LEASE * 1.2)
     const [again] = await pull(other, 5_000)
     expect(again && idOf(again)).toBe(task.id)
@@ -74,7 +74,7 @@ describe("a task that came while the thread stood still", () => {
     expect(await pulled).toEqual([])
     // The worker has not returned the task either.
     expect(await pull(other, LEASE / 2)).toEqual([])
-    const settled = await other.queue.settle([{ token: again?.token ?? "", then: { kind: "ack" } }])
+    const settled = await other.jobs.end([{ token: again?.token ?? "", then: { kind: "ack" } }])
     expect(settled).toEqual([{ status: "settled" }])
   })
 
@@ -85,13 +85,13 @@ describe("a task that came while the thread stood still", () => {
       taskOf({ id: generateId(), queue: "default" }),
     ]
     proxy.freeze()
-    await other.queue.publish([task])
+    await other.jobs.publish([task])
     standStill(LEASE * 1.2)
     proxy.thaw()
     const [again] = await pulled
     expect(again && idOf(again)).toBe(task.id)
     expect(again?.deliveries).toBeGreaterThan(1)
-    await other.queue.publish([later])
+    await other.jobs.publish([later])
     const [next] = await pull(worker, 5_000)
     expect(next && idOf(next)).toBe(later.id)
   })

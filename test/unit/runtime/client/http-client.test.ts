@@ -209,7 +209,7 @@ test("a task whose answer was lost counts once when it is submitted again with i
 test("while the transport of the service is away, each task has its id and whether it may have been accepted", async () => {
   const { client, faults } = await serving()
   faults.before = (call) => {
-    if (call === "queue.publish") throw new TransportError("unavailable", "connection refused")
+    if (call === "jobs.publish") throw new TransportError("unavailable", "connection refused")
   }
   const lost = await fails(client.submit("work", { meth: "echo", id: "mine" }))
   expect(lost).toMatchObject({ code: "transport-unavailable", details: { id: "mine", outcome: "none" } })

@@ -115,9 +115,9 @@ describe("the plugin", () => {
     }
     const transports = { least: plugin }
     for (const target of ["least:", new Held()]) {
-      const { records, queue } = await connectBoard(target, { transports })
-      expect(await records.find("nobody")).toBeUndefined()
-      expect(await queue.pull({ queues: ["q"], max: 1, wait: 0 }, new AbortController().signal)).toEqual([])
+      const { jobs } = await connectBoard(target, { transports })
+      expect(await jobs.find("nobody")).toBeUndefined()
+      expect(await jobs.take({ queues: ["q"], max: 1, wait: 0 }, new AbortController().signal)).toEqual([])
     }
     const bare = { schemes: ["least"], connect: async () => leastDriver(board, { lease: 1_000 }) }
     await expect(connectBoard("least:", { transports: { least: bare } })).rejects.toMatchObject({

@@ -35,9 +35,8 @@ const shaky = async () => {
   const transport: Transport = {
     name: inner.name,
     capabilities: inner.capabilities,
-    queue: inner.queue,
+    jobs: inner.jobs,
     store: shakyStore,
-    records: inner.records,
     ...(inner.broadcast === undefined ? {} : { broadcast: inner.broadcast }),
     onStatus: (listener) => {
       listeners.add(listener)

@@ -154,7 +154,7 @@ describe("a first request that failed does not poison its key", () => {
     const running = await start()
     const { faults } = running
     faults.before = (call) => {
-      if (call === "queue.publish") throw unavailable("none")
+      if (call === "jobs.publish") throw unavailable("none")
     }
     const failed = await running.submit(TASK, KEY)
     expect(failed).toMatchObject({ status: 503, body: { outcome: "none" } })
@@ -170,7 +170,7 @@ describe("a first request that failed does not poison its key", () => {
     const running = await start()
     const { faults } = running
     faults.after = (call) => {
-      if (call === "queue.publish") throw unavailable("unknown")
+      if (call === "jobs.publish") throw unavailable("unknown")
     }
     const failed = await running.submit(TASK, KEY)
     expect(failed).toMatchObject({ status: 503, body: { outcome: "unknown" } })
@@ -199,13 +199,13 @@ describe("a first request that failed does not poison its key", () => {
     const running = await start({
       change: (transport) => {
         let isFirst = true
-        const publish: typeof transport.queue.publish = async (postings) => {
-          if (!isFirst) return transport.queue.publish(postings)
+        const publish: typeof transport.jobs.publish = async (postings) => {
+          if (!isFirst) return transport.jobs.publish(postings)
           isFirst = false
-          const [stored] = await transport.queue.publish(postings.slice(0, 1))
+          const [stored] = await transport.jobs.publish(postings.slice(0, 1))
           return [stored ?? { status: "stored" }, { status: "failed", error: unavailable("unknown") }]
         }
-        return { ...transport, queue: Object.assign(Object.create(transport.queue), { publish }) }
+        return { ...transport, jobs: Object.assign(Object.create(transport.jobs), { publish }) }
       },
     })
     const tasks = [TASK, { ...TASK, input: { n: 2 } }]

@@ -123,7 +123,7 @@ describe("bulk", () => {
     await submit({ task: "work.echo", delay: 3600 })
     let isFirst = true
     faults.after = async (call) => {
-      if (call !== "records.query" || !isFirst) return
+      if (call !== "jobs.list" || !isFirst) return
       isFirst = false
       await running.service.client.job(first).cancel()
     }

@@ -24,7 +24,7 @@ const jobs = async ({ service }: Running) => (await service.client.jobs()).jobs
 describe("submitting", () => {
   test("while it is down: 503 with the id, when to come back, and that nothing was accepted", async () => {
     const { submit, faults } = await start()
-    faults.before = only("queue.publish", down)
+    faults.before = only("jobs.publish", down)
     const { status, headers, body } = await submit(TASK)
     expect(status).toBe(503)
     expect(body).toMatchObject({
@@ -37,7 +37,7 @@ describe("submitting", () => {
 
   test("while it hangs: within two seconds, and perhaps it was accepted", async () => {
     const { submit, faults } = await start()
-    faults.before = only("queue.publish", () => faults.hang())
+    faults.before = only("jobs.publish", () => faults.hang())
     const [{ status, body }, ms] = await timed(submit(TASK))
     expect(status).toBe(503)
     expect(body).toMatchObject({ code: "transport-unavailable", outcome: "unknown", id: expect.any(String) })
@@ -55,7 +55,7 @@ describe("submitting", () => {
 
   test("while it is down for lookups too: the id that was given is in the answer", async () => {
     const { submit, faults } = await start()
-    faults.before = (call) => (call === "queue.pull" ? undefined : down())
+    faults.before = (call) => (call === "jobs.take" ? undefined : down())
     expect(await submit({ ...TASK, id: "mine" })).toMatchObject({ status: 503, body: { id: "mine", outcome: "none" } })
   })
 
@@ -63,7 +63,7 @@ describe("submitting", () => {
     const running = await start()
     const { submit, ask, faults } = running
     faults.after = (call) => {
-      if (call === "queue.publish") throw new TransportError("unavailable", "cut off", { outcome: "unknown" })
+      if (call === "jobs.publish") throw new TransportError("unavailable", "cut off", { outcome: "unknown" })
     }
     const lost = await submit(TASK)
     expect(lost).toMatchObject({ status: 503, body: { outcome: "unknown" } })
@@ -76,7 +76,7 @@ describe("submitting", () => {
 
   test("an array of which nothing was confirmed: 503 with all ids", async () => {
     const { submit, faults } = await start()
-    faults.before = only("queue.publish", down)
+    faults.before = only("jobs.publish", down)
     const { status, headers, body } = await submit([TASK, { ...TASK, id: "mine" }])
     expect(status).toBe(503)
     expect(headers.get("retry-after")).toBe("1")
@@ -88,14 +88,14 @@ describe("submitting", () => {
 
   test("a wait that fails does not hide that the task is accepted", async () => {
     const { submit, faults } = await start()
-    faults.before = only("records.find", down)
+    faults.before = only("jobs.find", down)
     const answer = await submit({ task: "work.hold" }, { prefer: "wait=5" })
     expect(answer).toMatchObject({ status: 202, body: { state: "queued" } })
   })
 
   test("a task that the transport finds too large is refused as that", async () => {
     const { submit, faults } = await start()
-    faults.before = only("queue.publish", () => {
+    faults.before = only("jobs.publish", () => {
       throw new TransportError("too-large", "1,048,577 bytes, and 1,048,576 are allowed")
     })
     expect(await submit(TASK)).toMatchObject({ status: 413, body: { code: "too-large" } })
@@ -104,19 +104,19 @@ describe("submitting", () => {
 
 describe("asking", () => {
   test.each([
-    ["GET", "/v1/jobs/a", "records.find"],
-    ["GET", "/v1/jobs/a/result", "records.find"],
-    ["GET", "/v1/jobs/a/events", "records.find"],
-    ["GET", "/v1/jobs", "records.query"],
-    ["GET", "/v1/dead", "records.query"],
-    ["GET", "/v1/queues", "queue.stats"],
+    ["GET", "/v1/jobs/a", "jobs.find"],
+    ["GET", "/v1/jobs/a/result", "jobs.find"],
+    ["GET", "/v1/jobs/a/events", "jobs.find"],
+    ["GET", "/v1/jobs", "jobs.list"],
+    ["GET", "/v1/dead", "jobs.list"],
+    ["GET", "/v1/queues", "jobs.queues"],
     ["GET", "/v1/workers", "store.list"],
     ["GET", "/v1/actors", "store.list"],
-    ["POST", "/v1/jobs/a/cancel", "records.find"],
-    ["POST", "/v1/jobs/a/retry", "records.find"],
-    ["DELETE", "/v1/jobs/a", "records.find"],
-    ["POST", "/v1/jobs/cancel?state=queued", "records.query"],
-    ["POST", "/v1/dead/redrive", "records.query"],
+    ["POST", "/v1/jobs/a/cancel", "jobs.find"],
+    ["POST", "/v1/jobs/a/retry", "jobs.find"],
+    ["DELETE", "/v1/jobs/a", "jobs.find"],
+    ["POST", "/v1/jobs/cancel?state=queued", "jobs.list"],
+    ["POST", "/v1/dead/redrive", "jobs.list"],
   ])("%s %s while it is down: 503", async (method, path, call) => {
     const { ask, faults } = await start()
     faults.before = only(call, down)
@@ -127,7 +127,7 @@ describe("asking", () => {
 
   test("for a record while it hangs: 503 in the end", async () => {
     const { ask, faults } = await start()
-    faults.before = only("records.find", () => faults.hang())
+    faults.before = only("jobs.find", () => faults.hang())
     const [answer, ms] = await timed(ask("GET", "/v1/jobs/a"))
     expect(answer).toMatchObject({ status: 503 })
     expect(ms).toBeLessThan(8_000)
@@ -143,7 +143,7 @@ describe("asking", () => {
     const { ask } = await start({
       change: (transport) => ({
         ...transport,
-        queue: Object.assign(Object.create(transport.queue), { stats: undefined }),
+        jobs: Object.assign(Object.create(transport.jobs), { queues: undefined }),
       }),
     })
     expect(await ask("GET", "/v1/queues")).toMatchObject({ status: 400, body: { code: "unsupported" } })
@@ -151,7 +151,7 @@ describe("asking", () => {
 
   test("what nobody foresaw is internal, and says nothing of itself", async () => {
     const { ask, faults } = await start()
-    faults.before = only("records.find", () => {
+    faults.before = only("jobs.find", () => {
       throw new Error("password=hunter2 at /secret/path")
     })
     const answer = await ask("GET", "/v1/jobs/a")

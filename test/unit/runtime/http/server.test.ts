@@ -67,7 +67,7 @@ describe("stopping", () => {
     const { service, submit, faults } = await start()
     let arrived = false
     faults.before = async (call) => {
-      if (call !== "queue.publish") return
+      if (call !== "jobs.publish") return
       arrived = true
       await new Promise((resolve) => setTimeout(resolve, 300))
     }

@@ -73,7 +73,7 @@ describe("one task", () => {
 
   test("carries the trace of the request along, and no malformed one", async () => {
     const { submit, service } = await start({ actors: [] })
-    const { records } = service.client.board
+    const { jobs } = service.client.board
     const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     for (const [traceparent, tracestate, expected] of [
       [trace, undefined, { traceparent: trace }],
@@ -86,7 +86,7 @@ describe("one task", () => {
     ] as const) {
       const given = { ...(traceparent && { traceparent }), ...(tracestate && { tracestate }) }
       const { body } = await submit({ task: "work.echo" }, given)
-      const headers = (await records.find(body.id))?.record.message?.headers ?? {}
+      const headers = (await jobs.find(body.id))?.record.message?.headers ?? {}
       const kept = Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith("trace")))
       expect(kept).toEqual(expected)
     }

@@ -65,7 +65,7 @@ test("a transport that does not answer costs two seconds, and one that is away n
   const whole = (await own()).now
   expect(whole.value("callboard_queue_depth", { queue: "default" })).toBe(0)
 
-  faults.before = (call) => (call === "queue.stats" ? faults.hang() : undefined)
+  faults.before = (call) => (call === "jobs.queues" ? faults.hang() : undefined)
   const slow = await own()
   expect(slow.ms).toBeGreaterThan(1_900)
   expect(slow.ms).toBeLessThan(4_500)
@@ -73,14 +73,14 @@ test("a transport that does not answer costs two seconds, and one that is away n
   expect(slow.now.value("callboard_queue_depth")).toBeUndefined()
 
   faults.before = (call) => {
-    if (call === "queue.stats") throw new Error("no")
+    if (call === "jobs.queues") throw new Error("no")
   }
   expect((await own()).now.value("callboard_queue_depth")).toBeUndefined()
 
-  const asked = faults.calls.get("queue.stats")
+  const asked = faults.calls.get("jobs.queues")
   faults.status("disconnected")
   const away = await own()
-  expect(faults.calls.get("queue.stats")).toBe(asked)
+  expect(faults.calls.get("jobs.queues")).toBe(asked)
   expect(away.now.value("callboard_transport_connected")).toBe(0)
   expect(away.now.value("callboard_reconnects_total")).toBe(0)
   faults.heal()
@@ -107,10 +107,10 @@ test("an outcome that is lost, and one that is refused", async () => {
   })
   const running = await start({ transport: `faulty://${generateId()}?lease=1`, actors: [late] })
   const { faults, service } = running
-  const { records } = service.client.board
+  const { jobs } = service.client.board
   const scrape = async () => new Exposition((await running.ask("GET", "/metrics")).text)
   faults.before = (call) => {
-    if (call !== "queue.settle") return
+    if (call !== "jobs.end") return
     faults.before = () => undefined
     throw new TransportError("unauthorized", "out of order")
   }
@@ -127,11 +127,11 @@ test("an outcome that is lost, and one that is refused", async () => {
 
   const { body } = await running.submit({ task: "late.waits" })
   await asked
-  const found = await records.find(body.id)
+  const found = await jobs.find(body.id)
   if (found === undefined) throw new Error("there is no record")
   const record = { ...step(found.record, { at: Date.now(), state: "cancelled" }), fence: "", endedAt: Date.now() }
   // Decided by somebody of whom the worker does not hear.
-  await records.change([{ id: body.id, expect: found.revision, record }])
+  await jobs.decide([{ id: body.id, expect: found.revision, record }])
   decide()
   const refused = await eventually(async () => {
     const now = await scrape()

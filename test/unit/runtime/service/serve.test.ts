@@ -5,7 +5,7 @@ import { afterEach, describe, expect, test } from "vitest"
 import { checkConfig } from "../../../../runtime/config/checking.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { collectLog } from "../../../../runtime/testing/log.ts"
-import { faulty, gate, sleep, withQueue } from "../../../support/faulty-board.ts"
+import { faulty, gate, sleep, withJobs } from "../../../support/faulty-board.ts"
 import { eventually } from "../../../support/servers/process.ts"
 
 const services: Array<Service> = []
@@ -30,7 +30,7 @@ const start = async (options: ServeOptions = {}): Promise<Service> => {
 
 /** Pulls that find the transport down. */
 const unreachable = () =>
-  withQueue(() => ({ pull: () => Promise.reject(new TransportError("unavailable", "nobody is there")) }))
+  withJobs(() => ({ take: () => Promise.reject(new TransportError("unavailable", "nobody is there")) }))
 
 const fail = (): never => {
   throw new Error("not now")
@@ -164,10 +164,10 @@ describe("ready", () => {
       stop: () => void order.push("stopped"),
       methods: { run: () => "done" },
     })
-    const transports = withQueue((queue) => ({
-      pull: (request, signal) => {
+    const transports = withJobs((jobs) => ({
+      take: (request, signal) => {
         order.push("pull")
-        return queue.pull(request, signal)
+        return jobs.take(request, signal)
       },
     }))
     const service = await start({ actors: [slow], transports, onReady: () => void order.push("ready") })
@@ -242,9 +242,9 @@ describe("stop", () => {
   test("while the transport is down comes to an end", async () => {
     let isDown = false
     const down = () => Promise.reject(new TransportError("unavailable", "down"))
-    const transports = withQueue((queue) => ({
-      pull: (request, signal) => (isDown ? down() : queue.pull(request, signal)),
-      settle: (all) => (isDown ? down() : queue.settle(all)),
+    const transports = withJobs((jobs) => ({
+      take: (request, signal) => (isDown ? down() : jobs.take(request, signal)),
+      end: (all) => (isDown ? down() : jobs.end(all)),
     }))
     const finish = gate()
     const service = await start({ actors: [waits(finish.opened)], transports, grace: 0.2, concurrency: 1 })

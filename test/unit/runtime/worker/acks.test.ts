@@ -217,7 +217,7 @@ onEveryBoard((newBoard) => {
       const client = keep(await connect(url))
       const take = async (id: string, fields: object = {}) => {
         await client.submit("early.wait", { id, queue: "default", ...fields })
-        const [delivery] = await board.queue.pull(
+        const [delivery] = await board.jobs.take(
           { queues: ["default"], max: 1, wait: 5_000 },
           new AbortController().signal,
         )
@@ -236,7 +236,7 @@ onEveryBoard((newBoard) => {
           message,
         }
         const taking = await dead.take(new Held(delivery, 0), record, async (settlement) => {
-          const [settled] = await board.queue.settle([settlement])
+          const [settled] = await board.jobs.end([settlement])
           return settled?.status === "settled" ? settlement : "lost"
         })
         expect(taking).toBe("taken")
@@ -260,12 +260,12 @@ onEveryBoard((newBoard) => {
       const id = generateId()
       await take(id, { errbacks: errback.followUps })
       const late = await client.submit("early.wait", { queue: "late" })
-      const [delivery] = await board.queue.pull({ queues: ["late"], max: 1, wait: 5_000 }, new AbortController().signal)
+      const [delivery] = await board.jobs.take({ queues: ["late"], max: 1, wait: 5_000 }, new AbortController().signal)
       if (delivery === undefined || !("headers" in delivery.message)) throw new Error("nothing came")
       const posting = postingOf(delivery.message, "late")
       if (posting._tag === "Failure") throw new Error("no task came")
       const { token } = delivery
-      await board.queue.claim([
+      await board.jobs.begin([
         { token, id: late.id, run: 1, retries: 0, worker: "dead", at: Date.now(), posting: posting.success },
       ])
 
@@ -281,7 +281,7 @@ onEveryBoard((newBoard) => {
         dead: "worker-lost",
         error: { name: "WorkerLost", reason: "worker-lost" },
       })
-      expect((await board.records.find(id))?.record.keepMs).toBe(KEPT_MS)
+      expect((await board.jobs.find(id))?.record.keepMs).toBe(KEPT_MS)
       expect(await client.job(errback.id).find()).toMatchObject({ state: "queued" })
       expect(await tasksIn(client)).toBe(2)
       expect(await late.find()).toMatchObject({ state: "started" })
@@ -307,12 +307,12 @@ onEveryBoard((newBoard) => {
     test("a job that cannot be listed, or was decided meanwhile, is left in its queue", async () => {
       const { board, client } = await abandoned()
       const job = await client.submit("early.wait", { queue: "default" })
-      const [delivery] = await board.queue.pull(
+      const [delivery] = await board.jobs.take(
         { queues: ["default"], max: 1, wait: 5_000 },
         new AbortController().signal,
       )
       if (delivery === undefined) throw new Error("nothing came")
-      const record = (await board.records.find(job.id))?.record
+      const record = (await board.jobs.find(job.id))?.record
       if (record === undefined) throw new Error("no record")
       const store = { ...board.store, write: () => Promise.reject(new Error("full")) }
       const settle = () => Promise.reject(new Error("nothing is to be settled"))
@@ -339,17 +339,17 @@ onEveryBoard((newBoard) => {
       const retry = retried(again, { name: "TypeError", message: "no", reason: "handler" }, 0)
       // Its worker dies between record and follow-ups.
       for (const { followUps: _followUps, ...settlement } of [followed, retry, succeeded(success, 8)])
-        await board.queue.settle([settlement])
+        await board.jobs.end([settlement])
       const each = sweeper()
       for (const now of [0, 60_000, 120_000]) await each.look(now)
       expect(lost).toEqual([])
       expect(await client.job(other).find()).toMatchObject({ state: "succeeded", result: 7 })
       expect(await client.job(ended).find()).toMatchObject({ state: "succeeded", result: 8 })
       expect(await client.job(next.id).find()).toMatchObject({ state: "queued" })
-      const came = await board.queue.pull({ queues: ["default"], max: 5, wait: 5_000 }, new AbortController().signal)
+      const came = await board.jobs.take({ queues: ["default"], max: 5, wait: 5_000 }, new AbortController().signal)
       const second =
         came.length < 2
-          ? await board.queue.pull({ queues: ["default"], max: 5, wait: 5_000 }, new AbortController().signal)
+          ? await board.jobs.take({ queues: ["default"], max: 5, wait: 5_000 }, new AbortController().signal)
           : []
       const ids = [...came, ...second].map(({ message: each }) => ("headers" in each ? each.headers["id"] : undefined))
       expect(new Set(ids)).toEqual(new Set([one, next.id]))

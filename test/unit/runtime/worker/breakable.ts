@@ -27,15 +27,15 @@ export const breakable = ({ listensLater = false } = {}): Breakable => {
   const gone = () => new TransportError("unavailable", "the line is cut")
   const wrap = (transport: Transport): Transport => ({
     ...transport,
-    queue: {
-      ...transport.queue,
-      pull: async (request, signal) => {
+    jobs: {
+      ...transport.jobs,
+      take: async (request, signal) => {
         if (isCut) throw gone()
-        return transport.queue.pull(request, signal)
+        return transport.jobs.take(request, signal)
       },
-      settle: async (all) => {
+      end: async (all) => {
         if (isCut) throw gone()
-        return transport.queue.settle(all)
+        return transport.jobs.end(all)
       },
     },
     ...(transport.broadcast === undefined

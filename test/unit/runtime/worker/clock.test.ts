@@ -6,7 +6,7 @@ import { generateId } from "../../../../runtime/id.ts"
 import { makeLog } from "../../../../runtime/log/log.ts"
 import { settingsOf } from "../../../../runtime/service/settings.ts"
 import { startWorker } from "../../../../runtime/worker/worker.ts"
-import { gate, withQueue } from "../../../support/faulty-board.ts"
+import { gate, withJobs } from "../../../support/faulty-board.ts"
 import { eventually } from "../../../support/servers/process.ts"
 
 const HOUR = 3_600_000
@@ -19,10 +19,10 @@ test.each([
   async (_, turned) => {
     let shift = 0
     let extended = 0
-    const transports = withQueue((queue) => ({
+    const transports = withJobs((jobs) => ({
       extend: (tokens) => {
         extended++
-        return queue.extend(tokens)
+        return jobs.extend(tokens)
       },
     }))
     const client = await connect(`faulty://${generateId()}?lease=1`, { transports })

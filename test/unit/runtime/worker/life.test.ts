@@ -52,11 +52,11 @@ const board = async (
           off()
         }
       },
-      queue: {
-        ...transport.queue,
-        pull: (request, signal) => {
+      jobs: {
+        ...transport.jobs,
+        take: (request, signal) => {
           use("pull", signal)
-          return transport.queue.pull(request, signal).finally(() => inUse.delete(signal))
+          return transport.jobs.take(request, signal).finally(() => inUse.delete(signal))
         },
       },
       store: {

@@ -49,11 +49,11 @@ describe("dispatch", () => {
     const { client } = await start([greet], { languages: { rb: "ruby" } })
     const { board } = client
     const plain = await client.submit("greet", { delay: 3600 })
-    const found = await board.records.find(plain.id)
+    const found = await board.jobs.find(plain.id)
     if (found?.record.message === undefined) throw new Error("a waiting job carries its message")
     const { message } = found.record
     const id = generateId()
-    await board.queue.publish([
+    await board.jobs.publish([
       {
         id,
         run: 1,
@@ -63,10 +63,10 @@ describe("dispatch", () => {
         message: { ...message, headers: { lang: "rb", task: "Mailer.deliver", id } },
       },
     ])
-    await eventually(async () => (await board.records.find(id))?.record.queue === "ruby", {
+    await eventually(async () => (await board.jobs.find(id))?.record.queue === "ruby", {
       message: "the task is on queue ruby",
     })
-    const ruby = await eventually(async () => (await board.queue.stats?.())?.find((queue) => queue.queue === "ruby"), {
+    const ruby = await eventually(async () => (await board.jobs.queues?.())?.find((queue) => queue.queue === "ruby"), {
       message: "queue ruby exists",
     })
     expect(ruby).toMatchObject({ ready: 1 })

@@ -4,7 +4,7 @@ import type { Client } from "../../../../../runtime/client/client.ts"
 import type { Board } from "../../../../../runtime/connection/board.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
-import type { JobDelivery, Records } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Jobs } from "../../../../../runtime/transport/lift/transport.ts"
 import { keep } from "../../../../support/servers/keep.ts"
 
 export const start = async (): Promise<Client & { readonly transport: string }> => {
@@ -20,19 +20,19 @@ export const work = async (transport: string, run: (input: unknown) => unknown):
   return service
 }
 
-export const withRecords = (board: Board, change: Partial<Records>): Board => ({
+export const withOwnJobs = (board: Board, change: Partial<Jobs>): Board => ({
   ...board,
-  records: { ...board.records, ...change },
+  jobs: { ...board.jobs, ...change },
 })
 
 export const stored = async (client: Client, id: string): Promise<JobRecord> => {
-  const found = await client.board.records.find(id)
+  const found = await client.board.jobs.find(id)
   if (found === undefined) throw new Error(`there is no job ${id}`)
   return found.record
 }
 
 export const take = async (client: Client): Promise<JobDelivery> => {
-  const [delivery] = await client.board.queue.pull({ queues: ["default"], max: 1, wait: 0 }, AbortSignal.timeout(5_000))
+  const [delivery] = await client.board.jobs.take({ queues: ["default"], max: 1, wait: 0 }, AbortSignal.timeout(5_000))
   if (delivery === undefined) throw new Error("there is nothing to take")
   return delivery
 }

@@ -4,7 +4,7 @@ import { cancelJob } from "../../../../../runtime/jobs/commands/cancel.ts"
 import { deleteJob } from "../../../../../runtime/jobs/commands/delete.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
-import { start, stored, take, withRecords } from "./board.ts"
+import { start, stored, take, withOwnJobs } from "./board.ts"
 
 describe("cancel", () => {
   test("takes a waiting task off the queue, keeps its message, and is final", async () => {
@@ -25,7 +25,7 @@ describe("cancel", () => {
     const record = await stored(client, id)
     await cancelJob(client.board, id)
     const late: JobRecord = { ...record, fence, state: "succeeded", endedAt: Date.now(), keepMs: 1_000 }
-    const [settled] = await client.board.queue.settle([{ token, record: late, then: { kind: "ack" } }])
+    const [settled] = await client.board.jobs.end([{ token, record: late, then: { kind: "ack" } }])
     expect(settled?.status).toBe("superseded")
     expect((await stored(client, id)).state).toBe("cancelled")
   })
@@ -34,13 +34,13 @@ describe("cancel", () => {
     const client = await start()
     const { id } = await client.submit("echo", { delay: 60 })
     let raced = false
-    const board = withRecords(client.board, {
-      change: async (changes) => {
+    const board = withOwnJobs(client.board, {
+      decide: async (changes) => {
         if (!raced) {
           raced = true
           await deleteJob(client.board, id)
         }
-        return client.board.records.change(changes)
+        return client.board.jobs.decide(changes)
       },
     })
     await expect(cancelJob(board, id)).rejects.toMatchObject({ code: "gone" })
@@ -49,7 +49,7 @@ describe("cancel", () => {
   test("gives up on a job that changes at each try, instead of trying for ever", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { delay: 60 })
-    const board = withRecords(client.board, { change: async () => [{ status: "conflict" }] })
+    const board = withOwnJobs(client.board, { decide: async () => [{ status: "conflict" }] })
     await expect(cancelJob(board, id)).rejects.toMatchObject({ code: "internal", details: { id } })
   })
 
@@ -57,9 +57,9 @@ describe("cancel", () => {
     const client = await start()
     const { id } = await client.submit("echo", { delay: 60 })
     const error = new TransportError("unavailable", "down")
-    const answers = withRecords(client.board, { change: async () => [{ status: "failed", error }] })
+    const answers = withOwnJobs(client.board, { decide: async () => [{ status: "failed", error }] })
     await expect(cancelJob(answers, id)).rejects.toBe(error)
-    const rejects = withRecords(client.board, { change: () => Promise.reject(error) })
+    const rejects = withOwnJobs(client.board, { decide: () => Promise.reject(error) })
     await expect(cancelJob(rejects, id)).rejects.toBe(error)
   })
 

@@ -33,11 +33,11 @@ describe("forget", () => {
     const ended = step(record, { at: Date.now(), state: "succeeded" })
     const outcome = { ...ended, result: "secret", fence: first.fence, endedAt: Date.now(), followUps: [callback] }
     // As if it had died between the record and the rest.
-    await client.board.queue.settle([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
+    await client.board.jobs.end([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
     await deleteJob(client.board, id)
     expect(JSON.stringify(await stored(client, id))).not.toContain("secret")
     await work(client.transport, () => "followed")
-    await eventually(async () => (await client.board.records.find(callback.id))?.record.state === "succeeded")
+    await eventually(async () => (await client.board.jobs.find(callback.id))?.record.state === "succeeded")
     expect(await client.queues()).toEqual([])
   })
 

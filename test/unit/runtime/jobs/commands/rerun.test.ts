@@ -42,10 +42,10 @@ describe("run again", () => {
     const ended = step(waiting, { at: Date.now(), state: "failed" })
     const outcome = { ...ended, fence: first.fence, endedAt: Date.now(), followUps: [errback] }
     // As if its worker had died between the record and the rest.
-    await client.board.queue.settle([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
+    await client.board.jobs.end([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
     await rerunJob(client.board, id)
     await work(client.transport, () => "done")
-    await eventually(async () => (await client.board.records.find(errback.id))?.record.state === "succeeded")
+    await eventually(async () => (await client.board.jobs.find(errback.id))?.record.state === "succeeded")
     await eventually(async () => (await stored(client, id)).state === "succeeded")
     expect(await stored(client, id)).not.toHaveProperty("followUps")
     expect(await client.queues()).toEqual([])
@@ -71,7 +71,7 @@ describe("run again", () => {
     await cancelJob(client.board, id)
     await rerunJob(client.board, id)
     const late: JobRecord = { ...before, fence: stale.fence, state: "failed", endedAt: Date.now(), keepMs: 1_000 }
-    const [settled] = await client.board.queue.settle([{ token: stale.token, record: late, then: { kind: "ack" } }])
+    const [settled] = await client.board.jobs.end([{ token: stale.token, record: late, then: { kind: "ack" } }])
     expect(settled?.status).toBe("superseded")
     await work(client.transport, () => "second run")
     expect(await client.job(id).result({ timeout: 60 })).toBe("second run")

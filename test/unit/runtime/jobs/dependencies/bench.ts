@@ -58,14 +58,13 @@ export const openBench = async (url: string): Promise<Bench> => {
   const transport: Transport = Object.assign(Object.create(board.transport), { onStatus })
   const faulty: Board = {
     transport,
-    queue: faults.wrap("queue", board.queue),
-    records: faults.wrap("records", board.records),
+    jobs: faults.wrap("jobs", board.jobs),
     store: faults.wrap("store", board.store),
     broadcast: board.broadcast,
     keepFailed: board.keepFailed,
   }
   const record = async ({ id }: { readonly id: string }) => {
-    const found = await board.records.find(id)
+    const found = await board.jobs.find(id)
     if (found === undefined) throw new Error(`there is no job ${id}`)
     return found.record
   }
@@ -79,7 +78,7 @@ export const openBench = async (url: string): Promise<Bench> => {
       client.submit("step.run", { id: `${name}-${generateId()}`, input: { name }, ...fields }),
     stateOf: async (job) => (await record(job)).state,
     end: async (state, fields = {}) => {
-      const [delivery] = await board.queue.pull({ queues: ["default"], max: 1, wait: 5_000 }, never)
+      const [delivery] = await board.jobs.take({ queues: ["default"], max: 1, wait: 5_000 }, never)
       if (delivery === undefined) throw new Error("nothing waits")
       const { token, fence, queue } = delivery
       const posting = postingOf(messageOf(delivery), queue)
@@ -90,7 +89,7 @@ export const openBench = async (url: string): Promise<Bench> => {
         ...(state === "succeeded" ? {} : { message }),
         ...fields,
       })
-      const [settled] = await board.queue.settle([{ token, record: ended, then: { kind: "ack" } }])
+      const [settled] = await board.jobs.end([{ token, record: ended, then: { kind: "ack" } }])
       if (settled?.status !== "settled") throw new Error(`it is ${settled?.status}`)
       return ended
     },

@@ -25,9 +25,9 @@ onEveryBoard((newBoard) => {
       await bench.client.close()
     })
 
-    test.each(["store.list", "records.change"])("that fails at %s can be asked for again", async (call) => {
+    test.each(["store.list", "jobs.decide"])("that fails at %s can be asked for again", async (call) => {
       const { bench, parent, states } = await setUp()
-      bench.faults.before = failing(call, call === "records.change" ? 2 : 1).strike
+      bench.faults.before = failing(call, call === "jobs.decide" ? 2 : 1).strike
       await expect(cancelJob(bench.faulty, parent.id, { release: true })).rejects.toMatchObject({
         reason: "unavailable",
       })
@@ -51,7 +51,7 @@ onEveryBoard((newBoard) => {
   })
 
   describe("delete with dependents", () => {
-    test.each(["store.list", "records.change", "records.find"])(
+    test.each(["store.list", "jobs.decide", "jobs.find"])(
       "that fails at any %s can be asked for again, and nothing of it runs",
       async (call) => {
         for (let nth = 1, hasStruck = true; hasStruck; nth++) {
@@ -67,7 +67,7 @@ onEveryBoard((newBoard) => {
           await bench.look()
           expect(await states()).toEqual(["cancelled", "cancelled", "cancelled"])
           expect(await bench.edges()).toEqual([])
-          expect(await bench.board.queue.waiting?.("default", 10)).toEqual([])
+          expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([])
           await expect(parent.delete()).rejects.toMatchObject({ code: "gone" })
           hasStruck = fault.hasStruck
           await bench.client.close()

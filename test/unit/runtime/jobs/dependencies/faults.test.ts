@@ -11,7 +11,7 @@ import { onEveryBoard } from "../../../../scenarios/boards.ts"
 import { failing, openBench, unavailable } from "./bench.ts"
 
 /** What a submission or a release asks of a transport. */
-const CALLS = ["store.list", "store.write", "records.find", "records.change"]
+const CALLS = ["store.list", "store.write", "jobs.find", "jobs.decide"]
 
 /** A board that answers some changes itself. */
 const answering = (
@@ -19,13 +19,11 @@ const answering = (
   answer: (change: Change) => Changed | undefined | Promise<Changed | undefined>,
 ): Board => ({
   ...board,
-  records: {
-    find: (id) => board.records.find(id),
-    query: (query) => board.records.query(query),
-    watch: (filter, listener, signal) => board.records.watch(filter, listener, signal),
-    change: async (changes) => {
+  jobs: {
+    ...board.jobs,
+    decide: async (changes) => {
       const own = await Promise.all(changes.map(answer))
-      const rest = await board.records.change(changes.filter((_, at) => own[at] === undefined))
+      const rest = await board.jobs.decide(changes.filter((_, at) => own[at] === undefined))
       let next = 0
       return own.map((each) => each ?? rest[next++] ?? { status: "conflict" })
     },
@@ -36,7 +34,7 @@ const answering = (
 const withoutPosting = (board: Board): Board =>
   answering(board, async ({ post, ...change }) => {
     if (post === undefined || post.length === 0) return undefined
-    const [changed] = await board.records.change([change])
+    const [changed] = await board.jobs.decide([change])
     return changed?.status === "changed" ? { status: "failed", error: unavailable("unknown") } : changed
   })
 
@@ -64,7 +62,7 @@ onEveryBoard((newBoard) => {
         expect(await bench.edges()).toEqual([])
         await bench.end("succeeded")
         await bench.end("succeeded")
-        expect(await bench.board.queue.waiting?.("default", 10)).toEqual([])
+        expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([])
         hasStruck = fault.hasStruck
       }
     })
@@ -81,7 +79,7 @@ onEveryBoard((newBoard) => {
         bench.faults.after = () => undefined
         await bench.look()
         expect(await bench.edges()).toEqual([])
-        expect(await bench.board.queue.waiting?.("default", 10)).toEqual([child.id])
+        expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([child.id])
         await bench.end("succeeded")
         hasStruck = fault.hasStruck
       }
@@ -108,7 +106,9 @@ onEveryBoard((newBoard) => {
         error: { name: "NotReleased", reason: "not-released", message: expect.stringContaining("9999-12-31") },
       })
       expect(await bench.edges()).toEqual([])
-      expect(await bench.board.queue.waiting?.("default", 10)).toEqual(expect.arrayContaining([child.id, told]))
+      expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual(
+        expect.arrayContaining([child.id, told]),
+      )
       expect(await odd.retry()).toMatchObject({ state: "queued", run: 2 })
     })
 
@@ -178,16 +178,16 @@ onEveryBoard((newBoard) => {
       await bench.end("failed", { keepMs: 0 })
       await expect(lookAt(withoutPosting(bench.board))).rejects.toMatchObject({ reason: "unavailable" })
       expect(await bench.stateOf(child)).toBe("failed")
-      expect(await bench.board.queue.waiting?.("default", 10)).toEqual([])
+      expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([])
       await bench.look()
       await bench.look()
-      expect(await bench.board.queue.waiting?.("default", 10)).toEqual([told])
+      expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([told])
       expect(await bench.edges()).toEqual([])
     })
   })
 
   describe("a submission", () => {
-    test.each(["store.write", "records.find", "records.change"])(
+    test.each(["store.write", "jobs.find", "jobs.decide"])(
       "that fails at any %s can be repeated with its id, and is one job",
       async (call) => {
         await using bench = await setUp()
@@ -221,7 +221,7 @@ onEveryBoard((newBoard) => {
       const client = new Client(bench.faulty)
       const parent = await bench.submit("parent")
       const fields = { id: `child-${generateId()}`, input: {}, after: parent.id }
-      bench.faults.after = failing("records.change", 1, () => unavailable("unknown")).strike
+      bench.faults.after = failing("jobs.decide", 1, () => unavailable("unknown")).strike
       await expect(client.submit("step.run", fields)).rejects.toMatchObject({
         code: "transport-unavailable",
         details: { outcome: "unknown" },

@@ -99,7 +99,7 @@ onEveryBoard((newBoard) => {
       const foreign = ids.map((id) =>
         Result.getOrThrow(plan({ task: "step.run", input: { name: "foreign" } }, { ...context, id })),
       )
-      await client.board.queue.publish(foreign)
+      await client.board.jobs.publish(foreign)
       const child = await submit("child", { after: ids })
       expect((await child.find()).after).toEqual({ ids, waiting: ids })
       await work()

@@ -32,7 +32,7 @@ onEveryBoard((newBoard) => {
       expect(await bench.edges()).toEqual([])
       // Once, however often it is looked at.
       await bench.look()
-      expect(await bench.board.queue.waiting?.("default", 10)).toEqual([child.id, later.id])
+      expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([child.id, later.id])
     })
 
     test("of a failure: only those to which that is the same; the others wait for another run", async () => {
@@ -85,16 +85,16 @@ onEveryBoard((newBoard) => {
         { task: "step.run", id: last, after },
       ])
     let submitted: Promise<unknown> | undefined
-    const records = Object.assign(Object.create(bench.board.records), {
+    const jobs = Object.assign(Object.create(bench.board.jobs), {
       // What it finds first is as it was before the records were stored.
       find: async (id: string) => {
-        const there = await bench.board.records.find(id)
+        const there = await bench.board.jobs.find(id)
         submitted ??= submit()
         await submitted
         return there
       },
     })
-    await new Sweep({ ...bench.board, records }).look(Date.now())
+    await new Sweep({ ...bench.board, jobs }).look(Date.now())
     expect(submitted).toBeDefined()
     expect([await bench.stateOf({ id: middle }), await bench.stateOf({ id: last })]).toEqual(["deferred", "deferred"])
     expect(await bench.edges()).toEqual(expect.arrayContaining(edges))
@@ -185,7 +185,7 @@ onEveryBoard((newBoard) => {
     await Promise.allSettled([...releases, ...looks])
     await bench.look()
     expect(await bench.stateOf(child)).toBe("queued")
-    expect(await bench.board.queue.waiting?.("default", 10)).toEqual([child.id])
+    expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([child.id])
     expect(await bench.edges()).toEqual([])
     expect((await bench.record(child)).timeline).toHaveLength(2)
   })

@@ -36,7 +36,7 @@ test("a worker that ends when nothing is left waits for what its own jobs let go
   await client.submit("step.run", { id: "b", input: { name: "b" }, after: "a" })
   await client.submit("step.run", { id: "c", input: { name: "c" }, after: "b" })
   faults.before = async (call) => {
-    if (call === "store.list" || call === "records.change") await new Promise((resolve) => setTimeout(resolve, 50))
+    if (call === "store.list" || call === "jobs.decide") await new Promise((resolve) => setTimeout(resolve, 50))
   }
   await (await start([step], { transport, transports, burst: true })).stopped
   expect((await client.jobs()).jobs.map(({ state }) => state)).toEqual(["succeeded", "succeeded", "succeeded"])

@@ -5,7 +5,7 @@ import type { Client } from "../../../../../runtime/client/client.ts"
 import type { Board } from "../../../../../runtime/connection/board.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import { type JobRecord, step } from "../../../../../runtime/protocol/record.ts"
-import type { Records } from "../../../../../runtime/transport/lift/transport.ts"
+import type { Jobs } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { keep } from "../../../../support/servers/keep.ts"
 
@@ -15,30 +15,30 @@ export const start = async (): Promise<Client> => {
 }
 
 /** The same board with other records: what a transport that is late, deaf or down would say. */
-export const withRecords = (board: Board, change: Partial<Records>): Board => ({
+export const withOwnJobs = (board: Board, change: Partial<Jobs>): Board => ({
   ...board,
-  records: { ...board.records, ...change },
+  jobs: { ...board.jobs, ...change },
 })
 
 /** A board whose watches are counted until they end. */
 export const watched = (board: Board) => {
   const watches = new Set<AbortSignal>()
-  const listening: Records["watch"] = async (filter, listener, signal) => {
+  const listening: Jobs["watch"] = async (filter, listener, signal) => {
     watches.add(signal)
     signal.addEventListener("abort", () => watches.delete(signal))
-    return board.records.watch(filter, listener, signal)
+    return board.jobs.watch(filter, listener, signal)
   }
-  return { watches, board: withRecords(board, { watch: listening }) }
+  return { watches, board: withOwnJobs(board, { watch: listening }) }
 }
 
 /** Takes one task and settles it as a worker would. */
 export const settleNext = async ({ board }: Client, change: (record: JobRecord) => JobRecord) => {
-  const [delivery] = await board.queue.pull({ queues: ["default"], max: 1, wait: 0 }, new AbortController().signal)
+  const [delivery] = await board.jobs.take({ queues: ["default"], max: 1, wait: 0 }, new AbortController().signal)
   if (delivery === undefined || "undecodable" in delivery.message) throw new Error("there is nothing to take")
-  const found = await board.records.find(String(delivery.message.headers["id"]))
+  const found = await board.jobs.find(String(delivery.message.headers["id"]))
   if (found === undefined) throw new Error("the job has no record")
   const { message: _message, ...record } = found.record
-  const [settled] = await board.queue.settle([
+  const [settled] = await board.jobs.end([
     { token: delivery.token, record: { ...change(record), fence: delivery.fence }, then: { kind: "ack" } },
   ])
   expect(settled).toEqual({ status: "settled" })

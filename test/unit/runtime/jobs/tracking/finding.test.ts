@@ -2,14 +2,14 @@ import { describe, expect, test } from "vitest"
 import { findRecord } from "../../../../../runtime/jobs/tracking/finding.ts"
 import { followJob } from "../../../../../runtime/jobs/tracking/following.ts"
 import { waitForEnd } from "../../../../../runtime/jobs/tracking/waiting.ts"
-import { down, sleep, start, succeed, withRecords } from "./board.ts"
+import { down, sleep, start, succeed, withOwnJobs } from "./board.ts"
 
 describe("finding", () => {
   test.each(["", "x".repeat(256), "é".repeat(128), "\ud800"])(
     "%j is no id: not found, and nobody is asked",
     async (id) => {
       const client = await start()
-      const board = withRecords(client.board, { find: down, watch: down })
+      const board = withOwnJobs(client.board, { find: down, watch: down })
       const notFound = { code: "not-found" }
       await expect(findRecord(board, id)).rejects.toMatchObject(notFound)
       await expect(waitForEnd(board, id, 1_000)).rejects.toMatchObject(notFound)
@@ -25,13 +25,13 @@ describe("finding", () => {
       .toBe("expired")
     const { record } = await findRecord(client.board, id)
     expect(record.timeline.map(({ state }) => state)).toEqual(["queued", "expired"])
-    expect(await client.board.queue.waiting?.("default", 10)).toEqual([])
+    expect(await client.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([])
   })
 
   test("a job that was taken just before it expires is not called expired while its worker has not said so yet", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { expires: 0.05 })
-    const [taken] = await client.board.queue.pull({ queues: ["default"], max: 1, wait: 0 }, AbortSignal.timeout(1_000))
+    const [taken] = await client.board.jobs.take({ queues: ["default"], max: 1, wait: 0 }, AbortSignal.timeout(1_000))
     expect(taken).toBeDefined()
     // Its handler runs; a worker reports that only when it lasts longer than a moment.
     await sleep(80)
@@ -52,13 +52,13 @@ describe("finding", () => {
     const { id } = await client.submit("echo", { expires: 0.02 })
     await sleep(30)
     let raced = false
-    const board = withRecords(client.board, {
-      change: async (changes) => {
+    const board = withOwnJobs(client.board, {
+      decide: async (changes) => {
         if (!raced) {
           raced = true
           await succeed(client)
         }
-        return client.board.records.change(changes)
+        return client.board.jobs.decide(changes)
       },
     })
     await expect.poll(async () => (await findRecord(board, id)).record.state, { timeout: 60_000 }).toBe("succeeded")

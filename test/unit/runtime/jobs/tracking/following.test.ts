@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from "vitest"
 import { deleteJob } from "../../../../../runtime/jobs/commands/delete.ts"
 import { followJob, type JobEvent } from "../../../../../runtime/jobs/tracking/following.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
-import { sleep, start, succeed, watched, withRecords } from "./board.ts"
+import { sleep, start, succeed, watched, withOwnJobs } from "./board.ts"
 
 const collect = async (events: AsyncIterable<JobEvent>) => {
   const seen: Array<string> = []
@@ -15,7 +15,7 @@ describe("following a job", () => {
     const client = await start()
     const { id } = await client.submit("echo")
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
-    const following = collect(followJob(withRecords(client.board, { watch: async () => undefined }), id))
+    const following = collect(followJob(withOwnJobs(client.board, { watch: async () => undefined }), id))
     await sleep(10)
     await succeed(client)
     await vi.advanceTimersByTimeAsync(5_000)
@@ -37,24 +37,24 @@ describe("following a job", () => {
     const client = await start()
     const { id } = await client.submit("echo")
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
-    const old = await client.board.records.find(id)
+    const old = await client.board.jobs.find(id)
     let answer: (() => void) | undefined
     let looks = 0
     let tell: ((record: JobRecord) => void) | undefined
-    const board = withRecords(client.board, {
+    const board = withOwnJobs(client.board, {
       watch: async (_filter, listener) => {
         tell = listener
       },
       find: async (asked) => {
         if (++looks === 2) await new Promise<void>((resolve) => (answer = resolve))
-        return looks === 2 ? old : client.board.records.find(asked)
+        return looks === 2 ? old : client.board.jobs.find(asked)
       },
     })
     const events = followJob(board, id)
     expect((await events.next()).value).toMatchObject({ state: "queued" })
     await vi.advanceTimersByTimeAsync(5_000)
     await succeed(client)
-    const ended = await client.board.records.find(id)
+    const ended = await client.board.jobs.find(id)
     // The reader is busy: the news comes, and after it the answer of before.
     if (ended !== undefined) tell?.(ended.record)
     answer?.()
@@ -68,9 +68,9 @@ describe("following a job", () => {
     const { id } = await client.submit("echo")
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
     let forgotten = false
-    const board = withRecords(client.board, {
+    const board = withOwnJobs(client.board, {
       watch: async () => undefined,
-      find: async (asked) => (forgotten ? undefined : client.board.records.find(asked)),
+      find: async (asked) => (forgotten ? undefined : client.board.jobs.find(asked)),
     })
     const following = collect(followJob(board, id))
     const refused = expect(Promise.race([following, sleep(500)])).rejects.toMatchObject({ code: "not-found" })

@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from "vitest"
 import { outcomeOf } from "../../../../../runtime/jobs/tracking/outcome.ts"
 import { waitForEnd } from "../../../../../runtime/jobs/tracking/waiting.ts"
-import { down, sleep, start, succeed, watched, withRecords } from "./board.ts"
+import { down, sleep, start, succeed, watched, withOwnJobs } from "./board.ts"
 
 describe("waiting for the end", () => {
   test("resolves with the end, whether it comes before, while or after the watch begins", async () => {
@@ -11,9 +11,9 @@ describe("waiting for the end", () => {
     expect(outcomeOf(await waitForEnd(client.board, before.id, 1_000))).toEqual({ state: "succeeded", result: 1 })
 
     const during = await client.submit("echo")
-    const late = withRecords(client.board, {
+    const late = withOwnJobs(client.board, {
       watch: async (...args) => {
-        await client.board.records.watch(...args)
+        await client.board.jobs.watch(...args)
         await succeed(client, 2)
       },
     })
@@ -47,10 +47,10 @@ describe("waiting for the end", () => {
     const { id } = await client.submit("echo")
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
     let isDown = false
-    const board = withRecords(client.board, {
+    const board = withOwnJobs(client.board, {
       // Deaf: it listens and never hears.
       watch: async () => undefined,
-      find: (asked) => (isDown ? down() : client.board.records.find(asked)),
+      find: (asked) => (isDown ? down() : client.board.jobs.find(asked)),
     })
     const waiting = waitForEnd(board, id, 10_000)
     await sleep(10)
@@ -67,9 +67,9 @@ describe("waiting for the end", () => {
     const { id } = await client.submit("echo")
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
     let forgotten = false
-    const board = withRecords(client.board, {
+    const board = withOwnJobs(client.board, {
       watch: async () => undefined,
-      find: async (asked) => (forgotten ? undefined : client.board.records.find(asked)),
+      find: async (asked) => (forgotten ? undefined : client.board.jobs.find(asked)),
     })
     const waiting = waitForEnd(board, id, 10_000)
     const refused = expect(waiting).rejects.toMatchObject({ code: "not-found" })

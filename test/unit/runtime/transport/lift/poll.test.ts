@@ -30,7 +30,7 @@ test("changes below a prefix are heard, what was there before is not, and nothin
   await eventually(() => heard.includes("p.a=1"))
   await store.write([
     { key: "p.a", value: null },
-    { key: "p.b", value: bytes("3"), ttl: 1_000 },
+    { key: "p.b", value: bytes("3"), ttl: 4_000 },
   ])
   await eventually(() => heard.includes("p.a=(none)") && heard.includes("p.b=3"))
   await eventually(() => heard.includes("p.b=(none)"))

@@ -56,28 +56,26 @@ const open = (options: LeastOptions = {}) => {
   const driver = leastDriver(board, { lease: 60_000 }, { step, ...options })
   const worker = () => lift(counted(driver), { lease: 60_000 })
   const transport = worker()
-  const { queue, records } = transport
-  if (records === undefined) throw new Error("lift makes records")
+  const { jobs } = transport
   return {
     board,
     hook,
     asked,
-    queue,
-    records,
+    jobs,
     worker,
     take: async () => {
-      const [delivery] = await queue.pull({ queues: ["q"], max: 1, wait: 0 }, never)
+      const [delivery] = await jobs.take({ queues: ["q"], max: 1, wait: 0 }, never)
       if (delivery === undefined) throw new Error("a delivery must come")
       return delivery
     },
     claim: async ({ token }: JobDelivery, of = posting()) => {
       const { id, run, retries } = of
-      const [claimed] = await queue.claim([{ token, id, run, retries, worker: "w", at: Date.now(), posting: of }])
+      const [claimed] = await jobs.begin([{ token, id, run, retries, worker: "w", at: Date.now(), posting: of }])
       return claimed
     },
-    settle: async (settlement: Settlement) => (await queue.settle([settlement]))[0]?.status,
+    settle: async (settlement: Settlement) => (await jobs.end([settlement]))[0]?.status,
     find: async (id = "j") => {
-      const found = await records.find(id)
+      const found = await jobs.find(id)
       if (found === undefined) throw new Error(`a record of ${id} must be there`)
       return found
     },
@@ -108,19 +106,19 @@ const success = (delivery: JobDelivery, followUps: ReadonlyArray<AddressedTask> 
 
 describe("the hot path", () => {
   test("a first delivery costs a publish, a take and one commit", async () => {
-    const { queue, asked, take, settle } = open()
-    await queue.publish([posting()])
+    const { jobs, asked, take, settle } = open()
+    await jobs.publish([posting()])
     expect(await settle(success(await take()))).toBe("settled")
     expect(asked).toEqual(["publish", "take", 'commit record over "" + callback/1/0 + ack'])
   })
 
   test("of a batch of first deliveries, too", async () => {
-    const { queue, asked } = open()
-    const jobs = ["a", "b", "c"].map((id) => posting(1, 0, 0, id))
-    await queue.publish(jobs)
-    const deliveries = await queue.pull({ queues: ["q"], max: 3, wait: 0 }, never)
-    const settled = await queue.settle(
-      jobs.flatMap((job, at) => {
+    const { jobs, asked } = open()
+    const postings = ["a", "b", "c"].map((id) => posting(1, 0, 0, id))
+    await jobs.publish(postings)
+    const deliveries = await jobs.take({ queues: ["q"], max: 3, wait: 0 }, never)
+    const settled = await jobs.end(
+      postings.flatMap((job, at) => {
         const delivery = deliveries[at]
         return delivery ? [{ token: delivery.token, record: recordAs("succeeded", job, delivery), then: ack }] : []
       }),
@@ -130,8 +128,8 @@ describe("the hot path", () => {
   })
 
   test("a later delivery costs one look and one claim more", async () => {
-    const { queue, asked, take, claim, settle, lapse } = open()
-    await queue.publish([posting()])
+    const { jobs, asked, take, claim, settle, lapse } = open()
+    await jobs.publish([posting()])
     await take()
     lapse()
     const second = await take()
@@ -144,8 +142,8 @@ describe("the hot path", () => {
 
 describe("begin", () => {
   test("a worker that was frozen before its claim does not take the job from the one that runs it", async () => {
-    const { queue, take, claim, find, lapse } = open()
-    await queue.publish([posting()])
+    const { jobs, take, claim, find, lapse } = open()
+    await jobs.publish([posting()])
     const frozen = await take()
     lapse()
     const living = await take()
@@ -155,8 +153,8 @@ describe("begin", () => {
   })
 
   test("a claim whose answer was lost counts once", async () => {
-    const { queue, take, claim, find, hook } = open()
-    await queue.publish([posting()])
+    const { jobs, take, claim, find, hook } = open()
+    await jobs.publish([posting()])
     const delivery = await take()
     hook.step = lost
     expect((await claim(delivery))?.status).toBe("failed")
@@ -170,8 +168,8 @@ describe("end", () => {
   test.each(["record", "post", "task"])(
     "an outcome whose answer was lost after its %s is whole, and posts once",
     async (at) => {
-      const { queue, take, settle, find, hook, keys } = open({ dedupeWindow: 0 })
-      await queue.publish([posting()])
+      const { jobs, take, settle, find, hook, keys } = open({ dedupeWindow: 0 })
+      await jobs.publish([posting()])
       const delivery = await take()
       hook.step = (name) => (name === at ? lost() : undefined)
       expect(await settle(success(delivery))).toBe("failed")
@@ -183,8 +181,8 @@ describe("end", () => {
   )
 
   test("a follow-up that ran before the outcome is settled again is not posted again", async () => {
-    const { queue, take, settle, hook, keys } = open({ dedupeWindow: 0 })
-    await queue.publish([posting()])
+    const { jobs, take, settle, hook, keys } = open({ dedupeWindow: 0 })
+    await jobs.publish([posting()])
     const delivery = await take()
     hook.step = (name) => (name === "post" ? lost() : undefined)
     expect(await settle(success(delivery))).toBe("failed")
@@ -198,16 +196,16 @@ describe("end", () => {
 
 describe("a conflict of an outcome", () => {
   test("with a record that was only posted again is none", async () => {
-    const { records, take, claim, settle, find, board } = open()
+    const { jobs, take, claim, settle, find, board } = open()
     const next = posting(2)
     const waiting = { ...recordAs("queued", next, { fence: "" }), message: next.message }
-    await records.change([{ id: "j", expect: "", record: waiting, post: [next] }])
+    await jobs.decide([{ id: "j", expect: "", record: waiting, post: [next] }])
     const delivery = await take()
     expect((await claim(delivery, next))?.status).toBe("claimed")
     // Maintenance found no task, and stores the same record once more.
     const { revision } = await find()
     const again = { ...waiting, state: "queued" as const }
-    expect(await records.change([{ id: "j", expect: revision, record: again }])).toEqual([{ status: "changed" }])
+    expect(await jobs.decide([{ id: "j", expect: revision, record: again }])).toEqual([{ status: "changed" }])
     const record = recordAs("succeeded", next, delivery)
     expect(await settle({ token: delivery.token, record, then: ack })).toBe("settled")
     expect((await find()).record.state).toBe("succeeded")
@@ -215,8 +213,8 @@ describe("a conflict of an outcome", () => {
   })
 
   test("with a later attempt is refused: nothing is stored, posted or taken off", async () => {
-    const { queue, take, claim, settle, find, lapse, keys } = open()
-    await queue.publish([posting()])
+    const { jobs, take, claim, settle, find, lapse, keys } = open()
+    await jobs.publish([posting()])
     const overtaken = await take()
     lapse()
     const living = await take()
@@ -228,20 +226,20 @@ describe("a conflict of an outcome", () => {
   })
 
   test("with a cancellation is refused", async () => {
-    const { queue, records, take, settle, find, keys } = open()
-    await queue.publish([posting()])
+    const { jobs, take, settle, find, keys } = open()
+    await jobs.publish([posting()])
     const delivery = await take()
     const { revision } = await find()
     const record = recordAs("cancelled", posting(), { fence: "" })
-    await records.change([{ id: "j", expect: revision, record, withdraw: true }])
+    await jobs.decide([{ id: "j", expect: revision, record, withdraw: true }])
     expect(await settle(success(delivery))).toBe("superseded")
     expect((await find()).record.state).toBe("cancelled")
     expect(keys()).not.toContain("callback/1/0")
   })
 
   test("a worker that was frozen may finish while nobody has begun", async () => {
-    const { queue, take, settle, lapse } = open()
-    await queue.publish([posting()])
+    const { jobs, take, settle, lapse } = open()
+    await jobs.publish([posting()])
     const delivery = await take()
     lapse()
     expect(await settle(success(delivery))).toBe("settled")
@@ -250,8 +248,8 @@ describe("a conflict of an outcome", () => {
 
 describe("over", () => {
   test("the next delivery posts what its worker could not post any more, then acks", async () => {
-    const { queue, take, claim, settle, hook, lapse, keys } = open()
-    await queue.publish([posting()])
+    const { jobs, take, claim, settle, hook, lapse, keys } = open()
+    await jobs.publish([posting()])
     hook.step = lost
     expect(await settle(success(await take()))).toBe("failed")
     delete hook.step
@@ -264,8 +262,8 @@ describe("over", () => {
   })
 
   test("and nothing that ran already", async () => {
-    const { queue, take, claim, settle, hook, lapse, keys } = open({ dedupeWindow: 0 })
-    await queue.publish([posting()])
+    const { jobs, take, claim, settle, hook, lapse, keys } = open({ dedupeWindow: 0 })
+    await jobs.publish([posting()])
     hook.step = (name) => (name === "post" ? lost() : undefined)
     expect(await settle(success(await take()))).toBe("failed")
     delete hook.step
@@ -279,9 +277,9 @@ describe("over", () => {
   })
 
   test("a retry that its worker could not post is posted, though its job has a record", async () => {
-    const { queue, take, claim, settle, hook, lapse, keys } = open()
+    const { jobs, take, claim, settle, hook, lapse, keys } = open()
     const retry = posting(1, 1)
-    await queue.publish([posting()])
+    await jobs.publish([posting()])
     const first = await take()
     const record = recordAs("queued", retry, first, { successor: "j/1/1", followUps: [retry] })
     hook.step = lost
@@ -302,62 +300,62 @@ describe("a decision from outside", () => {
   }
 
   test("posts what the record that it replaces still owes, before its own posting", async () => {
-    const { queue, records, take, settle, find, hook, keys } = open()
-    await queue.publish([posting()])
+    const { jobs, take, settle, find, hook, keys } = open()
+    await jobs.publish([posting()])
     hook.step = lost
     expect(await settle(success(await take()))).toBe("failed")
     delete hook.step
     const { record, revision } = await find()
     const change = { id: "j", expect: revision, record: rerun(record), post: [posting(2)] }
-    expect(await records.change([change])).toEqual([{ status: "changed" }])
+    expect(await jobs.decide([change])).toEqual([{ status: "changed" }])
     expect(keys()).toEqual(["j/1/0", "callback/1/0", "j/2/0"])
   })
 
   test("whose posting fails may have happened, whatever the posting says", async () => {
-    const { records, hook, find } = open()
+    const { jobs, hook, find } = open()
     const next = posting(2)
     const change = { id: "j", expect: "", record: recordAs("queued", next, { fence: "" }), post: [next] }
     hook.step = (name) => {
       if (name === "record") throw new TransportError("unavailable", "no room")
     }
-    expect(await records.change([change])).toMatchObject([
+    expect(await jobs.decide([change])).toMatchObject([
       { status: "failed", error: { reason: "unavailable", outcome: "unknown" } },
     ])
     expect((await find()).record.run).toBe(2)
   })
 
   test("posts nothing that is known", async () => {
-    const { queue, records, take, settle, find, keys } = open({ dedupeWindow: 0 })
-    await queue.publish([posting()])
+    const { jobs, take, settle, find, keys } = open({ dedupeWindow: 0 })
+    await jobs.publish([posting()])
     await settle(success(await take()))
     const child = await take()
     await settle({ token: child.token, record: recordAs("succeeded", callback, child), then: ack })
     const { record, revision } = await find()
-    await records.change([{ id: "j", expect: revision, record: rerun(record), post: [posting(2)] }])
+    await jobs.decide([{ id: "j", expect: revision, record: rerun(record), post: [posting(2)] }])
     expect(keys()).toEqual(["j/2/0"])
   })
 
   test("leaves to its caller what only the new record says", async () => {
-    const { queue, records, find, keys } = open()
-    await queue.publish([posting()])
+    const { jobs, find, keys } = open()
+    await jobs.publish([posting()])
     const { revision } = await find()
     const record = recordAs("failed", posting(), { fence: "" }, { followUps: [callback] })
-    await records.change([{ id: "j", expect: revision, record }])
+    await jobs.decide([{ id: "j", expect: revision, record }])
     const now = await find()
     expect(keys()).toEqual(["j/1/0"])
-    await records.change([{ id: "j", expect: now.revision, record: rerun(now.record) }])
+    await jobs.decide([{ id: "j", expect: now.revision, record: rerun(now.record) }])
     expect(keys()).toEqual(["j/1/0", "callback/1/0"])
   })
 
   test("drops what is owed once nobody could tell any more that it ran", async () => {
-    const { queue, records, take, find, settle, board, keys } = open({ dedupeWindow: 0 })
-    await queue.publish([posting()])
+    const { jobs, take, find, settle, board, keys } = open({ dedupeWindow: 0 })
+    await jobs.publish([posting()])
     const delivery = await take()
     const old = { ...success(delivery), record: recordAs("succeeded", posting(), delivery, longAgo) }
     await settle(old)
     board.tasks.clear()
     const { record, revision } = await find()
-    await records.change([{ id: "j", expect: revision, record: rerun(record), post: [posting(2)] }])
+    await jobs.decide([{ id: "j", expect: revision, record: rerun(record), post: [posting(2)] }])
     expect(keys()).toEqual(["j/2/0"])
     expect((await find()).record.followUps).toBeUndefined()
   })
@@ -367,25 +365,25 @@ describe("a decision from outside", () => {
 
 describe("orphans", () => {
   test("a posting that was lost between two steps is found, and the same change posts it", async () => {
-    const { records, hook, find, keys } = open()
+    const { jobs, hook, find, keys } = open()
     const next = posting(2)
     const record = { ...recordAs("queued", next, { fence: "" }), message: next.message }
     hook.step = lost
-    await records.change([{ id: "j", expect: "", record, post: [next] }])
+    await jobs.decide([{ id: "j", expect: "", record, post: [next] }])
     delete hook.step
     expect(keys()).toEqual([])
-    expect(await records.stranded?.(Date.now(), 10)).toEqual(["j"])
+    expect(await jobs.orphans?.(Date.now(), 10)).toEqual(["j"])
     const found = await find()
-    await records.change([{ id: "j", expect: found.revision, record: found.record, post: [next] }])
+    await jobs.decide([{ id: "j", expect: found.revision, record: found.record, post: [next] }])
     expect(keys()).toEqual(["j/2/0"])
-    expect(await records.stranded?.(Date.now(), 10)).toEqual([])
+    expect(await jobs.orphans?.(Date.now(), 10)).toEqual([])
   })
 })
 
 describe("orphans of a job that still owed something", () => {
   test("are posted after what it owed", async () => {
-    const { queue, records, take, settle, hook, find, board, keys } = open()
-    await queue.publish([posting()])
+    const { jobs, take, settle, hook, find, board, keys } = open()
+    await jobs.publish([posting()])
     hook.step = lost
     expect(await settle(success(await take()))).toBe("failed")
     board.tasks.clear()
@@ -393,25 +391,25 @@ describe("orphans of a job that still owed something", () => {
     const { endedAt: _ended, keepMs: _keep, ...kept } = ended.record
     const next = posting(2)
     const again = { ...step(kept, { run: 2, at: 0, state: "queued" }), fence: "", message: next.message }
-    await records.change([{ id: "j", expect: ended.revision, record: again, post: [next] }])
+    await jobs.decide([{ id: "j", expect: ended.revision, record: again, post: [next] }])
     delete hook.step
     expect(keys()).toEqual([])
     const { record, revision } = await find()
-    await records.change([{ id: "j", expect: revision, record, post: [next] }])
+    await jobs.decide([{ id: "j", expect: revision, record, post: [next] }])
     expect(keys()).toEqual(["callback/1/0", "j/2/0"])
   })
 })
 
 describe("another thread", () => {
   test("ends an attempt that it only knows the token of", async () => {
-    const { queue, take, claim, find, lapse, worker } = open()
-    await queue.publish([posting()])
+    const { jobs, take, claim, find, lapse, worker } = open()
+    await jobs.publish([posting()])
     await take()
     lapse()
     const { token, ...delivery } = await take()
     await claim({ token, ...delivery })
     const record = recordAs("failed", posting(), delivery)
-    expect(await worker().queue.settle([{ token, record, then: ack }])).toEqual([{ status: "settled" }])
+    expect(await worker().jobs.end([{ token, record, then: ack }])).toEqual([{ status: "settled" }])
     expect((await find()).record.state).toBe("failed")
   })
 })

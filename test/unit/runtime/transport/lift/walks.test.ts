@@ -10,7 +10,7 @@ import { isTerminal } from "../../../../../runtime/protocol/state.ts"
 import type { Committed, Driver } from "../../../../../runtime/transport/driver.ts"
 import { decodeStored } from "../../../../../runtime/transport/lift/codec.ts"
 import { lift } from "../../../../../runtime/transport/lift/lift.ts"
-import type { JobDelivery, Queue, Records, Settlement } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Jobs, Settlement } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { isHeld, LeastBoard, leastDriver, type Step } from "../../../../kit/driver/least-driver.ts"
 import { posting } from "./samples.ts"
@@ -74,7 +74,7 @@ class Walk {
   }
 
   /** What an actor has of the board; its own, so that it can die alone. */
-  #connect(actor: number): { readonly queue: Queue; readonly records: Records } {
+  #connect(actor: number): Jobs {
     const away = (): never => {
       throw new TransportError("unavailable", "lost", { outcome: "unknown" })
     }
@@ -97,13 +97,11 @@ class Walk {
         return this.#call(actor, () => driver.commit(commits), lost)
       },
     }
-    const { queue, records } = lift(faulty, { lease: 1e9 })
-    if (records === undefined) throw new Error("lift makes records")
-    return { queue, records }
+    return lift(faulty, { lease: 1e9 }).jobs
   }
 
   /** Starts an actor; it ends when its gates are never opened again. */
-  #start(run: (actor: number, board: { readonly queue: Queue; readonly records: Records }) => Promise<void>): number {
+  #start(run: (actor: number, jobs: Jobs) => Promise<void>): number {
     const actor = ++this.#actors
     run(actor, this.#connect(actor)).catch((thrown: unknown) => {
       this.failure ??= thrown
@@ -113,11 +111,11 @@ class Walk {
   failure: unknown
 
   async run(): Promise<ReadonlyArray<string>> {
-    await this.#connect(0).queue.publish([posting(1, 0, 0, "J")])
-    const work = () => this.#start((actor, { queue }) => this.#work(actor, queue, false))
+    await this.#connect(0).publish([posting(1, 0, 0, "J")])
+    const work = () => this.#start((actor, jobs) => this.#work(actor, jobs, false))
     const alive = [work(), work(), work()]
-    this.#start((actor, { records }) => this.#outside(actor, records))
-    this.#start((actor, { records }) => this.#maintain(actor, records))
+    this.#start((actor, jobs) => this.#outside(actor, jobs))
+    this.#start((actor, jobs) => this.#maintain(actor, jobs))
     for (let at = 0; at < STEPS; at++) {
       const dice = this.random()
       if (dice < 0.04) this.#lapse()
@@ -135,12 +133,12 @@ class Walk {
     // Everybody dies; leases end; a healthy worker and maintenance go on.
     this.#waiting = []
     this.#faulty = false
-    const { queue, records } = this.#connect(0)
+    const jobs = this.#connect(0)
     for (let round = 0; round < 12; round++) {
       for (const task of this.board.tasks) task.until = 0
-      await this.#work(0, queue, true)
-      await mend(records)
-      await this.#endLost(queue, records)
+      await this.#work(0, jobs, true)
+      await mend(jobs)
+      await this.#endLost(jobs)
     }
     if (this.failure !== undefined) throw this.failure
     return this.#faults()
@@ -153,16 +151,16 @@ class Walk {
     if (task !== undefined) task.until = 0
   }
 
-  async #work(actor: number, queue: Queue, healthy: boolean): Promise<void> {
+  async #work(actor: number, jobs: Jobs, healthy: boolean): Promise<void> {
     for (;;) {
-      const [delivery] = await queue.pull({ queues: ["q"], max: 1, wait: 0 }, never).catch(() => [])
-      if (delivery !== undefined) await this.#attempt(actor, queue, delivery, healthy)
+      const [delivery] = await jobs.take({ queues: ["q"], max: 1, wait: 0 }, never).catch(() => [])
+      if (delivery !== undefined) await this.#attempt(actor, jobs, delivery, healthy)
       else if (healthy) return
       await this.#gate(actor)
     }
   }
 
-  async #attempt(actor: number, queue: Queue, delivery: JobDelivery, healthy: boolean): Promise<void> {
+  async #attempt(actor: number, jobs: Jobs, delivery: JobDelivery, healthy: boolean): Promise<void> {
     const { token, fence, fresh, message } = delivery
     if (isUndecodable(message)) throw new Error("only tasks are posted here")
     const of = postingIn(message)
@@ -174,12 +172,12 @@ class Walk {
     if (!fresh) {
       const { id, run, retries } = of
       const answer = await this.#insist(actor, async () => {
-        const [one] = await queue.claim([{ token, id, run, retries, worker: `w${actor}`, at, posting: of }])
+        const [one] = await jobs.begin([{ token, id, run, retries, worker: `w${actor}`, at, posting: of }])
         return one?.status === "failed" ? undefined : one
       })
       if (answer?.status === "finished") {
         const { followUps = [] } = answer.record
-        await this.#settle(actor, queue, { token, followUps, then: ack })
+        await this.#settle(actor, jobs, { token, followUps, then: ack })
       }
       if (answer?.status !== "claimed") return
       record = claimed(answer.record ?? waiting.success, begins)
@@ -189,9 +187,9 @@ class Walk {
     if (early) {
       record = { ...record, acked: true }
       this.#early.set(of.id, fence)
-      if ((await this.#settle(actor, queue, { token, record, then: ack })) === "superseded") return
+      if ((await this.#settle(actor, jobs, { token, record, then: ack })) === "superseded") return
     }
-    await this.#settle(actor, queue, this.#outcome(delivery, of, record, healthy, early))
+    await this.#settle(actor, jobs, this.#outcome(delivery, of, record, healthy, early))
   }
 
   #outcome(
@@ -229,9 +227,9 @@ class Walk {
     return ends([posting(1, 0, 0, `C${of.run}`)])
   }
 
-  #settle(actor: number, queue: Queue, settlement: Settlement): Promise<string> {
+  #settle(actor: number, jobs: Jobs, settlement: Settlement): Promise<string> {
     return this.#insist(actor, async () => {
-      const [answer] = await queue.settle([settlement])
+      const [answer] = await jobs.end([settlement])
       return answer?.status === "failed" ? undefined : answer?.status
     })
   }
@@ -246,49 +244,49 @@ class Walk {
   }
 
   /** Cancels, and runs again. */
-  async #outside(actor: number, records: Records): Promise<void> {
+  async #outside(actor: number, jobs: Jobs): Promise<void> {
     for (;;) {
       for (let pause = 0; pause < 12; pause++) await this.#gate(actor)
-      const found = await records.find("J").catch(() => undefined)
+      const found = await jobs.find("J").catch(() => undefined)
       if (found === undefined) continue
       const { record, revision } = found
       if (!isTerminal(record.state)) {
         if (!this.chance(0.5)) continue
         const ended = { ...step(record, { at: 0, state: "cancelled" }), fence: "", endedAt: Date.now(), keepMs: -1 }
-        await records.change([{ id: "J", expect: revision, record: ended, withdraw: true }]).catch(() => undefined)
+        await jobs.decide([{ id: "J", expect: revision, record: ended, withdraw: true }]).catch(() => undefined)
       } else if (record.run < 4) {
         const { endedAt: _ended, successor: _next, acked: _acked, claims: _claims, ...kept } = record
         const next = posting(record.run + 1, 0, 0, "J")
         const again = { ...step(kept, { at: 0, state: "queued", run: next.run }), fence: "", retries: 0 }
         const change = { id: "J", expect: revision, record: { ...again, message: next.message }, post: [next] }
-        await records.change([change]).catch(() => undefined)
+        await jobs.decide([change]).catch(() => undefined)
       }
     }
   }
 
-  async #maintain(actor: number, records: Records): Promise<void> {
+  async #maintain(actor: number, jobs: Jobs): Promise<void> {
     for (;;) {
       for (let pause = 0; pause < 25; pause++) await this.#gate(actor)
-      await mend(records).catch(() => undefined)
+      await mend(jobs).catch(() => undefined)
     }
   }
 
   /** Jobs that were off their queue when their worker died: no lease brings them back. */
-  async #endLost(queue: Queue, records: Records): Promise<void> {
+  async #endLost(jobs: Jobs): Promise<void> {
     for (const [id, fence] of this.#early) {
-      const found = await records.find(id)
+      const found = await jobs.find(id)
       if (found === undefined) continue
       const { record, revision } = found
       if (record.state === "started" && record.acked) {
         const { acked: _acked, ...kept } = record
         const ended = { ...step(kept, { at: 0, state: "failed" }), fence: "", endedAt: Date.now(), keepMs: -1 }
-        await records.change([{ id, expect: revision, record: ended }])
+        await jobs.decide([{ id, expect: revision, record: ended }])
       } else if (record.fence === fence || record.fence === "") {
         for (const each of record.followUps ?? []) {
           if (each.id !== id) {
-            if ((await records.find(each.id)) === undefined) await queue.publish([each])
+            if ((await jobs.find(each.id)) === undefined) await jobs.publish([each])
           } else if (!isTerminal(record.state) && record.message === undefined) {
-            await records.change([{ id, expect: revision, record, post: [each] }])
+            await jobs.decide([{ id, expect: revision, record, post: [each] }])
           }
         }
       }
@@ -337,13 +335,13 @@ const postingIn = ({ headers }: AddressedTask["message"]): AddressedTask => {
 }
 
 /** Posts again what was lost between two steps. */
-const mend = async (records: Records): Promise<void> => {
-  for (const id of (await records.stranded?.(Date.now(), 100)) ?? []) {
-    const found = await records.find(id)
+const mend = async (jobs: Jobs): Promise<void> => {
+  for (const id of (await jobs.orphans?.(Date.now(), 100)) ?? []) {
+    const found = await jobs.find(id)
     const { message, state } = found?.record ?? {}
     if (found === undefined || message === undefined || (state !== "queued" && state !== "scheduled")) continue
     const { record, revision } = found
-    await records.change([{ id, expect: revision, record, post: [postingIn(message)] }])
+    await jobs.decide([{ id, expect: revision, record, post: [postingIn(message)] }])
   }
 }
 

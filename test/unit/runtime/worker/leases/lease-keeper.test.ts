@@ -2,7 +2,7 @@
 import { test } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
-import type { Queue } from "../../../../../runtime/transport/lift/transport.ts"
+import type { Jobs } from "../../../../../runtime/transport/lift/transport.ts"
 import { Held } from "../../../../../runtime/worker/delivery/delivery.ts"
 import { keepLeases } from "../../../../../runtime/worker/leases/lease-keeper.ts"
 import { taskOf } from "../../../../kit/task.ts"
@@ -14,18 +14,18 @@ const LEASE = 1_000
 /** A delivery in hand, and how often this thread has extended its lease. */
 const held = async () => {
   const options = { namespace: "test", lease: LEASE, name: "test", timeout: 5_000 }
-  const { queue } = await memory.connect(new URL(`memory://${generateId()}`), options)
-  await queue.publish([taskOf({ id: "job", queue: "q" })])
-  const [delivery] = await queue.pull({ queues: ["q"], max: 1, wait: 0 }, new AbortController().signal)
+  const { jobs } = await memory.connect(new URL(`memory://${generateId()}`), options)
+  await jobs.publish([taskOf({ id: "job", queue: "q" })])
+  const [delivery] = await jobs.take({ queues: ["q"], max: 1, wait: 0 }, new AbortController().signal)
   if (delivery === undefined) throw new Error("nothing was pulled")
   const seen = { extended: 0 }
-  const counting: Queue = Object.assign(Object.create(queue), {
+  const counting: Jobs = Object.assign(Object.create(jobs), {
     extend: (tokens: ReadonlyArray<string>) => {
       seen.extended++
-      return queue.extend(tokens)
+      return jobs.extend(tokens)
     },
   })
-  return { seen, queue: counting, held: new Map([[delivery.token, new Held(delivery, 0)]]) }
+  return { seen, jobs: counting, held: new Map([[delivery.token, new Held(delivery, 0)]]) }
 }
 
 const target = { namespace: "test", heartbeat: undefined }

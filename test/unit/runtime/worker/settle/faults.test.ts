@@ -12,7 +12,7 @@ import { Dependents } from "../../../../../runtime/worker/maintenance/dependents
 import { EarlyAcks } from "../../../../../runtime/worker/settle/early-acks.ts"
 import { Settler } from "../../../../../runtime/worker/settle/settler.ts"
 import { Observers } from "../../../../../runtime/worker/telemetry/observer.ts"
-import { withQueue } from "../../../../support/faulty-board.ts"
+import { withJobs } from "../../../../support/faulty-board.ts"
 import { start } from "../../../../support/services.ts"
 
 afterEach(() => {
@@ -101,11 +101,11 @@ describe("a transport that fails at an outcome", () => {
     ["rejects", () => Promise.reject(new Error(BROKEN))],
     ["says so", () => Promise.resolve([{ status: "failed", error: new TransportError("internal", BROKEN) }])],
   ])("each time it is asked (%s) makes the job fail with the reason, and no other", async (_name, fail) => {
-    const transports = withQueue((queue) => ({
-      settle: (settlements) =>
+    const transports = withJobs((jobs) => ({
+      end: (settlements) =>
         settlements.some(({ record }) => record?.state === "succeeded" && record.task.startsWith("work"))
-          ? (fail() as ReturnType<typeof queue.settle>)
-          : queue.settle(settlements),
+          ? (fail() as ReturnType<typeof jobs.end>)
+          : jobs.end(settlements),
     }))
     const options = { transport: `faulty://${generateId()}`, transports }
     expect(await runOne(() => undefined, "fine", options)).toMatchObject({
@@ -117,8 +117,8 @@ describe("a transport that fails at an outcome", () => {
 
   test("once is asked again", async () => {
     let asked = 0
-    const transports = withQueue((queue) => ({
-      settle: (settlements) => (++asked === 1 ? broken() : queue.settle(settlements)),
+    const transports = withJobs((jobs) => ({
+      end: (settlements) => (++asked === 1 ? broken() : jobs.end(settlements)),
     }))
     const options = { transport: `faulty://${generateId()}`, transports }
     expect(await runOne(() => undefined, "fine", options)).toMatchObject({ runs: 1, outcome: { state: "succeeded" } })
