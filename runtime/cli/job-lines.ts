@@ -2,7 +2,7 @@
 import type { Client } from "../client/client.ts"
 import { type JobView, jobView } from "../jobs/view.ts"
 import { isTerminal } from "../protocol/state.ts"
-import type { Settlement } from "../transport/lift/transport.ts"
+import type { AttemptEnd } from "../transport/lift/transport.ts"
 import { clockTime, oneLine, runTime, shortId, stateText } from "./format.ts"
 import type { Output } from "./output.ts"
 
@@ -37,7 +37,7 @@ export class JobLines {
   }
 
   /** What this process has done. */
-  readonly settled = ({ record }: Settlement): void => {
+  readonly settled = ({ record }: AttemptEnd): void => {
     if (record !== undefined) this.#say(jobView(record))
   }
 

@@ -1,7 +1,7 @@
 /** What a worker counts for Prometheus: one increment per happening, everything else at the scrape. */
 import { Counter, Gauge, Histogram, type Registry } from "prom-client"
 import type { JobRecord } from "../protocol/record.ts"
-import type { JobDelivery, Settlement } from "../transport/lift/transport.ts"
+import type { AttemptEnd, JobDelivery } from "../transport/lift/transport.ts"
 import type { WorkerLoad } from "../worker/control/worker.ts"
 import type { Held, Running } from "../worker/delivery/delivery.ts"
 import { OUTCOMES, type SettledAs, settledAs } from "../worker/delivery/settled-as.ts"
@@ -103,7 +103,7 @@ export class WorkerMetrics implements WorkerObserver {
     if (waited !== undefined) this.#of(held)?.waitTime.observe(waited / 1000)
   }
 
-  settled(held: Held, settlement: Settlement): void {
+  settled(held: Held, settlement: AttemptEnd): void {
     const outcome = settledAs(held, settlement)
     if (outcome === undefined) return
     const { run } = held

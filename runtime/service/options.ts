@@ -8,7 +8,7 @@ import type { Autoscale } from "../options/autoscale.ts"
 import type { DurationInput } from "../options/duration.ts"
 import type { ReconnectOptions } from "../options/reconnect.ts"
 import type { TracingSettings } from "../tracing/tracing.ts"
-import type { Settlement } from "../transport/lift/transport.ts"
+import type { AttemptEnd } from "../transport/lift/transport.ts"
 import type { FailureHandler } from "../worker/telemetry/failure-handlers.ts"
 import type { Service } from "./service.ts"
 
@@ -94,7 +94,7 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   /** Run in order after each failed attempt is stored; one that returns false ends the chain. */
   readonly onFailure?: ReadonlyArray<FailureHandler>
   /** Called once per settled job, after it is stored. */
-  readonly onSettled?: (settlement: Settlement) => void
+  readonly onSettled?: (settlement: AttemptEnd) => void
   /** Called once, when it consumes for the first time and HTTP, if there is any, listens. What it throws is logged. */
   readonly onReady?: (service: Service) => unknown
 }

@@ -12,7 +12,7 @@ import { jobError } from "../jobs/outcome/job-error.ts"
 import type { Rate } from "../options/rate.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
-import type { Claim, Claimed, JobDelivery, Settlement } from "../transport/lift/transport.ts"
+import type { AttemptEnd, AttemptStart, JobDelivery, StartAnswer } from "../transport/lift/transport.ts"
 import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
 import type { Cancellation } from "./attempt/cancellation.ts"
 import { samePosting } from "./attempt/intake.ts"
@@ -121,7 +121,7 @@ export class Flow {
       limiter: this.#limiter,
       clock,
       processes,
-      claims: new Batcher<Claim, Claimed>((claims) => jobs.begin(claims)),
+      claims: new Batcher<AttemptStart, StartAnswer>((claims) => jobs.begin(claims)),
       client,
       events: options.events,
       log,
@@ -293,7 +293,7 @@ export class Flow {
     fiber.addObserver((exit) => this.#executed(held, Exit.isSuccess(exit) ? exit.value : undefined))
   }
 
-  #executed(held: Held, settlement: Settlement | undefined): void {
+  #executed(held: Held, settlement: AttemptEnd | undefined): void {
     try {
       this.#watch.remove(held)
       if (held.mustWait) {
@@ -357,7 +357,7 @@ export class Flow {
     return true
   }
 
-  #putOff({ held, delayMs, reason, detail }: Refusal): Settlement {
+  #putOff({ held, delayMs, reason, detail }: Refusal): AttemptEnd {
     const { token, queue } = held.delivery
     const until = Math.round(this.#clock.now() + delayMs)
     this.putOffs.note({ id: held.id ?? "", queue, until, reason, detail })
@@ -374,7 +374,7 @@ export class Flow {
   }
 
   /** Stores how a delivery ended, and does what follows from that here. Never rejects. */
-  async #settle(held: Held, settlement: Settlement): Promise<void> {
+  async #settle(held: Held, settlement: AttemptEnd): Promise<void> {
     try {
       this.#settled(held, settlement, await this.#store(held, settlement))
     } catch (cause) {
@@ -382,7 +382,7 @@ export class Flow {
     }
   }
 
-  async #store(held: Held, settlement: Settlement): Promise<Settling> {
+  async #store(held: Held, settlement: AttemptEnd): Promise<Settling> {
     if (held.telling !== undefined) await held.telling
     try {
       return await this.#settler.settle(settlement, this.#end.signal, held.refused)
@@ -393,7 +393,7 @@ export class Flow {
     }
   }
 
-  #settled(held: Held, settlement: Settlement, stored: Settling): void {
+  #settled(held: Held, settlement: AttemptEnd, stored: Settling): void {
     // What could not be stored, or is no outcome, leaves a job that nobody else ends: it stays on the list.
     if (held.offQueue && stored !== "lost" && settlement.then.kind === "ack")
       this.#options.early.done(held.delivery.token)
@@ -436,7 +436,7 @@ export class Flow {
   }
 
   #release(held: Held, delay = 0): void {
-    const settlement: Settlement = { token: held.delivery.token, then: { kind: "release", delay } }
+    const settlement: AttemptEnd = { token: held.delivery.token, then: { kind: "release", delay } }
     void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
   }
 
@@ -500,7 +500,7 @@ export class Flow {
 
   /** Its record says cancelled already: only the task is left to take off the queue. */
   #ack(held: Held): void {
-    const settlement: Settlement = { token: held.delivery.token, then: { kind: "ack" } }
+    const settlement: AttemptEnd = { token: held.delivery.token, then: { kind: "ack" } }
     void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
   }
 }

@@ -7,7 +7,7 @@ import { Cause, Effect, type Exit } from "effect"
 import { acksEarly } from "../actor/acks.ts"
 import * as verdict from "../jobs/outcome/verdict.ts"
 import type { JobRecord } from "../protocol/record.ts"
-import type { Settlement } from "../transport/lift/transport.ts"
+import type { AttemptEnd } from "../transport/lift/transport.ts"
 import { attempt } from "./attempt/attempt.ts"
 import { UNCLAIMED_DELAY_MS } from "./attempt/claiming.ts"
 import { Decided, NOTHING } from "./attempt/decided.ts"
@@ -42,7 +42,7 @@ export class Executor {
   }
 
   /** Runs a delivery to its end and returns how to settle it; `undefined` when there is nothing to settle. Never fails. */
-  execute(held: Held): Effect.Effect<Settlement | undefined> {
+  execute(held: Held): Effect.Effect<AttemptEnd | undefined> {
     return Effect.gen({ self: this }, function* () {
       const ready = yield* this.#preparation.prepare(held)
       if (!(ready instanceof Ready)) return ready.settlement
@@ -91,12 +91,12 @@ export class Executor {
   }
 
   /** The end of a delivery whose handler has run, after a fault of our own. Nothing where it has not, or was ended from outside. */
-  faulted(held: Held, cause: unknown): Settlement | undefined {
+  faulted(held: Held, cause: unknown): AttemptEnd | undefined {
     return held.run === undefined || !held.called ? undefined : this.#judgement.faulted(held, held.run, cause)
   }
 
   /** A fault of our own: a job whose handler has run fails for it, once; any other is given back. */
-  #fault(held: Held, cause: Cause.Cause<unknown>): Settlement | undefined {
+  #fault(held: Held, cause: Cause.Cause<unknown>): AttemptEnd | undefined {
     const failed = this.faulted(held, Cause.squash(cause))
     if (failed !== undefined) {
       this.#options.log.error("an outcome could not be made, and the job fails for that", {

@@ -7,7 +7,7 @@ import type { Keep } from "../jobs/outcome/verdict.ts"
 import type { Log } from "../log/log.ts"
 import type { Autoscale } from "../options/autoscale.ts"
 import type { ReconnectPolicy } from "../options/reconnect.ts"
-import type { Settlement } from "../transport/lift/transport.ts"
+import type { AttemptEnd } from "../transport/lift/transport.ts"
 import type { LeaseThreadTarget } from "./leases/lease-protocol.ts"
 import type { FailureHandler } from "./telemetry/failure-handlers.ts"
 import type { WorkerObserver } from "./telemetry/observer.ts"
@@ -49,7 +49,7 @@ export interface WorkerOptions {
   /** Run in order after each failed attempt. */
   readonly onFailure: ReadonlyArray<FailureHandler>
   /** Called once per settled job. */
-  readonly onSettled?: (settlement: Settlement) => void
+  readonly onSettled?: (settlement: AttemptEnd) => void
   /** Ends when the queues are empty. */
   readonly burst: boolean
   /** Ends after so many jobs. Absent: never. */

@@ -12,7 +12,7 @@ import { Neighbours } from "../cluster/neighbours.ts"
 import { CANCEL_TOPIC } from "../connection/board.ts"
 import { Reach } from "../connection/connectivity.ts"
 import { keepListening } from "../connection/listening.ts"
-import type { Settlement } from "../transport/lift/transport.ts"
+import type { AttemptEnd } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
 import { type ActorPool, makeActorPool } from "./actors/actor-pool.ts"
 import { cancellationOf } from "./attempt/cancellation.ts"
@@ -182,7 +182,7 @@ const registryOf = ({ options, actors, standing, giveUp }: Core) =>
 
 const observersOf = ({ options, counts }: Core, tellers: ReadonlyArray<WorkerObserver>): Observers => {
   const { onSettled } = options
-  const settled = onSettled && { settled: (_held: Held, settlement: Settlement) => onSettled(settlement) }
+  const settled = onSettled && { settled: (_held: Held, settlement: AttemptEnd) => onSettled(settlement) }
   return new Observers([counts, ...tellers, ...(settled ? [settled] : []), ...options.observers], options.log)
 }
 

@@ -5,7 +5,7 @@
 import { connectTransport } from "../../runtime/connection/connect.ts"
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
 import { watchStore } from "../../runtime/transport/lift/poll.ts"
-import type { Jobs, Settled, Settlement, Transport } from "../../runtime/transport/lift/transport.ts"
+import type { AttemptEnd, EndAnswer, Jobs, Transport } from "../../runtime/transport/lift/transport.ts"
 import type { Store } from "../../runtime/transport/store.ts"
 
 export type Fault =
@@ -62,7 +62,7 @@ const EDGES = "after/"
 
 const endWith =
   (fault: Fault, inner: Transport) =>
-  async (settlements: ReadonlyArray<Settlement>): Promise<ReadonlyArray<Settled>> => {
+  async (settlements: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> => {
     const { jobs } = inner
     switch (fault) {
       case "ack-first": {

@@ -3,14 +3,14 @@
 import type { AddressedTask } from "../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../runtime/protocol/record.ts"
 import type {
-  Change,
-  Changed,
-  Claimed,
+  AttemptEnd,
+  Decision,
+  DecisionAnswer,
+  EndAnswer,
   Found,
   JobDelivery,
   PullRequest,
-  Settled,
-  Settlement,
+  StartAnswer,
   Transport,
 } from "../../runtime/transport/lift/transport.ts"
 import type { Receipt } from "../../runtime/transport/mod.ts"
@@ -18,7 +18,7 @@ import { BrokenPromise, check, equal } from "./check.ts"
 import type { Context } from "./context.ts"
 import { idOf, recordOf } from "./task.ts"
 
-type Ending = Pick<Settlement, "record" | "followUps">
+type Ending = Pick<AttemptEnd, "record" | "followUps">
 
 export class Peer {
   readonly #context: Context
@@ -99,7 +99,7 @@ export class Peer {
     equal(deliveries.map(idOf), [], `tasks that come although ${why}`)
   }
 
-  async claim(delivery: JobDelivery, posting: AddressedTask, worker = "kit"): Promise<Claimed> {
+  async claim(delivery: JobDelivery, posting: AddressedTask, worker = "kit"): Promise<StartAnswer> {
     const { id, run, retries } = posting
     const claim = { token: delivery.token, id, run, retries, worker, at: Date.now(), posting }
     const claimed = await this.#context.within(`the claim of ${id}`, this.transport.jobs.begin([claim]))
@@ -114,7 +114,7 @@ export class Peer {
     return claimed.record
   }
 
-  async settle(...settlements: ReadonlyArray<Settlement>): Promise<ReadonlyArray<Settled>> {
+  async settle(...settlements: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> {
     const settled = await this.#context.within(
       `${settlements.length} settlements`,
       this.transport.jobs.end(settlements),
@@ -124,7 +124,7 @@ export class Peer {
   }
 
   /** Takes a task off the queue: what becomes of it. */
-  async ack(delivery: JobDelivery, ending: Ending = {}): Promise<Settled> {
+  async ack(delivery: JobDelivery, ending: Ending = {}): Promise<EndAnswer> {
     const [settled] = await this.settle({ token: delivery.token, ...ending, then: { kind: "ack" } })
     return present(settled, "an answer")
   }
@@ -171,13 +171,13 @@ export class Peer {
     return (await this.found(id)).record
   }
 
-  async change(change: Change): Promise<Changed> {
+  async change(change: Decision): Promise<DecisionAnswer> {
     const [changed] = await this.#context.within(`the change of ${change.id}`, this.transport.jobs.decide([change]))
     return present(changed, "an answer")
   }
 
   /** Changes a record, and it must be changed. */
-  async changed(change: Change): Promise<void> {
+  async changed(change: Decision): Promise<void> {
     const changed = await this.change(change)
     check(changed.status === "changed", `the record of ${change.id} must be changed, it was ${describe(changed)}`)
   }

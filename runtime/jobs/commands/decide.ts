@@ -2,7 +2,7 @@
 import type { Board } from "../../connection/board.ts"
 import { CallboardError } from "../../errors.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { Change, Found } from "../../transport/lift/transport.ts"
+import type { Decision, Found } from "../../transport/lift/transport.ts"
 import { findRecord } from "../tracking/finding.ts"
 
 /** Somebody else may decide about the same job at the same time; more often than this in a row is not chance. */
@@ -12,7 +12,7 @@ const TRIES = 10
 export const decide = async (
   board: Board,
   id: string,
-  change: (found: Found) => Omit<Change, "id" | "expect"> | undefined,
+  change: (found: Found) => Omit<Decision, "id" | "expect"> | undefined,
 ): Promise<JobRecord> => {
   for (let tried = 0; tried < TRIES; tried++) {
     const found = await findRecord(board, id)

@@ -4,7 +4,7 @@ import type { KeepFailed } from "../../connection/board.ts"
 import { keepOf, NO_FENCE } from "../../protocol/outside.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { step } from "../../protocol/record.ts"
-import type { Change } from "../../transport/lift/transport.ts"
+import type { Decision } from "../../transport/lift/transport.ts"
 import type { TransportError } from "../../transport/mod.ts"
 import { failedInAbsence } from "../outcome/obituary.ts"
 
@@ -31,7 +31,7 @@ export const failure = (
   error: JobError,
   now: number,
   { keepFailed, bare = false }: { readonly keepFailed: KeepFailed; readonly bare?: boolean },
-): Pick<Change, "record" | "post"> => {
+): Pick<Decision, "record" | "post"> => {
   const keepMs = keepOf(record, keepFailed)
   const dead = error.reason
   const { after, message, ...kept } = record

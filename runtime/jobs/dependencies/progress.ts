@@ -4,7 +4,7 @@ import { advance } from "../../protocol/dependencies.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Change, Found } from "../../transport/lift/transport.ts"
+import type { Decision, Found } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { type Edge, removeEdges } from "./edges.ts"
 import type { Endings } from "./endings.ts"
@@ -98,7 +98,7 @@ const move = async (board: Board, open: ReadonlyArray<Moving>): Promise<Moved> =
 
 interface Step {
   readonly moving: Moving
-  readonly change: Change
+  readonly change: Decision
 }
 
 const isForGood = ({ reason }: TransportError): boolean =>
@@ -114,13 +114,13 @@ const changeOf = (
   { keepFailed }: Board,
   { record, revision }: Found,
   { endings, refusals }: Moving,
-): Change | undefined => {
+): Decision | undefined => {
   const now = Date.now()
   const next = advance(record, endings, now)
   if (next === undefined) return undefined
   const at = { id: record.id, expect: revision }
   const [refusal] = refusals
-  const fail = (error: JobError, bare: boolean): Change => ({
+  const fail = (error: JobError, bare: boolean): Decision => ({
     ...at,
     ...failure(record, error, now, { bare, keepFailed }),
   })

@@ -8,7 +8,7 @@ import { decodeBody, NO_EMBED } from "../../protocol/body.ts"
 import { parseTask } from "../../protocol/headers.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
-import type { Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import { afterFailure, type Ended, embedProblem } from "./follow-ups.ts"
 import { failed } from "./verdict.ts"
 
@@ -26,7 +26,7 @@ export interface Obituary {
 }
 
 /** `undefined` where the record does not hold the task, or none that can be read. */
-export const failedInAbsence = (record: JobRecord, error: JobError, obituary: Obituary): Settlement | undefined => {
+export const failedInAbsence = (record: JobRecord, error: JobError, obituary: Obituary): AttemptEnd | undefined => {
   const { message, queue } = record
   if (message === undefined) return undefined
   const task = parseTask(message)

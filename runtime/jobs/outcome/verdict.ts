@@ -11,7 +11,7 @@ import { extended, type JobError, type JobRecord, recordOfTask, step } from "../
 import type { State } from "../../protocol/state.ts"
 import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
-import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 
 /** What there is to know about the attempt that ended. */
 export interface Attempt {
@@ -61,7 +61,7 @@ export const succeeded = (
   attempt: Attempt,
   result: unknown,
   followUps: ReadonlyArray<AddressedTask> = [],
-): Settlement => {
+): AttemptEnd => {
   const { record, task, now } = attempt
   const quiet = task.ignoreResult || result === undefined
   const following = followUps.length === 0 ? undefined : { followUps }
@@ -88,7 +88,7 @@ export const failed = (
   attempt: Attempt,
   error: JobError,
   options: { readonly dead?: string; readonly followUps?: ReadonlyArray<AddressedTask> } = {},
-): Settlement => {
+): AttemptEnd => {
   const { dead, followUps = [] } = options
   return {
     token: attempt.token,
@@ -110,12 +110,12 @@ const following = (followUps: ReadonlyArray<AddressedTask>): { readonly followUp
   followUps.length === 0 ? {} : { followUps }
 
 /** Its time to start has passed. */
-export const expired = (attempt: Attempt): Settlement => unrun(attempt, { state: "expired" })
+export const expired = (attempt: Attempt): AttemptEnd => unrun(attempt, { state: "expired" })
 
 /** It falls under a revocation. */
-export const revoked = (attempt: Attempt): Settlement => unrun(attempt, { state: "cancelled", reason: "revoked" })
+export const revoked = (attempt: Attempt): AttemptEnd => unrun(attempt, { state: "cancelled", reason: "revoked" })
 
-const unrun = (attempt: Attempt, end: { readonly state: State; readonly reason?: string }): Settlement => ({
+const unrun = (attempt: Attempt, end: { readonly state: State; readonly reason?: string }): AttemptEnd => ({
   token: attempt.token,
   record: {
     ...ended(attempt, step(attempt.record, { at: attempt.now, ...end })),
@@ -167,7 +167,7 @@ const goneOn = (
   record: JobRecord,
   message: (due: number | undefined) => Message,
   next: { readonly reason: string; readonly run: number; readonly waitMs: number; readonly front: boolean },
-): Settlement => {
+): AttemptEnd => {
   // One that waits for nothing is queued, and was never scheduled.
   const due = next.waitMs === 0 ? undefined : attempt.now + next.waitMs
   const posting = repost(message(due), attempt.posting.queue, next.front)
@@ -195,7 +195,7 @@ const goneOn = (
 }
 
 /** Another attempt after `waitMs`. */
-export const retried = (attempt: Attempt, error: JobError, waitMs: number, front = false): Settlement =>
+export const retried = (attempt: Attempt, error: JobError, waitMs: number, front = false): AttemptEnd =>
   goneOn(attempt, { ...attempt.record, error }, (due) => nextAttempt(attempt, due), {
     reason: "retry",
     run: attempt.posting.run,
@@ -204,7 +204,7 @@ export const retried = (attempt: Attempt, error: JobError, waitMs: number, front
   })
 
 /** Another run after a success, `waitMs` from now. What follows from the job follows from its last run. */
-export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number): Settlement => {
+export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number): AttemptEnd => {
   const { record, posting, now } = attempt
   const run = posting.run + 1
   return goneOn(attempt, step(record, { at: now, state: "succeeded" }), (due) => nextRun(attempt, repeat, run, due), {
@@ -216,7 +216,7 @@ export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number)
 }
 
 /** Moves a task to the queue of another language's workers. */
-export const forwarded = (attempt: Attempt, queue: string): Settlement => {
+export const forwarded = (attempt: Attempt, queue: string): AttemptEnd => {
   const { message } = attempt.posting
   const own: OwnHeaders = { ...attempt.task.own, hops: (attempt.task.own.hops ?? 0) + 1 }
   const posting = repost(
@@ -245,7 +245,7 @@ const repost = (message: Message, queue: string, front: boolean): AddressedTask 
  * Gives a task back uncounted, to be delivered again after `delayMs`. What was stored about its run, a claim or a report,
  * is taken back first.
  */
-export const handedBack = (attempt: Attempt, stored: boolean, delayMs: number): Settlement => ({
+export const handedBack = (attempt: Attempt, stored: boolean, delayMs: number): AttemptEnd => ({
   token: attempt.token,
   ...(stored ? { record: unclaimed(attempt) } : {}),
   then: { kind: "release", delay: delayMs },
@@ -268,7 +268,7 @@ export const unreadable = (
   { reason, problem, kept }: Unreadable,
   now: number,
   keep: Keep,
-): Settlement => ({
+): AttemptEnd => ({
   token: delivery.token,
   record: {
     id: delivery.id ?? `dead-${delivery.fence.replace(/[^A-Za-z0-9_-]/g, "-")}`,

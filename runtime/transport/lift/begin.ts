@@ -8,7 +8,7 @@ import { type Asking, asError, MOST_ROUNDS, tooFast } from "./commits.ts"
 import { judgeClaim, placeOf } from "./judge.ts"
 import type { Notes } from "./notes.ts"
 import type { Revisions } from "./revisions.ts"
-import type { Claim, Claimed } from "./transport.ts"
+import type { AttemptStart, StartAnswer } from "./transport.ts"
 
 /**
  * Answers as `Jobs.begin` says. Rejects only with what the driver threw before anything was tried; a claim that is sent
@@ -18,8 +18,8 @@ export const begin = async (
   asking: Asking,
   revisions: Revisions,
   notes: Pick<Notes, "of">,
-  claim: Claim,
-): Promise<Claimed> => {
+  claim: AttemptStart,
+): Promise<StartAnswer> => {
   const { token, id, posting } = claim
   let attempt: Attempt
   try {
@@ -72,7 +72,7 @@ export const begin = async (
 }
 
 const startedBy = (
-  { worker, at, id, posting }: Claim,
+  { worker, at, id, posting }: AttemptStart,
   { fence }: Attempt,
   stored: JobRecord | undefined,
 ): JobRecord => {

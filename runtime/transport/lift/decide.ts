@@ -7,14 +7,14 @@ import { TransportError } from "../mod.ts"
 import { decodeStored, toPost, toStore } from "./codec.ts"
 import { type Asking, asError } from "./commits.ts"
 import { missing } from "./owed.ts"
-import { type Change, type Changed, TOMBSTONE_MS } from "./transport.ts"
+import { type Decision, type DecisionAnswer, TOMBSTONE_MS } from "./transport.ts"
 
 /** Never rejects but with what the driver threw before anything was tried. */
 export const decide = async (
   asking: Asking,
   capabilities: Capabilities,
-  { id, expect, record, withdraw, post = [] }: Change,
-): Promise<Changed> => {
+  { id, expect, record, withdraw, post = [] }: Decision,
+): Promise<DecisionAnswer> => {
   const now = Date.now()
   let commit: Commit
   try {
@@ -52,7 +52,7 @@ const debtOf = async (
   record: JobRecord,
   expect: string,
   now: number,
-): Promise<{ readonly record: JobRecord; readonly post: NonNullable<Change["post"]> } | "conflict"> => {
+): Promise<{ readonly record: JobRecord; readonly post: NonNullable<Decision["post"]> } | "conflict"> => {
   const { id, followUps = [] } = record
   const none = { record, post: [] }
   if (expect === "" || followUps.every((posting) => posting.id === id)) return none

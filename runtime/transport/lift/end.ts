@@ -11,11 +11,11 @@ import { type Asking, areOfDifferentJobs, asError, MOST_ROUNDS, tooFast } from "
 import { judgeConflict } from "./judge.ts"
 import { missing } from "./owed.ts"
 import type { Revisions } from "./revisions.ts"
-import type { Settled, Settlement } from "./transport.ts"
+import type { AttemptEnd, EndAnswer } from "./transport.ts"
 
 /** A settlement with everything made that can fail before the driver is asked. */
 interface Ending {
-  readonly settlement: Settlement
+  readonly settlement: AttemptEnd
   readonly attempt: Attempt
   readonly wanted: JobRecord | undefined
   /** Over the revision that is known, or over none; absent where nothing is to be stored. */
@@ -28,7 +28,7 @@ interface Ending {
 
 const NONE: ReadonlyArray<Posting> = []
 
-const failedOf = (thrown: unknown): Settled => ({ status: "failed", error: asError(thrown) })
+const failedOf = (thrown: unknown): EndAnswer => ({ status: "failed", error: asError(thrown) })
 
 export class Ends {
   readonly #driver: Driver
@@ -42,9 +42,9 @@ export class Ends {
   }
 
   /** Rejects only with what the driver threw before anything was tried. */
-  async settle(settlements: ReadonlyArray<Settlement>): Promise<ReadonlyArray<Settled>> {
+  async settle(settlements: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> {
     const now = Date.now()
-    const answers: Array<Settled | Ending> = []
+    const answers: Array<EndAnswer | Ending> = []
     const commits: Array<Commit> = []
     const { capabilities } = this.#driver
     settlements.forEach((settlement) => {
@@ -57,7 +57,7 @@ export class Ends {
       }
     })
     const first = await this.#commit(commits)
-    const settled: Array<Settled> = []
+    const settled: Array<EndAnswer> = []
     const slow: Array<Promise<void>> = []
     let nth = 0
     answers.forEach((answer, at) => {
@@ -87,7 +87,7 @@ export class Ends {
       : Promise.all(commits.map((commit) => this.#asking.commit(commit)))
   }
 
-  #answer(ending: Ending, committed: Exclude<Committed, { readonly status: "conflict" }>): Settled {
+  #answer(ending: Ending, committed: Exclude<Committed, { readonly status: "conflict" }>): EndAnswer {
     if (committed.status === "failed") return committed
     const { settlement, wanted, task } = ending
     // An attempt that goes on writing about its job needs the revision; an outcome is the last word.
@@ -97,7 +97,7 @@ export class Ends {
   }
 
   /** What met another revision than it expected, or does not know which to expect. */
-  async #carefully(ending: Ending): Promise<Settled> {
+  async #carefully(ending: Ending): Promise<EndAnswer> {
     const { settlement, attempt, wanted, record, post, task } = ending
     if (wanted === undefined || record === undefined) return this.#rest(ending)
     const { id } = wanted
@@ -118,7 +118,7 @@ export class Ends {
   }
 
   /** The record is in: what follows from it and is not known, then the task. */
-  async #rest(ending: Ending): Promise<Settled> {
+  async #rest(ending: Ending): Promise<EndAnswer> {
     const { settlement, attempt, wanted, post, task } = ending
     const { followUps = [] } = settlement
     const out = new Set(await missing(this.#asking, attempt.id, followUps))
@@ -132,7 +132,7 @@ export class Ends {
 }
 
 /** Fails with `invalid`, `unsupported` or `too-large`. */
-const prepare = (settlement: Settlement, revisions: Revisions, capabilities: Capabilities, now: number): Ending => {
+const prepare = (settlement: AttemptEnd, revisions: Revisions, capabilities: Capabilities, now: number): Ending => {
   const { token, record, followUps, then } = settlement
   const attempt = readToken(token)
   const expect = revisions.get(token) ?? (attempt.fresh ? "" : undefined)

@@ -68,7 +68,7 @@ export interface Jobs extends Partial<QueueBrowser> {
    * 4. Else `claimed`: the stored record then has state `started`, this fence, this worker and one more in `claims`, and
    *    no time to live.
    */
-  begin(claims: ReadonlyArray<Claim>): Promise<ReadonlyArray<Claimed>>
+  begin(claims: ReadonlyArray<AttemptStart>): Promise<ReadonlyArray<StartAnswer>>
 
   /**
    * Says that a run goes on: state, progress, worker. Last value wins; may be less durable than records and may be
@@ -81,7 +81,7 @@ export interface Jobs extends Partial<QueueBrowser> {
    * follow-ups (idempotent by publish key), then the ack or release. On `superseded` nothing else happens. A token goes
    * on to settle records after its task was acked: a job that is taken off its queue early has its outcome later.
    */
-  end(settlements: ReadonlyArray<Settlement>): Promise<ReadonlyArray<Settled>>
+  end(settlements: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>>
 
   /**
    * Extends leases to a full lease from now. Returns, in order, whether each was still ours. A token is plain text and
@@ -106,7 +106,7 @@ export interface Jobs extends Partial<QueueBrowser> {
    * may be lost with the process that posts it: {@link orphans} finds such jobs, so that the same change can be made again.
    * With `""` as the expected revision it may be the record of a job that was not posted yet: one that waits for others.
    */
-  decide(changes: ReadonlyArray<Change>): Promise<ReadonlyArray<Changed>>
+  decide(changes: ReadonlyArray<Decision>): Promise<ReadonlyArray<DecisionAnswer>>
 
   /**
    * Ids of jobs, oldest first, that wait in vain: their record says `queued` or `scheduled`, holds its own `message`, was
@@ -151,7 +151,7 @@ export interface JobDelivery {
   readonly message: Message | Undecodable
 }
 
-export interface Claim {
+export interface AttemptStart {
   readonly token: string
   readonly id: string
   readonly run: number
@@ -162,7 +162,7 @@ export interface Claim {
   readonly posting: AddressedTask
 }
 
-export type Claimed =
+export type StartAnswer =
   /**
    * Ours. `record` is as stored before this claim (its `claims` do not count this one); absent if there was none. Of a
    * claim that was sent again it is what is stored with that claim taken back (`unclaimed`).
@@ -182,7 +182,7 @@ export interface Report {
   readonly record: JobRecord
 }
 
-export interface Settlement {
+export interface AttemptEnd {
   readonly token: string
   /**
    * Stored by compare-and-set before anything else: refused as `superseded` when a higher fence, a terminal record of
@@ -197,7 +197,7 @@ export interface Settlement {
   readonly then: { readonly kind: "ack" } | { readonly kind: "release"; readonly delay: number }
 }
 
-export type Settled =
+export type EndAnswer =
   | { readonly status: "settled" }
   /** A newer delivery, or a decision from outside (a cancel), has the job. Nothing was stored, published or acked. */
   | { readonly status: "superseded" }
@@ -217,7 +217,7 @@ export interface Found {
 /** How long an ended record's tombstone stays after the record itself is over. */
 export const TOMBSTONE_MS = 3_600_000
 
-export interface Change {
+export interface Decision {
   readonly id: string
   readonly expect: Revision
   readonly record: JobRecord
@@ -225,7 +225,7 @@ export interface Change {
   readonly post?: ReadonlyArray<AddressedTask>
 }
 
-export type Changed =
+export type DecisionAnswer =
   | { readonly status: "changed" }
   /** The revision is outdated: find again and decide again. */
   | { readonly status: "conflict" }

@@ -8,7 +8,7 @@ import { asTransportError } from "../../errors.ts"
 import * as verdict from "../../jobs/outcome/verdict.ts"
 import type { Log } from "../../log/log.ts"
 import { claimed, type JobError, type JobRecord } from "../../protocol/record.ts"
-import type { Claim, Claimed } from "../../transport/lift/transport.ts"
+import type { AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
 import { Decided, NOTHING } from "./decided.ts"
 
 /** A longer outage is not waited for: the delivery is given back, or its lease lapses. */
@@ -20,15 +20,15 @@ export const UNCLAIMED_DELAY_MS = 1_000
 
 /** Resolves with the answer, or with the last failure. `stopped` ends trying. Never rejects. */
 export const insist = async (
-  claims: Batcher<Claim, Claimed>,
-  claim: Claim,
+  claims: Batcher<AttemptStart, StartAnswer>,
+  claim: AttemptStart,
   stopped: () => boolean,
-): Promise<Claimed> => {
+): Promise<StartAnswer> => {
   for (let tried = 1; ; tried++) {
     // A transport that is out of reach is no fault of ours, nor of the job.
     const answer = await claims
       .add(claim)
-      .catch((cause: unknown): Claimed => ({ status: "failed", error: asTransportError(cause) }))
+      .catch((cause: unknown): StartAnswer => ({ status: "failed", error: asTransportError(cause) }))
     if (answer.status !== "failed" || answer.error.reason !== "unavailable" || tried === TRIES || stopped())
       return answer
     await new Promise((resolve) => setTimeout(resolve, tried * WAIT_MS))
@@ -45,7 +45,11 @@ export interface Claimant {
 }
 
 /** The record to go on with, as it was before the claim, or how the delivery is settled where the job is not ours. */
-export const afterClaim = (answer: Claimed, { waiting, begins, fresh }: Claimant, log: Log): JobRecord | Decided => {
+export const afterClaim = (
+  answer: StartAnswer,
+  { waiting, begins, fresh }: Claimant,
+  log: Log,
+): JobRecord | Decided => {
   switch (answer.status) {
     case "superseded":
       return new Decided(NOTHING)

@@ -14,7 +14,7 @@ import type { Embed } from "../../protocol/body.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
-import type { Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
 import type { Held, Running } from "../delivery/delivery.ts"
 import { softLimitError } from "../delivery/soft-limit.ts"
@@ -31,7 +31,7 @@ export class Judgement {
   }
 
   /** The settlement for what came of the attempt. */
-  judge(held: Held, run: Running, exit: Exit.Exit<unknown, unknown>): Settlement | undefined {
+  judge(held: Held, run: Running, exit: Exit.Exit<unknown, unknown>): AttemptEnd | undefined {
     if (run.stop !== undefined) return this.stopped(held, run)
     const attempt = this.attempt(held, run)
     if (Exit.isFailure(exit)) return this.#failure(attempt, run, readable(Cause.squash(exit.cause)))
@@ -55,7 +55,7 @@ export class Judgement {
    * The settlement of a run after which something of our own has failed: its handler has run, and must not run again for
    * that. Nothing for a run that was ended from outside: its task is handed back, or is somebody else's.
    */
-  faulted(held: Held, run: Running, cause: unknown): Settlement | undefined {
+  faulted(held: Held, run: Running, cause: unknown): AttemptEnd | undefined {
     if (run.stop !== undefined && run.stop !== "timeout") return undefined
     const error = outcomeLost(messageOf(cause))
     try {
@@ -71,7 +71,7 @@ export class Judgement {
   }
 
   /** The settlement of a run that was ended from outside. */
-  stopped(held: Held, run: Running): Settlement | undefined {
+  stopped(held: Held, run: Running): AttemptEnd | undefined {
     const attempt = this.attempt(held, run)
     switch (run.stop) {
       case "timeout": {
@@ -92,7 +92,7 @@ export class Judgement {
     }
   }
 
-  #failure(attempt: verdict.Attempt, run: Running, thrown: unknown): Settlement {
+  #failure(attempt: verdict.Attempt, run: Running, thrown: unknown): AttemptEnd {
     if (thrown instanceof Ignore) return verdict.succeeded(attempt, undefined)
     if (thrown instanceof Reject) return this.givenUp(attempt, run.embed, jobError(thrown, "rejected"), "rejected")
     const { acks } = run.method
@@ -110,19 +110,19 @@ export class Judgement {
       : verdict.retried(attempt, error, wait, policy.front)
   }
 
-  #givenUpOrRetried(attempt: verdict.Attempt, run: Running, error: JobError, dead?: string): Settlement {
+  #givenUpOrRetried(attempt: verdict.Attempt, run: Running, error: JobError, dead?: string): AttemptEnd {
     return this.retried(attempt, run.method, error) ?? this.givenUp(attempt, run.embed, error, dead)
   }
 
   /** The next attempt, if the policies of task and method want one. */
-  retried(attempt: verdict.Attempt, method: ErasedMethod, error: JobError): Settlement | undefined {
+  retried(attempt: verdict.Attempt, method: ErasedMethod, error: JobError): AttemptEnd | undefined {
     const policy = resolveRetry(attempt.task.own.retry, method.retry)
     const wait = retryAfter(policy, error, attempt.posting.retries, Math.random())
     return wait === undefined ? undefined : verdict.retried(attempt, error, wait, policy.front)
   }
 
   /** A failure for good: its errbacks are fixed in the record that says so. */
-  givenUp(attempt: verdict.Attempt, embed: Embed, error: JobError, dead?: string): Settlement {
+  givenUp(attempt: verdict.Attempt, embed: Embed, error: JobError, dead?: string): AttemptEnd {
     let followUps: ReadonlyArray<AddressedTask>
     try {
       followUps = afterFailure(embed, error, this.#ended(attempt))

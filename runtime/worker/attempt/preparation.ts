@@ -11,7 +11,7 @@ import * as verdict from "../../jobs/outcome/verdict.ts"
 import { isExpired } from "../../protocol/expiry.ts"
 import type { Task } from "../../protocol/headers.ts"
 import { claimed, type JobRecord, started } from "../../protocol/record.ts"
-import type { Claim, Claimed, Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
 import { type ActorPool, nameOf, type Target } from "../actors/actor-pool.ts"
 import type { ServedActor } from "../actors/served-actor.ts"
 import { type Held, Running } from "../delivery/delivery.ts"
@@ -29,7 +29,7 @@ import { UnknownTasks, type UnknownTasksOptions } from "./unknown-tasks.ts"
 export interface PreparationOptions extends JobSurroundings, UnknownTasksOptions {
   readonly pool: ActorPool
   readonly clock: Clock
-  readonly claims: Batcher<Claim, Claimed>
+  readonly claims: Batcher<AttemptStart, StartAnswer>
   readonly limiter: Limiter
   readonly worker: string
   readonly keep: verdict.Keep
@@ -38,7 +38,7 @@ export interface PreparationOptions extends JobSurroundings, UnknownTasksOptions
   /** Whether a task falls under a revocation by header. */
   readonly isRevoked: (task: Task) => boolean
   /** How a task is settled for which there is no room. */
-  readonly putOff: (refusal: Refusal) => Settlement
+  readonly putOff: (refusal: Refusal) => AttemptEnd
   /** How long a job that comes again is to be left to a living worker which may run it still, in milliseconds; 0: to none. */
   readonly leaveAlone: (id: string) => Promise<number>
   /** Called for a job that somebody else has ended, who may have died before everything that follows was done. */

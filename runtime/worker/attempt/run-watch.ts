@@ -5,7 +5,7 @@
 import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"
 import type { Progress } from "../../protocol/record.ts"
-import type { Jobs, Report, Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd, Jobs, Report } from "../../transport/lift/transport.ts"
 import type { Held, Running } from "../delivery/delivery.ts"
 
 /** Time limits are kept to this precision. */
@@ -61,7 +61,7 @@ export class RunWatch {
   #tick(now: number): void {
     const reports: Array<Report> = []
     const offQueue: Array<Held> = []
-    const settlements: Array<Settlement> = []
+    const settlements: Array<AttemptEnd> = []
     let earliest = Number.POSITIVE_INFINITY
     for (const [run, held] of this.#runs) {
       if (now >= run.softAt) run.warn()

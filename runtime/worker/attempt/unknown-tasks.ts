@@ -7,7 +7,7 @@ import type { PutOff } from "../../cluster/put-offs.ts"
 import * as verdict from "../../jobs/outcome/verdict.ts"
 import { LANG } from "../../protocol/headers.ts"
 import { publishKey } from "../../protocol/message.ts"
-import type { Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import { embedOf } from "./handler-input.ts"
 import type { Judgement } from "./judgement.ts"
 
@@ -40,7 +40,7 @@ export class UnknownTasks {
   }
 
   /** `begun` is the attempt with the started record, `waiting` with the one before it; `problem` says what is not served. */
-  settle(begun: verdict.Attempt, waiting: verdict.Attempt, isClaimed: boolean, problem: string): Settlement {
+  settle(begun: verdict.Attempt, waiting: verdict.Attempt, isClaimed: boolean, problem: string): AttemptEnd {
     const { posting, task } = waiting
     const { languages, maxBody, unknownGraceMs } = this.#options
     const foreign = task.lang !== null && task.lang !== LANG

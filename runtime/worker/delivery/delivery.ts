@@ -7,7 +7,7 @@ import { type AddressedTask, isUndecodable } from "../../protocol/message.ts"
 import { isId } from "../../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../../protocol/record.ts"
 import type { Trace } from "../../tracing/trace.ts"
-import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 import type { InputRead } from "./input.ts"
 import { softLimit } from "./soft-limit.ts"
 
@@ -48,7 +48,7 @@ export class Held {
   /** What its handler gets, where that was read before it had to wait. */
   input: InputRead | undefined
   /** What to settle instead of a result that the transport can never take. */
-  refused: ((error: JobError) => Settlement) | undefined
+  refused: ((error: JobError) => AttemptEnd) | undefined
 
   constructor(delivery: JobDelivery, rank: number) {
     this.delivery = delivery

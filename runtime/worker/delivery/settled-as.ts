@@ -1,5 +1,5 @@
 /** What a settlement came to, in a word. */
-import type { Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { Held } from "./delivery.ts"
 
 /** `retried`, `repeated` and `forwarded`: the job goes on in a task of its own; the others are ends. */
@@ -10,7 +10,7 @@ export type SettledAs = (typeof OUTCOMES)[number]
 const GOES_ON: Readonly<Record<string, SettledAs>> = { retry: "retried", repeat: "repeated", forwarded: "forwarded" }
 
 /** `undefined` where somebody else had decided already: the task was only taken off the queue. */
-export const settledAs = ({ run }: Held, { record }: Settlement): SettledAs | undefined => {
+export const settledAs = ({ run }: Held, { record }: AttemptEnd): SettledAs | undefined => {
   // Who cancelled it has stored that; its run ended for it here.
   if (record === undefined) return run?.stop === "cancelled" ? "cancelled" : undefined
   switch (record.state) {

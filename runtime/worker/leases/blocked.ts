@@ -7,7 +7,7 @@ import { failedInAbsence } from "../../jobs/outcome/obituary.ts"
 import type { Log } from "../../log/log.ts"
 import { type JobError, type JobRecord, started } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Settlement, Transport } from "../../transport/lift/transport.ts"
+import type { AttemptEnd, Transport } from "../../transport/lift/transport.ts"
 import type { RunNote } from "./lease-protocol.ts"
 
 /** Longest wait for the transport: a process that blocks must end, whatever else is wrong. */
@@ -25,7 +25,7 @@ export const endBlocked = async (
   const work = (async () => {
     const verdict = run === undefined ? undefined : await timedOut(transport, run)
     const others = held.filter((token) => token !== run?.token)
-    const back = others.map((token): Settlement => ({ token, then: { kind: "release", delay: 0 } }))
+    const back = others.map((token): AttemptEnd => ({ token, then: { kind: "release", delay: 0 } }))
     await transport.jobs.end([...(verdict === undefined ? [] : [verdict]), ...back])
   })()
   await Promise.race([
@@ -34,7 +34,7 @@ export const endBlocked = async (
   ])
 }
 
-const timedOut = async (transport: Transport, run: RunNote): Promise<Settlement | undefined> => {
+const timedOut = async (transport: Transport, run: RunNote): Promise<AttemptEnd | undefined> => {
   const found = await transport.jobs.find(run.id)
   if (found === undefined || isTerminal(found.record.state)) return undefined
   const error: JobError = {

@@ -12,7 +12,7 @@ import { failedInAbsence } from "../../jobs/outcome/obituary.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Change, Found } from "../../transport/lift/transport.ts"
+import type { Decision, Found } from "../../transport/lift/transport.ts"
 import type { Entry } from "../../transport/store.ts"
 import { EARLY_LISTS, type EarlyAcks, type EarlyList } from "../settle/early-acks.ts"
 
@@ -118,7 +118,7 @@ export class LostJobs {
     }
   }
 
-  #failed(record: JobRecord, now: number): Pick<Change, "record" | "post"> {
+  #failed(record: JobRecord, now: number): Pick<Decision, "record" | "post"> {
     const { board, queueFor } = this.#options
     const queue: Ended["queueFor"] = (task, meth) => queueFor(task, meth) ?? record.queue
     const dead = ERROR.reason

@@ -7,7 +7,7 @@ import { Schema } from "effect"
 import { StoreEntry } from "../../async/store-entry.ts"
 import { generateId } from "../../id.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
 import type { Held } from "../delivery/delivery.ts"
 import type { Settling } from "./settler.ts"
@@ -64,7 +64,7 @@ export class EarlyAcks {
   }
 
   /** Lists a job, then stores its record and takes its task off the queue. Never rejects. */
-  async take(held: Held, record: JobRecord, settle: (settlement: Settlement) => Promise<Settling>): Promise<Taking> {
+  async take(held: Held, record: JobRecord, settle: (settlement: AttemptEnd) => Promise<Settling>): Promise<Taking> {
     const { token, fence } = held.delivery
     this.#jobs.set(token, [record.id, fence])
     try {

@@ -9,11 +9,11 @@ import { asTransportError } from "../../errors.ts"
 import { outcomeLost } from "../../jobs/outcome/job-error.ts"
 import type { Log } from "../../log/log.ts"
 import type { JobError } from "../../protocol/record.ts"
-import type { Jobs, Settled, Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd, EndAnswer, Jobs } from "../../transport/lift/transport.ts"
 import type { TransportError } from "../../transport/mod.ts"
 
 /** How it ended: the settlement that was stored, which need not be the one that was tried first; or why there is none. */
-export type Settling = Settlement | "superseded" | "lost"
+export type Settling = AttemptEnd | "superseded" | "lost"
 
 const FIRST_WAIT_MS = 100
 const LONGEST_WAIT_MS = 5_000
@@ -23,7 +23,7 @@ const MOST_FAULTS = 3
 
 export class Settler {
   readonly #jobs: Jobs
-  readonly #batcher: Batcher<Settlement, Settled>
+  readonly #batcher: Batcher<AttemptEnd, EndAnswer>
   readonly #log: Log
   readonly #reach: Reach
 
@@ -38,7 +38,7 @@ export class Settler {
    * Resolves when it is over. `refused` makes the settlement that takes the place of a result which the transport can
    * never take; `signal` ends trying: what is not settled then is delivered again.
    */
-  settle(settlement: Settlement, signal: AbortSignal, refused?: (error: JobError) => Settlement): Promise<Settling> {
+  settle(settlement: AttemptEnd, signal: AbortSignal, refused?: (error: JobError) => AttemptEnd): Promise<Settling> {
     return this.#batcher.add(settlement).then(
       (settled) => (settled.status === "settled" ? settlement : this.#insist(settlement, settled, signal, refused)),
       (cause: unknown) => this.#insist(settlement, failedOf(cause), signal, refused),
@@ -47,10 +47,10 @@ export class Settler {
 
   /** Everything but the plain success of the first try. */
   async #insist(
-    settlement: Settlement,
-    answer: Settled,
+    settlement: AttemptEnd,
+    answer: EndAnswer,
     signal: AbortSignal,
-    refused?: (error: JobError) => Settlement,
+    refused?: (error: JobError) => AttemptEnd,
   ): Promise<Settling> {
     let settled = answer
     let current = settlement
@@ -79,7 +79,7 @@ export class Settler {
           await again()
           continue
         }
-        const next: Settlement | undefined = instead?.(refusal(error)) ?? small(current) ?? alone(current, error)
+        const next: AttemptEnd | undefined = instead?.(refusal(error)) ?? small(current) ?? alone(current, error)
         instead = undefined
         if (next !== undefined) {
           current = next
@@ -100,7 +100,7 @@ export class Settler {
     }
   }
 
-  async #alone(settlement: Settlement): Promise<Settled> {
+  async #alone(settlement: AttemptEnd): Promise<EndAnswer> {
     try {
       const [settled] = await this.#jobs.end([settlement])
       return settled ?? failedOf("the transport gave no answer")
@@ -110,7 +110,7 @@ export class Settler {
   }
 }
 
-const failedOf = (cause: unknown): Settled => ({ status: "failed", error: asTransportError(cause) })
+const failedOf = (cause: unknown): EndAnswer => ({ status: "failed", error: asTransportError(cause) })
 
 /** Why a job fails whose result the transport refuses. */
 const refusal = (error: TransportError): JobError =>
@@ -128,7 +128,7 @@ const refusal = (error: TransportError): JobError =>
  * A failed record without what should follow from it, and a dead letter for that: an outcome that is never stored would run
  * its job again and again. Nothing once that was tried.
  */
-const alone = (settlement: Settlement, { message: why }: TransportError): Settlement | undefined => {
+const alone = (settlement: AttemptEnd, { message: why }: TransportError): AttemptEnd | undefined => {
   const { record, followUps, ...kept } = settlement
   if (followUps === undefined || record?.error === undefined || record.state !== "failed") return undefined
   const { followUps: _followUps, ...rest } = record
@@ -137,7 +137,7 @@ const alone = (settlement: Settlement, { message: why }: TransportError): Settle
 }
 
 /** The same outcome without what was said beside the last progress: that never decides it. Nothing once that was tried. */
-const withoutDetail = (settlement: Settlement): Settlement | undefined => {
+const withoutDetail = (settlement: AttemptEnd): AttemptEnd | undefined => {
   const { record } = settlement
   if (record?.progress === undefined || record.progress.detail === undefined) return undefined
   const { detail: _detail, ...progress } = record.progress
@@ -145,7 +145,7 @@ const withoutDetail = (settlement: Settlement): Settlement | undefined => {
 }
 
 /** A failed record without what may be large: its message, its data and its traceback. Nothing once that was tried. */
-const small = (settlement: Settlement): Settlement | undefined => {
+const small = (settlement: AttemptEnd): AttemptEnd | undefined => {
   const { record } = settlement
   if (record?.message === undefined && record?.raw === undefined) return undefined
   const { message: _message, raw: _raw, meta: _meta, progress: _progress, ...kept } = record

@@ -4,7 +4,7 @@ import { isUndecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { ofJob, SYSTEM } from "../../tracing/attributes.ts"
 import { type Api, parentOf, spanContextOf, traceOf } from "../../tracing/context.ts"
-import type { Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { Held, Running } from "../delivery/delivery.ts"
 import { settledAs } from "../delivery/settled-as.ts"
 import type { WorkerObserver } from "./observer.ts"
@@ -33,7 +33,7 @@ export class AttemptSpans implements WorkerObserver {
     run.trace = traceOf(api, context, api.trace.setSpan(parent, span))
   }
 
-  settled(held: Held, settlement: Settlement): void {
+  settled(held: Held, settlement: AttemptEnd): void {
     const outcome = settledAs(held, settlement)
     const { record } = settlement
     if (outcome !== undefined) this.#end(held, outcome, record)

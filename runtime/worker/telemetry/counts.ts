@@ -1,5 +1,5 @@
 /** What a worker counts of itself, for the list of workers and for the report of a stop. */
-import type { Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { Held } from "../delivery/delivery.ts"
 import { goesOn } from "./failure-handlers.ts"
 import type { WorkerObserver } from "./observer.ts"
@@ -18,7 +18,7 @@ export class Counts implements WorkerObserver {
   /** Time that handlers ran, in milliseconds. */
   workingMs = 0
 
-  settled({ run }: Held, { record }: Settlement): void {
+  settled({ run }: Held, { record }: AttemptEnd): void {
     this.processed++
     if (run !== undefined) this.workingMs += run.clock.monotonic() - run.beganAt
     if (record?.error !== undefined && record.state !== "succeeded" && !goesOn(record)) this.failed++

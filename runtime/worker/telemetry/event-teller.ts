@@ -8,7 +8,7 @@ import type { EventSender } from "../../cluster/events.ts"
 import { cutShort, messageOf, textOf } from "../../log/redaction.ts"
 import { taskTexts } from "../../log/task-texts.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
-import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
 import { readTask } from "../attempt/intake.ts"
 import type { Held, Running } from "../delivery/delivery.ts"
@@ -44,7 +44,7 @@ export class EventTeller implements WorkerObserver {
     if (this.#events.enabled) this.#events.tell("task-started", { uuid: run.posting.id })
   }
 
-  settled(held: Held, { record }: Settlement): void {
+  settled(held: Held, { record }: AttemptEnd): void {
     if (!this.#events.enabled) return
     if (record !== undefined) this.#ended(held, record)
     // Whoever cancelled it wrote the record.

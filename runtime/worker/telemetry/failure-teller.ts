@@ -3,7 +3,7 @@ import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Log } from "../../log/log.ts"
 import type { Message, Undecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { Held } from "../delivery/delivery.ts"
 import { type FailureHandler, runFailureHandlers } from "./failure-handlers.ts"
 import { failureLine } from "./failure-line.ts"
@@ -21,7 +21,7 @@ export class FailureTeller implements WorkerObserver {
     this.#handlers = handlers
   }
 
-  settled(held: Held, { record }: Settlement): void {
+  settled(held: Held, { record }: AttemptEnd): void {
     if (record?.error === undefined || record.state === "succeeded") return
     this.#tell(record, held.run?.posting.message ?? held.delivery.message, held.method)
   }

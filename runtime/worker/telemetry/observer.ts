@@ -1,7 +1,7 @@
 /** What a worker tells those who watch it: events, metrics, traces. None of them decides anything. */
 import type { Log } from "../../log/log.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
+import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 import type { Held, Running } from "../delivery/delivery.ts"
 
 /** Every part is optional; none may block, and what one throws is logged. */
@@ -11,7 +11,7 @@ export interface WorkerObserver {
   /** A handler is about to be called. */
   started?(held: Held, run: Running): void
   /** A delivery was settled: `settlement` is what was stored. */
-  settled?(held: Held, settlement: Settlement): void
+  settled?(held: Held, settlement: AttemptEnd): void
   /** A task was given back, uncounted. */
   handedBack?(held: Held): void
   /** An outcome came too late and was refused; without a record, where it was known before there was one. */
@@ -40,7 +40,7 @@ export class Observers implements Required<WorkerObserver> {
     this.#tell((observer) => observer.started?.(held, run))
   }
 
-  settled(held: Held, settlement: Settlement): void {
+  settled(held: Held, settlement: AttemptEnd): void {
     this.#tell((observer) => observer.settled?.(held, settlement))
   }
 

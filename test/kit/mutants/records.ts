@@ -1,7 +1,7 @@
 /** Mutants of records, lists, news about them, and of what maintenance asks. */
 
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
-import type { Change, Found, RecordPage, RecordQuery } from "../../../runtime/transport/lift/transport.ts"
+import type { Decision, Found, RecordPage, RecordQuery } from "../../../runtime/transport/lift/transport.ts"
 import { jobsBroken, type Mutant } from "./mutant.ts"
 
 const never = new AbortController().signal
@@ -10,7 +10,7 @@ const never = new AbortController().signal
 const finding = (change: (found: Found | undefined, id: string) => Found | undefined): Mutant["breaker"] =>
   jobsBroken(() => (jobs) => ({ find: async (id) => change(await jobs.find(id), id) }))
 
-const changing = (change: (one: Change) => Change): Mutant["breaker"] =>
+const changing = (change: (one: Decision) => Decision): Mutant["breaker"] =>
   jobsBroken(() => (jobs) => ({ decide: (each) => jobs.decide(each.map(change)) }))
 
 const querying = (

@@ -4,12 +4,12 @@ import { postingOf } from "../../../runtime/protocol/headers.ts"
 import type { AddressedTask } from "../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import { claimed } from "../../../runtime/protocol/record.ts"
-import type { Settled, Settlement, Transport } from "../../../runtime/transport/lift/transport.ts"
+import type { AttemptEnd, EndAnswer, Transport } from "../../../runtime/transport/lift/transport.ts"
 import { encodedSize } from "../task.ts"
 import { jobsBroken, type Mutant } from "./mutant.ts"
 
 /** Every settlement is changed before it is settled. */
-const settlements = (change: (settlement: Settlement) => Settlement): Mutant["breaker"] =>
+const settlements = (change: (settlement: AttemptEnd) => AttemptEnd): Mutant["breaker"] =>
   jobsBroken(() => (jobs) => ({ end: (each) => jobs.end(each.map(change)) }))
 
 /** Records are changed on their way into a settlement. */
@@ -94,7 +94,7 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     breaks: "settle: settlements of one batch stand alone, in order",
     breaker: jobsBroken(() => (jobs) => ({
       end: async (each) => {
-        const answers: Array<Settled> = []
+        const answers: Array<EndAnswer> = []
         for (const one of each) {
           const [answer] = await jobs.end([one])
           answers.push(answer ?? { status: "gone" })

@@ -5,7 +5,7 @@ import type { Board } from "../../../../../runtime/connection/board.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import { release } from "../../../../../runtime/jobs/dependencies/release.ts"
 import { Sweep } from "../../../../../runtime/jobs/dependencies/sweep.ts"
-import type { Change, Changed } from "../../../../../runtime/transport/lift/transport.ts"
+import type { Decision, DecisionAnswer } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { onEveryBoard } from "../../../../scenarios/boards.ts"
 import { failing, openBench, unavailable } from "./bench.ts"
@@ -16,7 +16,7 @@ const CALLS = ["store.list", "store.write", "jobs.find", "jobs.decide"]
 /** A board that answers some changes itself. */
 const answering = (
   board: Board,
-  answer: (change: Change) => Changed | undefined | Promise<Changed | undefined>,
+  answer: (change: Decision) => DecisionAnswer | undefined | Promise<DecisionAnswer | undefined>,
 ): Board => ({
   ...board,
   jobs: {

@@ -4,7 +4,7 @@ import type { AddressedTask } from "../../../../../runtime/protocol/message.ts"
 import { type JobRecord, recordOfPosting, step } from "../../../../../runtime/protocol/record.ts"
 import type { Commit, Driver } from "../../../../../runtime/transport/driver.ts"
 import { lift } from "../../../../../runtime/transport/lift/lift.ts"
-import type { JobDelivery, Settlement } from "../../../../../runtime/transport/lift/transport.ts"
+import type { AttemptEnd, JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { isHeld, LeastBoard, type LeastOptions, leastDriver, type Step } from "../../../../kit/driver/least-driver.ts"
 import { posting } from "./samples.ts"
@@ -73,7 +73,7 @@ const open = (options: LeastOptions = {}) => {
       const [claimed] = await jobs.begin([{ token, id, run, retries, worker: "w", at: Date.now(), posting: of }])
       return claimed
     },
-    settle: async (settlement: Settlement) => (await jobs.end([settlement]))[0]?.status,
+    settle: async (settlement: AttemptEnd) => (await jobs.end([settlement]))[0]?.status,
     find: async (id = "j") => {
       const found = await jobs.find(id)
       if (found === undefined) throw new Error(`a record of ${id} must be there`)
@@ -97,7 +97,7 @@ const lost = (): never => {
   throw new TransportError("unavailable", "the answer was lost", { outcome: "unknown" })
 }
 
-const success = (delivery: JobDelivery, followUps: ReadonlyArray<AddressedTask> = [callback]): Settlement => ({
+const success = (delivery: JobDelivery, followUps: ReadonlyArray<AddressedTask> = [callback]): AttemptEnd => ({
   token: delivery.token,
   record: recordAs("succeeded", posting(), delivery, { followUps }),
   followUps,

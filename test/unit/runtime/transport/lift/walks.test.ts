@@ -10,7 +10,7 @@ import { isTerminal } from "../../../../../runtime/protocol/state.ts"
 import type { Committed, Driver } from "../../../../../runtime/transport/driver.ts"
 import { decodeStored } from "../../../../../runtime/transport/lift/codec.ts"
 import { lift } from "../../../../../runtime/transport/lift/lift.ts"
-import type { JobDelivery, Jobs, Settlement } from "../../../../../runtime/transport/lift/transport.ts"
+import type { AttemptEnd, JobDelivery, Jobs } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { isHeld, LeastBoard, leastDriver, type Step } from "../../../../kit/driver/least-driver.ts"
 import { posting } from "./samples.ts"
@@ -198,14 +198,14 @@ class Walk {
     { acked: _acked, message: _message, ...record }: JobRecord,
     healthy: boolean,
     early: boolean,
-  ): Settlement {
-    const ends = (followUps: ReadonlyArray<AddressedTask>): Settlement => ({
+  ): AttemptEnd {
+    const ends = (followUps: ReadonlyArray<AddressedTask>): AttemptEnd => ({
       token,
       record: { ...step(record, { at: 0, state: "succeeded" }), endedAt: Date.now(), keepMs: -1, followUps },
       followUps,
       then: ack,
     })
-    const goesOn = (next: AddressedTask): Settlement => ({
+    const goesOn = (next: AddressedTask): AttemptEnd => ({
       token,
       record: {
         ...step(record, { at: 0, state: "queued", run: next.run }),
@@ -227,7 +227,7 @@ class Walk {
     return ends([posting(1, 0, 0, `C${of.run}`)])
   }
 
-  #settle(actor: number, jobs: Jobs, settlement: Settlement): Promise<string> {
+  #settle(actor: number, jobs: Jobs, settlement: AttemptEnd): Promise<string> {
     return this.#insist(actor, async () => {
       const [answer] = await jobs.end([settlement])
       return answer?.status === "failed" ? undefined : answer?.status
