@@ -1,0 +1,24 @@
+/** A folder with examples of the documentation in it, which finds the libraries of this repository. */
+import { existsSync, symlinkSync } from "node:fs"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { makeProject, type Project } from "./project.ts"
+
+const root = fileURLToPath(new URL("../..", import.meta.url))
+
+/** What the published names mean in the folder: the sources. */
+export const examplePaths = {
+  callboard: [join(root, "runtime/mod.ts")],
+  "callboard/client": [join(root, "runtime/client/mod.ts")],
+  "callboard/testing": [join(root, "runtime/testing/mod.ts")],
+  "callboard/conformance": [join(root, "test/kit/mod.ts")],
+}
+
+export const makeExamples = (files: Readonly<Record<string, string>>): Project => {
+  const project = makeProject(files)
+  if (!existsSync(join(project.path, "node_modules"))) {
+    symlinkSync(join(root, "node_modules"), join(project.path, "node_modules"))
+  }
+  project.write("tsconfig.json", JSON.stringify({ compilerOptions: { paths: examplePaths } }))
+  return project
+}

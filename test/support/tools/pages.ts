@@ -1,0 +1,73 @@
+/** The README and the pages of docs/, and the blocks of code in them: what the tests of the documentation go by. */
+import { readdirSync, readFileSync } from "node:fs"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+
+const root = fileURLToPath(new URL("../../..", import.meta.url))
+
+export interface Block {
+  readonly language: string
+  readonly text: string
+}
+
+export interface Page {
+  /** From the root of the repository: `docs/actors.md`. */
+  readonly path: string
+  readonly text: string
+  readonly blocks: ReadonlyArray<Block>
+}
+
+export const readPage = (path: string): Page => {
+  const text = readFileSync(join(root, path), "utf8")
+  const blocks = [...text.matchAll(/^```(\w*)\n(.*?)^```$/gms)].map(({ 1: language = "", 2: code = "" }) => ({
+    language,
+    text: code,
+  }))
+  return { path, text, blocks }
+}
+
+/** The pages for users, the README first. */
+export const pages: ReadonlyArray<Page> = [
+  "README.md",
+  ...readdirSync(join(root, "docs"))
+    .filter((file) => file.endsWith(".md"))
+    .sort()
+    .map((file) => `docs/${file}`),
+].map(readPage)
+
+/** The first block of a page in a language. */
+export const firstOf = ({ path, blocks }: Page, language: string): Block => {
+  const found = blocks.find((block) => block.language === language)
+  if (found === undefined) throw new Error(`${path} has no ${language} block`)
+  return found
+}
+
+/**
+ * The TypeScript blocks that begin with the name of their file; those of one file belong together, in order. A file is
+ * written by one page only, and a block without a name is the README's first one, `service.ts`.
+ */
+export const exampleFiles = (): ReadonlyMap<string, string> => {
+  const files = new Map<string, string>()
+  const writers = new Map<string, string>()
+  for (const { path, blocks } of pages) {
+    for (const { language, text } of blocks) {
+      const [, name] = /^\/\/ (\S+\.ts)\n/.exec(text) ?? []
+      // Quoted from the sources, see docs.test.ts.
+      if (language !== "ts" || name?.startsWith("plugins/")) continue
+      const file = name ?? "service.ts"
+      if ((writers.get(file) ?? path) !== path) throw new Error(`${file} is in ${writers.get(file)} and in ${path}`)
+      writers.set(file, path)
+      files.set(file, (files.get(file) ?? "") + text)
+    }
+  }
+  return files
+}
+
+/** The headings of a page as the anchors that links name. */
+export const anchorsOf = ({ text }: Page): ReadonlyArray<string> =>
+  [...text.matchAll(/^#+ (.*)$/gm)].map(([, title = ""]) =>
+    title
+      .toLowerCase()
+      .replaceAll(/[^\w -]/g, "")
+      .replaceAll(" ", "-"),
+  )
