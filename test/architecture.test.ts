@@ -195,6 +195,14 @@ describe("rooms", () => {
   })
 })
 
+test.each(["ARCHITECTURE.md"])("the files and folders that %s names are there", (page) => {
+  // A path from the root or from the runtime; `<name>` stands for any plugin.
+  const named = [...readFileSync(join(root, page), "utf8").matchAll(/`((?!callboard\/)[\w-]+\/[\w/<>.-]*)`/g)]
+  const paths = named.map(([, path = ""]) => path.replace("<name>", "memory"))
+  expect(paths.length).toBeGreaterThan(20)
+  expect(paths.filter((path) => !["", "runtime"].some((above) => existsSync(join(root, above, path))))).toEqual([])
+})
+
 // Whatever takes a while is measured by a clock that nobody sets. What is stored or shown has a time of day.
 test("few files of the worker ask for the time of day", () => {
   const asking = [...sourcesBelow("runtime/worker")].flatMap(([path, source]) =>

@@ -14,7 +14,7 @@ test("opens with twelve lines of code, a curl and its answer, and no other claim
   expect(readme.text.slice(0, readme.text.indexOf("## Try it"))).not.toMatch(/fast|per second|jobs\/s|effect\.website/i)
 })
 
-test.each([readme])("$path is read in one go", ({ text }) => {
+test.each([readme, readPage("ARCHITECTURE.md")])("$path is read in one go", ({ text }) => {
   expect(text.split("\n").length - 1).toBeLessThanOrEqual(250)
 })
 
