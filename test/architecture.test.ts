@@ -195,7 +195,7 @@ describe("rooms", () => {
   })
 })
 
-test.each(["ARCHITECTURE.md"])("the files and folders that %s names are there", (page) => {
+test.each(["ARCHITECTURE.md", "CONTRIBUTING.md"])("the files and folders that %s names are there", (page) => {
   // A path from the root or from the runtime; `<name>` stands for any plugin.
   const named = [...readFileSync(join(root, page), "utf8").matchAll(/`((?!callboard\/)[\w-]+\/[\w/<>.-]*)`/g)]
   const paths = named.map(([, path = ""]) => path.replace("<name>", "memory"))

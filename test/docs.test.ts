@@ -1,10 +1,11 @@
 /** The documentation says nothing that is not so: its examples run, its commands, options, routes and quotes exist. */
-import { existsSync, mkdirSync, readFileSync } from "node:fs"
+import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs"
 import { dirname, join, normalize } from "node:path"
 import { fileURLToPath, pathToFileURL } from "node:url"
 import { connect, http } from "callboard"
 import { plugin as sqlite } from "callboard/plugins/sqlite"
 import { expect, test } from "vitest"
+import { parse } from "yaml"
 import { readConfig } from "../plugins/nats/connection/config.ts"
 import { PROBLEMS } from "../runtime/http/problem.ts"
 import { decodeEnvelope } from "../runtime/protocol/envelope.ts"
@@ -296,7 +297,7 @@ test("the codes of errors and the options of NATS are all named", () => {
 })
 
 test("links lead somewhere, to a heading where they name one", () => {
-  const others = ["ARCHITECTURE.md"].map(readPage)
+  const others = ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(readPage)
   const lost = [...pages, ...others].flatMap((page) =>
     [...page.text.matchAll(/\]\(([^)\s]+)\)/g)].flatMap(([, target = ""]) => {
       if (/^https?:/.test(target)) return []
@@ -313,6 +314,27 @@ test("every page is on the README's map", () => {
   const { text } = pageOf("README.md")
   const map = text.slice(text.indexOf("## Documentation"))
   expect(pages.slice(1).filter(({ path }) => !map.includes(`(${path})`))).toEqual([])
+})
+
+// ── Working on Callboard ────────────────────────────────────────────────────────────────────────────────────────────
+
+test("the scripts that are named exist, and the forge runs what .ci/run does", () => {
+  const { scripts, repository, bugs } = JSON.parse(read("package.json"))
+  const texts = [...pages.map(({ text }) => text), read("CONTRIBUTING.md")]
+  const named = texts.flatMap((text) => [...text.matchAll(/npm run ([\w:]+)/g)].map(([, name = ""]) => name))
+  expect(named.filter((name) => !(name in scripts))).toEqual([])
+  const { jobs } = parse(read(".github/workflows/ci.yml"))
+  expect(jobs.test.steps.at(-1)).toEqual({ run: ".ci/run" })
+  const forms = readdirSync(join(root, ".github/ISSUE_TEMPLATE")).map((file) =>
+    parse(read(`.github/ISSUE_TEMPLATE/${file}`)),
+  )
+  expect(forms.filter((form) => "body" in form)).toHaveLength(2)
+  // One address of the repository, wherever it is named.
+  const home = repository.url.replace(/^git\+|\.git$/g, "")
+  const links = [read("SECURITY.md"), bugs.url, JSON.stringify(forms)]
+    .join("\n")
+    .matchAll(/https:\/\/github\.com\/[\w-]+\/[\w-]+/g)
+  expect([...new Set([...links].map(([link]) => link))]).toEqual([home])
 })
 
 // ── The guide for authors of transports shows the code as it is ─────────────────────────────────────────────────────
