@@ -66,4 +66,4 @@ export const httpOptions = ({ http }: Config): HttpOptions => ({
 
 /** A transport in a few words: `sqlite:.callboard/board.db (fsync)`. */
 export const transportText = (service: Pick<Service, "client">, transport: string): string =>
-  `${displayUrl(transport)} (durable: ${service.client.board.transport.capabilities.durability})`
+  `${displayUrl(transport)} (durable: ${service.client.connection.transport.capabilities.durability})`

@@ -23,8 +23,8 @@ import type { AnswerTo, ArgumentsOf } from "../cluster/remote/answers.ts"
 import { type AskOptions, ask } from "../cluster/remote/ask.ts"
 import type { CommandName } from "../cluster/remote/call.ts"
 import { lift, listRevocations, type Revocation, type RevokeOptions, revoke } from "../cluster/revocation.ts"
-import type { Board } from "../connection/board.ts"
-import { type ConnectSettings, connectBoard } from "../connection/connect.ts"
+import { type ConnectSettings, openConnection } from "../connection/connect.ts"
+import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import { type BulkReport, decideAll } from "../jobs/commands/bulk.ts"
 import { cancelJob } from "../jobs/commands/cancel.ts"
@@ -82,7 +82,7 @@ export const connect = async (target: string | object, settings: ClientSettings 
   const { taskNames, taskSentEvents = false, failureTtl } = settings
   const keepMs = failureTtl === undefined ? undefined : timeToLive("failureTtl", failureTtl)
   const tracing = await openTracing(settings)
-  return new Client(await connectBoard(target, settings, keepMs === undefined ? undefined : () => keepMs), {
+  return new Client(await openConnection(target, settings, keepMs === undefined ? undefined : () => keepMs), {
     ownsTransport: true,
     taskSentEvents,
     ...(taskNames === undefined ? {} : { taskNames }),
@@ -97,7 +97,7 @@ type ControlArguments<C extends CommandName> =
     : [given: ArgumentsOf<C>, options?: AskOptions]
 
 export class Client implements AsyncDisposable {
-  readonly board: Board
+  readonly connection: Connection
   readonly directory: Directory
   readonly #ownsTransport: boolean
   readonly #taskNames: ReadonlyMap<string, string>
@@ -106,7 +106,7 @@ export class Client implements AsyncDisposable {
   readonly #closing = new AbortController()
 
   constructor(
-    board: Board,
+    connection: Connection,
     options: {
       readonly ownsTransport?: boolean
       readonly actors?: ReadonlyArray<ActorDescription>
@@ -123,13 +123,13 @@ export class Client implements AsyncDisposable {
       taskSentEvents = false,
     } = options
     const origin = `gen${process.pid}@${hostname()}`
-    this.board = board
-    this.directory = new Directory(board.store, actors)
+    this.connection = connection
+    this.directory = new Directory(connection.store, actors)
     this.#ownsTransport = ownsTransport
     this.#taskNames = taskNames
-    this.#events = new EventSender({ board, hostname: origin, enabled: taskSentEvents })
+    this.#events = new EventSender({ connection, hostname: origin, enabled: taskSentEvents })
     const { directory } = this
-    this.#submitter = new Submitter({ board, directory, taskNames, origin, events: this.#events, tracing })
+    this.#submitter = new Submitter({ connection, directory, taskNames, origin, events: this.#events, tracing })
   }
 
   /** Submits one task; resolves once it is kept. Fails with {@link CallboardError} or `TransportError`. */
@@ -173,12 +173,12 @@ export class Client implements AsyncDisposable {
   }
 
   #submitted(receipt: Receipt): SubmittedJob {
-    return { ...jobHandle(this.board, receipt.id), receipt }
+    return { ...jobHandle(this.connection, receipt.id), receipt }
   }
 
   /** A job by its id, for instance one that was submitted over HTTP. */
   job<R = unknown>(id: string): JobHandle<R> {
-    return jobHandle<R>(this.board, id)
+    return jobHandle<R>(this.connection, id)
   }
 
   /**
@@ -186,23 +186,23 @@ export class Client implements AsyncDisposable {
    * `not-found`, and with `gone` for a job that is not kept any more.
    */
   why(id: string): Promise<Why> {
-    return askWhy(this.board, id, { taskNames: this.#taskNames })
+    return askWhy(this.connection, id, { taskNames: this.#taskNames })
   }
 
   /** Jobs, newest first, a page at a time. */
   async jobs(query: JobQuery = {}): Promise<JobPage> {
-    const page = await this.board.jobs.list(recordQueryOf(query))
+    const page = await this.connection.jobs.list(recordQueryOf(query))
     return { jobs: page.records.map(jobView), ...(page.next === undefined ? {} : { next: page.next }) }
   }
 
   /** Cancels the jobs of one page of a query. Pass `next` on as `after` until there is none. */
   async cancelAll(query: JobQuery): Promise<BulkReport> {
-    return decideAll(this.board, recordQueryOf(query), (board, id) => cancelJob(board, id))
+    return decideAll(this.connection, recordQueryOf(query), (connection, id) => cancelJob(connection, id))
   }
 
   /** Runs the ended jobs of one page of a query again. Pass `next` on as `after` until there is none. */
   async retryAll(query: JobQuery): Promise<BulkReport> {
-    return decideAll(this.board, recordQueryOf(query), rerunJob)
+    return decideAll(this.connection, recordQueryOf(query), rerunJob)
   }
 
   /** Every job's changes, from now on, until the signal fires or the client is closed. */
@@ -212,7 +212,7 @@ export class Client implements AsyncDisposable {
     const end = () => stop.abort()
     for (const source of sources) source.addEventListener("abort", end)
     try {
-      if (!sources.some(({ aborted }) => aborted)) yield* followBoard(this.board, stop.signal)
+      if (!sources.some(({ aborted }) => aborted)) yield* followBoard(this.connection, stop.signal)
     } finally {
       for (const source of sources) source.removeEventListener("abort", end)
     }
@@ -223,17 +223,17 @@ export class Client implements AsyncDisposable {
    * end when their turn comes, running ones at once. Fails with `invalid-input`.
    */
   revoke(options: RevokeOptions): Promise<Revocation> {
-    return revoke(this.board.store, options)
+    return revoke(this.connection.store, options)
   }
 
   /** Revocations that hold now, oldest first. */
   revocations(): Promise<ReadonlyArray<Revocation>> {
-    return listRevocations(this.board.store)
+    return listRevocations(this.connection.store)
   }
 
   /** Ends a revocation; what it has cancelled stays cancelled. Fails with `not-found`. */
   lift(id: string): Promise<void> {
-    return lift(this.board.store, id)
+    return lift(this.connection.store, id)
   }
 
   /**
@@ -247,7 +247,7 @@ export class Client implements AsyncDisposable {
     }
     const end = stayAlive(signal, this.#closing.signal)
     try {
-      await listenToEvents(this.board, heard, signal)
+      await listenToEvents(this.connection, heard, signal)
     } catch (error) {
       end()
       throw error
@@ -266,31 +266,31 @@ export class Client implements AsyncDisposable {
 
   /** Lets a queue take tasks and give none out, until it is resumed. Fails with `invalid-input`. */
   pause(queue: string): Promise<void> {
-    return pauseQueue(this.board.store, queue)
+    return pauseQueue(this.connection.store, queue)
   }
 
   resume(queue: string): Promise<void> {
-    return resumeQueue(this.board.store, queue)
+    return resumeQueue(this.connection.store, queue)
   }
 
   /** Names of the queues that are paused. */
   paused(): Promise<ReadonlyArray<string>> {
-    return pausedQueues(this.board.store)
+    return pausedQueues(this.connection.store)
   }
 
   /** Cancels what waits in a queue; resolves with how many tasks that were. Fails with `invalid-input`, `unsupported`. */
   purge(queue: string, options: PurgeOptions = {}): Promise<number> {
-    return purgeQueue(this.board, queue, options)
+    return purgeQueue(this.connection, queue, options)
   }
 
   /** Lets a worker, or all there are and will be, pull nothing; what runs goes on. Fails with `invalid-input`. */
   suspend(worker?: string, options: SuspendOptions = {}): Promise<void> {
-    return suspendWorkers(this.board.store, worker, options)
+    return suspendWorkers(this.connection.store, worker, options)
   }
 
   /** Ends the suspension of a worker, or every suspension there is. */
   unsuspend(worker?: string): Promise<void> {
-    return resumeWorkers(this.board.store, worker)
+    return resumeWorkers(this.connection.store, worker)
   }
 
   /**
@@ -302,21 +302,21 @@ export class Client implements AsyncDisposable {
     ...[given, options = {}]: ControlArguments<C>
   ): Promise<ReadonlyArray<AnswerTo<C>>> {
     // What a worker sends back is made by the type of its answers; one of another version may answer in its own way.
-    return (await ask(this.board, command, given ?? {}, options)) as ReadonlyArray<AnswerTo<C>>
+    return (await ask(this.connection, command, given ?? {}, options)) as ReadonlyArray<AnswerTo<C>>
   }
 
   async queues(): Promise<ReadonlyArray<QueueStats>> {
-    const found = (await this.board.jobs.queues?.()) ?? []
+    const found = (await this.connection.jobs.queues?.()) ?? []
     return found.map(({ held, ...rest }) => ({ ...rest, inFlight: held }))
   }
 
   workers(): Promise<ReadonlyArray<WorkerDescription>> {
-    return listWorkers(this.board.store)
+    return listWorkers(this.connection.store)
   }
 
   /** Actors that live workers serve, and those of this process. */
   async actors(): Promise<ReadonlyArray<ActorDescription>> {
-    const all = new Map((await listActors(this.board.store)).map((actor) => [actor.name, actor]))
+    const all = new Map((await listActors(this.connection.store)).map((actor) => [actor.name, actor]))
     for (const actor of this.directory.local.values()) all.set(actor.name, actor)
     return [...all.values()].sort((a, b) => a.name.localeCompare(b.name))
   }
@@ -324,7 +324,7 @@ export class Client implements AsyncDisposable {
   async close(): Promise<void> {
     this.#closing.abort()
     await this.#events.flush()
-    if (this.#ownsTransport) await this.board.transport.close()
+    if (this.#ownsTransport) await this.connection.transport.close()
   }
 
   [Symbol.asyncDispose](): Promise<void> {

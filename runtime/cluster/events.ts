@@ -3,7 +3,7 @@
  * listens now. What must not be missed is in the records.
  */
 import { Result } from "effect"
-import type { Board } from "../connection/board.ts"
+import type { Connection } from "../connection/connection.ts"
 import type { Log } from "../log/log.ts"
 import {
   decodeEvents,
@@ -29,7 +29,7 @@ const BATCH_BYTES = 256 * 1024
 const FLUSH_MS = 2_000
 
 export interface EventSenderOptions {
-  readonly board: Board
+  readonly connection: Connection
   /** Who tells: `worker@host`. */
   readonly hostname: string
   /** Told of events that were lost, at level debug. */
@@ -42,7 +42,7 @@ export interface EventSenderOptions {
 export class EventSender {
   /** Whether events about tasks are wanted. May be changed at any time; {@link tell} does not ask. */
   enabled: boolean
-  readonly #board: Board
+  readonly #connection: Connection
   readonly #hostname: string
   readonly #log: Pick<Log, "debug"> | undefined
   readonly #waiting: Array<Uint8Array> = []
@@ -52,8 +52,8 @@ export class EventSender {
   #clock = 0
   #sending: Promise<void> | undefined
 
-  constructor({ board, hostname, log, enabled = false }: EventSenderOptions) {
-    this.#board = board
+  constructor({ connection, hostname, log, enabled = false }: EventSenderOptions) {
+    this.#connection = connection
     this.#hostname = hostname
     this.#log = log
     this.enabled = enabled
@@ -78,7 +78,7 @@ export class EventSender {
   /** Tells an event now. Fails with `TransportError`. */
   async send(type: string, fields: Readonly<Record<string, unknown>>): Promise<void> {
     const encoded = Result.getOrThrow(encodeEvents(this.#eventOf(type, fields)))
-    await this.#board.broadcast.send(EVENT_TOPIC, encoded)
+    await this.#connection.broadcast.send(EVENT_TOPIC, encoded)
   }
 
   /** Resolves when everything that was told has been sent, or could not be; after 2 seconds in any case. */
@@ -127,7 +127,7 @@ export class EventSender {
     while (this.#waiting.length > 0) {
       const some = this.#take()
       try {
-        await this.#board.broadcast.send(EVENT_TOPIC, joinEvents(some))
+        await this.#connection.broadcast.send(EVENT_TOPIC, joinEvents(some))
       } catch (cause) {
         this.#log?.debug("events could not be told", { count: some.length, cause: String(cause) })
       }
@@ -141,11 +141,11 @@ export class EventSender {
 
 /** Listens until the signal fires; resolves once it does listen. What is no event is passed over. */
 export const listenToEvents = (
-  board: Board,
+  connection: Connection,
   listener: (event: ReceivedEvent) => void,
   signal: AbortSignal,
 ): Promise<void> =>
-  board.broadcast.listen(
+  connection.broadcast.listen(
     EVENT_TOPIC,
     (payload) => {
       const events = decodeEvents(payload)

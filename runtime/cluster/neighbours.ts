@@ -2,11 +2,11 @@
  * What the other living workers say that they run. A task also comes again when its worker lives and was out of reach for
  * longer than a lease, as all workers are while their broker is away: it is left to that worker then.
  */
-import type { Board } from "../connection/board.ts"
+import type { Connection } from "../connection/connection.ts"
 import { HEARTBEAT_MS, isDead, listWorkers, MOST_RUNNING, type WorkerDescription } from "./directory.ts"
 
 export interface NeighboursOptions {
-  readonly board: Pick<Board, "jobs" | "store">
+  readonly connection: Pick<Connection, "jobs" | "store">
   /** Name of this worker. */
   readonly name: string
   /** Whether every living worker is in the list now. */
@@ -37,17 +37,17 @@ export class Neighbours {
     // One that runs more than its entry can say may run any.
     const busy = others.filter(({ running }) => running.length >= MOST_RUNNING)
     if (!names && busy.length === 0) return false
-    const found = await this.#options.board.jobs.find(id)
+    const found = await this.#options.connection.jobs.find(id)
     // Its entry is as old as its last beat: what it has handed back since is nobody's.
     if (found?.record.timeline.at(-1)?.reason === "handed-back") return false
     return names || (found?.record.state === "started" && busy.some(({ name }) => name === found.record.worker))
   }
 
   #others(): Promise<ReadonlyArray<WorkerDescription>> {
-    const { board, name } = this.#options
+    const { connection, name } = this.#options
     const at = performance.now()
     if (this.#read === undefined || at - this.#read.at > FRESH_MS) {
-      const others = listWorkers(board.store).then((all) => all.filter((one) => one.name !== name && !isDead(one)))
+      const others = listWorkers(connection.store).then((all) => all.filter((one) => one.name !== name && !isDead(one)))
       this.#read = { at, others }
     }
     return this.#read.others

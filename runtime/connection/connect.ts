@@ -3,8 +3,8 @@ import { hostname } from "node:os"
 import { type AnyPlugin, asTransport } from "../transport/lift/plugin.ts"
 import type { Transport } from "../transport/lift/transport.ts"
 import { type ConnectOptions, TransportError } from "../transport/mod.ts"
-import { type Board, boardOf, type KeepFailed } from "./board.ts"
 import { type BuiltinScheme, builtin } from "./builtin.ts"
+import { type Connection, connectionOf, type KeepFailed } from "./connection.ts"
 
 /** The embedded default: one file, several processes. */
 export const DEFAULT_TRANSPORT = "sqlite:.callboard/board.db"
@@ -113,14 +113,14 @@ export const connectTransport = async (target: string | object, settings: Connec
 }
 
 /** {@link connectTransport}, with everything that Callboard needs. A transport that lacks some of it is closed again. */
-export const connectBoard = async (
+export const openConnection = async (
   target: string | object,
   settings: ConnectSettings = {},
   keepFailed?: KeepFailed,
-): Promise<Board> => {
+): Promise<Connection> => {
   const transport = await connectTransport(target, settings)
   try {
-    return boardOf(transport, keepFailed)
+    return connectionOf(transport, keepFailed)
   } catch (cause) {
     await transport.close()
     throw cause

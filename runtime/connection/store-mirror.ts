@@ -5,11 +5,11 @@
 
 import { allEntries } from "../async/store-entry.ts"
 import type { Log } from "../log/log.ts"
-import type { Board } from "./board.ts"
+import type { Connection } from "./connection.ts"
 import { StoreWatch } from "./store-watch.ts"
 
 export interface StoreMirrorOptions<A> {
-  readonly board: Board
+  readonly connection: Connection
   readonly prefix: string
   /** `undefined` for what cannot be read, for instance an entry of a newer version: it is left out. */
   readonly decode: (value: Uint8Array) => A | undefined
@@ -30,9 +30,9 @@ export class StoreMirror<A> {
 
   constructor(options: StoreMirrorOptions<A>) {
     this.#options = options
-    const { board, prefix, log, signal } = options
+    const { connection, prefix, log, signal } = options
     this.#watch = new StoreWatch({
-      board,
+      connection,
       prefix,
       log,
       onChange: ({ key, value }) => this.#changed(key, value),
@@ -53,12 +53,12 @@ export class StoreMirror<A> {
   }
 
   async #read(): Promise<void> {
-    const { board, prefix, onChange, signal } = this.#options
+    const { connection, prefix, onChange, signal } = this.#options
     const touched = new Set<string>()
     this.#touched = touched
     try {
       const seen = new Set<string>()
-      for await (const { key, value } of allEntries(board.store, prefix)) {
+      for await (const { key, value } of allEntries(connection.store, prefix)) {
         seen.add(key)
         if (!touched.has(key)) this.#keep(key, value)
         if (signal.aborted) return

@@ -5,11 +5,11 @@
 
 import type { Log } from "../log/log.ts"
 import { watchStore } from "../transport/lift/poll.ts"
-import type { Board } from "./board.ts"
+import type { Connection } from "./connection.ts"
 import { pause } from "./listening.ts"
 
 export interface StoreWatchOptions {
-  readonly board: Board
+  readonly connection: Connection
   readonly prefix: string
   readonly log: Log
   /** Called for each change since the watch began, also while everything is being read. */
@@ -32,8 +32,8 @@ export class StoreWatch {
 
   constructor(options: StoreWatchOptions) {
     this.#options = options
-    const { board, signal } = options
-    const off = board.transport.onStatus((status) => {
+    const { connection, signal } = options
+    const off = connection.transport.onStatus((status) => {
       if (status === "connected") void this.refresh()
     })
     signal.addEventListener("abort", off, { once: true })
@@ -46,7 +46,7 @@ export class StoreWatch {
 
   /** Reads everything again, until that has worked; what becomes stale meanwhile is one more reading. Never rejects. */
   async refresh(): Promise<void> {
-    const { board, prefix, onChange, read, log, signal } = this.#options
+    const { connection, prefix, onChange, read, log, signal } = this.#options
     this.#stale = true
     if (this.#busy) return
     this.#busy = true
@@ -54,7 +54,7 @@ export class StoreWatch {
     while (this.#stale && !signal.aborted) {
       this.#stale = false
       try {
-        if (!this.#watches) await watchStore(board.store, prefix, onChange, signal)
+        if (!this.#watches) await watchStore(connection.store, prefix, onChange, signal)
         this.#watches = true
         await read()
         this.#ready.resolve()

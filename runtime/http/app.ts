@@ -84,7 +84,7 @@ export const earlyHttp = (options: HttpAppOptions): EarlyHttp => {
       return client
     },
     get maxBody() {
-      return Math.min(maxBody, client?.board.transport.capabilities.maxTask ?? maxBody)
+      return Math.min(maxBody, client?.connection.transport.capabilities.maxTask ?? maxBody)
     },
     log: (options.log === undefined ? makeLog() : hostLog(options.log)).with({ logger: "callboard.http" }),
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
@@ -107,7 +107,7 @@ export const earlyHttp = (options: HttpAppOptions): EarlyHttp => {
     open: (opened) => {
       client = opened
       lost = undefined
-      opened.board.transport.onStatus((status, why) => {
+      opened.connection.transport.onStatus((status, why) => {
         lost = status === "connected" ? undefined : (why?.message ?? "this service has lost its connection")
       })
     },

@@ -39,7 +39,7 @@ export const deadRoutes: ReadonlyArray<Route> = [
       if (record.dead === undefined) {
         throw new CallboardError("not-found", `job ${id} is ${record.state}, and no dead letter`, { id })
       }
-      return answer<typeof Job.Type>(jobView(await rerunJob(desk.client.board, id)))
+      return answer<typeof Job.Type>(jobView(await rerunJob(desk.client.connection, id)))
     },
   }),
   route({

@@ -151,7 +151,7 @@ export const eventRoutes: ReadonlyArray<Route> = [
       }
       return stream(c, desk, async function* (signal) {
         const options = last === undefined ? { signal } : { signal, lastEventId: last }
-        for await (const event of followJob(desk.client.board, id, options)) yield messageOf(event)
+        for await (const event of followJob(desk.client.connection, id, options)) yield messageOf(event)
       })
     },
   }),
@@ -177,14 +177,14 @@ export const eventRoutes: ReadonlyArray<Route> = [
       const isWanted = typeFilter(types)
       if (desk.lost() !== undefined) throw new TransportError("unavailable", "the transport is not connected")
       return stream(c, desk, async function* (signal) {
-        const { board } = desk.client
+        const { connection } = desk.client
         // Made into messages when they are read: what is dropped costs nothing.
         const messages = latest<() => Message | undefined>(
           (push, listening) =>
             Promise.all([
-              jobs ? board.jobs.watch({}, (record) => push(() => boardMessage(record)), listening) : undefined,
+              jobs ? connection.jobs.watch({}, (record) => push(() => boardMessage(record)), listening) : undefined,
               listenToEvents(
-                board,
+                connection,
                 (event) => {
                   if (isWanted(event.type)) push(() => workerMessage(event))
                 },

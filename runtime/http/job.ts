@@ -100,7 +100,7 @@ export const jobRoutes: ReadonlyArray<Route> = [
     problems: ["already-terminal", "gone"],
     handle: async ({ desk, id, query }) => {
       const { terminate = false, release = false } = query
-      return answer<typeof Job.Type>(jobView(await cancelJob(desk.client.board, id, { terminate, release })))
+      return answer<typeof Job.Type>(jobView(await cancelJob(desk.client.connection, id, { terminate, release })))
     },
   }),
   route({
@@ -114,7 +114,7 @@ export const jobRoutes: ReadonlyArray<Route> = [
     scope: "admin",
     answers: [JOB],
     problems: ["job-exists", "gone", "unsupported"],
-    handle: async ({ desk, id }) => answer<typeof Job.Type>(jobView(await rerunJob(desk.client.board, id))),
+    handle: async ({ desk, id }) => answer<typeof Job.Type>(jobView(await rerunJob(desk.client.connection, id))),
   }),
   route({
     method: "DELETE",
@@ -135,7 +135,7 @@ export const jobRoutes: ReadonlyArray<Route> = [
     answers: [{ status: 204, description: "Forgotten" }],
     problems: ["job-exists", "gone"],
     handle: async ({ desk, id, query }) => {
-      await deleteJob(desk.client.board, id, { dependents: query.dependents ?? false })
+      await deleteJob(desk.client.connection, id, { dependents: query.dependents ?? false })
       return new Response(null, { status: 204 })
     },
   }),
@@ -156,7 +156,7 @@ export const jobRoutes: ReadonlyArray<Route> = [
       if (typeof value !== "object" || value === null || Array.isArray(value)) {
         throw new CallboardError("invalid-input", "a patch is an object")
       }
-      return answer<typeof Job.Type>(jobView(await patchMeta(desk.client.board, id, { ...value })))
+      return answer<typeof Job.Type>(jobView(await patchMeta(desk.client.connection, id, { ...value })))
     },
   }),
 ]

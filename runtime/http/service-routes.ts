@@ -22,7 +22,7 @@ export const serviceRoutes: ReadonlyArray<Route> = [
     answers: [{ status: 200, description: "The queues that exist", schema: QueueList }],
     problems: ["unsupported"],
     handle: async ({ desk: { client } }) => {
-      const { jobs, transport } = client.board
+      const { jobs, transport } = client.connection
       if (jobs.queues === undefined) {
         throw new CallboardError("unsupported", `transport ${transport.name} cannot tell what waits in its queues`)
       }
@@ -60,7 +60,7 @@ export const serviceRoutes: ReadonlyArray<Route> = [
     scope: "read",
     answers: [{ status: 200, description: "The service", schema: Info }],
     handle: async ({ desk }) => {
-      const { name, capabilities } = desk.client.board.transport
+      const { name, capabilities } = desk.client.connection.transport
       return answer<typeof Info.Type>({
         name: "callboard",
         version: VERSION,

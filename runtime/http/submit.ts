@@ -52,7 +52,7 @@ const submit = async (ask: Ask): Promise<Response> => {
   const answers = await submitting.run(
     key === undefined
       ? undefined
-      : new IdempotentRequest(desk.client.board.store, { ...body, caller: caller.key, key }),
+      : new IdempotentRequest(desk.client.connection.store, { ...body, caller: caller.key, key }),
   )
   const applied = servesActors && prefer.lenient ? ["handling=lenient"] : []
   const described = (receipt: Receipt): typeof ReceiptSchema.Type => ({

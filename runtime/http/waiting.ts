@@ -13,7 +13,7 @@ import { withFirst } from "./first-signal.ts"
 
 /** The record of a job. Fails with `not-found`, and with `gone` when only its tombstone is left. */
 export const recordOf = async ({ client }: Desk, id: string): Promise<JobRecord> => {
-  const { record } = await reading(findRecord(client.board, id))
+  const { record } = await reading(findRecord(client.connection, id))
   if (record.tombstone) throw goneError(id)
   return record
 }
@@ -27,7 +27,7 @@ export const recordAfter = async (desk: Desk, id: string, ms: number, client: Ab
   if (ms === 0 || isTerminal(now.state)) return now
   const ended = await withFirst([client, desk.closing], async (signal) => {
     try {
-      return await waitForEnd(desk.client.board, id, ms, signal)
+      return await waitForEnd(desk.client.connection, id, ms, signal)
     } catch (cause) {
       if (cause instanceof WaitTimeout || signal.aborted) return undefined
       throw cause

@@ -1,4 +1,4 @@
-import type { Board } from "../connection/board.ts"
+import type { Connection } from "../connection/connection.ts"
 import { milliseconds } from "../options/duration.ts"
 import { type CancelOptions, cancelJob } from "./commands/cancel.ts"
 import { type DeleteOptions, deleteJob } from "./commands/delete.ts"
@@ -39,18 +39,18 @@ export interface SubmittedJob<R = unknown> extends JobHandle<R> {
   readonly receipt: Receipt
 }
 
-export const jobHandle = <R>(board: Board, id: string): JobHandle<R> => {
-  const end = (options: WaitOptions) => waitForEnd(board, id, timeoutOf(options), options.signal)
+export const jobHandle = <R>(connection: Connection, id: string): JobHandle<R> => {
+  const end = (options: WaitOptions) => waitForEnd(connection, id, timeoutOf(options), options.signal)
   return {
     id,
-    find: async () => jobView((await findRecord(board, id)).record),
+    find: async () => jobView((await findRecord(connection, id)).record),
     // The record holds what the method returned, in its JSON form: the caller's type says what that is.
     result: async (options = {}) => valueOf(id, outcomeOf(await end(options)) ?? { state: "gone" }) as R,
     outcome: async (options = {}) => (outcomeOf(await end(options)) ?? { state: "gone" }) as Outcome<R>,
-    events: (options = {}) => followJob(board, id, options),
-    cancel: async (options = {}) => jobView(await cancelJob(board, id, options)),
-    retry: async () => jobView(await rerunJob(board, id)),
-    delete: (options = {}) => deleteJob(board, id, options),
+    events: (options = {}) => followJob(connection, id, options),
+    cancel: async (options = {}) => jobView(await cancelJob(connection, id, options)),
+    retry: async () => jobView(await rerunJob(connection, id)),
+    delete: (options = {}) => deleteJob(connection, id, options),
   }
 }
 

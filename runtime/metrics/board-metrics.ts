@@ -56,7 +56,7 @@ export class BoardMetrics {
   follow(client: Client): void {
     this.#client = client
     this.#isConnected = true
-    this.#offStatus = client.board.transport.onStatus((status) => {
+    this.#offStatus = client.connection.transport.onStatus((status) => {
       const isConnected = status === "connected"
       if (isConnected && !this.#isConnected) this.#reconnects.inc()
       this.#isConnected = isConnected

@@ -1,7 +1,7 @@
 /** Defaults that both the command line and `serve()` apply. */
 import { availableParallelism } from "node:os"
-import { DEFAULT_KEEP_FAILED_MS } from "../connection/board.ts"
 import { DEFAULT_HEARTBEAT_MS, DEFAULT_LEASE_MS, DEFAULT_TRANSPORT } from "../connection/connect.ts"
+import { DEFAULT_KEEP_FAILED_MS } from "../connection/connection.ts"
 import { RECONNECT_DEFAULTS } from "./reconnect.ts"
 
 export const DEFAULTS = {

@@ -2,8 +2,8 @@
 import { hostname } from "node:os"
 import { describeActor } from "../actor/description.ts"
 import { Client } from "../client/client.ts"
-import type { Board, KeepFailed } from "../connection/board.ts"
-import { type ConnectSettings, connectBoard, displayUrl, leaseOf } from "../connection/connect.ts"
+import { type ConnectSettings, displayUrl, leaseOf, openConnection } from "../connection/connect.ts"
+import type { Connection, KeepFailed } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import type { EarlyServer } from "../http/server.ts"
 import { hostLog, makeLog } from "../log/log.ts"
@@ -68,7 +68,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   }
   const observers: Array<WorkerObserver> = []
   if (tracing !== undefined) observers.push(new AttemptSpans(tracing.api, tracing.tracer, names))
-  let board: Board
+  let connection: Connection
   let service: RunningService | undefined
   let http: EarlyServer | undefined
   let metrics: Metrics | undefined
@@ -86,8 +86,12 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         log,
         metrics: metrics ?? false,
       })
-    board = await connectPatiently(() => connectBoard(target, connectSettings, keepFailed), settings.reconnect, own)
-    const client = new Client(board, {
+    connection = await connectPatiently(
+      () => openConnection(target, connectSettings, keepFailed),
+      settings.reconnect,
+      own,
+    )
+    const client = new Client(connection, {
       ownsTransport: true,
       actors: descriptions,
       taskNames,
@@ -101,12 +105,12 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     if (actors.length > 0) {
       const workerOptions: WorkerOptions = {
         ...settings,
-        board,
+        connection,
         client,
         actors,
         name,
         leaseMs: leaseOf(target, options),
-        ...leaseThreadOf(target, options, board),
+        ...leaseThreadOf(target, options, connection),
         log: log.with({ logger: "callboard.worker" }),
         observers,
       }
@@ -123,7 +127,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   const running = service
   const ready = () => {
     const transport = typeof target === "string" ? displayUrl(target) : "client object"
-    const { durability } = board.transport.capabilities
+    const { durability } = connection.transport.capabilities
     const { worker } = running
     own.info("ready", {
       ...(worker === undefined
@@ -163,9 +167,9 @@ const nextName = (): string => {
 const leaseThreadOf = (
   target: string | object,
   options: ServeOptions,
-  board: Board,
+  connection: Connection,
 ): Pick<WorkerOptions, "leaseThread"> => {
-  if (typeof target !== "string" || board.transport.capabilities.reach === "process") return {}
+  if (typeof target !== "string" || connection.transport.capabilities.reach === "process") return {}
   if (Object.keys(options.transports ?? {}).some((scheme) => target.startsWith(`${scheme}:`))) return {}
   return { leaseThread: { url: target, namespace: options.namespace, heartbeat: options.heartbeatMs } }
 }

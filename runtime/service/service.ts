@@ -64,7 +64,7 @@ export class RunningService implements Service {
     this.stopped = new Promise((resolve) => {
       this.#resolveStopped = resolve
     })
-    client.board.transport.onStatus((status) => {
+    client.connection.transport.onStatus((status) => {
       this.#isConnected = status === "connected"
     })
     this.failed = this.#failed.promise

@@ -13,7 +13,7 @@ import type { ServeOptions } from "./options.ts"
 /** All that a worker is told by the options alone. */
 type Settings = Omit<
   WorkerOptions,
-  "board" | "client" | "actors" | "name" | "leaseMs" | "leaseThread" | "log" | "observers"
+  "connection" | "client" | "actors" | "name" | "leaseMs" | "leaseThread" | "log" | "observers"
 >
 
 /** Fails with `CallboardError` `invalid-input`, naming the option. */

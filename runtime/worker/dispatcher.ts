@@ -81,8 +81,8 @@ export class Flow {
 
   constructor(options: FlowOptions) {
     const { worker, pool, processes, hands, observers } = options
-    const { board, client, log, leaseMs, clock = systemClock } = worker
-    const { jobs } = board
+    const { connection, client, log, leaseMs, clock = systemClock } = worker
+    const { jobs } = connection
     this.#options = options
     this.#clock = clock
     this.#hands = hands
@@ -98,8 +98,8 @@ export class Flow {
       clock,
     )
     this.#limiter = new Limiter({
-      store: board.store,
-      broadcast: board.broadcast,
+      store: connection.store,
+      broadcast: connection.broadcast,
       log,
       enabled: worker.rateLimits,
       leaseMs,
@@ -115,7 +115,7 @@ export class Flow {
         this.#pump()
       },
     })
-    this.#returns = new Returns(board.store, log)
+    this.#returns = new Returns(connection.store, log)
     this.#executor = new Executor({
       pool,
       limiter: this.#limiter,
@@ -431,7 +431,7 @@ export class Flow {
       startedAt: run.startedAt,
       hardSeconds: run.hardMs / 1000,
       rejects: run.method.acks?.onTimeout === "reject",
-      keepMs: this.#options.worker.board.keepFailed(run.task.task, run.task.meth),
+      keepMs: this.#options.worker.connection.keepFailed(run.task.task, run.task.meth),
     })
   }
 
@@ -444,7 +444,7 @@ export class Flow {
   async #resume(): Promise<void> {
     await this.#limiter.resume()
     const waiting = [...this.#hands.waiting, ...this.#limiter.waiting]
-    const kept = await this.#options.worker.board.jobs
+    const kept = await this.#options.worker.connection.jobs
       .extend(waiting.map((held) => held.delivery.token))
       .catch(() => [])
     // Where the transport cannot tell, running them is the lesser evil: the fence refuses what is not ours.
@@ -467,7 +467,7 @@ export class Flow {
   /** Whether nobody else has claimed or decided the job of a delivery; `undefined` while that cannot be asked. Never rejects. */
   async #isOurs(held: Held): Promise<boolean | undefined> {
     try {
-      const found = await this.#options.worker.board.jobs.find(held.id ?? "")
+      const found = await this.#options.worker.connection.jobs.find(held.id ?? "")
       if (found === undefined) return true
       const { run, state, fence } = found.record
       return run < held.jobRun || (run === held.jobRun && !isTerminal(state) && fence <= held.delivery.fence)

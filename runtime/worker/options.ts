@@ -2,7 +2,7 @@
 import type { ActorDefinition } from "../actor/actor.ts"
 import type { Clock } from "../async/clock.ts"
 import type { Client } from "../client/client.ts"
-import type { Board } from "../connection/board.ts"
+import type { Connection } from "../connection/connection.ts"
 import type { Keep } from "../jobs/outcome/verdict.ts"
 import type { Log } from "../log/log.ts"
 import type { Autoscale } from "../options/autoscale.ts"
@@ -13,7 +13,7 @@ import type { FailureHandler } from "./telemetry/failure-handlers.ts"
 import type { WorkerObserver } from "./telemetry/observer.ts"
 
 export interface WorkerOptions {
-  readonly board: Board
+  readonly connection: Connection
   readonly client: Client
   readonly actors: ReadonlyArray<ActorDefinition>
   /** In order of preference. */

@@ -9,7 +9,7 @@ import { systemClock } from "../async/clock.ts"
 import { waitFor } from "../async/deadline.ts"
 import { EventSender } from "../cluster/events.ts"
 import { Neighbours } from "../cluster/neighbours.ts"
-import { CANCEL_TOPIC } from "../connection/board.ts"
+import { CANCEL_TOPIC } from "../connection/connection.ts"
 import { Reach } from "../connection/connectivity.ts"
 import { keepListening } from "../connection/listening.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
@@ -70,14 +70,14 @@ const step = (run: () => Promise<void>): Effect.Effect<void, unknown> =>
 
 const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect<RunningWorker, unknown, Scope.Scope> =>
   Effect.gen(function* () {
-    const { board, log, name, autoscale } = options
+    const { connection, log, name, autoscale } = options
     const hurry = new AbortController()
     const pool = yield* actorsOf(options)
     const core = coreOf(options, pool)
     const { hands, appetite, counts, standing } = core
     const registry = yield* registryOf(core)
     const events = yield* part(
-      () => new EventSender({ board, log, hostname: `${name}@${hostname()}`, enabled: options.events }),
+      () => new EventSender({ connection, log, hostname: `${name}@${hostname()}`, enabled: options.events }),
       (made) => made.flush(),
     )
     const news = yield* part(
@@ -90,14 +90,14 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
     )
     // All that follows the transport, by mirrors and subscriptions, does so until this fires.
     const signal = yield* Effect.abortSignal
-    const reach = new Reach(board.transport, signal)
-    const revoker = new Revoker({ board, held: hands.held, log, signal })
+    const reach = new Reach(connection.transport, signal)
+    const revoker = new Revoker({ connection, held: hands.held, log, signal })
     const dependents = yield* part(
-      () => new Dependents({ board, log, signal }),
+      () => new Dependents({ connection, log, signal }),
       (made) => waitFor(made.end(), HAND_BACK_MS),
     )
     const early = yield* part(
-      () => new EarlyAcks({ store: board.store, worker: name, startedAt: standing.startedAt }),
+      () => new EarlyAcks({ store: connection.store, worker: name, startedAt: standing.startedAt }),
       (made) => made.end(),
     )
     const failures = new FailureTeller(log, options.onFailure, options.maxBody)
@@ -110,7 +110,7 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
     yield* maintenanceOf(core, { early, dependents, failures })
     const worker = new RunningWorker({ ...core, name, size, events, flow, hurry: () => hurry.abort(), close })
     const onChange = () => void flow.handBack((held) => !appetite.allows(held.delivery.queue))
-    const known = Promise.all([revoker.ready, keepPauses({ board, name, appetite, onChange, log, signal })])
+    const known = Promise.all([revoker.ready, keepPauses({ connection, name, appetite, onChange, log, signal })])
     listen(core, flow, worker, signal)
     const ending = yield* endingOf(core, dependents)
     const setListening = (listening: boolean): void => {
@@ -171,7 +171,7 @@ const registryOf = ({ options, actors, standing, giveUp }: Core) =>
   part(
     () =>
       new Registry({
-        store: options.board.store,
+        store: options.connection.store,
         log: options.log,
         actors,
         describe: () => standing.describe(),
@@ -192,8 +192,8 @@ type FlowParts = Pick<FlowOptions, "processes" | "observers" | "reach" | "events
 }
 
 const flowOf = ({ options, pool, hands, appetite }: Core, { registry, revoker, ...parts }: FlowParts) => {
-  const { board, name } = options
-  const neighbours = new Neighbours({ board, name, isComplete: () => registry.isComplete })
+  const { connection, name } = options
+  const neighbours = new Neighbours({ connection, name, isComplete: () => registry.isComplete })
   const leaveAlone: FlowOptions["leaveAlone"] = (id) => neighbours.leaveAlone(id)
   const isRevoked: FlowOptions["isRevoked"] = (task) => revoker.isRevoked(task)
   const allows = (queue: string) => appetite.allows(queue)
@@ -214,9 +214,9 @@ interface Upkeep {
 }
 
 const maintenanceOf = ({ options, hands, pool }: Core, { early, dependents, failures }: Upkeep) => {
-  const { board, log } = options
+  const { connection, log } = options
   const lost = new LostJobs({
-    board,
+    connection,
     own: early,
     holds: (token) => hands.held.has(token),
     queueFor: (task, meth) => pool.queueOf(task, meth),
@@ -226,22 +226,22 @@ const maintenanceOf = ({ options, hands, pool }: Core, { early, dependents, fail
     },
   })
   return part(
-    () => maintain({ board, lost, dependents, log }),
+    () => maintain({ connection, lost, dependents, log }),
     (stop) => stop(),
   )
 }
 
 /** Hears of cancellations, commands and the loss of the connection until the signal fires. */
 const listen = ({ options, actors, hands, finish }: Core, flow: Flow, worker: Worker, signal: AbortSignal): void => {
-  const { board, log } = options
+  const { connection, log } = options
   const cancelled = (payload: Uint8Array) => {
     const told = cancellationOf(payload)
     if (told !== undefined) flow.cancelled(told)
   }
-  void keepListening(board.broadcast, CANCEL_TOPIC, cancelled, { log, signal })
-  obeyRemoteControl({ board, worker, actors, shutdown: () => finish("shutdown"), log, signal })
+  void keepListening(connection.broadcast, CANCEL_TOPIC, cancelled, { log, signal })
+  obeyRemoteControl({ connection, worker, actors, shutdown: () => finish("shutdown"), log, signal })
   if (!options.cancelOnConnectionLoss) return
-  const off = board.transport.onStatus((status) => {
+  const off = connection.transport.onStatus((status) => {
     if (status === "disconnected") letGo(flow, hands, options)
   })
   signal.addEventListener("abort", off, { once: true })
@@ -277,11 +277,11 @@ interface ConsumerParts {
 
 /** Pulls until it is interrupted, or the worker gives up. */
 const consumerOf = ({ options, appetite, hands, standing, failed, giveUp }: Core, parts: ConsumerParts) => {
-  const { board, log, clock = systemClock } = options
+  const { connection, log, clock = systemClock } = options
   const { flow, size, reach, dependents, ending, known, setListening } = parts
   const comingBack = new ComingBack({ flow, hands, appetite, clock, log })
   const pulling = consume({
-    jobs: board.jobs,
+    jobs: connection.jobs,
     appetite,
     burst: options.burst,
     rotate: options.rotate,

@@ -198,7 +198,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
   await using client = await connect(options.url)
   const watching = new AbortController()
   const outcomes: Array<History["outcomes"][number]> = []
-  await client.board.jobs.watch(
+  await client.connection.jobs.watch(
     {},
     ({ id, run, state, fence, successor }) => {
       if (["succeeded", "failed"].includes(state) && successor === undefined) outcomes.push({ id, run, state, fence })

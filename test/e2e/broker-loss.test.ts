@@ -223,7 +223,7 @@ describe("on a nats-server", () => {
     const watched = await startService(board(), { heartbeatMs: 1_000 })
     const unwatched = await startService(board(), { heartbeatMs: 0 })
     let lost = false
-    unwatched.service.client.board.transport.onStatus(() => {
+    unwatched.service.client.connection.transport.onStatus(() => {
       lost = true
     })
     const began = performance.now()

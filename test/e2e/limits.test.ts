@@ -8,7 +8,7 @@ import { sharedBoards } from "./boards.ts"
 import { clientOf, DEADLINE, keep, linesOf, startService } from "./processes.ts"
 
 const hasSlots = async (client: Client): Promise<boolean> => {
-  const entries = await client.board.store.list({ prefix: LIMIT_PREFIX, limit: 10 })
+  const entries = await client.connection.store.list({ prefix: LIMIT_PREFIX, limit: 10 })
   return entries.some(({ value }) => new TextDecoder().decode(value).includes('"held"'))
 }
 

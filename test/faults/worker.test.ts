@@ -2,7 +2,7 @@
 import { type ActorDefinition, actor, type ServeOptions, type Service, serve } from "callboard"
 import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test } from "vitest"
-import { CANCEL_TOPIC } from "../../runtime/connection/board.ts"
+import { CANCEL_TOPIC } from "../../runtime/connection/connection.ts"
 import { generateId } from "../../runtime/id.ts"
 import { makeLog } from "../../runtime/log/log.ts"
 import type { Jobs } from "../../runtime/transport/lift/transport.ts"
@@ -183,7 +183,7 @@ describe("stopping", () => {
     await stopping
     await sleep(50)
     expect(ran).toBe(0)
-    const found = await other.client.board.jobs.find(id)
+    const found = await other.client.connection.jobs.find(id)
     expect(found?.record).toMatchObject({ state: "queued", attempt: 0, claims: 0 })
   })
 
@@ -259,7 +259,7 @@ describe("stopping", () => {
 
 describe("news of a cancellation", () => {
   const tellCancelled = (service: Service, news: object) =>
-    service.client.board.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(JSON.stringify(news)))
+    service.client.connection.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(JSON.stringify(news)))
 
   test("of an earlier run, that comes late, ends nothing of the next", async () => {
     const finish = gate()
@@ -283,7 +283,7 @@ describe("news of a cancellation", () => {
   test("names the run, so that it can be told from the next", async () => {
     const service = await start([quick])
     const heard: Array<unknown> = []
-    await service.client.board.broadcast.listen(
+    await service.client.connection.broadcast.listen(
       CANCEL_TOPIC,
       (payload) => heard.push(JSON.parse(new TextDecoder().decode(payload))),
       new AbortController().signal,
@@ -352,7 +352,7 @@ describe("a transport that misbehaves", () => {
     const service = await start([quick], { transports })
     const job = await service.client.submit("quick")
     expect(await job.result(WAIT)).toBe("done")
-    const found = await service.client.board.jobs.find(job.id)
+    const found = await service.client.connection.jobs.find(job.id)
     expect(found?.record.attempt).toBe(1)
     expect(found?.record.timeline.map(({ n, state }) => `${n} ${state}`)).toEqual([
       "1 queued",
@@ -385,7 +385,7 @@ describe("a transport that misbehaves", () => {
     const service = await start([careful], { transports })
     const job = await service.client.submit("careful")
     expect(await job.result(WAIT)).toBe("done")
-    expect((await service.client.board.jobs.find(job.id))?.record.attempt).toBe(1)
+    expect((await service.client.connection.jobs.find(job.id))?.record.attempt).toBe(1)
   })
 
   test("one that throws instead of rejecting does not end the process", async () => {
@@ -490,12 +490,12 @@ describe("what comes over the wire", () => {
     const transport = `faulty://${generateId()}`
     const here = await start([quick], { transport, queues: ["here"], languages: { py: "there" }, unknownGrace: 0.1 })
     await start([quick], { transport, queues: ["there"], languages: { py: "here" }, unknownGrace: 0.1 })
-    const { board } = here.client
+    const { connection } = here.client
     const { id } = await here.client.submit("nobody", { queue: "nowhere" })
-    const message = (await board.jobs.find(id))?.record.message
+    const message = (await connection.jobs.find(id))?.record.message
     if (message === undefined) throw new Error("there is no message")
     const headers = { ...message.headers, id: "lost", root_id: "lost", lang: "py" }
-    await board.jobs.publish([
+    await connection.jobs.publish([
       { id: "lost", run: 1, retries: 0, queue: "here", level: 4, message: { ...message, headers } },
     ])
     expect(await here.client.job("lost").outcome(WAIT)).toMatchObject({ error: { reason: "unknown-actor" } })
@@ -514,10 +514,10 @@ describe("what comes over the wire", () => {
     const service = await start([failing], { onFailure: [({ job }) => void failures.push(job.id)] })
     const { client } = service
     const { id } = await client.submit("failing", { id: "odd", delay: 60 })
-    const message = (await client.board.jobs.find(id))?.record.message
+    const message = (await client.connection.jobs.find(id))?.record.message
     if (message === undefined) throw new Error("there is no message")
     const headers = { ...message.headers, id: "hostile", eta: null, callboard: { submittedAt: 1e300 } }
-    await client.board.jobs.publish([
+    await client.connection.jobs.publish([
       { id: "hostile", run: 1, retries: 0, queue: "default", level: 4, message: { ...message, headers } },
     ])
     await client.job("hostile").outcome(WAIT)
@@ -616,15 +616,15 @@ describe("a task that comes again while its job runs", () => {
     await eventually(() => runs() === 1, { message: "it runs" })
     const taken = await eventually(async () => {
       const request = { queues: ["default"], max: 1, wait: 1_000 }
-      const [delivery] = await client.board.jobs.take(request, new AbortController().signal)
+      const [delivery] = await client.connection.jobs.take(request, new AbortController().signal)
       return delivery
     })
-    const found = await client.board.jobs.find(job.id)
+    const found = await client.connection.jobs.find(job.id)
     if (found?.record.message === undefined) throw new Error("a running job carries its message")
     const posting = { id: job.id, run: 1, retries: 0, queue: "default", level: 4, message: found.record.message }
     const { token } = taken
     const claim = { token, id: job.id, run: 1, retries: 0, worker: "other", at: Date.now(), posting }
-    expect(await client.board.jobs.begin([claim])).toMatchObject([{ status: "claimed" }])
+    expect(await client.connection.jobs.begin([claim])).toMatchObject([{ status: "claimed" }])
     const [service] = services
     await eventually(() => service?.worker?.describe().superseded === 1, { message: "the first run is refused" })
   })

@@ -93,7 +93,7 @@ onEveryBoard((newBoard) => {
       ["started", undefined],
       ["succeeded", undefined],
     ])
-    await eventually(async () => (await edges(client.board.store)).length === 0, { message: "no edge is left" })
+    await eventually(async () => (await edges(client.connection.store)).length === 0, { message: "no edge is left" })
     await client.close()
   })
 
@@ -173,10 +173,10 @@ onEveryBoard((newBoard) => {
     await client.pause("default")
     const n1 = await submit("n1")
     const child = await submit("child", { after: p.id, front: true })
-    expect(await client.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([n1.id])
+    expect(await client.connection.jobs.waiting?.({ queue: "default" }, 10)).toEqual([n1.id])
     letGo("p")
     await reaches(client, child, "queued")
-    expect(await client.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([child.id, n1.id])
+    expect(await client.connection.jobs.waiting?.({ queue: "default" }, 10)).toEqual([child.id, n1.id])
     await client.resume("default")
     await n1.result(WAIT)
     expect(ran).toEqual(["p", "child", "n1"])
@@ -194,7 +194,7 @@ onEveryBoard((newBoard) => {
       expect(await job.outcome(WAIT)).toEqual({ state: "gone" })
       expect((await client.jobs()).jobs.map(({ id }) => id)).not.toContain(job.id)
     }
-    expect(await edges(client.board.store)).toEqual([])
+    expect(await edges(client.connection.store)).toEqual([])
     await work()
     await other.result(WAIT)
     expect(ran).toEqual(["other"])
@@ -318,7 +318,7 @@ onEveryBoard((newBoard) => {
         ]),
       ).rejects.toMatchObject({ code: "invalid-input", details: { field: "after", index: 0 } })
       expect((await client.jobs()).jobs).toEqual([])
-      expect(await edges(client.board.store)).toEqual([])
+      expect(await edges(client.connection.store)).toEqual([])
       await client.close()
     })
 
@@ -354,11 +354,11 @@ onEveryBoard((newBoard) => {
     // Its worker died in the very moment between its end and the look at who waits for it.
     const last = await submit("last", { does: "hold", delay: 3600 })
     const left = await submit("left", { after: last.id })
-    const found = await client.board.jobs.find(last.id)
+    const found = await client.connection.jobs.find(last.id)
     if (found === undefined) throw new Error("it is there")
     const { message: _message, ...record } = step(found.record, { at: Date.now(), state: "succeeded" })
     const ended = { ...record, fence: "", endedAt: Date.now(), keepMs: 60_000 }
-    await client.board.jobs.decide([{ id: last.id, expect: found.revision, record: ended, withdraw: true }])
+    await client.connection.jobs.decide([{ id: last.id, expect: found.revision, record: ended, withdraw: true }])
     await burst()
     expect(await stateOf(client, left)).toBe("succeeded")
     await client.close()
@@ -372,7 +372,7 @@ onEveryBoard((newBoard) => {
     const last = await submit("last", { after: ids })
     await work()
     expect(await last.outcome({ timeout: 60 })).toMatchObject({ state: "succeeded" })
-    await eventually(async () => (await edges(client.board.store)).length === 0, { message: "no edge is left" })
+    await eventually(async () => (await edges(client.connection.store)).length === 0, { message: "no edge is left" })
     await client.close()
   }, 90_000)
 })

@@ -47,7 +47,7 @@ const submit = (client: Client, task: string, count: number, input: Work = {}) =
 
 /** What the store says about slots in use. */
 const heldIn = async (client: Client): Promise<number> => {
-  const entries = await client.board.store.list({ prefix: LIMIT_PREFIX, limit: 1_000 })
+  const entries = await client.connection.store.list({ prefix: LIMIT_PREFIX, limit: 1_000 })
   const states: ReadonlyArray<{ readonly held?: Record<string, number> }> = entries.map(({ value }) =>
     JSON.parse(new TextDecoder().decode(value)),
   )

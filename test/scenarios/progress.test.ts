@@ -44,7 +44,7 @@ onEveryBoard((newBoard) => {
       },
     })
     const { client } = await start([full], { transport: newBoard() })
-    room = client.board.transport.capabilities.maxRecord - 8_000
+    room = client.connection.transport.capabilities.maxRecord - 8_000
     const job = await client.submit("full")
     expect(await job.outcome(WAIT)).toMatchObject({ state: "succeeded" })
     expect((await job.find()).progress).toEqual({ fraction: 1, at: expect.any(String) })

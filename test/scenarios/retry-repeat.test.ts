@@ -143,7 +143,7 @@ onEveryBoard((newBoard, transport) => {
     expect((await job.find()).times.expires).toBeUndefined()
     // Past that time, and the moment that is left to whoever holds a task.
     const late = Date.now() + 10_000
-    const found = await client.board.jobs.find(job.id)
+    const found = await client.connection.jobs.find(job.id)
     expect(found && isOverdue(found.record, late)).toBe(false)
   })
 
@@ -156,7 +156,7 @@ onEveryBoard((newBoard, transport) => {
     const repeats = await client.submit("scene.failsOnce", { retry: front, repeat: { times: 1, interval: 60 } })
     await eventually(async () => (await repeats.find()).run === 2, { message: "its second run is planned" })
     expect(await repeats.find()).not.toHaveProperty("front")
-    const repeated = await client.board.jobs.find(repeats.id)
+    const repeated = await client.connection.jobs.find(repeats.id)
     expect(repeated?.record.followUps?.map(({ level }) => level) ?? [4]).toEqual([4])
     const again = await client.submit("scene.fails", { retry: front })
     expect(await again.outcome(WAIT)).toMatchObject({ state: "failed" })
@@ -179,7 +179,7 @@ onEveryBoard((newBoard, transport) => {
     const headers = { task: "scene.failsOnce", id, callboard: { retry: { max: 1, intervalsMs: [0] } } }
     const properties = { content_type: "application/json", content_encoding: "utf-8" }
     const message = { headers, properties, body: new TextEncoder().encode("[[],{},null]") }
-    await client.board.jobs.publish([{ id, run: 1, retries: 0, queue: "default", level: 4, message }])
+    await client.connection.jobs.publish([{ id, run: 1, retries: 0, queue: "default", level: 4, message }])
     const low = await client.submit("scene.works", { priority: 0 })
     await start([makeActor(ran)], options)
     await low.outcome(WAIT)

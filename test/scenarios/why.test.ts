@@ -322,7 +322,7 @@ const table: ReadonlyArray<Row> = [
       await eventually(
         async () => {
           const pull = { queues: ["default"], max: 1, wait: 1_000 }
-          return (await client.board.jobs.take(pull, new AbortController().signal)).length === 1
+          return (await client.connection.jobs.take(pull, new AbortController().signal)).length === 1
         },
         { message: "it is taken" },
       )

@@ -59,7 +59,7 @@ interface Reached {
 const reach = async ({ config, transport }: Invocation): Promise<Reached> => {
   const began = performance.now()
   await using client: Client = await connect(transport, connectSettings(config))
-  const { name, capabilities, jobs } = client.board.transport
+  const { name, capabilities, jobs } = client.connection.transport
   const workers = await client.workers()
   return {
     name,

@@ -180,7 +180,7 @@ export const addSubmit = (program: Command): void => {
     const fields: Omit<Submission, "task"> = await fieldsOf(input, options)
     await withClient(async (client) => {
       // Nobody could ever run it.
-      if (client.board.transport.capabilities.reach === "process") {
+      if (client.connection.transport.capabilities.reach === "process") {
         wrongUsage(
           `what is submitted to ${displayUrl(transport)} ends with this process: name a transport that a worker shares with --transport, such as ${DEFAULTS.transport}`,
         )

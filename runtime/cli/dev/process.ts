@@ -110,7 +110,7 @@ const announce = (
 ): void => {
   const methods = actors.map((actor) => ({ name: actor.name, methods: [...actor.methods.keys()] }))
   if (output.json) {
-    const { durability } = service.client.board.transport.capabilities
+    const { durability } = service.client.connection.transport.capabilities
     output.record({
       type: "ready",
       reload,

@@ -1,7 +1,7 @@
 /** Stores what is to be submitted, and answers each task: what may start goes to its queue, what waits for others is deferred. */
 
 import type { EventSender } from "../../cluster/events.ts"
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { isDeferred } from "../../jobs/dependencies/checking.ts"
 import { type Deferred, defer } from "../../jobs/dependencies/defer.ts"
@@ -14,12 +14,12 @@ import { type MethodOf, tellSent } from "./task-sent.ts"
 const CHUNK = 1_000
 
 export class Publisher {
-  readonly #board: Board
+  readonly #connection: Connection
   readonly #events: EventSender
   readonly #methodOf: MethodOf
 
-  constructor(board: Board, events: EventSender, methodOf: MethodOf) {
-    this.#board = board
+  constructor(connection: Connection, events: EventSender, methodOf: MethodOf) {
+    this.#connection = connection
     this.#events = events
     this.#methodOf = methodOf
   }
@@ -47,7 +47,7 @@ export class Publisher {
     const answers = new Map<AddressedTask, Answer>()
     // Together: a thousand round trips one after the other would outlast the deadline of a request.
     const before = await Promise.all(
-      postings.map((each) => (known.has(each.id) ? answerOfEarlier(this.#board, each) : undefined)),
+      postings.map((each) => (known.has(each.id) ? answerOfEarlier(this.#connection, each) : undefined)),
     )
     for (const [at, posting] of postings.entries()) {
       const earlier = before[at]
@@ -66,8 +66,8 @@ export class Publisher {
     now: number,
     answers: Map<AddressedTask, Answer>,
   ): Promise<void> {
-    const { durability } = this.#board.transport.capabilities
-    const receipts = await this.#board.jobs.publish(postings).catch((cause: unknown) => {
+    const { durability } = this.#connection.transport.capabilities
+    const receipts = await this.#connection.jobs.publish(postings).catch((cause: unknown) => {
       const error = asTransportError(cause)
       return postings.map(() => ({ status: "failed" as const, error }))
     })
@@ -79,7 +79,7 @@ export class Publisher {
       }
       const isDuplicate = receipt.status === "duplicate"
       // Another submission of this id may have come in between: it must have been the same.
-      const raced = isDuplicate && known.has(posting.id) ? await answerOfEarlier(this.#board, posting) : undefined
+      const raced = isDuplicate && known.has(posting.id) ? await answerOfEarlier(this.#connection, posting) : undefined
       const accepted: Receipt = {
         id: posting.id,
         state: posting.due !== undefined && posting.due > now ? "scheduled" : "queued",
@@ -93,9 +93,9 @@ export class Publisher {
 
   /** Those that wait for others, after those that do not: what they wait for may be among them. */
   async #defer(postings: ReadonlyArray<AddressedTask>, answers: Map<AddressedTask, Answer>): Promise<void> {
-    const { durability } = this.#board.transport.capabilities
+    const { durability } = this.#connection.transport.capabilities
     const accepted = [...answers.values()].flatMap((answer) => (answer instanceof CallboardError ? [] : [answer.id]))
-    const deferred = await defer(this.#board, postings, new Set(accepted))
+    const deferred = await defer(this.#connection, postings, new Set(accepted))
     for (const [at, posting] of postings.entries()) {
       const { id } = posting
       const answer: Deferred | undefined = deferred[at]
@@ -103,7 +103,7 @@ export class Publisher {
         answers.set(posting, { id, state: "deferred", durability })
         if (this.#events.enabled) await tellSent(this.#events, posting, this.#methodOf)
       } else if (answer === "conflict") {
-        answers.set(posting, (await answerOfEarlier(this.#board, posting)) ?? publishFailed(id, undefined))
+        answers.set(posting, (await answerOfEarlier(this.#connection, posting)) ?? publishFailed(id, undefined))
       } else answers.set(posting, answer instanceof CallboardError ? answer : publishFailed(id, answer))
     }
   }

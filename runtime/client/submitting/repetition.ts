@@ -1,14 +1,14 @@
 /** A submission with an id of its own may be a repetition: the same task again is a duplicate, another is refused. */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { type Answer, publishFailed } from "../../jobs/receipt.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 
 /** What the task is answered with if there is a job with its id. Never rejects. */
-export const answerOfEarlier = async (board: Board, posting: AddressedTask): Promise<Answer | undefined> => {
-  let found: Awaited<ReturnType<Board["jobs"]["find"]>>
+export const answerOfEarlier = async (connection: Connection, posting: AddressedTask): Promise<Answer | undefined> => {
+  let found: Awaited<ReturnType<Connection["jobs"]["find"]>>
   try {
-    found = await board.jobs.find(posting.id)
+    found = await connection.jobs.find(posting.id)
   } catch (cause) {
     return publishFailed(posting.id, asTransportError(cause), "none")
   }
@@ -24,7 +24,7 @@ export const answerOfEarlier = async (board: Board, posting: AddressedTask): Pro
       field: "id",
     })
   }
-  const { durability } = board.transport.capabilities
+  const { durability } = connection.transport.capabilities
   const { state } = record
   const told = state === "scheduled" || state === "deferred" ? state : "queued"
   return { id: posting.id, state: told, durability, duplicate: true }

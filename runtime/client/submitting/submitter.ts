@@ -7,7 +7,7 @@
 import { Result } from "effect"
 import type { Directory } from "../../cluster/directory.ts"
 import type { EventSender } from "../../cluster/events.ts"
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { generateId } from "../../id.ts"
 import { tooEarly } from "../../jobs/dependencies/checking.ts"
@@ -28,7 +28,7 @@ export interface Prepared {
 }
 
 export interface SubmitterOptions {
-  readonly board: Board
+  readonly connection: Connection
   readonly directory: Directory
   /** Task names that stand for an actor's method. */
   readonly taskNames: ReadonlyMap<string, string>
@@ -43,10 +43,10 @@ export class Submitter {
   readonly #publisher: Publisher
   readonly #tracing: Tracing | undefined
 
-  constructor({ board, directory, taskNames, origin, events, tracing }: SubmitterOptions) {
+  constructor({ connection, directory, taskNames, origin, events, tracing }: SubmitterOptions) {
     const planner = new Planner(directory, taskNames, origin)
     this.#planner = planner
-    this.#publisher = new Publisher(board, events, (task, meth) => planner.methodOf(task, meth))
+    this.#publisher = new Publisher(connection, events, (task, meth) => planner.methodOf(task, meth))
     this.#tracing = tracing
   }
 

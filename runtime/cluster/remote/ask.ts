@@ -1,6 +1,6 @@
 /** The caller's side: sends a command to all workers or some, and collects what they answer in time. */
 import { Result } from "effect"
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { generateId } from "../../id.ts"
 import { didYouMean } from "../../options/suggest.ts"
@@ -39,7 +39,7 @@ const askedOf = (living: ReadonlyArray<string>, named: ReadonlyArray<string> | u
  * so. Fails with `invalid-input`, naming the argument, and with `not-found` for workers that do not live.
  */
 export const ask = async (
-  board: Board,
+  connection: Connection,
   command: string,
   given: unknown,
   options: AskOptions = {},
@@ -47,7 +47,7 @@ export const ask = async (
   const checked = parseCall(command, given)
   if (Result.isFailure(checked)) throw checked.failure
   const timeoutMs = timeoutOf(options.timeout)
-  const living = (await listWorkers(board.store)).map(({ name }) => name)
+  const living = (await listWorkers(connection.store)).map(({ name }) => name)
   const asked = askedOf(living, options.workers)
   if (asked.length === 0) return []
   const answers = new Map<string, Answer>()
@@ -55,7 +55,7 @@ export const ask = async (
   const stop = new AbortController()
   const reply = `reply.${generateId()}`
   try {
-    await board.broadcast.listen(
+    await connection.broadcast.listen(
       reply,
       (payload) => {
         const answer = answerOf(payload)
@@ -66,7 +66,7 @@ export const ask = async (
       stop.signal,
     )
     const workers = options.workers === undefined ? {} : { workers: asked }
-    await board.broadcast.send(CONTROL_TOPIC, encode({ ...checked.success, ...workers, reply }))
+    await connection.broadcast.send(CONTROL_TOPIC, encode({ ...checked.success, ...workers, reply }))
     const timer = setTimeout(() => all.resolve(), timeoutMs)
     await all.promise
     clearTimeout(timer)

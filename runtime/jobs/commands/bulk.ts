@@ -1,5 +1,5 @@
 /** Decisions about many jobs: a page of a query at a time, so that each call has an end. */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { CallboardError, type ErrorCode } from "../../errors.ts"
 import type { RecordQuery } from "../../transport/lift/transport.ts"
 
@@ -19,18 +19,18 @@ const AT_A_TIME = 32
  * was decided until then stays decided.
  */
 export const decideAll = async (
-  board: Board,
+  connection: Connection,
   query: RecordQuery,
-  decide: (board: Board, id: string) => Promise<unknown>,
+  decide: (connection: Connection, id: string) => Promise<unknown>,
 ): Promise<BulkReport> => {
-  const page = await board.jobs.list(query)
+  const page = await connection.jobs.list(query)
   const ids = page.records.map((record) => record.id)
   const refused: Array<BulkReport["refused"][number]> = []
   for (let from = 0; from < ids.length; from += AT_A_TIME) {
     const some = ids.slice(from, from + AT_A_TIME)
     await Promise.all(
       some.map((id) =>
-        decide(board, id).catch((cause: unknown) => {
+        decide(connection, id).catch((cause: unknown) => {
           if (!(cause instanceof CallboardError)) throw cause
           refused.push({ id, code: cause.code, detail: cause.message })
         }),

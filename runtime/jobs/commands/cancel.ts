@@ -1,5 +1,5 @@
 /** Cancels a job. */
-import { type Board, CANCEL_TOPIC } from "../../connection/board.ts"
+import { CANCEL_TOPIC, type Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
@@ -21,9 +21,13 @@ export interface CancelOptions {
  * before is no failure.
  * Fails with `already-terminal`, `gone`, `not-found`.
  */
-export const cancelJob = async (board: Board, id: string, options: CancelOptions = {}): Promise<JobRecord> => {
+export const cancelJob = async (
+  connection: Connection,
+  id: string,
+  options: CancelOptions = {},
+): Promise<JobRecord> => {
   const { terminate = false, release: lets = false } = options
-  const cancelled = await decide(board, id, ({ record }) => {
+  const cancelled = await decide(connection, id, ({ record }) => {
     if (record.tombstone) throw gone(id)
     // Cancelled before, and those that wait for it not released, or not all of them.
     if (lets && record.state === "cancelled") return undefined
@@ -36,12 +40,12 @@ export const cancelJob = async (board: Board, id: string, options: CancelOptions
       state: "cancelled",
       ...(record.state === "started" ? { reason: "stopped" } : {}),
     })
-    return { record: endedOutside(cancelled, now, board.keepFailed), withdraw: true }
+    return { record: endedOutside(cancelled, now, connection.keepFailed), withdraw: true }
   })
   // The record decides; the news only spares a worker the rest of the run.
   const news = JSON.stringify({ id, run: cancelled.run, terminate })
-  await board.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(news)).catch(() => undefined)
-  await unlink(board, cancelled)
-  if (lets) await release(board, new Map([[id, "released"]]))
+  await connection.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(news)).catch(() => undefined)
+  await unlink(connection, cancelled)
+  if (lets) await release(connection, new Map([[id, "released"]]))
   return cancelled
 }

@@ -1,5 +1,5 @@
 /** Decides about a job from outside: a compare-and-set on its record, tried again when outrun. */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { Decision, Found } from "../../transport/lift/transport.ts"
@@ -10,15 +10,15 @@ const TRIES = 10
 
 /** Resolves with the record as it is then. `change` says nothing where the record is as it shall be. */
 export const decide = async (
-  board: Board,
+  connection: Connection,
   id: string,
   change: (found: Found) => Omit<Decision, "id" | "expect"> | undefined,
 ): Promise<JobRecord> => {
   for (let tried = 0; tried < TRIES; tried++) {
-    const found = await findRecord(board, id)
+    const found = await findRecord(connection, id)
     const wanted = change(found)
     if (wanted === undefined) return found.record
-    const [changed] = await board.jobs.decide([{ id, expect: found.revision, ...wanted }])
+    const [changed] = await connection.jobs.decide([{ id, expect: found.revision, ...wanted }])
     if (changed?.status === "changed") return wanted.record
     if (changed?.status === "failed") throw changed.error
   }

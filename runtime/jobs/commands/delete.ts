@@ -1,5 +1,5 @@
 /** Forgets a job, and with it, if asked to, those that wait for it. */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { endingOf } from "../../protocol/dependencies.ts"
 import { endedOutside, NO_FENCE } from "../../protocol/outside.ts"
@@ -19,23 +19,23 @@ export interface DeleteOptions {
  * the deleted one had succeeded; with `dependents` it is deleted as well.
  * Fails with `job-exists` while it runs, `gone`, `not-found`.
  */
-export const deleteJob = async (board: Board, id: string, options: DeleteOptions = {}): Promise<void> => {
+export const deleteJob = async (connection: Connection, id: string, options: DeleteOptions = {}): Promise<void> => {
   if (options.dependents) {
-    await withdraw(board, id)
-    for await (const dependent of dependentsOf(board, id)) await forget(board, dependent)
+    await withdraw(connection, id)
+    for await (const dependent of dependentsOf(connection, id)) await forget(connection, dependent)
   }
-  const buried = await bury(board, id)
-  await unlink(board, buried)
-  await release(board, new Map([[id, endingOf(buried)]]))
+  const buried = await bury(connection, id)
+  await unlink(connection, buried)
+  await release(connection, new Map([[id, endingOf(buried)]]))
 }
 
 /** From now on it cannot run, and is still there: should the deletion of its dependents fail, it can be asked for again. */
-const withdraw = (board: Board, id: string): Promise<JobRecord> =>
-  decide(board, id, ({ record }) => {
+const withdraw = (connection: Connection, id: string): Promise<JobRecord> =>
+  decide(connection, id, ({ record }) => {
     if (record.tombstone) throw gone(id)
     if (isTerminal(record.state)) return undefined
     const now = Date.now()
-    return { record: endedOutside(withdrawn(record, now), now, board.keepFailed), withdraw: true }
+    return { record: endedOutside(withdrawn(record, now), now, connection.keepFailed), withdraw: true }
   })
 
 /** A job that waits, and is not to run any more. Fails with `job-exists` while it runs. */
@@ -46,11 +46,11 @@ const withdrawn = (record: JobRecord, now: number): JobRecord => {
 }
 
 /** Ids of those that wait for a job, and of those that wait for them: none before those that wait for it. */
-const dependentsOf = async function* (board: Board, id: string): AsyncGenerator<string> {
-  const line = [{ id, waiting: waitingFor(board, id) }]
+const dependentsOf = async function* (connection: Connection, id: string): AsyncGenerator<string> {
+  const line = [{ id, waiting: waitingFor(connection, id) }]
   for (let last = line.at(-1); last !== undefined; last = line.at(-1)) {
     const next = await last.waiting.next()
-    if (!next.done) line.push({ id: next.value, waiting: waitingFor(board, next.value) })
+    if (!next.done) line.push({ id: next.value, waiting: waitingFor(connection, next.value) })
     else {
       line.pop()
       if (line.length > 0) yield last.id
@@ -59,16 +59,16 @@ const dependentsOf = async function* (board: Board, id: string): AsyncGenerator<
 }
 
 /** Deletes it, unless somebody else has done so, or it has been started. */
-const forget = async (board: Board, id: string): Promise<void> => {
+const forget = async (connection: Connection, id: string): Promise<void> => {
   try {
-    await unlink(board, await bury(board, id))
+    await unlink(connection, await bury(connection, id))
   } catch (thrown) {
     if (!(thrown instanceof CallboardError)) throw thrown
   }
 }
 
-const bury = (board: Board, id: string): Promise<JobRecord> =>
-  decide(board, id, ({ record }) => {
+const bury = (connection: Connection, id: string): Promise<JobRecord> =>
+  decide(connection, id, ({ record }) => {
     if (record.tombstone) throw gone(id)
     const now = Date.now()
     const ended = isTerminal(record.state) ? record : withdrawn(record, now)

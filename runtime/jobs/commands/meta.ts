@@ -1,5 +1,5 @@
 /** Changes the meta data of an ended job. */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
@@ -30,8 +30,12 @@ const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>
  * Changes the meta data of an ended job by a merge patch. Fails with `unsupported` before: until then its meta data
  * travels with the task, and the outcome would be written over it. Fails with `gone`, `not-found`.
  */
-export const patchMeta = (board: Board, id: string, patch: Readonly<Record<string, unknown>>): Promise<JobRecord> =>
-  decide(board, id, ({ record }) => {
+export const patchMeta = (
+  connection: Connection,
+  id: string,
+  patch: Readonly<Record<string, unknown>>,
+): Promise<JobRecord> =>
+  decide(connection, id, ({ record }) => {
     if (record.tombstone) throw gone(id)
     if (!isTerminal(record.state)) {
       throw new CallboardError(

@@ -1,6 +1,6 @@
 /** Empties a queue: every task that waits in it ends as cancelled, so that nobody waits for it for ever. */
 import { Result } from "effect"
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { checkQueueName } from "../../protocol/name.ts"
 import { endedOutside } from "../../protocol/outside.ts"
@@ -23,24 +23,24 @@ const AT_A_TIME = 32
  * goes on. Fails with `unsupported` where the transport cannot tell what waits.
  */
 export const purgeQueue = async (
-  board: Board,
+  connection: Connection,
   queue: string,
   { forget = false }: PurgeOptions = {},
 ): Promise<number> => {
   const checked = checkQueueName(queue)
   if (Result.isFailure(checked)) throw new CallboardError("invalid-input", checked.failure.message, { field: "queue" })
-  const { waiting } = board.jobs
+  const { waiting } = connection.jobs
   if (waiting === undefined) {
-    throw new CallboardError("unsupported", `transport ${board.transport.name} cannot tell what waits in a queue`)
+    throw new CallboardError("unsupported", `transport ${connection.transport.name} cannot tell what waits in a queue`)
   }
   const began = performance.now()
   let purged = 0
   // Whoever submits without end must not keep this from ending.
   while (performance.now() - began < LONGEST_MS) {
-    const ids = await waiting.call(board.jobs, { queue }, PAGE)
+    const ids = await waiting.call(connection.jobs, { queue }, PAGE)
     let taken = 0
     for (let from = 0; from < ids.length; from += AT_A_TIME) {
-      const done = await Promise.all(ids.slice(from, from + AT_A_TIME).map((id) => purge(board, id, forget)))
+      const done = await Promise.all(ids.slice(from, from + AT_A_TIME).map((id) => purge(connection, id, forget)))
       taken += done.filter(Boolean).length
     }
     purged += taken
@@ -51,9 +51,9 @@ export const purgeQueue = async (
 
 const LONGEST_MS = 60_000
 
-const purge = async (board: Board, id: string, forget: boolean): Promise<boolean> => {
-  const purged = await purgeJob(board, id)
-  if (purged && forget) await deleteJob(board, id)
+const purge = async (connection: Connection, id: string, forget: boolean): Promise<boolean> => {
+  const purged = await purgeJob(connection, id)
+  if (purged && forget) await deleteJob(connection, id)
   return purged
 }
 
@@ -61,13 +61,13 @@ const purge = async (board: Board, id: string, forget: boolean): Promise<boolean
  * Takes a waiting job off its queue: cancelled, with the reason `purged`. Resolves with whether it was still waiting;
  * what runs, or has ended, is left as it is.
  */
-const purgeJob = async (board: Board, id: string): Promise<boolean> => {
+const purgeJob = async (connection: Connection, id: string): Promise<boolean> => {
   try {
-    await decide(board, id, ({ record }) => {
+    await decide(connection, id, ({ record }) => {
       if (record.tombstone || isTerminal(record.state) || record.state === "started") throw NOT_WAITING
       const now = Date.now()
       const cancelled = step(record, { at: now, state: "cancelled", reason: "purged" })
-      return { record: endedOutside(cancelled, now, board.keepFailed), withdraw: true }
+      return { record: endedOutside(cancelled, now, connection.keepFailed), withdraw: true }
     })
     return true
   } catch (thrown) {

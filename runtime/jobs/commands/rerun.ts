@@ -1,6 +1,6 @@
 /** Runs an ended job again. */
 import { Result } from "effect"
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { parseTask, postingOfTask, renderCompact } from "../../protocol/headers.ts"
 import { type AddressedTask, FRONT_LEVEL, type Message } from "../../protocol/message.ts"
@@ -34,8 +34,8 @@ const released = ({ waiting: _waiting, ...after }: NonNullable<JobRecord["after"
  * Runs an ended job again, as its next run; one that waited for others does not wait for them again. Fails with
  * `unsupported` when its message is not kept (succeeded jobs), `job-exists` when it has not ended, `gone`, `not-found`.
  */
-export const rerunJob = (board: Board, id: string): Promise<JobRecord> =>
-  decide(board, id, ({ record }) => {
+export const rerunJob = (connection: Connection, id: string): Promise<JobRecord> =>
+  decide(connection, id, ({ record }) => {
     if (record.tombstone) throw gone(id)
     if (!isTerminal(record.state)) {
       throw new CallboardError("job-exists", `job ${id} is ${record.state}: only an ended job can run again`, { id })

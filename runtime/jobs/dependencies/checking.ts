@@ -1,6 +1,6 @@
 /** Which tasks wait for others, and whether they may be accepted. */
 import { Result } from "effect"
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { encodeEnvelope } from "../../protocol/envelope.ts"
 import { OWN_HEADER, parseTask, type Task } from "../../protocol/headers.ts"
@@ -49,20 +49,20 @@ export interface Checked {
  * be there, and need not be looked for. Fails as the transport does.
  */
 export const checkAll = async (
-  board: Board,
+  connection: Connection,
   postings: ReadonlyArray<AddressedTask>,
   accepted: ReadonlySet<string>,
 ): Promise<Checked> => {
   const jobs = postings.map(waitingOf)
   const together = new Set(postings.map(({ id }) => id))
   const asked = jobs.flatMap(({ parents }) => parents.filter((id) => !accepted.has(id) && !together.has(id)))
-  const found = await findAll(board.jobs, asked, () => true)
+  const found = await findAll(connection.jobs, asked, () => true)
   const known = new Set([...accepted, ...found.keys()])
   const fit: Array<Waiting> = []
   const refused = new Map<string, CallboardError>()
   for (const job of jobs) {
     const { id } = job.posting
-    const problem = problemOf(board, job, known)
+    const problem = problemOf(connection, job, known)
     if (problem === undefined) {
       known.add(id)
       fit.push(job)
@@ -79,7 +79,7 @@ const waitingOf = (posting: AddressedTask): Waiting => {
 }
 
 const problemOf = (
-  { transport }: Board,
+  { transport }: Connection,
   { posting, parents }: Waiting,
   known: ReadonlySet<string>,
 ): CallboardError | undefined => {

@@ -3,7 +3,7 @@
  * those that they wait for. So whoever ends one of them either finds the edge, or has ended it before that look. Who dies
  * in between has accepted nothing, or leaves a job that a sweep moves on: a sweep goes by the edges, so those are first.
  */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, type CallboardError } from "../../errors.ts"
 import { deferred } from "../../protocol/dependencies.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
@@ -21,20 +21,20 @@ export type Deferred = "deferred" | "conflict" | CallboardError | TransportError
  * there, and need not be looked for. A job that nobody knows fails with `invalid-input`, field `after`. Never rejects.
  */
 export const defer = async (
-  board: Board,
+  connection: Connection,
   postings: ReadonlyArray<AddressedTask>,
   accepted: ReadonlySet<string>,
 ): Promise<ReadonlyArray<Deferred>> => {
   const answers = new Map<string, Deferred>()
   let error = new TransportError("internal", "the transport gave no answer", { outcome: "unknown" })
   try {
-    const { fit, refused } = await checkAll(board, postings, accepted)
+    const { fit, refused } = await checkAll(connection, postings, accepted)
     for (const [id, problem] of refused) answers.set(id, problem)
     const now = Date.now()
-    await writeEdges(board.store, edgesTo(fit), now)
-    for (const rank of ranksOf(fit)) await store(board, rank, now, answers)
+    await writeEdges(connection.store, edgesTo(fit), now)
+    for (const rank of ranksOf(fit)) await store(connection, rank, now, answers)
     await look(
-      board,
+      connection,
       fit.filter(({ posting }) => answers.get(posting.id) === "deferred"),
     )
   } catch (cause) {
@@ -62,7 +62,7 @@ const ranksOf = (jobs: ReadonlyArray<Waiting>): ReadonlyArray<ReadonlyArray<Wait
 
 /** Stores the records of jobs of one rank, unless what they wait for was submitted with them and could not be stored. */
 const store = async (
-  board: Board,
+  connection: Connection,
   jobs: ReadonlyArray<Waiting>,
   now: number,
   answers: Map<string, Deferred>,
@@ -74,7 +74,7 @@ const store = async (
     else answers.set(job.posting.id, withoutParent(parent, answers.get(parent)))
   }
   if (fit.length === 0) return
-  const changed = await board.jobs.decide(
+  const changed = await connection.jobs.decide(
     fit.map(({ posting, task }) => ({ id: posting.id, expect: "", record: deferred(posting, task, now) })),
   )
   for (const [at, { posting }] of fit.entries()) {
@@ -91,13 +91,13 @@ const withoutParent = (parent: string, why: Deferred | undefined): Deferred => {
 }
 
 /** How those stand that they wait for, and what becomes of them: at most a moment after they were accepted. */
-const look = async (board: Board, jobs: ReadonlyArray<Waiting>): Promise<void> => {
+const look = async (connection: Connection, jobs: ReadonlyArray<Waiting>): Promise<void> => {
   try {
     const endings = await findEndings(
-      board.jobs,
+      connection.jobs,
       jobs.flatMap(({ parents }) => parents),
     )
-    await moveOn(board, byChild(edgesTo(jobs), endings))
+    await moveOn(connection, byChild(edgesTo(jobs), endings))
   } catch {
     // They are accepted: a sweep finds out how those stand that they wait for.
   }

@@ -3,14 +3,14 @@
  * fixed size over all edges, kept by watching. It may name a job for which nobody waits; one for which somebody waits it
  * misses only where the transport lost the news, and then a sweep finds it.
  */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { StoreWatch } from "../../connection/store-watch.ts"
 import type { Log } from "../../log/log.ts"
 import { EDGE_PREFIX, edgeIn, type Place, readEdges } from "./edges.ts"
 import { hashOf } from "./hash.ts"
 
 export interface EdgeWatchOptions {
-  readonly board: Board
+  readonly connection: Connection
   readonly log: Log
   /** An edge to one of those that ended last has become known after its end. */
   readonly onLate: (parent: string) => void
@@ -38,9 +38,9 @@ export class EdgeWatch {
 
   constructor(options: EdgeWatchOptions) {
     this.#options = options
-    const { board, log, signal } = options
+    const { connection, log, signal } = options
     this.#watch = new StoreWatch({
-      board,
+      connection,
       prefix: EDGE_PREFIX,
       log,
       onChange: ({ key, value }) => value !== undefined && this.#see(key),
@@ -79,10 +79,10 @@ export class EdgeWatch {
   }
 
   async #read(): Promise<void> {
-    const { board, signal } = this.#options
+    const { connection, signal } = this.#options
     this.#next = new Uint8Array(BITS / 8)
     for (let place: Place | undefined = { shelf: 0 }; place !== undefined && !signal.aborted; ) {
-      const { entries, next } = await readEdges(board.store, place, PAGE)
+      const { entries, next } = await readEdges(connection.store, place, PAGE)
       for (const { key } of entries) this.#see(key)
       place = next
     }

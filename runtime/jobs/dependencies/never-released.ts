@@ -1,6 +1,6 @@
 /** How a job ends that waits for others and can never start: as a dead letter, with its errbacks. */
 
-import type { KeepFailed } from "../../connection/board.ts"
+import type { KeepFailed } from "../../connection/connection.ts"
 import { keepOf, NO_FENCE } from "../../protocol/outside.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { step } from "../../protocol/record.ts"

@@ -1,5 +1,5 @@
 /** Moves jobs on that wait for others, by compare-and-set, when it is known how those have ended. */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { advance } from "../../protocol/dependencies.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
@@ -35,7 +35,10 @@ const MOST_REFUSALS = 2
  * ids of those that have failed by that. Fails as the transport does; one that refuses one job of all does so only once the
  * others are done. A sweep finds again what was not.
  */
-export const progress = async (board: Board, jobs: ReadonlyMap<string, Endings>): Promise<ReadonlyArray<string>> => {
+export const progress = async (
+  connection: Connection,
+  jobs: ReadonlyMap<string, Endings>,
+): Promise<ReadonlyArray<string>> => {
   const failed: Array<string> = []
   let trouble: TransportError | undefined
   const all = [...jobs].map(([child, endings]): Moving => ({ child, endings, refusals: [] }))
@@ -44,7 +47,7 @@ export const progress = async (board: Board, jobs: ReadonlyMap<string, Endings>)
     for (let tried = 0; open.length > 0; tried++) {
       if (tried === TRIES) throw new TransportError("unavailable", "jobs that wait for others change too fast")
       if (tried > 1) await new Promise((resolve) => setTimeout(resolve, Math.random() * tried * APART_MS))
-      const moved = await move(board, open)
+      const moved = await move(connection, open)
       failed.push(...moved.failed)
       trouble ??= moved.trouble
       open = moved.again
@@ -62,26 +65,26 @@ interface Moved {
 }
 
 /** One try. */
-const move = async (board: Board, open: ReadonlyArray<Moving>): Promise<Moved> => {
+const move = async (connection: Connection, open: ReadonlyArray<Moving>): Promise<Moved> => {
   const moved: Moved = { failed: [], again: [] }
   const served: Array<Edge> = []
   const steps: Array<Step> = []
   const ids = open.map(({ child }) => child)
-  const found = await findAll(board.jobs, ids, (there) => there)
+  const found = await findAll(connection.jobs, ids, (there) => there)
   for (const moving of open) {
     const there = found.get(moving.child)
     // Not there: it is being submitted this moment, or was never accepted.
     if (there === undefined) continue
-    const change = changeOf(board, there, moving)
+    const change = changeOf(connection, there, moving)
     if (change !== undefined) steps.push({ moving, change })
     else {
       // Whoever has ended it may have died before what follows was posted.
       const { state, fence, followUps = [] } = there.record
-      if (isTerminal(state) && fence === NO_FENCE) await postMissing(board, followUps)
+      if (isTerminal(state) && fence === NO_FENCE) await postMissing(connection, followUps)
       served.push(...servedBy(there.record, moving))
     }
   }
-  const answers = steps.length === 0 ? [] : await board.jobs.decide(steps.map(({ change }) => change))
+  const answers = steps.length === 0 ? [] : await connection.jobs.decide(steps.map(({ change }) => change))
   for (const [at, { moving, change }] of steps.entries()) {
     const answer = answers[at]
     if (answer?.status === "changed") {
@@ -92,7 +95,7 @@ const move = async (board: Board, open: ReadonlyArray<Moving>): Promise<Moved> =
       moved.again.push({ ...moving, refusals: [...moving.refusals, answer.error] })
     } else moved.trouble ??= answer.error
   }
-  await removeEdges(board.store, served)
+  await removeEdges(connection.store, served)
   return moved
 }
 
@@ -111,7 +114,7 @@ const servedBy = ({ state, after }: JobRecord, { child, endings }: Moving): Read
 }
 
 const changeOf = (
-  { keepFailed }: Board,
+  { keepFailed }: Connection,
   { record, revision }: Found,
   { endings, refusals }: Moving,
 ): Decision | undefined => {

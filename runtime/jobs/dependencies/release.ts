@@ -1,5 +1,5 @@
 /** What the end of a job means to those that wait for it: found by their edges, a page at a time. */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { type Edge, edgeIn, edgesOf } from "./edges.ts"
 import { byChild, type Endings } from "./endings.ts"
 import { findAll } from "./find-all.ts"
@@ -13,7 +13,7 @@ const AT_A_TIME = 32
  * Moves on whoever waits for these jobs, and whoever waits for those that fail by that. Those that do not satisfy, such as a
  * cancelled one, change nothing. Fails as the transport does: a sweep finds again what was not done.
  */
-export const release = async (board: Board, endings: Endings): Promise<void> => {
+export const release = async (connection: Connection, endings: Endings): Promise<void> => {
   const known = new Map([...endings].filter(([, ending]) => ending !== "open" && ending !== "cancelled"))
   const open: Array<{ readonly parent: string; readonly after?: string }> = [...known.keys()].map((parent) => ({
     parent,
@@ -21,7 +21,7 @@ export const release = async (board: Board, endings: Endings): Promise<void> => 
   while (open.length > 0) {
     const some = open.splice(0, AT_A_TIME)
     const pages = await Promise.all(
-      some.map(({ parent, ...from }) => board.store.list({ prefix: edgesOf(parent), limit: PAGE, ...from })),
+      some.map(({ parent, ...from }) => connection.store.list({ prefix: edgesOf(parent), limit: PAGE, ...from })),
     )
     const edges: Array<Edge> = []
     for (const [at, { parent }] of some.entries()) {
@@ -30,7 +30,7 @@ export const release = async (board: Board, endings: Endings): Promise<void> => 
       const last = page.at(-1)
       if (page.length === PAGE && last !== undefined) open.push({ parent, after: last.key })
     }
-    for (const parent of await progress(board, byChild(edges, known))) {
+    for (const parent of await progress(connection, byChild(edges, known))) {
       known.set(parent, "failed")
       open.push({ parent })
     }
@@ -38,13 +38,13 @@ export const release = async (board: Board, endings: Endings): Promise<void> => 
 }
 
 /** Moves these jobs on (by id), and whoever waits for those that fail by that. Fails as {@link release} does. */
-export const moveOn = async (board: Board, jobs: ReadonlyMap<string, Endings>): Promise<void> => {
-  const failed = await progress(board, jobs)
-  await release(board, new Map(failed.map((id) => [id, "failed"])))
+export const moveOn = async (connection: Connection, jobs: ReadonlyMap<string, Endings>): Promise<void> => {
+  const failed = await progress(connection, jobs)
+  await release(connection, new Map(failed.map((id) => [id, "failed"])))
 }
 
 /** Ids of jobs that are deferred and wait for this one. */
-export const waitingFor = async function* ({ store, jobs }: Board, parent: string): AsyncGenerator<string> {
+export const waitingFor = async function* ({ store, jobs }: Connection, parent: string): AsyncGenerator<string> {
   for (let after: string | undefined; ; ) {
     const page = await store.list({ prefix: edgesOf(parent), limit: PAGE, ...(after === undefined ? {} : { after }) })
     const children = page.flatMap(({ key }) => edgeIn(key)?.child ?? [])

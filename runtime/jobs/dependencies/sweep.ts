@@ -2,7 +2,7 @@
  * Looks again at jobs that wait for others, a slice at a time: whoever ended one of those may have died before it could
  * move them on, or could not reach the transport.
  */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { endingOf } from "../../protocol/dependencies.ts"
 import type { Found } from "../../transport/lift/transport.ts"
 import { expire, isOverdue } from "../tracking/finding.ts"
@@ -20,12 +20,12 @@ const ABANDONED_MS = 3_600_000
 const BEGINNING: Place = { shelf: 0 }
 
 export class Sweep {
-  readonly #board: Board
+  readonly #connection: Connection
   /** Where the next look goes on. */
   #from = BEGINNING
 
-  constructor(board: Board) {
-    this.#board = board
+  constructor(connection: Connection) {
+    this.#connection = connection
   }
 
   /**
@@ -33,7 +33,7 @@ export class Sweep {
    * begins anew. Fails as the transport does.
    */
   async look(now: number): Promise<boolean> {
-    const { store, jobs } = this.#board
+    const { store, jobs } = this.#connection
     const { entries, next } = await readEdges(store, this.#from, SLICE)
     // Also where this slice fails: what cannot be moved on must not keep the others waiting.
     this.#from = next ?? BEGINNING
@@ -54,7 +54,7 @@ export class Sweep {
       edges.map(({ parent }) => parent),
     )
     await this.#expire([...children.values()].flatMap(({ overdue }) => overdue ?? []))
-    await moveOn(this.#board, byChild(edges, endings))
+    await moveOn(this.#connection, byChild(edges, endings))
     const abandoned = written.filter(({ edge, at }) => !children.has(edge.child) && now - at > ABANDONED_MS)
     await removeEdges(
       store,
@@ -66,9 +66,9 @@ export class Sweep {
   async #expire(overdue: ReadonlyArray<Found>): Promise<void> {
     const endings = new Map<string, ReturnType<typeof endingOf>>()
     for (const found of overdue) {
-      const { record } = await expire(this.#board, found)
+      const { record } = await expire(this.#connection, found)
       endings.set(record.id, endingOf(record))
     }
-    await release(this.#board, endings)
+    await release(this.#connection, endings)
   }
 }

@@ -1,7 +1,7 @@
 /** Follows the whole board: each change of a job as one event. */
 
 import { latest } from "../../async/latest.ts"
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { type JobView, jobView, transitionView } from "../view.ts"
 import type { JobEvent } from "./following.ts"
@@ -29,10 +29,10 @@ export const boardEventOf = (record: JobRecord): BoardEvent | undefined => {
  * leaves. Bounded: a slow reader misses some.
  */
 export const followBoard = async function* (
-  board: Board,
+  connection: Connection,
   signal: AbortSignal,
 ): AsyncGenerator<BoardEvent, void, undefined> {
-  const records = latest<JobRecord>((push, listening) => board.jobs.watch({}, push, listening), signal)
+  const records = latest<JobRecord>((push, listening) => connection.jobs.watch({}, push, listening), signal)
   for await (const record of records) {
     const event = boardEventOf(record)
     if (event !== undefined) yield event

@@ -1,5 +1,5 @@
 /** Finds a job's record, and judges its expiry: whoever looks first at a job that waits past its time records that. */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { isExpired } from "../../protocol/expiry.ts"
 import { isId } from "../../protocol/name.ts"
@@ -24,11 +24,11 @@ export const goneError = (id: string): CallboardError =>
   new CallboardError("gone", `job ${id} ended, and what came of it is not kept any more`, { id })
 
 /** The record of a job, expiry judged. Fails with `not-found`. */
-export const findRecord = async (board: Board, id: string): Promise<Found> => {
+export const findRecord = async (connection: Connection, id: string): Promise<Found> => {
   // No job can have such an id, and a transport need not be able to look for it.
-  const found = isId(id) ? await board.jobs.find(id) : undefined
+  const found = isId(id) ? await connection.jobs.find(id) : undefined
   if (found === undefined) throw notFound(id)
-  return isOverdue(found.record, Date.now()) ? expire(board, found) : found
+  return isOverdue(found.record, Date.now()) ? expire(connection, found) : found
 }
 
 /** Whether a job waits past its time, as far as somebody can tell who does not hold its task. */
@@ -36,10 +36,10 @@ export const isOverdue = ({ state, expiresAt }: JobRecord, now: number): boolean
   (state === "queued" || state === "scheduled" || state === "deferred") && isExpired(expiresAt, now, UNREPORTED_MS)
 
 /** Records that a waiting job is past its time. Whoever notices first does it: a worker, a reader or maintenance. */
-export const expire = async (board: Board, found: Found): Promise<Found> => {
+export const expire = async (connection: Connection, found: Found): Promise<Found> => {
   const now = Date.now()
-  const record = endedOutside(step(found.record, { at: now, state: "expired" }), now, board.keepFailed)
-  const [changed] = await board.jobs.decide([{ id: record.id, expect: found.revision, record, withdraw: true }])
+  const record = endedOutside(step(found.record, { at: now, state: "expired" }), now, connection.keepFailed)
+  const [changed] = await connection.jobs.decide([{ id: record.id, expect: found.revision, record, withdraw: true }])
   if (changed?.status === "changed") return { record, revision: found.revision }
-  return (await board.jobs.find(record.id)) ?? found
+  return (await connection.jobs.find(record.id)) ?? found
 }

@@ -1,5 +1,5 @@
 /** Follows a job: its transitions and progress, replayed and then live. */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { isId } from "../../protocol/name.ts"
 import type { JobRecord, Progress } from "../../protocol/record.ts"
@@ -32,7 +32,7 @@ const newestOf = (record: JobRecord): number => record.timeline.at(-1)?.n ?? 0
  * the run. Fails with `not-found`.
  */
 export const followJob = async function* (
-  board: Board,
+  connection: Connection,
   id: string,
   options: { readonly lastEventId?: string; readonly signal?: AbortSignal } = {},
 ): AsyncGenerator<JobEvent, void, undefined> {
@@ -53,7 +53,7 @@ export const followJob = async function* (
   let lastProgress = 0
   const look = setInterval(
     () =>
-      void findRecord(board, id).then(
+      void findRecord(connection, id).then(
         (found) => seen(found.record),
         (cause: unknown) => {
           // A transport that is down now may be back at the next look; a job that is gone for good will not.
@@ -67,8 +67,8 @@ export const followJob = async function* (
   const aborted = () => wake?.()
   signal.addEventListener("abort", aborted)
   try {
-    await board.jobs.watch({ id }, seen, signal)
-    const found = await findRecord(board, id)
+    await connection.jobs.watch({ id }, seen, signal)
+    const found = await findRecord(connection, id)
     latest ??= found.record
     if (last > 0 && newestOf(latest) < last) last = 0
     while (!signal.aborted) {

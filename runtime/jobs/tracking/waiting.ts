@@ -1,5 +1,5 @@
 /** Waits for the end of a job. */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { CallboardError, WaitTimeout } from "../../errors.ts"
 import { isId } from "../../protocol/name.ts"
 import type { JobRecord } from "../../protocol/record.ts"
@@ -11,7 +11,7 @@ import { findRecord, LOOK_AGAIN_MS, notFound } from "./finding.ts"
  * Fails with `WaitTimeout` after `timeoutMs`, and with `not-found`.
  */
 export const waitForEnd = async (
-  board: Board,
+  connection: Connection,
   id: string,
   timeoutMs: number,
   signal?: AbortSignal,
@@ -36,11 +36,11 @@ export const waitForEnd = async (
     const seen = (record: JobRecord) => {
       if (isTerminal(record.state)) finish(() => resolve(record))
     }
-    const lookNow = () => findRecord(board, id).then((found) => seen(found.record))
+    const lookNow = () => findRecord(connection, id).then((found) => seen(found.record))
     if (signal?.aborted) return aborted()
     signal?.addEventListener("abort", aborted, { once: true })
     // Watch first, then look: what ends in between is seen either way.
-    board.jobs
+    connection.jobs
       .watch({ id }, seen, stop.signal)
       .then(lookNow)
       .then(() => {

@@ -5,7 +5,7 @@ import { isSuspended, pausedQueues, suspensions } from "../../cluster/pausing.ts
 import { PUT_OFF_REASONS } from "../../cluster/remote/answers.ts"
 import { ask } from "../../cluster/remote/ask.ts"
 import type { Answer } from "../../cluster/remote/message.ts"
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
 import type { JobRecord } from "../../protocol/record.ts"
@@ -32,10 +32,10 @@ const WORKERS_MS = 500
  * Why a job waits. Where the transport is down that is the cause. Fails with `not-found`, and with `gone` when only its
  * tombstone is left.
  */
-export const askWhy = async (board: Board, id: string, options: AskWhyOptions = {}): Promise<Why> => {
+export const askWhy = async (connection: Connection, id: string, options: AskWhyOptions = {}): Promise<Why> => {
   let record: JobRecord
   try {
-    record = (await within(RECORD_MS, findRecord(board, id))).record
+    record = (await within(RECORD_MS, findRecord(connection, id))).record
   } catch (cause) {
     if (cause instanceof CallboardError) throw cause
     const error = asTransportError(cause)
@@ -43,7 +43,7 @@ export const askWhy = async (board: Board, id: string, options: AskWhyOptions = 
     return transportDown(id, error.message)
   }
   if (record.tombstone) throw goneError(id)
-  const facts = await factsOf(board, record, options)
+  const facts = await factsOf(connection, record, options)
   return { id, state: record.state, causes: causesOf(facts) }
 }
 
@@ -60,17 +60,17 @@ export const transportDown = (id: string, why: string): Why => ({
   ],
 })
 
-const factsOf = async (board: Board, record: JobRecord, { taskNames }: AskWhyOptions): Promise<Facts> => {
+const factsOf = async (connection: Connection, record: JobRecord, { taskNames }: AskWhyOptions): Promise<Facts> => {
   const target = (hasActor: (name: string) => boolean) => {
     const { actor, meth } = resolveName(record.task, record.meth, hasActor, taskNames)
     return { actor, method: meth ?? DEFAULT_METHOD }
   }
   if (isTerminal(record.state)) return { now: Date.now(), record, ...target(() => false) }
-  const { store, jobs } = board
+  const { store, jobs } = connection
   const told = (command: string, given: object = {}) =>
-    known(ask(board, command, given, { timeout: WORKERS_MS / 1_000 }))
+    known(ask(connection, command, given, { timeout: WORKERS_MS / 1_000 }))
   const [parents, paused, keys, living, actors, stats, reserved, putOff, waiting] = await Promise.all([
-    record.state === "deferred" ? known(parentsOf(board, record)) : undefined,
+    record.state === "deferred" ? known(parentsOf(connection, record)) : undefined,
     known(pausedQueues(store)),
     known(suspensions(store)),
     known(listWorkers(store)),
@@ -98,7 +98,7 @@ const factsOf = async (board: Board, record: JobRecord, { taskNames }: AskWhyOpt
   }
 }
 
-const parentsOf = async ({ jobs }: Board, { after }: JobRecord): Promise<NonNullable<Facts["parents"]>> => {
+const parentsOf = async ({ jobs }: Connection, { after }: JobRecord): Promise<NonNullable<Facts["parents"]>> => {
   const ids = (after?.waiting ?? []).slice(0, MOST_PARENTS_TOLD)
   const states = await findAll(jobs, ids, ({ record }) => (record.tombstone ? undefined : record.state))
   return ids.map((id) => {

@@ -115,7 +115,7 @@ export class JobContext implements Job<unknown> {
     const { parentId } = this
     if (parentId === undefined) return undefined
     try {
-      const { record } = await findRecord(this.#worker.client.board, parentId)
+      const { record } = await findRecord(this.#worker.client.connection, parentId)
       return record.tombstone ? undefined : jobView(record)
     } catch (cause) {
       if (cause instanceof CallboardError && cause.code === "not-found") return undefined

@@ -2,7 +2,7 @@
 import { Cause, Exit } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
-import { DEFAULT_KEEP_FAILED_MS } from "../../connection/board.ts"
+import { DEFAULT_KEEP_FAILED_MS } from "../../connection/connection.ts"
 import { generateId } from "../../id.ts"
 import { afterFailure, afterSuccess, type Ended } from "../../jobs/outcome/follow-ups.ts"
 import { jobError, OUTCOME_LOST, outcomeLost, readable } from "../../jobs/outcome/job-error.ts"

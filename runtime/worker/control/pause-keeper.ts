@@ -2,13 +2,13 @@
 
 import type { StoreEntry } from "../../async/store-entry.ts"
 import { isSuspended, PAUSES, SUSPENSIONS } from "../../cluster/pausing.ts"
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { StoreMirror } from "../../connection/store-mirror.ts"
 import type { Log } from "../../log/log.ts"
 import type { Appetite } from "../fetch/queue-list.ts"
 
 export interface PauseKeeperOptions {
-  readonly board: Board
+  readonly connection: Connection
   /** Name of the worker. */
   readonly name: string
   readonly appetite: Appetite
@@ -20,10 +20,10 @@ export interface PauseKeeperOptions {
 
 /** Resolves once what is paused is known; until then nothing may be pulled. */
 export const keepPauses = async (options: PauseKeeperOptions): Promise<void> => {
-  const { board, name, appetite, onChange, log, signal } = options
+  const { connection, name, appetite, onChange, log, signal } = options
   const mirror = <A>({ prefix }: StoreEntry<A>, change: (names: ReadonlyArray<string>) => void): StoreMirror<true> => {
     const entries = new StoreMirror<true>({
-      board,
+      connection,
       prefix,
       // Only the name counts: a pause that a newer version wrote holds as well.
       decode: () => true,

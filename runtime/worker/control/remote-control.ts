@@ -4,7 +4,7 @@ import type { ActorDescription } from "../../cluster/directory.ts"
 import type { Answers } from "../../cluster/remote/answers.ts"
 import { type Call, type CommandName, isNoRate, parseCall } from "../../cluster/remote/call.ts"
 import { type Answer, CONTROL_TOPIC, encode, questionOf } from "../../cluster/remote/message.ts"
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { keepListening } from "../../connection/listening.ts"
 import type { Log } from "../../log/log.ts"
 import { isHandlerCount, MOST_HANDLERS } from "../../options/autoscale.ts"
@@ -12,7 +12,7 @@ import { timeLimitOf } from "../../options/time-limit.ts"
 import type { Worker } from "./worker.ts"
 
 export interface RemoteControlOptions {
-  readonly board: Board
+  readonly connection: Connection
   readonly worker: Worker
   readonly actors: ReadonlyArray<ActorDescription>
   /** Stops the service softly. */
@@ -23,16 +23,16 @@ export interface RemoteControlOptions {
 
 /** Answers until the signal fires. */
 export const obeyRemoteControl = (options: RemoteControlOptions): void => {
-  const { board, worker, log, signal } = options
+  const { connection, worker, log, signal } = options
   const hear = (payload: Uint8Array): void => {
     const question = questionOf(payload)
     if (question === undefined || question.workers?.includes(worker.name) === false) return
     const answer = answerTo(question.command, question.arguments, options)
-    board.broadcast
+    connection.broadcast
       .send(question.reply, encode(answer))
       .catch((cause: unknown) => log.debug("a command could not be answered", { cause: String(cause) }))
   }
-  void keepListening(board.broadcast, CONTROL_TOPIC, hear, { log, signal })
+  void keepListening(connection.broadcast, CONTROL_TOPIC, hear, { log, signal })
 }
 
 const answerTo = (command: string, given: unknown, options: RemoteControlOptions): Answer => {

@@ -1,7 +1,7 @@
 /** Revocations by header, as this worker keeps to them: what waits does not run, what runs is cancelled. */
 
 import { REVOCATIONS, type Revocation, revocationOf, revocationOfMessage } from "../../cluster/revocation.ts"
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { StoreMirror } from "../../connection/store-mirror.ts"
 import { cancelJob } from "../../jobs/commands/cancel.ts"
 import type { Log } from "../../log/log.ts"
@@ -10,7 +10,7 @@ import { isUndecodable } from "../../protocol/message.ts"
 import type { Held } from "../delivery/delivery.ts"
 
 export interface RevokerOptions {
-  readonly board: Board
+  readonly connection: Connection
   /** What the worker holds. */
   readonly held: ReadonlyMap<string, Held>
   readonly log: Log
@@ -23,9 +23,9 @@ export class Revoker {
 
   constructor(options: RevokerOptions) {
     this.#options = options
-    const { board, log, signal } = options
+    const { connection, log, signal } = options
     this.#revocations = new StoreMirror({
-      board,
+      connection,
       prefix: REVOCATIONS.prefix,
       decode: (value) => REVOCATIONS.decode(value),
       onEntry: (_key, revocation) => this.#cancel(revocation),
@@ -47,13 +47,13 @@ export class Revoker {
 
   /** What waits in the worker's buffer is asked about when it starts; what has started is cancelled like by hand. */
   #cancel(revocation: Revocation): void {
-    const { board, held, log } = this.#options
+    const { connection, held, log } = this.#options
     for (const each of held.values()) {
       const { message } = each.delivery
       if (each.phase !== "running" || isUndecodable(message) || each.id === undefined) continue
       if (revocationOfMessage(message, [revocation]) === undefined) continue
       const { id } = each
-      cancelJob(board, id, { terminate: revocation.terminate }).catch((cause: unknown) =>
+      cancelJob(connection, id, { terminate: revocation.terminate }).catch((cause: unknown) =>
         log.warn("a revoked job could not be cancelled", { job: id, cause: String(cause) }),
       )
     }

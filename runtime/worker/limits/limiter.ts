@@ -5,7 +5,7 @@
  */
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { PutOff } from "../../cluster/put-offs.ts"
-import { LIMIT_TOPIC } from "../../connection/board.ts"
+import { LIMIT_TOPIC } from "../../connection/connection.ts"
 import { keepListening } from "../../connection/listening.ts"
 import type { Log } from "../../log/log.ts"
 import { type Rate, reserve } from "../../options/rate.ts"

@@ -2,7 +2,7 @@
  * Moves jobs on that wait for those which end on this worker. Beside the work: nothing waits for it, and what it cannot do
  * now is done at the next round of maintenance, by this worker or another.
  */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { asTransportError } from "../../errors.ts"
 import { EdgeWatch } from "../../jobs/dependencies/edge-watch.ts"
 import { findEndings } from "../../jobs/dependencies/endings.ts"
@@ -23,7 +23,7 @@ const MOST = 10_000
 const SWEEP_MS = 200
 
 export class Dependents {
-  readonly #board: Board
+  readonly #connection: Connection
   readonly #log: Log
   readonly #edges: EdgeWatch
   readonly #sweep: Sweep
@@ -37,14 +37,14 @@ export class Dependents {
   #isHeld = false
   #working: Promise<void> = Promise.resolve()
 
-  constructor(options: { readonly board: Board; readonly log: Log; readonly signal: AbortSignal }) {
-    const { board, log, signal } = options
-    this.#board = board
+  constructor(options: { readonly connection: Connection; readonly log: Log; readonly signal: AbortSignal }) {
+    const { connection, log, signal } = options
+    this.#connection = connection
     this.#log = log
     this.#edges = new EdgeWatch({ ...options, onLate: (parent) => this.#add(parent, undefined) })
-    this.#sweep = new Sweep(board)
+    this.#sweep = new Sweep(connection)
     this.#begun = this.#begin()
-    const off = board.transport.onStatus((status) => {
+    const off = connection.transport.onStatus((status) => {
       if (status === "connected") this.#goOn()
     })
     signal.addEventListener("abort", off, { once: true })
@@ -123,9 +123,9 @@ export class Dependents {
 
   async #part(some: ReadonlyMap<string, Ending | undefined>): Promise<void> {
     const unknown = [...some].flatMap(([id, ending]) => (ending === undefined ? [id] : []))
-    const asked = await findEndings(this.#board.jobs, unknown)
+    const asked = await findEndings(this.#connection.jobs, unknown)
     const endings = [...some].map(([id, ending]) => [id, ending ?? asked.get(id) ?? "open"] as const)
-    await release(this.#board, new Map(endings))
+    await release(this.#connection, new Map(endings))
   }
 
   #later(cause: unknown): void {

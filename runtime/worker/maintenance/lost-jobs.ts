@@ -5,7 +5,7 @@
 
 import { allEntries } from "../../async/store-entry.ts"
 import { HEARTBEAT_MS, listWorkers, WORKERS } from "../../cluster/directory.ts"
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { postMissing } from "../../jobs/dependencies/posting-again.ts"
 import type { Ended } from "../../jobs/outcome/follow-ups.ts"
 import { failedInAbsence } from "../../jobs/outcome/obituary.ts"
@@ -17,7 +17,7 @@ import type { Entry } from "../../transport/store.ts"
 import { EARLY_LISTS, type EarlyAcks, type EarlyList } from "../settle/early-acks.ts"
 
 export interface LostJobsOptions {
-  readonly board: Board
+  readonly connection: Connection
   /** This worker's own list. */
   readonly own: EarlyAcks
   /** Whether this worker still has the delivery with this token in its hands. */
@@ -50,12 +50,12 @@ export class LostJobs {
 
   /** One look. `now` is of `performance.now()`. Fails as the transport does; what is left is found by the next look. */
   async look(now: number): Promise<void> {
-    const { board, own } = this.#options
+    const { connection, own } = this.#options
     await this.#endOwn()
     const lists = await this.#lists()
     for (const key of this.#orphans.keys()) if (!lists.some((entry) => entry.key === key)) this.#orphans.delete(key)
     if (lists.every(({ key }) => key === own.key)) return
-    const living = new Set((await listWorkers(board.store)).map(nameOf))
+    const living = new Set((await listWorkers(connection.store)).map(nameOf))
     for (const entry of lists) {
       const list = EARLY_LISTS.decode(entry.value)
       if (entry.key === own.key || list === undefined) continue
@@ -71,13 +71,13 @@ export class LostJobs {
 
   async #lists(): Promise<ReadonlyArray<Entry>> {
     const lists: Array<Entry> = []
-    for await (const entry of allEntries(this.#options.board.store, EARLY_LISTS.prefix)) lists.push(entry)
+    for await (const entry of allEntries(this.#options.connection.store, EARLY_LISTS.prefix)) lists.push(entry)
     return lists
   }
 
   /** The list of all workers is bounded: asked for by name before anything is decided. */
   async #lives({ worker, startedAt }: EarlyList): Promise<boolean> {
-    const found = await WORKERS.get(this.#options.board.store, worker)
+    const found = await WORKERS.get(this.#options.connection.store, worker)
     return found !== undefined && (found.value === undefined || found.value.startedAt === startedAt)
   }
 
@@ -94,14 +94,14 @@ export class LostJobs {
   async #bury({ key, revision }: Entry, { jobs }: EarlyList): Promise<void> {
     for (const [id, fence] of jobs) await this.#end(id, fence)
     // Only now: who dies before leaves it to the next one. A conflict: somebody was quicker, or its worker lives.
-    await this.#options.board.store.write([{ key, value: null, expect: revision }])
+    await this.#options.connection.store.write([{ key, value: null, expect: revision }])
     this.#orphans.delete(key)
   }
 
   async #end(id: string, fence: string): Promise<void> {
-    const { board, onLost } = this.#options
+    const { connection, onLost } = this.#options
     for (let tried = 0; tried < TRIES; tried++) {
-      const found = await board.jobs.find(id)
+      const found = await connection.jobs.find(id)
       if (found === undefined) return
       const { record, revision } = found
       if (record.state !== "started" || record.acked !== true || record.fence !== fence) {
@@ -110,7 +110,7 @@ export class LostJobs {
         return
       }
       const change = this.#failed(record, Date.now())
-      const [changed] = await board.jobs.decide([{ id, expect: revision, ...change }])
+      const [changed] = await connection.jobs.decide([{ id, expect: revision, ...change }])
       if (changed?.status === "failed") throw changed.error
       if (changed?.status !== "changed") continue
       onLost(change.record)
@@ -119,10 +119,10 @@ export class LostJobs {
   }
 
   #failed(record: JobRecord, now: number): Pick<Decision, "record" | "post"> {
-    const { board, queueFor } = this.#options
+    const { connection, queueFor } = this.#options
     const queue: Ended["queueFor"] = (task, meth) => queueFor(task, meth) ?? record.queue
     const dead = ERROR.reason
-    const keepMs = board.keepFailed(record.task, record.meth)
+    const keepMs = connection.keepFailed(record.task, record.meth)
     const obituary = { token: "", fence: NO_FENCE, now, keepMs, dead, queueFor: queue }
     const settlement = failedInAbsence(record, ERROR, obituary)
     if (settlement?.record !== undefined) return { record: settlement.record, post: settlement.followUps ?? [] }
@@ -133,13 +133,13 @@ export class LostJobs {
 
   /** Its outcome is stored, and its worker may have died before what follows was published: no delivery brings it back. */
   async #publishAgain({ record, revision }: Found): Promise<void> {
-    const { board } = this.#options
+    const { connection } = this.#options
     const { id, followUps = [], message, state } = record
     for (const posting of followUps) {
-      if (posting.id !== id) await postMissing(board, [posting])
+      if (posting.id !== id) await postMissing(connection, [posting])
       // The same change once more: a conflict if anybody has gone on with the job. What waits brings its message.
       else if (!isTerminal(state) && message === undefined)
-        await board.jobs.decide([{ id, expect: revision, record, post: [posting] }])
+        await connection.jobs.decide([{ id, expect: revision, record, post: [posting] }])
     }
   }
 }

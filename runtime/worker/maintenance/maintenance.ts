@@ -1,5 +1,5 @@
 /** What workers do beside their work, in slices, now and then. Several may do it at once: whoever is first records it. */
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { expire, isOverdue } from "../../jobs/tracking/finding.ts"
 import type { Log } from "../../log/log.ts"
 import type { Dependents } from "./dependents.ts"
@@ -13,25 +13,25 @@ const SLICE = 100
 const STRANDED_MS = 15_000
 
 interface Upkeep {
-  readonly board: Board
+  readonly connection: Connection
   readonly lost: LostJobs
   readonly dependents: Dependents
   readonly log: Log
 }
 
 /** Records as expired what waits past its time on a queue that nobody pulls. */
-const sweep = async ({ board, dependents }: Upkeep, now: number): Promise<void> => {
-  const { jobs } = board
+const sweep = async ({ connection, dependents }: Upkeep, now: number): Promise<void> => {
+  const { jobs } = connection
   for (const id of (await jobs.waiting?.({ expiredBy: now }, SLICE)) ?? []) {
     const found = await jobs.find(id)
     if (found === undefined || !isOverdue(found.record, now)) continue
-    dependents.stored((await expire(board, found)).record)
+    dependents.stored((await expire(connection, found)).record)
   }
 }
 
 /** Starts maintaining; returns how to stop. */
 export const maintain = (upkeep: Upkeep): (() => void) => {
-  const { board, lost, dependents, log } = upkeep
+  const { connection, lost, dependents, log } = upkeep
   let busy = false
   const trying = (what: string, task: Promise<void>): Promise<void> =>
     task.catch((cause: unknown) => log.debug(what, { cause: cause instanceof Error ? cause.message : String(cause) }))
@@ -40,7 +40,7 @@ export const maintain = (upkeep: Upkeep): (() => void) => {
     busy = true
     const now = Date.now()
     await trying("expired tasks could not be swept", sweep(upkeep, now))
-    await trying("lost tasks could not be posted again", mend(board, now - STRANDED_MS))
+    await trying("lost tasks could not be posted again", mend(connection, now - STRANDED_MS))
     await trying("jobs without a worker could not be ended", lost.look(performance.now()))
     await trying("jobs that wait for others could not be looked at", dependents.look())
     busy = false

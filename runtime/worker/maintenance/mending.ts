@@ -4,13 +4,13 @@
  * is made of.
  */
 import { Result } from "effect"
-import type { Board } from "../../connection/board.ts"
+import type { Connection } from "../../connection/connection.ts"
 import { postingOf } from "../../protocol/headers.ts"
 
 const SLICE = 100
 
 /** Looks at records that were stored at `before` (milliseconds since the epoch) or earlier; several may do it at once. */
-export const mend = async ({ jobs }: Board, before: number): Promise<void> => {
+export const mend = async ({ jobs }: Connection, before: number): Promise<void> => {
   for (const id of (await jobs.orphans?.(before, SLICE)) ?? []) {
     const found = await jobs.find(id)
     if (found === undefined) continue

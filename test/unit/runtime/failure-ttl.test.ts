@@ -1,8 +1,8 @@
 /** A configured `failureTtl` holds however a job ends without a result: for each such way, how long its record is kept. */
 import { actor, type Client, connect } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"
-import { type Board, boardOf } from "../../../runtime/connection/board.ts"
 import { connectTransport } from "../../../runtime/connection/connect.ts"
+import { type Connection, connectionOf } from "../../../runtime/connection/connection.ts"
 import { generateId } from "../../../runtime/id.ts"
 import type { Headers } from "../../../runtime/protocol/message.ts"
 import { isTerminal } from "../../../runtime/protocol/state.ts"
@@ -41,19 +41,19 @@ afterEach(async () => {
 
 /** How long the record of a job is kept, once it has ended. */
 const keepOf = async (
-  { client }: { readonly client: Pick<Client, "board"> },
+  { client }: { readonly client: Pick<Client, "connection"> },
   id: string,
 ): Promise<number | undefined> =>
   eventually(
     async () => {
-      const record = (await client.board.jobs.find(id))?.record
+      const record = (await client.connection.jobs.find(id))?.record
       return record !== undefined && isTerminal(record.state) ? (record.keepMs ?? Number.NaN) : undefined
     },
     { message: "the job has ended" },
   )
 
 /** Puts a task on its queue as a foreign client would: nothing of ours has checked it. */
-const post = async ({ jobs }: Pick<Board, "jobs">, id: string, headers: Headers): Promise<void> => {
+const post = async ({ jobs }: Pick<Connection, "jobs">, id: string, headers: Headers): Promise<void> => {
   const properties = { content_type: "application/json", content_encoding: "utf-8" }
   const message = { headers, properties, body: new TextEncoder().encode("[[],{},{}]") }
   await jobs.publish([{ id, run: 1, retries: 0, queue: "default", level: 4, message }])
@@ -75,14 +75,14 @@ describe("in a worker", () => {
   test("what cannot be read as a task", async () => {
     const service = await start([kept], SERVICE)
     const id = generateId()
-    await post(service.client.board, id, { id, lang: "js" })
+    await post(service.client.connection, id, { id, lang: "js" })
     expect(await keepOf(service, id)).toBe(SERVICE_MS)
   })
 
   test("a task whose time has passed when it comes, and one that is revoked", async () => {
     const service = await start([kept], SERVICE)
     const late = generateId()
-    await post(service.client.board, late, {
+    await post(service.client.connection, late, {
       id: late,
       task: "kept",
       meth: "own",
@@ -109,16 +109,16 @@ describe("in a worker", () => {
   test("a job that blocks its worker past its hard limit", async () => {
     const transport = await connectTransport(`memory://${generateId()}`)
     closing.push(() => transport.close())
-    const board = boardOf(transport)
+    const connection = connectionOf(transport)
     const id = generateId()
-    await post(board, id, { id, task: "kept", lang: "js" })
+    await post(connection, id, { id, task: "kept", lang: "js" })
     const signal = AbortSignal.timeout(10_000)
     const [delivery] = await transport.jobs.take({ queues: ["default"], max: 1, wait: 5_000 }, signal)
     if (delivery === undefined) throw new Error("nothing came")
     const { token, fence } = delivery
     const run = { token, fence, id, startedAt: Date.now(), hardSeconds: 1, rejects: true, keepMs: METHOD_MS }
     await endBlocked(transport, run, [token], collectLog().log)
-    expect((await board.jobs.find(id))?.record).toMatchObject({ dead: "timeout", keepMs: METHOD_MS })
+    expect((await connection.jobs.find(id))?.record).toMatchObject({ dead: "timeout", keepMs: METHOD_MS })
   })
 })
 

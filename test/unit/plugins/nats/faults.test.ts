@@ -3,7 +3,7 @@ import { connect as dial, type NatsConnection } from "nats"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { Names } from "../../../../plugins/nats/mod.ts"
 import { Client } from "../../../../runtime/client/client.ts"
-import { boardOf } from "../../../../runtime/connection/board.ts"
+import { connectionOf } from "../../../../runtime/connection/connection.ts"
 import { rerunJob } from "../../../../runtime/jobs/commands/rerun.ts"
 import { release } from "../../../../runtime/jobs/dependencies/release.ts"
 import type { AddressedTask } from "../../../../runtime/protocol/message.ts"
@@ -393,7 +393,7 @@ describe("a server that lives", () => {
   test("a job that is run again while no task can be stored is posted later, once, by maintenance", async () => {
     await using bench = await setup(server)
     const { transport, names } = bench
-    const board = boardOf(transport)
+    const connection = connectionOf(transport)
     const posting = task()
     await stored(bench, posting)
     const first = await bench.one()
@@ -403,38 +403,38 @@ describe("a server that lives", () => {
     const info = await bench.api(`STREAM.INFO.${names.queueStream}`)
     const config = Object(info["config"])
     await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config, max_msg_size: 16 })
-    await expect(rerunJob(board, posting.id)).rejects.toMatchObject({ outcome: "unknown" })
-    await mend(board, Date.now() + 1_000).catch(() => undefined)
+    await expect(rerunJob(connection, posting.id)).rejects.toMatchObject({ outcome: "unknown" })
+    await mend(connection, Date.now() + 1_000).catch(() => undefined)
     await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config })
 
     // The record decides: the task does not run again meanwhile, and nothing is published before the entry is old.
-    await expect(rerunJob(board, posting.id)).rejects.toMatchObject({ code: "job-exists" })
-    await mend(board, Date.now() - 60_000)
+    await expect(rerunJob(connection, posting.id)).rejects.toMatchObject({ code: "job-exists" })
+    await mend(connection, Date.now() - 60_000)
     expect(await transport.jobs.waiting?.({ queue: "q" }, 10)).toEqual([])
-    await mend(board, Date.now() + 1_000)
-    await mend(board, Date.now() + 1_000)
+    await mend(connection, Date.now() + 1_000)
+    await mend(connection, Date.now() + 1_000)
     expect(await transport.jobs.waiting?.({ queue: "q" }, 10)).toEqual([posting.id])
 
     const second = await bench.one()
     expect(second.fresh).toBe(false)
-    const { id, message } = (await board.jobs.find(posting.id))?.record ?? {}
+    const { id, message } = (await connection.jobs.find(posting.id))?.record ?? {}
     if (id === undefined || message === undefined) throw new Error("the record holds its task")
     const claim = { token: second.token, id, run: 2, retries: 0, worker: "w", at: Date.now() }
     const [claimed] = await transport.jobs.begin([{ ...claim, posting: { ...posting, run: 2, message } }])
     expect(claimed).toMatchObject({ status: "claimed", record: { run: 2, state: "queued" } })
-    expect(await board.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
+    expect(await connection.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
     expect(await transport.jobs.take({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
   })
 
   test("a job that was released to a later time while no task can be stored is posted by maintenance", async () => {
     await using bench = await setup(server)
     const { transport, names } = bench
-    const board = boardOf(transport)
-    const client = new Client(board)
+    const connection = connectionOf(transport)
+    const client = new Client(connection)
     const parent = await client.submit("a.b", { queue: "q" })
     const child = await client.submit("a.b", { queue: "q", after: parent.id, delay: 3600 })
     const { token, fence } = await bench.one()
-    const { record } = (await board.jobs.find(parent.id)) ?? {}
+    const { record } = (await connection.jobs.find(parent.id)) ?? {}
     if (record === undefined) throw new Error("it is there")
     const { message: _message, ...rest } = { ...record, state: "succeeded" as const, fence, endedAt: Date.now() }
     await transport.jobs.end([{ token, record: rest, then: { kind: "ack" } }])
@@ -442,22 +442,22 @@ describe("a server that lives", () => {
     const info = await bench.api(`STREAM.INFO.${names.queueStream}`)
     const config = Object(info["config"])
     await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config, max_msg_size: 16 })
-    await release(board, new Map([[parent.id, "succeeded"]])).catch(() => undefined)
+    await release(connection, new Map([[parent.id, "succeeded"]])).catch(() => undefined)
     await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config })
 
-    expect(await board.jobs.find(child.id)).toMatchObject({ record: { state: "scheduled" } })
+    expect(await connection.jobs.find(child.id)).toMatchObject({ record: { state: "scheduled" } })
     expect(await transport.jobs.waiting?.({ queue: "q" }, 10)).toEqual([])
-    await mend(board, Date.now() + 1_000)
-    await mend(board, Date.now() + 1_000)
+    await mend(connection, Date.now() + 1_000)
+    await mend(connection, Date.now() + 1_000)
     expect(await transport.jobs.waiting?.({ queue: "q" }, 10)).toEqual([child.id])
-    expect(await board.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
+    expect(await connection.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
     expect(await child.find()).toMatchObject({ state: "scheduled" })
   })
 
   test("a job whose record holds its task and that runs, waits or is due later is not taken for stranded", async () => {
     await using bench = await setup(server)
     const { transport } = bench
-    const board = boardOf(transport)
+    const connection = connectionOf(transport)
     const ids: Array<string> = []
     for (const at of [0, 1, 2]) {
       const posting = task({ queue: `q${at}` })
@@ -466,12 +466,12 @@ describe("a server that lives", () => {
       const { token, fence } = await bench.one(posting.queue)
       const record = recordOf(posting, "failed", { fence, message: posting.message })
       await transport.jobs.end([{ token, record, then: { kind: "ack" } }])
-      await rerunJob(board, posting.id)
+      await rerunJob(connection, posting.id)
     }
     await bench.one("q0")
     const { token } = await bench.one("q1")
     await transport.jobs.end([{ token, then: { kind: "release", delay: 60_000 } }])
-    expect(await board.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
+    expect(await connection.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
     // Those that are found and not posted are found again, also where only some of them fit into the answer.
     const { client, names } = bench
     await client.request(`$JS.API.STREAM.PURGE.${names.queueStream}`)

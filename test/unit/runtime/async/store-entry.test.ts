@@ -1,15 +1,15 @@
 import { Schema } from "effect"
 import { expect, test } from "vitest"
 import { allEntries, StoreEntry } from "../../../../runtime/async/store-entry.ts"
-import { boardOf } from "../../../../runtime/connection/board.ts"
 import { connectTransport } from "../../../../runtime/connection/connect.ts"
+import { connectionOf } from "../../../../runtime/connection/connection.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { watchStore } from "../../../../runtime/transport/lift/poll.ts"
 
 const Count = Schema.Struct({ count: Schema.Int })
 const COUNTS = new StoreEntry("count/", Count)
 
-const makeStore = async () => boardOf(await connectTransport(`memory://${generateId()}`, {})).store
+const makeStore = async () => connectionOf(await connectTransport(`memory://${generateId()}`, {})).store
 type Made = Awaited<ReturnType<typeof makeStore>>
 
 const putRaw = (store: Made, key: string, text: string) => store.write([{ key, value: new TextEncoder().encode(text) }])

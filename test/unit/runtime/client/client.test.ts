@@ -23,7 +23,7 @@ describe("connect", () => {
     })
     const empty = { timeoutMS: undefined, leaseMs: 9_000 }
     await using client = await connect(`memory://${generateId()}`, empty)
-    expect(client.board.transport.name).toBe("memory")
+    expect(client.connection.transport.name).toBe("memory")
   })
 
   test("`await using` closes what connect opened", async () => {

@@ -21,8 +21,8 @@ const text = actor("text", {
 })
 
 const start = async () => {
-  const { board } = await connect(`memory://${generateId()}`)
-  const { store } = board
+  const { connection } = await connect(`memory://${generateId()}`)
+  const { store } = connection
   let asked = 0
   let down = false
   const counted: Store = {
@@ -32,7 +32,7 @@ const start = async () => {
       return down ? Promise.reject(new TransportError("unavailable", "the store is down")) : store.get(key)
     },
   }
-  const client = new Client({ ...board, store: counted }, { ownsTransport: true })
+  const client = new Client({ ...connection, store: counted }, { ownsTransport: true })
   open.push(client)
   return {
     client,

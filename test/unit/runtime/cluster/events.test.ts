@@ -449,22 +449,22 @@ describe("what waits to be sent", () => {
     const sent: Array<Uint8Array> = []
     const gate = Promise.withResolvers<void>()
     const broadcast = {
-      ...client.board.broadcast,
+      ...client.connection.broadcast,
       send: async (_topic: string, payload: Uint8Array) => {
         await gate.promise
         sent.push(payload)
       },
     }
-    return { board: { ...client.board, broadcast }, sent, release: gate.resolve }
+    return { connection: { ...client.connection, broadcast }, sent, release: gate.resolve }
   }
   const decode = (payloads: ReadonlyArray<Uint8Array>): ReadonlyArray<ReceivedEvent> =>
     payloads.flatMap((payload) => JSON.parse(new TextDecoder().decode(payload)))
 
   test("is bounded: the oldest are dropped, and counted in a log line", async () => {
-    const { board, sent, release } = await stuckBoard()
+    const { connection, sent, release } = await stuckBoard()
     const lines: Array<unknown> = []
     const sender = new EventSender({
-      board,
+      connection,
       hostname: "w@h",
       log: { debug: (message, fields) => lines.push([message, fields]) },
     })
@@ -483,9 +483,9 @@ describe("what waits to be sent", () => {
   })
 
   test("goes in messages that a broker takes", async () => {
-    const { board, sent, release } = await stuckBoard()
+    const { connection, sent, release } = await stuckBoard()
     release()
-    const sender = new EventSender({ board, hostname: "w@h" })
+    const sender = new EventSender({ connection, hostname: "w@h" })
     for (let at = 0; at < 500; at++) sender.tell("order-shipped", { at, text: "x".repeat(10_000) })
     await sender.flush()
     const sizes = sent.map(({ length }) => length)

@@ -4,10 +4,10 @@ import type { ConnectOptions } from "callboard/transport"
 import { describe, expect, test } from "vitest"
 import { Client } from "../../../../runtime/client/client.ts"
 import {
-  connectBoard,
   connectTransport,
   displayUrl,
   leaseOf,
+  openConnection,
   parseUrl,
 } from "../../../../runtime/connection/connect.ts"
 import { generateId } from "../../../../runtime/id.ts"
@@ -115,12 +115,12 @@ describe("the plugin", () => {
     }
     const transports = { least: plugin }
     for (const target of ["least:", new Held()]) {
-      const { jobs } = await connectBoard(target, { transports })
+      const { jobs } = await openConnection(target, { transports })
       expect(await jobs.find("nobody")).toBeUndefined()
       expect(await jobs.take({ queues: ["q"], max: 1, wait: 0 }, new AbortController().signal)).toEqual([])
     }
     const bare = { schemes: ["least"], connect: async () => leastDriver(board, { lease: 1_000 }) }
-    await expect(connectBoard("least:", { transports: { least: bare } })).rejects.toMatchObject({
+    await expect(openConnection("least:", { transports: { least: bare } })).rejects.toMatchObject({
       reason: "unsupported",
       message: expect.stringContaining("broadcast"),
     })
@@ -163,7 +163,7 @@ describe("what was connected is closed", () => {
     const { transports, closed } = spy()
     {
       await using client = await connect("spy:", { transports })
-      await using _other = new Client(client.board)
+      await using _other = new Client(client.connection)
     }
     expect(closed()).toBe(1)
   })

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
-import { boardOf } from "../../../../runtime/connection/board.ts"
 import { connectTransport } from "../../../../runtime/connection/connect.ts"
+import { connectionOf } from "../../../../runtime/connection/connection.ts"
 import { StoreMirror } from "../../../../runtime/connection/store-mirror.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { makeLog } from "../../../../runtime/log/log.ts"
@@ -18,7 +18,7 @@ const decode = (bytes: Uint8Array) => {
 /** A memory board whose watch can be made deaf, whose listing can be made to fail, and which can come back. */
 const shaky = async () => {
   const inner = await connectTransport(`memory://${generateId()}`, {})
-  const { store } = boardOf(inner)
+  const { store } = connectionOf(inner)
   const faults = { deaf: false, failing: 0, lists: 0 }
   const shakyStore: Store = {
     get: (key) => store.get(key),
@@ -47,20 +47,20 @@ const shaky = async () => {
   const comesBack = () => {
     for (const listen of listeners) listen("connected")
   }
-  return { board: boardOf(transport), faults, comesBack }
+  return { connection: connectionOf(transport), faults, comesBack }
 }
 
 const put = (store: Store, key: string, text: string) => store.write([{ key, value: encode(text) }])
 
 test("holds what was there before and follows what changes", async () => {
-  const { board } = await shaky()
+  const { connection } = await shaky()
   const stop = new AbortController()
-  await put(board.store, "a/1", "one")
-  await put(board.store, "a/2", "unreadable")
-  await put(board.store, "b/1", "other")
+  await put(connection.store, "a/1", "one")
+  await put(connection.store, "a/2", "unreadable")
+  await put(connection.store, "b/1", "other")
   const told: Array<string> = []
   const mirror = new StoreMirror({
-    board,
+    connection,
     prefix: "a/",
     decode,
     log: makeLog({ level: "none" }),
@@ -69,24 +69,30 @@ test("holds what was there before and follows what changes", async () => {
   })
   await mirror.ready
   expect([...mirror.entries]).toEqual([["a/1", "one"]])
-  await put(board.store, "a/3", "three")
-  await put(board.store, "a/1", "uno")
+  await put(connection.store, "a/3", "three")
+  await put(connection.store, "a/1", "uno")
   await eventually(() => mirror.entries.get("a/1") === "uno" && mirror.entries.size === 2, { message: "it follows" })
-  await board.store.write([{ key: "a/3", value: null }])
+  await connection.store.write([{ key: "a/3", value: null }])
   await eventually(() => mirror.entries.size === 1, { message: "it forgets what was removed" })
   expect(told).toEqual(["a/1 one", "a/3 three", "a/1 uno"])
   stop.abort()
 })
 
 test("what happened while the transport was away is read when it is back", async () => {
-  const { board, faults, comesBack } = await shaky()
+  const { connection, faults, comesBack } = await shaky()
   const stop = new AbortController()
-  await put(board.store, "a/1", "one")
-  const mirror = new StoreMirror({ board, prefix: "a/", decode, log: makeLog({ level: "none" }), signal: stop.signal })
+  await put(connection.store, "a/1", "one")
+  const mirror = new StoreMirror({
+    connection,
+    prefix: "a/",
+    decode,
+    log: makeLog({ level: "none" }),
+    signal: stop.signal,
+  })
   await mirror.ready
   faults.deaf = true
-  await put(board.store, "a/2", "two")
-  await board.store.write([{ key: "a/1", value: null }])
+  await put(connection.store, "a/2", "two")
+  await connection.store.write([{ key: "a/1", value: null }])
   faults.deaf = false
   faults.failing = 1
   comesBack()
@@ -96,11 +102,17 @@ test("what happened while the transport was away is read when it is back", async
 })
 
 test("is not ready before it could read", async () => {
-  const { board, faults } = await shaky()
+  const { connection, faults } = await shaky()
   const stop = new AbortController()
   faults.failing = 1
   let isReady = false
-  const mirror = new StoreMirror({ board, prefix: "a/", decode, log: makeLog({ level: "none" }), signal: stop.signal })
+  const mirror = new StoreMirror({
+    connection,
+    prefix: "a/",
+    decode,
+    log: makeLog({ level: "none" }),
+    signal: stop.signal,
+  })
   void mirror.ready.then(() => {
     isReady = true
   })

@@ -9,7 +9,7 @@ import { eventsOf } from "./sse.ts"
 afterEach(stopAll)
 
 const edgesOf = async ({ service }: Running): Promise<number> =>
-  (await service.client.board.store.list({ prefix: EDGE_PREFIX, limit: 1_000 })).length
+  (await service.client.connection.store.list({ prefix: EDGE_PREFIX, limit: 1_000 })).length
 
 /** A service without actors, so that what is submitted waits, with a job `p`. */
 const withParent = async () => {
@@ -98,7 +98,7 @@ describe("a task with after", () => {
 
   test("too large for the transport is refused at once, not when it is released", async () => {
     const running = await withParent()
-    const { maxTask } = running.service.client.board.transport.capabilities
+    const { maxTask } = running.service.client.connection.transport.capabilities
     const meta = { text: "x".repeat(maxTask) }
     const refused = await running.submit({ task: "work.echo", id: "child", after: "p", meta })
     expect(refused).toMatchObject({ status: 413, body: { code: "too-large" } })

@@ -1,6 +1,6 @@
 /** Routes about one job: its record, its result, and what is decided about it. */
 import { afterEach, describe, expect, test } from "vitest"
-import { CANCEL_TOPIC } from "../../../../runtime/connection/board.ts"
+import { CANCEL_TOPIC } from "../../../../runtime/connection/connection.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { finished, type Running, start, stopAll } from "./harness.ts"
 
@@ -210,7 +210,7 @@ describe("cancel", () => {
     const news: Array<unknown> = []
     const heard = new AbortController()
     const listener = (payload: Uint8Array) => news.push(JSON.parse(new TextDecoder().decode(payload)))
-    await running.service.client.board.broadcast.listen(CANCEL_TOPIC, listener, heard.signal)
+    await running.service.client.connection.broadcast.listen(CANCEL_TOPIC, listener, heard.signal)
     expect((await running.ask("POST", `/v1/jobs/${id}/cancel${query}`)).body.state).toBe("cancelled")
     await eventually(() => news.length > 0, { message: "the workers are told" })
     heard.abort()

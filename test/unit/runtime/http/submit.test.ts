@@ -73,7 +73,7 @@ describe("one task", () => {
 
   test("carries the trace of the request along, and no malformed one", async () => {
     const { submit, service } = await start({ actors: [] })
-    const { jobs } = service.client.board
+    const { jobs } = service.client.connection
     const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     for (const [traceparent, tracestate, expected] of [
       [trace, undefined, { traceparent: trace }],

@@ -107,7 +107,7 @@ test("an outcome that is lost, and one that is refused", async () => {
   })
   const running = await start({ transport: `faulty://${generateId()}?lease=1`, actors: [late] })
   const { faults, service } = running
-  const { jobs } = service.client.board
+  const { jobs } = service.client.connection
   const scrape = async () => new Exposition((await running.ask("GET", "/metrics")).text)
   faults.before = (call) => {
     if (call !== "jobs.end") return

@@ -218,7 +218,7 @@ describe("tracestate", () => {
     const root = tracer.startSpan("root")
     const caller = { traceparent: `00-${TRACE}-${CALLER}-01`, tracestate: STATE }
     const job = await api.with(trace.setSpan(api.active(), root), () => client.submit("traced.after", {}, caller))
-    const headers = (await client.board.jobs.find(job.id))?.record.message?.headers
+    const headers = (await client.connection.jobs.find(job.id))?.record.message?.headers
     await job.result(WAIT)
     expect(headers?.["traceparent"]).toContain(root.spanContext().traceId)
     expect(headers).not.toHaveProperty("tracestate")
@@ -298,7 +298,7 @@ describe("on memory", () => {
     const { client } = await start([traced], { tracing: quiet.getTracer("quiet") })
     const job = await client.submit("traced.after")
     await job.result(WAIT)
-    expect((await client.board.jobs.find(job.id))?.record.state).toBe("succeeded")
+    expect((await client.connection.jobs.find(job.id))?.record.state).toBe("succeeded")
     expect(spans()).toEqual([])
   })
 
@@ -308,7 +308,7 @@ describe("on memory", () => {
       const traceparent = `00-${TRACE}-${CALLER}-01`
       const carried = await client.submit("traced.after", {}, { traceparent })
       const alone = await client.submit("traced.after")
-      const headersOf = async (id: string) => (await client.board.jobs.find(id))?.record.message?.headers
+      const headersOf = async (id: string) => (await client.connection.jobs.find(id))?.record.message?.headers
       expect((await headersOf(carried.id))?.["traceparent"]).toBe(traceparent)
       expect(await headersOf(alone.id)).not.toHaveProperty("traceparent")
     }

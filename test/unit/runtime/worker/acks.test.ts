@@ -1,8 +1,8 @@
 /** Acks by choice: tasks that leave their queue before they start, failures and timeouts that are dead letters. */
 import { actor, type Client, connect } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"
-import { boardOf } from "../../../../runtime/connection/board.ts"
 import { connectTransport } from "../../../../runtime/connection/connect.ts"
+import { connectionOf } from "../../../../runtime/connection/connection.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { retried, succeeded } from "../../../../runtime/jobs/outcome/verdict.ts"
 import { parseTask, postingOf } from "../../../../runtime/protocol/headers.ts"
@@ -211,13 +211,13 @@ onEveryBoard((newBoard) => {
       const url = newBoard()
       const transport = await connectTransport(url)
       open.push(() => transport.close())
-      const board = boardOf(transport, () => KEPT_MS)
-      const own = () => new EarlyAcks({ store: board.store, worker: `worker-${generateId()}`, startedAt: "then" })
+      const connection = connectionOf(transport, () => KEPT_MS)
+      const own = () => new EarlyAcks({ store: connection.store, worker: `worker-${generateId()}`, startedAt: "then" })
       const dead = own()
       const client = keep(await connect(url))
       const take = async (id: string, fields: object = {}) => {
         await client.submit("early.wait", { id, queue: "default", ...fields })
-        const [delivery] = await board.jobs.take(
+        const [delivery] = await connection.jobs.take(
           { queues: ["default"], max: 1, wait: 5_000 },
           new AbortController().signal,
         )
@@ -236,7 +236,7 @@ onEveryBoard((newBoard) => {
           message,
         }
         const taking = await dead.take(new Held(delivery, 0), record, async (settlement) => {
-          const [settled] = await board.jobs.end([settlement])
+          const [settled] = await connection.jobs.end([settlement])
           return settled?.status === "settled" ? settlement : "lost"
         })
         expect(taking).toBe("taken")
@@ -245,27 +245,30 @@ onEveryBoard((newBoard) => {
       const lost: Array<string> = []
       const sweeper = (list = own(), holds: (token: string) => boolean = () => false) =>
         new LostJobs({
-          board,
+          connection,
           own: list,
           holds,
           queueFor: () => undefined,
           onLost: ({ id }) => void lost.push(id),
         })
-      return { board, client, take, lost, sweeper, dead }
+      return { connection, client, take, lost, sweeper, dead }
     }
 
     test("a job fails once, however many find it, and its errback is posted once; others are left alone", async () => {
-      const { board, client, take, lost, sweeper } = await abandoned()
+      const { connection, client, take, lost, sweeper } = await abandoned()
       const errback = heard()
       const id = generateId()
       await take(id, { errbacks: errback.followUps })
       const late = await client.submit("early.wait", { queue: "late" })
-      const [delivery] = await board.jobs.take({ queues: ["late"], max: 1, wait: 5_000 }, new AbortController().signal)
+      const [delivery] = await connection.jobs.take(
+        { queues: ["late"], max: 1, wait: 5_000 },
+        new AbortController().signal,
+      )
       if (delivery === undefined || !("headers" in delivery.message)) throw new Error("nothing came")
       const posting = postingOf(delivery.message, "late")
       if (posting._tag === "Failure") throw new Error("no task came")
       const { token } = delivery
-      await board.jobs.begin([
+      await connection.jobs.begin([
         { token, id: late.id, run: 1, retries: 0, worker: "dead", at: Date.now(), posting: posting.success },
       ])
 
@@ -281,17 +284,17 @@ onEveryBoard((newBoard) => {
         dead: "worker-lost",
         error: { name: "WorkerLost", reason: "worker-lost" },
       })
-      expect((await board.jobs.find(id))?.record.keepMs).toBe(KEPT_MS)
+      expect((await connection.jobs.find(id))?.record.keepMs).toBe(KEPT_MS)
       expect(await client.job(errback.id).find()).toMatchObject({ state: "queued" })
       expect(await tasksIn(client)).toBe(2)
       expect(await late.find()).toMatchObject({ state: "started" })
-      expect(await board.store.list({ prefix: EARLY_LISTS.prefix, limit: 10 })).toEqual([])
+      expect(await connection.store.list({ prefix: EARLY_LISTS.prefix, limit: 10 })).toEqual([])
       await client.job(id).retry()
       expect(await client.job(id).find()).toMatchObject({ state: "queued", run: 2 })
     })
 
     test("a job whose outcome its own worker could not store is ended by that worker at once, others not", async () => {
-      const { board, client, take, lost, sweeper, dead } = await abandoned()
+      const { connection, client, take, lost, sweeper, dead } = await abandoned()
       const [dropped, runs] = [generateId(), generateId()]
       await take(dropped)
       const { token } = await take(runs)
@@ -301,34 +304,34 @@ onEveryBoard((newBoard) => {
       expect(await client.job(runs).find()).toMatchObject({ state: "started" })
       dead.done(token)
       await dead.end()
-      expect(await board.store.list({ prefix: EARLY_LISTS.prefix, limit: 10 })).toEqual([])
+      expect(await connection.store.list({ prefix: EARLY_LISTS.prefix, limit: 10 })).toEqual([])
     })
 
     test("a job that cannot be listed, or was decided meanwhile, is left in its queue", async () => {
-      const { board, client } = await abandoned()
+      const { connection, client } = await abandoned()
       const job = await client.submit("early.wait", { queue: "default" })
-      const [delivery] = await board.jobs.take(
+      const [delivery] = await connection.jobs.take(
         { queues: ["default"], max: 1, wait: 5_000 },
         new AbortController().signal,
       )
       if (delivery === undefined) throw new Error("nothing came")
-      const record = (await board.jobs.find(job.id))?.record
+      const record = (await connection.jobs.find(job.id))?.record
       if (record === undefined) throw new Error("no record")
-      const store = { ...board.store, write: () => Promise.reject(new Error("full")) }
+      const store = { ...connection.store, write: () => Promise.reject(new Error("full")) }
       const settle = () => Promise.reject(new Error("nothing is to be settled"))
       const held = new Held(delivery, 0)
       expect(await new EarlyAcks({ store, worker: "w", startedAt: "then" }).take(held, record, settle)).toBe("unlisted")
       expect(held.offQueue).toBe(false)
       held.end("hand-back")
-      const early = new EarlyAcks({ store: board.store, worker: "w", startedAt: "then" })
+      const early = new EarlyAcks({ store: connection.store, worker: "w", startedAt: "then" })
       expect(await early.take(held, record, settle)).toBe("unlisted")
       await early.end()
       expect(await tasksIn(client)).toBe(1)
-      expect(await board.store.list({ prefix: EARLY_LISTS.prefix, limit: 10 })).toEqual([])
+      expect(await connection.store.list({ prefix: EARLY_LISTS.prefix, limit: 10 })).toEqual([])
     })
 
     test("a job whose outcome was stored stays as it is, and what follows it is posted", async () => {
-      const { board, client, take, lost, sweeper } = await abandoned()
+      const { connection, client, take, lost, sweeper } = await abandoned()
       const [one, other, ended] = [generateId(), generateId(), generateId()]
       const callback = await take(other)
       const again = await take(one)
@@ -339,17 +342,20 @@ onEveryBoard((newBoard) => {
       const retry = retried(again, { name: "TypeError", message: "no", reason: "handler" }, 0)
       // Its worker dies between record and follow-ups.
       for (const { followUps: _followUps, ...settlement } of [followed, retry, succeeded(success, 8)])
-        await board.jobs.end([settlement])
+        await connection.jobs.end([settlement])
       const each = sweeper()
       for (const now of [0, 60_000, 120_000]) await each.look(now)
       expect(lost).toEqual([])
       expect(await client.job(other).find()).toMatchObject({ state: "succeeded", result: 7 })
       expect(await client.job(ended).find()).toMatchObject({ state: "succeeded", result: 8 })
       expect(await client.job(next.id).find()).toMatchObject({ state: "queued" })
-      const came = await board.jobs.take({ queues: ["default"], max: 5, wait: 5_000 }, new AbortController().signal)
+      const came = await connection.jobs.take(
+        { queues: ["default"], max: 5, wait: 5_000 },
+        new AbortController().signal,
+      )
       const second =
         came.length < 2
-          ? await board.jobs.take({ queues: ["default"], max: 5, wait: 5_000 }, new AbortController().signal)
+          ? await connection.jobs.take({ queues: ["default"], max: 5, wait: 5_000 }, new AbortController().signal)
           : []
       const ids = [...came, ...second].map(({ message: each }) => ("headers" in each ? each.headers["id"] : undefined))
       expect(new Set(ids)).toEqual(new Set([one, next.id]))

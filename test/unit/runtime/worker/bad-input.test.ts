@@ -36,7 +36,7 @@ const message = (
 
 /** Puts a message into the default queue as a foreign client would: nothing of ours has checked it. */
 const post = async (service: Service, id: string, wire: Message): Promise<void> => {
-  const [receipt] = await service.client.board.jobs.publish([
+  const [receipt] = await service.client.connection.jobs.publish([
     { id, run: 1, retries: 0, queue: "default", level: 4, message: wire },
   ])
   expect(receipt).toEqual({ status: "stored" })
@@ -211,7 +211,7 @@ test("routing, expiry and lists need no body: a task whose body cannot be read i
     { task: "far.away", id: expiring, expires: new Date(expires).toISOString() },
     text("\u0000not a body"),
   )
-  await client.board.jobs.publish([
+  await client.connection.jobs.publish([
     { id: expiring, run: 1, retries: 0, queue: "default", level: 4, expires, message: wire },
   ])
   expect((await client.jobs({ task: "far.away" })).jobs).toHaveLength(2)

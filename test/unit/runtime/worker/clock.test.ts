@@ -48,7 +48,7 @@ test.each([
     ]
     const worker = await startWorker({
       ...settingsOf({ actors }),
-      board: client.board,
+      connection: client.connection,
       client,
       actors,
       name: "turned",

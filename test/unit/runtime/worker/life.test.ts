@@ -84,7 +84,7 @@ const board = async (
   const client = await connect(`faulty://${generateId()}`, { transports })
   onTestFinished(() => client.close())
   const others = inUse.size
-  return { client, notes, note, store: client.board.store, unused: () => inUse.size === others }
+  return { client, notes, note, store: client.connection.store, unused: () => inUse.size === others }
 }
 
 type Board = Awaited<ReturnType<typeof board>>
@@ -106,7 +106,7 @@ const resource = ({ note }: Board, opened: Promise<void> = Promise.resolve()) =>
 
 const optionsOn = ({ client }: Board, actors: ReadonlyArray<ActorDefinition>): WorkerOptions => ({
   ...settingsOf({ actors }),
-  board: client.board,
+  connection: client.connection,
   client,
   actors,
   name: NAME,

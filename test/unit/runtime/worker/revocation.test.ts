@@ -51,7 +51,7 @@ onEveryBoard((newBoard) => {
     const headers = { task: "revocable", id: both, stamps: { tenant: ["other"] }, tenant: "acme" }
     const properties = { content_type: "application/json", content_encoding: "utf-8" }
     const message = { headers, properties, body: new TextEncoder().encode("[[],{},null]") }
-    await client.board.jobs.publish([{ id: both, run: 1, retries: 0, queue: "default", level: 4, message }])
+    await client.connection.jobs.publish([{ id: both, run: 1, retries: 0, queue: "default", level: 4, message }])
     const others = await Promise.all([submit({ tenant: "acme2" }), submit({ customer: "acme" }), submit({})])
     const revocation = await client.revoke({ header: "tenant", values: ["acme", 7] })
     expect(await client.revocations()).toEqual([revocation])

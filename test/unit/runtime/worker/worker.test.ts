@@ -47,13 +47,13 @@ describe("dispatch", () => {
 
   test("a task of another language goes to the queue of that language", async () => {
     const { client } = await start([greet], { languages: { rb: "ruby" } })
-    const { board } = client
+    const { connection } = client
     const plain = await client.submit("greet", { delay: 3600 })
-    const found = await board.jobs.find(plain.id)
+    const found = await connection.jobs.find(plain.id)
     if (found?.record.message === undefined) throw new Error("a waiting job carries its message")
     const { message } = found.record
     const id = generateId()
-    await board.jobs.publish([
+    await connection.jobs.publish([
       {
         id,
         run: 1,
@@ -63,12 +63,15 @@ describe("dispatch", () => {
         message: { ...message, headers: { lang: "rb", task: "Mailer.deliver", id } },
       },
     ])
-    await eventually(async () => (await board.jobs.find(id))?.record.queue === "ruby", {
+    await eventually(async () => (await connection.jobs.find(id))?.record.queue === "ruby", {
       message: "the task is on queue ruby",
     })
-    const ruby = await eventually(async () => (await board.jobs.queues?.())?.find((queue) => queue.queue === "ruby"), {
-      message: "queue ruby exists",
-    })
+    const ruby = await eventually(
+      async () => (await connection.jobs.queues?.())?.find((queue) => queue.queue === "ruby"),
+      {
+        message: "queue ruby exists",
+      },
+    )
     expect(ruby).toMatchObject({ ready: 1 })
   })
 })

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import type { Board } from "../../../../../runtime/connection/board.ts"
+import type { Connection } from "../../../../../runtime/connection/connection.ts"
 import { cancelJob } from "../../../../../runtime/jobs/commands/cancel.ts"
 import { deleteJob } from "../../../../../runtime/jobs/commands/delete.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
@@ -10,12 +10,12 @@ describe("cancel", () => {
   test("takes a waiting task off the queue, keeps its message, and is final", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { input: { a: 1 }, failureTtl: "1 minute" })
-    const record = await cancelJob(client.board, id)
+    const record = await cancelJob(client.connection, id)
     expect(record).toMatchObject({ state: "cancelled", fence: "", keepMs: 60_000 })
     expect(record.timeline.at(-1)).not.toHaveProperty("reason")
     expect(await client.queues()).toEqual([])
     expect((await stored(client, id)).message).toBeDefined()
-    await expect(cancelJob(client.board, id)).rejects.toMatchObject({ code: "already-terminal" })
+    await expect(cancelJob(client.connection, id)).rejects.toMatchObject({ code: "already-terminal" })
   })
 
   test("of a job that was delivered refuses whatever its worker says later", async () => {
@@ -23,9 +23,9 @@ describe("cancel", () => {
     const { id } = await client.submit("echo")
     const { token, fence } = await take(client)
     const record = await stored(client, id)
-    await cancelJob(client.board, id)
+    await cancelJob(client.connection, id)
     const late: JobRecord = { ...record, fence, state: "succeeded", endedAt: Date.now(), keepMs: 1_000 }
-    const [settled] = await client.board.jobs.end([{ token, record: late, then: { kind: "ack" } }])
+    const [settled] = await client.connection.jobs.end([{ token, record: late, then: { kind: "ack" } }])
     expect(settled?.status).toBe("superseded")
     expect((await stored(client, id)).state).toBe("cancelled")
   })
@@ -34,41 +34,41 @@ describe("cancel", () => {
     const client = await start()
     const { id } = await client.submit("echo", { delay: 60 })
     let raced = false
-    const board = withOwnJobs(client.board, {
+    const connection = withOwnJobs(client.connection, {
       decide: async (changes) => {
         if (!raced) {
           raced = true
-          await deleteJob(client.board, id)
+          await deleteJob(client.connection, id)
         }
-        return client.board.jobs.decide(changes)
+        return client.connection.jobs.decide(changes)
       },
     })
-    await expect(cancelJob(board, id)).rejects.toMatchObject({ code: "gone" })
+    await expect(cancelJob(connection, id)).rejects.toMatchObject({ code: "gone" })
   })
 
   test("gives up on a job that changes at each try, instead of trying for ever", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { delay: 60 })
-    const board = withOwnJobs(client.board, { decide: async () => [{ status: "conflict" }] })
-    await expect(cancelJob(board, id)).rejects.toMatchObject({ code: "internal", details: { id } })
+    const connection = withOwnJobs(client.connection, { decide: async () => [{ status: "conflict" }] })
+    await expect(cancelJob(connection, id)).rejects.toMatchObject({ code: "internal", details: { id } })
   })
 
   test("fails as the transport does, whether it answers so or rejects", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { delay: 60 })
     const error = new TransportError("unavailable", "down")
-    const answers = withOwnJobs(client.board, { decide: async () => [{ status: "failed", error }] })
+    const answers = withOwnJobs(client.connection, { decide: async () => [{ status: "failed", error }] })
     await expect(cancelJob(answers, id)).rejects.toBe(error)
-    const rejects = withOwnJobs(client.board, { decide: () => Promise.reject(error) })
+    const rejects = withOwnJobs(client.connection, { decide: () => Promise.reject(error) })
     await expect(cancelJob(rejects, id)).rejects.toBe(error)
   })
 
   test("holds although nobody can be told", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { delay: 60 })
-    const mute: Board = {
-      ...client.board,
-      broadcast: { ...client.board.broadcast, send: () => Promise.reject(new Error("mute")) },
+    const mute: Connection = {
+      ...client.connection,
+      broadcast: { ...client.connection.broadcast, send: () => Promise.reject(new Error("mute")) },
     }
     expect((await cancelJob(mute, id)).state).toBe("cancelled")
   })

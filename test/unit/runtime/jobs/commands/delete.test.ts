@@ -15,13 +15,13 @@ describe("forget", () => {
     const client = await start()
     const fields = { meta: { secret: 1 }, description: "secret", input: { secret: 1 } }
     const { id } = await client.submit("echo", fields)
-    await deleteJob(client.board, id)
+    await deleteJob(client.connection, id)
     expect(await client.queues()).toEqual([])
     expect(JSON.stringify(await stored(client, id))).not.toContain("secret")
     for (const decide of [cancelJob, rerunJob, deleteJob]) {
-      await expect(decide(client.board, id)).rejects.toMatchObject({ code: "gone" })
+      await expect(decide(client.connection, id)).rejects.toMatchObject({ code: "gone" })
     }
-    await expect(patchMeta(client.board, id, {})).rejects.toMatchObject({ code: "gone" })
+    await expect(patchMeta(client.connection, id, {})).rejects.toMatchObject({ code: "gone" })
   })
 
   test("leaves what follows an outcome to the delivery that finds it, where a worker died before publishing that", async () => {
@@ -33,11 +33,11 @@ describe("forget", () => {
     const ended = step(record, { at: Date.now(), state: "succeeded" })
     const outcome = { ...ended, result: "secret", fence: first.fence, endedAt: Date.now(), followUps: [callback] }
     // As if it had died between the record and the rest.
-    await client.board.jobs.end([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
-    await deleteJob(client.board, id)
+    await client.connection.jobs.end([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
+    await deleteJob(client.connection, id)
     expect(JSON.stringify(await stored(client, id))).not.toContain("secret")
     await work(client.transport, () => "followed")
-    await eventually(async () => (await client.board.jobs.find(callback.id))?.record.state === "succeeded")
+    await eventually(async () => (await client.connection.jobs.find(callback.id))?.record.state === "succeeded")
     expect(await client.queues()).toEqual([])
   })
 
@@ -47,7 +47,7 @@ describe("forget", () => {
     await work(client.transport, () => finish.opened)
     const { id } = await client.submit("echo")
     await eventually(async () => (await stored(client, id)).state === "started")
-    await expect(deleteJob(client.board, id)).rejects.toMatchObject({ code: "job-exists" })
+    await expect(deleteJob(client.connection, id)).rejects.toMatchObject({ code: "job-exists" })
     finish.open()
   })
 })

@@ -7,20 +7,20 @@ describe("meta", () => {
   const ended = async (meta: Readonly<Record<string, unknown>>) => {
     const client = await start()
     const { id } = await client.submit("echo", { meta, delay: 60 })
-    await cancelJob(client.board, id)
+    await cancelJob(client.connection, id)
     return { client, id }
   }
 
   test("is changed by a merge patch: null removes, maps merge, everything else replaces", async () => {
     const { client, id } = await ended({ a: { b: 1, c: 2 }, d: [1, 2], e: "x" })
-    await patchMeta(client.board, id, { a: { b: null, f: { g: 3, h: null } }, d: [3], e: { i: 1 }, j: null })
+    await patchMeta(client.connection, id, { a: { b: null, f: { g: 3, h: null } }, d: [3], e: { i: 1 }, j: null })
     expect((await stored(client, id)).meta).toEqual({ a: { c: 2, f: { g: 3 } }, d: [3], e: { i: 1 } })
   })
 
   test("keys that JavaScript knows are keys", async () => {
     const { client, id } = await ended({})
     const patched = await patchMeta(
-      client.board,
+      client.connection,
       id,
       JSON.parse('{"__proto__": {"admin": true}, "constructor": {"x": 1}}'),
     )
@@ -32,6 +32,6 @@ describe("meta", () => {
   test("of a job that goes on is refused: its outcome would be written over it", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { delay: 60 })
-    await expect(patchMeta(client.board, id, { a: 1 })).rejects.toMatchObject({ code: "unsupported" })
+    await expect(patchMeta(client.connection, id, { a: 1 })).rejects.toMatchObject({ code: "unsupported" })
   })
 })

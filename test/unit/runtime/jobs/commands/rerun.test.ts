@@ -12,8 +12,8 @@ describe("run again", () => {
     const client = await start()
     const fields = { input: { n: 1 }, expires: 60, priority: 8, meta: { a: 1 }, headers: { x: "y" }, parentId: "p" }
     const { id } = await client.submit("echo", { ...fields, delay: 30 })
-    await cancelJob(client.board, id)
-    const record = await rerunJob(client.board, id)
+    await cancelJob(client.connection, id)
+    const record = await rerunJob(client.connection, id)
     expect(record).toMatchObject({ run: 2, state: "queued", retries: 0, priority: 8, meta: { a: 1 }, parentId: "p" })
     for (const gone of ["endedAt", "keepMs", "expiresAt", "dueAt", "error"]) expect(record).not.toHaveProperty(gone)
     const { message } = await take(client)
@@ -26,11 +26,11 @@ describe("run again", () => {
   test("is refused while it goes on, and where its input is not kept", async () => {
     const client = await start()
     const { id } = await client.submit("echo")
-    await expect(rerunJob(client.board, id)).rejects.toMatchObject({ code: "job-exists" })
+    await expect(rerunJob(client.connection, id)).rejects.toMatchObject({ code: "job-exists" })
     await work(client.transport, (input) => input)
     await client.job(id).outcome({ timeout: 60 })
-    await expect(rerunJob(client.board, id)).rejects.toMatchObject({ code: "unsupported" })
-    await expect(rerunJob(client.board, "nobody")).rejects.toMatchObject({ code: "not-found" })
+    await expect(rerunJob(client.connection, id)).rejects.toMatchObject({ code: "unsupported" })
+    await expect(rerunJob(client.connection, "nobody")).rejects.toMatchObject({ code: "not-found" })
   })
 
   test("leaves what follows the run before to the delivery that finds it, and takes nothing of it along", async () => {
@@ -42,10 +42,10 @@ describe("run again", () => {
     const ended = step(waiting, { at: Date.now(), state: "failed" })
     const outcome = { ...ended, fence: first.fence, endedAt: Date.now(), followUps: [errback] }
     // As if its worker had died between the record and the rest.
-    await client.board.jobs.end([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
-    await rerunJob(client.board, id)
+    await client.connection.jobs.end([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
+    await rerunJob(client.connection, id)
     await work(client.transport, () => "done")
-    await eventually(async () => (await client.board.jobs.find(errback.id))?.record.state === "succeeded")
+    await eventually(async () => (await client.connection.jobs.find(errback.id))?.record.state === "succeeded")
     await eventually(async () => (await stored(client, id)).state === "succeeded")
     expect(await stored(client, id)).not.toHaveProperty("followUps")
     expect(await client.queues()).toEqual([])
@@ -55,8 +55,8 @@ describe("run again", () => {
     const client = await start()
     let ran = 0
     const { id } = await client.submit("echo", { delay: 60 })
-    await cancelJob(client.board, id)
-    const both = await Promise.allSettled([rerunJob(client.board, id), rerunJob(client.board, id)])
+    await cancelJob(client.connection, id)
+    const both = await Promise.allSettled([rerunJob(client.connection, id), rerunJob(client.connection, id)])
     expect(both.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"])
     await work(client.transport, () => ++ran)
     expect(await client.job(id).result({ timeout: 60 })).toBe(1)
@@ -68,10 +68,10 @@ describe("run again", () => {
     const { id } = await client.submit("echo")
     const stale = await take(client)
     const before = await stored(client, id)
-    await cancelJob(client.board, id)
-    await rerunJob(client.board, id)
+    await cancelJob(client.connection, id)
+    await rerunJob(client.connection, id)
     const late: JobRecord = { ...before, fence: stale.fence, state: "failed", endedAt: Date.now(), keepMs: 1_000 }
-    const [settled] = await client.board.jobs.end([{ token: stale.token, record: late, then: { kind: "ack" } }])
+    const [settled] = await client.connection.jobs.end([{ token: stale.token, record: late, then: { kind: "ack" } }])
     expect(settled?.status).toBe("superseded")
     await work(client.transport, () => "second run")
     expect(await client.job(id).result({ timeout: 60 })).toBe("second run")

@@ -1,6 +1,6 @@
 /** A board with workers that the test plays itself, up to the moment at which they die, and with calls that fail on command. */
 import { type Client, connect, type SubmissionFields, type SubmittedJob } from "callboard"
-import type { Board } from "../../../../../runtime/connection/board.ts"
+import type { Connection } from "../../../../../runtime/connection/connection.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import { EDGE_PREFIX, type Edge, edgeIn } from "../../../../../runtime/jobs/dependencies/edges.ts"
 import { Sweep } from "../../../../../runtime/jobs/dependencies/sweep.ts"
@@ -17,9 +17,9 @@ export const HOUR = 3_600_000
 export interface Bench extends AsyncDisposable {
   readonly client: Client
   /** The board of the client. */
-  readonly board: Board
+  readonly connection: Connection
   /** The same board with these faults. */
-  readonly faulty: Board
+  readonly faulty: Connection
   readonly faults: Faults
   submit(name: string, fields?: SubmissionFields): Promise<SubmittedJob>
   stateOf(job: { readonly id: string }): Promise<State>
@@ -52,25 +52,25 @@ export const failing = (name: string, nth: number, error: () => Error = unavaila
 
 export const openBench = async (url: string): Promise<Bench> => {
   const client = await connect(url)
-  const { board } = client
+  const { connection } = client
   const faults = new Faults()
   const onStatus: Transport["onStatus"] = (listener) => faults.listen(listener)
-  const transport: Transport = Object.assign(Object.create(board.transport), { onStatus })
-  const faulty: Board = {
+  const transport: Transport = Object.assign(Object.create(connection.transport), { onStatus })
+  const faulty: Connection = {
     transport,
-    jobs: faults.wrap("jobs", board.jobs),
-    store: faults.wrap("store", board.store),
-    broadcast: board.broadcast,
-    keepFailed: board.keepFailed,
+    jobs: faults.wrap("jobs", connection.jobs),
+    store: faults.wrap("store", connection.store),
+    broadcast: connection.broadcast,
+    keepFailed: connection.keepFailed,
   }
   const record = async ({ id }: { readonly id: string }) => {
-    const found = await board.jobs.find(id)
+    const found = await connection.jobs.find(id)
     if (found === undefined) throw new Error(`there is no job ${id}`)
     return found.record
   }
   return {
     client,
-    board,
+    connection,
     faulty,
     faults,
     record,
@@ -78,7 +78,7 @@ export const openBench = async (url: string): Promise<Bench> => {
       client.submit("step.run", { id: `${name}-${generateId()}`, input: { name }, ...fields }),
     stateOf: async (job) => (await record(job)).state,
     end: async (state, fields = {}) => {
-      const [delivery] = await board.jobs.take({ queues: ["default"], max: 1, wait: 5_000 }, never)
+      const [delivery] = await connection.jobs.take({ queues: ["default"], max: 1, wait: 5_000 }, never)
       if (delivery === undefined) throw new Error("nothing waits")
       const { token, fence, queue } = delivery
       const posting = postingOf(messageOf(delivery), queue)
@@ -89,13 +89,13 @@ export const openBench = async (url: string): Promise<Bench> => {
         ...(state === "succeeded" ? {} : { message }),
         ...fields,
       })
-      const [settled] = await board.jobs.end([{ token, record: ended, then: { kind: "ack" } }])
+      const [settled] = await connection.jobs.end([{ token, record: ended, then: { kind: "ack" } }])
       if (settled?.status !== "settled") throw new Error(`it is ${settled?.status}`)
       return ended
     },
-    look: (now = Date.now()) => new Sweep(board).look(now),
+    look: (now = Date.now()) => new Sweep(connection).look(now),
     edges: async () => {
-      const entries = await board.store.list({ prefix: EDGE_PREFIX, limit: 10_000 })
+      const entries = await connection.store.list({ prefix: EDGE_PREFIX, limit: 10_000 })
       return entries.flatMap(({ key }) => edgeIn(key) ?? [])
     },
     [Symbol.asyncDispose]: () => client.close(),

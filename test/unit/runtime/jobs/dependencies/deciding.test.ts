@@ -61,13 +61,13 @@ onEveryBoard((newBoard) => {
           await deleteJob(bench.faulty, parent.id, { dependents: true }).catch(() => undefined)
           bench.faults.before = () => undefined
           // Gone is what it is once all of it is done.
-          await deleteJob(bench.board, parent.id, { dependents: true }).catch((cause) =>
+          await deleteJob(bench.connection, parent.id, { dependents: true }).catch((cause) =>
             expect(cause).toMatchObject({ code: "gone" }),
           )
           await bench.look()
           expect(await states()).toEqual(["cancelled", "cancelled", "cancelled"])
           expect(await bench.edges()).toEqual([])
-          expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([])
+          expect(await bench.connection.jobs.waiting?.({ queue: "default" }, 10)).toEqual([])
           await expect(parent.delete()).rejects.toMatchObject({ code: "gone" })
           hasStruck = fault.hasStruck
           await bench.client.close()

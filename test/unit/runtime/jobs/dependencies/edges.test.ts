@@ -111,7 +111,7 @@ describe("a key", () => {
 onEveryBoard((newBoard) => {
   test("edges are read page by page, all of them, each once, whatever the page", async () => {
     await using bench = await openBench(newBoard())
-    const { store } = bench.board
+    const { store } = bench.connection
     const many = [...ODD, ...Array.from({ length: 600 }, () => generateId())].map((parent) => ({
       parent,
       child: generateId(),

@@ -1,7 +1,7 @@
 /** Transports that fail in the middle of a submission or a release: nothing is lost, nothing runs twice, nothing blocks the rest. */
 import { describe, expect, test } from "vitest"
 import { Client } from "../../../../../runtime/client/client.ts"
-import type { Board } from "../../../../../runtime/connection/board.ts"
+import type { Connection } from "../../../../../runtime/connection/connection.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import { release } from "../../../../../runtime/jobs/dependencies/release.ts"
 import { Sweep } from "../../../../../runtime/jobs/dependencies/sweep.ts"
@@ -15,15 +15,15 @@ const CALLS = ["store.list", "store.write", "jobs.find", "jobs.decide"]
 
 /** A board that answers some changes itself. */
 const answering = (
-  board: Board,
+  connection: Connection,
   answer: (change: Decision) => DecisionAnswer | undefined | Promise<DecisionAnswer | undefined>,
-): Board => ({
-  ...board,
+): Connection => ({
+  ...connection,
   jobs: {
-    ...board.jobs,
+    ...connection.jobs,
     decide: async (changes) => {
       const own = await Promise.all(changes.map(answer))
-      const rest = await board.jobs.decide(changes.filter((_, at) => own[at] === undefined))
+      const rest = await connection.jobs.decide(changes.filter((_, at) => own[at] === undefined))
       let next = 0
       return own.map((each) => each ?? rest[next++] ?? { status: "conflict" })
     },
@@ -31,14 +31,14 @@ const answering = (
 })
 
 /** As where record and tasks of a change are stored one after the other, and whoever posts dies in between. */
-const withoutPosting = (board: Board): Board =>
-  answering(board, async ({ post, ...change }) => {
+const withoutPosting = (connection: Connection): Connection =>
+  answering(connection, async ({ post, ...change }) => {
     if (post === undefined || post.length === 0) return undefined
-    const [changed] = await board.jobs.decide([change])
+    const [changed] = await connection.jobs.decide([change])
     return changed?.status === "changed" ? { status: "failed", error: unavailable("unknown") } : changed
   })
 
-const lookAt = (board: Board): Promise<unknown> => new Sweep(board).look(Date.now())
+const lookAt = (connection: Connection): Promise<unknown> => new Sweep(connection).look(Date.now())
 
 onEveryBoard((newBoard) => {
   const setUp = () => openBench(newBoard())
@@ -62,7 +62,7 @@ onEveryBoard((newBoard) => {
         expect(await bench.edges()).toEqual([])
         await bench.end("succeeded")
         await bench.end("succeeded")
-        expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([])
+        expect(await bench.connection.jobs.waiting?.({ queue: "default" }, 10)).toEqual([])
         hasStruck = fault.hasStruck
       }
     })
@@ -79,7 +79,7 @@ onEveryBoard((newBoard) => {
         bench.faults.after = () => undefined
         await bench.look()
         expect(await bench.edges()).toEqual([])
-        expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([child.id])
+        expect(await bench.connection.jobs.waiting?.({ queue: "default" }, 10)).toEqual([child.id])
         await bench.end("succeeded")
         hasStruck = fault.hasStruck
       }
@@ -93,7 +93,7 @@ onEveryBoard((newBoard) => {
       const odd = await bench.submit("a-odd", { after: parent.id, errbacks })
       const child = await bench.submit("b-child", { after: parent.id })
       await bench.end("succeeded")
-      const refusing = answering(bench.board, ({ id, record }) =>
+      const refusing = answering(bench.connection, ({ id, record }) =>
         id === odd.id && record.state === "queued"
           ? { status: "failed", error: new TransportError("invalid", "9999-12-31 is no time") }
           : undefined,
@@ -106,7 +106,7 @@ onEveryBoard((newBoard) => {
         error: { name: "NotReleased", reason: "not-released", message: expect.stringContaining("9999-12-31") },
       })
       expect(await bench.edges()).toEqual([])
-      expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual(
+      expect(await bench.connection.jobs.waiting?.({ queue: "default" }, 10)).toEqual(
         expect.arrayContaining([child.id, told]),
       )
       expect(await odd.retry()).toMatchObject({ state: "queued", run: 2 })
@@ -117,7 +117,7 @@ onEveryBoard((newBoard) => {
       const parent = await bench.submit("parent")
       const odd = await bench.submit("odd", { after: parent.id, meta: { long: "text" } })
       await bench.end("succeeded")
-      const narrow = answering(bench.board, ({ id, record }) =>
+      const narrow = answering(bench.connection, ({ id, record }) =>
         id === odd.id && record.message !== undefined
           ? { status: "failed", error: new TransportError("too-large", "the record is too large") }
           : undefined,
@@ -138,7 +138,7 @@ onEveryBoard((newBoard) => {
       ]
       await bench.end("succeeded")
       let isBroken = true
-      const broken = answering(bench.board, ({ id }) =>
+      const broken = answering(bench.connection, ({ id }) =>
         isBroken && id === odd.id
           ? { status: "failed", error: new TransportError("internal", "a fault of the plugin") }
           : undefined,
@@ -159,7 +159,7 @@ onEveryBoard((newBoard) => {
       await bench.client.submitMany(ids.map((id) => ({ task: "step.run", id, input: {}, after: parent.id })))
       await bench.end("succeeded")
       const odd = [...ids].sort()[0]
-      const broken = answering(bench.board, ({ id }) =>
+      const broken = answering(bench.connection, ({ id }) =>
         id === odd ? { status: "failed", error: new TransportError("internal", "a fault of the plugin") } : undefined,
       )
       const sweep = new Sweep(broken)
@@ -176,12 +176,12 @@ onEveryBoard((newBoard) => {
       const errbacks = [{ task: "step.run", id: told, immutable: true, input: { name: "told" } }]
       const child = await bench.submit("child", { after: parent.id, errbacks })
       await bench.end("failed", { keepMs: 0 })
-      await expect(lookAt(withoutPosting(bench.board))).rejects.toMatchObject({ reason: "unavailable" })
+      await expect(lookAt(withoutPosting(bench.connection))).rejects.toMatchObject({ reason: "unavailable" })
       expect(await bench.stateOf(child)).toBe("failed")
-      expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([])
+      expect(await bench.connection.jobs.waiting?.({ queue: "default" }, 10)).toEqual([])
       await bench.look()
       await bench.look()
-      expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([told])
+      expect(await bench.connection.jobs.waiting?.({ queue: "default" }, 10)).toEqual([told])
       expect(await bench.edges()).toEqual([])
     })
   })
@@ -241,7 +241,7 @@ onEveryBoard((newBoard) => {
         { task: "step.run", id: d, input: {}, after: parent.id },
       ]
       let isBroken = true
-      const partly = answering(bench.board, ({ id }) =>
+      const partly = answering(bench.connection, ({ id }) =>
         isBroken && id === a ? { status: "failed", error: unavailable("unknown") } : undefined,
       )
       const client = new Client(partly)

@@ -58,7 +58,7 @@ onEveryBoard((newBoard) => {
       return client.submit(`step.${does}`, { input: { name }, id: `${name}-${generateId()}`, ...rest })
     }
     const work = () => start([step, isolated], { transport, concurrency: 2 })
-    const edges = async () => (await client.board.store.list({ prefix: EDGE_PREFIX, limit: 1_000 })).length
+    const edges = async () => (await client.connection.store.list({ prefix: EDGE_PREFIX, limit: 1_000 })).length
     return { client, submit, work, ran, edges }
   }
 
@@ -99,7 +99,7 @@ onEveryBoard((newBoard) => {
       const foreign = ids.map((id) =>
         Result.getOrThrow(plan({ task: "step.run", input: { name: "foreign" } }, { ...context, id })),
       )
-      await client.board.jobs.publish(foreign)
+      await client.connection.jobs.publish(foreign)
       const child = await submit("child", { after: ids })
       expect((await child.find()).after).toEqual({ ids, waiting: ids })
       await work()

@@ -32,7 +32,7 @@ onEveryBoard((newBoard) => {
       expect(await bench.edges()).toEqual([])
       // Once, however often it is looked at.
       await bench.look()
-      expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([child.id, later.id])
+      expect(await bench.connection.jobs.waiting?.({ queue: "default" }, 10)).toEqual([child.id, later.id])
     })
 
     test("of a failure: only those to which that is the same; the others wait for another run", async () => {
@@ -70,7 +70,7 @@ onEveryBoard((newBoard) => {
 
   test("jobs that are being submitted while it looks are not taken for gone", async () => {
     await using bench = await setUp()
-    const { store } = bench.board
+    const { store } = bench.connection
     const other = await bench.submit("other")
     const [middle, last] = [generateId(), generateId()]
     const after = { ids: [middle], allowFailure: true }
@@ -85,16 +85,16 @@ onEveryBoard((newBoard) => {
         { task: "step.run", id: last, after },
       ])
     let submitted: Promise<unknown> | undefined
-    const jobs = Object.assign(Object.create(bench.board.jobs), {
+    const jobs = Object.assign(Object.create(bench.connection.jobs), {
       // What it finds first is as it was before the records were stored.
       find: async (id: string) => {
-        const there = await bench.board.jobs.find(id)
+        const there = await bench.connection.jobs.find(id)
         submitted ??= submit()
         await submitted
         return there
       },
     })
-    await new Sweep({ ...bench.board, jobs }).look(Date.now())
+    await new Sweep({ ...bench.connection, jobs }).look(Date.now())
     expect(submitted).toBeDefined()
     expect([await bench.stateOf({ id: middle }), await bench.stateOf({ id: last })]).toEqual(["deferred", "deferred"])
     expect(await bench.edges()).toEqual(expect.arrayContaining(edges))
@@ -105,7 +105,7 @@ onEveryBoard((newBoard) => {
       await using bench = await setUp()
       const parent = await bench.submit("parent")
       const orphan = { parent: parent.id, child: generateId() }
-      await writeEdges(bench.board.store, [orphan], Date.now())
+      await writeEdges(bench.connection.store, [orphan], Date.now())
       await bench.look()
       await bench.end("succeeded")
       await bench.look(Date.now() + HOUR - 10_000)
@@ -138,7 +138,7 @@ onEveryBoard((newBoard) => {
     await bench.look()
     expect([await bench.stateOf(strict), await bench.stateOf(lenient)]).toEqual(["deferred", "deferred"])
     await strict.cancel()
-    await writeEdges(bench.board.store, edges, Date.now())
+    await writeEdges(bench.connection.store, edges, Date.now())
     await bench.look()
     expect(await bench.edges()).toEqual([{ parent: parent.id, child: lenient.id }])
   })
@@ -179,13 +179,13 @@ onEveryBoard((newBoard) => {
     const parents = await Promise.all(Array.from({ length: 16 }, () => bench.submit("parent")))
     const child = await bench.submit("child", { after: parents.map(({ id }) => id) })
     for (const _parent of parents) await bench.end("succeeded")
-    const releases = parents.map(({ id }) => release(bench.board, new Map([[id, "succeeded"]])))
+    const releases = parents.map(({ id }) => release(bench.connection, new Map([[id, "succeeded"]])))
     const looks = Array.from({ length: 4 }, () => bench.look())
     // Who is outrun too often leaves the rest to others.
     await Promise.allSettled([...releases, ...looks])
     await bench.look()
     expect(await bench.stateOf(child)).toBe("queued")
-    expect(await bench.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([child.id])
+    expect(await bench.connection.jobs.waiting?.({ queue: "default" }, 10)).toEqual([child.id])
     expect(await bench.edges()).toEqual([])
     expect((await bench.record(child)).timeline).toHaveLength(2)
   })
@@ -198,7 +198,7 @@ onEveryBoard((newBoard) => {
       ids.map((id) => ({ task: "step.run", id, input: { name: "child" }, after: parent.id })),
     )
     await bench.end("succeeded")
-    const sweep = new Sweep(bench.board)
+    const sweep = new Sweep(bench.connection)
     const left: Array<number> = []
     for (let look = 0; look < 3; look++) {
       await sweep.look(Date.now())

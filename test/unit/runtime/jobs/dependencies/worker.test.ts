@@ -47,7 +47,7 @@ describe("what a worker cannot do at once", () => {
     const bench = await openBench(`memory://${generateId()}`)
     const parent = await bench.submit("parent")
     const child = await bench.submit("child", { after: parent.id })
-    const dependents = new Dependents({ board: bench.faulty, log, signal: untilEnd() })
+    const dependents = new Dependents({ connection: bench.faulty, log, signal: untilEnd() })
     await eventually(() => !dependents.isBusy, { message: "it has read all edges" })
     return { bench, parent, child, dependents }
   }
@@ -107,10 +107,10 @@ describe("what a worker cannot do at once", () => {
 })
 
 describe("the filter of who is waited for", () => {
-  const watchOf = async (bench: Bench, board = bench.faulty) => {
+  const watchOf = async (bench: Bench, connection = bench.faulty) => {
     const late: Array<string> = []
     const watch = new EdgeWatch({
-      board,
+      connection,
       log,
       onLate: (parent) => late.push(parent),
       signal: untilEnd(),
@@ -122,14 +122,14 @@ describe("the filter of who is waited for", () => {
     await using bench = await openBench(`memory://${generateId()}`)
     const before = Array.from({ length: 2_000 }, () => generateId())
     await writeEdges(
-      bench.board.store,
+      bench.connection.store,
       before.map((parent) => ({ parent, child: "child" })),
       Date.now(),
     )
     const { watch } = await watchOf(bench)
     await watch.ready
     const after = generateId()
-    await writeEdges(bench.board.store, [{ parent: after, child: "child" }], Date.now())
+    await writeEdges(bench.connection.store, [{ parent: after, child: "child" }], Date.now())
     await eventually(() => watch.ended(after), { message: "news of the edge" })
     expect(before.filter((parent) => !watch.ended(parent))).toEqual([])
     const strangers = Array.from({ length: 2_000 }, () => generateId()).filter((id) => watch.ended(id))
@@ -141,7 +141,7 @@ describe("the filter of who is waited for", () => {
     const { watch, late } = await watchOf(bench)
     await watch.ready
     expect([watch.isEmpty, watch.ended("quick")]).toEqual([true, false])
-    await writeEdges(bench.board.store, [{ parent: "quick", child: "child" }], Date.now())
+    await writeEdges(bench.connection.store, [{ parent: "quick", child: "child" }], Date.now())
     await eventually(() => late.length > 0, { message: "news of the edge" })
     expect([late, watch.isEmpty]).toEqual([["quick"], false])
   })
@@ -154,7 +154,7 @@ describe("the filter of who is waited for", () => {
     const { watch, late } = await watchOf(bench, { ...bench.faulty, store })
     await watch.ready
     expect(watch.ended("parent")).toBe(false)
-    await writeEdges(bench.board.store, [{ parent: "parent", child: "child" }], Date.now())
+    await writeEdges(bench.connection.store, [{ parent: "parent", child: "child" }], Date.now())
     expect(watch.ended("parent")).toBe(false)
     bench.faults.status("connected")
     await eventually(() => watch.ended("parent"), { message: "the edges were read again" })
@@ -165,10 +165,10 @@ describe("the filter of who is waited for", () => {
     await using bench = await openBench(`memory://${generateId()}`)
     const { watch } = await watchOf(bench)
     await watch.ready
-    await writeEdges(bench.board.store, [{ parent: "parent", child: "child" }], Date.now())
+    await writeEdges(bench.connection.store, [{ parent: "parent", child: "child" }], Date.now())
     await eventually(() => watch.ended("parent"), { message: "news of the edge" })
-    await bench.board.store.write(
-      (await bench.board.store.list({ prefix: "after/", limit: 10 })).map(({ key }) => ({ key, value: null })),
+    await bench.connection.store.write(
+      (await bench.connection.store.list({ prefix: "after/", limit: 10 })).map(({ key }) => ({ key, value: null })),
     )
     watch.renew(performance.now() + 599_000)
     expect(watch.isEmpty).toBe(false)

@@ -107,7 +107,7 @@ describe("follow-ups", () => {
       chain: [...links, { task: "math.note", id: last, queue: "end" }],
     })
     await eventually(() => client.job(last).find(), { message: "the last link is submitted" })
-    const found = await client.board.jobs.find(last)
+    const found = await client.connection.jobs.find(last)
     const body = new TextDecoder().decode(found?.record.message?.body)
     expect(JSON.parse(body)[0]).toEqual([1_000])
   })

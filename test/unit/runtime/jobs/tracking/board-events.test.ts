@@ -5,11 +5,11 @@ import { start, watched } from "./board.ts"
 describe("following the board", () => {
   test("ends its watch when its reader leaves, though the signal never fires", async () => {
     const client = await start()
-    const { board, watches } = watched(client.board)
+    const { connection, watches } = watched(client.connection)
     const { signal } = new AbortController()
     const removed = vi.spyOn(signal, "removeEventListener")
     setTimeout(() => void client.submit("echo"), 10)
-    for await (const { job } of followBoard(board, signal)) {
+    for await (const { job } of followBoard(connection, signal)) {
       expect(job.state).toBe("queued")
       break
     }
@@ -18,8 +18,8 @@ describe("following the board", () => {
   })
 
   test("ends with the signal, also with one that has fired already", async () => {
-    const { board } = await start()
-    expect(await followBoard(board, AbortSignal.abort()).next()).toMatchObject({ done: true })
-    expect(await followBoard(board, AbortSignal.timeout(10)).next()).toMatchObject({ done: true })
+    const { connection } = await start()
+    expect(await followBoard(connection, AbortSignal.abort()).next()).toMatchObject({ done: true })
+    expect(await followBoard(connection, AbortSignal.timeout(10)).next()).toMatchObject({ done: true })
   })
 })

@@ -2,7 +2,7 @@
 import { connect } from "callboard"
 import { expect } from "vitest"
 import type { Client } from "../../../../../runtime/client/client.ts"
-import type { Board } from "../../../../../runtime/connection/board.ts"
+import type { Connection } from "../../../../../runtime/connection/connection.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import { type JobRecord, step } from "../../../../../runtime/protocol/record.ts"
 import type { Jobs } from "../../../../../runtime/transport/lift/transport.ts"
@@ -15,30 +15,30 @@ export const start = async (): Promise<Client> => {
 }
 
 /** The same board with other records: what a transport that is late, deaf or down would say. */
-export const withOwnJobs = (board: Board, change: Partial<Jobs>): Board => ({
-  ...board,
-  jobs: { ...board.jobs, ...change },
+export const withOwnJobs = (connection: Connection, change: Partial<Jobs>): Connection => ({
+  ...connection,
+  jobs: { ...connection.jobs, ...change },
 })
 
 /** A board whose watches are counted until they end. */
-export const watched = (board: Board) => {
+export const watched = (connection: Connection) => {
   const watches = new Set<AbortSignal>()
   const listening: Jobs["watch"] = async (filter, listener, signal) => {
     watches.add(signal)
     signal.addEventListener("abort", () => watches.delete(signal))
-    return board.jobs.watch(filter, listener, signal)
+    return connection.jobs.watch(filter, listener, signal)
   }
-  return { watches, board: withOwnJobs(board, { watch: listening }) }
+  return { watches, connection: withOwnJobs(connection, { watch: listening }) }
 }
 
 /** Takes one task and settles it as a worker would. */
-export const settleNext = async ({ board }: Client, change: (record: JobRecord) => JobRecord) => {
-  const [delivery] = await board.jobs.take({ queues: ["default"], max: 1, wait: 0 }, new AbortController().signal)
+export const settleNext = async ({ connection }: Client, change: (record: JobRecord) => JobRecord) => {
+  const [delivery] = await connection.jobs.take({ queues: ["default"], max: 1, wait: 0 }, new AbortController().signal)
   if (delivery === undefined || "undecodable" in delivery.message) throw new Error("there is nothing to take")
-  const found = await board.jobs.find(String(delivery.message.headers["id"]))
+  const found = await connection.jobs.find(String(delivery.message.headers["id"]))
   if (found === undefined) throw new Error("the job has no record")
   const { message: _message, ...record } = found.record
-  const [settled] = await board.jobs.end([
+  const [settled] = await connection.jobs.end([
     { token: delivery.token, record: { ...change(record), fence: delivery.fence }, then: { kind: "ack" } },
   ])
   expect(settled).toEqual({ status: "settled" })

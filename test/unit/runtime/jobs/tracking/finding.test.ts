@@ -9,11 +9,11 @@ describe("finding", () => {
     "%j is no id: not found, and nobody is asked",
     async (id) => {
       const client = await start()
-      const board = withOwnJobs(client.board, { find: down, watch: down })
+      const connection = withOwnJobs(client.connection, { find: down, watch: down })
       const notFound = { code: "not-found" }
-      await expect(findRecord(board, id)).rejects.toMatchObject(notFound)
-      await expect(waitForEnd(board, id, 1_000)).rejects.toMatchObject(notFound)
-      await expect(followJob(board, id).next()).rejects.toMatchObject(notFound)
+      await expect(findRecord(connection, id)).rejects.toMatchObject(notFound)
+      await expect(waitForEnd(connection, id, 1_000)).rejects.toMatchObject(notFound)
+      await expect(followJob(connection, id).next()).rejects.toMatchObject(notFound)
     },
   )
 
@@ -21,30 +21,33 @@ describe("finding", () => {
     const client = await start()
     const { id } = await client.submit("echo", { expires: 0.02 })
     await expect
-      .poll(async () => (await findRecord(client.board, id)).record.state, { timeout: 60_000 })
+      .poll(async () => (await findRecord(client.connection, id)).record.state, { timeout: 60_000 })
       .toBe("expired")
-    const { record } = await findRecord(client.board, id)
+    const { record } = await findRecord(client.connection, id)
     expect(record.timeline.map(({ state }) => state)).toEqual(["queued", "expired"])
-    expect(await client.board.jobs.waiting?.({ queue: "default" }, 10)).toEqual([])
+    expect(await client.connection.jobs.waiting?.({ queue: "default" }, 10)).toEqual([])
   })
 
   test("a job that was taken just before it expires is not called expired while its worker has not said so yet", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { expires: 0.05 })
-    const [taken] = await client.board.jobs.take({ queues: ["default"], max: 1, wait: 0 }, AbortSignal.timeout(1_000))
+    const [taken] = await client.connection.jobs.take(
+      { queues: ["default"], max: 1, wait: 0 },
+      AbortSignal.timeout(1_000),
+    )
     expect(taken).toBeDefined()
     // Its handler runs; a worker reports that only when it lasts longer than a moment.
     await sleep(80)
-    expect((await findRecord(client.board, id)).record.state).toBe("queued")
+    expect((await findRecord(client.connection, id)).record.state).toBe("queued")
   })
 
   test("an expired job is kept as long as it asked for its failure to be kept", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { expires: 0.02, failureTtl: -1 })
     await expect
-      .poll(async () => (await findRecord(client.board, id)).record.state, { timeout: 60_000 })
+      .poll(async () => (await findRecord(client.connection, id)).record.state, { timeout: 60_000 })
       .toBe("expired")
-    expect((await findRecord(client.board, id)).record.keepMs).toBe(-1)
+    expect((await findRecord(client.connection, id)).record.keepMs).toBe(-1)
   })
 
   test("when somebody else decides first, what they decided is found", async () => {
@@ -52,15 +55,17 @@ describe("finding", () => {
     const { id } = await client.submit("echo", { expires: 0.02 })
     await sleep(30)
     let raced = false
-    const board = withOwnJobs(client.board, {
+    const connection = withOwnJobs(client.connection, {
       decide: async (changes) => {
         if (!raced) {
           raced = true
           await succeed(client)
         }
-        return client.board.jobs.decide(changes)
+        return client.connection.jobs.decide(changes)
       },
     })
-    await expect.poll(async () => (await findRecord(board, id)).record.state, { timeout: 60_000 }).toBe("succeeded")
+    await expect
+      .poll(async () => (await findRecord(connection, id)).record.state, { timeout: 60_000 })
+      .toBe("succeeded")
   })
 })

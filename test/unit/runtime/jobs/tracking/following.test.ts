@@ -15,7 +15,7 @@ describe("following a job", () => {
     const client = await start()
     const { id } = await client.submit("echo")
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
-    const following = collect(followJob(withOwnJobs(client.board, { watch: async () => undefined }), id))
+    const following = collect(followJob(withOwnJobs(client.connection, { watch: async () => undefined }), id))
     await sleep(10)
     await succeed(client)
     await vi.advanceTimersByTimeAsync(5_000)
@@ -24,9 +24,9 @@ describe("following a job", () => {
 
   test("ends the watch when its reader leaves", async () => {
     const client = await start()
-    const { board, watches } = watched(client.board)
+    const { connection, watches } = watched(client.connection)
     const { id } = await client.submit("echo")
-    for await (const event of followJob(board, id)) {
+    for await (const event of followJob(connection, id)) {
       expect(event).toMatchObject({ state: "queued" })
       break
     }
@@ -37,24 +37,24 @@ describe("following a job", () => {
     const client = await start()
     const { id } = await client.submit("echo")
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
-    const old = await client.board.jobs.find(id)
+    const old = await client.connection.jobs.find(id)
     let answer: (() => void) | undefined
     let looks = 0
     let tell: ((record: JobRecord) => void) | undefined
-    const board = withOwnJobs(client.board, {
+    const connection = withOwnJobs(client.connection, {
       watch: async (_filter, listener) => {
         tell = listener
       },
       find: async (asked) => {
         if (++looks === 2) await new Promise<void>((resolve) => (answer = resolve))
-        return looks === 2 ? old : client.board.jobs.find(asked)
+        return looks === 2 ? old : client.connection.jobs.find(asked)
       },
     })
-    const events = followJob(board, id)
+    const events = followJob(connection, id)
     expect((await events.next()).value).toMatchObject({ state: "queued" })
     await vi.advanceTimersByTimeAsync(5_000)
     await succeed(client)
-    const ended = await client.board.jobs.find(id)
+    const ended = await client.connection.jobs.find(id)
     // The reader is busy: the news comes, and after it the answer of before.
     if (ended !== undefined) tell?.(ended.record)
     answer?.()
@@ -68,11 +68,11 @@ describe("following a job", () => {
     const { id } = await client.submit("echo")
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
     let forgotten = false
-    const board = withOwnJobs(client.board, {
+    const connection = withOwnJobs(client.connection, {
       watch: async () => undefined,
-      find: async (asked) => (forgotten ? undefined : client.board.jobs.find(asked)),
+      find: async (asked) => (forgotten ? undefined : client.connection.jobs.find(asked)),
     })
-    const following = collect(followJob(board, id))
+    const following = collect(followJob(connection, id))
     const refused = expect(Promise.race([following, sleep(500)])).rejects.toMatchObject({ code: "not-found" })
     await sleep(10)
     forgotten = true
@@ -83,9 +83,9 @@ describe("following a job", () => {
   test("a deleted job ends the stream", async () => {
     const client = await start()
     const { id } = await client.submit("echo")
-    const following = collect(followJob(client.board, id))
+    const following = collect(followJob(client.connection, id))
     await sleep(10)
-    await deleteJob(client.board, id)
+    await deleteJob(client.connection, id)
     expect(await following).toEqual(["queued", "cancelled"])
   })
 })

@@ -8,19 +8,19 @@ describe("waiting for the end", () => {
     const client = await start()
     const before = await client.submit("echo")
     await succeed(client, 1)
-    expect(outcomeOf(await waitForEnd(client.board, before.id, 1_000))).toEqual({ state: "succeeded", result: 1 })
+    expect(outcomeOf(await waitForEnd(client.connection, before.id, 1_000))).toEqual({ state: "succeeded", result: 1 })
 
     const during = await client.submit("echo")
-    const late = withOwnJobs(client.board, {
+    const late = withOwnJobs(client.connection, {
       watch: async (...args) => {
-        await client.board.jobs.watch(...args)
+        await client.connection.jobs.watch(...args)
         await succeed(client, 2)
       },
     })
     expect(outcomeOf(await waitForEnd(late, during.id, 1_000))).toEqual({ state: "succeeded", result: 2 })
 
     const after = await client.submit("echo")
-    const waiting = waitForEnd(client.board, after.id, 1_000)
+    const waiting = waitForEnd(client.connection, after.id, 1_000)
     await sleep(10)
     await succeed(client, 3)
     expect(outcomeOf(await waiting)).toEqual({ state: "succeeded", result: 3 })
@@ -28,15 +28,15 @@ describe("waiting for the end", () => {
 
   test("leaves no watch, timer or listener behind, however it ends", async () => {
     const client = await start()
-    const { board, watches } = watched(client.board)
+    const { connection, watches } = watched(client.connection)
     const { id } = await client.submit("echo")
     const signal = new AbortController().signal
     const added = vi.spyOn(signal, "addEventListener")
     const removed = vi.spyOn(signal, "removeEventListener")
-    await expect(waitForEnd(board, id, 10, signal)).rejects.toMatchObject({ _tag: "WaitTimeout" })
-    await expect(waitForEnd(board, "nobody", 1_000, signal)).rejects.toMatchObject({ code: "not-found" })
+    await expect(waitForEnd(connection, id, 10, signal)).rejects.toMatchObject({ _tag: "WaitTimeout" })
+    await expect(waitForEnd(connection, "nobody", 1_000, signal)).rejects.toMatchObject({ code: "not-found" })
     await succeed(client)
-    await waitForEnd(board, id, 1_000, signal)
+    await waitForEnd(connection, id, 1_000, signal)
     expect(watches.size).toBe(0)
     expect(added).toHaveBeenCalledTimes(3)
     expect(removed).toHaveBeenCalledTimes(3)
@@ -47,12 +47,12 @@ describe("waiting for the end", () => {
     const { id } = await client.submit("echo")
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
     let isDown = false
-    const board = withOwnJobs(client.board, {
+    const connection = withOwnJobs(client.connection, {
       // Deaf: it listens and never hears.
       watch: async () => undefined,
-      find: (asked) => (isDown ? down() : client.board.jobs.find(asked)),
+      find: (asked) => (isDown ? down() : client.connection.jobs.find(asked)),
     })
-    const waiting = waitForEnd(board, id, 10_000)
+    const waiting = waitForEnd(connection, id, 10_000)
     await sleep(10)
     isDown = true
     await vi.advanceTimersByTimeAsync(5_000)
@@ -67,11 +67,11 @@ describe("waiting for the end", () => {
     const { id } = await client.submit("echo")
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
     let forgotten = false
-    const board = withOwnJobs(client.board, {
+    const connection = withOwnJobs(client.connection, {
       watch: async () => undefined,
-      find: async (asked) => (forgotten ? undefined : client.board.jobs.find(asked)),
+      find: async (asked) => (forgotten ? undefined : client.connection.jobs.find(asked)),
     })
-    const waiting = waitForEnd(board, id, 10_000)
+    const waiting = waitForEnd(connection, id, 10_000)
     const refused = expect(waiting).rejects.toMatchObject({ code: "not-found" })
     await sleep(10)
     forgotten = true

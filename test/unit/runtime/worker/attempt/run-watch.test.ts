@@ -21,7 +21,10 @@ const method = actor("echo", { methods: { run: () => null } }).methods.get("run"
 const start = async (limits: { readonly hard?: number; readonly soft?: number; readonly clock?: Clock } = {}) => {
   const client = await connect(`memory://${generateId()}`)
   await client.submit("echo", { id: "job" })
-  const [delivery] = await client.board.jobs.take({ queues: ["default"], max: 1, wait: 0 }, AbortSignal.timeout(1_000))
+  const [delivery] = await client.connection.jobs.take(
+    { queues: ["default"], max: 1, wait: 0 },
+    AbortSignal.timeout(1_000),
+  )
   if (delivery === undefined || "undecodable" in delivery.message || method === undefined) throw new Error("no task")
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "Date", "performance"] })
   const now = Date.now()
@@ -43,7 +46,7 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
   held.run = run
   const reports: Array<Report> = []
   const deadlines: Array<number> = []
-  const queue: Jobs = { ...client.board.jobs, report: async (all) => void reports.push(...all) }
+  const queue: Jobs = { ...client.connection.jobs, report: async (all) => void reports.push(...all) }
   const watch = new RunWatch(queue, makeLog({ level: "none" }), (at) => deadlines.push(at - run.beganAt))
   watch.add(held)
   return { watch, held, run, reports, deadlines, now }

@@ -37,7 +37,7 @@ afterEach(async () => {
 
 const start = async (change: (store: Store) => Partial<Store> = () => ({})) => {
   const client = await connect(`memory://${generateId()}`)
-  const { store } = client.board
+  const { store } = client.connection
   const log = makeLog({ level: "none" })
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] })
   const taken: Array<CallboardError> = []

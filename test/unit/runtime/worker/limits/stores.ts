@@ -8,7 +8,7 @@ import { keep } from "../../../../support/servers/keep.ts"
 /** An empty store, which is closed after the test. */
 export const newStore = async (): Promise<Store> => {
   const client = keep(await connect(`memory://${generateId()}`))
-  return client.board.store
+  return client.connection.store
 }
 
 /** The same store, with other operations in place of its own. */

@@ -5,7 +5,7 @@ import type { Broadcast } from "../transport/mod.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { Store } from "../transport/store.ts"
 
-export interface Board {
+export interface Connection {
   readonly transport: Transport
   readonly jobs: Jobs
   readonly store: Store
@@ -20,7 +20,10 @@ export type KeepFailed = (task: string, meth: string | null) => number
 export const DEFAULT_KEEP_FAILED_MS = 7 * 86_400_000
 
 /** Fails with a `TransportError` `unsupported` where a part is missing. */
-export const boardOf = (transport: Transport, keepFailed: KeepFailed = () => DEFAULT_KEEP_FAILED_MS): Board => {
+export const connectionOf = (
+  transport: Transport,
+  keepFailed: KeepFailed = () => DEFAULT_KEEP_FAILED_MS,
+): Connection => {
   const { jobs, store, broadcast } = transport
   if (broadcast === undefined) {
     throw new TransportError("unsupported", `transport ${transport.name} has no broadcast, which Callboard needs`)
