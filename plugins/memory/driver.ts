@@ -43,6 +43,13 @@ export class MemoryDriver extends PlainDriver implements Driver {
     place.drivers.add(this)
   }
 
+  /** News go to the connection first that has listened longest, so that workers which wait get tasks by turns. */
+  override async listen(...args: Parameters<Driver["listen"]>): Promise<void> {
+    await super.listen(...args)
+    const { drivers } = this.#place
+    if (drivers.delete(this)) drivers.add(this)
+  }
+
   readonly hear = (news: News): void => this.tell(news)
   readonly hearAnnounced = (topic: string, payload: Uint8Array): void => this.announced(topic, payload)
 

@@ -66,7 +66,7 @@ export interface QueueDepth {
 
 /** Absent: no remote control and no live events. */
 export interface Broadcast {
-  /** To all that listen now, the sender's process included. At most 64 KiB. Topics: `[a-z0-9.-]{1,128}`. */
+  /** To all that listen now, the sender's process included. At most 66 KiB. Topics: `[a-z0-9.-]{1,128}`. */
   send(topic: string, payload: Uint8Array): Promise<void>
   listen(topic: string, listener: (payload: Uint8Array) => void, signal: AbortSignal): Promise<void>
 }

@@ -472,12 +472,12 @@ describe("a task that nobody here serves", () => {
     const missing = actor("missing", {
       methods: {
         run: (_input, job) => {
-          if (job.retries < 2) throw job.retry({ after: "1500 ms" })
+          if (job.retries < 2) throw job.retry({ after: "3500 ms" })
           return "in the end"
         },
       },
     })
-    const stranger = await start([quick], { transport, unknownGrace: "1.2 seconds" })
+    const stranger = await start([quick], { transport, unknownGrace: "3 seconds" })
     const job = await stranger.client.submit("missing", { retry: { max: 5 } })
     await sleep(50)
     await start([missing], { transport })

@@ -184,7 +184,7 @@ export const browseMutants: ReadonlyArray<DriverMutant> = [
     })),
   },
   {
-    breaks: "broadcast: announcements of 64 KiB are carried",
+    breaks: "broadcast: announcements of 66 KiB are carried",
     breaker: broadcastBroken(({ send }) => ({
       send: (topic, payload) =>
         payload.length > 8_000

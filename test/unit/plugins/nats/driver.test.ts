@@ -231,6 +231,9 @@ describe("a record", () => {
     await commit(driver, { id: "dead", record: dead })
     const hidden = { expect: "", bytes: bytesOf("hidden"), index: indexOf("failed", { hidden: true }) }
     await commit(driver, { id: "hidden", record: hidden })
+    // Streams are merged by the time of their messages, in milliseconds.
+    const submitted = Date.now()
+    await eventually(async () => Date.now() > submitted, { every: 1, message: "the next millisecond" })
     const waiting = postingOf()
     await publish(driver, waiting)
     const list = async (query: Partial<Parameters<NonNullable<Driver["query"]>>[0]>) =>
