@@ -105,12 +105,13 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
     // The flow ends the processes: before it gives back the permits of what runs in them.
     const processes = new ProcessPool(options)
     const flow = yield* flowOf(core, { processes, observers, reach, events, early, dependents, registry, revoker })
+    // What must not start is asked for while the worker takes its name.
+    const onChange = () => void flow.handBack((held) => !appetite.allows(held.delivery.queue))
+    const known = Promise.all([revoker.ready, keepPauses({ connection, name, appetite, onChange, log, signal })])
     yield* step(() => processes.prove(options.actors))
     yield* step(() => registry.begin())
     yield* maintenanceOf(core, { early, dependents, failures })
     const worker = new RunningWorker({ ...core, name, size, events, flow, hurry: () => hurry.abort(), close })
-    const onChange = () => void flow.handBack((held) => !appetite.allows(held.delivery.queue))
-    const known = Promise.all([revoker.ready, keepPauses({ connection, name, appetite, onChange, log, signal })])
     listen(core, flow, worker, signal)
     const ending = yield* endingOf(core, dependents)
     const setListening = (listening: boolean): void => {
