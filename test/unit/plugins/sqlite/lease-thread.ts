@@ -9,14 +9,14 @@ const { file, token } = workerData
 
 const driver = await plugin.connect(new URL(`sqlite:${file}`), {
   namespace: "test",
-  lease: 1_000,
+  lease: 2_500,
   name: "keeper",
   timeout: 5_000,
 })
 const answers: Array<ReadonlyArray<boolean>> = []
 for (let round = 0; round < 3; round++) {
   answers.push(await driver.extend([token, token.replace(/.$/, "z")]))
-  await new Promise((resolve) => setTimeout(resolve, 600))
+  await new Promise((resolve) => setTimeout(resolve, 1_500))
 }
 await driver.close()
 parentPort?.postMessage(answers)

@@ -280,7 +280,7 @@ test("of two changes in quick succession the second is heard as soon as the firs
 
 test("a thread that opened the same file extends by token alone", { timeout: 60_000 }, async () => {
   const file = freshFile()
-  const driver = await connect(file)
+  const driver = await connect(file, 2_500)
   await publish(driver, "job")
   const delivery = await takeOne(driver)
   const { token } = delivery
@@ -291,7 +291,7 @@ test("a thread that opened the same file extends by token alone", { timeout: 60_
   })
   try {
     // Three extensions in two leases: meanwhile no other delivery gets the task.
-    expect(await take(driver, { wait: 1_800 })).toEqual([])
+    expect(await take(driver, { wait: 4_500 })).toEqual([])
     expect(await answers).toEqual([
       [true, false],
       [true, false],
