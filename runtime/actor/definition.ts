@@ -256,3 +256,6 @@ export interface ErasedMethod extends Omit<MethodOptions, "retry" | "rate">, Met
   readonly isolation: Isolation
   readonly run: (input: unknown, job: Job<unknown>) => unknown
 }
+
+/** Whether tasks of a method are taken off their queue before their handlers start. */
+export const acksEarly = ({ acks }: ErasedMethod): boolean => acks?.when === "early"

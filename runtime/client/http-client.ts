@@ -8,8 +8,7 @@ import type { Receipt } from "../jobs/receipt.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
 import { type Outcome, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
 import { milliseconds } from "../options/duration.ts"
-import { refuseInput } from "../options/refuse.ts"
-import { refuseUnknown } from "../options/unknown.ts"
+import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { type Refusal, type Request, type RequestOptions, requestsTo } from "./http-request.ts"
 
 export interface HttpClientSettings {

@@ -2,7 +2,7 @@
  * Events in Celery's form (a type `category-action`, who tells it, when), spread over broadcast: best effort, to whoever
  * listens now. What must not be missed is in the records.
  */
-import { Result } from "effect"
+import { Result, Schema } from "effect"
 import type { Connection } from "../connection/connection.ts"
 import type { Log } from "../log/log.ts"
 import {
@@ -153,3 +153,16 @@ export const listenToEvents = (
     },
     signal,
   )
+
+/** `task-failed`, `worker-*`, `*`. */
+export const TypePattern = Schema.String.check(Schema.isPattern(/^(?=.)[A-Za-z0-9_-]{0,100}\*?$/))
+
+export const TypePatterns = Schema.Array(TypePattern).check(Schema.isMinLength(1), Schema.isMaxLength(50))
+
+/** Whether a type is one of those that were asked for; without patterns every type is. */
+export const typeFilter = (patterns: ReadonlyArray<string> | undefined): ((type: string) => boolean) => {
+  if (patterns === undefined) return () => true
+  const exact = new Set(patterns.filter((pattern) => !pattern.endsWith("*")))
+  const beginnings = patterns.filter((pattern) => pattern.endsWith("*")).map((pattern) => pattern.slice(0, -1))
+  return (type) => exact.has(type) || beginnings.some((beginning) => type.startsWith(beginning))
+}

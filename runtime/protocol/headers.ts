@@ -15,5 +15,4 @@ export {
   type RepeatHeader,
   type RetryHeader,
 } from "./own-headers.ts"
-export { postingOf, postingOfTask } from "./posting.ts"
-export { isReservedHeader, newTask, parseTask, type Task } from "./task.ts"
+export { isReservedHeader, newTask, parseTask, postingOf, postingOfTask, type Task } from "./task.ts"

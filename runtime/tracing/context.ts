@@ -1,8 +1,17 @@
 /** W3C trace context, as OpenTelemetry has it. */
-import type { Context, SpanContext } from "@opentelemetry/api"
+import type { Attributes, Context, SpanContext } from "@opentelemetry/api"
 import { Tracer as EffectTracer } from "effect"
 import { parseTraceparent, type TraceContext, tracestateBeside } from "../protocol/trace-context.ts"
-import type { Trace } from "./trace.ts"
+
+/** The span of an attempt, for what runs in it. */
+export interface Trace {
+  /** The span as W3C trace context: the parent of what the attempt submits, and of what follows from it. */
+  readonly context: TraceContext
+  /** The span as the parent of an Effect's own spans. */
+  readonly parent: EffectTracer.ExternalSpan
+  /** Calls with the span as the active one. */
+  within<A>(call: () => A): A
+}
 
 /** The library, where it is loaded. */
 export type Api = typeof import("@opentelemetry/api")
@@ -48,3 +57,11 @@ export const traceOf = (api: Api, span: SpanContext, active: Context): Trace => 
     within: (call) => api.context.with(active, call),
   }
 }
+
+export const SYSTEM = { "messaging.system": "callboard" } as const
+
+/** The job and where its task waits. */
+export const ofJob = (id: string, queue: string): Attributes => ({
+  "messaging.message.id": id,
+  "messaging.destination.name": queue,
+})

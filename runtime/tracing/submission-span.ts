@@ -3,8 +3,7 @@ import type { Attributes, Tracer } from "@opentelemetry/api"
 import { CallboardError } from "../errors.ts"
 import type { AddressedTask } from "../protocol/message.ts"
 import type { TraceContext } from "../protocol/trace-context.ts"
-import { ofJob, SYSTEM } from "./attributes.ts"
-import { type Api, parentOf, traceContext } from "./context.ts"
+import { type Api, ofJob, parentOf, SYSTEM, traceContext } from "./context.ts"
 
 /** Publishes; what was refused is among the answers. */
 export type Submitted = <A>(

@@ -4,7 +4,7 @@
  */
 
 import { Cause, Effect, type Exit } from "effect"
-import { acksEarly } from "../actor/acks.ts"
+import { acksEarly } from "../actor/definition.ts"
 import * as verdict from "../jobs/outcome/verdict.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"

@@ -3,7 +3,7 @@
 import { Effect, Exit, Fiber } from "effect"
 import type { Job } from "../../actor/job.ts"
 import { isPromiseLike } from "../../async/promise-like.ts"
-import type { Trace } from "../../tracing/trace.ts"
+import type { Trace } from "../../tracing/context.ts"
 import { logsTo } from "./effect-log.ts"
 
 /** What a call needs to be ended from outside. */

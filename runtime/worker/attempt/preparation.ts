@@ -4,7 +4,7 @@
  */
 
 import { Effect, Result } from "effect"
-import { acksEarly } from "../../actor/acks.ts"
+import { acksEarly } from "../../actor/definition.ts"
 import type { Batcher } from "../../async/batcher.ts"
 import type { Clock } from "../../async/clock.ts"
 import * as verdict from "../../jobs/outcome/verdict.ts"
