@@ -211,9 +211,9 @@ test("few files of the worker ask for the time of day", () => {
   expect(asking.sort()).toEqual([
     "attempt/job-context.ts",
     "leases/blocked.ts",
+    "limits/deferral-notes.ts",
     "limits/limiter.ts",
     "limits/presence.ts",
-    "limits/returns.ts",
     "maintenance/dependents.ts",
     "maintenance/lost-jobs.ts",
     "maintenance/maintenance.ts",

@@ -11,7 +11,7 @@ import type { Refuse } from "../options/refuse.ts"
 import { wholeNumber } from "../options/whole.ts"
 import { checkActorName, checkQueueName } from "../protocol/name.ts"
 import type { ActorDefinition, ActorOptions, ErasedMethod, RestartPolicy } from "./definition.ts"
-import type { InputOf, MethodsOf, Problems, ResultOf, Verdict } from "./inference.ts"
+import type { InputOf, MethodsOf, NoProblem, Problems, ResultOf } from "./inference.ts"
 import { eraseMethod, InvalidActor } from "./method.ts"
 
 export type {
@@ -52,7 +52,7 @@ export interface Actor<Name extends string, In, R> extends ActorDefinition {
  * ```
  */
 export const actor = <const Name extends string, Out, M, Use = undefined>(
-  name: Name & Verdict<Problems<M, Use>>,
+  name: Name & NoProblem<Problems<M, Use>>,
   definition: ActorOptions<Use> & { readonly methods: MethodsOf<Out, M, Use> },
 ): Actor<Name, { readonly [K in keyof M]: InputOf<M[K]> }, { readonly [K in keyof M]: ResultOf<M[K]> }> => {
   const checkedName = checkActorName(name)

@@ -56,7 +56,7 @@ export type ResultOf<Method> = "output" extends keyof Method
  * Stands beside the actor's name, where a sentence can say what is wrong: next to the methods it would disturb the
  * inference of their handlers.
  */
-export type Verdict<P> = [P] extends [never] ? unknown : IsAny<P> extends true ? unknown : { readonly problem: P }
+export type NoProblem<P> = [P] extends [never] ? unknown : IsAny<P> extends true ? unknown : { readonly problem: P }
 
 export type Problems<M, Use> = { [K in keyof M]: ProblemsOf<M[K], Use, K extends string ? K : string> }[keyof M]
 

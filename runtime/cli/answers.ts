@@ -1,5 +1,5 @@
 /** What workers answered, as tables: each worker's fields in columns, or a line each where there are many. */
-import type { Answer } from "../cluster/remote/message.ts"
+import type { Reply } from "../cluster/remote/message.ts"
 import { bytesText, idText, listText, oneLine, spanText, timeText } from "./format.ts"
 import type { Output } from "./output.ts"
 
@@ -59,16 +59,16 @@ interface Row {
 }
 
 /** A list is a row for each element, anything else one row. */
-const rowsOf = ({ worker, value }: Answer): ReadonlyArray<Row> => {
+const rowsOf = ({ worker, value }: Reply): ReadonlyArray<Row> => {
   const list: ReadonlyArray<unknown> = Array.isArray(value) && !value.every(isPlain) ? value : [value]
   return list.map((each) => ({ worker, fields: isFields(each) ? each : { answer: each } }))
 }
 
 /** More than a table has room for. */
-const isLong = ({ value }: Answer): boolean => isFields(value) && Object.values(value).some((each) => !isPlain(each))
+const isLong = ({ value }: Reply): boolean => isFields(value) && Object.values(value).some((each) => !isPlain(each))
 
 /** Prints the values, and then why there is none of other workers. */
-export const printAnswers = (output: Output, answers: ReadonlyArray<Answer>): void => {
+export const printAnswers = (output: Output, answers: ReadonlyArray<Reply>): void => {
   const values = answers.filter(({ error }) => error === undefined)
   const errors = answers.filter(({ error }) => error !== undefined)
   const empty = values.filter(({ value }) => Array.isArray(value) && value.length === 0)

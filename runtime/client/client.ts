@@ -20,9 +20,9 @@ import {
   suspendWorkers,
 } from "../cluster/pausing.ts"
 import type { AnswerTo, ArgumentsOf } from "../cluster/remote/answers.ts"
-import { type AskOptions, ask } from "../cluster/remote/ask.ts"
-import type { CommandName } from "../cluster/remote/call.ts"
-import { lift, listRevocations, type Revocation, type RevokeOptions, revoke } from "../cluster/revocation.ts"
+import { askWorkers, type CommandOptions } from "../cluster/remote/ask.ts"
+import type { CommandName } from "../cluster/remote/command.ts"
+import { liftRevocation, listRevocations, type Revocation, type RevokeOptions, revoke } from "../cluster/revocation.ts"
 import { type ConnectSettings, openConnection } from "../connection/connect.ts"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
@@ -93,8 +93,8 @@ export const connect = async (target: string | object, settings: ClientSettings 
 /** The arguments may be left out where a command needs none. */
 type ControlArguments<C extends CommandName> =
   Record<never, never> extends ArgumentsOf<C>
-    ? [given?: ArgumentsOf<C>, options?: AskOptions]
-    : [given: ArgumentsOf<C>, options?: AskOptions]
+    ? [given?: ArgumentsOf<C>, options?: CommandOptions]
+    : [given: ArgumentsOf<C>, options?: CommandOptions]
 
 export class Client implements AsyncDisposable {
   readonly connection: Connection
@@ -233,7 +233,7 @@ export class Client implements AsyncDisposable {
 
   /** Ends a revocation; what it has cancelled stays cancelled. Fails with `not-found`. */
   lift(id: string): Promise<void> {
-    return lift(this.connection.store, id)
+    return liftRevocation(this.connection.store, id)
   }
 
   /**
@@ -302,7 +302,7 @@ export class Client implements AsyncDisposable {
     ...[given, options = {}]: ControlArguments<C>
   ): Promise<ReadonlyArray<AnswerTo<C>>> {
     // What a worker sends back is made by the type of its answers; one of another version may answer in its own way.
-    return (await ask(this.connection, command, given ?? {}, options)) as ReadonlyArray<AnswerTo<C>>
+    return (await askWorkers(this.connection, command, given ?? {}, options)) as ReadonlyArray<AnswerTo<C>>
   }
 
   async queues(): Promise<ReadonlyArray<QueueStats>> {

@@ -105,7 +105,7 @@ export const listRevocations = async (store: Store): Promise<ReadonlyArray<Revoc
   (await REVOCATIONS.list(store, MOST_REVOCATIONS)).map(({ value }) => value)
 
 /** Ends a revocation; what it has cancelled stays cancelled. Fails with `not-found`. */
-export const lift = async (store: Store, id: string): Promise<void> => {
+export const liftRevocation = async (store: Store, id: string): Promise<void> => {
   const found = await REVOCATIONS.get(store, id)
   if (found === undefined) throw new CallboardError("not-found", `there is no revocation ${id}`)
   await store.write([REVOCATIONS.remove(id)])

@@ -26,7 +26,7 @@ export interface Sources {
 }
 
 /** A setting with the value that holds and its origin: `default`, a file, a variable or a flag. */
-export interface Entry {
+export interface ResolvedSetting {
   readonly setting: Setting
   /** Absent: the default. */
   readonly value?: unknown
@@ -37,7 +37,7 @@ export interface Resolved {
   /** What was given anywhere; what was not is left to its default. */
   readonly config: Config
   /** All settings, in the order of the schema. */
-  readonly entries: ReadonlyArray<Entry>
+  readonly entries: ReadonlyArray<ResolvedSetting>
 }
 
 /** Variables that begin like ours and belong to the launcher or to the tests. */
@@ -127,7 +127,7 @@ const at = (value: unknown, path: string): unknown =>
       value,
     )
 
-const entryOf = (setting: Setting, sources: Sources): Entry => {
+const entryOf = (setting: Setting, sources: Sources): ResolvedSetting => {
   const flag = sources.flags?.get(setting.path)
   if (flag !== undefined) {
     const origin = `flag ${flag.flag}`

@@ -2,7 +2,7 @@
 import type { Transport } from "../transport/lift/transport.ts"
 import type { TransportError } from "../transport/mod.ts"
 
-export class Reach {
+export class Connectivity {
   readonly #leaving = new Set<() => void>()
   readonly #returning = new Set<() => void>()
   #connected = true
@@ -29,13 +29,13 @@ export class Reach {
     return this.#why
   }
 
-  /** Whether it was lost since {@link takeLoss}, also when it is back by now. */
+  /** Whether it was lost since {@link acknowledgeLoss}, also when it is back by now. */
   get wasLost(): boolean {
     return this.#lost
   }
 
   /** {@link wasLost}, which from here on means the next loss. */
-  takeLoss(): boolean {
+  acknowledgeLoss(): boolean {
     const lost = this.#lost
     this.#lost = false
     return lost
@@ -57,7 +57,7 @@ export class Reach {
   }
 
   /** Resolves when the transport says that it is back, when the signal fires, or after so many milliseconds. */
-  returned(ms: number, signal: AbortSignal): Promise<void> {
+  untilConnected(ms: number, signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const done = () => {
         clearTimeout(timer)

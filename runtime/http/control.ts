@@ -1,6 +1,6 @@
 /** Routes that steer: queues are paused and purged, workers suspended, inspected and told what to do. */
 import { Schema } from "effect"
-import { COMMANDS, isCommand } from "../cluster/remote/call.ts"
+import { COMMANDS, isCommand } from "../cluster/remote/command.ts"
 import { CallboardError } from "../errors.ts"
 import { answer } from "./answer.ts"
 import { boolean, list, text } from "./parameter.ts"

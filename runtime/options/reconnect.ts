@@ -62,7 +62,7 @@ export const isExhausted = (failures: number, { maxTries }: ReconnectPolicy): bo
   maxTries > 0 && failures > maxTries
 
 /** Says that the `tries`-th try comes after so many milliseconds. */
-export const tryingAgain = (error: TransportError, delayMs: number, tries: number, policy: ReconnectPolicy): string => {
+export const retryNotice = (error: TransportError, delayMs: number, tries: number, policy: ReconnectPolicy): string => {
   const count = policy.maxTries > 0 ? `${tries}/${policy.maxTries}` : `${tries}`
   return `${error.message}. Trying again in ${(delayMs / 1000).toFixed(2)} seconds… (${count})`
 }
@@ -71,7 +71,11 @@ export const tryingAgain = (error: TransportError, delayMs: number, tries: numbe
  * Connects, again and again while the transport cannot be reached and the policy allows it. Fails with the last error;
  * whatever trying again cannot help fails at once.
  */
-export const connectPatiently = async <A>(connect: () => Promise<A>, policy: ReconnectPolicy, log: Log): Promise<A> => {
+export const connectWithRetries = async <A>(
+  connect: () => Promise<A>,
+  policy: ReconnectPolicy,
+  log: Log,
+): Promise<A> => {
   for (let failures = 1; ; failures++) {
     try {
       return await connect()
@@ -79,7 +83,7 @@ export const connectPatiently = async <A>(connect: () => Promise<A>, policy: Rec
       const mayPass = error instanceof TransportError && error.retryable
       if (!mayPass || !policy.atStart || isExhausted(failures, policy)) throw error
       const delay = reconnectDelay(failures, policy)
-      log.warn(tryingAgain(error, delay, failures, policy))
+      log.warn(retryNotice(error, delay, failures, policy))
       await new Promise((resolve) => setTimeout(resolve, delay))
     }
   }

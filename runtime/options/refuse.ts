@@ -12,7 +12,7 @@ export const refuseInput: Refuse = (field, message) => {
 }
 
 /** What `checked` makes, or the `CallboardError` that it threw; anything else that it throws goes on. */
-export const refusals = <A>(checked: () => A): Result.Result<A, CallboardError> => {
+export const resultOf = <A>(checked: () => A): Result.Result<A, CallboardError> => {
   try {
     return Result.succeed(checked())
   } catch (thrown) {

@@ -13,10 +13,10 @@ import type { AddressedTask } from "./message.ts"
 import { type JobRecord, recordOfTask, step } from "./record.ts"
 
 /** How a job stands, for those that wait for it. `released`: somebody has decided that they need not wait for it. */
-export type Ending = "open" | "succeeded" | "failed" | "cancelled" | "gone" | "released"
+export type ParentOutcome = "open" | "succeeded" | "failed" | "cancelled" | "gone" | "released"
 
 /** `undefined`: nothing is known of the job. */
-export const endingOf = (record: Pick<JobRecord, "state" | "tombstone"> | undefined): Ending => {
+export const parentOutcomeOf = (record: Pick<JobRecord, "state" | "tombstone"> | undefined): ParentOutcome => {
   if (record === undefined) return "gone"
   switch (record.state) {
     case "succeeded":
@@ -31,8 +31,8 @@ export const endingOf = (record: Pick<JobRecord, "state" | "tombstone"> | undefi
   }
 }
 
-const isMet = (ending: Ending, allowFailure: boolean): boolean =>
-  ending === "succeeded" || ending === "released" || (allowFailure && (ending === "failed" || ending === "gone"))
+const isMet = (outcome: ParentOutcome, allowFailure: boolean): boolean =>
+  outcome === "succeeded" || outcome === "released" || (allowFailure && (outcome === "failed" || outcome === "gone"))
 
 /** The record of a job that waits for others: it holds the whole task. `posting` is what starts it in the end. */
 export const deferred = (posting: AddressedTask, task: Task, now: number): JobRecord => {
@@ -58,14 +58,18 @@ export type Advance =
   | { readonly kind: "invalid"; readonly why: InvalidTask }
 
 /** `undefined`: nothing has changed for it. `endings` may lack some of those that it waits for. */
-export const advance = (record: JobRecord, endings: ReadonlyMap<string, Ending>, now: number): Advance | undefined => {
+export const advance = (
+  record: JobRecord,
+  outcomes: ReadonlyMap<string, ParentOutcome>,
+  now: number,
+): Advance | undefined => {
   const { state, after, message, queue } = record
   if (state !== "deferred" || after?.waiting === undefined || message === undefined) return undefined
   const { waiting, ...kept } = after
   const { allowFailure = false } = after
-  const gone = allowFailure ? undefined : waiting.find((id) => endings.get(id) === "gone")
+  const gone = allowFailure ? undefined : waiting.find((id) => outcomes.get(id) === "gone")
   if (gone !== undefined) return { kind: "never", parent: gone }
-  const left = waiting.filter((id) => !isMet(endings.get(id) ?? "open", allowFailure))
+  const left = waiting.filter((id) => !isMet(outcomes.get(id) ?? "open", allowFailure))
   if (left.length === waiting.length) return undefined
   if (left.length > 0) return { kind: "fewer", record: { ...record, after: { ...kept, waiting: left } } }
   const posting = postingOf(message, queue)

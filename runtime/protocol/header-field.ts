@@ -12,7 +12,7 @@ export interface InvalidTask {
 }
 
 /** What a parser of one header returns when the value is of a wrong kind: why. Never stored, so that it costs nothing. */
-export class Wrong {
+export class HeaderProblem {
   readonly field: string
   readonly why: string
   constructor(field: string, why: string) {
@@ -22,61 +22,64 @@ export class Wrong {
 }
 
 /** The failure of a wrong header. */
-export const invalid = (wrong: Wrong): InvalidTask => ({
+export const invalidTask = (problem: HeaderProblem): InvalidTask => ({
   _tag: "InvalidTask",
-  field: wrong.field,
-  message: `Header "${wrong.field}" ${wrong.why}.`,
+  field: problem.field,
+  message: `Header "${problem.field}" ${problem.why}.`,
 })
 
 /** The kind of a value, for an error. */
 export const describe = (value: unknown): string =>
   value === null ? "null" : Array.isArray(value) ? "a list" : typeof value === "object" ? "a map" : `a ${typeof value}`
 
-export const text = (headers: Headers, field: string): string | null | Wrong => {
+export const text = (headers: Headers, field: string): string | null | HeaderProblem => {
   const value = headers[field]
   if (typeof value === "string") return value
-  return value === undefined || value === null ? null : new Wrong(field, `must be text, not ${describe(value)}`)
+  return value === undefined || value === null ? null : new HeaderProblem(field, `must be text, not ${describe(value)}`)
 }
 
 /** Text where nothing and empty mean the same. */
-export const filledText = (headers: Headers, field: string): string | null | Wrong => {
+export const filledText = (headers: Headers, field: string): string | null | HeaderProblem => {
   const value = text(headers, field)
   return value === "" ? null : value
 }
 
 /** An id, in which nothing and empty mean the same. */
-export const identifier = (headers: Headers, field: string): string | null | Wrong => {
+export const identifier = (headers: Headers, field: string): string | null | HeaderProblem => {
   const value = filledText(headers, field)
   if (typeof value !== "string" || isId(value)) return value
-  return new Wrong(field, `must be well-formed text of at most ${MAX_ID_BYTES} bytes`)
+  return new HeaderProblem(field, `must be well-formed text of at most ${MAX_ID_BYTES} bytes`)
 }
 
 /** Milliseconds since the epoch. */
-export const time = (headers: Headers, field: string): number | null | Wrong => {
+export const time = (headers: Headers, field: string): number | null | HeaderProblem => {
   const value = headers[field]
   if (value === undefined || value === null || value === "") return null
-  if (typeof value !== "string") return new Wrong(field, `must be an ISO 8601 time as text, not ${describe(value)}`)
+  if (typeof value !== "string")
+    return new HeaderProblem(field, `must be an ISO 8601 time as text, not ${describe(value)}`)
   const parsed = parseTime(value)
-  return Result.isFailure(parsed) ? new Wrong(field, `is no time: ${parsed.failure.message}`) : parsed.success
+  return Result.isFailure(parsed) ? new HeaderProblem(field, `is no time: ${parsed.failure.message}`) : parsed.success
 }
 
 /** A whole number from 0 on. */
-export const count = (headers: Headers, field: string): number | null | Wrong => {
+export const count = (headers: Headers, field: string): number | null | HeaderProblem => {
   const value = headers[field]
   if (value === undefined || value === null) return null
   if (typeof value === "number" && Number.isSafeInteger(value) && value >= 0) return value
-  return new Wrong(
+  return new HeaderProblem(
     field,
     `must be a whole number from 0 on, not ${typeof value === "number" ? value : describe(value)}`,
   )
 }
 
 /** Python's senders write booleans; some brokers hand them on as 0 and 1. */
-export const flag = (headers: Headers, field: string): boolean | Wrong => {
+export const flag = (headers: Headers, field: string): boolean | HeaderProblem => {
   const value = headers[field]
   if (typeof value === "boolean") return value
   if (value === undefined || value === null) return false
-  return value === 0 || value === 1 ? value === 1 : new Wrong(field, `must be true or false, not ${describe(value)}`)
+  return value === 0 || value === 1
+    ? value === 1
+    : new HeaderProblem(field, `must be true or false, not ${describe(value)}`)
 }
 
 export const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>

@@ -70,7 +70,7 @@ export interface GivenInput {
 }
 
 const NO_ARGS: ReadonlyArray<unknown> = Object.freeze([])
-const NOTHING: Readonly<Record<string, unknown>> = Object.freeze({})
+const EMPTY: Readonly<Record<string, unknown>> = Object.freeze({})
 
 const isMap = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value) && isPlainObject(value)
@@ -87,10 +87,10 @@ export const bodyOfInput = (given: GivenInput, embed: Embed = NO_EMBED): Result.
       return invalid("input", `Give either "input" or "args" and "kwargs", not both.`)
     }
     return Result.succeed(
-      isMap(input) ? { args: NO_ARGS, kwargs: input, embed } : { args: [input], kwargs: NOTHING, embed },
+      isMap(input) ? { args: NO_ARGS, kwargs: input, embed } : { args: [input], kwargs: EMPTY, embed },
     )
   }
   if (args !== undefined && !Array.isArray(args)) return invalid("args", `"args" must be a list.`)
   if (kwargs !== undefined && !isMap(kwargs)) return invalid("kwargs", `"kwargs" must be an object.`)
-  return Result.succeed({ args: args ?? NO_ARGS, kwargs: kwargs ?? NOTHING, embed })
+  return Result.succeed({ args: args ?? NO_ARGS, kwargs: kwargs ?? EMPTY, embed })
 }

@@ -1,5 +1,5 @@
 /** The `callboard` header: what we say about a task beyond Celery's protocol. */
-import { describe, isFiniteNumber, isMap, isTexts, Wrong } from "./header-field.ts"
+import { describe, HeaderProblem, isFiniteNumber, isMap, isTexts } from "./header-field.ts"
 import { isTenant } from "./limit-key.ts"
 import { isId, MAX_ID_BYTES } from "./name.ts"
 import { MAX_DURATION_MS } from "./time.ts"
@@ -76,7 +76,7 @@ export interface OwnHeaders {
 }
 
 /** Says nothing. */
-const NOTHING: OwnHeaders = Object.freeze({})
+const EMPTY: OwnHeaders = Object.freeze({})
 
 const isCount = (value: unknown, least: number): value is number =>
   typeof value === "number" && Number.isSafeInteger(value) && value >= least && value <= MOST_TIMES
@@ -88,146 +88,146 @@ const isDuration = (value: unknown): value is number => isFiniteNumber(value) &&
 /** Negative is for ever. */
 const isTimeToLive = (value: unknown): value is number => isFiniteNumber(value) && value <= MAX_DURATION_MS
 
-const wrongOwn = (field: string, why: string): Wrong => new Wrong(`${OWN_HEADER}.${field}`, why)
+const ownProblem = (field: string, why: string): HeaderProblem => new HeaderProblem(`${OWN_HEADER}.${field}`, why)
 
 /**
  * The `callboard` header, field by field. Fields of a later version are passed over: they stay in the headers, which
  * travel on unchanged.
  */
-export const ownOf = (value: unknown): OwnHeaders | Wrong => {
-  if (value === undefined || value === null) return NOTHING
-  if (!isMap(value)) return new Wrong(OWN_HEADER, `must be a map, not ${describe(value)}`)
+export const ownOf = (value: unknown): OwnHeaders | HeaderProblem => {
+  if (value === undefined || value === null) return EMPTY
+  if (!isMap(value)) return new HeaderProblem(OWN_HEADER, `must be a map, not ${describe(value)}`)
   const own: { -readonly [Field in keyof OwnHeaders]: OwnHeaders[Field] } = {}
   const { run, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, repeat, after } = value
   const { meta, description, tenant, attempted } = value
   if (run !== undefined && run !== null) {
     if (typeof run !== "number" || !Number.isInteger(run) || run < 1 || run > MOST_RUNS) {
-      return wrongOwn("run", `must be a whole number from 1 to ${MOST_RUNS}`)
+      return ownProblem("run", `must be a whole number from 1 to ${MOST_RUNS}`)
     }
     own.run = run
   }
   if (hops !== undefined && hops !== null) {
     if (typeof hops !== "number" || !Number.isSafeInteger(hops) || hops < 0) {
-      return wrongOwn("hops", "must be a whole number from 0 on")
+      return ownProblem("hops", "must be a whole number from 0 on")
     }
     own.hops = hops
   }
   if (front !== undefined && front !== null) {
-    if (typeof front !== "boolean") return wrongOwn("front", "must be true or false")
+    if (typeof front !== "boolean") return ownProblem("front", "must be true or false")
     own.front = front
   }
   if (key !== undefined && key !== null) {
     if (typeof key !== "string" || key === "" || !isId(key)) {
-      return wrongOwn("key", `must be well-formed text of 1 to ${MAX_ID_BYTES} bytes`)
+      return ownProblem("key", `must be well-formed text of 1 to ${MAX_ID_BYTES} bytes`)
     }
     own.key = key
   }
   if (submittedAt !== undefined && submittedAt !== null) {
     if (!isFiniteNumber(submittedAt) || submittedAt < 0)
-      return wrongOwn("submittedAt", "must be milliseconds since the epoch")
+      return ownProblem("submittedAt", "must be milliseconds since the epoch")
     own.submittedAt = submittedAt
   }
   if (resultTtlMs !== undefined && resultTtlMs !== null) {
-    if (!isTimeToLive(resultTtlMs)) return wrongOwn("resultTtlMs", MILLISECONDS)
+    if (!isTimeToLive(resultTtlMs)) return ownProblem("resultTtlMs", MILLISECONDS)
     own.resultTtlMs = resultTtlMs
   }
   if (failureTtlMs !== undefined && failureTtlMs !== null) {
-    if (!isTimeToLive(failureTtlMs)) return wrongOwn("failureTtlMs", MILLISECONDS)
+    if (!isTimeToLive(failureTtlMs)) return ownProblem("failureTtlMs", MILLISECONDS)
     own.failureTtlMs = failureTtlMs
   }
   if (retry !== undefined && retry !== null) {
     const policy = retryOf(retry)
-    if (policy instanceof Wrong) return policy
+    if (policy instanceof HeaderProblem) return policy
     own.retry = policy
   }
   if (repeat !== undefined && repeat !== null) {
     const policy = repeatOf(repeat)
-    if (policy instanceof Wrong) return policy
+    if (policy instanceof HeaderProblem) return policy
     if ((own.run ?? 1) + policy.times - policy.done > MOST_RUNS) {
-      return wrongOwn("run", `must leave room for ${policy.times} more below ${MOST_RUNS}`)
+      return ownProblem("run", `must leave room for ${policy.times} more below ${MOST_RUNS}`)
     }
     own.repeat = policy
   }
   if (after !== undefined && after !== null) {
     const jobs = afterOf(after)
-    if (jobs instanceof Wrong) return jobs
+    if (jobs instanceof HeaderProblem) return jobs
     own.after = jobs
   }
   if (meta !== undefined && meta !== null) {
-    if (!isMap(meta)) return wrongOwn("meta", "must be a map")
+    if (!isMap(meta)) return ownProblem("meta", "must be a map")
     own.meta = meta
   }
   if (description !== undefined && description !== null) {
-    if (typeof description !== "string") return wrongOwn("description", "must be text")
+    if (typeof description !== "string") return ownProblem("description", "must be text")
     own.description = description
   }
   // Only a hint: what cannot be one is passed over.
   if (isTenant(tenant)) own.tenant = tenant
   if (attempted !== undefined && attempted !== null) {
-    if (typeof attempted !== "string") return wrongOwn("attempted", "must be text")
+    if (typeof attempted !== "string") return ownProblem("attempted", "must be text")
     own.attempted = attempted
   }
   return own
 }
 
-const retryOf = (value: unknown): RetryHeader | Wrong => {
-  if (!isMap(value)) return wrongOwn("retry", "must be a map")
+const retryOf = (value: unknown): RetryHeader | HeaderProblem => {
+  if (!isMap(value)) return ownProblem("retry", "must be a map")
   const { max, baseMs, factor, maxMs, jitter, intervalsMs, front, on, except } = value
   const policy: { -readonly [Field in keyof RetryHeader]: RetryHeader[Field] } = {}
   if (max !== undefined && max !== null) {
-    if (!isCount(max, 0)) return wrongOwn("retry.max", "must be a whole number from 0 to 10,000")
+    if (!isCount(max, 0)) return ownProblem("retry.max", "must be a whole number from 0 to 10,000")
     policy.max = max
   }
   if (baseMs !== undefined && baseMs !== null) {
-    if (!isDuration(baseMs)) return wrongOwn("retry.baseMs", MILLISECONDS)
+    if (!isDuration(baseMs)) return ownProblem("retry.baseMs", MILLISECONDS)
     policy.baseMs = baseMs
   }
   if (factor !== undefined && factor !== null) {
-    if (!isFiniteNumber(factor) || factor < 1) return wrongOwn("retry.factor", "must be a number from 1 on")
+    if (!isFiniteNumber(factor) || factor < 1) return ownProblem("retry.factor", "must be a number from 1 on")
     policy.factor = factor
   }
   if (maxMs !== undefined && maxMs !== null) {
-    if (!isDuration(maxMs)) return wrongOwn("retry.maxMs", MILLISECONDS)
+    if (!isDuration(maxMs)) return ownProblem("retry.maxMs", MILLISECONDS)
     policy.maxMs = maxMs
   }
   if (jitter !== undefined && jitter !== null) {
-    if (typeof jitter !== "boolean") return wrongOwn("retry.jitter", "must be true or false")
+    if (typeof jitter !== "boolean") return ownProblem("retry.jitter", "must be true or false")
     policy.jitter = jitter
   }
   if (intervalsMs !== undefined && intervalsMs !== null) {
-    if (!isIntervals(intervalsMs)) return wrongOwn("retry.intervalsMs", "must be a list of milliseconds")
+    if (!isIntervals(intervalsMs)) return ownProblem("retry.intervalsMs", "must be a list of milliseconds")
     policy.intervalsMs = intervalsMs
   }
   if (front !== undefined && front !== null) {
-    if (typeof front !== "boolean") return wrongOwn("retry.front", "must be true or false")
+    if (typeof front !== "boolean") return ownProblem("retry.front", "must be true or false")
     policy.front = front
   }
   if (on !== undefined && on !== null) {
-    if (!isTexts(on)) return wrongOwn("retry.on", "must be a list of error names")
+    if (!isTexts(on)) return ownProblem("retry.on", "must be a list of error names")
     policy.on = on
   }
   if (except !== undefined && except !== null) {
-    if (!isTexts(except)) return wrongOwn("retry.except", "must be a list of error names")
+    if (!isTexts(except)) return ownProblem("retry.except", "must be a list of error names")
     policy.except = except
   }
   return policy
 }
 
-const repeatOf = (value: unknown): RepeatHeader | Wrong => {
-  if (!isMap(value)) return wrongOwn("repeat", "must be a map")
+const repeatOf = (value: unknown): RepeatHeader | HeaderProblem => {
+  if (!isMap(value)) return ownProblem("repeat", "must be a map")
   const { times, done, intervalsMs } = value
-  if (!isCount(times, 1)) return wrongOwn("repeat.times", "must be a whole number from 1 to 10,000")
-  if (!isCount(done, 0)) return wrongOwn("repeat.done", "must be a whole number from 0 to 10,000")
-  if (!isIntervals(intervalsMs)) return wrongOwn("repeat.intervalsMs", "must be a list of milliseconds")
+  if (!isCount(times, 1)) return ownProblem("repeat.times", "must be a whole number from 1 to 10,000")
+  if (!isCount(done, 0)) return ownProblem("repeat.done", "must be a whole number from 0 to 10,000")
+  if (!isIntervals(intervalsMs)) return ownProblem("repeat.intervalsMs", "must be a list of milliseconds")
   return { times, done, intervalsMs }
 }
 
-const afterOf = (value: unknown): AfterHeader | Wrong => {
-  if (!isMap(value)) return wrongOwn("after", "must be a map")
+const afterOf = (value: unknown): AfterHeader | HeaderProblem => {
+  if (!isMap(value)) return ownProblem("after", "must be a map")
   const { ids, allowFailure } = value
   if (!isTexts(ids) || ids.length === 0 || ids.length > MOST_PARENTS || !ids.every(isId)) {
-    return wrongOwn("after.ids", `must be a list of 1 to ${MOST_PARENTS} job ids`)
+    return ownProblem("after.ids", `must be a list of 1 to ${MOST_PARENTS} job ids`)
   }
   if (allowFailure === undefined || allowFailure === null || allowFailure === false) return { ids }
-  return allowFailure === true ? { ids, allowFailure } : wrongOwn("after.allowFailure", "must be true or false")
+  return allowFailure === true ? { ids, allowFailure } : ownProblem("after.allowFailure", "must be true or false")
 }

@@ -98,14 +98,14 @@ const converted = (
   if (Result.isFailure(encoded)) return malformed(encoded.failure.message)
   const { compression: _, ...headers } = message.headers
   return Result.succeed({
-    headers: { ...headersOf(fields, options), ...saying(headers) },
+    headers: { ...headersOf(fields, options), ...withoutSilentHeaders(headers) },
     properties: { ...message.properties, content_encoding: encoded.success.contentEncoding },
     body: encoded.success.bytes,
   })
 }
 
 /** In the protocol `null` and absent are the same, so a header that says nothing overrides nothing. */
-const saying = (headers: Headers): Headers => {
+const withoutSilentHeaders = (headers: Headers): Headers => {
   const said: Record<string, unknown> = {}
   for (const name of Object.keys(headers)) {
     const value = headers[name]

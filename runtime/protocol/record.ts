@@ -121,7 +121,7 @@ export interface JobRecord {
 }
 
 /** A timeline with one step more; keeps the newest {@link TIMELINE_LENGTH}. */
-export const extended = (
+export const withTransition = (
   timeline: ReadonlyArray<Transition>,
   run: number,
   change: Omit<Transition, "n" | "run">,
@@ -136,7 +136,7 @@ export const step = (
   change: Omit<Transition, "n" | "run"> & { readonly run?: number },
 ): JobRecord => {
   const { run = record.run, ...rest } = change
-  return { ...record, run, state: change.state, timeline: extended(record.timeline, run, rest) }
+  return { ...record, run, state: change.state, timeline: withTransition(record.timeline, run, rest) }
 }
 
 /** The record of a job whose next attempt begins. */
@@ -147,9 +147,9 @@ export const started = (
   const number = before.attempt + 1
   return {
     // A first attempt, which is the rule, has nothing to leave behind: one copy is enough.
-    ...(isUntouched(before) ? before : forgotten(before)),
+    ...(isFirstAttempt(before) ? before : withoutEarlierAttempt(before)),
     state: "started",
-    timeline: extended(before.timeline, before.run, {
+    timeline: withTransition(before.timeline, before.run, {
       at: attempt.at,
       state: "started",
       attempt: number,
@@ -162,12 +162,12 @@ export const started = (
   }
 }
 
-/** Whether nobody has left anything in the record that {@link forgotten} would take out. */
-const isUntouched = ({ attempt, error, followUps }: JobRecord): boolean =>
+/** Whether nobody has left anything in the record that {@link withoutEarlierAttempt} would take out. */
+const isFirstAttempt = ({ attempt, error, followUps }: JobRecord): boolean =>
   attempt === 0 && error === undefined && followUps === undefined
 
 /** What an earlier attempt left in the record and a new one takes back. */
-const forgotten = (before: JobRecord): JobRecord => {
+const withoutEarlierAttempt = (before: JobRecord): JobRecord => {
   const {
     successor: _successor,
     followUps: _followUps,

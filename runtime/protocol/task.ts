@@ -7,15 +7,15 @@ import {
   describe,
   filledText,
   flag,
+  HeaderProblem,
   type InvalidTask,
   identifier,
-  invalid,
+  invalidTask,
   isFiniteNumber,
   isMap,
   isTexts,
   text,
   time,
-  Wrong,
 } from "./header-field.ts"
 import { type AddressedTask, DEFAULT_PRIORITY, FRONT_LEVEL, type Headers, type Message } from "./message.ts"
 import { OWN_HEADER, type OwnHeaders, ownOf } from "./own-headers.ts"
@@ -93,7 +93,7 @@ const RESERVED: Readonly<Record<string, true>> = Object.assign(Object.create(nul
 /** Whether a header name belongs to the protocol or to us, so that an application may not set it freely. */
 export const isReservedHeader = (name: string): boolean => RESERVED[name] === true || name === "__proto__"
 
-const NOTHING: Readonly<Record<string, never>> = Object.freeze({})
+const EMPTY: Readonly<Record<string, never>> = Object.freeze({})
 const NO_LIMIT: Task["timelimit"] = Object.freeze({ hard: null, soft: null })
 
 /** Celery 5.6: `limit or task.limit`, so that 0 means the same as none. A limit that never comes is none either. */
@@ -103,15 +103,15 @@ const limit = (value: unknown): number | null | undefined => {
 }
 
 /** Celery 5.6: an empty list is none; any other length than two kills a Python worker. */
-const timelimitOf = (value: unknown): Task["timelimit"] | Wrong => {
+const timelimitOf = (value: unknown): Task["timelimit"] | HeaderProblem => {
   if (value === undefined || value === null) return NO_LIMIT
-  if (!Array.isArray(value)) return new Wrong("timelimit", `must be [hard, soft], not ${describe(value)}`)
+  if (!Array.isArray(value)) return new HeaderProblem("timelimit", `must be [hard, soft], not ${describe(value)}`)
   if (value.length === 0) return NO_LIMIT
-  if (value.length !== 2) return new Wrong("timelimit", `must be [hard, soft], not a list of ${value.length}`)
+  if (value.length !== 2) return new HeaderProblem("timelimit", `must be [hard, soft], not a list of ${value.length}`)
   const hard = limit(value[0])
   const soft = limit(value[1])
   if (hard === undefined || soft === undefined)
-    return new Wrong("timelimit", "must hold seconds, of a hundred years at most, or null")
+    return new HeaderProblem("timelimit", "must hold seconds, of a hundred years at most, or null")
   return hard === null && soft === null ? NO_LIMIT : { hard, soft }
 }
 
@@ -125,7 +125,7 @@ const customOf = (headers: Headers): Readonly<Record<string, unknown>> => {
     custom ??= {}
     custom[name] = value
   }
-  return custom ?? NOTHING
+  return custom ?? EMPTY
 }
 
 /**
@@ -139,67 +139,67 @@ const customOf = (headers: Headers): Readonly<Record<string, unknown>> => {
  */
 export const parseTask = (message: Pick<Message, "headers">): Result.Result<Task, InvalidTask> => {
   const parsed = taskOf(message.headers)
-  return parsed instanceof Wrong ? Result.fail(invalid(parsed)) : Result.succeed(parsed)
+  return parsed instanceof HeaderProblem ? Result.fail(invalidTask(parsed)) : Result.succeed(parsed)
 }
 
-const taskOf = (headers: Headers): Task | Wrong => {
+const taskOf = (headers: Headers): Task | HeaderProblem => {
   const task = headers.task
   if (typeof task !== "string" || task === "") {
-    return new Wrong(
+    return new HeaderProblem(
       "task",
       task === undefined || task === null ? "is missing: this is no task" : "must be a name as text",
     )
   }
   const id = identifier(headers, "id")
-  if (id === null) return new Wrong("id", "is missing: a task cannot be tracked without it")
-  if (id instanceof Wrong) return id
+  if (id === null) return new HeaderProblem("id", "is missing: a task cannot be tracked without it")
+  if (id instanceof HeaderProblem) return id
   const meth = filledText(headers, "meth")
-  if (meth instanceof Wrong) return meth
+  if (meth instanceof HeaderProblem) return meth
   const lang = text(headers, "lang")
-  if (lang instanceof Wrong) return lang
+  if (lang instanceof HeaderProblem) return lang
   const rootId = identifier(headers, "root_id")
-  if (rootId instanceof Wrong) return rootId
+  if (rootId instanceof HeaderProblem) return rootId
   const parentId = identifier(headers, "parent_id")
-  if (parentId instanceof Wrong) return parentId
+  if (parentId instanceof HeaderProblem) return parentId
   const group = identifier(headers, "group")
-  if (group instanceof Wrong) return group
+  if (group instanceof HeaderProblem) return group
   const groupIndex = count(headers, "group_index")
-  if (groupIndex instanceof Wrong) return groupIndex
+  if (groupIndex instanceof HeaderProblem) return groupIndex
   const shadow = filledText(headers, "shadow")
-  if (shadow instanceof Wrong) return shadow
+  if (shadow instanceof HeaderProblem) return shadow
   const eta = time(headers, "eta")
-  if (eta instanceof Wrong) return eta
+  if (eta instanceof HeaderProblem) return eta
   const expires = time(headers, "expires")
-  if (expires instanceof Wrong) return expires
+  if (expires instanceof HeaderProblem) return expires
   const retries = count(headers, "retries")
-  if (retries instanceof Wrong) return retries
+  if (retries instanceof HeaderProblem) return retries
   const timelimit = timelimitOf(headers.timelimit)
-  if (timelimit instanceof Wrong) return timelimit
+  if (timelimit instanceof HeaderProblem) return timelimit
   const argsrepr = text(headers, "argsrepr")
-  if (argsrepr instanceof Wrong) return argsrepr
+  if (argsrepr instanceof HeaderProblem) return argsrepr
   const kwargsrepr = text(headers, "kwargsrepr")
-  if (kwargsrepr instanceof Wrong) return kwargsrepr
+  if (kwargsrepr instanceof HeaderProblem) return kwargsrepr
   const origin = text(headers, "origin")
-  if (origin instanceof Wrong) return origin
+  if (origin instanceof HeaderProblem) return origin
   const ignoreResult = flag(headers, "ignore_result")
-  if (ignoreResult instanceof Wrong) return ignoreResult
+  if (ignoreResult instanceof HeaderProblem) return ignoreResult
   const stampedHeaders = headers.stamped_headers ?? null
   if (stampedHeaders !== null && !isTexts(stampedHeaders))
-    return new Wrong("stamped_headers", "must be a list of names")
-  const stamps = headers.stamps ?? NOTHING
-  if (!isMap(stamps)) return new Wrong("stamps", `must be a map, not ${describe(stamps)}`)
+    return new HeaderProblem("stamped_headers", "must be a list of names")
+  const stamps = headers.stamps ?? EMPTY
+  if (!isMap(stamps)) return new HeaderProblem("stamps", `must be a map, not ${describe(stamps)}`)
   const replacedTaskNesting = count(headers, "replaced_task_nesting")
-  if (replacedTaskNesting instanceof Wrong) return replacedTaskNesting
+  if (replacedTaskNesting instanceof HeaderProblem) return replacedTaskNesting
   const traceparent = filledText(headers, "traceparent")
-  if (traceparent instanceof Wrong) return traceparent
+  if (traceparent instanceof HeaderProblem) return traceparent
   const compression = filledText(headers, "compression")
-  if (compression instanceof Wrong) return compression
+  if (compression instanceof HeaderProblem) return compression
   // A handler must not run with an empty body because its real one lies where this version cannot fetch it.
   if (headers.bodyRef !== undefined && headers.bodyRef !== null) {
-    return new Wrong("bodyRef", "is reserved, and this version cannot fetch a body that is stored elsewhere")
+    return new HeaderProblem("bodyRef", "is reserved, and this version cannot fetch a body that is stored elsewhere")
   }
   const own = ownOf(headers[OWN_HEADER])
-  if (own instanceof Wrong) return own
+  if (own instanceof HeaderProblem) return own
   return {
     task,
     meth,
@@ -247,20 +247,21 @@ export const newTask = (fields: Partial<Task> & Pick<Task, "task" | "id">): Task
   origin: null,
   ignoreResult: false,
   stampedHeaders: null,
-  stamps: NOTHING,
+  stamps: EMPTY,
   replacedTaskNesting: 0,
   traceparent: null,
   tracestate: null,
   compression: null,
-  own: NOTHING,
-  custom: NOTHING,
+  own: EMPTY,
+  custom: EMPTY,
   ...fields,
 })
 
 /** 0–9. Celery 5.6 with Redis clamps what lies outside. */
-const priorityOf = (value: unknown): number | Wrong => {
+const priorityOf = (value: unknown): number | HeaderProblem => {
   if (value === undefined || value === null) return DEFAULT_PRIORITY
-  if (!isFiniteNumber(value)) return new Wrong("priority", `must be a number from 0 to 9, not ${describe(value)}`)
+  if (!isFiniteNumber(value))
+    return new HeaderProblem("priority", `must be a number from 0 to 9, not ${describe(value)}`)
   return Math.min(Math.max(Math.trunc(value), 0), 9)
 }
 
@@ -274,7 +275,7 @@ export const postingOfTask = (
   queue: string,
 ): Result.Result<AddressedTask, InvalidTask> => {
   const priority = priorityOf(message.properties.priority)
-  if (priority instanceof Wrong) return Result.fail(invalid(priority))
+  if (priority instanceof HeaderProblem) return Result.fail(invalidTask(priority))
   const { own } = task
   const posting: { -readonly [Field in keyof AddressedTask]: AddressedTask[Field] } = {
     id: task.id,

@@ -33,7 +33,7 @@ const MOST_MEMBERS = 32
 /** Members that are longer go first where not all can be kept. */
 const LONG_MEMBER = 128
 /** What is not even looked at. */
-const HOSTILE = 16 * 1024
+const MOST_INPUT = 16 * 1024
 
 /** `key=value`: a simple key, or `tenant@system`; a value without comma, equals sign, or space at its end. */
 const MEMBER =
@@ -45,7 +45,7 @@ const MEMBER =
  * then not the last ones. `null`: nothing.
  */
 const parseTracestate = (text: unknown): string | null => {
-  if (typeof text !== "string" || text.length > HOSTILE) return null
+  if (typeof text !== "string" || text.length > MOST_INPUT) return null
   const members = new Map<string, string>()
   let count = 0
   for (const part of text.split(",")) {

@@ -9,7 +9,7 @@ import type { EarlyServer } from "../http/server.ts"
 import { hostLog, makeLog } from "../log/log.ts"
 import type { Metrics } from "../metrics/metrics.ts"
 import { DEFAULTS } from "../options/defaults.ts"
-import { connectPatiently, reconnectDelay } from "../options/reconnect.ts"
+import { connectWithRetries, reconnectDelay } from "../options/reconnect.ts"
 import { openTracing } from "../tracing/tracing.ts"
 import { MethodPlans } from "../worker/attempt/method-plan.ts"
 import { isInside } from "../worker/isolation/inside.ts"
@@ -86,7 +86,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         log,
         metrics: metrics ?? false,
       })
-    connection = await connectPatiently(
+    connection = await connectWithRetries(
       () => openConnection(target, connectSettings, keepFailed),
       settings.reconnect,
       own,

@@ -58,10 +58,10 @@ export const traceOf = (api: Api, span: SpanContext, active: Context): Trace => 
   }
 }
 
-export const SYSTEM = { "messaging.system": "callboard" } as const
+export const SYSTEM_ATTRIBUTES = { "messaging.system": "callboard" } as const
 
 /** The job and where its task waits. */
-export const ofJob = (id: string, queue: string): Attributes => ({
+export const jobAttributes = (id: string, queue: string): Attributes => ({
   "messaging.message.id": id,
   "messaging.destination.name": queue,
 })

@@ -3,10 +3,10 @@ import type { Attributes, Tracer } from "@opentelemetry/api"
 import { CallboardError } from "../errors.ts"
 import type { AddressedTask } from "../protocol/message.ts"
 import type { TraceContext } from "../protocol/trace-context.ts"
-import { type Api, ofJob, parentOf, SYSTEM, traceContext } from "./context.ts"
+import { type Api, jobAttributes, parentOf, SYSTEM_ATTRIBUTES, traceContext } from "./context.ts"
 
 /** Publishes; what was refused is among the answers. */
-export type Submitted = <A>(
+export type TracedPublish = <A>(
   postings: ReadonlyArray<AddressedTask>,
   publish: (postings: ReadonlyArray<AddressedTask>) => Promise<ReadonlyArray<A | CallboardError>>,
 ) => Promise<ReadonlyArray<A | CallboardError>>
@@ -54,10 +54,10 @@ const nameOf = ({ message: { headers } }: AddressedTask): string => {
 }
 
 const attributesOf = (first: AddressedTask, count: number): Attributes => ({
-  ...SYSTEM,
+  ...SYSTEM_ATTRIBUTES,
   "messaging.operation.name": "submit",
   "messaging.operation.type": "send",
   ...(count === 1
-    ? { ...ofJob(first.id, first.queue), "callboard.task": nameOf(first) }
+    ? { ...jobAttributes(first.id, first.queue), "callboard.task": nameOf(first) }
     : { "messaging.batch.message_count": count }),
 })

@@ -5,7 +5,7 @@
 import type { Tracer } from "@opentelemetry/api"
 import { VERSION } from "../version.ts"
 import type { Api } from "./context.ts"
-import { type Submitted, submissionSpan } from "./submission-span.ts"
+import { submissionSpan, type TracedPublish } from "./submission-span.ts"
 
 export interface TracingSettings {
   /** Traces submissions and attempts: by this tracer of OpenTelemetry, or, if true, by one of the provider that the application has registered. Defaults to false. */
@@ -22,7 +22,7 @@ export class Tracing {
   }
 
   /** Publishes postings in a span of their own, whose context they carry. */
-  readonly submission: Submitted = (postings, publish) => submissionSpan(this.api, this.tracer, postings, publish)
+  readonly submission: TracedPublish = (postings, publish) => submissionSpan(this.api, this.tracer, postings, publish)
 }
 
 /** `undefined`: tracing is off. */

@@ -5,9 +5,9 @@
 import { Effect, Exit } from "effect"
 import { Batcher } from "../async/batcher.ts"
 import { type Clock, systemClock } from "../async/clock.ts"
+import { type Deferral, Deferrals } from "../cluster/deferrals.ts"
 import type { EventSender } from "../cluster/events.ts"
-import { type PutOff, PutOffs } from "../cluster/put-offs.ts"
-import type { Reach } from "../connection/connectivity.ts"
+import type { Connectivity } from "../connection/connectivity.ts"
 import { jobError } from "../jobs/outcome/job-error.ts"
 import type { Rate } from "../options/rate.ts"
 import type { JobRecord } from "../protocol/record.ts"
@@ -25,8 +25,8 @@ import type { Hands } from "./fetch/buffer.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper } from "./leases/lease-keeper.ts"
 import { PauseWatch } from "./leases/pause-watch.ts"
+import { DeferralNotes } from "./limits/deferral-notes.ts"
 import { Limiter, type Refusal } from "./limits/limiter.ts"
-import { Returns } from "./limits/returns.ts"
 import { Untouched } from "./limits/untouched.ts"
 import type { Dependents } from "./maintenance/dependents.ts"
 import type { WorkerOptions } from "./options.ts"
@@ -41,14 +41,14 @@ export interface FlowOptions {
   readonly processes: ProcessPool
   readonly hands: Hands
   readonly observers: Observers
-  readonly reach: Reach
+  readonly connectivity: Connectivity
   /** Tells the events of handlers. */
   readonly events: EventSender
   readonly early: EarlyAcks
   /** Moves on those that wait for jobs which end here. */
   readonly dependents: Dependents
   /** How long a job that comes again is to be left alone. */
-  readonly leaveAlone: ExecutorOptions["leaveAlone"]
+  readonly holdOffMs: ExecutorOptions["holdOffMs"]
   /** Whether a task falls under a revocation. */
   readonly isRevoked: ExecutorOptions["isRevoked"]
   /** Whether tasks of a queue may start now. */
@@ -60,7 +60,7 @@ const AGAIN_MS = 1_000
 
 export class Flow {
   /** What was handed back because it could not run, and why. */
-  readonly putOffs = new PutOffs()
+  readonly deferrals = new Deferrals()
   readonly #options: FlowOptions
   readonly #clock: Clock
   readonly #hands: Hands
@@ -72,7 +72,7 @@ export class Flow {
   readonly #leases: LeaseKeeper
   readonly #pauses: PauseWatch
   readonly #limiter: Limiter
-  readonly #returns: Returns
+  readonly #deferralNotes: DeferralNotes
   readonly #untouched = new Untouched()
   readonly #end = new AbortController()
   #pumping = false
@@ -88,7 +88,7 @@ export class Flow {
     this.#hands = hands
     this.#observers = observers
     hands.onFree = () => this.#pump()
-    this.#settler = new Settler(jobs, log, options.reach)
+    this.#settler = new Settler(jobs, log, options.connectivity)
     this.#watch = new RunWatch(jobs, log, (at) => this.#leases.deadline(at), clock)
     this.#processes = processes
     this.#pauses = new PauseWatch(
@@ -103,7 +103,7 @@ export class Flow {
       log,
       enabled: worker.rateLimits,
       leaseMs,
-      isConnected: () => options.reach.connected,
+      isConnected: () => options.connectivity.connected,
       handlers: () => hands.concurrency,
       places: () => hands.places,
       onHolding: (key, ttlMs) => this.#leases.keepAlive(key, ttlMs),
@@ -115,7 +115,7 @@ export class Flow {
         this.#pump()
       },
     })
-    this.#returns = new Returns(connection.store, log)
+    this.#deferralNotes = new DeferralNotes(connection.store, log)
     this.#executor = new Executor({
       pool,
       limiter: this.#limiter,
@@ -132,12 +132,12 @@ export class Flow {
       maxBody: worker.maxBody,
       languages: worker.languages,
       isRevoked: options.isRevoked,
-      leaveAlone: options.leaveAlone,
+      holdOffMs: options.holdOffMs,
       take: (held, record) =>
         options.early.take(held, record, (settlement) => this.#settler.settle(settlement, this.#end.signal)),
       onFinished: (record) => options.dependents.stored(record),
       onRun: (held) => this.#started(held),
-      onPutOff: (putOff) => this.putOffs.note(putOff),
+      onDeferral: (deferral) => this.deferrals.note(deferral),
       putOff: (refusal) => {
         hands.putOff()
         return this.#putOff(refusal)
@@ -238,13 +238,13 @@ export class Flow {
 
   /** Until when tasks of some queues may come that others have put off, in milliseconds since the epoch. Fails as the store does. */
   async othersComeUntil(queues: ReadonlyArray<string>): Promise<number> {
-    return queues.length === 0 ? 0 : this.#returns.until(queues)
+    return queues.length === 0 ? 0 : this.#deferralNotes.until(queues)
   }
 
   /** What holds tasks up that came here: of one job, or of as many as are asked for. */
-  notes(id: string | undefined, most: number): ReadonlyArray<PutOff> {
+  notes(id: string | undefined, most: number): ReadonlyArray<Deferral> {
     const waiting = this.#limiter.notes(id, most)
-    return [...this.putOffs.list(id, most), ...waiting].slice(-most)
+    return [...this.deferrals.list(id, most), ...waiting].slice(-most)
   }
 
   /** The transport was lost, and is back. */
@@ -341,7 +341,7 @@ export class Flow {
       return
     }
     // It was put off before, perhaps: now it is here.
-    if (held.id !== undefined) this.putOffs.forget(held.id)
+    if (held.id !== undefined) this.deferrals.forget(held.id)
     const refusal = this.#limiter.wait(held)
     this.#hands.wait(held)
     if (refusal === undefined) return
@@ -360,8 +360,8 @@ export class Flow {
   #putOff({ held, delayMs, reason, detail }: Refusal): AttemptEnd {
     const { token, queue } = held.delivery
     const until = Math.round(this.#clock.now() + delayMs)
-    this.putOffs.note({ id: held.id ?? "", queue, until, reason, detail })
-    this.#returns.note(queue, until)
+    this.deferrals.note({ id: held.id ?? "", queue, until, reason, detail })
+    this.#deferralNotes.note(queue, until)
     this.#untouched.note(held.delivery)
     return { token, then: { kind: "release", delay: delayMs } }
   }
@@ -419,7 +419,7 @@ export class Flow {
     this.#watch.add(held)
     const { run, delivery } = held
     if (run === undefined) return
-    this.putOffs.forget(run.posting.id)
+    this.deferrals.forget(run.posting.id)
     this.#observers.started(held, run)
     // A handler in a process of its own does not block this one.
     if (run.method.isolation === "process") return

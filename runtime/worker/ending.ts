@@ -95,7 +95,7 @@ export class ComingBack {
     const { flow, hands, appetite, clock } = this.#options
     // As long as something runs, what comes of it decides.
     if (hands.held.size > 0) return 0
-    return Math.max(0, Math.max(flow.putOffs.comeUntil(appetite.queues), this.#othersUntil) - clock.now())
+    return Math.max(0, Math.max(flow.deferrals.lastReturnAt(appetite.queues), this.#othersUntil) - clock.now())
   }
 
   /** Whether none will, after asking what the other workers have put off. Never rejects. */

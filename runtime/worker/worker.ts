@@ -8,9 +8,9 @@ import { describeActor } from "../actor/description.ts"
 import { systemClock } from "../async/clock.ts"
 import { waitFor } from "../async/deadline.ts"
 import { EventSender } from "../cluster/events.ts"
-import { Neighbours } from "../cluster/neighbours.ts"
+import { PeerWorkers } from "../cluster/peer-workers.ts"
 import { CANCEL_TOPIC } from "../connection/connection.ts"
-import { Reach } from "../connection/connectivity.ts"
+import { Connectivity } from "../connection/connectivity.ts"
 import { keepListening } from "../connection/listening.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
@@ -20,7 +20,7 @@ import { keepPauses } from "./control/pause-keeper.ts"
 import { Registry } from "./control/registry.ts"
 import { obeyRemoteControl } from "./control/remote-control.ts"
 import { Revoker } from "./control/revoker.ts"
-import { Standing } from "./control/snapshot.ts"
+import { WorkerSnapshot } from "./control/snapshot.ts"
 import { RunningWorker, type Worker } from "./control/worker.ts"
 import type { Held } from "./delivery/delivery.ts"
 import { Flow, type FlowOptions } from "./dispatcher.ts"
@@ -74,7 +74,7 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
     const hurry = new AbortController()
     const pool = yield* actorsOf(options)
     const core = coreOf(options, pool)
-    const { hands, appetite, counts, standing } = core
+    const { hands, appetite, counts, snapshot } = core
     const registry = yield* registryOf(core)
     const events = yield* part(
       () => new EventSender({ connection, log, hostname: `${name}@${hostname()}`, enabled: options.events }),
@@ -90,21 +90,30 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
     )
     // All that follows the transport, by mirrors and subscriptions, does so until this fires.
     const signal = yield* Effect.abortSignal
-    const reach = new Reach(connection.transport, signal)
+    const connectivity = new Connectivity(connection.transport, signal)
     const revoker = new Revoker({ connection, held: hands.held, log, signal })
     const dependents = yield* part(
       () => new Dependents({ connection, log, signal }),
       (made) => waitFor(made.end(), HAND_BACK_MS),
     )
     const early = yield* part(
-      () => new EarlyAcks({ store: connection.store, worker: name, startedAt: standing.startedAt }),
+      () => new EarlyAcks({ store: connection.store, worker: name, startedAt: snapshot.startedAt }),
       (made) => made.end(),
     )
     const failures = new FailureTeller(log, options.onFailure, options.maxBody)
     const observers = observersOf(core, [failures, new EventTeller(events, pool), news])
     // The flow ends the processes: before it gives back the permits of what runs in them.
     const processes = new ProcessPool(options)
-    const flow = yield* flowOf(core, { processes, observers, reach, events, early, dependents, registry, revoker })
+    const flow = yield* flowOf(core, {
+      processes,
+      observers,
+      connectivity,
+      events,
+      early,
+      dependents,
+      registry,
+      revoker,
+    })
     // What must not start is asked for while the worker takes its name.
     const onChange = () => void flow.handBack((held) => !appetite.allows(held.delivery.queue))
     const known = Promise.all([revoker.ready, keepPauses({ connection, name, appetite, onChange, log, signal })])
@@ -115,18 +124,18 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
     listen(core, flow, worker, signal)
     const ending = yield* endingOf(core, dependents)
     const setListening = (listening: boolean): void => {
-      if (listening === standing.isListening) return
-      standing.isListening = listening
+      if (listening === snapshot.isListening) return
+      snapshot.isListening = listening
       observers.listening(listening)
       void registry.beat()
     }
     yield* Effect.addFinalizer(() => Effect.promise(() => drain(flow, hands, options, hurry.signal)))
-    yield* consumerOf(core, { flow, size, reach, dependents, ending, known, setListening })
+    yield* consumerOf(core, { flow, size, connectivity, dependents, ending, known, setListening })
     // Handlers start once it is known what must not. At the end this comes first: no more of them start, and it is told.
     yield* part(
       () => void known.then(() => flow.open()),
       () => {
-        standing.stop()
+        snapshot.stop()
         setListening(false)
         ending.stop()
         flow.close()
@@ -155,7 +164,7 @@ const coreOf = (options: WorkerOptions, pool: ActorPool) => {
   })
   hands.onRestored = () => log.info(restoredLine(hands.capacity))
   const actors = options.actors.map(describeActor)
-  const standing = new Standing({ name, actors: actors.map((each) => each.name), pool, hands, counts, appetite })
+  const snapshot = new WorkerSnapshot({ name, actors: actors.map((each) => each.name), pool, hands, counts, appetite })
   const { promise: failed, resolve: fail } = Promise.withResolvers<TransportError>()
   const { promise: done, resolve: finish } = Promise.withResolvers<EndReason>()
   /** Pulls no more, and says why; the service stops the worker then. */
@@ -163,19 +172,19 @@ const coreOf = (options: WorkerOptions, pool: ActorPool) => {
     log.error(`the worker gives up: ${error.message}`, { reason: error.reason })
     fail(error)
   }
-  return { options, pool, actors, counts, appetite, hands, standing, failed, giveUp, done, finish }
+  return { options, pool, actors, counts, appetite, hands, snapshot, failed, giveUp, done, finish }
 }
 
 type Core = ReturnType<typeof coreOf>
 
-const registryOf = ({ options, actors, standing, giveUp }: Core) =>
+const registryOf = ({ options, actors, snapshot, giveUp }: Core) =>
   part(
     () =>
       new Registry({
         store: options.connection.store,
         log: options.log,
         actors,
-        describe: () => standing.describe(),
+        describe: () => snapshot.describe(),
         onTaken: ({ message }) => giveUp(new TransportError("invalid", message)),
       }),
     (made) => made.end(),
@@ -187,19 +196,19 @@ const observersOf = ({ options, counts }: Core, tellers: ReadonlyArray<WorkerObs
   return new Observers([counts, ...tellers, ...(settled ? [settled] : []), ...options.observers], options.log)
 }
 
-type FlowParts = Pick<FlowOptions, "processes" | "observers" | "reach" | "events" | "early" | "dependents"> & {
+type FlowParts = Pick<FlowOptions, "processes" | "observers" | "connectivity" | "events" | "early" | "dependents"> & {
   readonly registry: Registry
   readonly revoker: Revoker
 }
 
 const flowOf = ({ options, pool, hands, appetite }: Core, { registry, revoker, ...parts }: FlowParts) => {
   const { connection, name } = options
-  const neighbours = new Neighbours({ connection, name, isComplete: () => registry.isComplete })
-  const leaveAlone: FlowOptions["leaveAlone"] = (id) => neighbours.leaveAlone(id)
+  const peers = new PeerWorkers({ connection, name, isComplete: () => registry.isComplete })
+  const holdOffMs: FlowOptions["holdOffMs"] = (id) => peers.holdOffMs(id)
   const isRevoked: FlowOptions["isRevoked"] = (task) => revoker.isRevoked(task)
   const allows = (queue: string) => appetite.allows(queue)
   return part(
-    () => new Flow({ ...parts, worker: options, pool, hands, leaveAlone, isRevoked, allows }),
+    () => new Flow({ ...parts, worker: options, pool, hands, holdOffMs, isRevoked, allows }),
     async (made) => {
       await made.end()
       // What gives up storing with that is counted, and dropped, before the next turn.
@@ -268,7 +277,7 @@ const endingOf = ({ options, hands, finish }: Core, dependents: Dependents) =>
 interface ConsumerParts {
   readonly flow: Flow
   readonly size: PoolSize
-  readonly reach: Reach
+  readonly connectivity: Connectivity
   readonly dependents: Dependents
   readonly ending: Ending
   /** Resolves once it is known what must not start. */
@@ -277,9 +286,9 @@ interface ConsumerParts {
 }
 
 /** Pulls until it is interrupted, or the worker gives up. */
-const consumerOf = ({ options, appetite, hands, standing, failed, giveUp }: Core, parts: ConsumerParts) => {
+const consumerOf = ({ options, appetite, hands, snapshot, failed, giveUp }: Core, parts: ConsumerParts) => {
   const { connection, log, clock = systemClock } = options
-  const { flow, size, reach, dependents, ending, known, setListening } = parts
+  const { flow, size, connectivity, dependents, ending, known, setListening } = parts
   const comingBack = new ComingBack({ flow, hands, appetite, clock, log })
   const pulling = consume({
     jobs: connection.jobs,
@@ -288,7 +297,7 @@ const consumerOf = ({ options, appetite, hands, standing, failed, giveUp }: Core
     rotate: options.rotate,
     hands,
     log,
-    reach,
+    connectivity,
     reconnect: options.reconnect,
     isBusy: () => dependents.isBusy,
     onReturned: () => reconnected(flow, hands, options),
@@ -296,7 +305,7 @@ const consumerOf = ({ options, appetite, hands, standing, failed, giveUp }: Core
       flow.accept(deliveries)
       size.follow()
     },
-    onListening: (listening) => setListening(listening && !standing.isStopping),
+    onListening: (listening) => setListening(listening && !snapshot.isStopping),
     comingBackMs: () => comingBack.ms,
     onEmpty: () => void known.then(() => comingBack.isOver()).then((isOver) => isOver && ending.foundNothing()),
   })

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { type Client, connect, type JobView } from "callboard"
 import { Schema } from "effect"
-import type { Answer } from "../../runtime/cluster/remote/message.ts"
+import type { Reply } from "../../runtime/cluster/remote/message.ts"
 import { generateId } from "../../runtime/id.ts"
 import { bundled } from "../support/servers/bundle.ts"
 import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
@@ -285,7 +285,7 @@ const NOBODY_ANSWERED = ["no worker answered"]
 const Stats = Schema.Struct({ inFlight: Schema.Int, capacity: Schema.Int, room: Schema.Int })
 const isStats = Schema.is(Stats)
 
-const leakOf = ({ worker, value, error }: Answer): ReadonlyArray<string> => {
+const leakOf = ({ worker, value, error }: Reply): ReadonlyArray<string> => {
   if (error !== undefined || !isStats(value)) return [`${worker}: ${error ?? "told nothing of its slots"}`]
   const { inFlight, capacity, room } = value
   return inFlight === 0 && room === capacity

@@ -8,7 +8,7 @@ import { printAnswers } from "../../runtime/cli/answers.ts"
 import { curlOf, exampleOf } from "../../runtime/cli/dev/curl.ts"
 import { listText, oneLine, shortId, spanText } from "../../runtime/cli/format.ts"
 import { columns, type Output, outputFor, painter, shown, wrapped } from "../../runtime/cli/output.ts"
-import type { Answer } from "../../runtime/cluster/remote/message.ts"
+import type { Reply } from "../../runtime/cluster/remote/message.ts"
 import { takesColour } from "../../runtime/log/colour.ts"
 import { jsonSchemaOf } from "../../runtime/options/json-schema.ts"
 import { sampleOf } from "../../runtime/options/sample.ts"
@@ -48,7 +48,7 @@ test("texts are wrapped between words, and within one that is too long", () => {
 test("answers of workers are tables without JSON in them", () => {
   const lines: Array<string> = []
   const output = { ...outputFor({}), paint: painter(false), note: (text: string) => void lines.push(text) }
-  const told = (...answers: ReadonlyArray<Answer>): ReadonlyArray<string> => {
+  const told = (...answers: ReadonlyArray<Reply>): ReadonlyArray<string> => {
     lines.length = 0
     const table: Output["table"] = (heading, rows) => void lines.push(...columns([heading, ...rows], 80).split("\n"))
     printAnswers({ ...output, table }, answers)

@@ -2,7 +2,7 @@
 import type { Command } from "commander"
 import { discoverActors } from "../../actor/discover.ts"
 import { type Client, connect } from "../../client/client.ts"
-import type { Entry } from "../../config/resolving.ts"
+import type { ResolvedSetting } from "../../config/resolving.ts"
 import { displayUrl } from "../../connection/connect.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
 import type { Capabilities } from "../../transport/driver.ts"
@@ -25,7 +25,7 @@ const versions = (): ReadonlyArray<readonly [string, string]> => {
 }
 
 /** A value as it may be shown: neither a token nor a password. */
-const shown = ({ setting, value }: Entry): string => {
+const shown = ({ setting, value }: ResolvedSetting): string => {
   if (value === undefined) return setting.here?.() ?? setting.default.replaceAll("`", "")
   if (setting.secret) return Array.isArray(value) ? `${value.length} set` : "set"
   if (setting.path === "transport") return displayUrl(String(value))

@@ -1,9 +1,9 @@
 /** `callboard inspect COMMAND` and `callboard control COMMAND ARGUMENTS`: what workers answer, a line each. */
 import type { Command } from "commander"
 import { Result } from "effect"
-import type { CommandName } from "../../cluster/remote/call.ts"
-import { COMMANDS, isCommand } from "../../cluster/remote/call.ts"
-import type { Answer } from "../../cluster/remote/message.ts"
+import type { CommandName } from "../../cluster/remote/command.ts"
+import { COMMANDS, isCommand } from "../../cluster/remote/command.ts"
+import type { Reply } from "../../cluster/remote/message.ts"
 import { parseAutoscale } from "../../options/autoscale.ts"
 import { didYouMean } from "../../options/suggest.ts"
 import { printAnswers } from "../answers.ts"
@@ -54,7 +54,7 @@ const boundsOf = (text: string): Record<string, number> => {
   return Result.isSuccess(parsed) ? { ...parsed.success } : wrongUsage(`control autoscale: ${parsed.failure}`)
 }
 
-const show = (output: Output, answers: ReadonlyArray<Answer>): void => {
+const show = (output: Output, answers: ReadonlyArray<Reply>): void => {
   if (output.json) output.document({ answers })
   else printAnswers(output, answers)
   if (answers.length === 0 || answers.some(({ error }) => error !== undefined)) throw new CommandFailed(EXIT.failed)

@@ -4,7 +4,7 @@ import type { CallboardError } from "../../errors.ts"
 import { checkFollowUps, embedOf } from "../../jobs/submission/follow-ups.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"
 import { milliseconds, timeToLive } from "../../options/duration.ts"
-import { refusals, refuseInput as refuse } from "../../options/refuse.ts"
+import { refuseInput as refuse, resultOf } from "../../options/refuse.ts"
 import { repeatHeader, retryHeader } from "../../options/retry-policy.ts"
 import { timeLimitOf } from "../../options/time-limit.ts"
 import { type Body, encodeBody, encodeValue } from "../../protocol/body.ts"
@@ -47,7 +47,7 @@ export interface PlanContext {
 
 /** Turns a checked submission into a posting. Fails with `invalid-input`, naming the field. */
 export const plan = (submission: Submission, context: PlanContext): Result.Result<AddressedTask, CallboardError> =>
-  refusals(() => planOrThrow(submission, context))
+  resultOf(() => planOrThrow(submission, context))
 
 const planOrThrow = (submission: Submission, context: PlanContext): AddressedTask => {
   const { now, id, parent } = context

@@ -2,7 +2,7 @@
 import { Result } from "effect"
 import type { EventSender } from "../../cluster/events.ts"
 import type { Redaction } from "../../log/redaction.ts"
-import { taskTexts } from "../../log/task-texts.ts"
+import { taskEventFields } from "../../log/task-event-fields.ts"
 import { parseTask } from "../../protocol/headers.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 
@@ -20,5 +20,5 @@ export const tellSent = async (
   const task = parsed.success
   const method = await methodOf(task.task, task.meth).catch(() => undefined)
   // As Celery has it: sent by way of the exchange without a name, which every queue is bound to by its own.
-  events.tell("task-sent", { ...taskTexts(task, message, method), queue, exchange: "", routing_key: queue })
+  events.tell("task-sent", { ...taskEventFields(task, message, method), queue, exchange: "", routing_key: queue })
 }

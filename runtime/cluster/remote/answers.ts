@@ -1,6 +1,7 @@
 /** What a worker answers to each command: the worker builds its answers by these types, and callers read them by the same. */
+import type { Deferral } from "../deferrals.ts"
 import type { WorkerDescription } from "../directory.ts"
-import type { Call, CommandName } from "./call.ts"
+import type { Command, CommandName } from "./command.ts"
 
 /** A job whose handler runs. */
 export interface ActiveTask {
@@ -13,26 +14,11 @@ export interface ActiveTask {
   readonly startedAt: string
 }
 
-/** Limits let a task run later; of the others nobody knows whether it ever can. */
-export const LIMIT_REASONS = ["rate-limit", "concurrency-limit", "tenant-limit"] as const
-export const PUT_OFF_REASONS = ["unknown-actor", "actor-unhealthy", ...LIMIT_REASONS] as const
-
-/** A task that was handed back because it could not run, and comes again. */
-export interface WaitingTask {
-  readonly id: string
-  readonly queue: string
-  readonly reason: (typeof PUT_OFF_REASONS)[number]
-  /** When it comes again at the latest, in milliseconds since the epoch. */
-  readonly until: number
-  /** More about it, for people. */
-  readonly detail: string
-}
-
 export interface Answers {
   readonly ping: "pong"
   readonly active: ReadonlyArray<ActiveTask>
   readonly reserved: ReadonlyArray<{ readonly id: string; readonly queue: string }>
-  readonly "put-off": ReadonlyArray<WaitingTask>
+  readonly "put-off": ReadonlyArray<Omit<Deferral, "waits">>
   readonly stats: WorkerDescription & {
     readonly uptimeSeconds: number
     /** In bytes. */
@@ -59,7 +45,7 @@ export interface Answers {
 }
 
 /** The arguments of a command. */
-export type ArgumentsOf<C extends CommandName> = Extract<Call, { readonly command: C }>["arguments"]
+export type ArgumentsOf<C extends CommandName> = Extract<Command, { readonly command: C }>["arguments"]
 
 /** What one worker answered to a command: a value, or in `error` why there is none. */
 export interface AnswerTo<C extends CommandName> {

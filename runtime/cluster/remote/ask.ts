@@ -6,10 +6,10 @@ import { generateId } from "../../id.ts"
 import { didYouMean } from "../../options/suggest.ts"
 import { parseDuration } from "../../protocol/time.ts"
 import { listWorkers } from "../directory.ts"
-import { parseCall } from "./call.ts"
-import { type Answer, answerOf, CONTROL_TOPIC, encode } from "./message.ts"
+import { parseCommand } from "./command.ts"
+import { CONTROL_TOPIC, encode, type Reply, replyOf } from "./message.ts"
 
-export interface AskOptions {
+export interface CommandOptions {
   /** Names of the workers that are meant. Defaults to all that live. */
   readonly workers?: ReadonlyArray<string>
   /** Longest wait for answers: 50 ms to 1 minute. Defaults to 1 second, as Celery's. */
@@ -27,7 +27,7 @@ const timeoutOf = (timeout: number | string | undefined): number => {
 }
 
 /** Who is asked: those that live, or those of them that were named. Fails with `not-found` on a name nobody has. */
-const askedOf = (living: ReadonlyArray<string>, named: ReadonlyArray<string> | undefined): ReadonlyArray<string> => {
+const addressees = (living: ReadonlyArray<string>, named: ReadonlyArray<string> | undefined): ReadonlyArray<string> => {
   const unknown = named?.find((name) => !living.includes(name))
   if (unknown === undefined) return named ?? living
   const message = `there is no live worker ${JSON.stringify(unknown)}${didYouMean(unknown, living)}`
@@ -38,19 +38,19 @@ const askedOf = (living: ReadonlyArray<string>, named: ReadonlyArray<string> | u
  * Asks, and resolves with one answer per worker that was asked, by name; one that stayed silent has an `error` that says
  * so. Fails with `invalid-input`, naming the argument, and with `not-found` for workers that do not live.
  */
-export const ask = async (
+export const askWorkers = async (
   connection: Connection,
   command: string,
   given: unknown,
-  options: AskOptions = {},
-): Promise<ReadonlyArray<Answer>> => {
-  const checked = parseCall(command, given)
+  options: CommandOptions = {},
+): Promise<ReadonlyArray<Reply>> => {
+  const checked = parseCommand(command, given)
   if (Result.isFailure(checked)) throw checked.failure
   const timeoutMs = timeoutOf(options.timeout)
   const living = (await listWorkers(connection.store)).map(({ name }) => name)
-  const asked = askedOf(living, options.workers)
+  const asked = addressees(living, options.workers)
   if (asked.length === 0) return []
-  const answers = new Map<string, Answer>()
+  const answers = new Map<string, Reply>()
   const all = Promise.withResolvers<void>()
   const stop = new AbortController()
   const reply = `reply.${generateId()}`
@@ -58,7 +58,7 @@ export const ask = async (
     await connection.broadcast.listen(
       reply,
       (payload) => {
-        const answer = answerOf(payload)
+        const answer = replyOf(payload)
         if (answer === undefined || !asked.includes(answer.worker)) return
         answers.set(answer.worker, answer)
         if (answers.size === asked.length) all.resolve()
@@ -73,6 +73,6 @@ export const ask = async (
   } finally {
     stop.abort()
   }
-  const silent = (worker: string): Answer => ({ worker, error: `no answer within ${timeoutMs / 1000} s` })
+  const silent = (worker: string): Reply => ({ worker, error: `no answer within ${timeoutMs / 1000} s` })
   return asked.map((worker) => answers.get(worker) ?? silent(worker)).sort((a, b) => (a.worker < b.worker ? -1 : 1))
 }

@@ -4,7 +4,7 @@ import { Result, Schema } from "effect"
 /** Topic on which workers hear of commands. */
 export const CONTROL_TOPIC = "control"
 
-const QuestionSchema = Schema.Struct({
+const CommandMessageSchema = Schema.Struct({
   command: Schema.String,
   arguments: Schema.Unknown,
   /** Names of the workers that are meant; absent: all. */
@@ -12,9 +12,9 @@ const QuestionSchema = Schema.Struct({
   /** Topic of the answers. */
   reply: Schema.String.check(Schema.isPattern(/^[a-z0-9.-]{1,128}$/)),
 })
-export type Question = typeof QuestionSchema.Type
+export type CommandMessage = typeof CommandMessageSchema.Type
 
-const AnswerSchema = Schema.Struct({
+const ReplySchema = Schema.Struct({
   worker: Schema.String,
   /** What the command came to. */
   value: Schema.optionalKey(Schema.Unknown),
@@ -22,18 +22,18 @@ const AnswerSchema = Schema.Struct({
   error: Schema.optionalKey(Schema.String),
 })
 /** A worker's answer: a value, or why there is none. */
-export type Answer = typeof AnswerSchema.Type
+export type Reply = typeof ReplySchema.Type
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
-const decodeQuestion = Schema.decodeUnknownResult(Schema.fromJsonString(QuestionSchema))
-const decodeAnswer = Schema.decodeUnknownResult(Schema.fromJsonString(AnswerSchema))
+const decodeCommand = Schema.decodeUnknownResult(Schema.fromJsonString(CommandMessageSchema))
+const decodeReply = Schema.decodeUnknownResult(Schema.fromJsonString(ReplySchema))
 
 /** `undefined` for what is no question, or one of a version that this one does not understand. */
-export const questionOf = (payload: Uint8Array): Question | undefined =>
-  Result.getOrUndefined(decodeQuestion(decoder.decode(payload)))
+export const commandOf = (payload: Uint8Array): CommandMessage | undefined =>
+  Result.getOrUndefined(decodeCommand(decoder.decode(payload)))
 
-export const answerOf = (payload: Uint8Array): Answer | undefined =>
-  Result.getOrUndefined(decodeAnswer(decoder.decode(payload)))
+export const replyOf = (payload: Uint8Array): Reply | undefined =>
+  Result.getOrUndefined(decodeReply(decoder.decode(payload)))
 
-export const encode = (message: Question | Answer): Uint8Array => encoder.encode(JSON.stringify(message))
+export const encode = (message: CommandMessage | Reply): Uint8Array => encoder.encode(JSON.stringify(message))

@@ -1,7 +1,7 @@
 /** Forgets a job, and with it, if asked to, those that wait for it. */
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
-import { endingOf } from "../../protocol/dependencies.ts"
+import { parentOutcomeOf } from "../../protocol/dependencies.ts"
 import { endedOutside, NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step, tombstoneOf } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
@@ -26,7 +26,7 @@ export const deleteJob = async (connection: Connection, id: string, options: Del
   }
   const buried = await bury(connection, id)
   await unlink(connection, buried)
-  await release(connection, new Map([[id, endingOf(buried)]]))
+  await release(connection, new Map([[id, parentOutcomeOf(buried)]]))
 }
 
 /** From now on it cannot run, and is still there: should the deletion of its dependents fail, it can be asked for again. */

@@ -10,7 +10,7 @@ import type { AddressedTask } from "../../protocol/message.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { checkAll, refusal, type Waiting } from "./checking.ts"
 import { type Edge, writeEdges } from "./edges.ts"
-import { byChild, findEndings } from "./endings.ts"
+import { byChild, findParentOutcomes } from "./parent-outcomes.ts"
 import { moveOn } from "./release.ts"
 
 /** `conflict`: something is stored under its id already. */
@@ -93,7 +93,7 @@ const withoutParent = (parent: string, why: Deferred | undefined): Deferred => {
 /** How those stand that they wait for, and what becomes of them: at most a moment after they were accepted. */
 const look = async (connection: Connection, jobs: ReadonlyArray<Waiting>): Promise<void> => {
   try {
-    const endings = await findEndings(
+    const endings = await findParentOutcomes(
       connection.jobs,
       jobs.flatMap(({ parents }) => parents),
     )

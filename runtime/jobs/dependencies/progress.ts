@@ -7,9 +7,9 @@ import { isTerminal } from "../../protocol/state.ts"
 import type { Decision, Found } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { type Edge, removeEdges } from "./edges.ts"
-import type { Endings } from "./endings.ts"
 import { findAll } from "./find-all.ts"
 import { failure, parentGone, refused, unreadable } from "./never-released.ts"
+import type { ParentOutcomes } from "./parent-outcomes.ts"
 import { postMissing } from "./posting-again.ts"
 
 /** Several parents may end at the same time; more often than this in a row is not chance. */
@@ -22,7 +22,7 @@ const AT_A_TIME = 64
 /** A job that waits, on its way. */
 interface Moving {
   readonly child: string
-  readonly endings: Endings
+  readonly endings: ParentOutcomes
   /** What the transport has said where it can never store what it was asked to: the job ends then. */
   readonly refusals: ReadonlyArray<TransportError>
 }
@@ -37,7 +37,7 @@ const MOST_REFUSALS = 2
  */
 export const progress = async (
   connection: Connection,
-  jobs: ReadonlyMap<string, Endings>,
+  jobs: ReadonlyMap<string, ParentOutcomes>,
 ): Promise<ReadonlyArray<string>> => {
   const failed: Array<string> = []
   let trouble: TransportError | undefined

@@ -1,8 +1,8 @@
 /** What the end of a job means to those that wait for it: found by their edges, a page at a time. */
 import type { Connection } from "../../connection/connection.ts"
 import { type Edge, edgeIn, edgesOf } from "./edges.ts"
-import { byChild, type Endings } from "./endings.ts"
 import { findAll } from "./find-all.ts"
+import { byChild, type ParentOutcomes } from "./parent-outcomes.ts"
 import { progress } from "./progress.ts"
 
 const PAGE = 500
@@ -13,7 +13,7 @@ const AT_A_TIME = 32
  * Moves on whoever waits for these jobs, and whoever waits for those that fail by that. Those that do not satisfy, such as a
  * cancelled one, change nothing. Fails as the transport does: a sweep finds again what was not done.
  */
-export const release = async (connection: Connection, endings: Endings): Promise<void> => {
+export const release = async (connection: Connection, endings: ParentOutcomes): Promise<void> => {
   const known = new Map([...endings].filter(([, ending]) => ending !== "open" && ending !== "cancelled"))
   const open: Array<{ readonly parent: string; readonly after?: string }> = [...known.keys()].map((parent) => ({
     parent,
@@ -38,7 +38,7 @@ export const release = async (connection: Connection, endings: Endings): Promise
 }
 
 /** Moves these jobs on (by id), and whoever waits for those that fail by that. Fails as {@link release} does. */
-export const moveOn = async (connection: Connection, jobs: ReadonlyMap<string, Endings>): Promise<void> => {
+export const moveOn = async (connection: Connection, jobs: ReadonlyMap<string, ParentOutcomes>): Promise<void> => {
   const failed = await progress(connection, jobs)
   await release(connection, new Map(failed.map((id) => [id, "failed"])))
 }

@@ -1,14 +1,14 @@
 /**
  * Looks again at jobs that wait for others, a slice at a time: whoever ended one of those may have died before it could
- * move them on, or could not reach the transport.
+ * move them on, or could not connectivity the transport.
  */
 import type { Connection } from "../../connection/connection.ts"
-import { endingOf } from "../../protocol/dependencies.ts"
+import { parentOutcomeOf } from "../../protocol/dependencies.ts"
 import type { Found } from "../../transport/lift/transport.ts"
 import { expire, isOverdue } from "../tracking/finding.ts"
 import { edgeIn, type Place, readEdges, removeEdges, writtenAt } from "./edges.ts"
-import { byChild, findEndings } from "./endings.ts"
 import { findAll } from "./find-all.ts"
+import { byChild, findParentOutcomes } from "./parent-outcomes.ts"
 import { moveOn, release } from "./release.ts"
 
 /** Edges that one look goes through. */
@@ -49,7 +49,7 @@ export class Sweep {
       (found) => ({ overdue: found.record.state === "deferred" && isOverdue(found.record, now) ? found : undefined }),
     )
     const edges = written.flatMap(({ edge }) => (children.has(edge.child) ? [edge] : []))
-    const endings = await findEndings(
+    const endings = await findParentOutcomes(
       jobs,
       edges.map(({ parent }) => parent),
     )
@@ -64,10 +64,10 @@ export class Sweep {
   }
 
   async #expire(overdue: ReadonlyArray<Found>): Promise<void> {
-    const endings = new Map<string, ReturnType<typeof endingOf>>()
+    const endings = new Map<string, ReturnType<typeof parentOutcomeOf>>()
     for (const found of overdue) {
       const { record } = await expire(this.#connection, found)
-      endings.set(record.id, endingOf(record))
+      endings.set(record.id, parentOutcomeOf(record))
     }
     await release(this.#connection, endings)
   }

@@ -7,7 +7,7 @@ import { Result } from "effect"
 import { OWN_HEADER, type OwnHeaders, postingOf, type RepeatHeader, type Task } from "../../protocol/headers.ts"
 import type { AddressedTask, Message } from "../../protocol/message.ts"
 import { FRONT_LEVEL, publishKey } from "../../protocol/message.ts"
-import { extended, type JobError, type JobRecord, recordOfTask, step } from "../../protocol/record.ts"
+import { type JobError, type JobRecord, recordOfTask, step, withTransition } from "../../protocol/record.ts"
 import type { State } from "../../protocol/state.ts"
 import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
@@ -71,7 +71,7 @@ export const succeeded = (
     record: {
       ...(record.claims === undefined && record.message === undefined ? record : unended(attempt, record)),
       state: "succeeded",
-      timeline: extended(record.timeline, record.run, { at: now, state: "succeeded" }),
+      timeline: withTransition(record.timeline, record.run, { at: now, state: "succeeded" }),
       fence: attempt.fence,
       endedAt: now,
       keepMs: task.own.resultTtlMs ?? attempt.keep.resultMs,

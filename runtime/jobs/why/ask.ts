@@ -1,10 +1,10 @@
 /** Asks a board for what there is to know about one job, and says why it waits. Bounded in time, whatever does not answer. */
 import { Result, Schema } from "effect"
+import { DEFERRAL_REASONS } from "../../cluster/deferrals.ts"
 import { listActors, listWorkers, WorkerDescription } from "../../cluster/directory.ts"
 import { isSuspended, pausedQueues, suspensions } from "../../cluster/pausing.ts"
-import { PUT_OFF_REASONS } from "../../cluster/remote/answers.ts"
-import { ask } from "../../cluster/remote/ask.ts"
-import type { Answer } from "../../cluster/remote/message.ts"
+import { askWorkers } from "../../cluster/remote/ask.ts"
+import type { Reply } from "../../cluster/remote/message.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
@@ -68,8 +68,8 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
   if (isTerminal(record.state)) return { now: Date.now(), record, ...target(() => false) }
   const { store, jobs } = connection
   const told = (command: string, given: object = {}) =>
-    known(ask(connection, command, given, { timeout: WORKERS_MS / 1_000 }))
-  const [parents, paused, keys, living, actors, stats, reserved, putOff, waiting] = await Promise.all([
+    known(askWorkers(connection, command, given, { timeout: WORKERS_MS / 1_000 }))
+  const [parents, paused, keys, living, actors, stats, reserved, deferrals, waiting] = await Promise.all([
     record.state === "deferred" ? known(parentsOf(connection, record)) : undefined,
     known(pausedQueues(store)),
     known(suspensions(store)),
@@ -93,7 +93,7 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
     ...(workers === undefined ? {} : { workers }),
     ...(actors === undefined ? {} : { actors }),
     reservedBy: (reserved ?? []).filter(({ value }) => holds(value, record.id)).map(({ worker }) => worker),
-    putOff: (putOff ?? []).flatMap(({ worker, value }) => notesIn(value).map((note) => ({ ...note, worker }))),
+    deferrals: (deferrals ?? []).flatMap(({ worker, value }) => notesIn(value).map((note) => ({ ...note, worker }))),
     ...(waiting === undefined ? {} : { place: { inQueue: placeIn(waiting, record.id) } }),
   }
 }
@@ -129,7 +129,7 @@ const decodeWorker = Schema.decodeUnknownResult(WorkerDescription)
 /** The workers as they are now, where they say so; else as they were at their last beat. */
 const latest = (
   living: ReadonlyArray<WorkerDescription>,
-  stats: ReadonlyArray<Answer>,
+  stats: ReadonlyArray<Reply>,
 ): ReadonlyArray<WorkerDescription> => {
   const now = new Map<string, WorkerDescription>()
   for (const { worker, value } of stats) {
@@ -153,7 +153,7 @@ const decodeNotes = Schema.decodeUnknownResult(
   Schema.Array(
     Schema.Struct({
       id: Schema.String,
-      reason: Schema.Literals(PUT_OFF_REASONS),
+      reason: Schema.Literals(DEFERRAL_REASONS),
       until: Schema.Finite,
       detail: Schema.String,
       waits: Schema.optionalKey(Schema.Boolean),

@@ -2,8 +2,9 @@
  * Decides why a job waits. Pure: facts in, causes out, in the order in which they hold a job up. What somebody decided
  * comes before who is there, who is there before what they can run, and that before whose turn it is.
  */
+
+import type { Deferral } from "../../cluster/deferrals.ts"
 import type { WorkerDescription } from "../../cluster/directory.ts"
-import type { PutOff } from "../../cluster/put-offs.ts"
 import { didYouMean } from "../../options/suggest.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
@@ -251,8 +252,8 @@ const idle = ({ suspended, actor, record: { queue } }: Facts, able: ReadonlyArra
 /** A note that is older than this is not about what holds the job up now. */
 const LATE_MS = 3_000
 
-const notesOf = ({ putOff = [], now }: Facts) =>
-  putOff.filter(({ until }) => until + LATE_MS >= now).sort((a, b) => b.until - a.until)
+const notesOf = ({ deferrals = [], now }: Facts) =>
+  deferrals.filter(({ until }) => until + LATE_MS >= now).sort((a, b) => b.until - a.until)
 
 /** What the worker says that handed it back: part of a cause that is known already, or one of its own. */
 const withNotes = (obstacles: ReadonlyArray<Cause>, facts: Facts): ReadonlyArray<Cause> => {
@@ -263,13 +264,13 @@ const withNotes = (obstacles: ReadonlyArray<Cause>, facts: Facts): ReadonlyArray
   return obstacles.map((cause) => (cause.code === note.reason ? { ...cause, until } : cause))
 }
 
-const noteCause = (note: NonNullable<Facts["putOff"]>[number], facts: Facts): Cause => {
+const noteCause = (note: NonNullable<Facts["deferrals"]>[number], facts: Facts): Cause => {
   const { reason, worker, until, detail, waits = false } = note
   const { actor, now } = facts
   const method = `${actor}.${facts.method}`
   const again = waits ? `${worker} has it and starts it as soon as it may` : `it comes again ${when(until, now)}`
   const atLatest = waits ? again : `${again} at the latest`
-  const advice: Readonly<Record<PutOff["reason"], string>> = {
+  const advice: Readonly<Record<Deferral["reason"], string>> = {
     "unknown-actor": `${worker} took it and does not serve it: ${detail}; ${again}. Let workers that share a queue serve the same actors`,
     "actor-unhealthy": `${worker} took it while its actor ${actor} was not ready: ${detail}; ${again}`,
     "rate-limit": `${method} may not start more often (${detail}): ${again}`,

@@ -1,6 +1,7 @@
 /** What there is to know about a job that waits. What could not be found out is absent, and decides nothing. */
+
+import type { Deferral } from "../../cluster/deferrals.ts"
 import type { ActorDescription, WorkerDescription } from "../../cluster/directory.ts"
-import type { PutOff } from "../../cluster/put-offs.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { State } from "../../protocol/state.ts"
 
@@ -33,6 +34,6 @@ export interface Facts {
   /** Workers in which it waits for a handler. */
   readonly reservedBy?: ReadonlyArray<string>
   /** What workers say that handed it back. */
-  readonly putOff?: ReadonlyArray<Omit<PutOff, "queue"> & { readonly worker: string }>
+  readonly deferrals?: ReadonlyArray<Omit<Deferral, "queue"> & { readonly worker: string }>
   readonly place?: { readonly inQueue: Place }
 }

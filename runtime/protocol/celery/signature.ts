@@ -45,7 +45,7 @@ const isList = (value: unknown): value is ReadonlyArray<unknown> => Array.isArra
 const LONGEST_S = MAX_DURATION_MS / 1000
 
 const NO_ARGS: ReadonlyArray<unknown> = Object.freeze([])
-const NOTHING: Readonly<Record<string, unknown>> = Object.freeze({})
+const EMPTY: Readonly<Record<string, unknown>> = Object.freeze({})
 
 /**
  * A signature of its decoded form. Everything but `task` may be left out. `at` is where it stood, for the error. Fails
@@ -68,8 +68,8 @@ export const parseSignature = (value: unknown, at = "signature"): Result.Result<
     ...value,
     task,
     args: args ?? NO_ARGS,
-    kwargs: kwargs ?? NOTHING,
-    options: options ?? NOTHING,
+    kwargs: kwargs ?? EMPTY,
+    options: options ?? EMPTY,
     subtask_type: subtask_type ?? null,
     immutable: immutable ?? false,
   })
@@ -106,7 +106,7 @@ export interface Application {
 
 /** The signature as it is called: with arguments before its own, unless it is immutable. */
 export const applySignature = (signature: Signature, application: Application): Signature => {
-  const { args = NO_ARGS, kwargs = NOTHING, options = NOTHING } = application
+  const { args = NO_ARGS, kwargs = EMPTY, options = EMPTY } = application
   const stamps = signature.options.stamped_headers
   const fixed = isList(stamps) ? [...FIXED_OPTIONS, ...stamps] : FIXED_OPTIONS
   const merged: Record<string, unknown> = { ...signature.options }
@@ -203,7 +203,7 @@ const momentOption = (
 
 const stampsOf = (options: Signature["options"]): Pick<Task, "stampedHeaders" | "stamps"> => {
   const names = options.stamped_headers
-  if (!isList(names)) return { stampedHeaders: null, stamps: NOTHING }
+  if (!isList(names)) return { stampedHeaders: null, stamps: EMPTY }
   const texts = names.filter((name) => typeof name === "string" && name !== "__proto__")
   const stamps: Record<string, unknown> = {}
   for (const name of texts) if (typeof name === "string" && options[name] !== undefined) stamps[name] = options[name]
@@ -250,7 +250,7 @@ export const taskOfSignature = (
       expires: expires.success,
       timelimit: { hard: numberOption(options, "time_limit"), soft: numberOption(options, "soft_time_limit") },
       ...stampsOf(options),
-      custom: isMap(options.headers) ? options.headers : NOTHING,
+      custom: isMap(options.headers) ? options.headers : EMPTY,
     }),
     queue: textOption(options, "queue") ?? textOption(options, "routing_key"),
     priority: numberOption(options, "priority"),

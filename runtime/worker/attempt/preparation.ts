@@ -40,7 +40,7 @@ export interface PreparationOptions extends JobSurroundings, UnknownTasksOptions
   /** How a task is settled for which there is no room. */
   readonly putOff: (refusal: Refusal) => AttemptEnd
   /** How long a job that comes again is to be left to a living worker which may run it still, in milliseconds; 0: to none. */
-  readonly leaveAlone: (id: string) => Promise<number>
+  readonly holdOffMs: (id: string) => Promise<number>
   /** Called for a job that somebody else has ended, who may have died before everything that follows was done. */
   readonly onFinished: (record: JobRecord) => void
 }
@@ -117,7 +117,7 @@ export class Preparation {
     }
     // Before the claim, which would refuse the outcome of the worker that runs it, and count that worker as dead.
     if (!delivery.fresh && delivery.deliveries > 1) {
-      const delay = yield* Effect.promise(() => options.leaveAlone(posting.id))
+      const delay = yield* Effect.promise(() => options.holdOffMs(posting.id))
       if (delay > 0) return new Decided({ token: delivery.token, then: { kind: "release", delay } })
     }
     const endsOnLoss = target.found && target.method.onLost === "fail" && !acksEarly(target.method)
@@ -161,7 +161,7 @@ export class Preparation {
     if (actor.condition !== "ready") {
       const until = now + ACTOR_DOWN_DELAY_MS
       const { id, queue } = posting
-      options.onPutOff({ id, queue, reason: "actor-unhealthy", until, detail: actor.trouble })
+      options.onDeferral({ id, queue, reason: "actor-unhealthy", until, detail: actor.trouble })
       return new Decided(verdict.handedBack(attempt(record), isClaimed, ACTOR_DOWN_DELAY_MS))
     }
     read ??= yield* readInput(posting, method, options.maxBody)

@@ -3,7 +3,7 @@
  * to arrive, then is given up.
  */
 
-import type { PutOff } from "../../cluster/put-offs.ts"
+import type { Deferral } from "../../cluster/deferrals.ts"
 import * as verdict from "../../jobs/outcome/verdict.ts"
 import { LANG } from "../../protocol/headers.ts"
 import { publishKey } from "../../protocol/message.ts"
@@ -26,7 +26,7 @@ export interface UnknownTasksOptions {
   /** Queue of the workers of another language, by the `lang` header. */
   readonly languages: ReadonlyMap<string, string>
   /** Called when a task is handed back because it cannot run now. */
-  readonly onPutOff: (putOff: PutOff) => void
+  readonly onDeferral: (deferral: Deferral) => void
 }
 
 export class UnknownTasks {
@@ -59,7 +59,7 @@ export class UnknownTasks {
     const wait = this.#waitFor(publishKey(posting), waiting.now)
     if (wait === undefined)
       return giveUp(`${problem}, and no worker that serves it came within ${unknownGraceMs / 1000} s`)
-    this.#options.onPutOff({
+    this.#options.onDeferral({
       id: posting.id,
       queue: posting.queue,
       reason: "unknown-actor",

@@ -2,8 +2,8 @@
 import { Result } from "effect"
 import type { ActorDescription } from "../../cluster/directory.ts"
 import type { Answers } from "../../cluster/remote/answers.ts"
-import { type Call, type CommandName, isNoRate, parseCall } from "../../cluster/remote/call.ts"
-import { type Answer, CONTROL_TOPIC, encode, questionOf } from "../../cluster/remote/message.ts"
+import { type Command, type CommandName, isNoRate, parseCommand } from "../../cluster/remote/command.ts"
+import { CONTROL_TOPIC, commandOf, encode, type Reply } from "../../cluster/remote/message.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { keepListening } from "../../connection/listening.ts"
 import type { Log } from "../../log/log.ts"
@@ -25,7 +25,7 @@ export interface RemoteControlOptions {
 export const obeyRemoteControl = (options: RemoteControlOptions): void => {
   const { connection, worker, log, signal } = options
   const hear = (payload: Uint8Array): void => {
-    const question = questionOf(payload)
+    const question = commandOf(payload)
     if (question === undefined || question.workers?.includes(worker.name) === false) return
     const answer = answerTo(question.command, question.arguments, options)
     connection.broadcast
@@ -35,9 +35,9 @@ export const obeyRemoteControl = (options: RemoteControlOptions): void => {
   void keepListening(connection.broadcast, CONTROL_TOPIC, hear, { log, signal })
 }
 
-const answerTo = (command: string, given: unknown, options: RemoteControlOptions): Answer => {
+const answerTo = (command: string, given: unknown, options: RemoteControlOptions): Reply => {
   const { worker, log } = options
-  const call = parseCall(command, given)
+  const call = parseCommand(command, given)
   // Of a caller whose version knows more, or nothing, of it.
   if (Result.isFailure(call)) return { worker: worker.name, error: call.failure.message }
   try {
@@ -49,12 +49,12 @@ const answerTo = (command: string, given: unknown, options: RemoteControlOptions
   }
 }
 
-type Outcome = Pick<Answer, "value" | "error">
+type Outcome = Pick<Reply, "value" | "error">
 
 /** The value that the command promises. */
 const value = <C extends CommandName>(_command: C, value: Answers[C]): Outcome => ({ value })
 
-const obey = (call: Call, { worker, actors, shutdown, log }: RemoteControlOptions): Outcome => {
+const obey = (call: Command, { worker, actors, shutdown, log }: RemoteControlOptions): Outcome => {
   switch (call.command) {
     case "ping":
       return value(call.command, "pong")

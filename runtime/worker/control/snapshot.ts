@@ -23,7 +23,7 @@ export interface WorkerHands {
   readonly reserved: ReadonlyArray<ReservedTask>
 }
 
-export interface StandingOptions {
+export interface WorkerSnapshotOptions {
   readonly name: string
   readonly actors: ReadonlyArray<string>
   readonly pool: ActorPool
@@ -33,14 +33,14 @@ export interface StandingOptions {
 }
 
 /** How a worker stands, for as long as it lives. */
-export class Standing {
+export class WorkerSnapshot {
   readonly startedAt = new Date().toISOString()
   /** Whether it consumes now. */
   isListening = false
-  readonly #options: StandingOptions
+  readonly #options: WorkerSnapshotOptions
   #stopAskedAt: string | undefined
 
-  constructor(options: StandingOptions) {
+  constructor(options: WorkerSnapshotOptions) {
     this.#options = options
   }
 

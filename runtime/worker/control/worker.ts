@@ -1,8 +1,8 @@
 /** What a worker is to those who hold it: the service that runs it, and remote control. */
 import { Result } from "effect"
+import type { Deferral } from "../../cluster/deferrals.ts"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import type { EventSender } from "../../cluster/events.ts"
-import type { PutOff } from "../../cluster/put-offs.ts"
 import { CallboardError } from "../../errors.ts"
 import { type Autoscale, isHandlerCount, MOST_HANDLERS, parseAutoscale } from "../../options/autoscale.ts"
 import { type RateInput, rateOf } from "../../options/rate.ts"
@@ -16,7 +16,7 @@ import type { Hands } from "../fetch/buffer.ts"
 import type { PoolSize } from "../fetch/pool-size.ts"
 import type { Appetite } from "../fetch/queue-list.ts"
 import type { Counts } from "../telemetry/counts.ts"
-import { handsOf, type Standing, type WorkerHands } from "./snapshot.ts"
+import { handsOf, type WorkerHands, type WorkerSnapshot } from "./snapshot.ts"
 
 /** How much a worker has to do now. */
 export interface WorkerLoad {
@@ -54,7 +54,7 @@ export interface Worker {
   /** What is in its hands. */
   inspect(): WorkerHands
   /** What it handed back because it could not run it now: one job, or the latest, 1,000 at most. */
-  putOff(id?: string): ReadonlyArray<PutOff>
+  putOff(id?: string): ReadonlyArray<Deferral>
   /**
    * Changes how many handlers run at a time, 1–10,000; what runs goes on. With `autoscale`, bounds that it lies outside of
    * move. Fails with `CallboardError` `invalid-input`.
@@ -89,7 +89,7 @@ export interface RunningWorkerOptions {
   readonly name: string
   readonly failed: Promise<TransportError>
   readonly done: Promise<EndReason>
-  readonly standing: Standing
+  readonly snapshot: WorkerSnapshot
   readonly appetite: Appetite
   readonly hands: Hands
   readonly size: PoolSize
@@ -124,7 +124,7 @@ export class RunningWorker implements Worker {
   }
 
   get listening(): boolean {
-    return this.#options.standing.isListening
+    return this.#options.snapshot.isListening
   }
 
   get load(): WorkerLoad {
@@ -133,14 +133,14 @@ export class RunningWorker implements Worker {
   }
 
   describe(): WorkerDescription {
-    return this.#options.standing.describe()
+    return this.#options.snapshot.describe()
   }
 
   inspect(): WorkerHands {
     return handsOf(this.#options.hands)
   }
 
-  putOff(id?: string): ReadonlyArray<PutOff> {
+  putOff(id?: string): ReadonlyArray<Deferral> {
     return this.#options.flow.notes(id, MOST_PUT_OFF)
   }
 

@@ -3,10 +3,10 @@
  * tasks that run go on meanwhile.
  */
 import { Cause, Effect } from "effect"
-import type { Reach } from "../../connection/connectivity.ts"
+import type { Connectivity } from "../../connection/connectivity.ts"
 import { asTransportError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
-import { isExhausted, type ReconnectPolicy, reconnectDelay, tryingAgain } from "../../options/reconnect.ts"
+import { isExhausted, type ReconnectPolicy, reconnectDelay, retryNotice } from "../../options/reconnect.ts"
 import type { JobDelivery, Jobs, PullRequest } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import type { Hands } from "./buffer.ts"
@@ -23,7 +23,7 @@ export interface ConsumerOptions {
   readonly rotate: boolean
   readonly hands: Hands
   readonly log: Log
-  readonly reach: Reach
+  readonly connectivity: Connectivity
   readonly reconnect: ReconnectPolicy
   readonly accept: (deliveries: ReadonlyArray<JobDelivery>) => void
   /** Whether more may be queued any moment by this worker itself: nothing that is found to be empty is so for good. */
@@ -44,7 +44,7 @@ const BURST_PAUSE_MS = 50
 /** Runs until interrupted; fails with the transport's error when it gives up, or cannot ever work. */
 export const consume = (options: ConsumerOptions): Effect.Effect<never, TransportError> =>
   Effect.gen(function* () {
-    const { appetite, hands, log, reach, reconnect } = options
+    const { appetite, hands, log, connectivity, reconnect } = options
     /** In a row. */
     let failures = 0
     /** Whether the transport has answered since it was last lost: only then this consumes. */
@@ -59,13 +59,13 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
     }
     while (true) {
       if (answers)
-        yield* Effect.promise((signal) => reach.whileConnected(signal, (either) => hands.waitForRoom(either)))
-      if (reach.takeLoss()) {
+        yield* Effect.promise((signal) => connectivity.whileConnected(signal, (either) => hands.waitForRoom(either)))
+      if (connectivity.acknowledgeLoss()) {
         lost = true
         answers = false
         options.onListening(false)
       }
-      if (lost && reach.connected) {
+      if (lost && connectivity.connected) {
         lost = false
         options.onReturned()
       }
@@ -73,7 +73,7 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       // What somebody changes ends the pull that is under way: a queue that was paused must not be pulled from any more.
       // So does the loss of the transport.
       const changed = Effect.promise((signal) =>
-        reach.whileConnected(signal, (either) => appetite.changedSince(version, either)),
+        connectivity.whileConnected(signal, (either) => appetite.changedSince(version, either)),
       )
       if (queues.length === 0 && !lost) {
         answered()
@@ -92,11 +92,11 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       const request = { queues, max, wait, rotate: options.rotate }
       const pulled = yield* Effect.result(
         lost
-          ? Effect.fail(new TransportError("unavailable", reach.why?.message ?? LOST))
+          ? Effect.fail(new TransportError("unavailable", connectivity.why?.message ?? LOST))
           : Effect.raceFirst(pull(options, request), Effect.as(changed, undefined)),
       )
       // A pull that the loss has ended is no answer.
-      if (reach.wasLost) continue
+      if (connectivity.wasLost) continue
       if (pulled._tag === "Success") {
         answered()
         if (hands.isCrowded) yield* Effect.promise((signal) => crowd.pulled(pulled.success ?? 0, max, signal))
@@ -112,8 +112,8 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       failures++
       if (!reconnect.enabled || !mayPass(error) || isExhausted(failures, reconnect)) return yield* Effect.fail(error)
       const delay = reconnectDelay(failures, reconnect)
-      log.warn(tryingAgain(error, delay, failures, reconnect))
-      yield* Effect.promise((signal) => reach.returned(delay, signal))
+      log.warn(retryNotice(error, delay, failures, reconnect))
+      yield* Effect.promise((signal) => connectivity.untilConnected(delay, signal))
     }
   })
 

@@ -4,7 +4,7 @@
  * goes back to its queue with a delay, uncounted.
  */
 import type { ErasedMethod } from "../../actor/actor.ts"
-import type { PutOff } from "../../cluster/put-offs.ts"
+import type { Deferral } from "../../cluster/deferrals.ts"
 import { LIMIT_TOPIC } from "../../connection/connection.ts"
 import { keepListening } from "../../connection/listening.ts"
 import type { Log } from "../../log/log.ts"
@@ -221,9 +221,9 @@ export class Limiter {
   }
 
   /** What holds up those that wait, of one job, or of as many as are asked for. */
-  notes(id: string | undefined, most: number): ReadonlyArray<PutOff> {
+  notes(id: string | undefined, most: number): ReadonlyArray<Deferral> {
     const now = performance.now()
-    const notes: Array<PutOff> = []
+    const notes: Array<Deferral> = []
     for (const key of this.#room.keys)
       for (const [at, held] of this.#room.line(key).entries()) {
         const { id: job = "", delivery } = held

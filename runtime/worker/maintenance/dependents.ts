@@ -5,11 +5,11 @@
 import type { Connection } from "../../connection/connection.ts"
 import { asTransportError } from "../../errors.ts"
 import { EdgeWatch } from "../../jobs/dependencies/edge-watch.ts"
-import { findEndings } from "../../jobs/dependencies/endings.ts"
+import { findParentOutcomes } from "../../jobs/dependencies/parent-outcomes.ts"
 import { release } from "../../jobs/dependencies/release.ts"
 import { Sweep } from "../../jobs/dependencies/sweep.ts"
 import type { Log } from "../../log/log.ts"
-import { type Ending, endingOf } from "../../protocol/dependencies.ts"
+import { type ParentOutcome, parentOutcomeOf } from "../../protocol/dependencies.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 
@@ -28,7 +28,7 @@ export class Dependents {
   readonly #edges: EdgeWatch
   readonly #sweep: Sweep
   /** By id; without an ending where it must be asked for. */
-  readonly #ended = new Map<string, Ending | undefined>()
+  readonly #ended = new Map<string, ParentOutcome | undefined>()
   /** The first look, at what others have left behind. */
   readonly #begun: Promise<void>
   #hasBegun = false
@@ -57,7 +57,7 @@ export class Dependents {
 
   /** A record was stored here, or found as it was stored by somebody who may have died since. Cheap: called for every job. */
   stored(record: JobRecord): void {
-    if (isTerminal(record.state) && this.#edges.ended(record.id)) this.#add(record.id, endingOf(record))
+    if (isTerminal(record.state) && this.#edges.ended(record.id)) this.#add(record.id, parentOutcomeOf(record))
   }
 
   /** One round: what was left, then as many slices of all that wait as there is time for. Fails as the transport does. */
@@ -87,7 +87,7 @@ export class Dependents {
     this.#hasBegun = true
   }
 
-  #add(id: string, ending: Ending | undefined): void {
+  #add(id: string, ending: ParentOutcome | undefined): void {
     if (this.#ended.size >= MOST) return
     this.#ended.set(id, ending)
     this.#work()
@@ -121,9 +121,9 @@ export class Dependents {
     this.#isWorking = false
   }
 
-  async #part(some: ReadonlyMap<string, Ending | undefined>): Promise<void> {
+  async #part(some: ReadonlyMap<string, ParentOutcome | undefined>): Promise<void> {
     const unknown = [...some].flatMap(([id, ending]) => (ending === undefined ? [id] : []))
-    const asked = await findEndings(this.#connection.jobs, unknown)
+    const asked = await findParentOutcomes(this.#connection.jobs, unknown)
     const endings = [...some].map(([id, ending]) => [id, ending ?? asked.get(id) ?? "open"] as const)
     await release(this.#connection, new Map(endings))
   }

@@ -4,7 +4,7 @@
  */
 
 import { Batcher } from "../../async/batcher.ts"
-import type { Reach } from "../../connection/connectivity.ts"
+import type { Connectivity } from "../../connection/connectivity.ts"
 import { asTransportError } from "../../errors.ts"
 import { outcomeLost } from "../../jobs/outcome/job-error.ts"
 import type { Log } from "../../log/log.ts"
@@ -25,13 +25,13 @@ export class Settler {
   readonly #jobs: Jobs
   readonly #batcher: Batcher<AttemptEnd, EndAnswer>
   readonly #log: Log
-  readonly #reach: Reach
+  readonly #connectivity: Connectivity
 
-  constructor(jobs: Jobs, log: Log, reach: Reach) {
+  constructor(jobs: Jobs, log: Log, connectivity: Connectivity) {
     this.#jobs = jobs
     this.#batcher = new Batcher((items) => jobs.end(items))
     this.#log = log
-    this.#reach = reach
+    this.#connectivity = connectivity
   }
 
   /**
@@ -66,7 +66,7 @@ export class Settler {
       const { error } = settled
       if (error.reason === "internal" && faults < MOST_FAULTS && !signal.aborted) {
         faults++
-        await this.#reach.returned(wait, signal)
+        await this.#connectivity.untilConnected(wait, signal)
         wait *= 2
         // Alone: what one settlement of a batch makes the transport throw is no fault of the others.
         settled = await this.#alone(current)
@@ -94,7 +94,7 @@ export class Settler {
         })
         return "lost"
       }
-      await this.#reach.returned(wait, signal)
+      await this.#connectivity.untilConnected(wait, signal)
       wait = Math.min(LONGEST_WAIT_MS, wait * 2)
       await again()
     }

@@ -2,7 +2,7 @@
 import type { Attributes, Context, Link, Span, Tracer } from "@opentelemetry/api"
 import { isUndecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import { type Api, ofJob, parentOf, SYSTEM, spanContextOf, traceOf } from "../../tracing/context.ts"
+import { type Api, jobAttributes, parentOf, SYSTEM_ATTRIBUTES, spanContextOf, traceOf } from "../../tracing/context.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { Held, Running } from "../delivery/delivery.ts"
 import { settledAs } from "../delivery/settled-as.ts"
@@ -73,8 +73,8 @@ export class AttemptSpans implements WorkerObserver {
   #start(held: Held, record: JobRecord, parent: Context): Span {
     const name = this.#names.of(held, record)
     const attributes: Attributes = {
-      ...SYSTEM,
-      ...ofJob(record.id, held.delivery.queue),
+      ...SYSTEM_ATTRIBUTES,
+      ...jobAttributes(record.id, held.delivery.queue),
       "messaging.operation.name": "process",
       "messaging.operation.type": "process",
       "callboard.task": name ?? record.name,

@@ -6,7 +6,7 @@ import { Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { EventSender } from "../../cluster/events.ts"
 import { cutShort, messageOf, textOf } from "../../log/redaction.ts"
-import { taskTexts } from "../../log/task-texts.ts"
+import { taskEventFields } from "../../log/task-event-fields.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
@@ -36,7 +36,7 @@ export class EventTeller implements WorkerObserver {
       const { task, posting } = read.success
       const target = this.#pool.resolve(task.task, task.meth)
       const method = target.found ? target.method : undefined
-      this.#events.tell("task-received", taskTexts(task, posting.message, method))
+      this.#events.tell("task-received", taskEventFields(task, posting.message, method))
     }
   }
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest"
 import { CallboardError } from "../../../../runtime/errors.ts"
 import { milliseconds, timeToLive } from "../../../../runtime/options/duration.ts"
 import { methodLimitOf } from "../../../../runtime/options/method-limit.ts"
-import { refusals, refuseInput } from "../../../../runtime/options/refuse.ts"
+import { refuseInput, resultOf } from "../../../../runtime/options/refuse.ts"
 import { checkTimeLimit, timeLimitOf } from "../../../../runtime/options/time-limit.ts"
 import { wholeNumber } from "../../../../runtime/options/whole.ts"
 
@@ -71,11 +71,11 @@ describe("a time limit", () => {
 })
 
 test("a refusal becomes a value; another error goes on", () => {
-  expect(refusals(() => 7)).toMatchObject({ success: 7 })
-  expect(refusals(() => milliseconds("delay", "soon"))).toMatchObject({ failure: { details: { field: "delay" } } })
+  expect(resultOf(() => 7)).toMatchObject({ success: 7 })
+  expect(resultOf(() => milliseconds("delay", "soon"))).toMatchObject({ failure: { details: { field: "delay" } } })
   const fault = new TypeError("a fault")
   expect(() =>
-    refusals(() => {
+    resultOf(() => {
       throw fault
     }),
   ).toThrow(fault)

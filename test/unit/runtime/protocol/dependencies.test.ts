@@ -4,7 +4,7 @@ import type { SubmissionFields } from "callboard"
 import { Result } from "effect"
 import { describe, expect, test } from "vitest"
 import { plan } from "../../../../runtime/client/submitting/plan.ts"
-import { advance, deferred, type Ending, endingOf } from "../../../../runtime/protocol/dependencies.ts"
+import { advance, deferred, type ParentOutcome, parentOutcomeOf } from "../../../../runtime/protocol/dependencies.ts"
 import { parseTask } from "../../../../runtime/protocol/headers.ts"
 import { type JobRecord, tombstoneOf } from "../../../../runtime/protocol/record.ts"
 import { STATES } from "../../../../runtime/protocol/state.ts"
@@ -18,7 +18,7 @@ const waiting = (after: NonNullable<SubmissionFields["after"]>, fields: Submissi
   return deferred(posting, Result.getOrThrow(parseTask(posting.message)), NOW)
 }
 
-const endings = (given: Readonly<Record<string, Ending>>) => new Map(Object.entries(given))
+const outcomes = (given: Readonly<Record<string, ParentOutcome>>) => new Map(Object.entries(given))
 
 describe("how a job stands, for those that wait for it", () => {
   const EXPECTED = {
@@ -33,11 +33,11 @@ describe("how a job stands, for those that wait for it", () => {
   } as const
 
   test.each(STATES)("%s, and the same as a tombstone", (state) => {
-    expect([endingOf({ state }), endingOf({ state, tombstone: true })]).toEqual(EXPECTED[state])
+    expect([parentOutcomeOf({ state }), parentOutcomeOf({ state, tombstone: true })]).toEqual(EXPECTED[state])
   })
 
   test("nothing known of it: gone", () => {
-    expect(endingOf(undefined)).toBe("gone")
+    expect(parentOutcomeOf(undefined)).toBe("gone")
   })
 })
 
@@ -55,8 +55,8 @@ describe("the record of a job that waits", () => {
 })
 
 describe("what becomes of it", () => {
-  const kindOf = (ending: Ending, allowFailure: boolean) =>
-    advance(waiting({ ids: ["a"], allowFailure }), endings({ a: ending }), NOW)?.kind
+  const kindOf = (outcome: ParentOutcome, allowFailure: boolean) =>
+    advance(waiting({ ids: ["a"], allowFailure }), outcomes({ a: outcome }), NOW)?.kind
 
   test.each([
     ["open", undefined, undefined],
@@ -65,30 +65,30 @@ describe("what becomes of it", () => {
     ["cancelled", undefined, undefined],
     ["gone", "never", "released"],
     ["released", "released", "released"],
-  ] as const)("the only one that it waits for: %s", (ending, strict, lenient) => {
-    expect([kindOf(ending, false), kindOf(ending, true)]).toEqual([strict, lenient])
+  ] as const)("the only one that it waits for: %s", (outcome, strict, lenient) => {
+    expect([kindOf(outcome, false), kindOf(outcome, true)]).toEqual([strict, lenient])
   })
 
   test("of several, some: it waits for the others, in their order", () => {
-    const next = advance(waiting(["a", "b", "c"]), endings({ b: "succeeded", x: "succeeded" }), NOW)
+    const next = advance(waiting(["a", "b", "c"]), outcomes({ b: "succeeded", x: "succeeded" }), NOW)
     expect(next).toMatchObject({ kind: "fewer", record: { state: "deferred", after: { waiting: ["a", "c"] } } })
     expect(next?.kind === "fewer" && next.record.timeline).toHaveLength(1)
   })
 
   test("of several, one that is gone: it never starts, whatever the others do", () => {
-    const next = advance(waiting(["a", "b"]), endings({ a: "succeeded", b: "gone" }), NOW)
+    const next = advance(waiting(["a", "b"]), outcomes({ a: "succeeded", b: "gone" }), NOW)
     expect(next).toEqual({ kind: "never", parent: "b" })
   })
 
   test("of several, all but one that failed: a failure will do, or it will not", () => {
-    const known = endings({ a: "succeeded", b: "failed", c: "gone" })
+    const known = outcomes({ a: "succeeded", b: "failed", c: "gone" })
     expect(advance(waiting({ ids: ["a", "b", "c"], allowFailure: true }), known, NOW)?.kind).toBe("released")
     expect(advance(waiting(["a", "b"]), known, NOW)).toMatchObject({ record: { after: { waiting: ["b"] } } })
   })
 
   test("released, it has a task with the publish key of its first posting, and says when that was", () => {
     const record = waiting({ ids: ["a"], allowFailure: true }, { front: true, meta: { n: 1 } })
-    const next = advance(record, endings({ a: "failed" }), NOW + 5_000)
+    const next = advance(record, outcomes({ a: "failed" }), NOW + 5_000)
     if (next?.kind !== "released") throw new Error("it is released")
     expect(next.record).toMatchObject({
       state: "queued",
@@ -108,7 +108,7 @@ describe("what becomes of it", () => {
   test("released before its time, it is scheduled; after it, queued", () => {
     const record = waiting("a", { delay: 60 })
     const at = (now: number) => {
-      const next = advance(record, endings({ a: "succeeded" }), now)
+      const next = advance(record, outcomes({ a: "succeeded" }), now)
       return next?.kind === "released" ? [next.record.state, next.record.timeline.at(-1)?.due, next.posting.due] : next
     }
     expect(at(NOW + 59_999)).toEqual(["scheduled", NOW + 60_000, NOW + 60_000])
@@ -117,7 +117,7 @@ describe("what becomes of it", () => {
 
   test("nothing, for a job that does not wait any more, or is only a tombstone", () => {
     const record = waiting("a")
-    const known = endings({ a: "succeeded" })
+    const known = outcomes({ a: "succeeded" })
     const released = advance(record, known, NOW)
     if (released?.kind !== "released") throw new Error("it is released")
     expect(advance(released.record, known, NOW)).toBeUndefined()
@@ -132,7 +132,7 @@ describe("what becomes of it", () => {
     const { message } = record
     if (message === undefined) throw new Error("it holds its task")
     const headers = { ...message.headers, callboard: { after: { ids: [] } } }
-    const next = advance({ ...record, message: { ...message, headers } }, endings({ a: "succeeded" }), NOW)
+    const next = advance({ ...record, message: { ...message, headers } }, outcomes({ a: "succeeded" }), NOW)
     expect(next).toMatchObject({ kind: "invalid", why: { message: expect.stringContaining("after.ids") } })
   })
 })

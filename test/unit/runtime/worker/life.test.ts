@@ -159,7 +159,7 @@ describe("a worker", () => {
 describe("a start that fails releases what was acquired until then, in reverse", () => {
   test("when its name is a live worker's", async () => {
     const on = await board()
-    const other = { ...(await portrait()), host: hostname(), pid: process.pid }
+    const other = { ...(await snapshot()), host: hostname(), pid: process.pid }
     await on.store.write([WORKERS.put(NAME, other)])
     on.notes.length = 0
     await expect(startOn(on, [resource(on)])).rejects.toMatchObject({
@@ -241,7 +241,7 @@ describe("a start that is ended by its signal", () => {
 })
 
 /** What a worker writes about itself. */
-const portrait = async () => {
+const snapshot = async () => {
   const on = await board()
   const worker = await startOn(on, [resource(on)])
   await worker.stop()

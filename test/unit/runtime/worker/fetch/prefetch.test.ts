@@ -1,7 +1,7 @@
 /** The prefetch after a broken connection: the numbers and words of Celery's smoke tests. */
 import { actor } from "callboard"
 import { describe, expect, test } from "vitest"
-import { isExhausted, reconnectDelay, resolveReconnect, tryingAgain } from "../../../../../runtime/options/reconnect.ts"
+import { isExhausted, reconnectDelay, resolveReconnect, retryNotice } from "../../../../../runtime/options/reconnect.ts"
 import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { Hands } from "../../../../../runtime/worker/fetch/buffer.ts"
@@ -272,8 +272,8 @@ describe("the waits between two tries", () => {
 
   test("are told with two digits and the count; without a limit, with the count alone", () => {
     const error = new TransportError("unavailable", "gone")
-    expect(tryingAgain(error, 1_234, 3, policy)).toBe("gone. Trying again in 1.23 seconds… (3/100)")
-    expect(tryingAgain(error, 50, 3, resolveReconnect({ maxTries: 0 }))).toBe("gone. Trying again in 0.05 seconds… (3)")
+    expect(retryNotice(error, 1_234, 3, policy)).toBe("gone. Trying again in 1.23 seconds… (3/100)")
+    expect(retryNotice(error, 50, 3, resolveReconnect({ maxTries: 0 }))).toBe("gone. Trying again in 0.05 seconds… (3)")
   })
 
   test("end after the last try; 0 is for ever", () => {

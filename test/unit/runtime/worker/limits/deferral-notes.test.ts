@@ -1,8 +1,8 @@
 /** What a worker knows of tasks that others have put off. */
 import { expect, test } from "vitest"
-import { LATE_MS } from "../../../../../runtime/cluster/put-offs.ts"
+import { LATE_MS } from "../../../../../runtime/cluster/deferrals.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
-import { Returns } from "../../../../../runtime/worker/limits/returns.ts"
+import { DeferralNotes } from "../../../../../runtime/worker/limits/deferral-notes.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 import { newStore } from "./stores.ts"
 
@@ -10,7 +10,11 @@ const log = makeLog({ level: "none" })
 
 test("the latest note of other workers about the same queues counts, and a worker's own does not", async () => {
   const store = await newStore()
-  const [own, first, second] = [new Returns(store, log), new Returns(store, log), new Returns(store, log)]
+  const [own, first, second] = [
+    new DeferralNotes(store, log),
+    new DeferralNotes(store, log),
+    new DeferralNotes(store, log),
+  ]
   const now = Date.now()
   own.note("a", now + 90_000)
   first.note("a", now + 20_000)
@@ -24,7 +28,7 @@ test("the latest note of other workers about the same queues counts, and a worke
 
 test("a note that cannot be read is passed over", async () => {
   const store = await newStore()
-  const returns = new Returns(store, log)
+  const notes = new DeferralNotes(store, log)
   await store.write([{ key: "put-off/a/other", value: new TextEncoder().encode("soon"), ttl: 60_000 }])
-  expect(await returns.until(["a"])).toBe(0)
+  expect(await notes.until(["a"])).toBe(0)
 })

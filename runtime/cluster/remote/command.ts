@@ -3,7 +3,7 @@ import { Result, Schema, SchemaIssue } from "effect"
 import { CallboardError } from "../../errors.ts"
 import { MOST_HANDLERS } from "../../options/autoscale.ts"
 import { parseRate } from "../../options/rate.ts"
-import { refusals, refuseInput } from "../../options/refuse.ts"
+import { refuseInput, resultOf } from "../../options/refuse.ts"
 import { didYouMean } from "../../options/suggest.ts"
 import { timeLimitOf } from "../../options/time-limit.ts"
 import { checkQueueName } from "../../protocol/name.ts"
@@ -19,7 +19,7 @@ const call = <const Command extends string, const Fields extends Schema.Struct.F
   fields: Fields,
 ) => Schema.Struct({ command: Schema.Literal(command), arguments: Schema.Struct(fields) })
 
-const CallSchema = Schema.Union([
+const CommandSchema = Schema.Union([
   call("ping", {}),
   call("active", {}),
   call("reserved", {}),
@@ -40,8 +40,8 @@ const CallSchema = Schema.Union([
 ])
 
 /** A command with its arguments. */
-export type Call = typeof CallSchema.Type
-export type CommandName = Call["command"]
+export type Command = typeof CommandSchema.Type
+export type CommandName = Command["command"]
 
 interface About {
   /** Whether it only looks. */
@@ -81,7 +81,7 @@ export const COMMANDS: Readonly<Record<CommandName, About>> = {
 
 export const isCommand = (name: string): name is CommandName => Object.hasOwn(COMMANDS, name)
 
-const decode = Schema.decodeUnknownResult(CallSchema, { onExcessProperty: "error" })
+const decode = Schema.decodeUnknownResult(CommandSchema, { onExcessProperty: "error" })
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
 const WHOLE = `must be a whole number from 1 to ${MOST_HANDLERS}`
@@ -109,7 +109,7 @@ const isMap = (value: unknown): value is object => typeof value === "object" && 
 export const isNoRate = (rate: number | string): boolean => rate === "none" || rate === 0 || rate === "0"
 
 /** Refuses arguments that have the right form and cannot be meant. */
-const checkArguments = (call: Call): Call => {
+const checkArguments = (call: Command): Command => {
   switch (call.command) {
     case "autoscale": {
       const { min, max } = call.arguments
@@ -135,7 +135,7 @@ const checkArguments = (call: Call): Call => {
 }
 
 /** Checks a command and its arguments. Fails with `invalid-input`, naming `command` or the argument, and saying what it must be. */
-export const parseCall = (name: string, given: unknown): Result.Result<Call, CallboardError> => {
+export const parseCommand = (name: string, given: unknown): Result.Result<Command, CallboardError> => {
   if (!isCommand(name)) {
     const message = `${JSON.stringify(name)} is not a command${didYouMean(name, Object.keys(COMMANDS))}`
     return Result.fail(new CallboardError("invalid-input", message, { field: "command" }))
@@ -150,7 +150,7 @@ export const parseCall = (name: string, given: unknown): Result.Result<Call, Cal
     return invalid(unknown, `is not an argument of ${name}${didYouMean(unknown, takes) || `: ${all}`}`)
   }
   const decoded = decode({ command: name, arguments: given })
-  if (Result.isSuccess(decoded)) return refusals(() => checkArguments(decoded.success))
+  if (Result.isSuccess(decoded)) return resultOf(() => checkArguments(decoded.success))
   const issue = format(decoded.failure.issue).issues[0]
   const path = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key))
   const field = path.slice(path[0] === "arguments" ? 1 : 0).join(".")

@@ -4,7 +4,7 @@
  */
 import { Schema } from "effect"
 import { StoreEntry } from "../../async/store-entry.ts"
-import { LATE_MS } from "../../cluster/put-offs.ts"
+import { LATE_MS } from "../../cluster/deferrals.ts"
 import { generateId } from "../../id.ts"
 import type { Log } from "../../log/log.ts"
 import type { Store } from "../../transport/store.ts"
@@ -16,7 +16,7 @@ const STEP_MS = 1_000
 /** Notes that are looked at: one per queue and worker that has put something off within the last minutes. */
 const MOST_NOTES = 10_000
 
-export class Returns {
+export class DeferralNotes {
   readonly #store: Store
   readonly #log: Log
   /** New with each start: what a worker of the same name has put off before this one is another's. */

@@ -31,7 +31,7 @@ const argumentsOf = (task: Task, message: Message, redaction: Redaction | undefi
 }
 
 /** The fields that `task-sent` and `task-received` share. */
-export const taskTexts = (task: Task, message: Message, redaction: Redaction | undefined) => ({
+export const taskEventFields = (task: Task, message: Message, redaction: Redaction | undefined) => ({
   uuid: task.id,
   name: task.shadow ?? (task.meth === null ? task.task : `${task.task}.${task.meth}`),
   ...argumentsOf(task, message, redaction),

@@ -1,11 +1,11 @@
 /**
- * What the other living workers say that they run. A task also comes again when its worker lives and was out of reach for
+ * What the other living workers say that they run. A task also comes again when its worker lives and was out of connectivity for
  * longer than a lease, as all workers are while their broker is away: it is left to that worker then.
  */
 import type { Connection } from "../connection/connection.ts"
 import { HEARTBEAT_MS, isDead, listWorkers, MOST_RUNNING, type WorkerDescription } from "./directory.ts"
 
-export interface NeighboursOptions {
+export interface PeerWorkersOptions {
   readonly connection: Pick<Connection, "jobs" | "store">
   /** Name of this worker. */
   readonly name: string
@@ -16,16 +16,16 @@ export interface NeighboursOptions {
 /** The list is read this often at most: after an outage many tasks come again at once. */
 const FRESH_MS = 250
 
-export class Neighbours {
-  readonly #options: NeighboursOptions
+export class PeerWorkers {
+  readonly #options: PeerWorkersOptions
   #read: { readonly at: number; readonly others: Promise<ReadonlyArray<WorkerDescription>> } | undefined
 
-  constructor(options: NeighboursOptions) {
+  constructor(options: PeerWorkersOptions) {
     this.#options = options
   }
 
   /** How long a job that comes again is to be left alone, in milliseconds; 0: no living worker runs it. Never rejects. */
-  async leaveAlone(id: string): Promise<number> {
+  async holdOffMs(id: string): Promise<number> {
     if (!this.#options.isComplete()) return HEARTBEAT_MS
     const runs = await this.#run(id).catch(() => true)
     return runs ? HEARTBEAT_MS : 0
