@@ -1,4 +1,7 @@
-/** Gathers what is asked in one turn of the event loop into one call: a round trip costs the same for one as for many. */
+/**
+ * Gathers the items that are added in one turn of the event loop into one call: a round trip costs the same for one
+ * item as for many.
+ */
 
 export class Batcher<In, Out> {
   readonly #send: (items: ReadonlyArray<In>) => Promise<ReadonlyArray<Out>>
@@ -15,9 +18,10 @@ export class Batcher<In, Out> {
     this.#max = max
   }
 
+  /** Resolves with the answer for this item; rejects as the call that carried it did. */
   add(item: In): Promise<Out> {
     return new Promise<Out>((resolve, reject) => {
-      // No timer: an idle single item waits for the end of this turn, not for company.
+      // No timer: a single item on an idle batcher is sent at the end of this turn, and waits for no others.
       if (this.#waiting.length === 0) setImmediate(() => this.#flush())
       this.#waiting.push({ item, resolve, reject })
       if (this.#waiting.length >= this.#max) this.#flush()

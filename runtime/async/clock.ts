@@ -1,8 +1,14 @@
-/** The two clocks of a worker, so that a test can turn them. */
+/** The two clocks of a worker, as parameters, so that a test can set them. */
 export interface Clock {
-  /** Milliseconds since the epoch: for what is stored and shown. People and their machines set it, forward and back. */
+  /**
+   * Milliseconds since the epoch, for times that are stored or shown. An operator or NTP may set it forward or back at
+   * any moment.
+   */
   readonly now: () => number
-  /** Milliseconds since some moment: for everything that takes a while. It only goes on, at the pace of time. */
+  /**
+   * Milliseconds since an arbitrary moment, for measuring how long something takes. Nothing sets it: it only goes
+   * forward.
+   */
   readonly monotonic: () => number
 }
 

@@ -1,14 +1,17 @@
-/** What `work` comes to, unless it takes longer than `ms`; then fails with `late()`. The work itself goes on. */
+/** Settles as `work` does, or fails with `late()` after `ms` milliseconds. The work itself is not stopped then. */
 export const within = <T>(ms: number, work: Promise<T>, late: () => Error): Promise<T> =>
   new Promise<T>((resolve, reject) => {
     const timer = setTimeout(() => reject(late()), ms)
     work.then(resolve, reject).finally(() => clearTimeout(timer))
   })
 
-/** Timers cannot wait for longer. */
+/** The longest delay that a timer takes. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
-/** Waits for a promise, but no longer than `ms`, nor past the signal. */
+/**
+ * Resolves when the promise settles, after `ms` milliseconds, or when the signal fires, whichever is first. Never
+ * rejects.
+ */
 export const waitFor = (promise: Promise<void>, ms: number, signal?: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
     const timer = setTimeout(() => done(), Math.min(ms, LONGEST_TIMER_MS))

@@ -1,12 +1,15 @@
-/** What comes from listeners, read one after the other. Bounded: of what a slow reader has not read, the oldest is dropped. */
+/**
+ * Turns values that a listener gets into an async generator. Its buffer is bounded: where a reader is too slow, the
+ * oldest value is dropped.
+ */
 
 import { stayAlive } from "./stay-alive.ts"
 
 const BUFFER = 1_000
 
 /**
- * Yields what `listen` is told until the signal fires or the reader leaves; the signal that `listen` gets fires then.
- * Fails as `listen` does.
+ * Yields each value that `listen` pushes, until the signal fires or the reader stops; then the signal that `listen` was
+ * given fires. Fails as `listen` does.
  */
 export const latest = async function* <A>(
   listen: (push: (value: A) => void, signal: AbortSignal) => Promise<unknown>,
@@ -15,7 +18,7 @@ export const latest = async function* <A>(
   if (signal.aborted) return
   const buffer: Array<A> = []
   let wake: (() => void) | undefined
-  // Of its own: a reader that leaves ends the listening, and not the signal, which may be anybody's.
+  // A signal of its own: when the reader stops, the listening must end, but not the signal that was passed in.
   const stop = new AbortController()
   const end = () => {
     stop.abort()

@@ -1,13 +1,13 @@
 /**
- * Keeps this process alive while something is listened to, as a connection to a broker does. A board in a file or in this
- * process holds nothing open; then Deno ends, and Bun 1.4 turns its event loop without a pause, while a program waits for
- * nothing but a promise.
+ * Keeps this process alive while it listens, as an open connection to a broker would. A transport in a file or in memory
+ * holds no handle open: while a program waits for nothing but a promise, Deno would exit, and Bun 1.4 would spin its event
+ * loop.
  */
 
-/** Node's longest. */
+/** The longest interval that a timer takes. */
 const LONGEST_MS = 2 ** 31 - 1
 
-/** Begins now, and ends when one of the signals fires or what is returned is called. */
+/** Begins now. Ends when one of the signals fires, or when the returned function is called. */
 export const stayAlive = (...signals: ReadonlyArray<AbortSignal>): (() => void) => {
   if (signals.some(({ aborted }) => aborted)) return () => undefined
   const timer = setInterval(() => undefined, LONGEST_MS)

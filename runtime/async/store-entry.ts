@@ -1,6 +1,6 @@
 /**
- * Entries of one kind in the store: keys that begin alike, values of one schema as JSON. Keys, codec and compare-and-set
- * are written here once, for the workers' directory, pauses, revocations, idempotency keys and the like.
+ * Entries of one kind in the store: their keys share a prefix, their values are JSON of one schema. Keys, decoding and
+ * compare-and-set are written here once, for the directory of workers, pauses, revocations, idempotency keys and others.
  */
 import { Result, Schema } from "effect"
 import type { Revision, Store, StoreOperation } from "../transport/store.ts"
@@ -12,22 +12,25 @@ export interface StoredEntry<A> {
   readonly revision: Revision
 }
 
-/** What is to become of an entry: another value, nothing any more, or (`keep`) what it is. */
+/** How an entry is changed: to another value, removed, or left as it is (`keep`). */
 export type EntryChange<A> = { readonly value: A; readonly ttlMs?: number } | "remove" | "keep"
 
 export interface ChangeOptions {
-  /** Tries the change first as if there were no entry: spares a round trip where that is likely. */
+  /** Assume at first that there is no entry: saves the round trip of reading it where that is likely. */
   readonly assumeAbsent?: boolean
 }
 
-/** Several processes may change one entry at the same time; more often than this in a row is not chance. */
+/**
+ * How often a change is tried. Several processes may change an entry at once; so many conflicts in a row are no
+ * coincidence.
+ */
 const TRIES = 10
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
 
 export class StoreEntry<A> {
-  /** What the keys of these entries begin with, the slash included. */
+  /** Beginning of the keys of these entries, with its slash. */
   readonly prefix: string
   readonly #ttlMs: number | undefined
   readonly #decode: (text: string) => Result.Result<A, unknown>
@@ -43,18 +46,18 @@ export class StoreEntry<A> {
     return this.prefix + name
   }
 
-  /** `undefined` for what is no value of this kind, for instance one that a newer version wrote. */
+  /** `undefined` where the bytes are no value of this kind, for instance because a newer version wrote them. */
   decode(bytes: Uint8Array): A | undefined {
     return Result.getOrUndefined(this.#decode(decoder.decode(bytes)))
   }
 
-  /** The operation that writes an entry, whatever stands there; to be written alone or with others. */
+  /** The operation that writes an entry, whether or not there is one; to be written alone or together with others. */
   put(name: string, value: A, ttlMs: number | undefined = this.#ttlMs): StoreOperation {
     const bytes = encoder.encode(JSON.stringify(value))
     return { key: this.key(name), value: bytes, ...(ttlMs === undefined ? {} : { ttl: ttlMs }) }
   }
 
-  /** The operation that removes an entry; one that is not there stays so. */
+  /** The operation that removes an entry. Where there is none it does nothing. */
   remove(name: string): StoreOperation {
     return { key: this.key(name), value: null }
   }
@@ -70,7 +73,9 @@ export class StoreEntry<A> {
     return (await store.list({ prefix: this.prefix, limit })).map(({ key }) => key.slice(this.prefix.length))
   }
 
-  /** Names and values by key, up to `limit`; what cannot be read is left out rather than failing the list. */
+  /**
+   * Names and values by key, up to `limit`. An entry that cannot be read is left out; the list does not fail for it.
+   */
   async list(store: Store, limit: number): Promise<ReadonlyArray<{ readonly name: string; readonly value: A }>> {
     const entries = await store.list({ prefix: this.prefix, limit })
     return entries.flatMap(({ key, value: bytes }) => {
@@ -80,9 +85,9 @@ export class StoreEntry<A> {
   }
 
   /**
-   * Changes an entry by compare-and-set: `to` decides by what stands there, again after each conflict, and so may be
-   * called several times. Resolves with what was decided last, or with `conflict` where others changed the entry ten
-   * times in a row. Fails as the store does, and with what `to` throws.
+   * Changes an entry by compare-and-set. `to` gets the entry as it was found and returns the change; after a conflict it
+   * is called again with the newer entry. Resolves with the last change, or with `conflict` where other processes changed
+   * the entry ten times in a row. Fails as the store does, and with whatever `to` throws.
    */
   async change<C extends EntryChange<A>>(
     store: Store,
@@ -102,7 +107,7 @@ export class StoreEntry<A> {
   }
 }
 
-/** All entries below a prefix, by key; read a page at a time. Fails as the store does. */
+/** All entries below a prefix, by key, read one page at a time. Fails as the store does. */
 export const allEntries = async function* (
   store: Store,
   prefix: string,

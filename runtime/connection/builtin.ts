@@ -1,4 +1,7 @@
-/** The transports that ship, loaded when their scheme is asked for. The only file that reaches into `plugins/`. */
+/**
+ * The transports that ship with Callboard, each loaded when a URL names its scheme. The only file of the runtime that
+ * imports from `plugins/`.
+ */
 import type { AnyPlugin } from "../transport/lift/plugin.ts"
 
 const memory = async (): Promise<AnyPlugin> => (await import("../../plugins/memory/mod.ts")).plugin

@@ -1,4 +1,4 @@
-/** Finds the plugin of a URL and connects; knows the options that all transports share. */
+/** Finds the plugin for a URL, checks the options that all transports share, and connects. */
 import { hostname } from "node:os"
 import { type AnyPlugin, asTransport } from "../transport/lift/plugin.ts"
 import type { Transport } from "../transport/lift/transport.ts"
@@ -6,7 +6,7 @@ import { type ConnectOptions, TransportError } from "../transport/mod.ts"
 import { type BuiltinScheme, builtin } from "./builtin.ts"
 import { type Connection, connectionOf, type KeepFailed } from "./connection.ts"
 
-/** The embedded default: one file, several processes. */
+/** Used where no transport is named: one SQLite file, which several processes of a machine may share. */
 export const DEFAULT_TRANSPORT = "sqlite:.callboard/board.db"
 export const DEFAULT_NAMESPACE = "callboard"
 export const DEFAULT_LEASE_MS = 30_000
@@ -17,14 +17,23 @@ export interface ConnectSettings {
   readonly transports?: Readonly<Record<string, AnyPlugin>>
   /** Prefixes everything on the broker. Defaults to the URL's `ns`, else `callboard`. */
   readonly namespace?: string
-  /** How long a delivery is ours unless extended, in milliseconds, 1,000 at least. Defaults to the URL's `lease` (seconds), else 30 seconds. */
+  /**
+   * How long a delivered task belongs to its worker unless the worker extends it, in milliseconds: 1 second to 1 day.
+   * Defaults to the URL's `lease` (in seconds), else 30 seconds.
+   */
   readonly leaseMs?: number
   /** Longest wait for a connection, in milliseconds. Defaults to 5 seconds. */
   readonly timeoutMs?: number
-  /** Keep-alive of the connection, in milliseconds: 0 (off), or 1,000 at least. Defaults to 20 seconds. Transports without a connection ignore it. */
+  /**
+   * Keep-alive of the connection, in milliseconds: 0 (off), or 1,000 at least. Defaults to 20 seconds. Transports
+   * without a connection ignore it.
+   */
   readonly heartbeatMs?: number
-  /** Milliseconds to wait before a try to connect again, counted from 1. Defaults to what the transport sees fit. */
+  /**
+   * Milliseconds to wait before the n-th try to connect again, with n from 1. Defaults to the transport's own delays.
+   */
   readonly reconnectDelay?: (tries: number) => number
+  /** Name of this connection, which brokers show. Defaults to `callboard@<host>:<pid>`. */
   readonly name?: string
 }
 
@@ -36,8 +45,8 @@ export const leaseOf = (target: string | object, settings: Pick<ConnectSettings,
 }
 
 /**
- * A transport URL. Brokers' URLs may name several hosts (`nats://a,b:4223`), which a `URL` cannot hold: those after the
- * first become the option `servers`.
+ * Parses a transport URL. A broker's URL may name several hosts (`nats://a,b:4223`), which a `URL` cannot hold: the hosts
+ * after the first become the query parameter `servers`. `undefined` for text that is no URL.
  */
 export const parseUrl = (text: string): URL | undefined => {
   const [, before, first, rest, behind] =
@@ -60,7 +69,7 @@ export const displayUrl = (text: string): string => {
   if (url?.host === "") return plain
   const shown = plain.replace(/\/\/[^/]*@/, "//")
   if (url !== undefined && !shown.includes("@")) return shown
-  // Not as it should be: everything before the last @ may be part of a password.
+  // A malformed URL: everything before the last @ may be part of a password.
   const from = text.indexOf("//") + 2
   const at = text.lastIndexOf("@")
   const bare = from >= 2 && at >= from ? text.slice(0, from) + text.slice(at + 1) : text
@@ -112,7 +121,10 @@ export const connectTransport = async (target: string | object, settings: Connec
   return asTransport(await plugin.connect(url, chosen), chosen)
 }
 
-/** {@link connectTransport}, with everything that Callboard needs. A transport that lacks some of it is closed again. */
+/**
+ * {@link connectTransport}, and checks that the transport has every part that Callboard needs. A transport that lacks one
+ * is closed again, and `TransportError` `unsupported` names the part.
+ */
 export const openConnection = async (
   target: string | object,
   settings: ConnectSettings = {},

@@ -1,25 +1,29 @@
-/** A connected transport with everything that client and worker need of it; what is missing is refused here, by name. */
+/**
+ * A connected transport with all the parts that client and worker need. A transport that lacks one is refused here, by
+ * name.
+ */
 
 import type { Jobs, Transport } from "../transport/lift/transport.ts"
 import type { Broadcast } from "../transport/mod.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { Store } from "../transport/store.ts"
 
+/** What one process holds of its transport while it is connected. */
 export interface Connection {
   readonly transport: Transport
   readonly jobs: Jobs
   readonly store: Store
   readonly broadcast: Broadcast
-  /** How long a job that ends without a result is kept, unless its task says otherwise. */
+  /** How long the record of a job that has failed, expired or was cancelled is kept, unless its task says otherwise. */
   readonly keepFailed: KeepFailed
 }
 
-/** Milliseconds for the jobs of a method; negative: for ever. */
+/** How long failures of a method are kept, in milliseconds; a negative number means for ever. */
 export type KeepFailed = (task: string, meth: string | null) => number
 
 export const DEFAULT_KEEP_FAILED_MS = 7 * 86_400_000
 
-/** Fails with a `TransportError` `unsupported` where a part is missing. */
+/** Throws `TransportError` `unsupported` where the transport lacks a part. `keepFailed` defaults to 7 days. */
 export const connectionOf = (
   transport: Transport,
   keepFailed: KeepFailed = () => DEFAULT_KEEP_FAILED_MS,
@@ -34,5 +38,5 @@ export const connectionOf = (
 /** Topic on which a cancelled job is announced to the workers that may run it: JSON `{id, run, terminate}`. */
 export const CANCEL_TOPIC = "cancel"
 
-/** Where workers tell each other of limits: some ask for permits, or have given some back. */
+/** Topic on which workers announce that they ask for permits of a limit, or have given some back. */
 export const LIMIT_TOPIC = "limit"

@@ -1,4 +1,4 @@
-/** Whether the transport is within reach, as it says itself, and a way to wait for that to change. */
+/** Whether the transport can be reached, by what it reports itself, and ways to wait for that to change. */
 import type { Transport } from "../transport/lift/transport.ts"
 import type { TransportError } from "../transport/mod.ts"
 
@@ -24,24 +24,24 @@ export class Connectivity {
     return this.#connected
   }
 
-  /** Why it is not within reach, where the transport says so. */
+  /** Why the transport cannot be reached, where it gave a reason. */
   get why(): TransportError | undefined {
     return this.#why
   }
 
-  /** Whether it was lost since {@link acknowledgeLoss}, also when it is back by now. */
+  /** Whether the transport was lost since the last {@link acknowledgeLoss}, even if it is connected again by now. */
   get wasLost(): boolean {
     return this.#lost
   }
 
-  /** {@link wasLost}, which from here on means the next loss. */
+  /** Returns {@link wasLost} and resets it: from now on it tells of the next loss. */
   acknowledgeLoss(): boolean {
     const lost = this.#lost
     this.#lost = false
     return lost
   }
 
-  /** Runs something with a signal that fires as soon as the transport is lost, too. */
+  /** Runs `run` with a signal that fires with the given one, and also as soon as the transport is lost. */
   async whileConnected<A>(signal: AbortSignal, run: (signal: AbortSignal) => Promise<A>): Promise<A> {
     const either = new AbortController()
     const stop = () => either.abort()
@@ -56,7 +56,9 @@ export class Connectivity {
     }
   }
 
-  /** Resolves when the transport says that it is back, when the signal fires, or after so many milliseconds. */
+  /**
+   * Resolves when the transport reports that it is connected again, when the signal fires, or after `ms` milliseconds.
+   */
   untilConnected(ms: number, signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const done = () => {

@@ -1,4 +1,4 @@
-/** Listening that does not give up: a subscription that cannot be made now is made as soon as the transport is back. */
+/** Listens on a topic and retries: a subscription that cannot be made now is made as soon as the transport is back. */
 import type { Log } from "../log/log.ts"
 import type { Broadcast } from "../transport/mod.ts"
 
@@ -18,16 +18,16 @@ export const keepListening = async (
       return await broadcast.listen(topic, listener, signal)
     } catch (cause) {
       log.debug(`${topic} is not heard of yet`, { cause: String(cause) })
-      await pause(wait, signal)
+      await sleep(wait, signal)
     }
   }
 }
 
 /**
- * Resolves after so many milliseconds, or when the signal fires. Leaves no listener behind: the signal may be that of a
- * worker, which outlives many waits.
+ * Resolves after `ms` milliseconds, or when the signal fires. Removes its listener from the signal in both cases: the
+ * signal of a worker outlives many such waits.
  */
-export const pause = (ms: number, signal: AbortSignal): Promise<void> =>
+export const sleep = (ms: number, signal: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
     const done = () => {
       clearTimeout(timer)

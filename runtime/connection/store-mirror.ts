@@ -1,6 +1,7 @@
 /**
- * A prefix of the store as a map in this process: read once, then kept by watching, and read again whenever the transport
- * was away. What many look at for every task (revocations, pauses) costs no round trip then.
+ * A copy of all store entries below one prefix, as a map in this process: read once, then updated by watching, and read
+ * again whenever the transport was away. Entries that are looked up for every task (revocations, pauses) thus cost no
+ * round trip.
  */
 
 import { allEntries } from "../async/store-entry.ts"
@@ -11,12 +12,12 @@ import { StoreWatch } from "./store-watch.ts"
 export interface StoreMirrorOptions<A> {
   readonly connection: Connection
   readonly prefix: string
-  /** `undefined` for what cannot be read, for instance an entry of a newer version: it is left out. */
+  /** `undefined` for an entry that cannot be read, for instance one of a newer version: it is left out. */
   readonly decode: (value: Uint8Array) => A | undefined
   readonly log: Log
-  /** Called for each entry that is new or has changed, also at the first reading. */
+  /** Called for each entry that is new or has changed, and for every entry of the first reading. */
   readonly onEntry?: (key: string, entry: A) => void
-  /** Called after anything may have changed. */
+  /** Called after each change, and after each reading of the whole prefix. */
   readonly onChange?: () => void
   readonly signal: AbortSignal
 }
@@ -25,7 +26,7 @@ export class StoreMirror<A> {
   readonly #options: StoreMirrorOptions<A>
   readonly #entries = new Map<string, A>()
   readonly #watch: StoreWatch
-  /** Keys that changed while the prefix is being read: what was read of them is older. */
+  /** Keys that changed while the prefix is being read: their watched values are newer than the values read. */
   #touched: Set<string> | undefined
 
   constructor(options: StoreMirrorOptions<A>) {
@@ -42,12 +43,12 @@ export class StoreMirror<A> {
     void this.#watch.refresh()
   }
 
-  /** Resolves once everything was read; never rejects. Until the transport can be reached it waits. */
+  /** Resolves once the whole prefix was read; never rejects. Waits for as long as the transport cannot be reached. */
   get ready(): Promise<void> {
     return this.#watch.ready
   }
 
-  /** By key. */
+  /** The decoded entries, by key. */
   get entries(): ReadonlyMap<string, A> {
     return this.#entries
   }

@@ -1,20 +1,20 @@
 /**
- * Keeps up with a prefix of the store: watches it, then reads all of it, and reads it again whenever the transport was
- * away, since changes may have been missed then.
+ * Follows all store entries below one prefix: watches them, then reads all of them, and reads them again whenever the
+ * transport was away, because changes may have been missed meanwhile.
  */
 
 import type { Log } from "../log/log.ts"
 import { watchStore } from "../transport/lift/poll.ts"
 import type { Connection } from "./connection.ts"
-import { pause } from "./listening.ts"
+import { sleep } from "./listening.ts"
 
 export interface StoreWatchOptions {
   readonly connection: Connection
   readonly prefix: string
   readonly log: Log
-  /** Called for each change since the watch began, also while everything is being read. */
+  /** Called for each change since the watch began, also while {@link StoreWatchOptions.read} is under way. */
   readonly onChange: (change: { readonly key: string; readonly value?: Uint8Array }) => void
-  /** Reads everything. Called again, later and later, where it fails. */
+  /** Reads the whole prefix. Where it fails it is called again, after waits that double up to 10 seconds. */
   readonly read: () => Promise<void>
   readonly signal: AbortSignal
 }
@@ -26,7 +26,7 @@ export class StoreWatch {
   readonly #options: StoreWatchOptions
   readonly #ready = Promise.withResolvers<void>()
   #watches = false
-  /** Something may have been missed since the last reading. */
+  /** True while a change may have been missed since the last reading. */
   #stale = false
   #busy = false
 
@@ -39,12 +39,15 @@ export class StoreWatch {
     signal.addEventListener("abort", off, { once: true })
   }
 
-  /** Resolves once everything was read; never rejects. Until the transport can be reached it waits. */
+  /** Resolves once the whole prefix was read; never rejects. Waits for as long as the transport cannot be reached. */
   get ready(): Promise<void> {
     return this.#ready.promise
   }
 
-  /** Reads everything again, until that has worked; what becomes stale meanwhile is one more reading. Never rejects. */
+  /**
+   * Reads the whole prefix again, until that has worked. A call during a reading leads to one more reading. Never
+   * rejects.
+   */
   async refresh(): Promise<void> {
     const { connection, prefix, onChange, read, log, signal } = this.#options
     this.#stale = true
@@ -61,7 +64,7 @@ export class StoreWatch {
       } catch (cause) {
         this.#stale = true
         log.debug(`${prefix} cannot be read now`, { cause: String(cause) })
-        await pause(wait, signal)
+        await sleep(wait, signal)
         wait = Math.min(LONGEST_WAIT_MS, wait * 2)
       }
     }

@@ -1,4 +1,4 @@
-/** Whether text may carry colours: by option, else by the conventions of terminals. */
+/** Whether output may have colours: by the option, else by the conventions of terminals. */
 
 export const COLOUR_CHOICES = ["auto", "always", "never"] as const
 export type ColourChoice = (typeof COLOUR_CHOICES)[number]
@@ -6,8 +6,8 @@ export type ColourChoice = (typeof COLOUR_CHOICES)[number]
 const isSet = (value: string | undefined): value is string => value !== undefined && value !== ""
 
 /**
- * `auto`: on a terminal and without NO_COLOR (https://no-color.org); FORCE_COLOR decides for a stream that somebody else
- * shows, and 0 or false there means none.
+ * `auto`: colours on a terminal, unless NO_COLOR is set (https://no-color.org). FORCE_COLOR turns them on for a stream
+ * that is no terminal (a CI log); its values `0` and `false` turn them off.
  */
 export const takesColour = (
   choice: ColourChoice,

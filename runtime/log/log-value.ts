@@ -1,14 +1,14 @@
-/** Values of any kind as a log line can hold them. Pure, bounded in size, and never fails, whatever it is given. */
+/** Turns any value into one that a log line can hold. Pure, bounded in size; never fails, whatever the value. */
 
-/** Longest text of one line, in characters, and how many values it may hold. */
+/** Bounds of one line: characters in all its texts, and number of its values. */
 const MAX_CHARACTERS = 16_384
 const MAX_VALUES = 1_000
 const MAX_DEPTH = 10
 
 export interface Bounds {
-  /** Characters that all texts together may have. Defaults to 16,384. */
+  /** Characters of all texts together. Defaults to 16,384. */
   readonly characters?: number
-  /** What stands in the place of a value that is not to be seen; nothing: it may be seen. */
+  /** The text to show instead of the value of this key; `undefined`: the value is shown. */
   readonly hide?: (key: string) => string | undefined
 }
 
@@ -16,8 +16,8 @@ export const cut = (text: string, most: number): string =>
   text.length <= most ? text : `${text.slice(0, Math.max(0, most - 1))}…`
 
 /**
- * A copy that is JSON: texts are cut, what is left out is said to be (`…`). An error becomes its stack. Cycles, BigInt,
- * getters that throw and `__proto__` do no harm.
+ * A copy of the value that is JSON. Long texts are cut, and `…` marks every place where something was left out. An error
+ * becomes its stack. Cycles, BigInt, getters that throw and `__proto__` do no harm.
  */
 export const loggable = (value: unknown, bounds: Bounds = {}): unknown => {
   let characters = bounds.characters ?? MAX_CHARACTERS
@@ -84,7 +84,7 @@ export const loggable = (value: unknown, bounds: Bounds = {}): unknown => {
   }
 
   const map = (value: object): object => {
-    // Without a prototype, so that `__proto__` is a key like any other.
+    // Without a prototype, so that a key `__proto__` is a plain key.
     const copy: Record<string, unknown> = Object.create(null)
     for (const key of Object.keys(value)) {
       if (--values < 0 || characters <= 0) {
@@ -112,18 +112,24 @@ const errorText = (error: Error): string => {
   return typeof stack === "string" && stack !== "" ? stack : `${name}: ${message}`
 }
 
-/** What a terminal obeys instead of showing it: controls, ends of lines, and marks that turn the direction of a text. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what this is about
+/**
+ * Characters that a terminal obeys instead of showing them: controls, line ends, and marks that change the direction of
+ * text.
+ */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
 const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g
 
 const escaped = (control: string): string => `\\u${control.charCodeAt(0).toString(16).padStart(4, "0")}`
 
-/** A text in one line, without what a terminal could obey: control characters as JSON writes them. */
+/** A text as one line that is safe on a terminal: control characters and line ends are escaped as in JSON. */
 export const inOneLine = (text: string): string => text.replace(CONTROLS, escaped)
 
-/** A text of any number of lines, otherwise the same. */
+/** As {@link inOneLine}, but line ends and tabs stay. */
 export const visible = (text: string): string =>
   text.replace(CONTROLS, (control) => (control === "\n" || control === "\t" ? control : escaped(control)))
 
-/** The same for people: it may have several lines, and none of them looks like the beginning of an entry. */
+/**
+ * As {@link inOneLine} for each line of a text, with all lines but the first indented, so that none looks like a new
+ * log line.
+ */
 export const indented = (text: string): string => text.split(/\r?\n/).map(inOneLine).join("\n  ")

@@ -1,6 +1,7 @@
 /**
- * Log lines with fields: named loggers over one way of writing, which is the console (by Effect's loggers: pretty, logfmt
- * or JSON), or a log of the host application. Cheap where the level is off; a line never fails what it tells of.
+ * Log lines with fields. Lines go to the console (through Effect's loggers: pretty, logfmt or JSON), or to the log of the
+ * application that Callboard runs in. A line below the level costs almost nothing, and a line that cannot be written never
+ * makes the operation fail that logs it.
  */
 import { Console, Effect, Layer, Logger, References } from "effect"
 import { type ColourChoice, takesColour } from "./colour.ts"
@@ -16,33 +17,35 @@ export type LineLevel = Exclude<LogLevel, "none">
 export type Fields = Readonly<Record<string, unknown>>
 
 export interface Log {
-  /** The least level that is written. */
+  /** The lowest level that is written. */
   readonly level: LogLevel
-  /** How its lines are written, where that is on the console: a thread that cannot reach it writes alike. */
+  /**
+   * How lines are written, where they go to the console. A thread that cannot use this log makes an equal one by it.
+   */
   readonly settings?: LogSettings | undefined
   enabled(level: LogLevel): boolean
   debug(message: string, fields?: Fields): void
   info(message: string, fields?: Fields): void
   warn(message: string, fields?: Fields): void
   error(message: string, fields?: Fields): void
-  /** A log whose lines all carry these fields. The field `logger` is its name, and may have a level of its own. */
+  /** A log whose lines all carry these fields. The field `logger` is its name, by which a level can be set for it. */
   with(fields: Fields): Log
 }
 
-/** The least that a log of the host application must have: `console`, or an adapter of a few lines. */
+/** What a log of the application must have to be used by Callboard: `console` fits, or an adapter of a few lines. */
 export interface LogSink {
   debug(message: string, fields: Fields): void
   info(message: string, fields: Fields): void
   warn(message: string, fields: Fields): void
   error(message: string, fields: Fields): void
-  /** Whether lines of a level are wanted. Absent: from `info` on, or as `logLevel` says. */
+  /** Whether lines of this level are wanted. Where it is absent: from `info` on, or from `logLevel` on. */
   enabled?(level: LineLevel): boolean
 }
 
-/** Which lines are written. */
+/** Which lines are written, by their level and their logger. */
 export interface Levels {
   readonly level?: LogLevel | undefined
-  /** By the name of a logger, or the beginning of names up to a dot: `{"callboard.http": "warn"}`. */
+  /** Levels by the name of a logger, or by the part of it before a dot: `{"callboard.http": "warn"}`. */
   readonly levels?: Readonly<Record<string, LogLevel>> | undefined
 }
 
@@ -51,7 +54,7 @@ export interface LogSettings extends Levels {
   readonly color?: ColourChoice | undefined
 }
 
-/** How a log writes a line. */
+/** Writes one line. */
 export type Writer = (level: LineLevel, message: string, fields: Fields) => void
 
 const levelFor = ({ level = "info", levels = {} }: Levels, logger: unknown): LogLevel => {
@@ -63,7 +66,7 @@ const levelFor = ({ level = "info", levels = {} }: Levels, logger: unknown): Log
   }
 }
 
-/** A log over a way of writing. Level: `info` unless said otherwise. */
+/** A log that writes its lines with `write`. The level defaults to `info`. */
 export const logOver = (
   write: Writer,
   options: Levels & Pick<LogSink, "enabled"> & { readonly settings?: LogSettings } = {},
@@ -79,11 +82,11 @@ export const logOver = (
       try {
         write(level, message, { ...carried, ...fields })
       } catch {
-        // Something in the fields could not be read.
+        // A field could not be read (a getter that throws): write a copy without it.
         try {
           write(level, message, { ...carried, ...fieldsOf(fields) })
         } catch {
-          // Nor can it be written: a log line must not fail what it tells of.
+          // The line is given up: logging must not make the caller fail.
         }
       }
     }
@@ -101,7 +104,7 @@ export const logOver = (
   }
 }
 
-/** Fields that are JSON, without those that are absent. */
+/** The fields as JSON, without those that are undefined. */
 const fieldsOf = (fields: Fields | undefined): Fields => {
   const copy = fields === undefined ? {} : loggable(fields)
   return typeof copy === "object" && copy !== null
@@ -111,7 +114,7 @@ const fieldsOf = (fields: Fields | undefined): Fields => {
 
 const isLog = (log: Log | LogSink): log is Log => "with" in log && "enabled" in log
 
-/** The log of a host application, which alone decides where lines go: nothing is written anywhere else. */
+/** Makes a {@link Log} of the application's own log. All lines go there, and nowhere else. */
 export const hostLog = (log: Log | LogSink, levels: Levels = {}): Log => {
   if (isLog(log)) return log
   const wanted = log.enabled?.bind(log)
@@ -129,7 +132,10 @@ const LINES = {
   error: Effect.logError,
 } as const
 
-/** Effect escapes most of what could break a line, but not what it takes for a plain word. */
+/**
+ * Effect escapes most control characters, but not those in what it takes for a plain word: so the whole line is escaped
+ * again.
+ */
 const LOGGERS = {
   logfmt: Logger.withConsoleLog(Logger.map(Logger.formatLogFmt, inOneLine)),
   json: Logger.withConsoleLog(Logger.map(Logger.formatJson, inOneLine)),
@@ -137,14 +143,14 @@ const LOGGERS = {
 
 const prettyText = (value: unknown): string => indented(typeof value === "string" ? value : JSON.stringify(value))
 
-/** The console would take `%` in a name for a place to fill in. */
+/** `console.log` would take a `%` in a name for a placeholder. */
 const prettyName = (name: string): string => inOneLine(name).replaceAll("%", "_")
 
 export const defaultFormat = (): LogFormat => (process.stdout.isTTY ? "pretty" : "logfmt")
 
 /**
- * A log on the console's standard output. Defaults: level `info`; `pretty` on a terminal, `logfmt` elsewhere; colour, which
- * only `pretty` has, as the terminal takes it. `print` stands in for `console.log`.
+ * A log on standard output. Defaults: level `info`; format `pretty` on a terminal, `logfmt` elsewhere; colours (which only
+ * `pretty` has) where the terminal supports them. `print` replaces `console.log`.
  */
 export const makeLog = (options: LogSettings = {}, print?: (...parts: ReadonlyArray<unknown>) => void): Log => {
   const format = options.format ?? defaultFormat()

@@ -1,13 +1,16 @@
-/** Arguments and results as text for people: JSON, cut short, and without what a method's `redact` hides. */
+/**
+ * Arguments and results of jobs as text: JSON, cut to 1,024 characters, without the values that a method's `redact`
+ * hides.
+ */
 import type { JobError } from "../protocol/record.ts"
 import { cut, loggable } from "./log-value.ts"
 
 /** Longest text, in characters. */
 const MAX_TEXT = 1_024
-/** Stands for what is hidden. */
+/** Shown in place of a hidden value. */
 export const HIDDEN = "***"
 
-/** What a method says about its arguments. */
+/** Options of a method that decide how its arguments are shown. */
 export interface Redaction {
   /** Names for positional arguments. */
   readonly params?: ReadonlyArray<string>
@@ -15,11 +18,11 @@ export interface Redaction {
   readonly redact?: boolean | ReadonlyArray<string>
 }
 
-/** Whether one of these names is to be hidden. */
+/** Whether the value with one of these names must be hidden. */
 export const hides = (redact: Redaction["redact"], ...names: ReadonlyArray<string>): boolean =>
   typeof redact === "object" ? names.some((name) => redact.includes(name)) : redact === true
 
-/** At most 1,024 characters. */
+/** The text, cut to 1,024 characters. */
 export const cutShort = (text: string): string => cut(text, MAX_TEXT)
 
 /** Any value as text of at most 1,024 characters. */
@@ -29,11 +32,14 @@ export const textOf = (value: unknown, { redact }: Redaction): string => {
   return cutShort(JSON.stringify(loggable(value, { characters: MAX_TEXT, hide })) ?? "null")
 }
 
-/** Positional arguments, without those that go by a hidden name in the handler. */
+/** Positional arguments, in which those are hidden whose name (by `params`) is to be hidden. */
 export const shownArgs = (args: ReadonlyArray<unknown>, { redact, params = [] }: Redaction): ReadonlyArray<unknown> =>
   args.map((value, at) => (hides(redact, params[at] ?? "") ? HIDDEN : value))
 
-/** What an error says, in at most 1,024 characters: a schema that refuses a value may quote it. */
+/**
+ * The message of an error, cut to 1,024 characters. Where a hidden field was refused it is replaced: schemas quote the
+ * value that they refuse.
+ */
 export const messageOf = ({ message, reason, field = "" }: JobError, redact: Redaction["redact"]): string =>
   reason === "invalid-input" && hides(redact, ...field.split("."))
     ? `${field === "" ? "the input" : field} is not valid`

@@ -1,4 +1,4 @@
-/** What events say of a task: its name and times as text, and its arguments as far as they may be shown. */
+/** The fields that describe a task in events: name and times as text, and the arguments unless they are hidden. */
 import { Result } from "effect"
 import { decodeBody } from "../protocol/body.ts"
 import type { Task } from "../protocol/headers.ts"
@@ -6,7 +6,7 @@ import type { Message } from "../protocol/message.ts"
 import { formatTime } from "../protocol/time.ts"
 import { cutShort, HIDDEN, type Redaction, shownArgs, textOf } from "./redaction.ts"
 
-/** A body that is larger is not decoded for the sake of a thousand characters. In bytes, decompressed. */
+/** Largest body, in bytes after decompression, that is decoded to show at most 1,024 characters of it. */
 const MAX_BODY = 64 * 1024
 
 interface Arguments {
@@ -14,13 +14,13 @@ interface Arguments {
   readonly kwargs: string
 }
 
-/** Arguments as text. Nothing is shown of a method that nobody knows: it may hide them. */
+/** Arguments as text. Those of a method that is not known here are hidden, because the method might hide them. */
 const argumentsOf = (task: Task, message: Message, redaction: Redaction | undefined): Arguments => {
   const { redact = false } = redaction ?? {}
   if (redaction === undefined || redact === true) return { args: HIDDEN, kwargs: HIDDEN }
   const { argsrepr, kwargsrepr } = task
   if (argsrepr !== null || kwargsrepr !== null) {
-    // The sender chose what to show of them, and no name can be found in that to hide it.
+    // The sender wrote this text. No names can be found in it, so where some names are hidden all of it is hidden.
     const shown = (text: string | null) => (redact === false && text !== null ? cutShort(text) : HIDDEN)
     return { args: shown(argsrepr), kwargs: shown(kwargsrepr) }
   }

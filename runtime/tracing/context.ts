@@ -1,22 +1,22 @@
-/** W3C trace context, as OpenTelemetry has it. */
+/** Spans of OpenTelemetry: how they cross processes as W3C trace context, and the attributes that describe a job. */
 import type { Attributes, Context, SpanContext } from "@opentelemetry/api"
 import { Tracer as EffectTracer } from "effect"
 import { parseTraceparent, type TraceContext, tracestateBeside } from "../protocol/trace-context.ts"
 
-/** The span of an attempt, for what runs in it. */
+/** The span of an attempt, as the handler that runs in it needs it. */
 export interface Trace {
-  /** The span as W3C trace context: the parent of what the attempt submits, and of what follows from it. */
+  /** The span as W3C trace context: parent of the jobs that the handler submits, and of the callbacks and retries. */
   readonly context: TraceContext
-  /** The span as the parent of an Effect's own spans. */
+  /** The span as the parent of spans that an Effect of the handler makes. */
   readonly parent: EffectTracer.ExternalSpan
-  /** Calls with the span as the active one. */
+  /** Calls the function with this span as OpenTelemetry's active span. */
   within<A>(call: () => A): A
 }
 
-/** The library, where it is loaded. */
+/** The module `@opentelemetry/api`. It is passed along, because it is loaded only where tracing is on. */
 export type Api = typeof import("@opentelemetry/api")
 
-/** The span of another process; `undefined` for what names none, which is no trace. */
+/** The span of another process that headers name; `undefined` where they name none, or are malformed. */
 export const spanContextOf = (
   api: Api,
   { traceparent, tracestate }: { readonly traceparent: unknown; readonly tracestate?: unknown },
@@ -32,14 +32,14 @@ export const spanContextOf = (
   }
 }
 
-/** A span in the form in which it crosses processes. */
+/** The two headers that carry a span to another process. */
 export const traceContext = ({ traceId, spanId, traceFlags, traceState }: SpanContext): TraceContext => {
   const traceparent = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, "0")}`
   const tracestate = tracestateBeside(traceparent, traceState?.serialize())
   return tracestate === null ? { traceparent } : { traceparent, tracestate }
 }
 
-/** The context in which headers were sent: the root one where they name no trace. */
+/** OpenTelemetry's context with the span that headers name; the root context where they name none. */
 export const parentOf = (
   api: Api,
   headers: { readonly traceparent: unknown; readonly tracestate?: unknown },
@@ -48,7 +48,7 @@ export const parentOf = (
   return parent === undefined ? api.ROOT_CONTEXT : api.trace.setSpanContext(api.ROOT_CONTEXT, parent)
 }
 
-/** A span as the one that a handler runs in. `active`: the context in which it is the active one. */
+/** The {@link Trace} of a span. `active`: the context in which this span is the active one. */
 export const traceOf = (api: Api, span: SpanContext, active: Context): Trace => {
   const { traceId, spanId, traceFlags } = span
   return {
@@ -58,9 +58,10 @@ export const traceOf = (api: Api, span: SpanContext, active: Context): Trace => 
   }
 }
 
+/** By OpenTelemetry's conventions for messaging systems. */
 export const SYSTEM_ATTRIBUTES = { "messaging.system": "callboard" } as const
 
-/** The job and where its task waits. */
+/** Attributes of a job: its id, and its queue as the destination. */
 export const jobAttributes = (id: string, queue: string): Attributes => ({
   "messaging.message.id": id,
   "messaging.destination.name": queue,

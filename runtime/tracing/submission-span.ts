@@ -1,16 +1,19 @@
-/** The span of one submission, of one task or of many. */
+/** The span of one submission, which may hold several tasks. */
 import type { Attributes, Tracer } from "@opentelemetry/api"
 import { CallboardError } from "../errors.ts"
 import type { AddressedTask } from "../protocol/message.ts"
 import type { TraceContext } from "../protocol/trace-context.ts"
 import { type Api, jobAttributes, parentOf, SYSTEM_ATTRIBUTES, traceContext } from "./context.ts"
 
-/** Publishes; what was refused is among the answers. */
+/**
+ * Publishes tasks within a span. The answers are in the order of the tasks; a refused task has an error as its answer.
+ */
 export type TracedPublish = <A>(
   postings: ReadonlyArray<AddressedTask>,
   publish: (postings: ReadonlyArray<AddressedTask>) => Promise<ReadonlyArray<A | CallboardError>>,
 ) => Promise<ReadonlyArray<A | CallboardError>>
 
+/** Publishes within a new span, whose context the tasks carry. Fails as `publish` does. */
 export const submissionSpan = async <A>(
   api: Api,
   tracer: Tracer,
@@ -19,7 +22,7 @@ export const submissionSpan = async <A>(
 ): Promise<ReadonlyArray<A | CallboardError>> => {
   const [first] = postings
   if (first === undefined) return publish(postings)
-  // What the submitter is doing is nearer than what its caller said.
+  // A span that is active in this process is nearer than one that the headers name.
   const active = api.context.active()
   const { traceparent, tracestate } = first.message.headers
   const parent = api.trace.getSpan(active) === undefined ? parentOf(api, { traceparent, tracestate }) : active
@@ -27,7 +30,7 @@ export const submissionSpan = async <A>(
   const span = tracer.startSpan(postings.length === 1 ? `submit ${nameOf(first)}` : "submit", options, parent)
   const fail = (message: string) => span.setStatus({ code: api.SpanStatusCode.ERROR, message })
   const context = span.spanContext()
-  // A provider that is not set up makes spans of no trace: what came from the caller is carried on.
+  // Without a provider OpenTelemetry makes invalid spans: then the caller's headers travel on unchanged.
   const own = api.isSpanContextValid(context) ? traceContext(context) : undefined
   try {
     const answers = await publish(own === undefined ? postings : postings.map((each) => carrying(each, own)))
@@ -43,7 +46,7 @@ export const submissionSpan = async <A>(
 }
 
 const carrying = (posting: AddressedTask, context: TraceContext): AddressedTask => {
-  // What its caller said of another trace does not belong to this one.
+  // The caller's `tracestate` belongs to another span than the one that is set here.
   const { tracestate: _tracestate, ...headers } = posting.message.headers
   return { ...posting, message: { ...posting.message, headers: { ...headers, ...context } } }
 }

@@ -8,7 +8,10 @@ import type { Api } from "./context.ts"
 import { submissionSpan, type TracedPublish } from "./submission-span.ts"
 
 export interface TracingSettings {
-  /** Traces submissions and attempts: by this tracer of OpenTelemetry, or, if true, by one of the provider that the application has registered. Defaults to false. */
+  /**
+   * Traces submissions and attempts: with this tracer of OpenTelemetry, or, if true, with a tracer of the provider that
+   * the application has registered. Defaults to false.
+   */
   readonly tracing?: Tracer | boolean
 }
 
@@ -21,11 +24,11 @@ export class Tracing {
     this.tracer = tracer
   }
 
-  /** Publishes postings in a span of their own, whose context they carry. */
+  /** Publishes tasks within a new span, whose context the tasks carry. */
   readonly submission: TracedPublish = (postings, publish) => submissionSpan(this.api, this.tracer, postings, publish)
 }
 
-/** `undefined`: tracing is off. */
+/** Loads OpenTelemetry. `undefined` where tracing is off. */
 export const openTracing = async ({ tracing = false }: TracingSettings): Promise<Tracing | undefined> => {
   if (tracing === false) return undefined
   const api = await import("@opentelemetry/api")
