@@ -1,6 +1,6 @@
 /**
- * Who is there: workers that are alive, and the actors that they serve, as entries of the store with a time to live.
- * A submitter learns from it which queue an actor's tasks go to.
+ * The directory: the workers that are alive and the actors that they serve, as store entries with a time to live. A
+ * submitter looks up there to which queue the tasks of an actor go.
  */
 import { hostname } from "node:os"
 import { Result, Schema } from "effect"
@@ -13,14 +13,14 @@ const MethodDescription = Schema.Struct({
   description: Schema.optionalKey(Schema.String),
   queue: Schema.optionalKey(Schema.String),
   priority: Schema.optionalKey(Schema.Int),
-  /** After a failed attempt, at most, where the method says so. */
+  /** Most retries after a failed attempt, where the method sets it. */
   retries: Schema.optionalKey(Schema.Int),
   params: Schema.optionalKey(Schema.Array(Schema.String)),
-  /** Arguments that are not shown to anybody: all, or those with these names. */
+  /** Arguments that must not be shown anywhere: all of them, or those with these names. */
   redact: Schema.optionalKey(Schema.Union([Schema.Boolean, Schema.Array(Schema.String)])),
-  /** Field of the input that says whose limit a job falls under. */
+  /** Field of the input whose value is the tenant: each tenant has a limit of its own. */
   limitKey: Schema.optionalKey(Schema.String),
-  /** JSON Schema of the input and of the result, where the method's schemas can tell. */
+  /** JSON Schema of the input and of the result, where the method has schemas that can be expressed in it. */
   input: Schema.optionalKey(Schema.Unknown),
   output: Schema.optionalKey(Schema.Unknown),
 })
@@ -33,7 +33,7 @@ export const ActorDescription = Schema.Struct({
 })
 export type ActorDescription = typeof ActorDescription.Type
 
-/** Jobs that a worker tells of at a time. */
+/** Most running jobs that a worker lists in its entry. */
 export const MOST_RUNNING = 100
 
 export const WorkerDescription = Schema.Struct({
@@ -47,7 +47,7 @@ export const WorkerDescription = Schema.Struct({
   state: Schema.Literals(["starting", "idle", "busy", "suspended", "stopping"]),
   /** Jobs whose handlers run now, {@link MOST_RUNNING} at most. */
   running: Schema.Array(Schema.String),
-  /** More about them. */
+  /** More about these jobs. */
   jobs: Schema.optionalKey(
     Schema.Array(
       Schema.Struct({
@@ -59,21 +59,21 @@ export const WorkerDescription = Schema.Struct({
       }),
     ),
   ),
-  /** Deliveries held, running ones included. */
+  /** Tasks that the worker holds, those that run included. */
   inFlight: Schema.Int,
-  /** How many it may hold. */
+  /** Most tasks that it may hold. */
   capacity: Schema.optionalKey(Schema.Int),
-  /** How many more it takes now: 0 until enough handlers have ended. */
+  /** How many more tasks it takes now: 0 until enough handlers have ended. */
   room: Schema.optionalKey(Schema.Int),
-  /** Actors that are not ready, and why: their tasks are handed back. */
+  /** Actors that are not ready, each with the reason. Their tasks are handed back. */
   unhealthy: Schema.optionalKey(
     Schema.Array(Schema.Struct({ actor: Schema.String, condition: Schema.String, reason: Schema.String })),
   ),
   processed: Schema.Int,
   failed: Schema.Int,
-  /** Outcomes that were refused, because another worker or a cancellation had the job. */
+  /** Outcomes that were refused, because another worker or a cancellation had decided about the job. */
   superseded: Schema.optionalKey(Schema.Int),
-  /** Time that its handlers ran, all together. */
+  /** Sum of the times that its handlers ran. */
   workingSeconds: Schema.optionalKey(Schema.Finite),
   startedAt: Schema.String,
   heartbeatAt: Schema.String,
@@ -82,16 +82,16 @@ export const WorkerDescription = Schema.Struct({
 })
 export type WorkerDescription = typeof WorkerDescription.Type
 
-/** A worker beats this often and is gone after three missed beats. */
+/** How often a worker renews its entry. It counts as gone after three missed renewals. */
 export const HEARTBEAT_MS = 2_000
 export const WORKER_TTL_MS = 3 * HEARTBEAT_MS
-/** Actors are told again this often, and forgotten when nobody serves them any more. */
+/** How often workers renew the entries of their actors. The entry of an actor that no worker serves any more lapses. */
 export const ACTOR_REFRESH_MS = 20_000
 const ACTOR_TTL_MS = 3 * ACTOR_REFRESH_MS
 
 export const DEFAULT_QUEUE = "default"
 
-/** What workers serve, by the actor's name. */
+/** The actors that workers serve, by name. */
 const ACTORS = new StoreEntry("actor/", ActorDescription, { ttlMs: ACTOR_TTL_MS })
 /** The living workers, by name. */
 export const WORKERS = new StoreEntry("worker/", WorkerDescription, { ttlMs: WORKER_TTL_MS })
@@ -107,10 +107,10 @@ export const listWorkers = async (store: Store): Promise<ReadonlyArray<WorkerDes
 export const listActors = async (store: Store): Promise<ReadonlyArray<ActorDescription>> =>
   (await ACTORS.list(store, LIST_LIMIT)).map(({ value }) => value)
 
-/** Whether a worker is known to be dead: of another machine nobody here can tell. */
+/** Whether the process of a worker is known to be gone. Of a worker on another machine that is not known: false. */
 export const isDead = ({ host, pid, startedAt }: WorkerDescription): boolean => {
   if (host !== hostname()) return false
-  // In a container that was started again, this process has the number of the one before.
+  // In a container that was started again, this process has the pid of the worker before it.
   if (pid === process.pid) return Date.parse(startedAt) < performance.timeOrigin
   try {
     process.kill(pid, 0)
@@ -120,7 +120,7 @@ export const isDead = ({ host, pid, startedAt }: WorkerDescription): boolean => 
   }
 }
 
-/** Looks actors up in the store and remembers what it found, or did not find, for a moment. */
+/** Looks actors up in the store, and caches what it found, or that it found nothing, for 5 seconds. */
 export class Directory {
   readonly #store: Store
   readonly #local: ReadonlyMap<string, ActorDescription>
@@ -133,16 +133,16 @@ export class Directory {
     this.#local = new Map(local.map((actor) => [actor.name, actor]))
   }
 
-  /** Actors of this very process: known without asking. */
+  /** Actors of this process: found without asking the store. */
   get local(): ReadonlyMap<string, ActorDescription> {
     return this.#local
   }
 
-  /** Fails as the store does; a failure is not remembered. */
+  /** The actor with this name. Fails as the store does; a failure is not cached. */
   find(name: string): Promise<ActorDescription | undefined> | ActorDescription | undefined {
     const local = this.#local.get(name)
     if (local !== undefined) return local
-    // No actor can have such a name, and a store need not be able to look for it.
+    // Not the name of any actor; a store need not accept it as a key.
     if (Result.isFailure(checkActorName(name))) return undefined
     const now = performance.now()
     const known = this.#known.get(name)
@@ -151,7 +151,7 @@ export class Directory {
     const actor = ACTORS.get(this.#store, name).then((entry) => entry?.value)
     const remembered = { until: now + Directory.#REMEMBER_MS, actor }
     this.#known.set(name, remembered)
-    // Remembered, a failure would send the tasks of the next seconds to the wrong queue.
+    // A cached failure would send the tasks of the next seconds to the wrong queue.
     actor.catch(() => {
       if (this.#known.get(name) === remembered) this.#known.delete(name)
     })

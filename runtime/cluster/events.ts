@@ -1,6 +1,6 @@
 /**
- * Events in Celery's form (a type `category-action`, who tells it, when), spread over broadcast: best effort, to whoever
- * listens now. What must not be missed is in the records.
+ * Events in Celery's form (type `category-action`, sender, time), sent over broadcast. Best effort: only processes that
+ * listen at that moment get them. Whatever must not be missed is in the records of jobs.
  */
 import { Result, Schema } from "effect"
 import type { Connection } from "../connection/connection.ts"
@@ -15,32 +15,34 @@ import {
 
 export type { ReceivedEvent } from "../protocol/celery/event.ts"
 
-/** Topic of events: JSON, one map or a list of them. */
+/** Topic of events. A message is JSON: one event, or a list of them. */
 const EVENT_TOPIC = "event"
 
-/** Events that wait to be sent, and their bytes; of more than these the oldest are dropped. */
+/** Most events that wait to be sent, and most bytes of them. Beyond either bound the oldest are dropped. */
 const BUFFER = 1_000
 const BUFFER_BYTES = 4 * 1024 * 1024
-/** Events of one message, and their bytes, unless a single one has more: brokers refuse messages of a megabyte. */
+/**
+ * Most events in one message, and most bytes unless a single event is larger: brokers refuse messages of a megabyte.
+ */
 const BATCH = 100
 const BATCH_BYTES = 256 * 1024
 
-/** A transport that does not answer must not keep a worker from ending. */
+/** Longest wait of {@link EventSender.flush}: a transport that does not answer must not keep a worker from stopping. */
 const FLUSH_MS = 2_000
 
 export interface EventSenderOptions {
   readonly connection: Connection
-  /** Who tells: `worker@host`. */
+  /** Name of the sender in its events: `worker@host`. */
   readonly hostname: string
-  /** Told of events that were lost, at level debug. */
+  /** Gets a line at level debug where events were lost. */
   readonly log?: Pick<Log, "debug">
   /** Whether events about tasks are wanted. Defaults to false. */
   readonly enabled?: boolean
 }
 
-/** Tells events in one name, several in a message where they come at once. */
+/** Sends the events of one sender. Events of one turn of the event loop share a message. */
 export class EventSender {
-  /** Whether events about tasks are wanted. May be changed at any time; {@link tell} does not ask. */
+  /** Whether events about tasks are wanted; may be changed at any time. The caller checks it, {@link tell} does not. */
   enabled: boolean
   readonly #connection: Connection
   readonly #hostname: string
@@ -48,7 +50,7 @@ export class EventSender {
   readonly #waiting: Array<Uint8Array> = []
   #bytes = 0
   #dropped = 0
-  /** Lamport's: what happened after an event that was heard of has a larger one. */
+  /** Lamport clock: an event that is sent after another one was received has a larger value. */
   #clock = 0
   #sending: Promise<void> | undefined
 
@@ -59,7 +61,7 @@ export class EventSender {
     this.enabled = enabled
   }
 
-  /** Tells an event soon: what is told in one turn goes in one message. Never fails, never waits. */
+  /** Puts an event into the next message. Never fails and never waits; an event that cannot be sent is dropped. */
   tell(type: string, fields: Readonly<Record<string, unknown>>): void {
     const encoded = encodeEvents(this.#eventOf(type, fields))
     if (Result.isFailure(encoded)) {
@@ -75,13 +77,13 @@ export class EventSender {
     this.#sending ??= new Promise<void>((resolve) => setImmediate(resolve)).then(() => this.#send())
   }
 
-  /** Tells an event now. Fails with `TransportError`. */
+  /** Sends an event now, and resolves once it is sent. Fails with `TransportError`. */
   async send(type: string, fields: Readonly<Record<string, unknown>>): Promise<void> {
     const encoded = Result.getOrThrow(encodeEvents(this.#eventOf(type, fields)))
     await this.#connection.broadcast.send(EVENT_TOPIC, encoded)
   }
 
-  /** Resolves when everything that was told has been sent, or could not be; after 2 seconds in any case. */
+  /** Resolves when all events so far were sent or dropped, and after 2 seconds in any case. */
   async flush(): Promise<void> {
     if (this.#sending === undefined) return
     let timer: ReturnType<typeof setTimeout> | undefined
@@ -92,7 +94,7 @@ export class EventSender {
     clearTimeout(timer)
   }
 
-  /** An event was heard of: what is told from now on came after it. */
+  /** Notes that an event was received, so that later events of this sender have a larger clock. */
   heard(event: ReceivedEvent): void {
     const clock = event["clock"]
     if (typeof clock === "number" && Number.isSafeInteger(clock)) this.#clock = Math.max(this.#clock, clock) + 1
@@ -109,7 +111,7 @@ export class EventSender {
     return { ...fields, ...common, type }
   }
 
-  /** The oldest that fit one message. */
+  /** The oldest waiting events, as many as fit one message. */
   #take(): ReadonlyArray<Uint8Array> {
     let count = 0
     let bytes = 0
@@ -139,7 +141,10 @@ export class EventSender {
   }
 }
 
-/** Listens until the signal fires; resolves once it does listen. What is no event is passed over. */
+/**
+ * Listens to events until the signal fires; resolves once the subscription holds. Messages that hold no event are
+ * skipped.
+ */
 export const listenToEvents = (
   connection: Connection,
   listener: (event: ReceivedEvent) => void,
@@ -154,12 +159,12 @@ export const listenToEvents = (
     signal,
   )
 
-/** `task-failed`, `worker-*`, `*`. */
+/** A type of event, or the beginning of one with `*`: `task-failed`, `worker-*`, `*`. */
 export const TypePattern = Schema.String.check(Schema.isPattern(/^(?=.)[A-Za-z0-9_-]{0,100}\*?$/))
 
 export const TypePatterns = Schema.Array(TypePattern).check(Schema.isMinLength(1), Schema.isMaxLength(50))
 
-/** Whether a type is one of those that were asked for; without patterns every type is. */
+/** A test whether a type matches one of the patterns. Without patterns every type matches. */
 export const typeFilter = (patterns: ReadonlyArray<string> | undefined): ((type: string) => boolean) => {
   if (patterns === undefined) return () => true
   const exact = new Set(patterns.filter((pattern) => !pattern.endsWith("*")))

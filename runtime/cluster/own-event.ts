@@ -1,4 +1,4 @@
-/** Events of applications: what they may be called, and what they may say. */
+/** Events of the application: which types and which fields are allowed. */
 import { CallboardError } from "../errors.ts"
 import { MAX_DEPTH } from "../protocol/codec/codec.ts"
 import { isPlainObject } from "../protocol/value.ts"
@@ -12,11 +12,11 @@ const MAX_BYTES = 64 * 1024
 
 /** At least two lower case words. */
 const TYPE = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)+$/
-/** What workers tell goes by these: nobody may pass for one. */
+/** Categories of Callboard's own events. An application must not send such events, because readers trust them. */
 const CATEGORIES = ["task", "worker"]
-/** What every event says. */
+/** Fields that every event has, which the sender sets. */
 const COMMON = ["type", "hostname", "timestamp", "utcoffset", "pid", "clock"]
-/** Read as something else than it is: a map with it is a typed value on the wire, and these reach into prototypes. */
+/** Names that are no plain fields: `__type__` marks a typed value on the wire, the others reach into prototypes. */
 const UNSAFE = ["__type__", "__proto__", "constructor", "prototype"]
 
 const refuse: (field: string, message: string) => never = (field, message) => {
@@ -41,7 +41,7 @@ const checkJson = (value: unknown, field: string, depth: number): void => {
       if (!isPlainObject(value)) refuse(field, "must be plain JSON: give text, a number, a list or a map")
       for (const [key, inner] of Object.entries(value)) {
         if (UNSAFE.includes(key)) refuse(`${field}.${key}`, "is no name for a field")
-        // As JSON has it: left out.
+        // An undefined field is left out, as in JSON.
         if (inner !== undefined) checkJson(inner, `${field}.${key}`, depth + 1)
       }
       return
@@ -51,7 +51,7 @@ const checkJson = (value: unknown, field: string, depth: number): void => {
 }
 
 /**
- * Checks an event of an application; `taken` are names of fields that somebody else sets. Throws `CallboardError`
+ * Checks an event of an application. `taken`: names of further fields that Callboard sets. Throws `CallboardError`
  * `invalid-input`, naming the field.
  */
 export const checkOwnEvent = (type: unknown, fields: unknown, taken: ReadonlyArray<string> = []): void => {

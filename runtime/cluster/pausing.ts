@@ -1,6 +1,6 @@
 /**
- * Queues that are paused and workers that are suspended: entries of the store, which workers watch. A paused queue takes
- * tasks and gives none out; a suspended worker pulls nothing. What runs goes on.
+ * Paused queues and suspended workers: entries of the store, which every worker watches. A paused queue accepts tasks, but
+ * workers pull none from it; a suspended worker pulls nothing. Jobs that run go on.
  */
 import { Result, Schema } from "effect"
 import { StoreEntry } from "../async/store-entry.ts"
@@ -10,7 +10,7 @@ import { refuseInput } from "../options/refuse.ts"
 import { checkQueueName } from "../protocol/name.ts"
 import type { Store } from "../transport/store.ts"
 
-/** What is kept of a pause or a suspension: since when, as an ISO time. */
+/** Value of the entry: since when the queue is paused or the worker suspended, as an ISO time. */
 const Since = Schema.Struct({ at: Schema.String })
 
 /** Paused queues, by name. */
@@ -18,7 +18,7 @@ export const PAUSES = new StoreEntry("pause/", Since)
 /** Suspended workers, by name. */
 export const SUSPENSIONS = new StoreEntry("suspend/", Since)
 
-/** Name of a suspension that holds for every worker. No worker can have this name. */
+/** Name of the suspension of all workers. No worker can have this name. */
 const EVERY_WORKER = "*"
 
 const LIMIT = 10_000
@@ -31,7 +31,7 @@ const checkedQueue = (queue: string): string => {
   return queue
 }
 
-/** Fails with `invalid-input` on what cannot be a queue; one that does not exist yet may be paused. */
+/** Pauses a queue, which need not exist yet. Fails with `invalid-input` where the name is no name of a queue. */
 export const pauseQueue = async (store: Store, queue: string): Promise<void> => {
   await store.write([PAUSES.put(checkedQueue(queue), now())])
 }
@@ -42,21 +42,24 @@ export const resumeQueue = async (store: Store, queue: string): Promise<void> =>
 
 export const pausedQueues = (store: Store): Promise<ReadonlyArray<string>> => PAUSES.names(store, LIMIT)
 
-/** Names of all suspensions: what {@link isSuspended} is asked with. */
+/** Names of all suspended workers, for {@link isSuspended}. */
 export const suspensions = (store: Store): Promise<ReadonlyArray<string>> => SUSPENSIONS.names(store, LIMIT)
 
-/** Whether one of some suspensions means a worker. */
+/** Whether these suspensions include this worker. */
 export const isSuspended = (names: Iterable<string>, worker: string): boolean => {
   const all = new Set(names)
   return all.has(EVERY_WORKER) || all.has(worker)
 }
 
 export interface SuspendOptions {
-  /** Ends by itself after this long, 1 second at least: seconds, or text. Defaults to no end. */
+  /**
+   * The suspension ends by itself after this time, 1 second at least: seconds, or text such as `5m`. Defaults to no
+   * end.
+   */
   readonly ttl?: number | string
 }
 
-/** Suspends one worker, or all there are and will be. Fails with `invalid-input`. */
+/** Suspends one worker; without a name all workers, also those that start later. Fails with `invalid-input`. */
 export const suspendWorkers = async (
   store: Store,
   worker: string | undefined,
@@ -67,7 +70,7 @@ export const suspendWorkers = async (
   await store.write([SUSPENSIONS.put(worker ?? EVERY_WORKER, now(), ttlMs)])
 }
 
-/** Ends the suspension of one worker, or every suspension there is. */
+/** Ends the suspension of one worker; without a name it ends all suspensions. */
 export const resumeWorkers = async (store: Store, worker: string | undefined): Promise<void> => {
   const names = worker === undefined ? await suspensions(store) : [worker]
   if (names.length > 0) await store.write(names.map((name) => SUSPENSIONS.remove(name)))

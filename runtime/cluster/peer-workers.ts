@@ -1,19 +1,20 @@
 /**
- * What the other living workers say that they run. A task also comes again when its worker lives and was out of connectivity for
- * longer than a lease, as all workers are while their broker is away: it is left to that worker then.
+ * The other workers that are alive, and the jobs that they run. A task is also delivered again although its worker lives,
+ * if that worker could not reach the broker for longer than a lease. Then it runs the job still, and this worker must not
+ * start it a second time.
  */
 import type { Connection } from "../connection/connection.ts"
 import { HEARTBEAT_MS, isDead, listWorkers, MOST_RUNNING, type WorkerDescription } from "./directory.ts"
 
 export interface PeerWorkersOptions {
   readonly connection: Pick<Connection, "jobs" | "store">
-  /** Name of this worker. */
+  /** Name of this worker, which is none of its own peers. */
   readonly name: string
-  /** Whether every living worker is in the list now. */
+  /** Whether the directory is known to hold every living worker now; right after an outage it may not. */
   readonly isComplete: () => boolean
 }
 
-/** The list is read this often at most: after an outage many tasks come again at once. */
+/** How long a list of workers is used again: after an outage many tasks are delivered again at once. */
 const FRESH_MS = 250
 
 export class PeerWorkers {
@@ -24,7 +25,10 @@ export class PeerWorkers {
     this.#options = options
   }
 
-  /** How long a job that comes again is to be left alone, in milliseconds; 0: no living worker runs it. Never rejects. */
+  /**
+   * How long a task that was delivered again must not be started here, in milliseconds; 0: no living worker runs its job.
+   * Never rejects.
+   */
   async holdOffMs(id: string): Promise<number> {
     if (!this.#options.isComplete()) return HEARTBEAT_MS
     const runs = await this.#run(id).catch(() => true)
@@ -34,11 +38,11 @@ export class PeerWorkers {
   async #run(id: string): Promise<boolean> {
     const others = await this.#others()
     const names = others.some(({ running }) => running.includes(id))
-    // One that runs more than its entry can say may run any.
+    // A worker that runs more jobs than its entry lists may run this one, too.
     const busy = others.filter(({ running }) => running.length >= MOST_RUNNING)
     if (!names && busy.length === 0) return false
     const found = await this.#options.connection.jobs.find(id)
-    // Its entry is as old as its last beat: what it has handed back since is nobody's.
+    // A worker's entry is as old as its last heartbeat: it may have handed the job back since.
     if (found?.record.timeline.at(-1)?.reason === "handed-back") return false
     return names || (found?.record.state === "started" && busy.some(({ name }) => name === found.record.worker))
   }

@@ -1,9 +1,9 @@
 /**
- * Revocations by header: every task that carries a header with one of some values is cancelled when its turn comes, and a
- * running one at once. They are entries of the store, so that workers which start later know them too.
+ * Revocations by header: a task that carries a certain header with one of certain values is cancelled when a worker gets
+ * it, and at once where it runs. Revocations are entries of the store, so that workers which start later know them, too.
  *
- * As Celery's `revoke_by_stamped_headers`: a stamp of a Celery task and a custom header of ours count alike, and a
- * revocation holds for tasks that come after it as well, until it lapses or is lifted.
+ * As with Celery's `revoke_by_stamped_headers`, stamps of Celery tasks and custom headers count alike. A revocation also
+ * holds for tasks that are submitted after it, until it lapses or is lifted.
  */
 import { Result, Schema, SchemaIssue } from "effect"
 import { StoreEntry } from "../async/store-entry.ts"
@@ -21,12 +21,14 @@ export const Revocation = Schema.Struct({
   id: Schema.String,
   /** Name of the header, or of the stamp. */
   header: Schema.String,
-  /** Any of them, as text: numbers and booleans are compared by how they are written. */
+  /**
+   * A task is revoked if its header has any of these values. All are text: numbers and booleans are compared as text.
+   */
   values: Schema.Array(Schema.String),
   /** Ends the handlers of isolated methods at once. */
   terminate: Schema.Boolean,
   revokedAt: Schema.String,
-  /** When it lapses. */
+  /** When the revocation lapses. */
   until: Schema.String,
 }).annotate({ identifier: "Revocation" })
 export type Revocation = typeof Revocation.Type
@@ -34,7 +36,7 @@ export type Revocation = typeof Revocation.Type
 const MOST_VALUES = 100
 const Text = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
 
-/** What somebody revokes. */
+/** Which tasks to revoke, and for how long. */
 export const RevokeOptions = Schema.Struct({
   header: Text.annotate({ description: "Name of a custom header, or of a Celery stamp" }),
   values: Schema.NonEmptyArray(Schema.Union([Text, Schema.Finite, Schema.Boolean]))
@@ -56,7 +58,7 @@ export const REVOCATIONS = new StoreEntry("revocation/", Revocation)
 
 const DEFAULT_TTL_MS = 3 * 3_600_000
 const LONGEST_TTL_MS = 30 * 86_400_000
-/** Each is compared with every task that starts. */
+/** Most revocations at a time: each is compared with every task that starts. */
 const MOST_REVOCATIONS = 1_000
 
 const ttlOf = (ttl: number | string | undefined): number => {
@@ -68,7 +70,7 @@ const ttlOf = (ttl: number | string | undefined): number => {
 const decodeOptions = Schema.decodeUnknownResult(RevokeOptions, { onExcessProperty: "error" })
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
-/** Fails with `invalid-input`, naming the field. */
+/** Checks options that came from outside. Fails with `invalid-input`, naming the field. */
 export const parseRevoke = (value: unknown): RevokeOptions => {
   const decoded = decodeOptions(value)
   if (Result.isSuccess(decoded)) return decoded.success
@@ -78,8 +80,8 @@ export const parseRevoke = (value: unknown): RevokeOptions => {
 }
 
 /**
- * Revokes from now on. Fails with `invalid-input`, naming the field, and with `unsupported` when there are a thousand
- * revocations already.
+ * Stores a revocation, which holds from now on. Fails with `invalid-input`, naming the field, and with `unsupported` when
+ * there are a thousand revocations already.
  */
 export const revoke = async (store: Store, options: RevokeOptions): Promise<Revocation> => {
   const { header, values, terminate = false, ttl } = parseRevoke(options)
@@ -100,18 +102,18 @@ export const revoke = async (store: Store, options: RevokeOptions): Promise<Revo
   return revocation
 }
 
-/** Those that hold now, oldest first. */
+/** The revocations that hold now, oldest first. */
 export const listRevocations = async (store: Store): Promise<ReadonlyArray<Revocation>> =>
   (await REVOCATIONS.list(store, MOST_REVOCATIONS)).map(({ value }) => value)
 
-/** Ends a revocation; what it has cancelled stays cancelled. Fails with `not-found`. */
+/** Ends a revocation. Jobs that it has cancelled stay cancelled. Fails with `not-found`. */
 export const liftRevocation = async (store: Store, id: string): Promise<void> => {
   const found = await REVOCATIONS.get(store, id)
   if (found === undefined) throw new CallboardError("not-found", `there is no revocation ${id}`)
   await store.write([REVOCATIONS.remove(id)])
 }
 
-/** The first of some revocations that a task falls under. */
+/** The first of these revocations that matches a task. */
 export const revocationOf = (
   task: Pick<Task, "stamps" | "custom">,
   among: Iterable<Revocation>,
@@ -126,7 +128,7 @@ export const revocationOf = (
   return undefined
 }
 
-/** {@link revocationOf}, for a message whose headers were not parsed yet. */
+/** {@link revocationOf} for a message whose headers are not parsed yet. Headers that make no task match nothing. */
 export const revocationOfMessage = (message: Message, among: Iterable<Revocation>): Revocation | undefined => {
   const task = parseTask(message)
   return Result.isFailure(task) ? undefined : revocationOf(task.success, among)

@@ -1,12 +1,14 @@
-/** What a worker answers to each command: the worker builds its answers by these types, and callers read them by the same. */
+/**
+ * The value that a worker replies to each command: one type for the worker that builds it and the caller that reads it.
+ */
 import type { Deferral } from "../deferrals.ts"
 import type { WorkerDescription } from "../directory.ts"
 import type { Command, CommandName } from "./command.ts"
 
-/** A job whose handler runs. */
+/** A job whose handler runs now. */
 export interface ActiveTask {
   readonly id: string
-  /** Task and method, or what the submitter wants to be shown instead. */
+  /** Task and method, or the name for people that the submitter has set instead. */
   readonly name: string
   readonly queue: string
   readonly attempt: number
@@ -25,12 +27,12 @@ export interface Answers {
     readonly memory: { readonly rss: number; readonly heapTotal: number; readonly heapUsed: number }
   }
   readonly registered: ReadonlyArray<{ readonly name: string; readonly methods: ReadonlyArray<string> }>
-  /** The queues that it listens to, in order of preference. */
+  /** Queues that the worker pulls from, in order of preference. */
   readonly queues: ReadonlyArray<string>
   readonly "pool-grow": { readonly concurrency: number }
   readonly "pool-shrink": { readonly concurrency: number }
   readonly autoscale: { readonly min: number; readonly max: number }
-  /** The queues that it listens to from now on. */
+  /** Queues that the worker pulls from after the command. */
   readonly "add-consumer": ReadonlyArray<string>
   readonly "cancel-consumer": ReadonlyArray<string>
   readonly "time-limit": {
@@ -47,7 +49,7 @@ export interface Answers {
 /** The arguments of a command. */
 export type ArgumentsOf<C extends CommandName> = Extract<Command, { readonly command: C }>["arguments"]
 
-/** What one worker answered to a command: a value, or in `error` why there is none. */
+/** The reply of one worker to a command: a value, or in `error` the reason why there is none. */
 export interface AnswerTo<C extends CommandName> {
   readonly worker: string
   readonly value?: Answers[C]

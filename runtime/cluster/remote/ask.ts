@@ -1,4 +1,7 @@
-/** The caller's side: sends a command to all workers or some, and collects what they answer in time. */
+/**
+ * The caller's side of remote control: sends a command to all or some workers, and collects the replies that come in
+ * time.
+ */
 import { Result } from "effect"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
@@ -10,9 +13,9 @@ import { parseCommand } from "./command.ts"
 import { CONTROL_TOPIC, encode, type Reply, replyOf } from "./message.ts"
 
 export interface CommandOptions {
-  /** Names of the workers that are meant. Defaults to all that live. */
+  /** Names of the workers to ask. Defaults to all living workers. */
   readonly workers?: ReadonlyArray<string>
-  /** Longest wait for answers: 50 ms to 1 minute. Defaults to 1 second, as Celery's. */
+  /** Longest wait for replies, in seconds or as text: 50 ms to 1 minute. Defaults to 1 second, as with Celery. */
   readonly timeout?: number | string
 }
 
@@ -26,7 +29,10 @@ const timeoutOf = (timeout: number | string | undefined): number => {
   throw new CallboardError("invalid-input", "timeout: must be from 50 ms to 1 minute", { field: "timeout" })
 }
 
-/** Who is asked: those that live, or those of them that were named. Fails with `not-found` on a name nobody has. */
+/**
+ * Names of the workers to ask: the named ones, else all living ones. Throws `not-found` where a named worker does not
+ * live.
+ */
 const addressees = (living: ReadonlyArray<string>, named: ReadonlyArray<string> | undefined): ReadonlyArray<string> => {
   const unknown = named?.find((name) => !living.includes(name))
   if (unknown === undefined) return named ?? living
@@ -35,8 +41,9 @@ const addressees = (living: ReadonlyArray<string>, named: ReadonlyArray<string> 
 }
 
 /**
- * Asks, and resolves with one answer per worker that was asked, by name; one that stayed silent has an `error` that says
- * so. Fails with `invalid-input`, naming the argument, and with `not-found` for workers that do not live.
+ * Sends a command, and resolves with one reply per worker that was asked, sorted by name. A worker that did not reply in
+ * time has a reply with an `error` that says so. Fails with `invalid-input`, naming the argument, with `not-found` for a
+ * worker that does not live, and with `TransportError`.
  */
 export const askWorkers = async (
   connection: Connection,

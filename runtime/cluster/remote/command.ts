@@ -1,4 +1,7 @@
-/** What workers answer to, as data: what a caller may send, and what the command line and HTTP show, is this one list. */
+/**
+ * The commands that workers obey, as data: this list checks what callers send, and makes the command line and the HTTP
+ * routes.
+ */
 import { Result, Schema, SchemaIssue } from "effect"
 import { CallboardError } from "../../errors.ts"
 import { MOST_HANDLERS } from "../../options/autoscale.ts"
@@ -14,44 +17,44 @@ const Duration = Schema.Union([Schema.Finite, Schema.String]).annotate({
   description: "Seconds as a number, or text: 10s, 5 minutes",
 })
 
-const call = <const Command extends string, const Fields extends Schema.Struct.Fields>(
+const commandSchema = <const Command extends string, const Fields extends Schema.Struct.Fields>(
   command: Command,
   fields: Fields,
 ) => Schema.Struct({ command: Schema.Literal(command), arguments: Schema.Struct(fields) })
 
 const CommandSchema = Schema.Union([
-  call("ping", {}),
-  call("active", {}),
-  call("reserved", {}),
-  call("put-off", { id: Schema.optionalKey(Name) }),
-  call("stats", {}),
-  call("registered", {}),
-  call("queues", {}),
-  call("pool-grow", { count: Count }),
-  call("pool-shrink", { count: Count }),
-  call("autoscale", { min: Count, max: Count }),
-  call("add-consumer", { queue: Name }),
-  call("cancel-consumer", { queue: Name }),
-  call("time-limit", { task: Name, hard: Duration, soft: Schema.optionalKey(Duration) }),
-  call("rate-limit", { task: Name, rate: Schema.Union([Schema.Finite, Name]) }),
-  call("enable-events", {}),
-  call("disable-events", {}),
-  call("shutdown", {}),
+  commandSchema("ping", {}),
+  commandSchema("active", {}),
+  commandSchema("reserved", {}),
+  commandSchema("put-off", { id: Schema.optionalKey(Name) }),
+  commandSchema("stats", {}),
+  commandSchema("registered", {}),
+  commandSchema("queues", {}),
+  commandSchema("pool-grow", { count: Count }),
+  commandSchema("pool-shrink", { count: Count }),
+  commandSchema("autoscale", { min: Count, max: Count }),
+  commandSchema("add-consumer", { queue: Name }),
+  commandSchema("cancel-consumer", { queue: Name }),
+  commandSchema("time-limit", { task: Name, hard: Duration, soft: Schema.optionalKey(Duration) }),
+  commandSchema("rate-limit", { task: Name, rate: Schema.Union([Schema.Finite, Name]) }),
+  commandSchema("enable-events", {}),
+  commandSchema("disable-events", {}),
+  commandSchema("shutdown", {}),
 ])
 
 /** A command with its arguments. */
 export type Command = typeof CommandSchema.Type
 export type CommandName = Command["command"]
 
-interface About {
-  /** Whether it only looks. */
+interface CommandInfo {
+  /** `inspect` only reads, `control` changes the worker. */
   readonly kind: "inspect" | "control"
   readonly summary: string
-  /** Its arguments, in the order in which a command line takes them. */
+  /** Names of the arguments, in the order of the command line. */
   readonly takes: ReadonlyArray<string>
 }
 
-export const COMMANDS: Readonly<Record<CommandName, About>> = {
+export const COMMANDS: Readonly<Record<CommandName, CommandInfo>> = {
   ping: { kind: "inspect", summary: "Which workers answer", takes: [] },
   active: { kind: "inspect", summary: "Jobs whose handlers run", takes: [] },
   reserved: { kind: "inspect", summary: "Tasks that wait in workers for a handler", takes: [] },
@@ -87,7 +90,7 @@ const format = SchemaIssue.makeFormatterStandardSchemaV1()
 const WHOLE = `must be a whole number from 1 to ${MOST_HANDLERS}`
 const DURATION = "must be a duration: seconds, or text such as 10s or 5 minutes"
 
-/** What each argument must be. */
+/** What each argument must be, for messages. */
 const RULES: Readonly<Record<string, string>> = {
   id: "must be the id of a job",
   count: WHOLE,
@@ -105,36 +108,39 @@ const invalid = (field: string, why: string): Result.Result<never, CallboardErro
 
 const isMap = (value: unknown): value is object => typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** Whether a rate is taken away. Celery says 0 for no limit. */
+/** Whether the argument removes the rate. Celery writes 0 for no limit. */
 export const isNoRate = (rate: number | string): boolean => rate === "none" || rate === 0 || rate === "0"
 
-/** Refuses arguments that have the right form and cannot be meant. */
-const checkArguments = (call: Command): Command => {
-  switch (call.command) {
+/** Throws where arguments have the right types, but wrong values: min above max, no name of a queue, no rate. */
+const checkArguments = (command: Command): Command => {
+  switch (command.command) {
     case "autoscale": {
-      const { min, max } = call.arguments
+      const { min, max } = command.arguments
       if (min > max) refuseInput("min", `must not be more than max; did you mean min ${max} and max ${min}?`)
       break
     }
     case "add-consumer": {
-      const queue = checkQueueName(call.arguments.queue)
+      const queue = checkQueueName(command.arguments.queue)
       if (Result.isFailure(queue)) refuseInput("queue", queue.failure.message)
       break
     }
     case "rate-limit": {
-      const { rate } = call.arguments
+      const { rate } = command.arguments
       const parsed = isNoRate(rate) ? undefined : parseRate(rate)
       if (parsed !== undefined && Result.isFailure(parsed)) refuseInput("rate", parsed.failure)
       break
     }
     case "time-limit":
-      timeLimitOf(call.arguments, "")
+      timeLimitOf(command.arguments, "")
       break
   }
-  return call
+  return command
 }
 
-/** Checks a command and its arguments. Fails with `invalid-input`, naming `command` or the argument, and saying what it must be. */
+/**
+ * Checks a command and its arguments. Fails with `invalid-input`, which names `command` or the argument and says what
+ * it must be.
+ */
 export const parseCommand = (name: string, given: unknown): Result.Result<Command, CallboardError> => {
   if (!isCommand(name)) {
     const message = `${JSON.stringify(name)} is not a command${didYouMean(name, Object.keys(COMMANDS))}`
@@ -143,7 +149,7 @@ export const parseCommand = (name: string, given: unknown): Result.Result<Comman
   const { takes } = COMMANDS[name]
   const wanted = takes.length === 0 ? "empty: it takes none" : `an object with ${takes.join(", ")}`
   if (!isMap(given)) return invalid("arguments", `of ${name} must be ${wanted}`)
-  // An empty struct takes any object.
+  // Effect's empty struct accepts any object, so unknown arguments are looked for here.
   const unknown = Object.keys(given).find((key) => !takes.includes(key))
   if (unknown !== undefined) {
     const all = takes.length === 0 ? "it takes none" : `there are ${takes.join(", ")}`

@@ -1,27 +1,27 @@
-/** What travels between a caller and the workers: a question on one topic, answers on a topic of their own. JSON. */
+/** Messages of remote control, as JSON: a command on the topic of all workers, replies on a topic of the caller. */
 import { Result, Schema } from "effect"
 
-/** Topic on which workers hear of commands. */
+/** Topic of commands, to which every worker listens. */
 export const CONTROL_TOPIC = "control"
 
 const CommandMessageSchema = Schema.Struct({
   command: Schema.String,
   arguments: Schema.Unknown,
-  /** Names of the workers that are meant; absent: all. */
+  /** Names of the workers that must obey; absent: all. */
   workers: Schema.optionalKey(Schema.Array(Schema.String)),
-  /** Topic of the answers. */
+  /** Topic of the replies. */
   reply: Schema.String.check(Schema.isPattern(/^[a-z0-9.-]{1,128}$/)),
 })
 export type CommandMessage = typeof CommandMessageSchema.Type
 
 const ReplySchema = Schema.Struct({
   worker: Schema.String,
-  /** What the command came to. */
+  /** Result of the command. */
   value: Schema.optionalKey(Schema.Unknown),
-  /** Why it was refused. */
+  /** Why the command was refused. */
   error: Schema.optionalKey(Schema.String),
 })
-/** A worker's answer: a value, or why there is none. */
+/** The reply of a worker: a value, or the reason why there is none. */
 export type Reply = typeof ReplySchema.Type
 
 const encoder = new TextEncoder()
@@ -29,10 +29,11 @@ const decoder = new TextDecoder()
 const decodeCommand = Schema.decodeUnknownResult(Schema.fromJsonString(CommandMessageSchema))
 const decodeReply = Schema.decodeUnknownResult(Schema.fromJsonString(ReplySchema))
 
-/** `undefined` for what is no question, or one of a version that this one does not understand. */
+/** `undefined` where the bytes are no command, or one of a version that this one cannot read. */
 export const commandOf = (payload: Uint8Array): CommandMessage | undefined =>
   Result.getOrUndefined(decodeCommand(decoder.decode(payload)))
 
+/** `undefined` where the bytes are no reply. */
 export const replyOf = (payload: Uint8Array): Reply | undefined =>
   Result.getOrUndefined(decodeReply(decoder.decode(payload)))
 
