@@ -1,28 +1,28 @@
 /**
- * How many handlers a worker runs at a time, between two bounds, by what it holds. As Celery's autoscaler: up at once, down
- * only when it has held fewer for as long as the keepalive.
+ * How many handlers a worker runs at a time, between two bounds, by the number of tasks that it holds. As Celery's
+ * autoscaler, it scales up at once, and down only after it has held fewer tasks for 30 seconds.
  */
 import { Result } from "effect"
 
-/** Handlers that a worker may run at a time. */
+/** Most handlers that a worker can run at a time. */
 export const MOST_HANDLERS = 10_000
 
 /** Bounds of the number of handlers. */
 export interface Autoscale {
-  /** 1 at least. */
+  /** Fewest handlers, 1 at least. */
   readonly min: number
-  /** Not less than `min`. */
+  /** Most handlers, `min` at least, 10,000 at most. */
   readonly max: number
 }
 
-/** Whether a worker can run so many handlers at a time. */
+/** Whether the value is a valid number of handlers: a whole number from 1 to 10,000. */
 export const isHandlerCount = (value: unknown): value is number =>
   typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= MOST_HANDLERS
 
 const fieldsOf = (value: unknown): { readonly min?: unknown; readonly max?: unknown } =>
   typeof value === "object" && value !== null ? value : {}
 
-/** Reads `2..16`, or bounds as they are. Fails with a sentence that tells how to write it. */
+/** Reads `2..16`, or an object with `min` and `max`. Fails with a sentence that says how to write it. */
 export const parseAutoscale = (value: unknown): Result.Result<Autoscale, string> => {
   const bounds = typeof value === "string" ? boundsOf(value) : fieldsOf(value)
   if (typeof bounds === "string") return Result.fail(bounds)
@@ -37,18 +37,19 @@ const boundsOf = (text: string): Autoscale | string => {
   const [, first, second] = /^\s*(\d{1,9})\s*\.\.\s*(\d{1,9})\s*$/.exec(text) ?? []
   if (first !== undefined && second !== undefined) return { min: Number(first), max: Number(second) }
   const [, max, min] = /^\s*(\d{1,9})\s*,\s*(\d{1,9})\s*$/.exec(text) ?? []
-  // Celery's form names the larger one first.
+  // Celery writes the larger bound first, after a comma.
   if (max !== undefined && min !== undefined) return `is written from least to most: ${min}..${max}, not ${text.trim()}`
   return "must be two whole numbers, as in 2..16"
 }
 
-/** How long fewer tasks must have been held before handlers are taken away, and how often that is looked at. */
+/** How long a worker must have held fewer tasks before it scales down. */
 export const KEEPALIVE_MS = 30_000
 
+/** Decides the number of handlers. The caller passes the time: milliseconds of a clock that only goes forward. */
 export class Autoscaler {
   readonly #keepaliveMs: number
   #bounds: Autoscale
-  /** When it last had work for all. */
+  /** When the worker last held enough tasks for all its handlers. */
   #neededAt: number
 
   constructor(bounds: Autoscale, now: number, keepaliveMs = KEEPALIVE_MS) {
@@ -65,7 +66,7 @@ export class Autoscaler {
     this.#bounds = bounds
   }
 
-  /** The number of handlers from now on, for `held` tasks that wait or run. */
+  /** The number of handlers from now on, for a worker that holds `held` tasks, waiting and running. */
   scale(held: number, concurrency: number, now: number): number {
     const { min, max } = this.#bounds
     const wanted = Math.min(max, Math.max(min, held))

@@ -1,4 +1,4 @@
-/** Defaults that both the command line and `serve()` apply. */
+/** The defaults of settings, for the command line and `serve()` alike. */
 import { availableParallelism } from "node:os"
 import { DEFAULT_HEARTBEAT_MS, DEFAULT_LEASE_MS, DEFAULT_TRANSPORT } from "../connection/connect.ts"
 import { DEFAULT_KEEP_FAILED_MS } from "../connection/connection.ts"

@@ -1,26 +1,28 @@
-/** Durations as people write them, on every option that takes one. */
+/** Durations in options: one rule for every option that takes one. */
 import { Result, Schema } from "effect"
 import { parseDuration, parseTimeToLive } from "../protocol/time.ts"
 import { type Refuse, refuseInput } from "./refuse.ts"
 
-/** A span of time: seconds as a number (fractions are kept), or text such as `"10s"` or `"5 minutes"`. */
+/**
+ * A duration: seconds as a number (fractions are kept), or text such as `"500 ms"`, `"10s"`, `"5 minutes"` or `"1h"`.
+ */
 export type DurationInput = number | string
 
 export const Duration = Schema.Union([Schema.Finite, Schema.String]).annotate({
   description: "Seconds as a number (fractions are kept), or text: 10s, 5 minutes, 1h",
 })
 
-/** Which durations an option takes. */
+/** Which durations an option allows. */
 export interface DurationRange {
-  /** The shortest one, in milliseconds. Defaults to 0. */
+  /** The shortest duration, in milliseconds. Defaults to 0. */
   readonly least?: number
-  /** Whether 0 may be given as well, although it is shorter. */
+  /** Whether 0 is allowed although it is shorter than `least`. Defaults to false. */
   readonly orZero?: boolean
-  /** Whether a negative number may be given, which means for ever and comes as −1. */
+  /** Whether a negative number is allowed, which means for ever and becomes −1. Defaults to false. */
   readonly forEver?: boolean
 }
 
-/** Fails with what is wrong, in words. */
+/** Milliseconds of a duration. Fails with a sentence that follows the name of the option. */
 const parse = (value: DurationInput, range: DurationRange): Result.Result<number, string> => {
   const { least = 0, orZero = false, forEver = false } = range
   const parsed = forEver ? parseTimeToLive(value) : parseDuration(value)
@@ -30,7 +32,7 @@ const parse = (value: DurationInput, range: DurationRange): Result.Result<number
   return Result.fail(`must be at least ${least / 1000} seconds`)
 }
 
-/** What a duration comes to, in whole milliseconds from 0 to a hundred years; what is none is refused. */
+/** A duration in whole milliseconds, from 0 to a hundred years. Any other value is refused with `refuse`. */
 export const milliseconds = (
   field: string,
   value: DurationInput,
@@ -41,11 +43,11 @@ export const milliseconds = (
   return Result.isSuccess(parsed) ? parsed.success : refuse(field, parsed.failure)
 }
 
-/** A time to live in milliseconds. A negative number means for ever, which a duration cannot say: −1. */
+/** A time to live in whole milliseconds. A negative number means for ever and becomes −1. */
 export const timeToLive = (field: string, value: DurationInput, refuse: Refuse = refuseInput): number =>
   milliseconds(field, value, refuse, { forEver: true })
 
-/** The same rule as a field of a schema. */
+/** The same rule as a schema. */
 export const duration = (range: DurationRange = {}) =>
   Schema.Union([Schema.Finite, Schema.String]).check(
     Schema.makeFilter((value: DurationInput) => {

@@ -1,7 +1,7 @@
-/** Values that several fields of a submission take. */
+/** Schemas that several fields of a submission share. */
 import { Schema } from "effect"
 
-/** Our own ids. Ids from a foreign wire may be any text up to 255 bytes. */
+/** Id of a job that is submitted here. A task of another sender may have any text of up to 255 bytes as its id. */
 export const JobId = Schema.String.check(
   Schema.isPattern(/^[A-Za-z0-9_-]{1,128}$/u, { description: "1 to 128 letters, digits, `_` or `-`" }),
 )

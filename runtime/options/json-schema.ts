@@ -1,4 +1,7 @@
-/** JSON Schema of a Standard Schema, where its library can tell: for lists of actors and the OpenAPI document. */
+/**
+ * JSON Schema of a method's schema, for lists of actors and the OpenAPI document, where the schema's library can make
+ * one.
+ */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Schema } from "effect"
 
@@ -9,12 +12,12 @@ const hasJsonSchema = (
 ): value is { readonly jsonSchema: Record<"input" | "output", (options: { target: string }) => unknown> } =>
   isObject(value) && "jsonSchema" in value && isObject(value.jsonSchema)
 
-/** `undefined` where the schema's library offers no JSON Schema, or cannot express this one. */
+/** The JSON Schema of a schema; `undefined` where its library makes none, or cannot express this schema. */
 export const jsonSchemaOf = (schema: StandardSchemaV1, side: "input" | "output"): unknown => {
   try {
     if (Schema.isSchema(schema)) {
       const { schema: root, definitions } = Schema.toJsonSchemaDocument(schema)
-      // Named parts are referred to, and must come along.
+      // The schema refers to its named parts, so these are part of the answer.
       return Object.keys(definitions).length === 0 ? root : { ...root, $defs: definitions }
     }
     // Standard JSON Schema: what Zod 4.2+, ArkType and others add beside Standard Schema.
@@ -25,7 +28,9 @@ export const jsonSchemaOf = (schema: StandardSchemaV1, side: "input" | "output")
   }
 }
 
-/** Fields that an input has by its JSON Schema; `undefined` where that does not tell, or others are let through. */
+/**
+ * Names of an input's fields by its JSON Schema; `undefined` where there is none, or where it allows further fields.
+ */
 export const fieldsOf = (input: StandardSchemaV1): ReadonlyArray<string> | undefined => {
   const schema = jsonSchemaOf(input, "input")
   if (!isObject(schema)) return undefined

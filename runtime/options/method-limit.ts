@@ -1,4 +1,4 @@
-/** The limit of a method as its author writes it: checked once, when the actor is defined. */
+/** The option `limit` of a method, checked once, when the actor is defined. */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { fieldsOf } from "./json-schema.ts"
 import { type Rate, rateOf } from "./rate.ts"
@@ -6,11 +6,14 @@ import type { Refuse } from "./refuse.ts"
 import { didYouMean } from "./suggest.ts"
 import { wholeNumber } from "./whole.ts"
 
-/** How often and how many jobs of a method may run, over all workers together; with a key, for each tenant by itself. */
+/**
+ * How often jobs of a method may start, and how many may run at a time, over all workers together; with a key, per
+ * tenant.
+ */
 export interface MethodLimit {
   readonly rate?: Rate
   readonly concurrency?: number
-  /** The name of a field of the input, or a function of the input. */
+  /** Names the tenant of a job: a field of the input, or a function of the input. */
   readonly key?: string | ((input: unknown) => unknown)
 }
 
@@ -26,7 +29,9 @@ const isFunction = (value: unknown): value is (input: unknown) => unknown => typ
 const isField = (value: unknown): value is string =>
   typeof value === "string" && value.isWellFormed() && value !== "" && Buffer.byteLength(value) <= MOST_FIELD_BYTES
 
-/** The limit in the form that workers keep to. Refuses what cannot be used; `input`: the schema of the method's input. */
+/**
+ * Checks a limit and parses its rate. `input`: schema of the method's input, by which the name of the key is checked.
+ */
 export const methodLimitOf = (limit: unknown, input: StandardSchemaV1 | undefined, refuse: Refuse): MethodLimit => {
   if (!isLimit(limit)) return refuse("limit", "must be an object with rate, concurrency or both, and perhaps key")
   const unknown = Object.keys(limit).find((option) => !OPTIONS.includes(option))

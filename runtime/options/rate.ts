@@ -1,17 +1,20 @@
 /**
- * Rates, and the generic cell rate algorithm (GCRA) that keeps to them. Pure: the clock comes from outside.
+ * Rates, and the generic cell rate algorithm (GCRA) that enforces them. Pure: the caller passes the time.
  *
- * A rate is a row of moments, evenly spaced, and each start takes one of them. All that is to be remembered is the first
- * moment that nobody has taken yet.
+ * A rate is a series of evenly spaced moments, and each start of a job takes one of them. The only state is the first
+ * moment that is not taken yet, which GCRA calls TAT (theoretical arrival time).
  */
 import { Result } from "effect"
 import { type Refuse, refuseInput } from "./refuse.ts"
 
-/** How often: `"100/s"`, `"10/m"`, `"1/h"` (Celery's form), or a number per second. Evenly spaced: 10/m is one each 6 s. */
+/**
+ * A rate: `"100/s"`, `"10/m"`, `"1/h"` (as Celery writes it), or a number per second. Starts are evenly spaced: `10/m`
+ * is one every 6 s.
+ */
 export type RateInput = number | string
 
 export interface Rate {
-  /** Milliseconds from one to the next. */
+  /** Milliseconds from one start to the next. */
   readonly intervalMs: number
 }
 
@@ -25,7 +28,7 @@ const RATE = /^\s*(\d+(?:\.\d*)?|\.\d+)\s*(?:\/\s*([a-z]+)\s*)?$/i
 const MOST_PER_SECOND = 1_000_000
 const LONGEST_INTERVAL_MS = 31 * 86_400_000
 
-/** Reads a rate: more than 0, from one in 31 days to 1,000,000 per second. Fails with what is wrong, in words. */
+/** Parses a rate, from one in 31 days to 1,000,000 per second. Fails with a sentence that says what is wrong. */
 export const parseRate = (input: unknown): Result.Result<Rate, string> => {
   const text = typeof input === "number" || typeof input === "string" ? String(input) : typeof input
   const refuse = (why: string) =>
@@ -45,24 +48,27 @@ export const parseRate = (input: unknown): Result.Result<Rate, string> => {
   return Result.succeed({ intervalMs })
 }
 
-/** What a rate comes to; what is none is refused. */
+/** {@link parseRate}, which refuses a wrong value with `refuse`. */
 export const rateOf = (field: string, rate: unknown, refuse: Refuse = refuseInput): Rate => {
   const parsed = parseRate(rate)
   return Result.isSuccess(parsed) ? parsed.success : refuse(field, parsed.failure)
 }
 
-/** What a high rate is worth in so much time may come at once. */
+/** As many jobs as a rate allows in this time may start at once. */
 const BURST_MS = 100
 
-/** How many may come at once after a pause: one, or what a high rate is worth in a tenth of a second. */
+/** How many jobs may start at once after a pause: as many as the rate allows in a tenth of a second, 1 at least. */
 export const burstOf = ({ intervalMs }: Rate): number => Math.max(1, Math.floor(BURST_MS / intervalMs))
 
-/** A start may come so much later than the moment that was meant for it, of a rate that is not slow. */
+/** How much later than its moment a job may start, in milliseconds, where the rate is not slow. */
 const LATE_MS = 300
-/** The time in which no more may start than the rate says, and one. */
+/** In any span of this length no more jobs start than the rate allows, plus one. */
 const MINUTE_MS = 60_000
 
-/** How much later than its moment a start may come: a slow rate has time, but two must not meet. */
+/**
+ * How much later than its moment a job may start. A slow rate allows more, but less than its interval, so that two
+ * starts never meet.
+ */
 export const latenessOf = ({ intervalMs }: Rate): number => Math.max(LATE_MS, 0.9 * intervalMs)
 
 /**
@@ -75,22 +81,22 @@ export const spacingOf = (rate: Rate): number => {
 }
 
 export interface Reserved {
-  /** The first of the moments that were taken, the others follow at {@link spacingOf}. */
+  /** The first moment that was taken; the others follow at intervals of {@link spacingOf}. */
   readonly first: number
-  /** 0 to what was wanted. */
+  /** Number of moments that were taken, 0 to `wanted`. */
   readonly count: number
-  /** To be remembered: the first moment that nobody has taken. */
+  /** The state to keep: the first moment that is not taken. */
   readonly tat: number
-  /** Milliseconds until one more can be taken; 0 when it could be now. */
+  /** Milliseconds until another moment can be taken; 0: now. */
   readonly waitMs: number
 }
 
-// Sums of fractions of a millisecond are a little off.
+// Sums of fractions of a millisecond have rounding errors.
 const ROUNDING = 1e-6
 
 /**
- * Takes up to `wanted` moments for starts that are not later than `now + aheadMs`, in milliseconds. `tat` is what the last
- * call gave; absent: nothing was taken yet. After a pause the burst lies in the past, and may start at once.
+ * Takes up to `wanted` moments that are not later than `now + aheadMs`, in milliseconds. `tat`: the state that the last call
+ * returned; absent: no moment was taken yet. After a pause the moments of a burst lie in the past: these jobs start at once.
  */
 export const reserve = (
   rate: Rate,
@@ -100,7 +106,8 @@ export const reserve = (
 ): Reserved => {
   const spacing = spacingOf(rate)
   const until = now + aheadMs
-  // Nobody takes later ones: a clock that was set back, or a rate that was lower, must not block for long.
+  // Later moments are never taken, so a TAT beyond them comes from a clock that was set back, or from a lower rate. It
+  // must not block for long.
   const known = Math.min(tat ?? Number.NEGATIVE_INFINITY, until + spacing)
   const first = Math.max(known, now - (burstOf(rate) - 1) * spacing)
   const room = Math.max(0, Math.floor((until - first) / spacing + ROUNDING) + 1)

@@ -1,4 +1,4 @@
-/** What becomes of a lost transport: whether it is tried again, after which waits, how often; and how that is said. */
+/** Reconnecting to a lost transport: whether, how often, after which waits, and what the log says about it. */
 import type { Log } from "../log/log.ts"
 import { TransportError } from "../transport/mod.ts"
 import { type DurationInput, milliseconds } from "./duration.ts"
@@ -8,23 +8,26 @@ import { wholeNumber } from "./whole.ts"
 export interface ReconnectOptions {
   /** Try again when the transport is lost; false: its loss ends the worker. Defaults to true. */
   readonly enabled?: boolean
-  /** Try again when the transport is not there at the start; false: fail at once. Defaults to true. */
+  /** Try again when the transport cannot be reached at the start; false: fail at once. Defaults to true. */
   readonly atStart?: boolean
-  /** Tries in a row before giving up; 0 is for ever. Defaults to 100. */
+  /** Failed tries in a row after which the worker gives up; 0: never. Defaults to 100. */
   readonly maxTries?: number
-  /** The first wait, more than 0. It doubles with each try. Defaults to 0.25 seconds. */
+  /** Wait before the first try, 1 ms at least. It doubles with each try. Defaults to 0.25 seconds. */
   readonly base?: DurationInput
-  /** The longest wait, `base` at least. Defaults to 10 seconds. */
+  /** Longest wait between two tries, `base` at least. Defaults to 10 seconds. */
   readonly cap?: DurationInput
-  /** Shorten each wait by up to half, so that many workers do not all come back at once. Defaults to true. */
+  /**
+   * Shorten each wait by a random part of up to half, so that many workers do not all reconnect at once. Defaults to
+   * true.
+   */
   readonly jitter?: boolean
 }
 
-/** {@link ReconnectOptions} with nothing left open. */
+/** {@link ReconnectOptions} with defaults filled in and durations in milliseconds. */
 export interface ReconnectPolicy {
   readonly enabled: boolean
   readonly atStart: boolean
-  /** 0: for ever. */
+  /** 0: no bound. */
   readonly maxTries: number
   readonly baseMs: number
   readonly capMs: number
@@ -40,7 +43,7 @@ export const RECONNECT_DEFAULTS = {
   jitter: true,
 } as const
 
-/** What is taken for an option by itself, here and in the configuration. */
+/** The ranges of the options, for `serve()` and the configuration alike. */
 export const RECONNECT_RANGES = { maxTries: { least: 0 }, base: { least: 1 }, cap: { least: 1 } } as const
 
 /** Fills in the defaults. Fails with `invalid-input`, naming the option. */
@@ -53,23 +56,23 @@ export const resolveReconnect = (options: ReconnectOptions = {}): ReconnectPolic
   return { enabled, atStart, maxTries, baseMs, capMs, jitter }
 }
 
-/** Milliseconds to wait before a try, counted from 1. `random` is from 0 to 1. */
+/** Milliseconds to wait before the n-th try, with n from 1. `random`: from 0 to 1. */
 export const reconnectDelay = (tries: number, policy: ReconnectPolicy, random = Math.random()): number =>
   Math.min(policy.capMs, policy.baseMs * 2 ** (tries - 1)) * (policy.jitter ? 0.5 + random / 2 : 1)
 
-/** Whether there is no try left after so many failures in a row. */
+/** Whether the policy allows no further try after this many failures in a row. */
 export const isExhausted = (failures: number, { maxTries }: ReconnectPolicy): boolean =>
   maxTries > 0 && failures > maxTries
 
-/** Says that the `tries`-th try comes after so many milliseconds. */
+/** The log line before the `tries`-th try: the error, the wait, and the number of the try. */
 export const retryNotice = (error: TransportError, delayMs: number, tries: number, policy: ReconnectPolicy): string => {
   const count = policy.maxTries > 0 ? `${tries}/${policy.maxTries}` : `${tries}`
   return `${error.message}. Trying again in ${(delayMs / 1000).toFixed(2)} seconds… (${count})`
 }
 
 /**
- * Connects, again and again while the transport cannot be reached and the policy allows it. Fails with the last error;
- * whatever trying again cannot help fails at once.
+ * Connects, and tries again while the transport cannot be reached and the policy allows it. Fails with the last error, and
+ * at once with an error that another try cannot fix.
  */
 export const connectWithRetries = async <A>(
   connect: () => Promise<A>,

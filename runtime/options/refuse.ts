@@ -1,9 +1,12 @@
-/** How an option that cannot be used is refused: by its name, with what is wrong. */
+/** How a wrong option is refused: with its name, and what it must be instead. */
 import { Result } from "effect"
 import { CallboardError } from "../errors.ts"
 import { didYouMean } from "./suggest.ts"
 
-/** Throws an error of the caller's kind. `message` follows the field's name: `must be more than 0`. */
+/**
+ * Throws the error by which the caller refuses an option. `message` follows the name of the field: `must be more than
+ * 0`.
+ */
 export type Refuse = (field: string, message: string) => never
 
 /** Throws `CallboardError` `invalid-input`. */
@@ -11,7 +14,10 @@ export const refuseInput: Refuse = (field, message) => {
   throw new CallboardError("invalid-input", `${field}: ${message}`, { field })
 }
 
-/** What `checked` makes, or the `CallboardError` that it threw; anything else that it throws goes on. */
+/**
+ * The value that the function returns, or the `CallboardError` that it threw, as a `Result`. Rethrows every other
+ * error.
+ */
 export const resultOf = <A>(checked: () => A): Result.Result<A, CallboardError> => {
   try {
     return Result.succeed(checked())
@@ -21,7 +27,10 @@ export const resultOf = <A>(checked: () => A): Result.Result<A, CallboardError> 
   }
 }
 
-/** Refuses an option that is not among the known ones, of the function `owner`. Fails with `invalid-input`, naming it. */
+/**
+ * Throws `invalid-input` for an option that the function `owner` does not have: were a misspelt option ignored, its
+ * default would hold.
+ */
 export const refuseUnknown = (given: object, known: Readonly<Record<string, true>>, owner: string): void => {
   for (const [field, value] of Object.entries(given)) {
     if (value === undefined || Object.hasOwn(known, field)) continue

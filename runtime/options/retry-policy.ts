@@ -1,15 +1,15 @@
 /**
- * Retry and repeat policies as users write them, on a method or on a task: checked once, by one schema, and turned into the
- * form in which they travel.
+ * Retry and repeat policies of methods and tasks: checked by one schema, and converted to the form in which they travel in
+ * the headers of a task.
  */
 import { Schema } from "effect"
 import type { RepeatHeader, RetryHeader } from "../protocol/headers.ts"
 import { Duration, milliseconds } from "./duration.ts"
 import { type Refuse, refuseInput } from "./refuse.ts"
 
-/** Runs of one job that one policy may ask for: what is meant to go on for ever is a schedule. */
+/** Most retries, or repeated runs, of one policy. A job that must run for ever is a schedule. */
 const MOST_TIMES = 10_000
-/** Waits that are listed; the last one is used from there on. */
+/** Most waits in a list; the last one is used for all further runs. */
 const MOST_INTERVALS = 100
 
 const Interval = Schema.Union([
@@ -37,12 +37,12 @@ const RetrySchema = Schema.Struct({
   except: Schema.optionalKey(Names),
 })
 
-/** A retry policy as it is written; `false`: no retries, whatever the method says. */
+/** A retry policy; `false`: no retries, even where the method has some. */
 export const RetryField = Schema.Union([Schema.Literal(false), RetrySchema]).annotate({
   description: "Whether and when a failed attempt is followed by another; `false`: not at all",
 })
 
-/** How often a job that succeeded runs again. */
+/** A repeat policy: how often a job runs again after a success. */
 export const RepeatField = Schema.Struct({
   times: Times.annotate({ description: "Runs after the first one, each after a success" }),
   interval: Schema.optionalKey(Interval),
@@ -55,7 +55,7 @@ const intervals = (field: string, interval: typeof Interval.Type, refuse: Refuse
     ? interval.map((each, at) => milliseconds(`${field}[${at}]`, each, refuse))
     : [milliseconds(field, interval, refuse)]
 
-/** A retry policy as it travels. Refuses durations that are none, naming the field below `retry`. */
+/** A retry policy in the form of the headers. Refuses a wrong duration, naming its field below `retry`. */
 export const retryHeader = (policy: Policy, refuse: Refuse = refuseInput): RetryHeader => {
   if (policy === false) return { max: 0 }
   const { max, backoff, interval, front, on, except } = policy
@@ -75,7 +75,10 @@ export const retryHeader = (policy: Policy, refuse: Refuse = refuseInput): Retry
   }
 }
 
-/** A repeat policy as it travels, before its first run. Refuses durations that are none, naming the field below `repeat`. */
+/**
+ * A repeat policy in the form of the headers, before the first run. Refuses a wrong duration, naming its field below
+ * `repeat`.
+ */
 export const repeatHeader = (
   { times, interval }: typeof RepeatField.Type,
   refuse: Refuse = refuseInput,

@@ -1,5 +1,8 @@
-/** What a token of the HTTP interface may allow. */
+/** Scopes of a token of the HTTP interface. */
 export const SCOPES = ["read", "submit", "admin"] as const
 
-/** `read`: look at everything. `submit`: post tasks. `admin`: everything, also decide about jobs. */
+/**
+ * `read`: read everything. `submit`: submit tasks. `admin`: everything, also cancel, rerun and delete jobs, and control
+ * workers.
+ */
 export type Scope = (typeof SCOPES)[number]

@@ -1,7 +1,7 @@
-/** "Did you mean …?": the known word that is nearest to one that was mistyped. */
+/** "Did you mean …?": the known word that is nearest to a misspelt one. */
 
-/** Edits (insert, remove, replace, swap two neighbours) between two words. */
-const distance = (a: string, b: string): number => {
+/** Edit distance between two words: insert, remove, replace, or swap two letters side by side. */
+const editDistance = (a: string, b: string): number => {
   let before: ReadonlyArray<number> = []
   let last = Array.from({ length: b.length + 1 }, (_, at) => at)
   for (let i = 1; i <= a.length; i++) {
@@ -19,18 +19,18 @@ const distance = (a: string, b: string): number => {
   return last[b.length] ?? 0
 }
 
-/** The nearest of the known words, unless none is near: about one edit in three letters. Ignores case. */
+/** The nearest known word, if it is near: at most one edit for every three of its letters. Ignores case. */
 export const suggest = (word: string, known: Iterable<string>): string | undefined => {
   let best: { readonly name: string; readonly edits: number } | undefined
   for (const name of known) {
-    const edits = distance(word.toLowerCase(), name.toLowerCase())
+    const edits = editDistance(word.toLowerCase(), name.toLowerCase())
     if (edits <= Math.max(1, Math.floor(name.length / 3)) && edits < (best?.edits ?? Number.POSITIVE_INFINITY))
       best = { name, edits }
   }
   return best?.name
 }
 
-/** ` (did you mean x?)`, or nothing when nothing is near. */
+/** ` (did you mean x?)` to append to a message; empty where no known word is near. */
 export const didYouMean = (word: string, known: Iterable<string>): string => {
   const near = suggest(word, known)
   return near === undefined ? "" : ` (did you mean ${near}?)`

@@ -1,4 +1,4 @@
-/** Time limits of a run: how long its handler may take. Seconds or text; a value of its own is the hard limit. */
+/** Time limits of an attempt: how long its handler may run. A single duration is the hard limit. */
 import { milliseconds } from "./duration.ts"
 import { type Refuse, refuseInput } from "./refuse.ts"
 
@@ -7,27 +7,27 @@ export type TimeLimitInput =
   | string
   | { readonly soft?: number | string | undefined; readonly hard?: number | string | undefined }
 
-/** In milliseconds, more than 0. */
+/** Time limits in milliseconds, each more than 0. */
 export interface TimeLimit {
   readonly hardMs?: number
   /** Shorter than `hardMs`. */
   readonly softMs?: number
 }
 
-/** Refuses limits that are not more than 0, and a soft one that is not shorter than the hard one. */
+/** Refuses limits of 0 or less, and a soft limit that is not shorter than the hard one. */
 export const checkTimeLimit = (
   { hardMs, softMs }: TimeLimit,
   names: { readonly hard: string; readonly soft: string },
   refuse: Refuse = refuseInput,
 ): void => {
-  // Written so that NaN is refused as well.
+  // `!(x > 0)` instead of `x <= 0`, so that NaN is refused, too.
   if (hardMs !== undefined && !(hardMs > 0)) refuse(names.hard, "must be more than 0")
   if (softMs !== undefined && !(softMs > 0)) refuse(names.soft, "must be more than 0")
   if (softMs !== undefined && !(softMs < (hardMs ?? Number.POSITIVE_INFINITY)))
     refuse(names.soft, `must be shorter than ${names.hard}`)
 }
 
-/** What time limits come to. `prefix` stands before the names of the fields where they are refused. */
+/** Parses and checks time limits. `prefix`: put before the names of the fields in messages. */
 export const timeLimitOf = (given: TimeLimitInput, prefix = "timeLimit.", refuse: Refuse = refuseInput): TimeLimit => {
   const { hard, soft } = typeof given === "object" ? given : { hard: given, soft: undefined }
   const names = { hard: `${prefix}hard`, soft: `${prefix}soft` }

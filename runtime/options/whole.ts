@@ -1,11 +1,11 @@
-/** Whole numbers within a range, on every option that takes one. */
+/** Whole numbers in options: one rule for every option that takes one. */
 import { Schema } from "effect"
 import { type Refuse, refuseInput } from "./refuse.ts"
 
-/** From `least` to `most`, both included. */
+/** The allowed numbers, from `least` to `most`, both included. */
 export interface WholeRange {
   readonly least: number
-  /** Absent: there is no end. */
+  /** Absent: no upper bound. */
   readonly most?: number
 }
 
@@ -15,10 +15,10 @@ const isWhole = (value: unknown, { least, most = Number.MAX_SAFE_INTEGER }: Whol
 const ruleOf = ({ least, most }: WholeRange): string =>
   most === undefined ? `must be a whole number, ${least} or more` : `must be a whole number from ${least} to ${most}`
 
-/** A whole number within the range, as it is given; anything else is refused. */
+/** Returns the value if it is a whole number within the range. Any other value is refused with `refuse`. */
 export const wholeNumber = (field: string, value: unknown, range: WholeRange, refuse: Refuse = refuseInput): number =>
   isWhole(value, range) ? value : refuse(field, ruleOf(range))
 
-/** The same rule as a field of a schema. */
+/** The same rule as a schema. */
 export const whole = (range: WholeRange) =>
   Schema.Number.check(Schema.makeFilter((value: number) => isWhole(value, range) || ruleOf(range)))
