@@ -1,23 +1,23 @@
-/** How a setting is described: what there is to be known about it, and the kinds of values. */
+/** Descriptions of settings, and schemas that several settings share. */
 import { Result, Schema } from "effect"
 import { checkQueueName } from "../protocol/name.ts"
 
-/** What is to be known about a setting besides its type. */
+/** Description of a setting: the command line, the help and the documentation are made of it. */
 export interface About {
   /** One sentence, without the default. */
   readonly description: string
   readonly unit?: string
   /** The default in words. */
   readonly default: string
-  /** What the default comes to on this machine, where the words do not say it. */
+  /** The actual default on this machine, where the words leave it open. */
   readonly here?: () => string
-  /** How text, from a flag or a variable, becomes a value. `none`: it can be given in the file alone. */
+  /** How the text of a flag or a variable becomes a value. `none`: the setting can be given in the file only. */
   readonly read: "text" | "number" | "switch" | "duration" | "list" | "pairs" | "tokens" | "none"
-  /** Flag of the commands that start something, as commander writes it. */
+  /** Flag of `worker`, `serve`, `dev` and other commands that use the setting, in the form of commander. */
   readonly flag?: string
-  /** What giving the flag does, where it is of the form `--no-…` and so the opposite of the setting. */
+  /** What the flag does, where it has the form `--no-…` and thus turns the setting off. */
   readonly negation?: string
-  /** Never printed. */
+  /** The value is never printed. */
   readonly secret?: true
 }
 
@@ -36,7 +36,7 @@ export const about = (description: string, rest: Omit<About, "description">) => 
 
 export const Text = Schema.String.check(Schema.isMinLength(1))
 
-/** Of a worker: it travels in commands and stands in lists. */
+/** Name of a worker. */
 export const WorkerName = Schema.String.check(
   Schema.makeFilter((name: string) => (name.length >= 1 && name.length <= 255) || "must have 1 to 255 characters"),
 )
@@ -48,5 +48,5 @@ export const QueueName = Schema.String.check(
   }),
 )
 
-/** A default in words. */
+/** A boolean default in words. */
 export const yesNo = (value: boolean): string => (value ? "yes" : "no")

@@ -1,4 +1,4 @@
-/** Whether a configuration is valid, and what is wrong with it. */
+/** Checks a configuration against the schema, and words what is wrong with it. */
 import { Result, Schema, SchemaIssue } from "effect"
 import { didYouMean } from "../options/suggest.ts"
 import { ConfigError } from "./config-error.ts"
@@ -8,7 +8,7 @@ import { SETTINGS } from "./settings.ts"
 const decode = Schema.decodeUnknownResult(ConfigSchema, { onExcessProperty: "error", errors: "all" })
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
-/** What is wrong with a value, in words. */
+/** The first problem of a value: where it is, and what the value must be. */
 export const issueOf = (issue: SchemaIssue.Issue): { readonly path: string; readonly message: string } => {
   const first = format(issue).issues[0]
   const path = (first?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
@@ -16,7 +16,7 @@ export const issueOf = (issue: SchemaIssue.Issue): { readonly path: string; read
   return { path, message }
 }
 
-/** The first thing that is wrong, an unknown name before all else. */
+/** As {@link issueOf}, but an unknown name comes before every other problem. */
 export const problemOf = (issue: SchemaIssue.Issue): ReturnType<typeof issueOf> & { readonly isUnknown: boolean } => {
   const unknown = format(issue).issues.find(({ message }) => message === "Expected no excess property")
   if (unknown === undefined) return { ...issueOf(issue), isUnknown: false }
@@ -24,7 +24,7 @@ export const problemOf = (issue: SchemaIssue.Issue): ReturnType<typeof issueOf> 
   return { path, message: "is not known", isUnknown: true }
 }
 
-/** The names that are possible beside one that is not: those of its group. */
+/** The valid names in the group of an unknown one, for "did you mean". */
 const siblingsOf = (path: string): ReadonlyArray<string> => {
   const group = path.includes(".") ? path.slice(0, path.lastIndexOf(".") + 1) : ""
   const names = group === "" ? Object.keys(ConfigSchema.fields) : SETTINGS.map((setting) => setting.path)

@@ -1,4 +1,4 @@
-/** A setting that cannot be used; the message says which, where it came from, and what would be right. */
+/** A wrong setting. The message names the setting, where it was given, and what it must be. */
 export class ConfigError extends Error {
   readonly _tag = "ConfigError"
   override readonly name = "ConfigError"

@@ -1,12 +1,12 @@
-/** The configuration file of a folder. */
+/** Finds and loads the configuration file of a folder. */
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import { ConfigError } from "./config-error.ts"
 
-/** What a configuration file was found to export. */
+/** A configuration file that was loaded: its default export, not checked yet. */
 export interface ConfigFile {
-  /** As it is shown: relative to the folder. */
+  /** Name of the file for messages, relative to the folder. */
   readonly name: string
   readonly value: unknown
 }

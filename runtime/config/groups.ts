@@ -1,4 +1,4 @@
-/** Settings that belong together: those of HTTP, of the log, and of a lost transport. */
+/** The groups of settings: `http`, `reconnect` and `log`. */
 import { Schema } from "effect"
 import { COLOUR_CHOICES } from "../log/colour.ts"
 import { defaultFormat, LOG_FORMATS, LOG_LEVELS } from "../log/log.ts"

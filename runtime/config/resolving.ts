@@ -1,6 +1,6 @@
 /**
- * Where settings come from: flags, the environment, the configuration file. Puts them together, the strongest last, and
- * remembers of each value where it was given.
+ * Resolves the settings from flags, environment and configuration file: a flag wins over a variable, a variable over the
+ * file. Each resolved setting says where its value was given.
  */
 import { Result, Schema } from "effect"
 import { SCOPES } from "../options/scopes.ts"
@@ -12,35 +12,35 @@ import type { ConfigFile } from "./file.ts"
 import type { Config } from "./schema.ts"
 import { SETTINGS, type Setting } from "./settings.ts"
 
-/** A setting that was given as a flag: the flag as it was written, and its text. */
+/** A setting that was given as a flag: the flag as it was written (`--port`), and its text. */
 export interface FlagValue {
   readonly flag: string
   readonly text: string
 }
 
 export interface Sources {
-  /** By the path of the setting. */
+  /** By the path of the setting, such as `http.port`. */
   readonly flags?: ReadonlyMap<string, FlagValue>
   readonly env?: Readonly<Record<string, string | undefined>>
   readonly file?: ConfigFile | undefined
 }
 
-/** A setting with the value that holds and its origin: `default`, a file, a variable or a flag. */
+/** A setting with its value and where it was given: `default`, a file, a variable or a flag. */
 export interface ResolvedSetting {
   readonly setting: Setting
-  /** Absent: the default. */
+  /** Absent: the default holds. */
   readonly value?: unknown
   readonly origin: string
 }
 
 export interface Resolved {
-  /** What was given anywhere; what was not is left to its default. */
+  /** The settings that were given anywhere. Defaults are not filled in. */
   readonly config: Config
   /** All settings, in the order of the schema. */
   readonly entries: ReadonlyArray<ResolvedSetting>
 }
 
-/** Variables that begin like ours and belong to the launcher or to the tests. */
+/** Variables that begin with `CALLBOARD_` and are no settings. */
 const FOREIGN_VARIABLES = [
   /^CALLBOARD_RUNTIME$/,
   /^CALLBOARD_TEST_/,
@@ -63,12 +63,12 @@ const SWITCHES: ReadonlyMap<string, boolean> = new Map([
   ...["false", "no", "off", "0"].map((text) => [text, false] as const),
 ])
 
-/** Reads a value from text. What it may be is checked by the schema; this only gives it its form. */
+/** Converts the text of a flag or a variable to a value. The schema checks the value afterwards. */
 export const readText = (how: About["read"], text: string): unknown => {
   switch (how) {
     case "number":
     case "duration":
-      // A duration may have a unit, and is then left as text.
+      // A duration with a unit stays text.
       return /^\s*[+-]?(\d+(?:\.\d*)?|\.\d+)(e\d+)?\s*$/i.test(text) ? Number(text) : text
     case "switch":
       return SWITCHES.get(text.trim().toLowerCase()) ?? text
@@ -90,7 +90,7 @@ export const readText = (how: About["read"], text: string): unknown => {
           }),
       )
     case "tokens":
-      // Neither sign can be part of a token.
+      // A token can contain neither a comma nor a colon, so both can separate.
       return text.split(",").map((part, place) => {
         const at = part.indexOf(":")
         if (at < 0) {
@@ -112,7 +112,7 @@ const valueOf = (setting: Setting, text: string, origin: string): unknown => {
   } catch (cause) {
     throw new ConfigError(`${origin}: ${cause instanceof Error ? cause.message : String(cause)}`)
   }
-  // What is no number is told what number it must be.
+  // Text that is no number is checked as NaN, so that the message says which number is allowed.
   const checked = setting.read === "number" && typeof value === "string" ? Number.NaN : value
   const decoded = Schema.decodeUnknownResult(setting.schema)(checked)
   if (Result.isFailure(decoded)) throw new ConfigError(`${origin}: ${issueOf(decoded.failure.issue).message}`)
@@ -134,7 +134,7 @@ const entryOf = (setting: Setting, sources: Sources): ResolvedSetting => {
     return { setting, value: valueOf(setting, flag.text, flag.flag), origin }
   }
   const text = setting.variable === undefined ? undefined : sources.env?.[setting.variable]
-  // An empty variable is none: that is how a shell or a compose file leaves one out.
+  // An empty variable counts as absent: a shell or a compose file leaves a variable out like this.
   if (setting.variable !== undefined && text !== undefined && text !== "") {
     return { setting, value: valueOf(setting, text, setting.variable), origin: `variable ${setting.variable}` }
   }
@@ -143,7 +143,7 @@ const entryOf = (setting: Setting, sources: Sources): ResolvedSetting => {
   return { setting, origin: "default" }
 }
 
-/** Puts the sources together. Fails with {@link ConfigError} on whatever is unknown or not valid in any of them. */
+/** Resolves all settings. Throws {@link ConfigError} where any source holds an unknown name or a wrong value. */
 export const resolveConfig = (sources: Sources): Resolved => {
   if (sources.file !== undefined) checkConfig(sources.file.name, sources.file.value)
   if (sources.env !== undefined) checkVariables(sources.env)

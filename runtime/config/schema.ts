@@ -1,7 +1,7 @@
 /**
- * Every setting, as one schema: what it is, its unit, its default, and where it may be given. A flag wins over a
- * `CALLBOARD_*` variable, which wins over `callboard.config.ts`, which wins over the default; whatever is not known
- * here is an error, in the file as in the environment.
+ * All settings as one schema, each with its description, unit, default, and where it may be given. A flag wins over a
+ * `CALLBOARD_*` variable, which wins over `callboard.config.ts`, which wins over the default. A name that is not in this
+ * schema is an error, in the file as in the environment.
  */
 import { hostname } from "node:os"
 import { Result, Schema } from "effect"
@@ -16,7 +16,7 @@ import { HttpConfig, LogConfig, ReconnectConfig } from "./groups.ts"
 const isPlugin = (value: unknown): value is AnyPlugin =>
   typeof value === "object" && value !== null && "connect" in value && typeof value.connect === "function"
 
-/** What `callboard.config.ts` may hold. */
+/** Settings that `callboard.config.ts` may hold. */
 export const ConfigSchema = Schema.Struct({
   transport: Schema.optionalKey(
     Text.annotate(
@@ -305,5 +305,5 @@ export const ConfigSchema = Schema.Struct({
   log: Schema.optionalKey(LogConfig),
 })
 
-/** What `callboard.config.ts` exports, as its default export; or a function that returns it. Every setting is optional. */
+/** The default export of `callboard.config.ts`, or what the exported function returns. Every setting is optional. */
 export type Config = typeof ConfigSchema.Type

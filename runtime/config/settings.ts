@@ -1,13 +1,13 @@
-/** The settings one by one, each with its path and its variable. */
+/** The settings as a flat list, each with its path in the file and its environment variable. */
 import { Schema } from "effect"
 import type { About } from "./about.ts"
 import { HttpConfig, LogConfig, ReconnectConfig } from "./groups.ts"
 import { ConfigSchema } from "./schema.ts"
 
-/** One setting, by its path in the file: `http.port`. */
+/** One setting. Its path in the file is `http.port`, for instance. */
 export interface Setting extends About {
   readonly path: string
-  /** Name of its variable, unless it can be given in the file alone. */
+  /** Name of its environment variable; `undefined` where the setting can be given in the file only. */
   readonly variable: string | undefined
   readonly schema: Schema.Decoder<unknown>
 }
