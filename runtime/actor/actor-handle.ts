@@ -1,26 +1,27 @@
-/** An actor from afar: its types flow from its definition to `submit` and `result()`, without its code. */
+/** Typed handles of actors for submitters: the types come from the actor's definition, its module is not loaded. */
 import type { CallboardError } from "../errors.ts"
 import type { JobHandle, SubmittedJob } from "../jobs/handle.ts"
 import type { JsonForm } from "../jobs/json-form.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
 
-/** Any actor, for type parameters: its name, and the types that it carries. */
+/** Any actor, as the bound of type parameters: its name and the types of its methods. */
 export interface AnyActor {
   readonly _tag: "Actor"
   readonly name: string
   readonly "~types"?: { readonly input: object; readonly result: object }
 }
 
-/** Everything but what the handle itself fills in. */
+/** Options of a submission without the fields that the handle fills in: method and input. */
 export type CallOptions = Omit<SubmissionFields, "input" | "args" | "kwargs" | "meth">
 
-/** One method of an actor, from afar. */
+/** Submits tasks for one method of an actor. */
 export interface MethodHandle<In, R> {
-  /** Submits a task for this method; resolves once it is kept. */
+  /** Submits a task with this input. Resolves once the transport has stored it; fails with `CallboardError`. */
   submit(...args: SubmitArguments<In>): Promise<SubmittedJob<R>>
   /**
-   * Submits a task for each of these inputs, with the same options, in as few round trips as the transport needs. One that
-   * is wrong fails all, with its `index`; then each has its own answer, in order.
+   * Submits a task for each input, with the same options, in as few round trips as the transport needs. An invalid task
+   * fails the whole call, with its `index` in the error. Otherwise each task has its own result, in order: a job, or the
+   * `CallboardError` with which the transport refused it.
    */
   submitMany(
     inputs: ReadonlyArray<In>,
@@ -28,18 +29,22 @@ export interface MethodHandle<In, R> {
   ): Promise<ReadonlyArray<SubmittedJob<R> | CallboardError>>
 }
 
-/** One method of an actor, for a handler: what it submits is a child of its job. */
+/** Submits tasks for one method of an actor from within a handler: they become children of the handler's job. */
 export interface ChildMethodHandle<In, R> {
   submit(...args: SubmitArguments<In>): Promise<JobHandle<R>>
 }
 
-/** Nothing submitted is an empty object to the handler: only a method that takes one may be submitted with nothing. */
+/**
+ * A handler gets an empty object where no input was submitted: so only a method that accepts one may be submitted
+ * without input.
+ */
 type SubmitArguments<In> = [In] extends [undefined | void]
   ? [input?: undefined, options?: CallOptions]
   : Record<never, never> extends In
     ? [input?: In, options?: CallOptions]
     : [input: Exclude<In, undefined>, options?: CallOptions]
 
+/** A method handle for each method of an actor. */
 export type ActorHandle<A extends AnyActor> = A extends {
   readonly "~types"?: { readonly input: infer In; readonly result: infer R }
 }
@@ -48,7 +53,7 @@ export type ActorHandle<A extends AnyActor> = A extends {
     }
   : never
 
-/** An actor as a handler submits to it. */
+/** As {@link ActorHandle}, for handlers: what they submit becomes a child of their job. */
 export type ChildActorHandle<A extends AnyActor> = A extends {
   readonly "~types"?: { readonly input: infer In; readonly result: infer R }
 }
@@ -62,7 +67,7 @@ interface Submitting {
   submitMany(submissions: ReadonlyArray<Submission>): Promise<ReadonlyArray<SubmittedJob | CallboardError>>
 }
 
-/** Submits through a client. Types only: the actor's module is not loaded. */
+/** The handle of an actor that submits through a client. */
 export const actorHandle = <A extends AnyActor>(name: A["name"], client: Submitting): ActorHandle<A> =>
   handleOf((meth) => ({
     submit: (input?: unknown, fields: SubmissionFields = {}) => client.submit(name, fieldsOf(meth, input, fields)),
@@ -70,7 +75,7 @@ export const actorHandle = <A extends AnyActor>(name: A["name"], client: Submitt
       client.submitMany(inputs.map((input) => ({ ...fieldsOf(meth, input, fields), task: name }))),
   }))
 
-/** Submits through the job of a handler. */
+/** The handle of an actor that submits through the job of a handler. */
 export const childHandle = <A extends AnyActor>(
   name: A["name"],
   submit: (task: string, fields: SubmissionFields) => Promise<JobHandle>,
@@ -85,7 +90,7 @@ const fieldsOf = (meth: string, input: unknown, fields: SubmissionFields): Submi
   ...(input === undefined ? {} : { input }),
 })
 
-/** A proxy answers every method name: which ones exist is known to the types and to the worker, not here. */
+/** A proxy, because the names of the methods are known to the types and to the worker, but not here. */
 const handleOf = (method: (name: string) => object) =>
   new Proxy(Object.create(null), {
     get: (_target, name) => (typeof name !== "string" || name === "then" ? undefined : method(name)),

@@ -1,8 +1,8 @@
 /**
- * What an actor author writes: a name, methods, and the resources that the methods share.
+ * Defines actors: a name, methods, and resources that the methods share.
  *
- * Types flow from here: a method's handler gets its input from the method's schema, and `client.actor<typeof text>()`
- * gets the same types without importing a handler.
+ * The types follow from the definition: the schema of a method types the input of its handler, and a client has the same
+ * types through `client.actor<typeof text>("text")`, without loading the module of the actor.
  */
 
 import { Result } from "effect"
@@ -32,20 +32,24 @@ export type {
 } from "./definition.ts"
 export { InvalidActor } from "./method.ts"
 
-/** Carries an actor's types; there is no value behind it. */
+/** An actor with the types of its methods. `"~types"` exists for the compiler only and has no value. */
 export interface Actor<Name extends string, In, R> extends ActorDefinition {
   readonly name: Name
   readonly "~types"?: { readonly input: In; readonly result: R }
 }
 
 /**
- * Defines an actor. The default method is `run`. Throws {@link InvalidActor} on names that cannot be addressed and on
- * options out of range, naming the field.
+ * Defines an actor. A method is a function, or an object with options and the function `run`. A task without a method
+ * runs the method `run`.
  *
+ * `name`: words of letters, digits, `_` and `-`, joined by dots, 128 characters at most. Throws {@link InvalidActor} where
+ * the name or an option is not allowed; the message names the field.
+ *
+ * @example
  * ```ts
  * export default actor("text", {
  *   methods: {
- *     count: { input: CountInput, run: async ({ path }) => words(path) },
+ *     count: { input: z.object({ path: z.string() }), run: async ({ path }, job) => countWords(path, job.signal) },
  *     ping: async () => "pong",
  *   },
  * })
@@ -78,7 +82,7 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
     description: definition.description,
     module,
     start,
-    // `start` and `stop` are called with each other's value only, see ActorPool.
+    // The cast is safe: the ActorPool passes `stop` only what `start` of the same actor returned.
     stop: stop === undefined ? undefined : (use) => stop(use as Use),
     restart: definition.restart,
     methods,

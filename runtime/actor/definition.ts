@@ -1,4 +1,4 @@
-/** What the author of an actor may say: the options of methods and actors, as written and as the runtime sees them. */
+/** The options of actors and methods: as their author writes them, and as the runtime has them after the checks. */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import type { Schema } from "effect"
 import type { DurationInput } from "../options/duration.ts"
@@ -7,40 +7,45 @@ import type { Rate, RateInput } from "../options/rate.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import type { Job } from "./job.ts"
 
-/** A schema that takes `In` and gives `Out`: any Standard Schema, or an Effect Schema as it is. */
+/** A schema that converts `In` to `Out`: any Standard Schema (Zod, Valibot, ArkType …), or an Effect Schema. */
 export type MethodSchema<In = unknown, Out = unknown> =
   | StandardSchemaV1<In, Out>
   | Schema.ConstraintCodec<Out, In, never, unknown>
 
-/** How long one attempt may take. A number is the hard limit. */
+/** How long one attempt may take: seconds, or text such as `"5 minutes"`. A single duration is the hard limit. */
 export type TimeLimit =
   | DurationInput
   | {
-      /** The handler's `signal` fires and it may clean up. Shorter than `hard`. Defaults to none. */
+      /**
+       * After this time the handler's `signal` fires, so that it can clean up. Shorter than `hard`. Defaults to none.
+       */
       readonly soft?: DurationInput
-      /** The attempt is over and fails with `TimeLimitExceeded`. Defaults to 30 minutes. */
+      /** After this time the attempt is over and fails with `TimeLimitExceeded`. Defaults to 30 minutes. */
       readonly hard?: DurationInput
     }
 
-/** Whether and when a failed attempt is followed by another. */
+/** Whether and when a failed attempt is followed by a retry. */
 export interface RetryPolicy {
-  /** Retries after the first attempt, 1–10,000. Without it: none, unless the handler asks for one itself, then 3. */
+  /**
+   * Most retries after the first attempt, 1–10,000. Defaults to none; to 3 where the handler itself asks for retries.
+   */
   readonly max?: number
   readonly backoff?: {
     /** Wait before the first retry. Defaults to 1 second. */
     readonly base?: DurationInput
-    /** Each further wait is this many times longer, 1–100. Defaults to 2. */
+    /** Factor by which each further wait is longer, 1–100. Defaults to 2. */
     readonly factor?: number
     /** Longest wait. Defaults to 10 minutes. */
     readonly max?: DurationInput
-    /** Waits a random time between nothing and the computed wait (as Celery's `retry_jitter`). Defaults to true. */
+    /** Waits a random time between 0 and the computed wait (as Celery's `retry_jitter`). Defaults to true. */
     readonly jitter?: boolean
   }
   /**
-   * Exact wait before each retry, instead of the back-off: one for all, or a list whose last one is used from there on.
+   * Exact wait before each retry, instead of the back-off: one for all retries, or a list, whose last wait is used for all
+   * further retries.
    */
   readonly interval?: DurationInput | readonly [DurationInput, ...ReadonlyArray<DurationInput>]
-  /** Retries go before every priority. Defaults to false. */
+  /** Retries are taken before tasks of any priority. Defaults to false. */
   readonly front?: boolean
   /** Retry only errors with one of these tags or names. Defaults to every error. */
   readonly on?: ReadonlyArray<string>
@@ -49,8 +54,8 @@ export interface RetryPolicy {
 }
 
 /**
- * Where a handler runs. `inline`: in the worker's own process, at no cost. `process`: in a child process, which is
- * killed at the hard time limit, also when it blocks; input and result cross as JSON.
+ * Where a handler runs. `inline`: in the worker's process, at no cost. `process`: in a child process, which is killed at
+ * the hard time limit, even while the handler blocks; input and result are passed as JSON.
  */
 export type Isolation = "inline" | "process"
 
@@ -64,24 +69,33 @@ export interface AckPolicy {
    */
   readonly when?: "late" | "early"
   /**
-   * What becomes of a job whose handler has failed, after its retries. `ack`: it has failed, and that is all. `reject`: it
-   * is a dead letter too, with the error's reason. Defaults to `ack`.
+   * What becomes of a job that has failed after its retries. `ack`: it has failed. `reject`: it is a dead letter as well,
+   * with the reason of the error. Defaults to `ack`.
    */
   readonly onFailure?: "ack" | "reject"
   /** The same for a job that ran into its hard time limit, after its retries. Defaults to `ack`. */
   readonly onTimeout?: "ack" | "reject"
 }
 
-/** What a method may say besides its handler. */
+/** Options of a method besides its handler, its schemas and its limit. */
 export interface MethodOptions {
-  /** Names for positional arguments, so that Celery's `add.delay(2, 3)` and `{"input": {"x": 2, "y": 3}}` meet. */
+  /**
+   * Names for positional arguments, so that Celery's `add.delay(2, 3)` gives the handler `{"x": 2, "y": 3}`. Defaults
+   * to none.
+   */
   readonly params?: ReadonlyArray<string>
-  /** Content types that reach the handler as bytes, undecoded (`application/x-protobuf`). */
+  /**
+   * Content types whose bodies the handler gets as bytes, not decoded (`application/x-protobuf`, `image/*`). Defaults
+   * to none.
+   */
   readonly accepts?: ReadonlyArray<string>
+  /** How long one attempt may take. Defaults to a hard limit of 30 minutes. */
   readonly timeLimit?: TimeLimit
-  /** Where its handler runs. `process` needs the actor's `module`. Defaults to the actor's. */
+  /** Where the handler runs. `process` needs the actor's `module`. Defaults to the `isolation` of the actor. */
   readonly isolation?: Isolation
-  /** `false`: never, not even where the handler asks for it. Defaults to no retries. */
+  /**
+   * When to retry a failed attempt. `false`: never, even where the handler asks for a retry. Defaults to no retries.
+   */
   readonly retry?: RetryPolicy | false
   /**
    * What becomes of a job whose worker died while it ran. `redeliver`: it runs again, until as many workers have died of
@@ -89,116 +103,126 @@ export interface MethodOptions {
    * follows. That costs a write before each first attempt. Defaults to `redeliver`; of no use with `acks.when: "early"`.
    */
   readonly onLost?: "redeliver" | "fail"
-  /** When its tasks leave their queue, and what becomes of those that fail. */
+  /** When the tasks of the method leave their queue, and what becomes of jobs that fail. */
   readonly acks?: AckPolicy
-  /** Queue of tasks that name none. Defaults to the actor's queue. */
+  /** Queue of tasks that are submitted without one. Defaults to the queue of the actor. */
   readonly queue?: string
-  /** Priority of tasks that name none, 0–9, 9 first. Defaults to 4. */
+  /** Priority of tasks that are submitted without one: 0–9, 9 first. Defaults to 4. */
   readonly priority?: number
   /**
-   * How often it may start on each worker, evenly spaced: `"100/s"`, `"10/m"`, `"1/h"`, or a number per second (as Celery's
-   * `rate_limit`). What may not start yet goes back to the queue, uncounted. Defaults to no limit.
+   * How often the method may start on each worker, evenly spaced: `"100/s"`, `"10/m"`, `"1/h"`, or a number per second (as
+   * Celery's `rate_limit`). A task that may not start yet goes back to its queue and counts as no attempt. Defaults to no
+   * limit.
    */
   readonly rate?: RateInput
-  /** How long a success is kept. 0: not at all; negative: for ever. Defaults to 24 hours. */
+  /** How long the record of a success is kept. 0: not at all; negative: for ever. Defaults to 24 hours. */
   readonly resultTtl?: DurationInput
-  /** How long a failure is kept. Defaults to 7 days. */
+  /** How long the record of a failure is kept. Negative: for ever. Defaults to 7 days. */
   readonly failureTtl?: DurationInput
-  /** Hides arguments in log lines: all of them, or those with these names at any depth. Defaults to none. */
+  /** Hides arguments in log lines and events: all of them, or those with these names at any depth. Defaults to none. */
   readonly redact?: boolean | ReadonlyArray<string>
-  /** One sentence for people; shown in lists and in the OpenAPI document. */
+  /** One sentence about the method, shown in lists and in the OpenAPI document. */
   readonly description?: string
 }
 
-/** Names of the fields of an input, where its type tells. */
+/** Names of the fields of an input; any text where its type is unknown. */
 type FieldOf<Input> = unknown extends Input ? string : Input extends object ? keyof Input & string : never
 
 /**
- * What all workers of a board together keep to: `rate`, `concurrency` or both. What may not run yet waits without a handler,
- * or goes back to the queue, uncounted, and others run meanwhile.
+ * A limit over all workers together: `rate`, `concurrency` or both. A task that may not run yet waits in its worker, or
+ * goes back to its queue; it counts as no attempt and occupies no handler, so that other tasks run meanwhile.
  */
 export interface Limit<Input = unknown> {
-  /** How often it may start, evenly spaced; written like a method's `rate`. */
+  /** How often the method may start, evenly spaced; written like a method's `rate`. */
   readonly rate?: RateInput
-  /** How many may run at a time, 1–100,000. The slots of a worker that has died come back after a lease. */
+  /**
+   * How many jobs of the method may run at a time, 1–100,000. The share of a worker that has died is free after a
+   * lease.
+   */
   readonly concurrency?: number
   /**
-   * Whose limit it is: a tenant, a host. Each text, 1–255 bytes, has a limit of its own. The name of a field of the input, so
-   * that the key is known without reading the input; or a function, which gets what the handler gets. Of an isolated method
-   * both see the input before its schema. A job for which there is no such text fails. Without a key there is one limit for
-   * all.
+   * Names the tenant of a job (a customer, a host), as text of 1–255 bytes. Each tenant has a limit of its own. Either the
+   * name of a field of the input, which the submitter copies into a header, so that a worker need not decode the input; or
+   * a function, which gets the input as the handler does. Of an isolated method both see the input before its schema. A job
+   * fails where the key gives no such text. Without a key there is one limit for all jobs.
    */
   readonly key?: FieldOf<Input> | Bivariant<[input: Input]>
 }
 
 /**
- * What a method does when one of its attempts has ended, before that is stored, in the process that runs the handler. What
- * the hooks answer with is awaited (a value, a promise or an Effect) within the attempt's time limits; what they throw
- * counts as if the handler had thrown it. They run for each attempt, and are no promise: a worker may die before them, and
- * the outcome may be refused after them. What must not be lost is a callback or an errback of the task.
+ * Functions that run when an attempt has ended, before its outcome is stored, in the process that runs the handler. They
+ * may return a value, a promise or an Effect, which is awaited within the time limits of the attempt; an error that they
+ * throw counts as an error of the handler. Hooks run for each attempt, but are not guaranteed to: the worker may die before
+ * them, and the outcome may be refused after them. Work that must not be lost belongs into a callback or an errback.
  *
- * None runs for an attempt that was ended from outside (cancelled, hard time limit, handed back), nor where the handler was
- * never called (its input was refused) or its process died.
+ * `onSuccess` and `onFailure` do not run where the attempt was ended from outside (cancelled, hard time limit, handed
+ * back), where the handler was never called (its input was refused), and where its process died.
  */
 export interface MethodHooks<Use = unknown> {
   /**
-   * The handler succeeded, and its result is what the `output` schema made of it and can be stored. When it throws, the
-   * attempt failed with that error, and `onFailure` runs. Not after `Ignore`.
+   * Runs after the handler succeeded, with the result as the `output` schema converted it. Where the hook throws, the
+   * attempt has failed with that error, and `onFailure` runs. Does not run after `Ignore`.
    */
   readonly onSuccess?: Bivariant<[result: unknown, job: Job<Use>]>
   /**
-   * The attempt failed with this error, whether or not another follows. When it throws, what it throws is the error on
-   * record. Not after `Retry` and `Ignore`.
+   * Runs after the attempt failed, with the error, whether or not a retry follows. Where the hook throws, its error is
+   * recorded instead. Does not run after `Retry` and `Ignore`.
    */
   readonly onFailure?: Bivariant<[error: unknown, job: Job<Use>]>
   /**
-   * The job was cancelled while its handler ran: at most once, in the worker's own process, also when the handler had one
-   * of its own (where all methods are isolated, `job.use` is undefined). What it throws is logged. It has 10 seconds.
+   * Runs, at most once, after the job was cancelled while its handler ran. Always in the process of the worker, also where
+   * the handler runs in a child process (where all methods are isolated, `job.use` is undefined). Its errors are logged.
+   * It has 10 seconds.
    */
   readonly onStopped?: Bivariant<[job: Job<Use>]>
 }
 
-/** A function that may say itself what its parameters are. */
+/** A function whose author may annotate its parameters with narrower types. */
 type Bivariant<A extends ReadonlyArray<unknown>> = { hook(...args: A): unknown }["hook"]
 
-/** A method with options. `Input` is what the handler gets. */
+/** A method with options. `Input`: what the handler gets as its first parameter. */
 export interface MethodDefinition<Input = unknown, Use = unknown> extends MethodOptions, MethodHooks<Use> {
   /**
-   * Checks and converts the input: any Standard Schema (Zod, Valibot, ArkType …), or an Effect Schema as it is. Without
-   * one nothing is checked: the handler's own annotation of its first parameter is what callers may send.
+   * Checks and converts the input: any Standard Schema (Zod, Valibot, ArkType …), or an Effect Schema. Without a schema
+   * nothing is checked, and the type of the handler's first parameter is the type that callers may send.
    */
   readonly input?: MethodSchema<unknown, Input>
-  /** Checks and converts the result before it is stored. */
+  /** Checks and converts the result before it is stored. A result that it refuses fails the attempt. */
   readonly output?: MethodSchema
-  /** Limits across the cluster, per tenant if it says so. Defaults to none. */
+  /** A limit over all workers together, per tenant where it has a `key`. Defaults to none. */
   readonly limit?: Limit<Input>
+  /** The handler. */
   readonly run: MethodHandler<Input, Use>
 }
 
 /**
- * A method without options: only the handler, which gives a value, a promise of one, or an Effect that needs nothing
- * from outside. The parameters are bivariant, so that a handler without a schema may say itself what its input is.
+ * The handler of a method. It returns a value, a promise, or an Effect that needs no services. Its parameters are
+ * bivariant, so that a handler without a schema can annotate the type of its input.
  */
 export type MethodHandler<Input, Use> = {
   handler(input: Input, job: Job<Use>): unknown
 }["handler"]
 
-/** What an actor's `start` can do besides returning its resources. */
+/** What `start` of an actor gets. */
 export interface ActorScope {
+  /** Name of the actor. */
   readonly actor: string
-  /** Runs when the actor stops, last added first. */
+  /** Adds a function that runs when the actor stops; the last one added runs first. */
   onStop(release: () => void | PromiseLike<void>): void
-  /** Fires when the actor stops, before resources are released. */
+  /** Fires when the actor stops, before its resources are released. */
   readonly signal: AbortSignal
-  /** Says that a resource is broken (a connection that is lost for good): the actor is stopped and started anew. */
+  /** Reports that a resource is broken for good, such as a lost connection: the actor is stopped and started again. */
   readonly fail: (cause: unknown) => void
 }
 
-/** How an actor whose `start` failed, or whose resource broke, is started again. */
+/** How an actor is started again after its `start` failed, or a resource broke. */
 export interface RestartPolicy {
-  /** Failures within the period after which it counts as unhealthy, 0–1,000. Starts go on, at the longest wait. Defaults to 5. */
+  /**
+   * Failures within `within` after which the actor counts as unhealthy, 0–1,000. It is started again all the same, with
+   * the longest wait. Defaults to 5.
+   */
   readonly max?: number
-  /** The period. Defaults to 1 minute. */
+  /** Period in which failures are counted. Defaults to 1 minute. */
   readonly within?: DurationInput
   readonly backoff?: {
     /** Wait before the first restart; doubles each time. Defaults to 1 second. */
@@ -208,34 +232,37 @@ export interface RestartPolicy {
   }
 }
 
+/** Options of an actor besides its methods. `Use`: what `start` returns. */
 export interface ActorOptions<Use> {
-  /** Queue of tasks that name none. Defaults to `default`. */
+  /** Queue of tasks that are submitted without one. Defaults to `default`. */
   readonly queue?: string
-  /** Where the handlers of its methods run, unless a method says otherwise. Defaults to `inline`. */
+  /** Where handlers run, unless their method sets it. Defaults to `inline`. */
   readonly isolation?: Isolation
   /**
-   * The file that exports this actor, as a URL: `import.meta.url`. Child processes load the actor from it, so loading it
-   * must have no other effect. Needed for isolation, except for actors that are found in a folder.
+   * URL of the file that exports this actor: `import.meta.url`. Child processes load the actor from it, so loading it must
+   * have no side effects. Needed for `isolation: "process"`, unless the actor is found in a folder.
    */
   readonly module?: string
   /**
-   * Acquires what the methods share; they find it in `job.use`. Runs once per process that runs methods of the actor:
-   * the worker itself, unless all methods are isolated, and each child process.
+   * Acquires the resources that the methods share; handlers find them in `job.use`. Runs once in each process that runs
+   * methods of the actor: in the worker, unless all methods are isolated, and in each child process.
    */
   readonly start?: (scope: ActorScope) => Use | PromiseLike<Use>
-  /** Releases it. Runs after the last handler has ended. */
+  /** Releases what `start` returned. Runs after the last handler has ended. */
   readonly stop?: (use: NoInfer<Use>) => void | PromiseLike<void>
+  /** How the actor is started again after a failure. */
   readonly restart?: RestartPolicy
+  /** One sentence about the actor, shown in lists and in the OpenAPI document. */
   readonly description?: string
 }
 
-/** An actor as the runtime sees it: names and handlers, types erased. */
+/** An actor after the checks of `actor()`, with the types of its methods erased. */
 export interface ActorDefinition {
   readonly _tag: "Actor"
   readonly name: string
   readonly queue: string | undefined
   readonly description: string | undefined
-  /** URL of the file that exports it, where that is known. */
+  /** URL of the file that exports the actor; `undefined` where it is not known. */
   readonly module: string | undefined
   readonly start: ((scope: ActorScope) => unknown) | undefined
   readonly stop: ((use: unknown) => unknown) | undefined
@@ -243,9 +270,9 @@ export interface ActorDefinition {
   readonly methods: ReadonlyMap<string, ErasedMethod>
 }
 
-/** A method as the runtime sees it. */
+/** A method after the checks of `actor()`, with its types erased. */
 export interface ErasedMethod extends Omit<MethodOptions, "retry" | "rate">, MethodHooks {
-  /** Name of the actor that it belongs to. */
+  /** Name of the actor. */
   readonly actor: string
   readonly name: string
   readonly retry?: RetryHeader
@@ -257,5 +284,5 @@ export interface ErasedMethod extends Omit<MethodOptions, "retry" | "rate">, Met
   readonly run: (input: unknown, job: Job<unknown>) => unknown
 }
 
-/** Whether tasks of a method are taken off their queue before their handlers start. */
+/** Whether tasks of a method leave their queue before their handlers start. */
 export const acksEarly = ({ acks }: ErasedMethod): boolean => acks?.when === "early"

@@ -1,4 +1,4 @@
-/** An actor as the directory shows it to submitters and operators: names and options, no handlers. */
+/** Describes an actor for the directory, where submitters and operators read it: names and options, no handlers. */
 import { type ActorDescription, DEFAULT_QUEUE } from "../cluster/directory.ts"
 import { jsonSchemaOf } from "../options/json-schema.ts"
 import type { ActorDefinition, ErasedMethod } from "./actor.ts"

@@ -1,10 +1,10 @@
-/** Finds actors in files: every module of a folder whose default export (or any export) is an actor. */
+/** Loads the actors of a folder: every exported value of its modules that is an actor. */
 import { readdir } from "node:fs/promises"
 import { extname, join, resolve } from "node:path"
 import { pathToFileURL } from "node:url"
 import type { ActorDefinition } from "./actor.ts"
 
-/** A file in the actors' folder that cannot be loaded, or a folder without actors. */
+/** The actors of a folder cannot be loaded: the message names the file or the folder, and what to do. */
 export class DiscoveryFailed extends Error {
   readonly _tag = "DiscoveryFailed"
   override readonly name = "DiscoveryFailed"
@@ -12,7 +12,7 @@ export class DiscoveryFailed extends Error {
 
 const EXTENSIONS = new Set([".ts", ".js", ".mts", ".mjs", ".tsx", ".jsx"])
 
-/** Whether a value is what `actor()` returns. */
+/** Whether a value was made by `actor()`. */
 export const isActor = (value: unknown): value is ActorDefinition =>
   typeof value === "object" &&
   value !== null &&
@@ -21,7 +21,7 @@ export const isActor = (value: unknown): value is ActorDefinition =>
   "methods" in value &&
   value.methods instanceof Map
 
-/** Modules that may hold actors: files of the folder, and `mod.ts` or `index.ts` of the folders in it. */
+/** Modules that may export actors: the files of the folder, and `mod.ts` or `index.ts` of each folder in it. */
 const modulesOf = async (folder: string): Promise<ReadonlyArray<string>> => {
   const entries = await readdir(folder, { withFileTypes: true }).catch((cause: unknown) => {
     throw new DiscoveryFailed(`there is no folder ${folder}: make one, or name another with --actors`, { cause })
@@ -42,9 +42,8 @@ const modulesOf = async (folder: string): Promise<ReadonlyArray<string>> => {
 }
 
 /**
- * Loads the actors of a folder; each knows its file afterwards, from which child processes load it again. Fails with
- * {@link DiscoveryFailed}, naming the file, when one cannot be loaded, when two have the same name, and when there are
- * none.
+ * Loads the actors of a folder and sets their `module`, from which child processes load them again. Fails with
+ * {@link DiscoveryFailed} where a file cannot be loaded, where two actors have the same name, and where there are none.
  */
 export const discoverActors = async (folder: string): Promise<ReadonlyArray<ActorDefinition>> => {
   const root = resolve(folder)

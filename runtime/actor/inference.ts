@@ -1,6 +1,6 @@
 /**
- * How the types of an actor follow from its definition: what a method takes from afar, what its handler gets, what comes
- * back. Types only.
+ * How the types of an actor follow from its definition: which input a caller may submit, which input the handler gets, and
+ * which result comes back. Types only.
  *
  * Two things are inferred at once. `Out` maps each method to what its schema gives, and is settled first, so that a
  * handler's parameters can be typed from it. `M` maps each method to everything that was written, and is settled last,
@@ -21,10 +21,11 @@ export type MethodsOf<Out, M, Use> = {
     At<M, K>
 }
 
-/** What a handler's answer resolves to. */
+/** The result of a handler that returns `R`: a value, a promise or an Effect. */
 export type Resolved<R> = R extends Effect.Effect<infer A, infer _E, infer _R> ? A : Awaited<R>
 
-// `unknown` for what is not known yet: with `never` a definition whose handlers all wait for their types would have none.
+// `unknown` for what is not known yet: with `never` a definition whose handlers all wait for their types would have
+// none.
 type At<T, K> = K extends keyof T ? T[K] : unknown
 
 type Callable = (...args: never) => unknown
@@ -40,21 +41,21 @@ type SchemaInput<S> =
 type SchemaOutput<S> =
   S extends StandardSchemaV1<unknown, infer Out> ? Out : S extends { readonly Type: infer Out } ? Out : never
 
-/** What a method takes from a caller: its schema's input side, or else its handler's own annotation. */
+/** What a caller may submit to a method: the input of its schema, else the type of its handler's first parameter. */
 export type InputOf<Method> = "input" extends keyof Method
   ? SchemaInput<Method["input"]>
   : Parameters<RunOf<Method>> extends readonly [infer In, ...ReadonlyArray<unknown>]
     ? In
     : unknown
 
-/** What a method comes to: its output schema's result, or else what its handler returns. */
+/** The result of a method: the output of its `output` schema, else what its handler returns. */
 export type ResultOf<Method> = "output" extends keyof Method
   ? SchemaOutput<Method["output"]>
   : Resolved<ReturnType<RunOf<Method>>>
 
 /**
- * Stands beside the actor's name, where a sentence can say what is wrong: next to the methods it would disturb the
- * inference of their handlers.
+ * `unknown` where there is no problem; else a type that the actor's name does not fit, so that the compiler shows the
+ * sentence in it. It is attached to the name, because next to the methods it would disturb the inference of their handlers.
  */
 export type NoProblem<P> = [P] extends [never] ? unknown : IsAny<P> extends true ? unknown : { readonly problem: P }
 
@@ -77,7 +78,7 @@ type HandlerProblem<F, Method, Use, Name extends string> = F extends (...args: i
   ? InputProblem<A, Method, Name> | JobProblem<A, Use, Name> | EffectProblem<R, Name> | OutputProblem<R, Method, Name>
   : never
 
-// Their parameters are known only after the handler's result, so that a hook says itself what result it takes.
+// The type of the result is inferred after the parameters of the hooks, so a hook annotates the result that it takes.
 type HooksProblem<Method, Use, Name extends string> =
   | ResultProblem<Part<Method, "onSuccess">, Method, Name>
   | HookProblem<Part<Method, "onSuccess" | "onFailure">, Use, Name>
@@ -113,8 +114,9 @@ type JobProblem<A, Use, Name extends string> = A extends readonly [unknown, infe
     : `${Name}: its handler expects another job.use than start gives`
   : never
 
-// What a handler gives is `any` where it has no type (`JSON.parse`), and where its code does not compile: that is an error
-// where it stands. An Effect that needs `unknown` was made of such.
+// A handler returns `any` where its value has no type (`JSON.parse`), and where its code does not compile, which is
+// reported
+// there. An Effect that needs `unknown` comes from such code, too.
 type EffectProblem<R, Name extends string> =
   IsAny<R> extends true
     ? never
@@ -126,7 +128,8 @@ type EffectProblem<R, Name extends string> =
           : `${Name}: its Effect needs services that nobody provides`
       : never
 
-// Within tuples, since a conditional type about code that does not compile is taken for an error itself.
+// In tuples, because the compiler would report a plain conditional type over code that does not compile as an error,
+// too.
 type IsAny<T> = [unknown] extends [T] ? ([T] extends [string] ? true : false) : false
 
 type OutputProblem<R, Method, Name extends string> = "output" extends keyof Method

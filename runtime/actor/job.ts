@@ -1,4 +1,4 @@
-/** What a handler gets besides its input: its job. */
+/** The job, as a handler gets it beside its input. */
 
 import type { OwnEventFields } from "../cluster/own-event.ts"
 import type { JobHandle } from "../jobs/handle.ts"
@@ -8,61 +8,77 @@ import type { DurationInput } from "../options/duration.ts"
 import type { Headers } from "../protocol/message.ts"
 import type { AnyActor, ChildActorHandle } from "./actor-handle.ts"
 
-/** One attempt of one job, as its handler sees it. `Use` is what the actor's `start` returned. */
+/** One attempt of a job, as its handler gets it. `Use`: what the actor's `start` returned. */
 export interface Job<Use = unknown> {
+  /** Id of the job. It is the same in all attempts, which makes it a good idempotency key. */
   readonly id: string
-  /** 1, 2, 3 …: for people. Grows with every attempt, also after a worker died. */
+  /** Number of the attempt, from 1. Grows with every attempt, also after a worker died. */
   readonly attempt: number
-  /** Grows when the job is run again by hand. */
+  /** Number of the run, from 1. Grows when the job is run again by hand, or repeats. */
   readonly run: number
-  /** Retries that the application asked for, so far. */
+  /** Number of retries so far, by the retry policy or the handler; a redelivery after a lost worker is none. */
   readonly retries: number
   /** Name of the actor whose handler this is. */
   readonly actorName: string
   readonly method: string
   readonly queue: string
-  /** How it stands: `started` in the handler; in its hooks, what the attempt has come to. */
+  /** `started` in the handler; in its hooks the outcome of the attempt. */
   readonly state: JobState
-  /** Id of the job that it follows, or that submitted it; `undefined` when nobody did. */
+  /** Id of the job that submitted this one, or that this one follows; `undefined` where there is none. */
   readonly parentId: string | undefined
-  /** Id of the job that it all began with, its own included. A sender of another kind may not say it: `undefined`. */
+  /**
+   * Id of the first job of the tree that this one belongs to, which may be its own. `undefined` where its sender did
+   * not set it.
+   */
   readonly rootId: string | undefined
-  /** Ids of the jobs that it was submitted to run after; most often none. */
+  /** Ids of the jobs that this one had to wait for; most often none. */
   readonly after: ReadonlyArray<string>
   /** Fires at the soft time limit, at the hard one, when the job is cancelled, and when the worker must stop now. */
   readonly signal: AbortSignal
   /** When the hard time limit ends this attempt, in milliseconds since the epoch. */
   readonly deadline: number
   readonly headers: Headers
+  /** What the submitter attached as `meta`; empty where it attached nothing. */
   readonly meta: Readonly<Record<string, unknown>>
   /** What the actor's `start` returned. */
   readonly use: Use
+  /** Writes log lines with the job's id, task, method, queue and attempt. */
   readonly log: JobLog
   /**
-   * Says how far the work is: `fraction` from 0 to 1 (clamped), `detail` any JSON value. Cheap: written a few times a
-   * second at most, the last value wins. A detail of more than 16,384 characters of JSON is cut to its beginning.
+   * Reports progress: `fraction` from 0 to 1 (clamped), `detail` any JSON value. Cheap to call: it is stored a few times a
+   * second at most, and the last value wins. Of a detail with more than 16,384 characters of JSON only the beginning is kept.
    */
   progress(fraction: number, detail?: unknown): void
   /**
-   * Tells an event of the application, `order-shipped`, with the job's id as `uuid`: best effort, to whoever listens now.
-   * The type is `category-action` in lower case, with another category than `task` and `worker`; the fields are JSON of 64 KiB at
-   * most. Throws `CallboardError` `invalid-input`, naming the field.
+   * Sends an event of the application, such as `order-shipped`, with the job's id as `uuid`. Best effort: only processes
+   * that listen at that moment get it. The type is `category-action` in lower case, 100 characters at most, and its category
+   * is neither `task` nor `worker`; the fields are JSON of 64 KiB at most. Throws `CallboardError` `invalid-input`, naming
+   * the field.
    */
   event(type: string, fields?: OwnEventFields): void
-  /** Submits another task, as a child of this one: sets `parentId` and `rootId`. */
+  /**
+   * Submits a task as a child of this job: sets `parentId` and `rootId`. Resolves once it is stored; fails with
+   * `CallboardError`.
+   */
   submit(task: string, fields?: SubmissionFields): Promise<JobHandle>
-  /** A typed handle of an actor, `job.actor<typeof text>("text")`, that submits as {@link submit} does. Its module is not loaded. */
+  /**
+   * A typed handle of an actor that submits as {@link submit} does: `job.actor<typeof text>("text")`. The actor's
+   * module is not loaded.
+   */
   actor<A extends AnyActor>(name: A["name"]): ChildActorHandle<A>
-  /** The record of the job that `parentId` names; `undefined` when there is none, or when it is not kept (any more). */
+  /** The job that `parentId` names; `undefined` where there is none, or where its record is not kept any more. */
   parent(): Promise<JobView | undefined>
-  /** Ends this attempt and asks for another: `throw job.retry({ after: "10s" })`. Counts as a retry. */
+  /**
+   * Makes the error that asks for a retry; the handler throws it: `throw job.retry({ after: "10s" })`. `after` defaults to
+   * the wait of the retry policy, `cause` is recorded as the cause.
+   */
   retry(options?: { readonly after?: DurationInput; readonly cause?: unknown }): Error
 }
 
-/** The states of a job that is in the hands of a worker. */
+/** States of a job in its handler and its hooks. */
 export type JobState = "started" | "succeeded" | "failed" | "cancelled"
 
-/** Log lines of the logger `callboard.job`, which carry the job's id, task, method, queue and attempt. */
+/** Log of a job: lines of the logger `callboard.job` with the job's id, task, method, queue and attempt. */
 export interface JobLog {
   debug(message: string, fields?: Readonly<Record<string, unknown>>): void
   info(message: string, fields?: Readonly<Record<string, unknown>>): void

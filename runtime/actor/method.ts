@@ -1,4 +1,4 @@
-/** A method as it was written becomes a method as the runtime sees it, or is refused, naming what is wrong with it. */
+/** Checks a method as its author wrote it, and converts it to the form that the runtime uses. */
 
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Result, Schema, SchemaIssue } from "effect"
@@ -21,7 +21,7 @@ import type {
   MethodOptions,
 } from "./definition.ts"
 
-/** An actor definition that cannot be used. Thrown by `actor()`, when the module that defines it is loaded. */
+/** A wrong definition of an actor. Thrown by `actor()`, thus when the module is loaded; the message names the field. */
 export class InvalidActor extends Error {
   readonly _tag = "InvalidActor"
   override readonly name = "InvalidActor"
@@ -47,7 +47,7 @@ const isStandardSchema = (value: unknown): value is StandardSchemaV1 => {
   return isObject(standard) && "validate" in standard && typeof standard.validate === "function"
 }
 
-/** A schema that needs nothing to decode: what a method's type asks of an Effect Schema. */
+/** An Effect Schema. That it needs no services to decode is checked by the type of the method. */
 const isEffectSchema = (value: unknown): value is Schema.ConstraintDecoder<unknown> => Schema.isSchema(value)
 
 const standardSchema = (where: string, field: string, schema: unknown): StandardSchemaV1 | undefined => {
@@ -92,7 +92,7 @@ const ACKS: Readonly<Record<keyof AckPolicy, ReadonlyArray<unknown>>> = {
 
 const isAckField = (field: string): field is keyof AckPolicy => Object.hasOwn(ACKS, field)
 
-/** What is wrong with a policy of acks, and in which field; nothing, where it can be used. */
+/** The first problem of the option `acks`, with its field; `undefined` where there is none. */
 const problemOfAcks = ({ acks, onLost }: MethodOptions): readonly [field: string, why: string] | undefined => {
   if (acks === undefined) return undefined
   if (!isObject(acks) || Array.isArray(acks)) return ["acks", 'must be an object, such as { when: "early" }']
@@ -102,7 +102,7 @@ const problemOfAcks = ({ acks, onLost }: MethodOptions): readonly [field: string
     if (value !== undefined && !allowed.includes(value))
       return [`acks.${field}`, `must be ${allowed.map((each) => JSON.stringify(each)).join(" or ")}`]
   }
-  // Nothing is left in the queue that could be delivered again.
+  // A task that was acked early is not in its queue any more, so it cannot be delivered again.
   return acks.when === "early" && onLost === "redeliver"
     ? ["onLost", 'cannot be "redeliver" where acks.when is "early": a job whose worker dies has failed']
     : undefined
@@ -112,7 +112,7 @@ const PRIORITIES = { least: 0, most: 9 }
 
 const ISOLATIONS: ReadonlySet<unknown> = new Set<Isolation>(["inline", "process"])
 
-/** Checks a method and fills in what it does not say. Throws {@link InvalidActor}. */
+/** Checks a method and applies defaults. Throws {@link InvalidActor}, naming the field. */
 export const eraseMethod = (
   actorName: string,
   name: string,
@@ -158,7 +158,7 @@ export const eraseMethod = (
 const decodeRetry = Schema.decodeUnknownResult(RetryField, { onExcessProperty: "error" })
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
-/** A retry policy in the form that tasks carry too, so that one can be laid over the other. */
+/** A retry policy in the form of the headers, so that the policy of a task can override it field by field. */
 const retryOf = (policy: unknown, refuse: Refuse): RetryHeader => {
   const decoded = decodeRetry(policy)
   if (Result.isFailure(decoded)) {

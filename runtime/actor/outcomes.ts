@@ -1,9 +1,9 @@
-/** What a handler can throw (or an Effect fail with) to say how its attempt ends. */
+/** Errors that a handler can throw (or an Effect fail with) to choose how its attempt ends. */
 import { type DurationInput, milliseconds } from "../options/duration.ts"
 
 /**
- * Asks for another attempt, whatever the method's `retry` says about errors; at most `retry.max` of them, if set.
- * Making one fails with `CallboardError` `invalid-input` where `after` is no duration, which is what the attempt fails with then.
+ * Asks for a retry after `after`, whatever errors the method's `retry` names. There are at most `retry.max` retries, by
+ * default 3. The constructor throws `CallboardError` `invalid-input` where `after` is no duration.
  */
 export class Retry extends Error {
   readonly _tag = "Retry"
@@ -16,13 +16,16 @@ export class Retry extends Error {
   }
 }
 
-/** Gives the job up at once: failed, as a dead letter, without retries. */
+/** Fails the job at once, without retries, as a dead letter. */
 export class Reject extends Error {
   readonly _tag = "Reject"
   override readonly name = "Reject"
 }
 
-/** Ends the job as succeeded without a result (Celery's `Ignore`): nothing follows from it, and it is not repeated. */
+/**
+ * Ends the job as succeeded without a result (Celery's `Ignore`): no callbacks are submitted, and the job is not
+ * repeated.
+ */
 export class Ignore extends Error {
   readonly _tag = "Ignore"
   override readonly name = "Ignore"

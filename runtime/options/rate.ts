@@ -72,8 +72,8 @@ const MINUTE_MS = 60_000
 export const latenessOf = ({ intervalMs }: Rate): number => Math.max(LATE_MS, 0.9 * intervalMs)
 
 /**
- * Milliseconds from one moment to the next. A minute may hold what was late from before it: that is made up for by moments
- * that are half a percent further apart, where a late one could be one too many.
+ * Milliseconds from one moment to the next. A minute may also hold starts that are late from the minute before. Where one
+ * of these would be one too many, the moments are half a percent further apart.
  */
 export const spacingOf = (rate: Rate): number => {
   const { intervalMs } = rate
