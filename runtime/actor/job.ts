@@ -70,7 +70,7 @@ export interface Job<Use = unknown> {
   parent(): Promise<JobView | undefined>
   /**
    * Makes the error that asks for a retry; the handler throws it: `throw job.retry({ after: "10s" })`. `after` defaults to
-   * the wait of the retry policy, `cause` is recorded as the cause.
+   * the wait of the retry policy, `cause` is the error to record instead of this one.
    */
   retry(options?: { readonly after?: DurationInput; readonly cause?: unknown }): Error
 }

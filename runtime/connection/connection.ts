@@ -3,10 +3,13 @@
  * name.
  */
 
+import type { KeepFailed } from "../protocol/outside.ts"
 import type { Jobs, Transport } from "../transport/lift/transport.ts"
 import type { Broadcast } from "../transport/mod.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { Store } from "../transport/store.ts"
+
+export type { KeepFailed } from "../protocol/outside.ts"
 
 /** What one process holds of its transport while it is connected. */
 export interface Connection {
@@ -17,9 +20,6 @@ export interface Connection {
   /** How long the record of a job that has failed, expired or was cancelled is kept, unless its task says otherwise. */
   readonly keepFailed: KeepFailed
 }
-
-/** How long failures of a method are kept, in milliseconds; a negative number means for ever. */
-export type KeepFailed = (task: string, meth: string | null) => number
 
 export const DEFAULT_KEEP_FAILED_MS = 7 * 86_400_000
 

@@ -1,6 +1,6 @@
 /**
- * The body of a task: arguments, and what follows after it. Decoded only for the method that runs it; whatever is wrong
- * with it is a value with a reason, and the bytes stay at hand.
+ * The body of a task: its arguments, and the tasks that follow it. It is decoded only for the method that runs the task. A
+ * body that cannot be decoded gives a failure with a reason and the bytes; nothing is thrown.
  */
 import { Result } from "effect"
 import { parseSignature, parseSignatures, type Signature } from "./celery/signature.ts"
@@ -11,26 +11,26 @@ import { msgpackCodec } from "./codec/msgpack.ts"
 import { yamlCodec } from "./codec/yaml.ts"
 import type { Message } from "./message.ts"
 
-/** What follows after a task. `null` and a missing key are the same; a chain of length 0 is the end of a chain. */
+/** The tasks that follow a task. `null` and a missing key mean the same; an empty chain is the end of a chain. */
 export interface Embed {
-  /** Called with the result after success. */
+  /** Tasks that are submitted with the result after a success. */
   readonly callbacks: ReadonlyArray<Signature> | null
-  /** Called after failure. */
+  /** Tasks that are submitted after a failure. */
   readonly errbacks: ReadonlyArray<Signature> | null
-  /** The rest of a chain in wire order: the next one is the last of the list. */
+  /** The rest of a chain, in the order of the wire: the next task is the last of the list. */
   readonly chain: ReadonlyArray<Signature> | null
-  /** What is called with all results once the whole group has ended. */
+  /** The task that is submitted with all results once the whole group has ended. */
   readonly chord: Signature | null
 }
 
-/** Arguments of a call, and what follows it. */
+/** Arguments of a task, and the tasks that follow it. */
 export interface Body {
   readonly args: ReadonlyArray<unknown>
   readonly kwargs: Readonly<Record<string, unknown>>
   readonly embed: Embed
 }
 
-/** Nothing follows. */
+/** No task follows. */
 export const NO_EMBED: Embed = Object.freeze({ callbacks: null, errbacks: null, chain: null, chord: null })
 
 /**
@@ -65,28 +65,31 @@ export interface UnserialisableBody {
 /** JSON, msgpack and YAML. */
 export const defaultCodecs: Codecs = codecsOf(jsonCodec, msgpackCodec, yamlCodec)
 
-/** Bytes as such: kombu's `raw`, and what a browser or `curl` calls it. No content type at all means the same. */
+/**
+ * Content types of plain bytes: kombu's `raw`, and what browsers and `curl` send. A missing content type means the
+ * same.
+ */
 const RAW: ReadonlySet<string> = new Set(["application/data", "application/octet-stream", ""])
 
 const PICKLE: ReadonlySet<string> = new Set(["application/x-python-serialize", "application/x-python-pickle"])
 
-/** Largest body that is read, in bytes, before and after decompression. */
+/** Default bound on a body, in bytes, before and after decompression. */
 export const MAX_BODY_BYTES = 1024 * 1024
 
-/** How a body is to be read. */
+/** Options for decoding a body. */
 export interface DecodeOptions {
   /** Defaults to JSON, msgpack and YAML. */
   readonly codecs?: Codecs
   /** In bytes, before and after decompression. Defaults to {@link MAX_BODY_BYTES}. */
   readonly maxBytes?: number
   /**
-   * Content types that the method takes as bytes where no codec is registered for them: `image/png`, `image/*`, or
-   * `*` + `/*` for any. Pickle is refused all the same. Defaults to none.
+   * Content types that the method accepts as bytes where no codec is registered for them: `image/png`, `image/*`, or
+   * `*` + `/*` for any. Pickle is refused in any case. Defaults to none.
    */
   readonly accepts?: ReadonlyArray<string>
 }
 
-/** Whether a list of content types, which may end in `/*`, has this one. */
+/** Whether one of these content types, which may end in `/*`, matches this one. */
 export const acceptsContentType = (accepts: ReadonlyArray<string>, contentType: string): boolean => {
   const type = mediaType(contentType)
   return accepts.some((pattern) => {
@@ -127,14 +130,17 @@ export const bodyBytes = (
   return Result.fail({ _tag: "UndecodableBody", reason, contentType, message: why, bytes: body })
 }
 
-/** A decoded body before anybody looked at its shape, and what it holds. */
+/**
+ * A decoded body whose shape is not checked yet. `holds`: a whole task (`[args, kwargs, embed]`), or its single
+ * argument.
+ */
 export interface DecodedValue {
   readonly holds: "task" | "argument"
   readonly value: unknown
 }
 
 /**
- * What a body says, by its content type, whatever its shape: for protocol 1, events and control messages. Fails with
+ * Decodes a body by its content type, whatever its shape: for protocol 1, events and control messages. Fails with
  * {@link UndecodableBody}.
  */
 export const decodeValue = (
@@ -142,7 +148,7 @@ export const decodeValue = (
   options: DecodeOptions = {},
 ): Result.Result<DecodedValue, UndecodableBody> => {
   const { codecs = defaultCodecs, accepts } = options
-  // A sender outside this project may have left it out in spite of the type.
+  // A message from another sender may lack the property, although the type requires it.
   const given = message.properties.content_type ?? ""
   const undecodable = (
     reason: UndecodableBody["reason"],
@@ -150,7 +156,7 @@ export const decodeValue = (
     bytes: Uint8Array,
   ): Result.Result<never, UndecodableBody> =>
     Result.fail({ _tag: "UndecodableBody", reason, contentType: given, message: why, bytes })
-  // The exact name first: nearly every body has one of three.
+  // The exact name is looked up first: nearly every body has one of three content types.
   const type = codecs.has(given) ? given : mediaType(given)
   if (PICKLE.has(type)) {
     return undecodable(
@@ -179,7 +185,7 @@ export const decodeValue = (
   return undecodable(reason === "unserialisable" ? "malformed" : reason, `The body is ${why}.`, bytes.success)
 }
 
-/** An application's codec may throw in spite of its contract; that must not end the worker. */
+/** Decodes with a codec that may throw although it must not: an application's codec must not end the worker. */
 const decodeWith = (codec: Codec, bytes: Uint8Array): Result.Result<unknown, CodecFailure> => {
   try {
     return codec.decode(bytes)
@@ -190,9 +196,9 @@ const decodeWith = (codec: Codec, bytes: Uint8Array): Result.Result<unknown, Cod
 }
 
 /**
- * The arguments of a task and what follows it, from its body. A raw body, and one of a type that the method accepts as
- * bytes, is the one argument. Fails with {@link UndecodableBody}; a body of another shape than `[args, kwargs, embed]`
- * is `malformed` (Celery 5.6 ends its worker over two items, and drops a task whose kwargs are a list).
+ * Decodes the body of a task. A body of plain bytes, and one of a content type that the method accepts as bytes, is the
+ * single argument. Fails with {@link UndecodableBody}; a body that is not `[args, kwargs, embed]` is `malformed` (a worker
+ * of Celery 5.6 exits on a list of two items, and drops a task whose kwargs are a list).
  */
 export const decodeBody = (message: Message, options?: DecodeOptions): Result.Result<Body, UndecodableBody> => {
   const decoded = decodeValue(message, options)
@@ -210,7 +216,7 @@ export const decodeBody = (message: Message, options?: DecodeOptions): Result.Re
   })
 }
 
-/** The body in a decoded value, or why there is none. */
+/** The body in a decoded value, or the reason why the value is no body. */
 export const bodyOf = (value: unknown): Body | string => {
   if (isMap(value)) return "args" in value ? hybridBodyOf(value) : "is a map without args"
   if (!isList(value)) return "is not [args, kwargs, embed]"
@@ -220,7 +226,7 @@ export const bodyOf = (value: unknown): Body | string => {
   return isMap(embed) ? partsOf(value[0], value[1], embed) : "has an embed that is no map"
 }
 
-/** Celery 5.6: a map with `args` under headers of protocol 2. Its chain is nothing, whatever it says. */
+/** A map with `args` under headers of protocol 2. Celery 5.6 ignores the chain in it, and so does this. */
 const hybridBodyOf = (value: Readonly<Record<string, unknown>>): Body | string =>
   partsOf(value.args, value.kwargs ?? {}, { ...value, chain: null })
 
@@ -269,7 +275,7 @@ const embedOf = (
   })
 }
 
-/** A written body: bytes, and what the headers and properties of its message must say about them. */
+/** An encoded body: bytes, and the values for the headers and properties of its message. */
 export interface EncodedBody {
   readonly bytes: Uint8Array
   readonly contentType: string
@@ -278,7 +284,7 @@ export interface EncodedBody {
   readonly compression: string | null
 }
 
-/** How a body is to be written. */
+/** Options for encoding a body. */
 export interface EncodeOptions {
   /** Defaults to `application/json`. */
   readonly contentType?: string
@@ -296,7 +302,7 @@ const unserialisable = (
   message: string,
 ): Result.Result<never, UnserialisableBody> => Result.fail({ _tag: "UnserialisableBody", reason, message })
 
-/** The body as the wire has it. */
+/** The body in the form of the wire. */
 const wireForm = (body: Body): ReadonlyArray<unknown> => [body.args, body.kwargs, body.embed]
 
 const encodeJsonBody = (body: Body): Result.Result<Uint8Array, CodecFailure> => {
@@ -323,8 +329,8 @@ const encodeWith = (codec: Codec, body: Body): Result.Result<Uint8Array, CodecFa
 }
 
 /**
- * A body as bytes. A raw content type takes exactly one argument, of bytes. Fails with {@link UnserialisableBody}, whose
- * message names the place.
+ * Encodes a body. A content type of plain bytes takes exactly one argument, a `Uint8Array`. Fails with
+ * {@link UnserialisableBody}, whose message names the value that cannot be encoded.
  */
 export const encodeBody = (body: Body, options: EncodeOptions = {}): Result.Result<EncodedBody, UnserialisableBody> => {
   const { contentType = jsonCodec.contentType, codecs = defaultCodecs, compression } = options

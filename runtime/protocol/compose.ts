@@ -1,19 +1,19 @@
-/** Puts a task and its body together into a message. */
+/** Makes a message of a task and its body. */
 
 import { Result } from "effect"
 import { type Body, type EncodedBody, type EncodeOptions, encodeBody, type UnserialisableBody } from "./body.ts"
 import { renderCompact, type Task } from "./headers.ts"
 import type { Message, Properties } from "./message.ts"
 
-/** What a message says beside its headers. */
+/** Properties of a message besides its headers. */
 export interface MessageOptions extends EncodeOptions {
-  /** 0–9. Defaults to none, which readers take for 4. */
+  /** 0–9. Defaults to none, which means 4 to every reader. */
   readonly priority?: number
-  /** Where a Celery client of the `rpc://` back end waits. */
+  /** Queue on which a Celery client with the `rpc://` back end waits for its result. */
   readonly replyTo?: string
 }
 
-/** The message of a task whose body is bytes already. Its headers hold only what says something (`renderCompact`). */
+/** The message of a task whose body is encoded already. Headers that say nothing are left out (`renderCompact`). */
 export const messageOf = (
   task: Task,
   body: EncodedBody,
@@ -30,7 +30,7 @@ export const messageOf = (
   return { headers: renderCompact(said), properties, body: body.bytes }
 }
 
-/** The message of a task. Fails with UnserialisableBody when its arguments cannot be written. */
+/** The message of a task. Fails with UnserialisableBody where its arguments cannot be encoded. */
 export const composeMessage = (
   task: Task,
   body: Body,

@@ -1,10 +1,11 @@
 /**
- * Jobs that wait for other jobs. What the end of one means to those that wait for it, and what becomes of them. Pure.
+ * Jobs that wait for other jobs: a job waits for its parents. Decides what the outcome of a parent means for the jobs that
+ * wait for it. Pure.
  *
- * As in RQ: a success is what is waited for, and with `allowFailure` a failure will do; who was cancelled satisfies
- * nobody, because somebody did not want what comes after it either. A failed or cancelled job may run again, and so those
- * that wait for it go on waiting. Other than in RQ, one that is not kept any more leaves nobody waiting for ever: where its
- * failure will do they start, and else they fail.
+ * As in RQ, a job waits for the success of its parents; with `allowFailure` a failure will do. A cancelled parent releases
+ * no job, because what follows it is not wanted either. A failed or cancelled parent may run again, so its jobs go on
+ * waiting. Unlike in RQ no job waits for ever for a parent whose record is not kept any more: with `allowFailure` the job
+ * starts, otherwise it fails.
  */
 import { Result } from "effect"
 import type { InvalidTask, Task } from "./headers.ts"
@@ -12,10 +13,13 @@ import { postingOf } from "./headers.ts"
 import type { AddressedTask } from "./message.ts"
 import { type JobRecord, recordOfTask, step } from "./record.ts"
 
-/** How a job stands, for those that wait for it. `released`: somebody has decided that they need not wait for it. */
+/**
+ * The outcome of a parent. `open`: it has not ended. `gone`: its record is not kept any more. `released`: an operator has
+ * decided that no job needs to wait for it.
+ */
 export type ParentOutcome = "open" | "succeeded" | "failed" | "cancelled" | "gone" | "released"
 
-/** `undefined`: nothing is known of the job. */
+/** The outcome by the record of the parent; `undefined`: there is no record. */
 export const parentOutcomeOf = (record: Pick<JobRecord, "state" | "tombstone"> | undefined): ParentOutcome => {
   if (record === undefined) return "gone"
   switch (record.state) {
@@ -34,7 +38,7 @@ export const parentOutcomeOf = (record: Pick<JobRecord, "state" | "tombstone"> |
 const isMet = (outcome: ParentOutcome, allowFailure: boolean): boolean =>
   outcome === "succeeded" || outcome === "released" || (allowFailure && (outcome === "failed" || outcome === "gone"))
 
-/** The record of a job that waits for others: it holds the whole task. `posting` is what starts it in the end. */
+/** The record of a job that waits for its parents. It holds the whole task, because no queue has it. */
 export const deferred = (posting: AddressedTask, task: Task, now: number): JobRecord => {
   const { after = { ids: [] }, submittedAt = now } = task.own
   const first = { n: 1, run: posting.run, at: submittedAt, state: "deferred" } as const
@@ -47,17 +51,17 @@ export const deferred = (posting: AddressedTask, task: Task, now: number): JobRe
   }
 }
 
-/** What becomes of a job that waits, once more is known of those that it waits for. */
+/** What becomes of a waiting job when outcomes of its parents are known. */
 export type Advance =
-  /** It has fewer to wait for. */
+  /** The job waits for fewer parents. */
   | { readonly kind: "fewer"; readonly record: JobRecord }
-  /** It waits for none any more: the record to store and the task to post. */
+  /** The job waits no longer: the record to store, and the task to post. */
   | { readonly kind: "released"; readonly record: JobRecord; readonly posting: AddressedTask }
-  /** It can never start: this one is not kept any more, and has not succeeded. */
+  /** The job can never start: this parent is not kept any more, and is not known to have succeeded. */
   | { readonly kind: "never"; readonly parent: string }
   | { readonly kind: "invalid"; readonly why: InvalidTask }
 
-/** `undefined`: nothing has changed for it. `endings` may lack some of those that it waits for. */
+/** `undefined`: nothing changes for the job. `outcomes` need not have all its parents. */
 export const advance = (
   record: JobRecord,
   outcomes: ReadonlyMap<string, ParentOutcome>,

@@ -1,6 +1,6 @@
 /**
  * One message as bytes, for transports that store bytes: a version, two lengths, headers and properties as JSON, and the
- * body as it is. What was cut, padded or never was a message is told apart from every message, and never throws.
+ * body unchanged. Bytes that were cut or padded, or never were a message, are recognised, and nothing is thrown for them.
  *
  * ```
  * byte 0      1…4                 5…8               9…                               …
@@ -11,7 +11,9 @@
 import { Result } from "effect"
 import type { Headers, Message, Properties, Undecodable } from "./message.ts"
 
-/** First byte of every frame that this version writes. 0 and 123 (`{`) are never used, so that foreign data shows. */
+/**
+ * First byte of every frame that this version writes. No version is 0 or 123 (`{`), so that foreign data is recognised.
+ */
 export const ENVELOPE_VERSION = 1
 
 /** Bytes before the head. */
@@ -26,7 +28,7 @@ export interface InvalidEnvelope {
 const encoder = new TextEncoder()
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
-/** Heads up to this many characters are encoded in place; three bytes of UTF-8 per character at most. */
+/** Heads of up to this many characters are encoded into one reused buffer; a character takes at most three bytes. */
 const SCRATCH_CHARACTERS = 4096
 const scratch = new Uint8Array(SCRATCH_CHARACTERS * 3)
 
@@ -51,8 +53,8 @@ const framed = (head: Uint8Array, body: Uint8Array): Uint8Array => {
 }
 
 /**
- * A message as one frame of bytes. Headers and properties must be plain JSON values. Fails with {@link InvalidEnvelope}
- * when they are not (a cycle, a BigInt).
+ * Encodes a message. Headers and properties must be plain JSON values; fails with {@link InvalidEnvelope} where they are
+ * not (a cycle, a BigInt).
  */
 export const encodeEnvelope = (message: Message): Result.Result<Uint8Array, InvalidEnvelope> => {
   let head: string
@@ -77,8 +79,8 @@ const isProperties = (value: unknown): value is Properties =>
   isMap(value) && typeof value.content_type === "string" && typeof value.content_encoding === "string"
 
 /**
- * The message in a frame, or what was found instead, with the reason. Never throws. The message's body is a view of the
- * frame, not a copy.
+ * Decodes a frame. Bytes that are no message come back with the reason; never throws. The body of the message is a view of
+ * the frame, not a copy.
  */
 export const decodeEnvelope = (frame: Uint8Array): Message | Undecodable => {
   if (frame.length < ENVELOPE_OVERHEAD) return undecodable(`${frame.length} bytes are too few for a message`, frame)

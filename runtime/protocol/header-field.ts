@@ -1,17 +1,19 @@
-/** How one header is read: its value, nothing, or why it is wrong. */
+/** Readers for single headers: each returns the value, `null` where there is none, or what is wrong. */
 import { Result } from "effect"
 import type { Headers } from "./message.ts"
 import { isId, MAX_ID_BYTES } from "./name.ts"
 import { parseTime } from "./time.ts"
 
-/** Why headers make no task. `field` is the header's name. */
+/** Why headers make no task. `field`: the name of the header that is wrong. */
 export interface InvalidTask {
   readonly _tag: "InvalidTask"
   readonly field: string
   readonly message: string
 }
 
-/** What a parser of one header returns when the value is of a wrong kind: why. Never stored, so that it costs nothing. */
+/**
+ * What is wrong with a header. A class of its own and not a `Result`, so that reading a valid header allocates nothing.
+ */
 export class HeaderProblem {
   readonly field: string
   readonly why: string
@@ -21,14 +23,14 @@ export class HeaderProblem {
   }
 }
 
-/** The failure of a wrong header. */
+/** The failure for a wrong header. */
 export const invalidTask = (problem: HeaderProblem): InvalidTask => ({
   _tag: "InvalidTask",
   field: problem.field,
   message: `Header "${problem.field}" ${problem.why}.`,
 })
 
-/** The kind of a value, for an error. */
+/** The type of a value, for an error message. */
 export const describe = (value: unknown): string =>
   value === null ? "null" : Array.isArray(value) ? "a list" : typeof value === "object" ? "a map" : `a ${typeof value}`
 
@@ -38,20 +40,20 @@ export const text = (headers: Headers, field: string): string | null | HeaderPro
   return value === undefined || value === null ? null : new HeaderProblem(field, `must be text, not ${describe(value)}`)
 }
 
-/** Text where nothing and empty mean the same. */
+/** Text, where empty text counts as absent. */
 export const filledText = (headers: Headers, field: string): string | null | HeaderProblem => {
   const value = text(headers, field)
   return value === "" ? null : value
 }
 
-/** An id, in which nothing and empty mean the same. */
+/** An id, where empty text counts as absent. */
 export const identifier = (headers: Headers, field: string): string | null | HeaderProblem => {
   const value = filledText(headers, field)
   if (typeof value !== "string" || isId(value)) return value
   return new HeaderProblem(field, `must be well-formed text of at most ${MAX_ID_BYTES} bytes`)
 }
 
-/** Milliseconds since the epoch. */
+/** A time, in milliseconds since the epoch. */
 export const time = (headers: Headers, field: string): number | null | HeaderProblem => {
   const value = headers[field]
   if (value === undefined || value === null || value === "") return null
@@ -61,7 +63,7 @@ export const time = (headers: Headers, field: string): number | null | HeaderPro
   return Result.isFailure(parsed) ? new HeaderProblem(field, `is no time: ${parsed.failure.message}`) : parsed.success
 }
 
-/** A whole number from 0 on. */
+/** A whole number, 0 or more. */
 export const count = (headers: Headers, field: string): number | null | HeaderProblem => {
   const value = headers[field]
   if (value === undefined || value === null) return null
@@ -72,7 +74,7 @@ export const count = (headers: Headers, field: string): number | null | HeaderPr
   )
 }
 
-/** Python's senders write booleans; some brokers hand them on as 0 and 1. */
+/** A boolean. Some brokers pass the booleans of Python's senders on as 0 and 1. */
 export const flag = (headers: Headers, field: string): boolean | HeaderProblem => {
   const value = headers[field]
   if (typeof value === "boolean") return value

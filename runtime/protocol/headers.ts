@@ -1,7 +1,7 @@
 /**
- * Headers of a task, parsed once: Celery's (protocol 2), our own, and the rest.
+ * Everything about the headers of a task, for the rooms above: Celery's headers (protocol 2), Callboard's, and custom ones.
  *
- * Our own live in one header, `callboard`, a map: they can be told from Celery's at a glance and survive any broker
+ * Callboard's are fields of one header, `callboard`, a map: so they are easily told from Celery's, and survive any broker
  * whose headers can hold a map.
  */
 

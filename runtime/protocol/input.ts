@@ -1,12 +1,12 @@
 /**
- * What a method gets as its input, from the arguments of a body; and which arguments stand for an input. Celery's
- * `add.delay(2, 3)` and HTTP's `{"input": {"x": 2, "y": 3}}` meet here.
+ * Converts between the arguments of a body and the input of a method, so that Celery's `add.delay(2, 3)` and HTTP's
+ * `{"input": {"x": 2, "y": 3}}` give a handler the same input.
  */
 import { Result } from "effect"
 import { type Body, type Embed, NO_EMBED } from "./body.ts"
 import { isPlainObject } from "./value.ts"
 
-/** Arguments that make no input. `field` names the argument. */
+/** Arguments that make no input. `field`: the name of the argument. */
 export interface InvalidInput {
   readonly _tag: "InvalidInput"
   readonly field: string
@@ -22,7 +22,7 @@ const isEmpty = (map: object): boolean => {
 }
 
 /**
- * The input of a method.
+ * The input of a method from the arguments of a task.
  *
  * - Without positional arguments it is `kwargs`, as an object.
  * - With `params` (the method's names for positional arguments) positional arguments are put under those names, beside
@@ -62,7 +62,7 @@ const namedInput = (
   return Result.succeed(input)
 }
 
-/** What a submitter gave: `input`, or `args` and `kwargs`. */
+/** The input of a submission: `input`, or `args` and `kwargs`. */
 export interface GivenInput {
   readonly input?: unknown
   readonly args?: unknown
@@ -76,9 +76,9 @@ const isMap = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value) && isPlainObject(value)
 
 /**
- * The arguments that stand for what was given, so that {@link selectInput} gives it back: an `input` that is an object
- * becomes `kwargs`, any other one the only positional argument. `undefined` is not given. Fails with
- * {@link InvalidInput} when `input` comes together with `args` or `kwargs`, or one of those is of a wrong type.
+ * The body for the input of a submission, of which {@link selectInput} makes the same input again: an `input` that is an
+ * object becomes `kwargs`, any other `input` the only positional argument. Fails with {@link InvalidInput} where `input`
+ * comes together with `args` or `kwargs`, or one of those has a wrong type.
  */
 export const bodyOfInput = (given: GivenInput, embed: Embed = NO_EMBED): Result.Result<Body, InvalidInput> => {
   const { input, args, kwargs } = given

@@ -1,7 +1,7 @@
-/** The key of a limit: text that says whose limit it is. */
+/** The key of a limit: text that names a tenant, who has a limit of its own. */
 
 const MAX_TENANT_BYTES = 255
-/** What such a text has to be, in words. */
+/** What such a key must be, for messages. */
 export const TENANT_RULE = `text of 1 to ${MAX_TENANT_BYTES} bytes`
 
 export const isTenant = (value: unknown): value is string => {
@@ -10,6 +10,6 @@ export const isTenant = (value: unknown): value is string => {
   return bytes >= 1 && bytes <= MAX_TENANT_BYTES
 }
 
-/** A field of an input, where that is an object that has it. */
+/** The value of a field of an input; `undefined` where the input is no object, or lacks the field. */
 export const fieldOf = (input: unknown, field: string): unknown =>
   typeof input === "object" && input !== null && Object.hasOwn(input, field) ? Reflect.get(input, field) : undefined

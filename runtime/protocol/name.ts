@@ -1,10 +1,10 @@
 /**
- * Names and ids: which ones are allowed, and what a task's names mean. Names resolve the same way everywhere, from an
- * HTTP body to a Celery header, because everybody asks this file.
+ * Names and ids: which are allowed, and which actor and method a task means. This file alone decides it, so that a name
+ * means the same in an HTTP body and in a Celery header.
  */
 import { Result } from "effect"
 
-/** A name or id that is not allowed. `kind` says of what. */
+/** A name that is not allowed. `kind`: what it should name. */
 export interface InvalidName {
   readonly _tag: "InvalidName"
   readonly kind: "actor" | "method" | "queue"
@@ -12,7 +12,7 @@ export interface InvalidName {
   readonly message: string
 }
 
-/** Longest id, ours or foreign, in bytes of UTF-8. */
+/** Longest id of a job, in bytes of UTF-8. */
 export const MAX_ID_BYTES = 255
 
 /** Longest name of an actor, a method or a queue, in characters. */
@@ -22,7 +22,7 @@ const ACTOR = /^[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*$/
 const METHOD = /^[A-Za-z_$][A-Za-z0-9_$-]*$/
 const QUEUE = /^[A-Za-z0-9_][A-Za-z0-9_.:@-]*$/
 
-/** Names that JavaScript itself calls or reads on objects: a method of that name would be called by accident. */
+/** Names that JavaScript reads or calls on any object: a method with such a name would be called by accident. */
 const FORBIDDEN_METHODS: ReadonlyArray<string> = ["then", "toJSON", "constructor", "__proto__"]
 
 const byteLength = (text: string): number => {
@@ -36,8 +36,8 @@ const byteLength = (text: string): number => {
 }
 
 /**
- * Whether text can be a job's id: 1–255 bytes that survive UTF-8. Ids from the wire may be any such text; each transport
- * escapes what it cannot hold.
+ * Whether text can be the id of a job: 1–255 bytes of well-formed UTF-8. A task of another sender may have any such id; a
+ * transport escapes the characters that it cannot store.
  */
 export const isId = (text: string): boolean =>
   text.length > 0 &&
@@ -105,19 +105,19 @@ export const checkQueueName = (name: unknown): Result.Result<string, InvalidName
     `use at most ${MAX_NAME_LENGTH} letters, digits, "_", ".", ":", "@" or "-", beginning with a letter, a digit or "_"`,
   )
 
-/** Where a task goes. `meth: null` means the actor's default method. */
+/** The actor and the method that a task means. `meth: null`: the default method. */
 export interface Target {
   readonly actor: string
   readonly meth: string | null
 }
 
-/** The method that runs when a task names none. */
+/** The method of a task that names none. */
 export const DEFAULT_METHOD = "run"
 
 /**
- * Which actor and method a task means. An explicit `meth` wins; else `task` is an actor exactly; else the mapping table
- * says (its values are read by the same rule, without the table); else `task` is split at the last dot. Says nothing
- * about whether the actor or method exists. `hasActor` is asked at most twice.
+ * Resolves the name of a task. With a `meth`, `task` is the name of the actor. Otherwise, in this order: `task` is the name
+ * of an existing actor; `mapping` has an entry for `task`, which is resolved in the same way, but without `mapping`; `task`
+ * is split at its last dot. The actor or method in the answer need not exist. `hasActor` is called at most twice.
  */
 export const resolveName = (
   task: string,
@@ -132,7 +132,7 @@ export const resolveName = (
   return splitName(task)
 }
 
-/** A name split at its last dot; a dot at either end splits nothing. */
+/** A name split at its last dot. A dot at the beginning or the end does not count. */
 const splitName = (name: string): Target => {
   const dot = name.lastIndexOf(".")
   return dot <= 0 || dot === name.length - 1

@@ -1,24 +1,27 @@
-/** What is written about a job by who does not hold its task. */
+/**
+ * Changes of a record from outside of a delivery: a job that is cancelled, purged, or expires, is ended without its
+ * task.
+ */
 import { Result } from "effect"
 import { parseTask } from "./headers.ts"
 import type { JobRecord } from "./record.ts"
 
 /**
- * What a decision from outside of a delivery writes: kept, a delivery that settles later would take the record for its
- * own, and its refusal for a lost acknowledgement.
+ * The fence of a record that was written from outside of a delivery. Were the delivery's fence kept, a delivery that settles
+ * later would take the record for its own, and the refusal of its outcome for a lost acknowledgement.
  */
 export const NO_FENCE = ""
 
-/** What is configured for the failures of a method, in milliseconds. */
-type KeepFailed = (task: string, meth: string | null) => number
+/** How long failures of a method are kept, in milliseconds; a negative number means for ever. */
+export type KeepFailed = (task: string, meth: string | null) => number
 
-/** How long a job that is cancelled or expires while it waits is kept: as its failure would be. */
+/** How long the record of a job that is cancelled or expires is kept: as long as its failure would be. */
 export const keepOf = ({ message, task: name, meth }: JobRecord, keepFailed: KeepFailed): number => {
   const task = message === undefined ? undefined : Result.getOrUndefined(parseTask(message))
   return task?.own.failureTtlMs ?? keepFailed(name, meth)
 }
 
-/** The record of a job whose end was decided from outside. */
+/** The record of a job that was ended from outside. */
 export const endedOutside = (record: JobRecord, now: number, keepFailed: KeepFailed): JobRecord => ({
   ...record,
   fence: NO_FENCE,

@@ -1,52 +1,58 @@
-/** The `callboard` header: what we say about a task beyond Celery's protocol. */
+/** The `callboard` header: what Callboard adds to Celery's protocol. */
 import { describe, HeaderProblem, isFiniteNumber, isMap, isTexts } from "./header-field.ts"
 import { isTenant } from "./limit-key.ts"
 import { isId, MAX_ID_BYTES } from "./name.ts"
 import { MAX_DURATION_MS } from "./time.ts"
 
-/** The header that holds our own. */
+/** Name of the header, whose value is a map. */
 export const OWN_HEADER = "callboard"
 
-/** Retry policy of one task, as it travels. Durations in milliseconds. */
+/** Retry policy of a task in its headers. Durations are milliseconds. */
 export interface RetryHeader {
-  /** Retries after the first attempt. Absent: what the method says. */
+  /** Most retries after the first attempt. Absent, as every field: the policy of the method holds. */
   readonly max?: number
   readonly baseMs?: number
   readonly factor?: number
   readonly maxMs?: number
   readonly jitter?: boolean
-  /** Waits before the first retry, the second …; the last one from there on. Takes the place of the back-off. */
+  /**
+   * Waits before the first retry, the second and so on, instead of the back-off; the last wait holds for all further
+   * retries.
+   */
   readonly intervalsMs?: ReadonlyArray<number>
-  /** Retries go before every priority. */
+  /** Retries are taken before tasks of any priority. */
   readonly front?: boolean
   readonly on?: ReadonlyArray<string>
   readonly except?: ReadonlyArray<string>
 }
 
-/** How often a job runs again after it has succeeded, as it travels. */
+/** Repeat policy of a task in its headers: how often its job runs again after a success. */
 export interface RepeatHeader {
-  /** Runs after the first. */
+  /** Number of runs after the first one. */
   readonly times: number
-  /** How many of them there were. */
+  /** How many of these runs have begun. */
   readonly done: number
-  /** Waits in milliseconds before the first of them, the second …; the last one from there on. */
+  /**
+   * Waits in milliseconds before the first of these runs, the second and so on; the last wait holds for all further
+   * runs.
+   */
   readonly intervalsMs: ReadonlyArray<number>
 }
 
-/** Jobs that must have ended before this one starts, as they travel. */
+/** The jobs for which a job waits, in its headers. */
 export interface AfterHeader {
-  /** At least one, each once. */
+  /** One id at least, each once. */
   readonly ids: ReadonlyArray<string>
-  /** Their failure will do as well as their success. */
+  /** Whether a failure of these jobs will do, too. Absent: false. */
   readonly allowFailure?: boolean
 }
 
-/** Jobs that one may wait for: its record names them all. */
+/** Most jobs for which a job may wait: its record holds all their ids. */
 export const MOST_PARENTS = 1_000
 
-/** Retries, or runs, that one policy may ask for: a job that never ends is no job. */
+/** Most retries, or repeated runs, of one policy. */
 const MOST_TIMES = 10_000
-/** Far more than anybody runs a job again; what counts on from there is still exact. */
+/** Largest number of a run: far beyond real use, and numbers a little above it are still exact. */
 const MOST_RUNS = 2 ** 31
 
 const MILLISECONDS = "must be milliseconds, of a hundred years at most"
@@ -60,22 +66,21 @@ export interface OwnHeaders {
   readonly key?: string
   /** Milliseconds since the epoch. */
   readonly submittedAt?: number
-  /** How long to keep the record of a success, in milliseconds. */
+  /** How long to keep the record of a success, in milliseconds. Negative: for ever. */
   readonly resultTtlMs?: number
-  /** How long to keep the record of a failure, in milliseconds. */
+  /** How long to keep the record of a failure, in milliseconds. Negative: for ever. */
   readonly failureTtlMs?: number
   readonly retry?: RetryHeader
   readonly repeat?: RepeatHeader
   readonly after?: AfterHeader
   readonly meta?: Readonly<Record<string, unknown>>
   readonly description?: string
-  /** Whose limit it falls under, as its submitter knew it: for whom does not want to read the input yet. */
+  /** Tenant of the task for limits, where the submitter knows it: so a worker need not decode the input to learn it. */
   readonly tenant?: string
-  /** W3C trace context of the attempt before this one, where that was traced. */
+  /** `traceparent` of the previous attempt, where that was traced. */
   readonly attempted?: string
 }
 
-/** Says nothing. */
 const EMPTY: OwnHeaders = Object.freeze({})
 
 const isCount = (value: unknown, least: number): value is number =>
@@ -85,14 +90,14 @@ const isIntervals = (value: unknown): value is ReadonlyArray<number> =>
   Array.isArray(value) && value.length > 0 && value.every(isDuration)
 
 const isDuration = (value: unknown): value is number => isFiniteNumber(value) && value >= 0 && value <= MAX_DURATION_MS
-/** Negative is for ever. */
+/** A negative number means for ever. */
 const isTimeToLive = (value: unknown): value is number => isFiniteNumber(value) && value <= MAX_DURATION_MS
 
 const ownProblem = (field: string, why: string): HeaderProblem => new HeaderProblem(`${OWN_HEADER}.${field}`, why)
 
 /**
- * The `callboard` header, field by field. Fields of a later version are passed over: they stay in the headers, which
- * travel on unchanged.
+ * Parses the value of the `callboard` header. Fields of a later version are ignored; they stay in the headers, which travel
+ * on unchanged.
  */
 export const ownOf = (value: unknown): OwnHeaders | HeaderProblem => {
   if (value === undefined || value === null) return EMPTY
@@ -161,7 +166,7 @@ export const ownOf = (value: unknown): OwnHeaders | HeaderProblem => {
     if (typeof description !== "string") return ownProblem("description", "must be text")
     own.description = description
   }
-  // Only a hint: what cannot be one is passed over.
+  // The tenant is only a hint: a wrong value is ignored.
   if (isTenant(tenant)) own.tenant = tenant
   if (attempted !== undefined && attempted !== null) {
     if (typeof attempted !== "string") return ownProblem("attempted", "must be text")

@@ -1,6 +1,6 @@
 /**
- * Celery's message protocol 1, read as protocol 2. Protocol 1 has everything in the body and nothing in the headers, so a transport that
- * takes messages from Celery converts them on arrival; everybody behind it knows protocol 2 only.
+ * Converts messages of Celery's protocol 1 to protocol 2. Protocol 1 has everything in the body and nothing in the headers. A
+ * transport that gets messages from Celery converts them on arrival, so that all other code knows protocol 2 only.
  */
 import { Result } from "effect"
 import { bodyOf, type DecodeOptions, decodeValue, encodeBody, type UndecodableBody } from "./body.ts"
@@ -14,7 +14,7 @@ export interface UnknownMessage {
   readonly message: string
 }
 
-/** How a message of protocol 1 is read. */
+/** Options for reading a message of protocol 1. */
 export interface Protocol1Options extends Pick<DecodeOptions, "codecs" | "maxBytes"> {
   /**
    * Milliseconds that the local zone is east of UTC at a local wall-clock time (given as if it were UTC, in milliseconds
@@ -29,9 +29,9 @@ const isMap = (value: unknown): value is Fields => typeof value === "object" && 
 
 const hasTaskHeader = (message: Message): boolean => message.headers.task !== undefined && message.headers.task !== null
 
-/** First bytes of maps: `{` after blanks in JSON; the map types of msgpack. */
+/** Whether the body may be a map, by its first byte: `{` after blanks in JSON, the map types of msgpack. */
 const mayBeMap = (message: Message): boolean => {
-  // Compressed or YAML: only decoding tells.
+  // Of a compressed body only decoding tells.
   if (typeof message.headers.compression === "string" && message.headers.compression !== "") return true
   const first = message.body.find((byte) => byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09)
   if (first === undefined) return false
@@ -61,7 +61,7 @@ export const toProtocol2 = (
   if (named && !mayBeMap(message)) return Result.succeed(message)
   const decoded = decodeValue(message, options)
   if (Result.isFailure(decoded)) {
-    // With a task header it can be listed, expired and dead-lettered all the same.
+    // A message with a task header can be listed, expired and dead-lettered without its body.
     return named ? Result.succeed(message) : Result.fail(decoded.failure)
   }
   const { value } = decoded.success
@@ -104,7 +104,7 @@ const converted = (
   })
 }
 
-/** In the protocol `null` and absent are the same, so a header that says nothing overrides nothing. */
+/** The headers without those that are `null`: in the protocol that means absent, so they must not override the body. */
 const withoutSilentHeaders = (headers: Headers): Headers => {
   const said: Record<string, unknown> = {}
   for (const name of Object.keys(headers)) {
@@ -115,7 +115,7 @@ const withoutSilentHeaders = (headers: Headers): Headers => {
   return said
 }
 
-/** Values of a wrong type go into the headers as they are: `parseTask` names them. */
+/** Values of a wrong type are copied as they are: `parseTask` refuses them by name. */
 const headersOf = (fields: Fields, options: Protocol1Options): Headers => ({
   task: fields.task,
   id: fields.id,

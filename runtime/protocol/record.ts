@@ -1,9 +1,9 @@
 /**
- * What is stored about a job, and how it reads as bytes.
+ * The record of a job: what is stored about it, and how it is encoded.
  *
- * A job that only waits needs no record of its own: {@link recordOfPosting} derives it from the task in the queue.
- * The record that decides an outcome holds everything that follows from it (retry, callbacks, errbacks, next in chain)
- * as complete postings, so that a crash between two writes neither loses nor doubles a follow-up.
+ * A job that waits in a queue needs no stored record: {@link recordOfPosting} derives it from its task. A record with an
+ * outcome holds everything that follows from it (retry, callbacks, errbacks, next of the chain) as complete postings, so
+ * that a crash between two writes neither loses nor doubles a follow-up.
  */
 import { Result } from "effect"
 import { decodeBase64, encodeBase64 } from "./base64.ts"
@@ -11,9 +11,9 @@ import { type InvalidTask, parseTask, type Task } from "./headers.ts"
 import { type AddressedTask, DEFAULT_PRIORITY, type Headers, type Message, type Properties } from "./message.ts"
 import { isState, type State } from "./state.ts"
 
-/** One step in the life of a job. Its event id is `<run>.<n>`. */
+/** One change of state of a job. Its event id is `<run>.<n>`. */
 export interface Transition {
-  /** Counts up over all runs, also past those that are no longer kept. */
+  /** Number of the transition, from 1, over all runs; transitions that are not kept any more count, too. */
   readonly n: number
   readonly run: number
   /** Milliseconds since the epoch. */
@@ -27,19 +27,25 @@ export interface Transition {
   readonly due?: number
 }
 
-/** How many transitions a record keeps, newest last. */
+/** Most transitions that a record keeps: the newest ones. */
 export const TIMELINE_LENGTH = 50
 
-/** Whether a job is one of a task: `text` is every method of that actor, `text.count` one, however it was submitted. */
+/**
+ * Whether a job belongs to a task name: `text` means all methods of that actor, `text.count` one, however the job was
+ * submitted.
+ */
 export const isOfTask = (record: Pick<JobRecord, "task" | "meth">, task: string): boolean =>
   record.task === task || (record.meth !== null && `${record.task}.${record.meth}` === task)
 
-/** Why a job failed, in a form that survives the wire. */
+/** Why a job failed, as plain JSON. */
 export interface JobError {
   /** Error tag or class name: what `retry.on` matches. */
   readonly name: string
   readonly message: string
-  /** Machine-readable cause: `handler`, `invalid-input`, `result-unserialisable`, `result-too-large`, `timeout`, `worker-lost`, `unknown-actor` … */
+  /**
+   * Machine-readable cause: `handler`, `invalid-input`, `result-unserialisable`, `result-too-large`, `timeout`,
+   * `worker-lost`, `unknown-actor` …
+   */
   readonly reason: string
   readonly traceback?: string
   /** Where in the input the problem is, for `invalid-input`. */
@@ -57,13 +63,16 @@ export interface Progress {
 /** Jobs that a job waits for, or waited for before it could start. */
 export interface Dependencies {
   readonly ids: ReadonlyArray<string>
-  /** Their failure will do as well as their success. */
+  /** Whether a failure of these jobs will do, too. Absent: false. */
   readonly allowFailure?: boolean
-  /** Those of them that have not ended as they must. Absent once the job waits for none any more. */
+  /** The ids for which the job still waits. Absent once it waits for none. */
   readonly waiting?: ReadonlyArray<string>
 }
 
-/** Times are milliseconds since the epoch. Everything but message, raw and follow-ups is plain JSON. */
+/**
+ * The record of a job. Times are milliseconds since the epoch. All fields but message, raw and follow-ups are plain
+ * JSON.
+ */
 export interface JobRecord {
   readonly id: string
   readonly task: string
@@ -76,16 +85,19 @@ export interface JobRecord {
   readonly front?: boolean
   readonly state: State
   readonly run: number
-  /** Attempts that began, for people; 0 before the first. */
+  /** Number of attempts that have begun, for people; 0 before the first. */
   readonly attempt: number
   readonly retries: number
-  /** Fence of the delivery that wrote this record; empty when no delivery did. */
+  /** Fence of the delivery that wrote this record; empty where it was written from outside of a delivery. */
   readonly fence: string
-  /** Claims since the last outcome: what the lost-worker cap counts. */
+  /** Claims since the last outcome. The bound on lost workers (`lostCap`) counts them. */
   readonly claims?: number
-  /** Set while a delivery runs whose task was taken off its queue before its handler started: nobody else can have it. */
+  /**
+   * Set while a job runs whose task was acked early: the task is not in its queue any more, so no other worker can get
+   * it.
+   */
   readonly acked?: boolean
-  /** Publish key of the posting that carries the job on (a retry): deliveries of older postings are over. */
+  /** Publish key of the posting by which the job goes on (a retry): deliveries of older postings are over. */
   readonly successor?: string
   readonly submittedAt: number
   readonly dueAt?: number
@@ -95,7 +107,7 @@ export interface JobRecord {
   readonly progress?: Progress
   readonly result?: unknown
   readonly error?: JobError
-  /** Set on dead letters: why the task was given up without the application having decided so. */
+  /** Set on dead letters: the reason why the task was given up, although the application did not decide so. */
   readonly dead?: string
   readonly worker?: string
   readonly parentId?: string
@@ -106,21 +118,21 @@ export interface JobRecord {
   readonly description?: string
   /** Oldest first, at most {@link TIMELINE_LENGTH}. */
   readonly timeline: ReadonlyArray<Transition>
-  /** How long to keep the record once terminal, in milliseconds from `endedAt`; negative is for ever. */
+  /** How long to keep the record, in milliseconds from `endedAt`. Negative: for ever. */
   readonly keepMs?: number
-  /** Set when the record itself was deleted: only id, state, run, fence, successor and follow-ups still mean something. */
+  /** Set where the record was deleted: only id, state, run, fence, successor and follow-ups are still valid. */
   readonly tombstone?: boolean
-  /** Set while the queue and the record are stored apart and publishing has not been confirmed. */
+  /** Set while the record is stored and the publishing of its task is not confirmed yet. */
   readonly accepting?: boolean
-  /** Published exactly once per publish key after this record is stored. */
+  /** Postings that are published after this record is stored, exactly once per publish key. */
   readonly followUps?: ReadonlyArray<AddressedTask>
-  /** Kept for failed, cancelled, expired and dead jobs, so that they can run again. */
+  /** The task. Kept for jobs that have failed, expired or were cancelled, so that they can run again. */
   readonly message?: Message
-  /** What came, where it could not be decoded. */
+  /** The bytes from the queue, where they could not be decoded. */
   readonly raw?: Uint8Array
 }
 
-/** A timeline with one step more; keeps the newest {@link TIMELINE_LENGTH}. */
+/** A timeline with one more transition; keeps the newest {@link TIMELINE_LENGTH}. */
 export const withTransition = (
   timeline: ReadonlyArray<Transition>,
   run: number,
@@ -130,7 +142,7 @@ export const withTransition = (
   return timeline.length < TIMELINE_LENGTH ? [...timeline, entry] : [...timeline.slice(1 - TIMELINE_LENGTH), entry]
 }
 
-/** Appends a step to a record and sets its state. */
+/** The record with one more transition, and its state. */
 export const step = (
   record: JobRecord,
   change: Omit<Transition, "n" | "run"> & { readonly run?: number },
@@ -139,14 +151,14 @@ export const step = (
   return { ...record, run, state: change.state, timeline: withTransition(record.timeline, run, rest) }
 }
 
-/** The record of a job whose next attempt begins. */
+/** The record of a job as its next attempt begins. */
 export const started = (
   before: JobRecord,
   attempt: { readonly fence: string; readonly worker: string; readonly at: number },
 ): JobRecord => {
   const number = before.attempt + 1
   return {
-    // A first attempt, which is the rule, has nothing to leave behind: one copy is enough.
+    // The usual first attempt has nothing to remove, so the record is copied only once.
     ...(isFirstAttempt(before) ? before : withoutEarlierAttempt(before)),
     state: "started",
     timeline: withTransition(before.timeline, before.run, {
@@ -162,11 +174,11 @@ export const started = (
   }
 }
 
-/** Whether nobody has left anything in the record that {@link withoutEarlierAttempt} would take out. */
+/** Whether the record has nothing of an earlier attempt that {@link withoutEarlierAttempt} would remove. */
 const isFirstAttempt = ({ attempt, error, followUps }: JobRecord): boolean =>
   attempt === 0 && error === undefined && followUps === undefined
 
-/** What an earlier attempt left in the record and a new one takes back. */
+/** The record without what an earlier attempt left in it. */
 const withoutEarlierAttempt = (before: JobRecord): JobRecord => {
   const {
     successor: _successor,
@@ -180,26 +192,25 @@ const withoutEarlierAttempt = (before: JobRecord): JobRecord => {
   return kept
 }
 
-/** {@link started}, for a delivery that claims its job: what a transport's `claim` stores. */
+/** {@link started}, for a delivery that claims its job: one more claim is counted. */
 export const claimed = (before: JobRecord, attempt: Parameters<typeof started>[1]): JobRecord => ({
   ...started(before, attempt),
   claims: (before.claims ?? 0) + 1,
 })
 
-/** Whether the delivery with this fence has claimed the job already, as far as its record tells. */
+/** Whether, by its record, the delivery with this fence has claimed the job already. */
 export const isClaimOf = ({ state, fence, claims = 0 }: JobRecord, by: string): boolean =>
   state === "started" && fence === by && claims > 0
 
-/** Whether a posting was taken off its queue before its handler started: should it come again, it must not run again. */
+/** Whether the task of this posting was acked early and runs: if it is delivered again, it must not run again. */
 export const isTakenEarly = (
   { acked, state, run, retries }: Pick<JobRecord, "acked" | "state" | "run" | "retries">,
   posting: Pick<AddressedTask, "run" | "retries">,
 ): boolean => acked === true && state === "started" && run === posting.run && retries >= posting.retries
 
 /**
- * {@link claimed}, taken back: attempt, claims, state and timeline as they were, so that claiming the result once more
- * makes the same record. What the claim took out (error, successor, follow-ups) and whose fence it replaced is not known
- * any more: nobody who claims a job needs it.
+ * Undoes {@link claimed}: attempt, claims, state and timeline are as before, so that claiming again gives the same record.
+ * What the claim has removed (error, successor, follow-ups, the fence before it) is not restored: no claim needs it.
  */
 export const unclaimed = (record: JobRecord): JobRecord => {
   const { worker: _worker, startedAt: _started, progress: _progress, ...kept } = record
@@ -215,9 +226,8 @@ export const unclaimed = (record: JobRecord): JobRecord => {
 }
 
 /**
- * What is left of an ended record that is not kept any more. What follows from its outcome stays: a worker may have died
- * before that was published, and the delivery that comes after finds it only here. Postings of the job itself are over
- * with it.
+ * The tombstone of a record that is not kept any more. Its follow-ups stay: a worker may have died before they were
+ * published, and the next delivery finds them only here. Postings of the job itself are dropped.
  */
 export const tombstoneOf = (record: JobRecord): JobRecord => {
   const {
@@ -287,7 +297,7 @@ export const recordOfTask = (posting: Omit<AddressedTask, "level">, task: Task, 
   }
 }
 
-/** A message where bytes have no place: its body as base64. */
+/** A message in JSON: its body is base64. */
 interface MessageText {
   readonly headers: Headers
   readonly properties: Properties
@@ -300,11 +310,11 @@ const messageFromText = (text: MessageText): Message => ({ ...text, body: decode
 const encoder = new TextEncoder()
 const decoder = new TextDecoder("utf-8", { fatal: true })
 
-/** A record as UTF-8 JSON; bytes inside it as base64. */
+/** Encodes a record as UTF-8 JSON; bytes in it become base64. */
 export const encodeRecord = (record: JobRecord): Uint8Array => encoder.encode(recordToJson(record))
 
 export const recordToJson = (record: JobRecord): string => {
-  // Most records hold no bytes: those need no copy.
+  // Most records hold no bytes and are encoded without a copy.
   if (record.message === undefined && record.raw === undefined && record.followUps === undefined) {
     return JSON.stringify(record)
   }

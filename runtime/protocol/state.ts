@@ -29,12 +29,12 @@ export type State = (typeof STATES)[number]
 
 const TERMINAL: ReadonlySet<State> = new Set(["succeeded", "failed", "cancelled", "expired"])
 
-/** Whether a run that is in this state is over. */
+/** Whether a run in this state has ended. */
 export const isTerminal = (state: State): boolean => TERMINAL.has(state)
 
 export const isState = (text: unknown): text is State => (STATES as ReadonlyArray<unknown>).includes(text)
 
-/** The word that a Celery client knows for a state. */
+/** The name of a state in Celery. */
 export const celeryState = (state: State, retries = 0): string => {
   switch (state) {
     case "deferred":

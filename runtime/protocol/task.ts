@@ -1,5 +1,5 @@
 /**
- * A task, read from its headers once: Celery's (protocol 2), our own, and the rest.
+ * A task, parsed from its headers: Celery's (protocol 2), Callboard's, and custom ones; and its address, the posting.
  */
 import { Result } from "effect"
 import {
@@ -22,7 +22,7 @@ import { OWN_HEADER, type OwnHeaders, ownOf } from "./own-headers.ts"
 import { MAX_DURATION_MS } from "./time.ts"
 import { tracestateBeside } from "./trace-context.ts"
 
-/** A task as its headers tell it. `null` where the sender said nothing. */
+/** A task by its headers. `null`: the sender did not set the header. */
 export interface Task {
   readonly task: string
   readonly meth: string | null
@@ -48,17 +48,18 @@ export interface Task {
   readonly stamps: Readonly<Record<string, unknown>>
   readonly replacedTaskNesting: number
   readonly traceparent: string | null
-  /** Beside a `traceparent` only, and only what the recommendation lets pass. */
+  /** Set beside a `traceparent` only, and only as far as the W3C recommendation allows it. */
   readonly tracestate: string | null
   /** Content type of the compression, e.g. `application/x-gzip`. */
   readonly compression: string | null
+  /** The `callboard` header. */
   readonly own: OwnHeaders
-  /** Headers that neither Celery's protocol nor we define. */
+  /** Headers that neither Celery's protocol nor Callboard defines. */
   readonly custom: Readonly<Record<string, unknown>>
 }
 
 /**
- * Headers with a meaning here: not available to applications as custom ones. `redelivered` is set by Celery's Redis
+ * Headers that have a meaning, which applications cannot use as custom headers. `redelivered` is set by Celery's Redis
  * transport; `bodyRef` is reserved for bodies that are stored elsewhere.
  */
 const RESERVED: Readonly<Record<string, true>> = Object.assign(Object.create(null), {
@@ -90,19 +91,22 @@ const RESERVED: Readonly<Record<string, true>> = Object.assign(Object.create(nul
   [OWN_HEADER]: true,
 })
 
-/** Whether a header name belongs to the protocol or to us, so that an application may not set it freely. */
+/** Whether a header has a meaning in the protocol, so that an application cannot set it as a custom header. */
 export const isReservedHeader = (name: string): boolean => RESERVED[name] === true || name === "__proto__"
 
 const EMPTY: Readonly<Record<string, never>> = Object.freeze({})
 const NO_LIMIT: Task["timelimit"] = Object.freeze({ hard: null, soft: null })
 
-/** Celery 5.6: `limit or task.limit`, so that 0 means the same as none. A limit that never comes is none either. */
+/** A time limit in seconds; 0 means none, as in Celery 5.6 (`limit or task.limit`). `undefined`: the value is wrong. */
 const limit = (value: unknown): number | null | undefined => {
   if (value === null || value === undefined || value === 0) return null
   return typeof value === "number" && value > 0 && value * 1000 <= MAX_DURATION_MS ? value : undefined
 }
 
-/** Celery 5.6: an empty list is none; any other length than two kills a Python worker. */
+/**
+ * As in Celery 5.6 an empty list means none. A list of any other length than two, which kills a Python worker, is
+ * refused.
+ */
 const timelimitOf = (value: unknown): Task["timelimit"] | HeaderProblem => {
   if (value === undefined || value === null) return NO_LIMIT
   if (!Array.isArray(value)) return new HeaderProblem("timelimit", `must be [hard, soft], not ${describe(value)}`)
@@ -120,7 +124,7 @@ const customOf = (headers: Headers): Readonly<Record<string, unknown>> => {
   for (const name in headers) {
     if (RESERVED[name] === true || name === "__proto__") continue
     const value = headers[name]
-    // An application may tell null from absent, where the protocol does not.
+    // `null` is kept: to an application it may mean something else than absent.
     if (value === undefined) continue
     custom ??= {}
     custom[name] = value
@@ -129,9 +133,9 @@ const customOf = (headers: Headers): Readonly<Record<string, unknown>> => {
 }
 
 /**
- * Reads the headers of a task, as tolerantly as a Celery worker: only `task` and `id` are needed, `null` is the same as
- * absent, unknown headers are kept in `custom`. Looks at nothing but the headers, so that a task whose body cannot be
- * decoded is routed, expired and listed like any other.
+ * Parses the headers of a task, as tolerantly as a Celery worker: only `task` and `id` are required, `null` means absent,
+ * unknown headers are kept in `custom`. The body is not looked at, so that a task whose body cannot be decoded is routed,
+ * expired and listed like any other.
  *
  * Fails with {@link InvalidTask}, naming the header, on a value of a wrong type, on a time that is none, and on what
  * makes a Python worker exit (Celery 5.6: no `id`; `timelimit` that is neither empty nor of two). A message of protocol
@@ -194,7 +198,7 @@ const taskOf = (headers: Headers): Task | HeaderProblem => {
   if (traceparent instanceof HeaderProblem) return traceparent
   const compression = filledText(headers, "compression")
   if (compression instanceof HeaderProblem) return compression
-  // A handler must not run with an empty body because its real one lies where this version cannot fetch it.
+  // The real body lies where this version cannot fetch it, and the handler must not run with an empty one.
   if (headers.bodyRef !== undefined && headers.bodyRef !== null) {
     return new HeaderProblem("bodyRef", "is reserved, and this version cannot fetch a body that is stored elsewhere")
   }
@@ -229,7 +233,7 @@ const taskOf = (headers: Headers): Task | HeaderProblem => {
   }
 }
 
-/** A task of which only some fields are known; the others say nothing. */
+/** A task with these fields; all others are absent. */
 export const newTask = (fields: Partial<Task> & Pick<Task, "task" | "id">): Task => ({
   meth: null,
   lang: null,
@@ -257,7 +261,7 @@ export const newTask = (fields: Partial<Task> & Pick<Task, "task" | "id">): Task
   ...fields,
 })
 
-/** 0–9. Celery 5.6 with Redis clamps what lies outside. */
+/** Priority 0–9; other numbers are clamped, as by Celery 5.6 with Redis. */
 const priorityOf = (value: unknown): number | HeaderProblem => {
   if (value === undefined || value === null) return DEFAULT_PRIORITY
   if (!isFiniteNumber(value))
@@ -266,8 +270,7 @@ const priorityOf = (value: unknown): number | HeaderProblem => {
 }
 
 /**
- * The posting of a message whose headers have been parsed already. Fails with {@link InvalidTask} when its priority is
- * no number.
+ * {@link postingOf} for headers that are parsed already. Fails with {@link InvalidTask} where the priority is no number.
  */
 export const postingOfTask = (
   task: Task,
@@ -293,8 +296,8 @@ export const postingOfTask = (
 }
 
 /**
- * The posting of a message that goes to a queue: address, order, due time and publish key from headers and properties
- * alone. Fails with {@link InvalidTask} when its headers make no task.
+ * The posting of a message that goes to a queue: its address, order, due time and publish key, from headers and properties
+ * alone. Fails with {@link InvalidTask} where the headers make no task.
  */
 export const postingOf = (message: Message, queue: string): Result.Result<AddressedTask, InvalidTask> => {
   const task = parseTask(message)

@@ -1,11 +1,11 @@
 /**
- * Times and durations as text. Times are read as a Celery worker reads them and written with a zone, always.
+ * Parses and formats times and durations. Times are parsed as by a Celery worker, and always written with a zone.
  *
- * No clock in here: who needs "now" gets it as a parameter.
+ * Nothing here reads a clock: functions that need the current time take it as a parameter.
  */
 import { Result } from "effect"
 
-/** Text that is no time. `input` is what came, cut to 100 characters. */
+/** Text that is no time. `input`: the text, cut to 100 characters. */
 export interface InvalidTime {
   readonly _tag: "InvalidTime"
   readonly input: string
@@ -37,10 +37,13 @@ export const EARLIEST_MS = -62_135_596_800_000
 /** 9999-12-31T23:59:59.999Z, the last one. */
 export const LATEST_MS = 253_402_300_799_999
 
-/** Longest duration that is taken from a user: a hundred years. Anything longer is a mistake of unit. */
+/** Longest duration that is accepted: a hundred years. A longer one is most likely in a wrong unit. */
 export const MAX_DURATION_MS = 100 * 365.25 * DAY_MS
 
-/** Days from 1970-01-01 to a date of the Gregorian calendar, also before it began. (Date.UTC takes the years 0–99 for 1900–1999.) */
+/**
+ * Days from 1970-01-01 to a date of the Gregorian calendar, also before it began. (Date.UTC takes the years 0–99 for
+ * 1900–1999.)
+ */
 const daysFromCivil = (year: number, month: number, day: number): number => {
   const y = month <= 2 ? year - 1 : year
   const era = Math.floor(y / 400)
@@ -109,7 +112,7 @@ const zoneOffset = (zone: string): number | undefined => {
   return (zone.charCodeAt(0) === 0x2d ? -1 : 1) * (hours * 60 + minutes) * 60_000
 }
 
-/** A date and perhaps a time, as {@link parseTime} reads it, with what a time in milliseconds cannot hold. */
+/** As {@link parseTime}, with the microseconds and whether there is a zone, which milliseconds cannot tell. */
 export const parseTimeParts = (text: string): Result.Result<ParsedTime, InvalidTime> => {
   const date = DATE.exec(text)
   if (date === null) return invalidTime(text, "it does not begin with a date")
@@ -158,7 +161,10 @@ const digits2 = (text: string, at: number): number => {
   return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : Number.NaN
 }
 
-/** The one form that Python's `isoformat` writes in UTC, without a regular expression; nothing for every other. */
+/**
+ * Parses the form that Python's `isoformat` writes in UTC, without a regular expression, because it is the usual one;
+ * `undefined` for every other form.
+ */
 const canonicalMs = (text: string): number | undefined => {
   const length = text.length
   if (length !== 25 && length !== 32) return undefined
@@ -189,7 +195,7 @@ export const formatTime = (ms: number, micros = 0): string => {
   return text.endsWith(".000Z") ? `${text.slice(0, 19)}+00:00` : `${text.slice(0, 23)}000+00:00`
 }
 
-/** Milliseconds per unit, by every name that it may be given. */
+/** Milliseconds per unit, by each name of the unit. */
 const UNITS: ReadonlyMap<string, number> = new Map(
   [
     { ms: 1, names: ["ms", "msec", "msecs", "milli", "millis", "millisecond", "milliseconds"] },
@@ -221,7 +227,7 @@ const checkedDuration = (input: unknown, ms: number): Result.Result<number, Inva
 }
 
 /**
- * Milliseconds of a duration that a person or a program gave: a number of seconds, with fractions, or text with a unit
+ * Milliseconds of a duration: a number of seconds, with fractions, or text with a unit
  * (`10s`, `5 minutes`, `1h`, `3d`, `1.5 h`, `20 seconds`, `500 ms`, weeks at most); text without a unit is seconds.
  * Whole milliseconds, 0 to a hundred years ({@link MAX_DURATION_MS}). Fails with {@link InvalidDuration}, which names the problem.
  */
@@ -237,18 +243,18 @@ export const parseDuration = (input: unknown): Result.Result<number, InvalidDura
   return checkedDuration(input, scaled(Number(match[2]), unit) * (match[1] === "-" ? -1 : 1))
 }
 
-/** A duration for which something is kept; a negative number is for ever, and comes as -1. Fails as {@link parseDuration}. */
+/** As {@link parseDuration}, but a negative number means for ever and becomes -1. */
 export const parseTimeToLive = (input: unknown): Result.Result<number, InvalidDuration> =>
   typeof input === "number" && input < 0 ? Result.succeed(-1) : parseDuration(input)
 
-/** In whole milliseconds, so that 0.3 s are 300 and not a little less; what is not nothing is at least one. */
+/** Whole milliseconds, rounded, so that 0.3 s is 300 and not a little less. A duration above 0 is at least 1 ms. */
 const scaled = (amount: number, unit: number): number => {
   const ms = Math.round(amount * unit)
   return ms === 0 && amount > 0 ? 1 : ms
 }
 
 /**
- * A moment that a person or a program gave: a number or a duration counts from `now`, other text is a time.
+ * A moment: a number or a duration counts from `now`, any other text is a time.
  * Milliseconds since the epoch. Fails with {@link InvalidDuration} or {@link InvalidTime}.
  */
 export const parseMoment = (input: unknown, now: number): Result.Result<number, InvalidDuration | InvalidTime> => {

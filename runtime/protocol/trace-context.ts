@@ -1,6 +1,6 @@
 /**
- * W3C trace context, the two lines of text in which a trace crosses processes: `traceparent` says where it stands, and
- * `tracestate` what tracing systems say beside that. Whatever is malformed is no trace, and never a reason to refuse a task.
+ * W3C trace context: two headers that carry a trace to another process. `traceparent` names the span, `tracestate` holds
+ * data of tracing systems. A malformed header counts as absent; a task is never refused for it.
  */
 
 export interface TraceContext {
@@ -8,18 +8,18 @@ export interface TraceContext {
   readonly tracestate?: string
 }
 
-/** What a `traceparent` says. */
+/** The fields of a `traceparent`. */
 export interface Traceparent {
   readonly traceId: string
   readonly spanId: string
-  /** 8 bits; the lowest: whether the trace is sampled. */
+  /** 8 bits; the lowest one says whether the trace is sampled. */
   readonly flags: number
 }
 
-/** Versions after 00 may say more behind the flags; ff is none. */
+/** Versions after 00 may add fields after the flags; ff is no version. */
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-|$)/
 
-/** `undefined` for text that is none. */
+/** `undefined` where the text is no `traceparent`. */
 export const parseTraceparent = (text: string | null | undefined): Traceparent | undefined => {
   const [, traceId, spanId, flags] = TRACEPARENT.exec(text ?? "") ?? []
   if (traceId === undefined || spanId === undefined || flags === undefined) return undefined
@@ -27,12 +27,12 @@ export const parseTraceparent = (text: string | null | undefined): Traceparent |
   return { traceId, spanId, flags: Number.parseInt(flags, 16) }
 }
 
-/** As much of a `tracestate` as everybody must carry along, in characters. */
+/** Length of a `tracestate` that every system must pass on, in characters. */
 const MOST_STATE = 512
 const MOST_MEMBERS = 32
-/** Members that are longer go first where not all can be kept. */
+/** Members longer than this are dropped first where not all can be kept. */
 const LONG_MEMBER = 128
-/** What is not even looked at. */
+/** Longest text that is parsed, in characters. */
 const MOST_INPUT = 16 * 1024
 
 /** `key=value`: a simple key, or `tenant@system`; a value without comma, equals sign, or space at its end. */
@@ -40,16 +40,16 @@ const MEMBER =
   /^([a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})=([\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e])$/
 
 /**
- * What is kept of a `tracestate`, as the recommendation says: none of it where a member is malformed or where there are
- * more than 32; of a key that comes twice the first; and of more than 512 characters not the members longer than 128,
- * then not the last ones. `null`: nothing.
+ * The part of a `tracestate` to pass on, as the recommendation says. `null` where a member is malformed, or where there are
+ * more than 32. Of a key that comes twice the first is kept. Beyond 512 characters the members longer than 128 are dropped,
+ * then the last ones.
  */
 const parseTracestate = (text: unknown): string | null => {
   if (typeof text !== "string" || text.length > MOST_INPUT) return null
   const members = new Map<string, string>()
   let count = 0
   for (const part of text.split(",")) {
-    // Looking behind spares a look from each of many blanks to the end.
+    // The lookbehind keeps the time linear where there are many blanks.
     const member = part.replace(/^[ \t]+|(?<![ \t])[ \t]+$/g, "")
     if (member === "") continue
     const [, key] = MEMBER.exec(member) ?? []
@@ -68,13 +68,16 @@ const fitting = (members: ReadonlyArray<string>): string | null => {
   return kept.length === 0 ? null : kept.join(",")
 }
 
-/** The `tracestate` that stands beside a `traceparent`; nothing beside one that is none. `null`: nothing. */
+/**
+ * The `tracestate` to pass on beside a `traceparent`; `null` where there is none, or where the `traceparent` is
+ * malformed.
+ */
 export const tracestateBeside = (traceparent: string | null | undefined, tracestate: unknown): string | null =>
   tracestate === undefined || tracestate === null || parseTraceparent(traceparent) === undefined
     ? null
     : parseTracestate(tracestate)
 
-/** Both as headers have them; `undefined`: no trace. */
+/** The headers as a trace context; `undefined` where there is no trace. */
 export const traceContextOf = (headers: {
   readonly traceparent: string | null
   readonly tracestate: string | null

@@ -1,5 +1,5 @@
 /**
- * Values that JSON has no words for, as Python sends them, and what they are in JavaScript:
+ * Values that Python sends and JSON cannot express, and what they are in JavaScript:
  *
  * | on the wire                | here                | |
  * |----------------------------|---------------------|-|
@@ -11,7 +11,7 @@
  * | `!!set`                    | `Set`               | |
  * | map with keys that are not text (YAML) | `Map`   | |
  *
- * Each is written back to the same meaning by the codec that read it. A plain `Date` may be given wherever an
+ * The codec that read such a value writes it back with the same meaning. A plain `Date` may be given wherever an
  * {@link ExactDate} may. `__proto__` is dropped from every map of every codec, and so is a `constructor` that holds a
  * `prototype`: copying such a map with `Object.assign` or a deep merge would reach into prototypes.
  */
@@ -19,8 +19,8 @@ import { Result } from "effect"
 import { EARLIEST_MS, formatTime, type InvalidTime, LATEST_MS, parseTimeParts } from "./time.ts"
 
 /**
- * A moment with everything its text said. Use it like any `Date`; {@link text} has the microseconds and the zone, or no
- * zone where Python's datetime was naive (it then counts as UTC). Changing it as a `Date` gives up the finer text.
+ * A `Date` that keeps the text it was parsed from: {@link text} has the microseconds and the zone, or no zone where Python's
+ * datetime was naive (it then counts as UTC). A setter of `Date` discards that text.
  */
 export class ExactDate extends Date {
   readonly #text: string
@@ -84,7 +84,7 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
 const isDay = (text: string): boolean => DATE.test(text) && Result.isSuccess(parseTimeParts(text))
 
-/** A typed value of its text, or nothing when the text is none of that type. */
+/** The typed value of a text; `undefined` where the text is no value of that type. */
 export const exact = (type: ExactType, text: string): Exact | undefined => {
   const valid =
     type === "date"
@@ -103,7 +103,7 @@ export const isPlainObject = (value: object): value is Record<string, unknown> =
   return prototype === Object.prototype || prototype === null
 }
 
-/** Whether a key of a decoded map is kept. See the head of this file. */
+/** Whether a key of a decoded map is kept; the comment at the top of this file says which are not. */
 export const isSafeEntry = (key: string, value: unknown): boolean =>
   key !== "__proto__" &&
   !(key === "constructor" && typeof value === "object" && value !== null && Object.hasOwn(value, "prototype"))

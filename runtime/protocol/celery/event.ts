@@ -6,7 +6,7 @@ import { Result } from "effect"
 import type { CodecFailure } from "../codec/codec.ts"
 import { jsonCodec } from "../codec/json.ts"
 
-/** What every event says. */
+/** Fields that every event has. */
 export interface EventFields {
   /** The node's name, `worker@host`. */
   readonly hostname: string
@@ -65,7 +65,7 @@ export interface TaskEvents {
   readonly "task-cancelled": { readonly uuid: string }
 }
 
-/** What a worker says about itself. */
+/** Load of a worker, in its events. */
 export interface WorkerLoad {
   /** Seconds between heartbeats; a node is gone after twice that time. */
   readonly freq: number
@@ -91,13 +91,13 @@ export type KnownEvent = {
   readonly [Type in keyof KnownEvents]: EventFields & { readonly type: Type } & KnownEvents[Type]
 }[keyof KnownEvents]
 
-/** An event as it is read: its type, and fields that nobody has vouched for. */
+/** A received event: its type, and fields that are not checked. */
 export interface ReceivedEvent {
   readonly type: string
   readonly [field: string]: unknown
 }
 
-/** What is no event message. */
+/** Why a message holds no events. */
 export interface InvalidEvent {
   readonly _tag: "InvalidEvent"
   readonly message: string
@@ -106,7 +106,7 @@ export interface InvalidEvent {
 const isEvent = (value: unknown): value is ReceivedEvent =>
   typeof value === "object" && value !== null && "type" in value && typeof value.type === "string"
 
-/** The events in the body of a message, one or a list. Fails with {@link InvalidEvent}. */
+/** Decodes the body of a message: one event, or a list. Fails with {@link InvalidEvent}. */
 export const decodeEvents = (body: Uint8Array): Result.Result<ReadonlyArray<ReceivedEvent>, InvalidEvent> => {
   const decoded = jsonCodec.decode(body)
   if (Result.isFailure(decoded)) return Result.fail({ _tag: "InvalidEvent", message: decoded.failure.message })
@@ -117,14 +117,14 @@ export const decodeEvents = (body: Uint8Array): Result.Result<ReadonlyArray<Rece
     : Result.fail({ _tag: "InvalidEvent", message: "An event is a map with a type." })
 }
 
-/** The body of a message with one event, or with several. Fails with CodecFailure when a field has no JSON form. */
+/** Encodes one event or several as the body of a message. Fails with CodecFailure where a field cannot be JSON. */
 export const encodeEvents = (
   events: KnownEvent | ReceivedEvent | ReadonlyArray<KnownEvent | ReceivedEvent>,
 ): Result.Result<Uint8Array, CodecFailure> => jsonCodec.encode(events)
 
 const [COMMA, OPEN, CLOSE] = [0x2c, 0x5b, 0x5d]
 
-/** Several bodies of one event each as the body of one message: the event itself, or a list. */
+/** Joins bodies of one event each to the body of one message. */
 export const joinEvents = (bodies: ReadonlyArray<Uint8Array>): Uint8Array => {
   const [only] = bodies
   if (bodies.length === 1 && only !== undefined) return only

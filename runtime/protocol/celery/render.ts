@@ -1,11 +1,11 @@
-/** Writes a task back into headers. */
+/** Converts a task to headers. */
 
 import type { Headers } from "../message.ts"
 import { OWN_HEADER } from "../own-headers.ts"
 import type { Task } from "../task.ts"
 import { formatTime } from "../time.ts"
 
-/** What this library writes into `lang`. Celery's workers do not look at it. */
+/** Value of the header `lang`. Celery's workers ignore it. */
 export const LANG = "ts"
 
 const hasAny = (map: object): boolean => {
@@ -16,8 +16,8 @@ const hasAny = (map: object): boolean => {
 const timelimitHeader = (limits: Task["timelimit"]): ReadonlyArray<number | null> => [limits.hard, limits.soft]
 
 /**
- * The headers of a task, written only where they say something: absent and `null` mean the same to every reader here.
- * A third of the bytes of all standard keys. Parses to the same task.
+ * The headers of a task without those that are `null`, which means the same as absent. That takes a third of the bytes of all
+ * standard headers, and parses to the same task.
  */
 export const renderCompact = (task: Task): Headers => {
   const headers: Record<string, unknown> = { ...task.custom }

@@ -1,27 +1,27 @@
 /**
- * Signatures: a task that is to be called later, as Celery writes them into callbacks, chains and chords. Fields keep
- * the names that they have on the wire, so that what is not understood here still travels on.
+ * Signatures: tasks to submit later, as Celery writes them into callbacks, chains and chords. Fields keep the names of the
+ * wire, so that fields which are not known here travel on.
  */
 import { Result } from "effect"
 import { checkQueueName, isId, MAX_ID_BYTES } from "../name.ts"
 import { newTask, type Task } from "../task.ts"
 import { MAX_DURATION_MS, parseTime } from "../time.ts"
 
-/** A task to be called later. */
+/** A task to submit later. */
 export interface Signature {
   readonly task: string
   readonly args: ReadonlyArray<unknown>
   readonly kwargs: Readonly<Record<string, unknown>>
   /** Options of Celery's `apply_async`. */
   readonly options: Readonly<Record<string, unknown>>
-  /** `chain`, `group`, `chord`, `chunks`, `xmap`, `xstarmap`, or nothing for a plain task. */
+  /** `chain`, `group`, `chord`, `chunks`, `xmap` or `xstarmap`; `null` for a plain task. */
   readonly subtask_type: string | null
-  /** Takes no result of another task. */
+  /** True: the result of the task before it is not put before its arguments. */
   readonly immutable: boolean
   readonly [other: string]: unknown
 }
 
-/** What makes no signature. `field` is a path such as `callbacks[0].task`. */
+/** Why a value is no signature. `field`: a path such as `callbacks[0].task`. */
 export interface InvalidSignature {
   readonly _tag: "InvalidSignature"
   readonly field: string
@@ -48,8 +48,8 @@ const NO_ARGS: ReadonlyArray<unknown> = Object.freeze([])
 const EMPTY: Readonly<Record<string, unknown>> = Object.freeze({})
 
 /**
- * A signature of its decoded form. Everything but `task` may be left out. `at` is where it stood, for the error. Fails
- * with {@link InvalidSignature}.
+ * Parses a signature. All fields but `task` may be absent. `at`: its path, for the error. Fails with
+ * {@link InvalidSignature}.
  */
 export const parseSignature = (value: unknown, at = "signature"): Result.Result<Signature, InvalidSignature> => {
   if (!isMap(value)) return invalid(at, "is not a map")
@@ -75,7 +75,10 @@ export const parseSignature = (value: unknown, at = "signature"): Result.Result<
   })
 }
 
-/** A list of signatures, or one on its own (Celery accepts both in `link`), or nothing. Fails with {@link InvalidSignature}. */
+/**
+ * Parses a list of signatures, or a single one (Celery accepts both in `link`); `null` where there are none. Fails with
+ * {@link InvalidSignature}.
+ */
 export const parseSignatures = (
   value: unknown,
   at: string,
@@ -91,20 +94,20 @@ export const parseSignatures = (
   return Result.succeed(signatures)
 }
 
-/** Celery 5.6 (`_IMMUTABLE_OPTIONS`): what a signature already has of these is not replaced when it is applied. */
+/** Options that are not replaced when a signature is applied, as in Celery 5.6 (`_IMMUTABLE_OPTIONS`). */
 const FIXED_OPTIONS: ReadonlyArray<string> = ["group_id", "stamped_headers"]
 
-/** What is added to a signature when it is applied. */
+/** Arguments and options that are added to a signature when it is applied. */
 export interface Application {
   /** Put before the signature's own arguments. */
   readonly args?: ReadonlyArray<unknown>
-  /** Win over the signature's own. */
+  /** Override those of the signature. */
   readonly kwargs?: Readonly<Record<string, unknown>>
-  /** Win over the signature's own, except `group_id`, `stamped_headers` and the stamps these name. */
+  /** Override those of the signature, except `group_id`, `stamped_headers` and the stamps that these name. */
   readonly options?: Readonly<Record<string, unknown>>
 }
 
-/** The signature as it is called: with arguments before its own, unless it is immutable. */
+/** The signature with added arguments and options. An immutable signature gets no arguments. */
 export const applySignature = (signature: Signature, application: Application): Signature => {
   const { args = NO_ARGS, kwargs = EMPTY, options = EMPTY } = application
   const stamps = signature.options.stamped_headers
@@ -123,7 +126,7 @@ export const applySignature = (signature: Signature, application: Application): 
   }
 }
 
-/** What the options of a signature say about the message that will carry it. */
+/** The task of a signature, and what its options say about the message. */
 export interface SignatureTask {
   readonly task: Task
   /** Where it goes; nothing when the signature does not say. */
@@ -148,7 +151,7 @@ const numberOption = (options: Signature["options"], name: string): number | nul
   return typeof value === "number" && Number.isFinite(value) ? value : null
 }
 
-/** What is wrong with an option: read once here, before anything is sent that its receiver could not read. */
+/** The first wrong option of a signature, found before a message is sent that its receiver could not read. */
 const optionProblem = (options: Signature["options"]): InvalidSignature | undefined => {
   const wrong = (name: string, why: string): InvalidSignature => ({
     _tag: "InvalidSignature",
@@ -164,7 +167,7 @@ const optionProblem = (options: Signature["options"]): InvalidSignature | undefi
     const checked = queue === null ? undefined : checkQueueName(queue)
     if (checked !== undefined && Result.isFailure(checked))
       return wrong(name, `is no queue: ${checked.failure.message}`)
-    // Celery looks at the first of them that there is.
+    // Celery uses the first one that is set.
     if (queue !== null) break
   }
   for (const name of ["time_limit", "soft_time_limit"]) {
@@ -186,7 +189,7 @@ const optionProblem = (options: Signature["options"]): InvalidSignature | undefi
   return undefined
 }
 
-/** A time as text or `Date`, or seconds from `now`. */
+/** Parses a time: text or a `Date`, or a number of seconds from `now`. */
 const momentOption = (
   options: Signature["options"],
   name: string,
@@ -211,9 +214,9 @@ const stampsOf = (options: Signature["options"]): Pick<Task, "stampedHeaders" | 
 }
 
 /**
- * The task of a signature that is about to be sent. `id` counts where the signature fixed none; `rootId` and `parentId`
- * are those of the task that sends it; `now` is what `countdown` and a number in `expires` count from. Fails with
- * {@link InvalidSignature} where an option that routes or times the task is wrong.
+ * The task of a signature that is submitted now. `id`: used where the signature has none; `rootId` and `parentId`: those of
+ * the task that submits it; `countdown` and a number in `expires` count from `now`. Fails with {@link InvalidSignature}
+ * where an option that routes or times the task is wrong.
  */
 export const taskOfSignature = (
   signature: Signature,

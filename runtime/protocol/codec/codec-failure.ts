@@ -1,14 +1,14 @@
 /**
- * How the codecs of this folder fail inside, and how that becomes a value at their border: a RangeError for what lies
- * too deep (also a parser at the end of its stack), {@link Unserialisable} for what has no form, anything else for bytes
- * that are wrong.
+ * Errors of the codecs in this folder. Inside they throw: a RangeError for a value that is nested too deep (also by a parser
+ * that is out of stack), {@link Unserialisable} for a value that the format cannot express, any other error for malformed
+ * bytes. At their border each becomes a {@link CodecFailure}.
  */
 import { type CodecFailure, MAX_DEPTH } from "./codec.ts"
 
-/** A value that has no form in the serialisation. Thrown inside a codec only. */
+/** A value that the format cannot express. Thrown inside a codec only. */
 export class Unserialisable extends Error {}
 
-/** `path` is where the value lies, e.g. `.items[3]`. */
+/** `path`: where the value is, such as `.items[3]`. */
 export const unserialisable = (path: string, why: string): Unserialisable =>
   new Unserialisable(`${path === "" ? "the value" : path.slice(0, 200)} ${why}`)
 
@@ -16,14 +16,14 @@ export const tooDeep = (): RangeError => new RangeError(`lists and maps lie more
 
 const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause))
 
-/** What was thrown while bytes were read, as a value. `format` is the name for people. */
+/** The failure for an error that was thrown while decoding. `format`: its name, for the message. */
 export const readFailure = (cause: unknown, format: string): CodecFailure => ({
   _tag: "CodecFailure",
   reason: cause instanceof RangeError ? "too-deep" : "malformed",
   message: `not ${format} that can be read: ${messageOf(cause)}`,
 })
 
-/** What was thrown while a value was written, as a value. */
+/** The failure for an error that was thrown while encoding. */
 export const writeFailure = (cause: unknown, format: string): CodecFailure => ({
   _tag: "CodecFailure",
   reason: cause instanceof RangeError ? "too-deep" : "unserialisable",

@@ -1,26 +1,26 @@
 /**
- * Codecs: how bytes of one content type become values and back. Applications register more of them (protobuf, Thrift).
+ * Codecs: they decode and encode bodies of one content type. Applications can register more (protobuf, Thrift).
  */
 import type { Result } from "effect"
 
-/** Why bytes are no value, or a value makes no bytes. */
+/** Why bytes cannot be decoded, or a value cannot be encoded. */
 export interface CodecFailure {
   readonly _tag: "CodecFailure"
   readonly reason: "malformed" | "too-deep" | "too-large" | "unserialisable"
   readonly message: string
 }
 
-/** One serialisation. Must not throw and must not keep what it is given; both functions are called for any number of messages. */
+/** A codec of one format. Its functions must not throw, and must not keep what they are given. */
 export interface Codec {
   /** Without parameters and in lower case, e.g. `application/json`. */
   readonly contentType: string
-  /** Other names that are read as this type. */
+  /** Other content types that it decodes. */
   readonly aliases?: ReadonlyArray<string>
-  /** What goes into `content_encoding`: `utf-8` for text, `binary` for bytes. */
+  /** Value of `content_encoding`: `utf-8` for text, `binary` for bytes. */
   readonly contentEncoding: "utf-8" | "binary"
   /**
-   * What a decoded value is: `task` for Celery's `[args, kwargs, embed]`, `argument` for a value that is the method's
-   * one argument. Defaults to `argument`.
+   * What a decoded value is: `task` for Celery's `[args, kwargs, embed]`, `argument` for the single argument of the method.
+   * Defaults to `argument`.
    */
   readonly holds?: "task" | "argument"
   readonly decode: (bytes: Uint8Array) => Result.Result<unknown, CodecFailure>
@@ -30,10 +30,10 @@ export interface Codec {
 /** Codecs by content type and alias. */
 export type Codecs = ReadonlyMap<string, Codec>
 
-/** How many lists and maps may lie inside one another. Celery's own nested chains need three levels per step. */
+/** Deepest nesting of lists and maps. Nested chains of Celery take three levels per step. */
 export const MAX_DEPTH = 500
 
-/** A registry of these codecs; of two for the same type the later one counts. */
+/** A registry of codecs. Of two codecs for the same type the later one is used. */
 export const codecsOf = (...codecs: ReadonlyArray<Codec>): Codecs => {
   const byType = new Map<string, Codec>()
   for (const codec of codecs) {

@@ -1,6 +1,6 @@
 /**
- * Compression of bodies, by the content type that stands in the `compression` header. What comes out is bounded before
- * it is built: a small body cannot fill the memory.
+ * Compression of bodies, by the content type in the `compression` header. The size of the output is bounded while it is
+ * built, so that a small body cannot fill the memory.
  */
 import * as zlib from "node:zlib"
 import { Result } from "effect"
@@ -26,7 +26,7 @@ const brotli: Method = {
   decompress: zlib.brotliDecompressSync,
 }
 
-/** Looked up when it is used: Node before 22.15 has no zstd, and an import by name would fail for the whole package. */
+/** Looked up at run time: Node before 22.15 has no zstd, and an import by name would make the whole package fail. */
 const zstd: Method = {
   compress: (bytes) => zlib.zstdCompressSync(bytes),
   decompress: (bytes, options) => zlib.zstdDecompressSync(bytes, options),
@@ -63,7 +63,7 @@ const methodOf = (compression: string): Result.Result<Method, CompressionFailure
     : Result.succeed(method)
 }
 
-/** Without the node:buffer class around them, which prints, compares and clones differently. */
+/** The bytes as a plain `Uint8Array`: a `Buffer` prints, compares and clones differently. */
 const plainBytes = (bytes: Uint8Array): Uint8Array => new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 
 const isTooLarge = (cause: unknown): boolean =>

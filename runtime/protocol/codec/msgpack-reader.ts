@@ -1,7 +1,7 @@
 /**
- * Reads MessagePack bytes that nobody vouches for. The library's decoder allocates lists as long as the bytes announce
- * (a few bytes could ask for gigabytes), repairs broken UTF-8 without a word and knows no depth; this one believes
- * nothing. Throws a RangeError on what lies too deep, a SyntaxError on everything else that is wrong.
+ * Decodes MessagePack from untrusted senders. The library's decoder allocates lists as long as the bytes announce (a few
+ * bytes could ask for gigabytes), silently repairs broken UTF-8 and does not bound the depth; this one checks everything.
+ * Throws a RangeError on values that are nested too deep, and a SyntaxError on all other malformed bytes.
  */
 import { ExtData } from "@msgpack/msgpack"
 import { EARLIEST_MS, formatTime, LATEST_MS } from "../time.ts"
@@ -24,12 +24,12 @@ class Reader {
     this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   }
 
-  /** Whether everything has been read. */
+  /** Whether all bytes have been read. */
   get done(): boolean {
     return this.#at === this.#bytes.length
   }
 
-  /** Where the next `size` bytes begin; they are taken. */
+  /** Takes the next `size` bytes, and returns where they begin. */
   #take(size: number): number {
     const at = this.#at
     if (at + size > this.#bytes.length) throw new SyntaxError("the bytes end too early")
@@ -44,7 +44,7 @@ class Reader {
 
   #text(length: number): string {
     const at = this.#take(length)
-    // Short ASCII, which is nearly everything, is faster by hand.
+    // Nearly all text is short ASCII, which is faster to decode by hand.
     if (length <= 16) {
       let text = ""
       for (let index = at; index < at + length; index++) {
@@ -77,7 +77,7 @@ class Reader {
   }
 
   #list(length: number, depth: number): unknown {
-    // Grown as it is read: the announced length is not to be trusted.
+    // The list grows while it is read, because the announced length may be false.
     const list: Array<unknown> = []
     for (let index = 0; index < length; index++) list.push(this.read(depth - 1))
     return list
@@ -103,7 +103,7 @@ class Reader {
     throw new SyntaxError("a key of a map is not text")
   }
 
-  /** The next value; `depth` lists and maps may lie in one another. */
+  /** The next value. `depth`: how many levels of lists and maps may follow. */
   read(depth: number): unknown {
     if (depth < 0) throw tooDeep()
     const byte = this.#view.getUint8(this.#take(1))
@@ -181,7 +181,7 @@ class Reader {
   }
 }
 
-/** A number where one can hold the integer. */
+/** The integer as a number where it fits exactly, else as a bigint. */
 const smallest = (value: bigint): number | bigint => {
   const number = Number(value)
   return Number.isSafeInteger(number) ? number : value
@@ -212,7 +212,7 @@ const timestampOf = (data: Uint8Array): ExactDate | undefined => {
   return new ExactDate(ms, `${text.slice(0, 19)}.${String(nanos).padStart(9, "0")}${text.slice(19)}`)
 }
 
-/** The one value that these bytes are. */
+/** Decodes bytes that are exactly one value. */
 export const readMsgpack = (bytes: Uint8Array): unknown => {
   const reader = new Reader(bytes)
   const value = reader.read(MAX_DEPTH)

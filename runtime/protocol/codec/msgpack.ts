@@ -1,7 +1,6 @@
 /**
- * MessagePack as kombu reads and writes it: keys are text, integers have 64 bits, extension −1 is a timestamp, every
- * other extension is handed on as the library's `ExtData`. Decimals, UUIDs and bare dates or times cannot be sent, as
- * with Celery.
+ * MessagePack as kombu reads and writes it: keys are text, integers have 64 bits, extension −1 is a timestamp, and every
+ * other extension becomes the library's `ExtData`. As with Celery, decimals, UUIDs and bare dates or times cannot be sent.
  */
 import { Encoder, ExtData, ExtensionCodec } from "@msgpack/msgpack"
 import { Result } from "effect"
@@ -19,7 +18,7 @@ const decode = (bytes: Uint8Array): Result.Result<unknown, CodecFailure> => {
   }
 }
 
-/** Twelve bytes: nanoseconds, then seconds. Every reader takes this longest form. */
+/** A timestamp in its longest form, which every reader knows: 12 bytes, nanoseconds, then seconds. */
 const writeTimestamp = (date: Date): Uint8Array => {
   const text = dateText(date)
   const parsed = parseTimeParts(text)
@@ -32,7 +31,7 @@ const writeTimestamp = (date: Date): Uint8Array => {
   return data
 }
 
-/** No extension of the library's own: what may be sent is decided by {@link prepare}. */
+/** Without extensions of the library: {@link prepare} decides what may be sent. */
 const extensions = new ExtensionCodec()
 
 /** 64-bit integers must be `bigint` for the library, which would write larger numbers as floats otherwise. */
@@ -41,7 +40,7 @@ const writer = new Encoder({ useBigInt64: true, extensionCodec: extensions, maxD
 const MAX_INT64 = 2n ** 63n
 const MAX_UINT64 = 2n ** 64n
 
-/** The value in the library's terms. A copy. */
+/** A copy of the value that the library encodes as intended. */
 const prepare = (value: unknown, depth: number, path: string): unknown => {
   switch (typeof value) {
     case "string":

@@ -7,7 +7,10 @@ import { dateText, Exact } from "../value.ts"
 import { MAX_DEPTH } from "./codec.ts"
 import { tooDeep, unserialisable } from "./codec-failure.ts"
 
-/** What PyYAML's reader refuses or takes for the end of a line, beside what JSON escapes: most lone surrogates are among it. */
+/**
+ * Characters that PyYAML refuses or takes for a line end, and JSON does not escape; most lone surrogates are among
+ * them.
+ */
 const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g
 
 const text = (value: string): string =>
@@ -91,5 +94,8 @@ const writeEntries = (entries: ReadonlyArray<readonly [unknown, unknown]>, depth
   return `{${parts.join(", ")}}`
 }
 
-/** A value as YAML. Throws Unserialisable for what has no form, a RangeError for what lies too deep. */
+/**
+ * Encodes a value as YAML. Throws Unserialisable for a value that cannot be expressed, a RangeError for one that is
+ * nested too deep.
+ */
 export const writeYaml = (value: unknown): string => `${write(value, MAX_DEPTH, "")}\n`

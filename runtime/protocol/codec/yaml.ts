@@ -13,7 +13,7 @@ import { type Codec, type CodecFailure, MAX_DEPTH } from "./codec.ts"
 import { readFailure, tooDeep, writeFailure } from "./codec-failure.ts"
 import { writeYaml } from "./yaml-writer.ts"
 
-// ── what a plain word means ──────────────────────────────────────────────────────────────────────────────────────────
+// ── meaning of plain words ───────────────────────────────────────────────────────────────────────────────────────────
 
 const bool: ScalarTag = {
   default: true,
@@ -25,7 +25,7 @@ const bool: ScalarTag = {
 /** Python 3.11 refuses longer ones, because reading them takes time that grows with their square. */
 const MAX_DIGITS = 4300
 
-/** A number where one can hold the integer. */
+/** The integer as a number where it fits exactly, else as a bigint. */
 const integer = (text: string, radix: 2 | 8 | 10 | 16): number | bigint => {
   if (text.length > MAX_DIGITS) throw new SyntaxError(`an integer of more than ${MAX_DIGITS} digits`)
   const negative = text.startsWith("-")
@@ -78,7 +78,10 @@ const floats: ReadonlyArray<ScalarTag> = [
   },
 ]
 
-/** `2031-5-2 7:07:26.5 +3` as `2031-05-02T07:07:26.5+03:00`. PyYAML: without a zone it is naive, and a day alone is a date. */
+/**
+ * `2031-5-2 7:07:26.5 +3` as `2031-05-02T07:07:26.5+03:00`. PyYAML: without a zone it is naive, and a day alone is a
+ * date.
+ */
 const TIMESTAMP =
   /^(?:\d{4}-\d\d-\d\d|(\d{4})-(\d\d?)-(\d\d?)(?:[Tt]|[ \t]+)(\d\d?):(\d\d):(\d\d)(?:\.(\d*))?(?:[ \t]*(?:(Z)|([-+])(\d\d?)(?::(\d\d))?))?)$/
 const DAY = /^\d{4}-\d\d-\d\d$/
@@ -177,7 +180,10 @@ export const MAX_YAML_BYTES = 64 * 1024
 /** Most values that a text may stand for once its aliases are replaced by what they name. */
 const MAX_VALUES = 100_000
 
-/** What the lexer puts before a document, before the text of a plain word or a block, and where it ends a list or map by itself. */
+/**
+ * What the lexer puts before a document, before the text of a plain word or a block, and where it ends a list or map by
+ * itself.
+ */
 const DOCUMENT = "\u0002"
 const SCALAR = "\u001f"
 const FLOW_END = "\u0018"
@@ -189,8 +195,8 @@ const CLOSERS: ReadonlyMap<string, string> = new Map([
 ])
 
 /**
- * Looks at the signs of a text before it is parsed: the parser takes seconds, and hundreds of bytes of memory per sign,
- * for what opens too much, or closes what nothing has opened.
+ * Checks the tokens of a text before it is parsed: for a text that opens too many lists, or closes some that are not open,
+ * the parser would take seconds, and hundreds of bytes of memory per character.
  */
 const survey = (text: string): void => {
   const open: Array<string> = []
@@ -214,7 +220,7 @@ const survey = (text: string): void => {
   }
 }
 
-/** What a name stands for; without a number while that is still being counted. */
+/** The node that an anchor names, and how many values it stands for; no number while these are being counted. */
 interface Named {
   values?: number
 }
