@@ -4,8 +4,7 @@ import type { JobRecord } from "../protocol/record.ts"
 import type { AttemptEnd, JobDelivery } from "../transport/lift/transport.ts"
 import type { WorkerLoad } from "../worker/control/worker.ts"
 import type { Held, Running } from "../worker/delivery/delivery.ts"
-import { OUTCOMES, type SettledAs, settledAs } from "../worker/delivery/settled-as.ts"
-import type { WorkerObserver } from "../worker/telemetry/observer.ts"
+import { OUTCOMES, type SettledAs, settledAs, type WorkerObserver } from "../worker/telemetry/observer.ts"
 import type { TaskNames } from "../worker/telemetry/task-names.ts"
 
 /** Upper bounds in seconds: from a queue that is empty to the hard limit that holds unless another is set. */

@@ -2,7 +2,7 @@
  * One attempt, in the process that runs the handler: the handler, the check of what it answered, and the method's hooks.
  * Each is awaited before the next begins, and none begins once the run was ended from outside.
  */
-import { Cause, Effect, Exit, Result } from "effect"
+import { Cause, Effect, Exit, Option, Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Job, JobState } from "../../actor/job.ts"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
@@ -70,3 +70,29 @@ const invalidResult = ({ message, field }: InvalidValue): KnownFailure => {
 
 const unserialisable = (message: string): KnownFailure =>
   new KnownFailure({ name: "UnserialisableResult", message, reason: "result-unserialisable" }, true)
+
+/** The hook is waited for before the slot is free again, but no longer than this. */
+const LIMIT_MS = 10_000
+
+/** Never fails: what goes wrong is logged, and the job stays as it is. */
+export const tellStopped = Effect.fnUntraced(function* (
+  { onStopped }: Pick<ErasedMethod, "onStopped">,
+  job: AttemptedJob,
+  limitMs: number = LIMIT_MS,
+) {
+  if (onStopped === undefined) return
+  job.state = "cancelled"
+  // Not the run's own: a handler that goes on after its job was cancelled may still be pending there.
+  const hook: Invoked = { interrupt: undefined, pending: undefined }
+  const exit = yield* Effect.timeoutOption(
+    invoke(hook, job, () => onStopped(job)),
+    limitMs,
+  )
+  if (Option.isNone(exit)) {
+    hook.interrupt?.()
+    job.log.error(`onStopped has not ended within ${limitMs / 1000} s and is not waited for any longer`)
+  } else if (Exit.isFailure(exit.value)) {
+    const cause = Cause.squash(exit.value.cause)
+    job.log.error("onStopped failed", { cause: cause instanceof Error ? cause.message : String(cause) })
+  }
+})

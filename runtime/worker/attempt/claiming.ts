@@ -8,8 +8,7 @@ import { asTransportError } from "../../errors.ts"
 import * as verdict from "../../jobs/outcome/verdict.ts"
 import type { Log } from "../../log/log.ts"
 import { claimed, type JobError, type JobRecord } from "../../protocol/record.ts"
-import type { AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
-import { Decided, NOTHING } from "./decided.ts"
+import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
 
 /** A longer outage is not waited for: the delivery is given back, or its lease lapses. */
 const TRIES = 3
@@ -77,4 +76,15 @@ export const afterClaim = (
 export const workerLost = (claims: number): JobError => {
   const often = claims === 1 ? "its worker died" : `its worker died at least ${claims} times`
   return { name: "WorkerLost", message: `${often} while it ran`, reason: "worker-lost" }
+}
+
+/** Nothing to settle: the delivery is not ours any more. */
+export const NOTHING = undefined
+
+/** Ends the way of a delivery before its handler, with a settlement. */
+export class Decided {
+  readonly settlement: AttemptEnd | undefined
+  constructor(settlement: AttemptEnd | undefined) {
+    this.settlement = settlement
+  }
 }

@@ -1,5 +1,4 @@
 /** What the handler gets, and what follows its job: read from the body of a task, and checked before anything runs. */
-
 import { Effect, Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { embedProblem } from "../../jobs/outcome/follow-ups.ts"
@@ -7,7 +6,7 @@ import { decodeBody, type Embed, NO_EMBED } from "../../protocol/body.ts"
 import { selectInput } from "../../protocol/input.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
-import type { InputRead } from "../delivery/input.ts"
+import type { InputRead } from "../delivery/delivery.ts"
 import { type InvalidValue, validate } from "./check.ts"
 
 /** What the handler gets, checked, and what follows the job. `maxBytes` is of the body, also after decompression. */

@@ -1,10 +1,8 @@
 /** Calls a handler or a hook, whatever it answers with: a value, a promise or an Effect. */
-
-import { Effect, Exit, Fiber } from "effect"
-import type { Job } from "../../actor/job.ts"
+import { Cause, Effect, Exit, Fiber, Logger, References } from "effect"
+import type { Job, JobLog } from "../../actor/job.ts"
 import { isPromiseLike } from "../../async/promise-like.ts"
 import type { Trace } from "../../tracing/context.ts"
-import { logsTo } from "./effect-log.ts"
 
 /** What a call needs to be ended from outside. */
 export interface Invoked {
@@ -59,3 +57,37 @@ const settled = (run: Invoked, promise: Promise<unknown>): Effect.Effect<Exit.Ex
     run.interrupt = () => resume(Effect.succeed(Exit.interrupt()))
   })
 }
+
+/** `log` is asked for when there is something to log. Levels are chosen by the worker's own settings. */
+export const logsTo = (log: () => JobLog) => {
+  const loggers = new Set([
+    Logger.make<unknown, void>(({ message, logLevel, cause, fiber, date }) => {
+      const parts = Array.isArray(message) ? message : [message]
+      const [first, ...rest] = parts
+      const spans = fiber.getRef(References.CurrentLogSpans)
+      const fields = {
+        ...fiber.getRef(References.CurrentLogAnnotations),
+        ...Object.fromEntries(spans.map(([label, since]) => [label, `${date.getTime() - since} ms`])),
+        ...(rest.length === 0 ? {} : { values: rest }),
+        ...(cause.reasons.length === 0 ? {} : { cause: Cause.pretty(cause) }),
+      }
+      log()[LEVELS[logLevel]](typeof first === "string" ? first : String(first), fields)
+    }),
+  ])
+  return <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+    effect.pipe(
+      Effect.provideService(Logger.CurrentLoggers, loggers),
+      Effect.provideService(References.MinimumLogLevel, "All"),
+    )
+}
+
+const LEVELS = {
+  All: "debug",
+  Trace: "debug",
+  Debug: "debug",
+  Info: "info",
+  Warn: "warn",
+  Error: "error",
+  Fatal: "error",
+  None: "debug",
+} as const

@@ -1,5 +1,4 @@
 /** The {@link Job} that a handler gets: a view of its run, made once per attempt. */
-
 import { type AnyActor, type ChildActorHandle, childHandle } from "../../actor/actor-handle.ts"
 import type { Job, JobLog, JobState } from "../../actor/job.ts"
 import { Retry } from "../../actor/outcomes.ts"
@@ -12,12 +11,12 @@ import type { SubmissionFields } from "../../jobs/submission/submission.ts"
 import { findRecord } from "../../jobs/tracking/finding.ts"
 import { type JobView, jobView } from "../../jobs/view.ts"
 import type { Log } from "../../log/log.ts"
+import { cut } from "../../log/log-value.ts"
 import type { DurationInput } from "../../options/duration.ts"
 import type { Headers } from "../../protocol/message.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { Running } from "../delivery/delivery.ts"
 import { JOB_LOGGER, jobFields } from "../delivery/job-fields.ts"
-import { progressDetail } from "./progress-detail.ts"
 
 /** What of its worker a handler reaches through its job. */
 export interface JobSurroundings {
@@ -133,4 +132,21 @@ export const fractionOf = (fraction: number): number => {
     throw new CallboardError("invalid-input", "progress is a number from 0 to 1", { field: "fraction" })
   }
   return Math.min(1, Math.max(0, fraction))
+}
+
+/** Longest detail that is kept as it is, in characters of its JSON. */
+export const MAX_PROGRESS_DETAIL = 16 * 1024
+const SHOWN = 1_024
+
+/**
+ * The detail as JSON text, taken now: what the handler changes later was not this progress. One that is too large is cut
+ * to the beginning of its text, and says so: it must not decide what becomes of its job.
+ */
+export const progressDetail = (detail: unknown): string => {
+  const text = JSON.stringify(detail) ?? "null"
+  return text.length <= MAX_PROGRESS_DETAIL
+    ? text
+    : JSON.stringify(
+        `${cut(text, SHOWN)} (cut: a detail may have ${MAX_PROGRESS_DETAIL} characters, and it had ${text.length})`,
+      )
 }

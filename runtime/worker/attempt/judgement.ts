@@ -1,4 +1,5 @@
 /** The settlement for what came of a handler: success, repetition, retry, failure, or that it was stopped from outside. */
+
 import { Cause, Exit } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
@@ -18,7 +19,7 @@ import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
 import type { Held, Running } from "../delivery/delivery.ts"
 import { softLimitError } from "../delivery/soft-limit.ts"
-import { NOTHING } from "./decided.ts"
+import { NOTHING } from "./claiming.ts"
 import type { MethodPlans } from "./method-plan.ts"
 
 export class Judgement {

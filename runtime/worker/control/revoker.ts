@@ -1,5 +1,4 @@
 /** Revocations by header, as this worker keeps to them: what waits does not run, what runs is cancelled. */
-
 import { REVOCATIONS, type Revocation, revocationOf, revocationOfMessage } from "../../cluster/revocation.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { StoreMirror } from "../../connection/store-mirror.ts"

@@ -1,4 +1,6 @@
 /** One delivery while this worker holds it: from pull to settled. */
+
+import type { Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Embed } from "../../protocol/body.ts"
@@ -8,7 +10,6 @@ import { isId } from "../../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../../protocol/record.ts"
 import type { Trace } from "../../tracing/context.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
-import type { InputRead } from "./input.ts"
 import { softLimit } from "./soft-limit.ts"
 
 /** Why a run is ended from outside. */
@@ -219,3 +220,15 @@ const stopReason = (stop: Stop | undefined): DOMException | undefined =>
 
 /** Milliseconds to the microsecond: a sum of two times has an error behind that, which would be told with the limit. */
 const between = (began: number, end: number): number => Math.round((end - began) * 1_000) / 1_000
+
+/** Input and follow-ups of a task, or why it has none. */
+export type InputRead = Result.Result<{ readonly embed: Embed; readonly input: unknown }, BadInput>
+
+/** A task that is given up for what is in its body. */
+export interface BadInput {
+  readonly error: JobError
+  /** What follows its failure. */
+  readonly embed: Embed
+  /** Why it is a dead letter, where it is one. */
+  readonly dead?: string
+}

@@ -14,10 +14,9 @@ import type { JobContext } from "../attempt/job-context.ts"
 import type { Running } from "../delivery/delivery.ts"
 import { JOB_LOGGER } from "../delivery/job-fields.ts"
 import { processCommand } from "./command.ts"
-import { processDied, processNotStarted } from "./failure.ts"
 import { killGroup, killRest } from "./kill.ts"
 import { MAX_PAYLOAD, type News, newsOf, type Order, sendOver } from "./message.ts"
-import { exitOf } from "./outcome.ts"
+import { exitOf, processDied, processNotStarted } from "./outcome.ts"
 import { carryOut, refusalOf } from "./request.ts"
 
 /** A process whose actor has not started by then is given up. */

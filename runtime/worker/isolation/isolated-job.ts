@@ -13,10 +13,8 @@ import { LOG_LEVELS, type LogLevel } from "../../log/log.ts"
 import type { DurationInput } from "../../options/duration.ts"
 import { renderJson } from "../../protocol/codec/json.ts"
 import type { Headers } from "../../protocol/message.ts"
-import { fractionOf, JOB_FIELDS } from "../attempt/job-context.ts"
-import { progressDetail } from "../attempt/progress-detail.ts"
+import { fractionOf, JOB_FIELDS, progressDetail } from "../attempt/job-context.ts"
 import { cutLine, MAX_DETAIL, type News, type Order } from "./message.ts"
-import { ProgressNews } from "./progress-news.ts"
 
 /** How a run reaches the worker. */
 export interface Line {
@@ -169,3 +167,39 @@ const handleOf = (id: string, line: Line, run: number): JobHandle => {
 
 const aborted = (signal: AbortSignal): Promise<never> =>
   new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }))
+
+/** Shorter than how often the worker writes progress. */
+const EVERY_MS = 100
+
+export interface Said {
+  readonly fraction: number
+  readonly detail?: string
+}
+
+export class ProgressNews {
+  readonly #tell: (said: Said) => void
+  #last: Said | undefined
+  #toldAt = Number.NEGATIVE_INFINITY
+  #timer: ReturnType<typeof setTimeout> | undefined
+
+  constructor(tell: (said: Said) => void) {
+    this.#tell = tell
+  }
+
+  say(said: Said): void {
+    this.#last = said
+    const wait = this.#toldAt + EVERY_MS - performance.now()
+    if (wait <= 0) this.finish()
+    else this.#timer ??= setTimeout(() => this.finish(), wait)
+  }
+
+  /** Tells what has not been told. */
+  finish(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    if (this.#last === undefined) return
+    this.#toldAt = performance.now()
+    this.#tell(this.#last)
+    this.#last = undefined
+  }
+}

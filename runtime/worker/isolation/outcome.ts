@@ -1,4 +1,6 @@
 /** What a process said about the end of a run, as the exit that an inline handler would have had. */
+
+import { constants } from "node:os"
 import { Exit } from "effect"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
 import { KnownFailure } from "../../jobs/outcome/known-failure.ts"
@@ -31,3 +33,27 @@ const rejectOf = (error: JobError): Reject => {
   if (error.traceback !== undefined) reject.stack = error.traceback
   return reject
 }
+
+const died = (message: string, cause?: JobError): KnownFailure =>
+  new KnownFailure({
+    name: "ProcessDied",
+    message,
+    reason: "process-died",
+    ...(cause?.traceback === undefined ? {} : { traceback: cause.traceback }),
+    ...(cause === undefined ? {} : { cause: { name: cause.name, message: cause.message } }),
+  })
+
+/** The process ended while a handler ran; `cause` is what it could still say. */
+export const processDied = (
+  pid: number | undefined,
+  code: number | null,
+  signal: NodeJS.Signals | null,
+  cause: JobError | undefined,
+): KnownFailure => {
+  const how = signal === null ? `exit code ${code ?? "unknown"}` : `signal ${constants.signals[signal]} (${signal})`
+  return died(`unexpected termination of the handler's process${pid === undefined ? "" : ` ${pid}`}: ${how}`, cause)
+}
+
+/** The process could not be started at all. */
+export const processNotStarted = (why: string): KnownFailure =>
+  died(`the handler's process could not be started: ${why}`)

@@ -5,17 +5,120 @@
  * Arguments: the process id of the worker.
  */
 import { Worker as Thread } from "node:worker_threads"
+import { Result } from "effect"
 import type { ActorDefinition } from "../../actor/actor.ts"
+import { isActor } from "../../actor/discover.ts"
+import type { JobLog } from "../../actor/job.ts"
+import { CallboardError, type ErrorCode, WaitTimeout } from "../../errors.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import type { LogLevel } from "../../log/log.ts"
+import { parseJson } from "../../protocol/codec/json.ts"
 import { markInside } from "./inside.ts"
 import { type Line, logOver } from "./isolated-job.ts"
 import { IsolatedRun } from "./isolated-run.ts"
 import { killGroup } from "./kill.ts"
-import { loadActor } from "./load.ts"
 import { type News, type Order, orderOf, sendOver } from "./message.ts"
-import { Questions } from "./questions.ts"
-import { acquire, type Resources } from "./resources.ts"
+
+/** Fails when the module cannot be loaded, and when it exports no such actor, saying what to write. */
+export const loadActor = async (module: string, name: string): Promise<ActorDefinition> => {
+  const exported: unknown = await import(module)
+  const values: ReadonlyArray<unknown> =
+    typeof exported === "object" && exported !== null ? Object.values(exported) : []
+  const found = values.filter(isActor).find((actor) => actor.name === name)
+  if (found === undefined) {
+    throw new Error(`${module} exports no actor ${name}: export it from the file that its option \`module\` names`)
+  }
+  return found
+}
+
+export interface Resources {
+  readonly use: unknown
+  /** Releases them, in reverse order. Never fails. */
+  release(): Promise<void>
+}
+
+/** Starts an actor. Fails with whatever its `start` fails with; `onBroken` hears of a resource that breaks later. */
+export const acquire = async (
+  actor: ActorDefinition,
+  log: JobLog,
+  onBroken: (cause: unknown) => void,
+): Promise<Resources> => {
+  const releases: Array<() => unknown> = []
+  const abort = new AbortController()
+  const use = await actor.start?.({
+    actor: actor.name,
+    signal: abort.signal,
+    onStop: (release) => releases.push(release),
+    fail: onBroken,
+  })
+  return {
+    use,
+    release: async () => {
+      abort.abort()
+      for (const step of [() => actor.stop?.(use), ...[...releases].reverse()]) {
+        // One resource that cannot be released must not keep the others.
+        try {
+          await step()
+        } catch (cause) {
+          log.error(`actor ${actor.name} did not stop cleanly`, { cause: String(cause) })
+        }
+      }
+    },
+  }
+}
+
+type Answer = Extract<Order, { readonly kind: "answer" }>
+
+interface Waiting {
+  readonly resolve: (value: unknown) => void
+  readonly reject: (cause: unknown) => void
+}
+
+export class Questions {
+  readonly #waiting = new Map<number, Waiting>()
+  #last = 0
+
+  /** Asks, under a number of its own. */
+  ask(send: (question: number) => void): Promise<unknown> {
+    const question = ++this.#last
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(question, { resolve, reject })
+      send(question)
+    })
+  }
+
+  /** Those who asked are gone: their run is over. */
+  forget(): void {
+    this.#waiting.clear()
+  }
+
+  answered({ question, value, refused }: Answer): void {
+    const waiting = this.#waiting.get(question)
+    this.#waiting.delete(question)
+    if (waiting === undefined) return
+    if (refused !== undefined) {
+      waiting.reject(errorOf(refused))
+      return
+    }
+    const parsed = value === undefined ? Result.succeed(undefined) : parseJson(value)
+    if (Result.isFailure(parsed)) waiting.reject(new CallboardError("internal", parsed.failure.message))
+    else waiting.resolve(parsed.success)
+  }
+}
+
+/** The error that the worker's client threw, as its own class where a handler may want to tell it apart. */
+const errorOf = ({ name, message, code, field, id }: NonNullable<Answer["refused"]>): Error => {
+  if (code !== undefined) {
+    // The worker's own words: one of its codes.
+    return new CallboardError(code as ErrorCode, message, {
+      ...(field === undefined ? {} : { field }),
+      ...(id === undefined ? {} : { id }),
+    })
+  }
+  const error = name === "WaitTimeout" ? new WaitTimeout(id ?? "", 0) : new Error()
+  error.message = message
+  return name === "WaitTimeout" ? error : Object.assign(error, { name })
+}
 
 const worker = Number(process.argv[2])
 const questions = new Questions()

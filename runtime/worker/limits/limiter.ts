@@ -16,8 +16,7 @@ import { precedes } from "../fetch/buffer.ts"
 import { Permits } from "./permits.ts"
 import { Presence } from "./presence.ts"
 import { Line, Room } from "./room.ts"
-import { limitKey } from "./state.ts"
-import { tenantOf } from "./tenant.ts"
+import { limitKey, tenantOf } from "./state.ts"
 
 export type Admission =
   /** It may run; `release` is to be called once, when its handler has really ended or was never called. */

@@ -1,10 +1,12 @@
 /** What workers do beside their work, in slices, now and then. Several may do it at once: whoever is first records it. */
+
+import { Result } from "effect"
 import type { Connection } from "../../connection/connection.ts"
 import { expire, isOverdue } from "../../jobs/tracking/finding.ts"
 import type { Log } from "../../log/log.ts"
+import { postingOf } from "../../protocol/headers.ts"
 import type { Dependents } from "./dependents.ts"
 import type { LostJobs } from "./lost-jobs.ts"
-import { mend } from "./mending.ts"
 
 const EVERY_MS = 10_000
 const SLICE = 100
@@ -47,4 +49,18 @@ export const maintain = (upkeep: Upkeep): (() => void) => {
   }
   const timer = setInterval(() => void round(), EVERY_MS)
   return () => clearInterval(timer)
+}
+
+/** Looks at records that were stored at `before` (milliseconds since the epoch) or earlier; several may do it at once. */
+export const mend = async ({ jobs }: Connection, before: number): Promise<void> => {
+  for (const id of (await jobs.orphans?.(before, SLICE)) ?? []) {
+    const found = await jobs.find(id)
+    if (found === undefined) continue
+    const { record, revision } = found
+    const { message, queue } = record
+    if ((record.state !== "queued" && record.state !== "scheduled") || message === undefined) continue
+    const posting = postingOf(message, queue)
+    // The same change once more: a conflict if anybody has gone on with the job, and the same publish key if not.
+    if (Result.isSuccess(posting)) await jobs.decide([{ id, expect: revision, record, post: [posting.success] }])
+  }
 }

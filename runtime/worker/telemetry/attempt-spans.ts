@@ -5,8 +5,7 @@ import type { JobRecord } from "../../protocol/record.ts"
 import { type Api, jobAttributes, parentOf, SYSTEM_ATTRIBUTES, spanContextOf, traceOf } from "../../tracing/context.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { Held, Running } from "../delivery/delivery.ts"
-import { settledAs } from "../delivery/settled-as.ts"
-import type { WorkerObserver } from "./observer.ts"
+import { settledAs, type WorkerObserver } from "./observer.ts"
 import type { TaskNames } from "./task-names.ts"
 
 export class AttemptSpans implements WorkerObserver {

@@ -2,13 +2,18 @@
  * Tells what happens to tasks as events, in Celery's words. Those that say what goes well with every task only while they
  * are wanted; `task-superseded` always.
  */
+
+import { loadavg, type as operatingSystem } from "node:os"
 import { Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
+import { HEARTBEAT_MS } from "../../cluster/directory.ts"
 import type { EventSender } from "../../cluster/events.ts"
 import { cutShort, messageOf, textOf } from "../../log/redaction.ts"
 import { taskEventFields } from "../../log/task-event-fields.ts"
+import type { WorkerEvents, WorkerLoad } from "../../protocol/celery/event.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
+import { VERSION } from "../../version.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
 import { readTask } from "../attempt/intake.ts"
 import type { Held, Running } from "../delivery/delivery.ts"
@@ -108,3 +113,42 @@ const failure = (error: JobError | undefined, method: ErasedMethod | undefined) 
     error === undefined ? "None" : cutShort(`${error.name}(${JSON.stringify(messageOf(error, method?.redact))})`),
   ...(error?.reason === "unknown-actor" ? {} : { traceback: error?.traceback ?? null }),
 })
+
+export class WorkerNews implements WorkerObserver {
+  readonly #events: EventSender
+  readonly #load: () => Pick<WorkerLoad, "active" | "processed">
+  #heartbeat: ReturnType<typeof setInterval> | undefined
+
+  /** `load` is asked for with each event. */
+  constructor(events: EventSender, load: () => Pick<WorkerLoad, "active" | "processed">) {
+    this.#events = events
+    this.#load = load
+  }
+
+  /** Also after an outage: monitors may have given it up. */
+  listening(listening: boolean): void {
+    if (!listening) return
+    this.#tell("worker-online")
+    this.#heartbeat ??= setInterval(() => this.#tell("worker-heartbeat"), HEARTBEAT_MS)
+  }
+
+  /** It works no more: tells so, if it ever said that it does. */
+  end(): void {
+    if (this.#heartbeat === undefined) return
+    clearInterval(this.#heartbeat)
+    this.#heartbeat = undefined
+    this.#tell("worker-offline")
+  }
+
+  #tell(type: keyof WorkerEvents): void {
+    const load: WorkerLoad = {
+      freq: HEARTBEAT_MS / 1000,
+      ...this.#load(),
+      loadavg: loadavg().map((value) => Math.round(value * 100) / 100),
+      sw_ident: "callboard",
+      sw_ver: VERSION,
+      sw_sys: operatingSystem(),
+    }
+    this.#events.tell(type, { ...load })
+  }
+}

@@ -1,12 +1,17 @@
 /** Tells of failed attempts: a log line that says what failed, and the failure handlers of the application. */
+
+import { Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
-import type { Log } from "../../log/log.ts"
-import type { Message, Undecodable } from "../../protocol/message.ts"
-import type { JobRecord } from "../../protocol/record.ts"
+import type { Fields, Log } from "../../log/log.ts"
+import { cut } from "../../log/log-value.ts"
+import { HIDDEN, messageOf, type Redaction, shownArgs, textOf } from "../../log/redaction.ts"
+import { decodeBody } from "../../protocol/body.ts"
+import { isUndecodable, type Message, type Undecodable } from "../../protocol/message.ts"
+import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { Held } from "../delivery/delivery.ts"
-import { type FailureHandler, runFailureHandlers } from "./failure-handlers.ts"
-import { failureLine } from "./failure-line.ts"
+import { jobFields } from "../delivery/job-fields.ts"
+import { type FailureHandler, goesOn, runFailureHandlers } from "./failure-handlers.ts"
 import type { WorkerObserver } from "./observer.ts"
 
 export class FailureTeller implements WorkerObserver {
@@ -39,4 +44,48 @@ export class FailureTeller implements WorkerObserver {
     }
     void runFailureHandlers(this.#handlers, record, this.#log)
   }
+}
+
+/** Longest name, in characters. */
+const MAX_NAME = 255
+
+export interface FailureLine {
+  readonly message: string
+  readonly fields: Fields
+}
+
+/**
+ * The line of a failed attempt. `redact` of the method hides its arguments, or some of them by name; arguments of a
+ * method that is not known here are hidden, since nobody can say what of them may be seen.
+ */
+export const failureLine = (
+  record: JobRecord,
+  message: Message | Undecodable,
+  method: ErasedMethod | undefined,
+  maxBody: number,
+): FailureLine => {
+  const { error, dueAt } = record
+  const due = dueAt === undefined ? "now" : `at ${new Date(dueAt).toISOString()}`
+  const next = goesOn(record) ? `; it is tried again ${due}` : ""
+  return {
+    message: `${cut(record.name, MAX_NAME)} failed: ${errorText(error, method?.redact)}${next}`,
+    fields: {
+      ...jobFields(record, method),
+      worker: record.worker,
+      reason: error?.reason,
+      ...(isUndecodable(message) ? {} : { arguments: argumentsOf(message, method, maxBody) }),
+    },
+  }
+}
+
+const errorText = (error: JobError | undefined, redact: Redaction["redact"]): string =>
+  error === undefined ? "Error" : `${error.name}: ${messageOf(error, redact)}`
+
+const argumentsOf = (message: Message, method: ErasedMethod | undefined, maxBody: number): string => {
+  if (method === undefined) return "(hidden: the method is not known here)"
+  if (method.redact === true) return HIDDEN
+  const body = decodeBody(message, { accepts: method.accepts ?? [], maxBytes: maxBody })
+  if (Result.isFailure(body)) return `(${body.failure.reason})`
+  const { args, kwargs } = body.success
+  return textOf(args.length === 0 ? kwargs : { args: shownArgs(args, method), kwargs }, method)
 }

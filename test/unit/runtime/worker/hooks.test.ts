@@ -1,10 +1,11 @@
 /** Hooks of a method: when they run, what they get, what their failures do, and that they end with their attempt. */
+
 import { actor, Ignore, Reject, Retry } from "callboard"
 import { type LogLine, runActor } from "callboard/testing"
 import { Effect } from "effect"
 import { beforeEach, describe, expect, test } from "vitest"
 import * as z from "zod"
-import { tellStopped } from "../../../../runtime/worker/attempt/stopped.ts"
+import { tellStopped } from "../../../../runtime/worker/attempt/attempt.ts"
 import { eventually } from "../../../support/servers/process.ts"
 
 /** What ran, in order. */

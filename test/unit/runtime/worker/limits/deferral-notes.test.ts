@@ -2,7 +2,7 @@
 import { expect, test } from "vitest"
 import { LATE_MS } from "../../../../../runtime/cluster/deferrals.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
-import { DeferralNotes } from "../../../../../runtime/worker/limits/deferral-notes.ts"
+import { DeferralNotes, Untouched } from "../../../../../runtime/worker/limits/deferral-notes.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 import { newStore } from "./stores.ts"
 
@@ -31,4 +31,36 @@ test("a note that cannot be read is passed over", async () => {
   const notes = new DeferralNotes(store, log)
   await store.write([{ key: "put-off/a/other", value: new TextEncoder().encode("soon"), ttl: 60_000 }])
   expect(await notes.until(["a"])).toBe(0)
+})
+
+const delivery = (deliveries: number, fresh: boolean, sequence = 7) => ({
+  queue: "default",
+  sequence,
+  deliveries,
+  fresh,
+})
+
+test("a task that nobody else had since this worker has put it off is as good as new", () => {
+  const tasks = new Untouched()
+  tasks.note(delivery(1, true))
+  expect(tasks.recognise(delivery(2, false)).fresh).toBe(true)
+  // Once: what comes then is another delivery.
+  expect(tasks.recognise(delivery(3, false)).fresh).toBe(false)
+})
+
+test.each([
+  ["was delivered to another worker meanwhile", delivery(1, true), delivery(3, false)],
+  ["was not new when it was put off", delivery(2, false), delivery(3, false)],
+  ["is another of the same job", delivery(1, true), delivery(2, false, 8)],
+])("one that %s is not", (_, before, after) => {
+  const tasks = new Untouched()
+  tasks.note(before)
+  expect(tasks.recognise(after).fresh).toBe(false)
+})
+
+test("after a cancellation nothing is known", () => {
+  const tasks = new Untouched()
+  tasks.note(delivery(1, true))
+  tasks.forget()
+  expect(tasks.recognise(delivery(2, false)).fresh).toBe(false)
 })
