@@ -217,7 +217,7 @@ test("few files of the worker ask for the time of day", () => {
     "maintenance/dependents.ts",
     "maintenance/lost-jobs.ts",
     "maintenance/maintenance.ts",
-    "telemetry/event-teller.ts",
+    "telemetry/event-emitter.ts",
   ])
 })
 

@@ -3,8 +3,8 @@ import { Counter, Gauge, Histogram, type Registry } from "prom-client"
 import type { JobRecord } from "../protocol/record.ts"
 import type { AttemptEnd, JobDelivery } from "../transport/lift/transport.ts"
 import type { WorkerLoad } from "../worker/control/worker.ts"
-import type { Held, Running } from "../worker/delivery/delivery.ts"
-import { OUTCOMES, type SettledAs, settledAs, type WorkerObserver } from "../worker/telemetry/observer.ts"
+import type { InFlight, Run } from "../worker/delivery/in-flight.ts"
+import { OUTCOMES, type OutcomeName, outcomeNameOf, type WorkerObserver } from "../worker/telemetry/observer.ts"
 import type { TaskNames } from "../worker/telemetry/task-names.ts"
 
 /** Upper bounds in seconds: from a queue that is empty to the hard limit that holds unless another is set. */
@@ -15,7 +15,7 @@ const UNKNOWN = "(unknown)"
 
 /** The counters of one task, looked up once. */
 interface TaskMetrics {
-  readonly outcomes: ReadonlyMap<SettledAs, Counter.Internal>
+  readonly outcomes: ReadonlyMap<OutcomeName, Counter.Internal>
   readonly runTime: Histogram.Internal<"task">
   readonly waitTime: Histogram.Internal<"task">
 }
@@ -56,7 +56,7 @@ export class WorkerMetrics implements WorkerObserver {
     })
     for (const name of [...names.all, undefined]) {
       const task = name ?? UNKNOWN
-      const outcomeOf = (outcome: SettledAs): Counter.Internal => {
+      const outcomeOf = (outcome: OutcomeName): Counter.Internal => {
         const made = jobs.labels({ task, outcome })
         // Present from the beginning: a rate is known of what was 0 before.
         made.inc(0)
@@ -97,13 +97,13 @@ export class WorkerMetrics implements WorkerObserver {
     for (const delivery of deliveries) if (delivery.deliveries > 1) this.#redeliveries.inc()
   }
 
-  started(held: Held, run: Running): void {
+  started(held: InFlight, run: Run): void {
     const waited = waitedMs(run.record)
     if (waited !== undefined) this.#of(held)?.waitTime.observe(waited / 1000)
   }
 
-  settled(held: Held, settlement: AttemptEnd): void {
-    const outcome = settledAs(held, settlement)
+  settled(held: InFlight, settlement: AttemptEnd): void {
+    const outcome = outcomeNameOf(held, settlement)
     if (outcome === undefined) return
     const { run } = held
     const { record } = settlement
@@ -126,7 +126,7 @@ export class WorkerMetrics implements WorkerObserver {
     this.#unsettled.inc()
   }
 
-  #of(held: Held, record?: JobRecord): TaskMetrics | undefined {
+  #of(held: InFlight, record?: JobRecord): TaskMetrics | undefined {
     return this.#tasks.get(this.#names.of(held, record))
   }
 }

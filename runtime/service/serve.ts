@@ -11,8 +11,8 @@ import type { Metrics } from "../metrics/metrics.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { connectWithRetries, reconnectDelay } from "../options/reconnect.ts"
 import { openTracing } from "../tracing/tracing.ts"
-import { MethodPlans } from "../worker/attempt/method-plan.ts"
-import { isInside } from "../worker/isolation/inside.ts"
+import { MethodSettingsCache } from "../worker/attempt/method-settings.ts"
+import { isHandlerProcess } from "../worker/isolation/handler-process-mark.ts"
 import type { WorkerOptions } from "../worker/options.ts"
 import { AttemptSpans } from "../worker/telemetry/attempt-spans.ts"
 import type { WorkerObserver } from "../worker/telemetry/observer.ts"
@@ -30,7 +30,7 @@ import { settingsOf } from "./settings.ts"
  */
 export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   // A file that serves when it is loaded would start a service in each process of its isolated handlers, and so on.
-  if (isInside()) {
+  if (isHandlerProcess()) {
     throw new CallboardError(
       "unsupported",
       "a file that defines isolated actors must not call serve() when it is loaded: move the actors to a file of their own",
@@ -61,7 +61,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     reconnectDelay: options.reconnectDelay ?? ((tries) => reconnectDelay(tries, settings.reconnect)),
   }
   const names = new TaskNames(actors, taskNames)
-  const plans = new MethodPlans(settings.keep)
+  const plans = new MethodSettingsCache(settings.keep)
   const keepFailed: KeepFailed = (task, meth) => {
     const method = names.method(task, meth)
     return method === undefined ? settings.keep.failureMs : plans.of(method).keep.failureMs

@@ -15,30 +15,30 @@ import { isTerminal } from "../protocol/state.ts"
 import type { AttemptEnd, AttemptStart, JobDelivery, StartAnswer } from "../transport/lift/transport.ts"
 import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
 import type { Cancellation } from "./attempt/cancellation.ts"
-import { samePosting } from "./attempt/intake.ts"
-import type { TimeLimits } from "./attempt/method-plan.ts"
+import type { TimeLimits } from "./attempt/method-settings.ts"
+import { findSameTask } from "./attempt/parsed-delivery.ts"
 import { RunWatch } from "./attempt/run-watch.ts"
-import type { Held } from "./delivery/delivery.ts"
+import type { InFlight } from "./delivery/in-flight.ts"
 import { jobFields } from "./delivery/job-fields.ts"
 import { Executor, type ExecutorOptions } from "./executor.ts"
-import type { Hands } from "./fetch/buffer.ts"
+import type { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper } from "./leases/lease-keeper.ts"
-import { PauseWatch } from "./leases/pause-watch.ts"
-import { DeferralNotes, DeferralNotes, Untouched } from "./limits/deferral-notes.ts"
-import { Limiter, type Refusal } from "./limits/limiter.ts"
+import { StallWatch } from "./leases/stall-watch.ts"
+import { DeferralNotes, FirstDeferrals } from "./limits/deferral-notes.ts"
+import { Limiter, type LimitRefusal } from "./limits/limiter.ts"
 import type { Dependents } from "./maintenance/dependents.ts"
 import type { WorkerOptions } from "./options.ts"
-import type { EarlyAcks } from "./settle/early-acks.ts"
-import { Settler, type Settling } from "./settle/settler.ts"
+import type { EarlyAcks } from "./settlement/early-acks.ts"
+import { SettlementWriter, type SettleResult } from "./settlement/settlement-writer.ts"
 import type { Observers } from "./telemetry/observer.ts"
 
-export interface FlowOptions {
+export interface DispatcherOptions {
   readonly worker: WorkerOptions
   readonly pool: ActorPool
   /** Processes of isolated handlers; ended with the flow. */
   readonly processes: ProcessPool
-  readonly hands: Hands
+  readonly buffer: DeliveryBuffer
   readonly observers: Observers
   readonly connectivity: Connectivity
   /** Tells the events of handlers. */
@@ -55,42 +55,42 @@ export interface FlowOptions {
 }
 
 /** How long a task goes back for that this worker has not done with. */
-const AGAIN_MS = 1_000
+const REDELIVERY_MS = 1_000
 
-export class Flow {
+export class Dispatcher {
   /** What was handed back because it could not run, and why. */
   readonly deferrals = new Deferrals()
-  readonly #options: FlowOptions
+  readonly #options: DispatcherOptions
   readonly #clock: Clock
-  readonly #hands: Hands
+  readonly #buffer: DeliveryBuffer
   readonly #observers: Observers
   readonly #watch: RunWatch
   readonly #executor: Executor
   readonly #processes: ProcessPool
-  readonly #settler: Settler
+  readonly #settlements: SettlementWriter
   readonly #leases: LeaseKeeper
-  readonly #pauses: PauseWatch
+  readonly #stalls: StallWatch
   readonly #limiter: Limiter
   readonly #deferralNotes: DeferralNotes
-  readonly #untouched = new Untouched()
+  readonly #firstDeferrals = new FirstDeferrals()
   readonly #end = new AbortController()
   #pumping = false
   #opened = false
   #closed = false
 
-  constructor(options: FlowOptions) {
-    const { worker, pool, processes, hands, observers } = options
+  constructor(options: DispatcherOptions) {
+    const { worker, pool, processes, buffer, observers } = options
     const { connection, client, log, leaseMs, clock = systemClock } = worker
     const { jobs } = connection
     this.#options = options
     this.#clock = clock
-    this.#hands = hands
+    this.#buffer = buffer
     this.#observers = observers
-    hands.onFree = () => this.#pump()
-    this.#settler = new Settler(jobs, log, options.connectivity)
+    buffer.onFree = () => this.#pump()
+    this.#settlements = new SettlementWriter(jobs, log, options.connectivity)
     this.#watch = new RunWatch(jobs, log, (at) => this.#leases.deadline(at), clock)
     this.#processes = processes
-    this.#pauses = new PauseWatch(
+    this.#stalls = new StallWatch(
       leaseMs,
       () => this.#resume(),
       () => this.#pump(),
@@ -103,14 +103,14 @@ export class Flow {
       enabled: worker.rateLimits,
       leaseMs,
       isConnected: () => options.connectivity.connected,
-      handlers: () => hands.concurrency,
-      places: () => hands.places,
+      handlers: () => buffer.concurrency,
+      limitCapacity: () => buffer.limitCapacity,
       onHolding: (key, ttlMs) => this.#leases.keepAlive(key, ttlMs),
       onReady: () => this.#pump(),
       isOver: ({ task }) =>
         task !== undefined && ((task.expires !== null && task.expires <= clock.now()) || options.isRevoked(task)),
-      onOver: (held) => {
-        hands.waited(held, "buffered")
+      onOver: (inFlight) => {
+        buffer.stopWaiting(inFlight, "buffered")
         this.#pump()
       },
     })
@@ -132,22 +132,22 @@ export class Flow {
       languages: worker.languages,
       isRevoked: options.isRevoked,
       holdOffMs: options.holdOffMs,
-      take: (held, record) =>
-        options.early.take(held, record, (settlement) => this.#settler.settle(settlement, this.#end.signal)),
+      take: (inFlight, record) =>
+        options.early.take(inFlight, record, (settlement) => this.#settlements.settle(settlement, this.#end.signal)),
       onFinished: (record) => options.dependents.stored(record),
-      onRun: (held) => this.#started(held),
+      onRun: (inFlight) => this.#handlerStarts(inFlight),
       onDeferral: (deferral) => this.deferrals.note(deferral),
       putOff: (refusal) => {
-        hands.putOff()
+        buffer.putOff()
         return this.#putOff(refusal)
       },
     })
     this.#leases = keepLeases({
       jobs,
-      held: hands.held,
+      inFlight: buffer.inFlight,
       lease: leaseMs,
       log,
-      onLost: (held) => this.#lost(held),
+      onLost: (inFlight) => this.#leaseLost(inFlight),
       ...(worker.leaseThread === undefined ? {} : { thread: worker.leaseThread }),
     })
   }
@@ -156,29 +156,29 @@ export class Flow {
   accept(pulled: ReadonlyArray<JobDelivery>): void {
     if (pulled.length === 0) return
     const deliveries = pulled
-      .filter((delivery) => !this.#isInHand(delivery))
-      .map((delivery) => this.#untouched.recognise(delivery))
+      .filter((delivery) => !this.#isAlreadyHeld(delivery))
+      .map((delivery) => this.#firstDeferrals.markFresh(delivery))
     this.#observers.received(deliveries)
-    this.#hands.add(deliveries)
+    this.#buffer.add(deliveries)
     this.#leases.added(deliveries.map((delivery) => delivery.token))
     // Pulled before somebody said that they must not start.
-    this.handBack((held) => this.#closed || !this.#options.allows(held.delivery.queue))
+    this.handBack((inFlight) => this.#closed || !this.#options.allows(inFlight.delivery.queue))
     this.#pump()
     // Some that waited for a limit were let in while these were on their way: for so many there is no place any more.
-    for (const held of this.#hands.takeSurplus()) this.#release(held)
+    for (const inFlight of this.#buffer.takeSurplus()) this.#giveBack(inFlight)
   }
 
   /** Whether a task comes again that this worker has not done with, and is looked after as such. */
-  #isInHand(delivery: JobDelivery): boolean {
-    const before = delivery.fresh ? undefined : samePosting(this.#hands.held.values(), delivery)
+  #isAlreadyHeld(delivery: JobDelivery): boolean {
+    const before = delivery.fresh ? undefined : findSameTask(this.#buffer.inFlight.values(), delivery)
     // Of one that was taken off its queue the record says so: the claim finds that, and the task goes.
     if (before === undefined || before.offQueue) return false
     // Its lease is over, or it would not have come again. What only waits may as well begin with the new one.
-    if (this.#hands.unbuffer(before) || this.#unwait(before)) {
-      this.#forget(before)
+    if (this.#buffer.unbuffer(before) || this.#takeFromLimit(before)) {
+      this.#dropUnstarted(before)
       return false
     }
-    void this.#again(before, this.#hands.receive(delivery))
+    void this.#redelivered(before, this.#buffer.receive(delivery))
     return true
   }
 
@@ -187,13 +187,13 @@ export class Flow {
    * outcome takes off the queue. It is no attempt, and nothing is claimed. While that cannot be known, or the run has ended
    * and its outcome is being stored, the task goes back for a moment.
    */
-  async #again(before: Held, again: Held): Promise<void> {
-    this.#leases.added([again.delivery.token])
+  async #redelivered(before: InFlight, redelivery: InFlight): Promise<void> {
+    this.#leases.added([redelivery.delivery.token])
     const isOurs = await this.#isOurs(before)
     if (isOurs === false) before.end("superseded")
     const runs = before.phase === "running" && before.run !== undefined && before.stop === undefined
-    if (isOurs && runs && before.delivery.fence < again.delivery.fence) this.#hands.adopt(before, again)
-    else this.#release(again, AGAIN_MS)
+    if (isOurs && runs && before.delivery.fence < redelivery.delivery.fence) this.#buffer.adopt(before, redelivery)
+    else this.#giveBack(redelivery, REDELIVERY_MS)
   }
 
   /** From now on handlers may start. */
@@ -208,20 +208,22 @@ export class Flow {
   }
 
   /** Gives back, uncounted, what waits here; returns how many. */
-  handBack(meant?: (held: Held) => boolean): number {
-    const limited = this.#limiter.waiting.filter((held) => (meant?.(held) ?? true) && this.#unwait(held))
-    const waiting = [...this.#hands.takeBuffered(meant), ...limited]
-    for (const held of waiting) this.#release(held)
+  handBack(matches?: (inFlight: InFlight) => boolean): number {
+    const limited = this.#limiter.waiting.filter(
+      (inFlight) => (matches?.(inFlight) ?? true) && this.#takeFromLimit(inFlight),
+    )
+    const waiting = [...this.#buffer.takeBuffered(matches), ...limited]
+    for (const inFlight of waiting) this.#giveBack(inFlight)
     return waiting.length
   }
 
   /** Tells the handlers that run to stop now, and gives their tasks back, uncounted, where those are still in their queue; returns how many. */
   interrupt(): number {
     // Before they are told: most are settling already when `end` returns.
-    const running = [...this.#hands.held.values()].filter(
+    const running = [...this.#buffer.inFlight.values()].filter(
       ({ phase, stop, offQueue }) => phase === "running" && stop === undefined && !offQueue,
     ).length
-    for (const held of this.#hands.held.values()) held.end("hand-back")
+    for (const inFlight of this.#buffer.inFlight.values()) inFlight.end("hand-back")
     return running
   }
 
@@ -231,7 +233,7 @@ export class Flow {
     await this.#limiter.close()
     this.#end.abort()
     this.#leases.stop()
-    this.#pauses.stop()
+    this.#stalls.stop()
     this.#watch.stop()
   }
 
@@ -270,15 +272,15 @@ export class Flow {
     this.#pumping = true
     try {
       // In doubt again before each: the handler that was called last may have blocked for longer than a lease.
-      while (!this.#closed && !this.#pauses.inDoubt()) {
-        const ready = this.#hands.hasSlot ? this.#limiter.ready() : undefined
-        const held = this.#hands.next(ready)
-        if (held === undefined) {
-          this.#limiter.rest(this.#hands.hasSlot)
+      while (!this.#closed && !this.#stalls.leasesInDoubt()) {
+        const ready = this.#buffer.hasSlot ? this.#limiter.firstReady() : undefined
+        const inFlight = this.#buffer.next(ready)
+        if (inFlight === undefined) {
+          this.#limiter.scheduleNext(this.#buffer.hasSlot)
           return
         }
-        if (held === ready) this.#limiter.letIn(held)
-        this.#process(held)
+        if (inFlight === ready) this.#limiter.grant(inFlight)
+        this.#process(inFlight)
       }
     } finally {
       this.#pumping = false
@@ -286,140 +288,140 @@ export class Flow {
   }
 
   /** Runs a delivery in a fiber of its own; settling needs none. */
-  #process(held: Held): void {
-    const fiber = Effect.runFork(this.#executor.execute(held))
+  #process(inFlight: InFlight): void {
+    const fiber = Effect.runFork(this.#executor.execute(inFlight))
     // `execute` never fails: what went wrong is in its settlement.
-    fiber.addObserver((exit) => this.#executed(held, Exit.isSuccess(exit) ? exit.value : undefined))
+    fiber.addObserver((exit) => this.#executed(inFlight, Exit.isSuccess(exit) ? exit.value : undefined))
   }
 
-  #executed(held: Held, settlement: AttemptEnd | undefined): void {
+  #executed(inFlight: InFlight, settlement: AttemptEnd | undefined): void {
     try {
-      this.#watch.remove(held)
-      if (held.mustWait) {
-        this.#wait(held)
+      this.#watch.remove(inFlight)
+      if (inFlight.mustWait) {
+        this.#waitForLimit(inFlight)
         this.#pump()
         return
       }
-      this.#left(held)
+      this.#handlerEnded(inFlight)
       this.#pump()
     } catch (cause) {
       // Whatever else is amiss, the outcome is stored.
-      this.#tellFault(held, cause)
+      this.#logFault(inFlight, cause)
     }
     if (settlement === undefined) {
-      if (held.run?.stop === "superseded") this.#refused(held, undefined)
-      this.#hands.drop(held)
-    } else void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
+      if (inFlight.run?.stop === "superseded") this.#refused(inFlight, undefined)
+      this.#buffer.drop(inFlight)
+    } else void this.#settle(inFlight, settlement).finally(() => this.#buffer.drop(inFlight))
   }
 
   /** The handler of a delivery is over, or was never called. */
-  #left(held: Held): void {
-    this.#hands.handlerEnded(held)
-    const { leave } = held
-    const pending = held.run?.pending
-    if (pending === undefined) leave?.()
+  #handlerEnded(inFlight: InFlight): void {
+    this.#buffer.handlerEnded(inFlight)
+    const { release } = inFlight
+    const pending = inFlight.run?.pending
+    if (pending === undefined) release?.()
     else {
-      if (leave !== undefined) void pending.then(leave, leave)
+      if (release !== undefined) void pending.then(release, release)
       // At a hand-back the handler was told to stop this very moment.
-      if (held.run?.stop !== "hand-back")
+      if (inFlight.run?.stop !== "hand-back")
         this.#options.worker.log.warn(
           "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",
-          held.run === undefined ? { job: held.id } : jobFields(held.run.record, held.run.method),
+          inFlight.run === undefined ? { job: inFlight.id } : jobFields(inFlight.run.record, inFlight.run.method),
         )
     }
   }
 
   /** It may not start yet: it waits for its limit, without a handler. */
-  #wait(held: Held): void {
-    held.mustWait = false
-    if (held.stop !== undefined || this.#closed || !this.#options.allows(held.delivery.queue)) {
-      this.#hands.handlerEnded(held)
-      if (held.stop === "superseded") this.#forget(held)
-      else if (held.stop === "cancelled") this.#ack(held)
-      else this.#release(held)
+  #waitForLimit(inFlight: InFlight): void {
+    inFlight.mustWait = false
+    if (inFlight.stop !== undefined || this.#closed || !this.#options.allows(inFlight.delivery.queue)) {
+      this.#buffer.handlerEnded(inFlight)
+      if (inFlight.stop === "superseded") this.#dropUnstarted(inFlight)
+      else if (inFlight.stop === "cancelled") this.#ack(inFlight)
+      else this.#giveBack(inFlight)
       return
     }
     // It was put off before, perhaps: now it is here.
-    if (held.id !== undefined) this.deferrals.forget(held.id)
-    const refusal = this.#limiter.wait(held)
-    this.#hands.wait(held)
+    if (inFlight.id !== undefined) this.deferrals.forget(inFlight.id)
+    const refusal = this.#limiter.enqueue(inFlight)
+    this.#buffer.waitForLimit(inFlight)
     if (refusal === undefined) return
-    this.#hands.waited(refusal.held, "settling")
-    const { held: last } = refusal
-    void this.#settle(last, this.#putOff(refusal)).finally(() => this.#hands.drop(last))
+    this.#buffer.stopWaiting(refusal.inFlight, "settling")
+    const { inFlight: last } = refusal
+    void this.#settle(last, this.#putOff(refusal)).finally(() => this.#buffer.drop(last))
   }
 
   /** Takes one delivery out of the room; false if it is not there. */
-  #unwait(held: Held): boolean {
-    if (!this.#limiter.leave(held)) return false
-    this.#hands.waited(held, "settling")
+  #takeFromLimit(inFlight: InFlight): boolean {
+    if (!this.#limiter.remove(inFlight)) return false
+    this.#buffer.stopWaiting(inFlight, "settling")
     return true
   }
 
-  #putOff({ held, delayMs, reason, detail }: Refusal): AttemptEnd {
-    const { token, queue } = held.delivery
+  #putOff({ inFlight, delayMs, reason, detail }: LimitRefusal): AttemptEnd {
+    const { token, queue } = inFlight.delivery
     const until = Math.round(this.#clock.now() + delayMs)
-    this.deferrals.note({ id: held.id ?? "", queue, until, reason, detail })
+    this.deferrals.note({ id: inFlight.id ?? "", queue, until, reason, detail })
     this.#deferralNotes.note(queue, until)
-    this.#untouched.note(held.delivery)
+    this.#firstDeferrals.note(inFlight.delivery)
     return { token, then: { kind: "release", delay: delayMs } }
   }
 
-  #tellFault(held: Held, cause: unknown): void {
+  #logFault(inFlight: InFlight, cause: unknown): void {
     this.#options.worker.log.error("a fault beside the outcome of a task", {
-      job: held.id,
+      job: inFlight.id,
       cause: jobError(cause).message,
     })
   }
 
   /** Stores how a delivery ended, and does what follows from that here. Never rejects. */
-  async #settle(held: Held, settlement: AttemptEnd): Promise<void> {
+  async #settle(inFlight: InFlight, settlement: AttemptEnd): Promise<void> {
     try {
-      this.#settled(held, settlement, await this.#store(held, settlement))
+      this.#settled(inFlight, settlement, await this.#store(inFlight, settlement))
     } catch (cause) {
-      this.#tellFault(held, cause)
+      this.#logFault(inFlight, cause)
     }
   }
 
-  async #store(held: Held, settlement: AttemptEnd): Promise<Settling> {
-    if (held.telling !== undefined) await held.telling
+  async #store(inFlight: InFlight, settlement: AttemptEnd): Promise<SettleResult> {
+    if (inFlight.progressStored !== undefined) await inFlight.progressStored
     try {
-      return await this.#settler.settle(settlement, this.#end.signal, held.refused)
+      return await this.#settlements.settle(settlement, this.#end.signal, inFlight.refused)
     } catch (cause) {
-      const failed = this.#executor.faulted(held, cause)
+      const failed = this.#executor.afterFault(inFlight, cause)
       if (failed === undefined) throw cause
-      return this.#settler.settle(failed, this.#end.signal)
+      return this.#settlements.settle(failed, this.#end.signal)
     }
   }
 
-  #settled(held: Held, settlement: AttemptEnd, stored: Settling): void {
+  #settled(inFlight: InFlight, settlement: AttemptEnd, stored: SettleResult): void {
     // What could not be stored, or is no outcome, leaves a job that nobody else ends: it stays on the list.
-    if (held.offQueue && stored !== "lost" && settlement.then.kind === "ack")
-      this.#options.early.done(held.delivery.token)
+    if (inFlight.offQueue && stored !== "lost" && settlement.then.kind === "ack")
+      this.#options.early.done(inFlight.delivery.token)
     if (typeof stored === "object" && stored.record !== undefined) this.#options.dependents.stored(stored.record)
-    if (stored === "superseded" && settlement.record !== undefined) this.#refused(held, settlement.record)
-    else if (stored === "superseded" || stored === "lost") this.#observers.unsettled(held, stored)
+    if (stored === "superseded" && settlement.record !== undefined) this.#refused(inFlight, settlement.record)
+    else if (stored === "superseded" || stored === "lost") this.#observers.unsettled(inFlight, stored)
     else if (stored.then.kind === "release") {
-      this.#hands.handedBack()
-      this.#observers.handedBack(held)
-    } else this.#observers.settled(held, stored)
+      this.#buffer.handedBack()
+      this.#observers.handedBack(inFlight)
+    } else this.#observers.settled(inFlight, stored)
   }
 
   /** What it has done came too late: another delivery, or a cancellation, has the job. */
-  #refused(held: Held, record: JobRecord | undefined): void {
+  #refused(inFlight: InFlight, record: JobRecord | undefined): void {
     this.#options.worker.log.debug("an outcome was refused: another delivery, or a cancellation, has the job", {
-      job: held.id,
+      job: inFlight.id,
     })
-    this.#observers.refused(held, record)
+    this.#observers.refused(inFlight, record)
   }
 
   /** A handler is about to be called. */
-  #started(held: Held): void {
-    this.#watch.add(held)
-    const { run, delivery } = held
+  #handlerStarts(inFlight: InFlight): void {
+    this.#watch.add(inFlight)
+    const { run, delivery } = inFlight
     if (run === undefined) return
     this.deferrals.forget(run.posting.id)
-    this.#observers.started(held, run)
+    this.#observers.started(inFlight, run)
     // A handler in a process of its own does not block this one.
     if (run.method.isolation === "process") return
     const { token, fence } = delivery
@@ -434,72 +436,74 @@ export class Flow {
     })
   }
 
-  #release(held: Held, delay = 0): void {
-    const settlement: AttemptEnd = { token: held.delivery.token, then: { kind: "release", delay } }
-    void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
+  #giveBack(inFlight: InFlight, delay = 0): void {
+    const settlement: AttemptEnd = { token: inFlight.delivery.token, then: { kind: "release", delay } }
+    void this.#settle(inFlight, settlement).finally(() => this.#buffer.drop(inFlight))
   }
 
   /** After a pause as long as a lease (the process was frozen): asks which waiting deliveries are still ours. */
   async #resume(): Promise<void> {
     await this.#limiter.resume()
-    const waiting = [...this.#hands.waiting, ...this.#limiter.waiting]
+    const waiting = [...this.#buffer.waiting, ...this.#limiter.waiting]
     const kept = await this.#options.worker.connection.jobs
-      .extend(waiting.map((held) => held.delivery.token))
+      .extend(waiting.map((inFlight) => inFlight.delivery.token))
       .catch(() => [])
     // Where the transport cannot tell, running them is the lesser evil: the fence refuses what is not ours.
-    for (const [at, held] of waiting.entries()) if (kept[at] === false) this.#lost(held)
+    for (const [at, inFlight] of waiting.entries()) if (kept[at] === false) this.#leaseLost(inFlight)
   }
 
   /**
    * Its lease is over. What has not begun is dropped. What runs goes on until another delivery or a decision from outside is known
    * to have the job: its task may come back to this worker, and until another one claims the job, its outcome counts.
    */
-  #lost(held: Held): void {
-    if (this.#hands.unbuffer(held) || this.#unwait(held)) this.#forget(held)
-    else if (held.run === undefined) held.end("superseded")
+  #leaseLost(inFlight: InFlight): void {
+    if (this.#buffer.unbuffer(inFlight) || this.#takeFromLimit(inFlight)) this.#dropUnstarted(inFlight)
+    else if (inFlight.run === undefined) inFlight.end("superseded")
     else
-      void this.#isOurs(held).then((isOurs) => {
-        if (isOurs === false) held.end("superseded")
+      void this.#isOurs(inFlight).then((isOurs) => {
+        if (isOurs === false) inFlight.end("superseded")
       })
   }
 
   /** Whether nobody else has claimed or decided the job of a delivery; `undefined` while that cannot be asked. Never rejects. */
-  async #isOurs(held: Held): Promise<boolean | undefined> {
+  async #isOurs(inFlight: InFlight): Promise<boolean | undefined> {
     try {
-      const found = await this.#options.worker.connection.jobs.find(held.id ?? "")
+      const found = await this.#options.worker.connection.jobs.find(inFlight.id ?? "")
       if (found === undefined) return true
       const { run, state, fence } = found.record
-      return run < held.jobRun || (run === held.jobRun && !isTerminal(state) && fence <= held.delivery.fence)
+      return (
+        run < inFlight.jobRun || (run === inFlight.jobRun && !isTerminal(state) && fence <= inFlight.delivery.fence)
+      )
     } catch {
       return undefined
     }
   }
 
   /** It never ran here, and is not ours any more: it is none of those that may come. */
-  #forget(held: Held): void {
-    this.#hands.handedBack()
-    this.#hands.drop(held)
+  #dropUnstarted(inFlight: InFlight): void {
+    this.#buffer.handedBack()
+    this.#buffer.drop(inFlight)
   }
 
   /** Somebody cancelled a job. */
   cancelled({ id, run, terminate }: Cancellation): void {
-    this.#untouched.forget()
+    this.#firstDeferrals.forget()
     // Late news of an earlier run must not take the task of this one off the queue.
-    const meant = [...this.#hands.held.values()].filter(
-      (held) => held.id === id && (run === undefined || held.jobRun === run),
+    const matches = [...this.#buffer.inFlight.values()].filter(
+      (inFlight) => inFlight.id === id && (run === undefined || inFlight.jobRun === run),
     )
     // First, so that the run is not waited for as one that may still heed its signal.
-    if (terminate && meant.length > 0) this.#processes.kill(id)
-    for (const held of meant) {
-      held.killed = terminate && held.run?.method.isolation === "process"
-      held.end("cancelled")
-      if (this.#hands.unbuffer(held) || this.#unwait(held)) this.#ack(held)
+    if (terminate && matches.length > 0) this.#processes.kill(id)
+    for (const inFlight of matches) {
+      inFlight.killed = terminate && inFlight.run?.method.isolation === "process"
+      inFlight.end("cancelled")
+      if (this.#buffer.unbuffer(inFlight) || this.#takeFromLimit(inFlight)) this.#ack(inFlight)
     }
   }
 
   /** Its record says cancelled already: only the task is left to take off the queue. */
-  #ack(held: Held): void {
-    const settlement: AttemptEnd = { token: held.delivery.token, then: { kind: "ack" } }
-    void this.#settle(held, settlement).finally(() => this.#hands.drop(held))
+  #ack(inFlight: InFlight): void {
+    const settlement: AttemptEnd = { token: inFlight.delivery.token, then: { kind: "ack" } }
+    void this.#settle(inFlight, settlement).finally(() => this.#buffer.drop(inFlight))
   }
 }

@@ -16,29 +16,29 @@ import type { AttemptEnd } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
 import { type ActorPool, makeActorPool } from "./actors/actor-pool.ts"
 import { cancellationOf } from "./attempt/cancellation.ts"
-import { keepPauses } from "./control/pause-keeper.ts"
+import { followPauses } from "./control/pause-follower.ts"
 import { Registry } from "./control/registry.ts"
-import { obeyRemoteControl } from "./control/remote-control.ts"
+import { serveRemoteControl } from "./control/remote-control.ts"
 import { Revoker } from "./control/revoker.ts"
 import { WorkerSnapshot } from "./control/snapshot.ts"
 import { RunningWorker, type Worker } from "./control/worker.ts"
-import type { Held } from "./delivery/delivery.ts"
-import { Flow, type FlowOptions } from "./dispatcher.ts"
-import { ComingBack, Ending, type EndReason } from "./ending.ts"
-import { Hands } from "./fetch/buffer.ts"
+import type { InFlight } from "./delivery/in-flight.ts"
+import { Dispatcher, type DispatcherOptions } from "./dispatcher.ts"
 import { consume, failureOf } from "./fetch/consumer.ts"
+import { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
 import { PoolSize } from "./fetch/pool-size.ts"
 import { reductionLines, restoredLine } from "./fetch/prefetch.ts"
-import { Appetite } from "./fetch/queue-list.ts"
+import { QueueSubscription } from "./fetch/queue-subscription.ts"
 import { checkIsolation, inWorker, ProcessPool } from "./isolation/process-pool.ts"
 import { Dependents } from "./maintenance/dependents.ts"
 import { LostJobs } from "./maintenance/lost-jobs.ts"
 import { maintain } from "./maintenance/maintenance.ts"
 import type { WorkerOptions } from "./options.ts"
-import { EarlyAcks } from "./settle/early-acks.ts"
+import { EarlyAcks } from "./settlement/early-acks.ts"
+import { ReturningTasks, StopCondition, type StopReason } from "./stop-condition.ts"
 import { Counts } from "./telemetry/counts.ts"
-import { EventTeller, WorkerNews } from "./telemetry/event-teller.ts"
-import { FailureTeller } from "./telemetry/failure-teller.ts"
+import { TaskEventEmitter, WorkerEventEmitter } from "./telemetry/event-emitter.ts"
+import { FailureReporter } from "./telemetry/failure-reporter.ts"
 import { Observers, type WorkerObserver } from "./telemetry/observer.ts"
 
 /**
@@ -72,24 +72,24 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
     const hurry = new AbortController()
     const pool = yield* actorsOf(options)
     const core = coreOf(options, pool)
-    const { hands, appetite, counts, snapshot } = core
+    const { buffer, subscription, counts, snapshot } = core
     const registry = yield* registryOf(core)
     const events = yield* part(
       () => new EventSender({ connection, log, hostname: `${name}@${hostname()}`, enabled: options.events }),
       (made) => made.flush(),
     )
-    const news = yield* part(
-      () => new WorkerNews(events, () => ({ active: hands.running, processed: counts.processed })),
+    const workerEvents = yield* part(
+      () => new WorkerEventEmitter(events, () => ({ active: buffer.running, processed: counts.processed })),
       (made) => made.end(),
     )
     const size = yield* part(
-      () => new PoolSize({ hands, prefetch: options.prefetch, autoscale, log }),
+      () => new PoolSize({ buffer, prefetch: options.prefetch, autoscale, log }),
       (made) => made.stop(),
     )
     // All that follows the transport, by mirrors and subscriptions, does so until this fires.
     const signal = yield* Effect.abortSignal
     const connectivity = new Connectivity(connection.transport, signal)
-    const revoker = new Revoker({ connection, held: hands.held, log, signal })
+    const revoker = new Revoker({ connection, inFlight: buffer.inFlight, log, signal })
     const dependents = yield* part(
       () => new Dependents({ connection, log, signal }),
       (made) => waitFor(made.end(), HAND_BACK_MS),
@@ -98,11 +98,11 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
       () => new EarlyAcks({ store: connection.store, worker: name, startedAt: snapshot.startedAt }),
       (made) => made.end(),
     )
-    const failures = new FailureTeller(log, options.onFailure, options.maxBody)
-    const observers = observersOf(core, [failures, new EventTeller(events, pool), news])
+    const failures = new FailureReporter(log, options.onFailure, options.maxBody)
+    const observers = observersOf(core, [failures, new TaskEventEmitter(events, pool), workerEvents])
     // The flow ends the processes: before it gives back the permits of what runs in them.
     const processes = new ProcessPool(options)
-    const flow = yield* flowOf(core, {
+    const dispatcher = yield* dispatcherOf(core, {
       processes,
       observers,
       connectivity,
@@ -112,31 +112,31 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
       registry,
       revoker,
     })
-    // What must not start is asked for while the worker takes its name.
-    const onChange = () => void flow.handBack((held) => !appetite.allows(held.delivery.queue))
-    const known = Promise.all([revoker.ready, keepPauses({ connection, name, appetite, onChange, log, signal })])
-    yield* step(() => processes.prove(options.actors))
+    // Pauses and revocations are asked for while the worker takes its name.
+    const onChange = () => void dispatcher.handBack((inFlight) => !subscription.allows(inFlight.delivery.queue))
+    const known = Promise.all([revoker.ready, followPauses({ connection, name, subscription, onChange, log, signal })])
+    yield* step(() => processes.checkStart(options.actors))
     yield* step(() => registry.begin())
     yield* maintenanceOf(core, { early, dependents, failures })
-    const worker = new RunningWorker({ ...core, name, size, events, flow, hurry: () => hurry.abort(), close })
-    listen(core, flow, worker, signal)
-    const ending = yield* endingOf(core, dependents)
+    const worker = new RunningWorker({ ...core, name, size, events, dispatcher, hurry: () => hurry.abort(), close })
+    listen(core, dispatcher, worker, signal)
+    const stopCondition = yield* stopConditionOf(core, dependents)
     const setListening = (listening: boolean): void => {
       if (listening === snapshot.isListening) return
       snapshot.isListening = listening
       observers.listening(listening)
       void registry.beat()
     }
-    yield* Effect.addFinalizer(() => Effect.promise(() => drain(flow, hands, options, hurry.signal)))
-    yield* consumerOf(core, { flow, size, connectivity, dependents, ending, known, setListening })
+    yield* Effect.addFinalizer(() => Effect.promise(() => drain(dispatcher, buffer, options, hurry.signal)))
+    yield* consumerOf(core, { dispatcher, size, connectivity, dependents, stopCondition, known, setListening })
     // Handlers start once it is known what must not. At the end this comes first: no more of them start, and it is told.
     yield* part(
-      () => void known.then(() => flow.open()),
+      () => void known.then(() => dispatcher.open()),
       () => {
         snapshot.stop()
         setListening(false)
-        ending.stop()
-        flow.close()
+        stopCondition.stop()
+        dispatcher.close()
       },
     )
     return worker
@@ -155,22 +155,29 @@ const actorsOf = ({ actors, taskNames, log }: WorkerOptions) =>
 const coreOf = (options: WorkerOptions, pool: ActorPool) => {
   const { log, name, autoscale } = options
   const counts = new Counts()
-  const appetite = new Appetite({ queues: options.queues, isIdle: (queue) => pool.isIdle(queue) })
-  const hands = new Hands({
+  const subscription = new QueueSubscription({ queues: options.queues, isIdle: (queue) => pool.isIdle(queue) })
+  const buffer = new DeliveryBuffer({
     ...options,
     ...(autoscale === undefined ? {} : { concurrency: autoscale.min, maxConcurrency: autoscale.max }),
   })
-  hands.onRestored = () => log.info(restoredLine(hands.capacity))
+  buffer.onRestored = () => log.info(restoredLine(buffer.capacity))
   const actors = options.actors.map(describeActor)
-  const snapshot = new WorkerSnapshot({ name, actors: actors.map((each) => each.name), pool, hands, counts, appetite })
+  const snapshot = new WorkerSnapshot({
+    name,
+    actors: actors.map((each) => each.name),
+    pool,
+    buffer,
+    counts,
+    subscription,
+  })
   const { promise: failed, resolve: fail } = Promise.withResolvers<TransportError>()
-  const { promise: done, resolve: finish } = Promise.withResolvers<EndReason>()
+  const { promise: done, resolve: finish } = Promise.withResolvers<StopReason>()
   /** Pulls no more, and says why; the service stops the worker then. */
   const giveUp = (error: TransportError): void => {
     log.error(`the worker gives up: ${error.message}`, { reason: error.reason })
     fail(error)
   }
-  return { options, pool, actors, counts, appetite, hands, snapshot, failed, giveUp, done, finish }
+  return { options, pool, actors, counts, subscription, buffer, snapshot, failed, giveUp, done, finish }
 }
 
 type Core = ReturnType<typeof coreOf>
@@ -188,25 +195,31 @@ const registryOf = ({ options, actors, snapshot, giveUp }: Core) =>
     (made) => made.end(),
   )
 
-const observersOf = ({ options, counts }: Core, tellers: ReadonlyArray<WorkerObserver>): Observers => {
+const observersOf = ({ options, counts }: Core, emitters: ReadonlyArray<WorkerObserver>): Observers => {
   const { onSettled } = options
-  const settled = onSettled && { settled: (_held: Held, settlement: AttemptEnd) => onSettled(settlement) }
-  return new Observers([counts, ...tellers, ...(settled ? [settled] : []), ...options.observers], options.log)
+  const settled = onSettled && { settled: (_held: InFlight, settlement: AttemptEnd) => onSettled(settlement) }
+  return new Observers([counts, ...emitters, ...(settled ? [settled] : []), ...options.observers], options.log)
 }
 
-type FlowParts = Pick<FlowOptions, "processes" | "observers" | "connectivity" | "events" | "early" | "dependents"> & {
+type DispatcherParts = Pick<
+  DispatcherOptions,
+  "processes" | "observers" | "connectivity" | "events" | "early" | "dependents"
+> & {
   readonly registry: Registry
   readonly revoker: Revoker
 }
 
-const flowOf = ({ options, pool, hands, appetite }: Core, { registry, revoker, ...parts }: FlowParts) => {
+const dispatcherOf = (
+  { options, pool, buffer, subscription }: Core,
+  { registry, revoker, ...parts }: DispatcherParts,
+) => {
   const { connection, name } = options
   const peers = new PeerWorkers({ connection, name, isComplete: () => registry.isComplete })
-  const holdOffMs: FlowOptions["holdOffMs"] = (id) => peers.holdOffMs(id)
-  const isRevoked: FlowOptions["isRevoked"] = (task) => revoker.isRevoked(task)
-  const allows = (queue: string) => appetite.allows(queue)
+  const holdOffMs: DispatcherOptions["holdOffMs"] = (id) => peers.holdOffMs(id)
+  const isRevoked: DispatcherOptions["isRevoked"] = (task) => revoker.isRevoked(task)
+  const allows = (queue: string) => subscription.allows(queue)
   return part(
-    () => new Flow({ ...parts, worker: options, pool, hands, holdOffMs, isRevoked, allows }),
+    () => new Dispatcher({ ...parts, worker: options, pool, buffer, holdOffMs, isRevoked, allows }),
     async (made) => {
       await made.end()
       // What gives up storing with that is counted, and dropped, before the next turn.
@@ -215,18 +228,18 @@ const flowOf = ({ options, pool, hands, appetite }: Core, { registry, revoker, .
   )
 }
 
-interface Upkeep {
+interface MaintenanceParts {
   readonly early: EarlyAcks
   readonly dependents: Dependents
-  readonly failures: FailureTeller
+  readonly failures: FailureReporter
 }
 
-const maintenanceOf = ({ options, hands, pool }: Core, { early, dependents, failures }: Upkeep) => {
+const maintenanceOf = ({ options, buffer, pool }: Core, { early, dependents, failures }: MaintenanceParts) => {
   const { connection, log } = options
   const lost = new LostJobs({
     connection,
     own: early,
-    holds: (token) => hands.held.has(token),
+    holds: (token) => buffer.inFlight.has(token),
     queueFor: (task, meth) => pool.queueOf(task, meth),
     onLost: (record) => {
       failures.lost(record)
@@ -240,72 +253,78 @@ const maintenanceOf = ({ options, hands, pool }: Core, { early, dependents, fail
 }
 
 /** Hears of cancellations, commands and the loss of the connection until the signal fires. */
-const listen = ({ options, actors, hands, finish }: Core, flow: Flow, worker: Worker, signal: AbortSignal): void => {
+const listen = (
+  { options, actors, buffer, finish }: Core,
+  dispatcher: Dispatcher,
+  worker: Worker,
+  signal: AbortSignal,
+): void => {
   const { connection, log } = options
   const cancelled = (payload: Uint8Array) => {
     const told = cancellationOf(payload)
-    if (told !== undefined) flow.cancelled(told)
+    if (told !== undefined) dispatcher.cancelled(told)
   }
   void keepListening(connection.broadcast, CANCEL_TOPIC, cancelled, { log, signal })
-  obeyRemoteControl({ connection, worker, actors, shutdown: () => finish("shutdown"), log, signal })
+  serveRemoteControl({ connection, worker, actors, shutdown: () => finish("shutdown"), log, signal })
   if (!options.cancelOnConnectionLoss) return
   const off = connection.transport.onStatus((status) => {
-    if (status === "disconnected") letGo(flow, hands, options)
+    if (status === "disconnected") letGo(dispatcher, buffer, options)
   })
   signal.addEventListener("abort", off, { once: true })
 }
 
-const endingOf = ({ options, hands, finish }: Core, dependents: Dependents) =>
+const stopConditionOf = ({ options, buffer, finish }: Core, dependents: Dependents) =>
   part(
     () => {
-      const ending = new Ending({
+      const stopCondition = new StopCondition({
         burst: options.burst,
         ...(options.maxIdleMs === undefined ? {} : { maxIdleMs: options.maxIdleMs }),
-        held: () => hands.held.size + hands.stuck,
+        inFlight: () => buffer.inFlight.size + buffer.stuck,
         isBusy: () => dependents.isBusy,
-        isSpent: () => hands.isSpent,
-        onEnd: finish,
+        isSpent: () => buffer.isSpent,
+        onStop: finish,
       })
-      hands.onChange = () => ending.look()
-      return ending
+      buffer.onChange = () => stopCondition.check()
+      return stopCondition
     },
     (made) => made.stop(),
   )
 
 interface ConsumerParts {
-  readonly flow: Flow
+  readonly dispatcher: Dispatcher
   readonly size: PoolSize
   readonly connectivity: Connectivity
   readonly dependents: Dependents
-  readonly ending: Ending
+  readonly stopCondition: StopCondition
   /** Resolves once it is known what must not start. */
   readonly known: Promise<unknown>
   readonly setListening: (listening: boolean) => void
 }
 
 /** Pulls until it is interrupted, or the worker gives up. */
-const consumerOf = ({ options, appetite, hands, snapshot, failed, giveUp }: Core, parts: ConsumerParts) => {
+const consumerOf = ({ options, subscription, buffer, snapshot, failed, giveUp }: Core, parts: ConsumerParts) => {
   const { connection, log, clock = systemClock } = options
-  const { flow, size, connectivity, dependents, ending, known, setListening } = parts
-  const comingBack = new ComingBack({ flow, hands, appetite, clock, log })
+  const { dispatcher, size, connectivity, dependents, stopCondition, known, setListening } = parts
+  const returning = new ReturningTasks({ dispatcher, buffer, subscription, clock, log })
   const pulling = consume({
     jobs: connection.jobs,
-    appetite,
+    subscription,
     burst: options.burst,
     rotate: options.rotate,
-    hands,
+    buffer,
     log,
     connectivity,
     reconnect: options.reconnect,
     isBusy: () => dependents.isBusy,
-    onReturned: () => reconnected(flow, hands, options),
+    onReturned: () => reconnected(dispatcher, buffer, options),
     accept: (deliveries) => {
-      flow.accept(deliveries)
+      dispatcher.accept(deliveries)
       size.follow()
     },
     onListening: (listening) => setListening(listening && !snapshot.isStopping),
-    comingBackMs: () => comingBack.ms,
-    onEmpty: () => void known.then(() => comingBack.isOver()).then((isOver) => isOver && ending.foundNothing()),
+    returningMs: () => returning.ms,
+    onEmpty: () =>
+      void known.then(() => returning.isOver()).then((isOver) => isOver && stopCondition.foundQueuesEmpty()),
   })
   const ended = (exit: Exit.Exit<unknown, TransportError>) =>
     Effect.sync(() => {
@@ -318,30 +337,35 @@ const consumerOf = ({ options, appetite, hands, snapshot, failed, giveUp }: Core
 }
 
 /** Hands back what waits, lets run what runs for as long as the grace, then hands that back, too. */
-const drain = async (flow: Flow, hands: Hands, { graceMs, log }: WorkerOptions, hurry: AbortSignal): Promise<void> => {
+const drain = async (
+  dispatcher: Dispatcher,
+  buffer: DeliveryBuffer,
+  { graceMs, log }: WorkerOptions,
+  hurry: AbortSignal,
+): Promise<void> => {
   const restored = (count: number): void => {
     if (count > 0) log.info(`Restoring ${count} unacknowledged message(s)`)
   }
-  restored(flow.handBack())
-  await waitFor(hands.whenIdle(), graceMs, hurry)
-  restored(flow.interrupt())
-  await waitFor(hands.whenIdle(), HAND_BACK_MS)
+  restored(dispatcher.handBack())
+  await waitFor(buffer.whenIdle(), graceMs, hurry)
+  restored(dispatcher.interrupt())
+  await waitFor(buffer.whenIdle(), HAND_BACK_MS)
 }
 
 /** The connection is lost, and nothing shall go on meanwhile: everything is handed back once it can be. */
-const letGo = (flow: Flow, { running }: Hands, { log }: WorkerOptions): void => {
-  flow.handBack()
-  flow.interrupt()
+const letGo = (dispatcher: Dispatcher, { running }: DeliveryBuffer, { log }: WorkerOptions): void => {
+  dispatcher.handBack()
+  dispatcher.interrupt()
   if (running > 0) log.warn(`the connection is lost: ${running} running task(s) are handed back`)
 }
 
 /** The connection is back. */
-const reconnected = (flow: Flow, hands: Hands, options: WorkerOptions): void => {
-  flow.reconnected()
+const reconnected = (dispatcher: Dispatcher, buffer: DeliveryBuffer, options: WorkerOptions): void => {
+  dispatcher.reconnected()
   const { prefetchReduction, cancelOnConnectionLoss, log } = options
   if (!prefetchReduction || cancelOnConnectionLoss) return
-  const { running, capacity } = hands
-  const limit = hands.reducePrefetch()
+  const { running, capacity } = buffer
+  const limit = buffer.reducePrefetch()
   if (limit < capacity) for (const line of reductionLines(limit, capacity, running)) log.info(line)
 }
 

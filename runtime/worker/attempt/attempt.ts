@@ -8,11 +8,11 @@ import type { Job, JobState } from "../../actor/job.ts"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
 import { jobError, readable } from "../../jobs/outcome/job-error.ts"
 import { KnownFailure } from "../../jobs/outcome/known-failure.ts"
-import { type InvalidValue, jsonForm, validate } from "./check.ts"
-import { type Invoked, invoke } from "./invocation.ts"
+import { type Invocation, invoke } from "./invocation.ts"
+import { type InvalidValue, jsonForm, validate } from "./validation.ts"
 
 /** A run as an attempt needs it. */
-export interface AttemptedRun extends Invoked {
+export interface AttemptedRun extends Invocation {
   readonly method: ErasedMethod
   /** Ended from outside: what comes of it counts for nothing. */
   readonly isOver: boolean
@@ -75,7 +75,7 @@ const unserialisable = (message: string): KnownFailure =>
 const LIMIT_MS = 10_000
 
 /** Never fails: what goes wrong is logged, and the job stays as it is. */
-export const tellStopped = Effect.fnUntraced(function* (
+export const runStoppedHook = Effect.fnUntraced(function* (
   { onStopped }: Pick<ErasedMethod, "onStopped">,
   job: AttemptedJob,
   limitMs: number = LIMIT_MS,
@@ -83,7 +83,7 @@ export const tellStopped = Effect.fnUntraced(function* (
   if (onStopped === undefined) return
   job.state = "cancelled"
   // Not the run's own: a handler that goes on after its job was cancelled may still be pending there.
-  const hook: Invoked = { interrupt: undefined, pending: undefined }
+  const hook: Invocation = { interrupt: undefined, pending: undefined }
   const exit = yield* Effect.timeoutOption(
     invoke(hook, job, () => onStopped(job)),
     limitMs,

@@ -6,8 +6,8 @@ import { decodeBody, type Embed, NO_EMBED } from "../../protocol/body.ts"
 import { selectInput } from "../../protocol/input.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
-import type { InputRead } from "../delivery/delivery.ts"
-import { type InvalidValue, validate } from "./check.ts"
+import type { InputRead } from "../delivery/in-flight.ts"
+import { type InvalidValue, validate } from "./validation.ts"
 
 /** What the handler gets, checked, and what follows the job. `maxBytes` is of the body, also after decompression. */
 export const readInput = Effect.fnUntraced(function* (

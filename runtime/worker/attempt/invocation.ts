@@ -5,7 +5,7 @@ import { isPromiseLike } from "../../async/promise-like.ts"
 import type { Trace } from "../../tracing/context.ts"
 
 /** What a call needs to be ended from outside. */
-export interface Invoked {
+export interface Invocation {
   /** Ends the wait for its answer: interrupts an Effect, lets go of a promise. */
   interrupt: (() => void) | undefined
   /** A promise that was answered and has not settled, whether or not anybody still waits for it. */
@@ -16,7 +16,7 @@ export interface Invoked {
 
 /** Calls now; the exit is what came of it. What an Effect logs is of this job. */
 export const invoke = (
-  run: Invoked,
+  run: Invocation,
   job: Pick<Job, "log">,
   call: () => unknown,
 ): Effect.Effect<Exit.Exit<unknown, unknown>> => {
@@ -42,7 +42,7 @@ export const invoke = (
 /** The Effect of a handler or a hook needs nothing from outside; its failures and defects are the attempt's own. */
 const isEffect = (answer: unknown): answer is Effect.Effect<unknown, unknown> => Effect.isEffect(answer)
 
-const settled = (run: Invoked, promise: Promise<unknown>): Effect.Effect<Exit.Exit<unknown, unknown>> => {
+const settled = (run: Invocation, promise: Promise<unknown>): Effect.Effect<Exit.Exit<unknown, unknown>> => {
   run.pending = promise
   return Effect.callback<Exit.Exit<unknown, unknown>>((resume) => {
     const done = (exit: Exit.Exit<unknown, unknown>) => {

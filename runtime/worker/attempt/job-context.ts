@@ -15,11 +15,11 @@ import { cut } from "../../log/log-value.ts"
 import type { DurationInput } from "../../options/duration.ts"
 import type { Headers } from "../../protocol/message.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
-import type { Running } from "../delivery/delivery.ts"
+import type { Run } from "../delivery/in-flight.ts"
 import { JOB_LOGGER, jobFields } from "../delivery/job-fields.ts"
 
 /** What of its worker a handler reaches through its job. */
-export interface JobSurroundings {
+export interface JobServices {
   readonly client: Client
   readonly events: EventSender
   readonly log: Log
@@ -32,11 +32,11 @@ export class JobContext implements Job<unknown> {
   readonly actorName: string
   readonly use: unknown
   state: JobState = "started"
-  readonly #run: Running
-  readonly #worker: JobSurroundings
+  readonly #run: Run
+  readonly #worker: JobServices
   #jobLog: JobLog | undefined
 
-  constructor(run: Running, actor: string, use: unknown, worker: JobSurroundings) {
+  constructor(run: Run, actor: string, use: unknown, worker: JobServices) {
     this.#run = run
     this.actorName = actor
     this.use = use

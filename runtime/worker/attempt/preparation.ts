@@ -14,17 +14,17 @@ import { claimed, type JobRecord, started } from "../../protocol/record.ts"
 import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
 import { type ActorPool, nameOf, type Target } from "../actors/actor-pool.ts"
 import type { ServedActor } from "../actors/served-actor.ts"
-import { type Held, type InputRead, Running } from "../delivery/delivery.ts"
-import type { Limiter, Refusal } from "../limits/limiter.ts"
-import { afterClaim, Decided, insist, NOTHING, workerLost } from "./claiming.ts"
+import { type InFlight, type InputRead, Run } from "../delivery/in-flight.ts"
+import type { Limiter, LimitRefusal } from "../limits/limiter.ts"
+import { claimWithRetries, NOTHING_TO_SETTLE, recordAfterClaim, SettledWithoutRun, workerLost } from "./claim.ts"
 import { embedOf, invalidInput, readInput } from "./handler-input.ts"
-import { type Intake, readTask } from "./intake.ts"
-import { JobContext, type JobSurroundings } from "./job-context.ts"
-import type { Judgement } from "./judgement.ts"
-import type { MethodPlans } from "./method-plan.ts"
+import { JobContext, type JobServices } from "./job-context.ts"
+import type { MethodSettingsCache } from "./method-settings.ts"
+import type { OutcomeDecider } from "./outcome-decider.ts"
+import { type ParsedDelivery, parseDelivery } from "./parsed-delivery.ts"
 import { UnknownTasks, type UnknownTasksOptions } from "./unknown-tasks.ts"
 
-export interface PreparationOptions extends JobSurroundings, UnknownTasksOptions {
+export interface PreparationOptions extends JobServices, UnknownTasksOptions {
   readonly pool: ActorPool
   readonly clock: Clock
   readonly claims: Batcher<AttemptStart, StartAnswer>
@@ -36,7 +36,7 @@ export interface PreparationOptions extends JobSurroundings, UnknownTasksOptions
   /** Whether a task falls under a revocation by header. */
   readonly isRevoked: (task: Task) => boolean
   /** How a task is settled for which there is no room. */
-  readonly putOff: (refusal: Refusal) => AttemptEnd
+  readonly putOff: (refusal: LimitRefusal) => AttemptEnd
   /** How long a job that comes again is to be left to a living worker which may run it still, in milliseconds; 0: to none. */
   readonly holdOffMs: (id: string) => Promise<number>
   /** Called for a job that somebody else has ended, who may have died before everything that follows was done. */
@@ -47,13 +47,13 @@ export interface PreparationOptions extends JobSurroundings, UnknownTasksOptions
 const ACTOR_DOWN_DELAY_MS = 2_000
 
 /** A task that may run. */
-export class Ready {
-  readonly run: Running
+export class PreparedTask {
+  readonly run: Run
   readonly input: unknown
   readonly actor: ServedActor
   readonly job: JobContext
 
-  constructor(run: Running, input: unknown, actor: ServedActor, job: JobContext) {
+  constructor(run: Run, input: unknown, actor: ServedActor, job: JobContext) {
     this.run = run
     this.input = input
     this.actor = actor
@@ -63,32 +63,35 @@ export class Ready {
 
 export class Preparation {
   readonly #options: PreparationOptions
-  readonly #plans: MethodPlans
-  readonly #judgement: Judgement
+  readonly #settings: MethodSettingsCache
+  readonly #outcomes: OutcomeDecider
   readonly #unknown: UnknownTasks
 
-  constructor(options: PreparationOptions, plans: MethodPlans, judgement: Judgement) {
+  constructor(options: PreparationOptions, settings: MethodSettingsCache, outcomes: OutcomeDecider) {
     this.#options = options
-    this.#plans = plans
-    this.#judgement = judgement
-    this.#unknown = new UnknownTasks(options, judgement)
+    this.#settings = settings
+    this.#outcomes = outcomes
+    this.#unknown = new UnknownTasks(options, outcomes)
   }
 
   /** The task that may run, or how its delivery is settled instead. */
-  readonly prepare = Effect.fnUntraced(function* (this: Preparation, held: Held): Effect.fn.Return<Ready | Decided> {
-    const { delivery } = held
+  readonly prepare = Effect.fnUntraced(function* (
+    this: Preparation,
+    inFlight: InFlight,
+  ): Effect.fn.Return<PreparedTask | SettledWithoutRun> {
+    const { delivery } = inFlight
     const options = this.#options
     const now = options.clock.now()
-    const intake = readTask(delivery)
-    if (Result.isFailure(intake)) {
+    const parsed = parseDelivery(delivery)
+    if (Result.isFailure(parsed)) {
       const { token, fence, queue } = delivery
       // Under its own id only where nothing else can be known under that id: it may name a job that is not its own.
-      const id = delivery.fresh ? held.id : undefined
-      return new Decided(verdict.unreadable({ token, fence, queue, id }, intake.failure, now, options.keep))
+      const id = delivery.fresh ? inFlight.id : undefined
+      return new SettledWithoutRun(verdict.unreadable({ token, fence, queue, id }, parsed.failure, now, options.keep))
     }
-    const { task, posting } = intake.success
+    const { task, posting } = parsed.success
     const target = options.pool.resolve(task.task, task.meth)
-    if (target.found) held.method = target.method
+    if (target.found) inFlight.method = target.method
     let before = verdict.waiting(posting, task, now)
     const attempt = (record: JobRecord): verdict.Attempt => ({
       token: delivery.token,
@@ -97,7 +100,7 @@ export class Preparation {
       task,
       record,
       now,
-      keep: target.found ? this.#plans.of(target.method).keep : options.keep,
+      keep: target.found ? this.#settings.of(target.method).keep : options.keep,
     })
     const begins = { fence: delivery.fence, worker: options.worker, at: now }
     let isClaimed = false
@@ -108,15 +111,15 @@ export class Preparation {
       !isExpired(task.expires, now) &&
       !options.isRevoked(task)
     let read: InputRead | undefined
-    if (target.found && (held.permit !== undefined || mustAsk)) {
-      const answer = yield* this.#admit(held, target, intake.success)
-      if (answer instanceof Decided) return answer
+    if (target.found && (inFlight.permit !== undefined || mustAsk)) {
+      const answer = yield* this.#admit(inFlight, target, parsed.success)
+      if (answer instanceof SettledWithoutRun) return answer
       read = answer
     }
     // Before the claim, which would refuse the outcome of the worker that runs it, and count that worker as dead.
     if (!delivery.fresh && delivery.deliveries > 1) {
       const delay = yield* Effect.promise(() => options.holdOffMs(posting.id))
-      if (delay > 0) return new Decided({ token: delivery.token, then: { kind: "release", delay } })
+      if (delay > 0) return new SettledWithoutRun({ token: delivery.token, then: { kind: "release", delay } })
     }
     const endsOnLoss = target.found && target.method.onLost === "fail" && !acksEarly(target.method)
     // Of a first delivery nothing would be known after its worker has died: that is the hot path, and only where it may be.
@@ -130,11 +133,13 @@ export class Preparation {
         at: now,
         posting,
       }
-      const answer = yield* Effect.promise(() => insist(options.claims, claim, () => held.stop !== undefined))
+      const answer = yield* Effect.promise(() =>
+        claimWithRetries(options.claims, claim, () => inFlight.stop !== undefined),
+      )
       const claimant = { waiting: attempt(before), begins, fresh: delivery.fresh }
       if (answer.status === "finished") options.onFinished(answer.record)
-      const known = afterClaim(answer, claimant, options.log)
-      if (known instanceof Decided) return known
+      const known = recordAfterClaim(answer, claimant, options.log)
+      if (known instanceof SettledWithoutRun) return known
       isClaimed = true
       before = known
     }
@@ -142,17 +147,17 @@ export class Preparation {
     if (isClaimed && claims >= (endsOnLoss ? 1 : options.lostCap)) {
       const error = workerLost(claims)
       const lost = attempt(before)
-      return new Decided(
-        (endsOnLoss ? this.#judgement.retried(lost, target.method, error) : undefined) ??
-          this.#judgement.givenUp(lost, embedOf(posting, options.maxBody), error, "worker-lost"),
+      return new SettledWithoutRun(
+        (endsOnLoss ? this.#outcomes.retried(lost, target.method, error) : undefined) ??
+          this.#outcomes.givenUp(lost, embedOf(posting, options.maxBody), error, "worker-lost"),
       )
     }
-    if (isExpired(task.expires, now)) return new Decided(verdict.expired(attempt(before)))
-    if (options.isRevoked(task)) return new Decided(verdict.revoked(attempt(before)))
+    if (isExpired(task.expires, now)) return new SettledWithoutRun(verdict.expired(attempt(before)))
+    if (options.isRevoked(task)) return new SettledWithoutRun(verdict.revoked(attempt(before)))
 
     const record = isClaimed ? claimed(before, begins) : started(before, begins)
     if (!target.found)
-      return new Decided(this.#unknown.settle(attempt(record), attempt(before), isClaimed, target.message))
+      return new SettledWithoutRun(this.#unknown.settle(attempt(record), attempt(before), isClaimed, target.message))
 
     const { method, actor } = target
     // Uncounted: that its actor is down is no failing of the job.
@@ -160,19 +165,19 @@ export class Preparation {
       const until = now + ACTOR_DOWN_DELAY_MS
       const { id, queue } = posting
       options.onDeferral({ id, queue, reason: "actor-unhealthy", until, detail: actor.trouble })
-      return new Decided(verdict.handedBack(attempt(record), isClaimed, ACTOR_DOWN_DELAY_MS))
+      return new SettledWithoutRun(verdict.handedBack(attempt(record), isClaimed, ACTOR_DOWN_DELAY_MS))
     }
     read ??= yield* readInput(posting, method, options.maxBody)
     if (Result.isFailure(read)) {
       const { embed, error, dead } = read.failure
-      return new Decided(this.#judgement.givenUp(attempt(record), embed, error, dead))
+      return new SettledWithoutRun(this.#outcomes.givenUp(attempt(record), embed, error, dead))
     }
     const { embed, input } = read.success
 
-    const plan = this.#plans.of(method)
-    const hard = task.timelimit.hard === null ? plan.hardMs : task.timelimit.hard * 1000
-    const soft = task.timelimit.soft === null ? plan.softMs : task.timelimit.soft * 1000
-    const running = new Running({
+    const settings = this.#settings.of(method)
+    const hard = task.timelimit.hard === null ? settings.hardMs : task.timelimit.hard * 1000
+    const soft = task.timelimit.soft === null ? settings.softMs : task.timelimit.soft * 1000
+    const running = new Run({
       posting,
       task,
       method,
@@ -184,42 +189,42 @@ export class Preparation {
       softMs: soft ?? Number.POSITIVE_INFINITY,
       clock: options.clock,
     })
-    return new Ready(running, input, actor, new JobContext(running, actor.definition.name, actor.use, options))
+    return new PreparedTask(running, input, actor, new JobContext(running, actor.definition.name, actor.use, options))
   })
 
   /** Asks the limits of a method. What its handler gets, where that was read; decided, where it is not to start now. */
   readonly #admit = Effect.fnUntraced(function* (
     this: Preparation,
-    held: Held,
+    inFlight: InFlight,
     target: Target,
-    { posting, task, level }: Intake,
-  ): Effect.fn.Return<InputRead | Decided | undefined> {
+    { posting, task, level }: ParsedDelivery,
+  ): Effect.fn.Return<InputRead | SettledWithoutRun | undefined> {
     const { actor, method } = target
-    held.level = level
+    inFlight.level = level
     const { limiter, maxBody, putOff } = this.#options
-    if (held.permit !== undefined) {
+    if (inFlight.permit !== undefined) {
       // It has waited for its limit, and may start.
-      held.whenLeft(held.permit)
-      held.permit = undefined
-      return held.input
+      inFlight.onRelease(inFlight.permit)
+      inFlight.permit = undefined
+      return inFlight.input
     }
     if (actor.condition !== "ready") return undefined
     const name = nameOf(target)
-    const refusal = limiter.refuse(name, method, task.own.tenant, held)
-    if (refusal !== undefined) return new Decided(putOff(refusal))
-    const read = held.input ?? (yield* readInput(posting, method, maxBody))
+    const refusal = limiter.refuseEarly(name, method, task.own.tenant, inFlight)
+    if (refusal !== undefined) return new SettledWithoutRun(putOff(refusal))
+    const read = inFlight.input ?? (yield* readInput(posting, method, maxBody))
     if (Result.isFailure(read)) return read
     const { embed, input } = read.success
-    const admission = limiter.admit(name, method, input, held)
+    const admission = limiter.admit(name, method, input, inFlight)
     switch (admission.kind) {
       case "admitted":
-        held.whenLeft(admission.release)
+        inFlight.onRelease(admission.release)
         return read
       case "waits":
-        held.mustWait = true
-        held.task = task
-        held.input = read
-        return new Decided(NOTHING)
+        inFlight.mustWait = true
+        inFlight.task = task
+        inFlight.input = read
+        return new SettledWithoutRun(NOTHING_TO_SETTLE)
       case "invalid": {
         const error = invalidInput({ field: "limit-key", message: admission.message })
         return Result.fail({ error, embed })

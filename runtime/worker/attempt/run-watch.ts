@@ -6,7 +6,7 @@ import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"
 import type { Progress } from "../../protocol/record.ts"
 import type { AttemptEnd, Jobs, Report } from "../../transport/lift/transport.ts"
-import type { Held, Running } from "../delivery/delivery.ts"
+import type { InFlight, Run } from "../delivery/in-flight.ts"
 
 /** Time limits are kept to this precision. */
 const TICK_MS = 50
@@ -16,12 +16,12 @@ const MOMENT_MS = 150
 const PROGRESS_MS = 250
 
 export class RunWatch {
-  readonly #runs = new Map<Running, Held>()
+  readonly #runs = new Map<Run, InFlight>()
   readonly #jobs: Jobs
   readonly #log: Log
   #timer: ReturnType<typeof setInterval> | undefined
   #reporting = false
-  readonly #reported = new WeakMap<Running, { readonly at: number; readonly progress: Progress | undefined }>()
+  readonly #reported = new WeakMap<Run, { readonly at: number; readonly progress: Progress | undefined }>()
 
   readonly #onDeadline: (at: number) => void
   readonly #clock: Clock
@@ -35,15 +35,15 @@ export class RunWatch {
     this.#onDeadline = onDeadline
   }
 
-  add(held: Held): void {
-    if (held.run === undefined) return
-    this.#runs.set(held.run, held)
-    if (held.run.hardAt < this.#deadline) this.#setDeadline(held.run.hardAt)
+  add(inFlight: InFlight): void {
+    if (inFlight.run === undefined) return
+    this.#runs.set(inFlight.run, inFlight)
+    if (inFlight.run.hardAt < this.#deadline) this.#setDeadline(inFlight.run.hardAt)
     this.#timer ??= setInterval(() => this.#tick(this.#clock.monotonic()), TICK_MS)
   }
 
-  remove(held: Held): void {
-    if (held.run !== undefined) this.#runs.delete(held.run)
+  remove(inFlight: InFlight): void {
+    if (inFlight.run !== undefined) this.#runs.delete(inFlight.run)
     if (this.#runs.size === 0) this.stop()
   }
 
@@ -60,24 +60,24 @@ export class RunWatch {
 
   #tick(now: number): void {
     const reports: Array<Report> = []
-    const offQueue: Array<Held> = []
+    const offQueue: Array<InFlight> = []
     const settlements: Array<AttemptEnd> = []
     let earliest = Number.POSITIVE_INFINITY
-    for (const [run, held] of this.#runs) {
+    for (const [run, inFlight] of this.#runs) {
       if (now >= run.softAt) run.warn()
       if (now >= run.hardAt) {
         run.end("timeout")
         continue
       }
       if (run.hardAt < earliest) earliest = run.hardAt
-      const report = this.#reporting ? undefined : this.#reportOf(held, run, now)
+      const report = this.#reporting ? undefined : this.#reportOf(inFlight, run, now)
       if (report === undefined) continue
-      if (!held.offQueue) {
+      if (!inFlight.offQueue) {
         reports.push(report)
         continue
       }
       // A report is about a task in the queue; of one that has left it, the record itself says how it stands.
-      offQueue.push(held)
+      offQueue.push(inFlight)
       settlements.push({ ...report, then: { kind: "ack" } })
     }
     if (earliest !== this.#deadline) this.#setDeadline(earliest)
@@ -91,22 +91,22 @@ export class RunWatch {
     const told = reports.length === 0 ? undefined : trying(this.#jobs.report(reports))
     const stored = settlements.length === 0 ? undefined : trying(this.#jobs.end(settlements))
     // An outcome must not be overtaken by what was said before it.
-    for (const held of offQueue) held.telling = stored
+    for (const inFlight of offQueue) inFlight.progressStored = stored
     void Promise.all([told, stored]).then(() => {
       this.#reporting = false
     })
   }
 
-  #reportOf(held: Held, run: Running, now: number): Report | undefined {
+  #reportOf(inFlight: InFlight, run: Run, now: number): Report | undefined {
     if (run.stop !== undefined) return undefined
     const last = this.#reported.get(run)
-    const first = last === undefined && !held.offQueue && now - run.beganAt >= MOMENT_MS
+    const first = last === undefined && !inFlight.offQueue && now - run.beganAt >= MOMENT_MS
     // By identity: two of them may be of one millisecond.
     const moved = run.progress !== last?.progress && (last === undefined || now - last.at >= PROGRESS_MS)
     if (!first && !moved) return undefined
     this.#reported.set(run, { at: now, progress: run.progress })
     run.reported = true
     const record = run.progress === undefined ? run.record : { ...run.record, progress: run.progress }
-    return { token: held.delivery.token, record }
+    return { token: inFlight.delivery.token, record }
   }
 }

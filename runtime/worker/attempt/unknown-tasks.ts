@@ -9,7 +9,7 @@ import { LANG } from "../../protocol/headers.ts"
 import { publishKey } from "../../protocol/message.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import { embedOf } from "./handler-input.ts"
-import type { Judgement } from "./judgement.ts"
+import type { OutcomeDecider } from "./outcome-decider.ts"
 
 /** Workers that forward a task to each other's queues would never end: after so many moves it is unknown. */
 const MAX_HOPS = 10
@@ -31,12 +31,12 @@ export interface UnknownTasksOptions {
 
 export class UnknownTasks {
   readonly #options: UnknownTasksOptions
-  readonly #judgement: Judgement
+  readonly #outcomes: OutcomeDecider
   readonly #seen = new Map<string, { readonly since: number; times: number }>()
 
-  constructor(options: UnknownTasksOptions, judgement: Judgement) {
+  constructor(options: UnknownTasksOptions, outcomes: OutcomeDecider) {
     this.#options = options
-    this.#judgement = judgement
+    this.#outcomes = outcomes
   }
 
   /** `begun` is the attempt with the started record, `waiting` with the one before it; `problem` says what is not served. */
@@ -49,7 +49,7 @@ export class UnknownTasks {
     if (queue !== undefined && queue !== posting.queue && mayMove) return verdict.forwarded(waiting, queue)
     const giveUp = (message: string) => {
       const error = { name: "NotRegistered", message, reason: "unknown-actor" }
-      return this.#judgement.givenUp(waiting, embedOf(posting, maxBody), error, "unknown-actor")
+      return this.#outcomes.givenUp(waiting, embedOf(posting, maxBody), error, "unknown-actor")
     }
     // Celery clients say `py` whoever they call: such a task may well be ours, and waits like one.
     if (foreign && queue === undefined && task.lang !== "py") {

@@ -39,7 +39,7 @@ export class Registry {
   /** Whether an entry of ours may be there, also one whose answer was lost. */
   #wrote = false
   /** When somebody else who has the name had last beaten, as far as is known. */
-  #rivalBeat: string | undefined
+  #otherHeartbeat: string | undefined
   /** When the last beat was written, and the first one after an outage. */
   #beatAt = performance.now()
   #backAt = Number.NEGATIVE_INFINITY
@@ -56,22 +56,22 @@ export class Registry {
    * does not keep a worker from starting: the beats go on trying. {@link Registry.end} ends the wait for the name.
    */
   async begin(): Promise<void> {
-    const claiming = this.#claim()
+    const takingName = this.#takeName()
     // What is asked for meanwhile, the end of the worker included, comes after the name was written.
-    this.#beating = claiming.then(
+    this.#beating = takingName.then(
       () => undefined,
       () => undefined,
     )
-    const isHeld = await claiming
+    const isOurs = await takingName
     if (this.#ended) return
     this.#timer = setInterval(() => void this.beat(), HEARTBEAT_MS)
-    if (isHeld) await this.beat()
+    if (isOurs) await this.beat()
   }
 
-  async #claim(): Promise<boolean> {
+  async #takeName(): Promise<boolean> {
     try {
       for (const deadline = performance.now() + 2 * WORKER_TTL_MS; !this.#ended && performance.now() < deadline; ) {
-        if (await this.#hold()) return true
+        if (await this.#writeEntry()) return true
         await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
       }
     } catch (cause) {
@@ -85,21 +85,21 @@ export class Registry {
    * Writes the entry over nothing, over our own, or over that of a dead worker: by compare-and-set, since the name may
    * have lapsed and be somebody else's by now. False: it is not ours now. Fails when a live worker has the name.
    */
-  async #hold(): Promise<boolean> {
+  async #writeEntry(): Promise<boolean> {
     const { store, describe } = this.#options
     const { name } = describe()
     const held = await WORKERS.change(store, name, (found) => {
       const other = found?.value
       if (other !== undefined && !this.#isOwn(other) && !isDead(other)) {
-        this.#rivalBeat ??= other.heartbeatAt
-        if (other.heartbeatAt !== this.#rivalBeat || isHere(other)) throw nameTaken(other)
+        this.#otherHeartbeat ??= other.heartbeatAt
+        if (other.heartbeatAt !== this.#otherHeartbeat || isThisProcess(other)) throw nameTaken(other)
         return "keep"
       }
       this.#wrote = true
       return { value: describe() }
     })
     if (held === "keep" || held === "conflict") return false
-    this.#rivalBeat = undefined
+    this.#otherHeartbeat = undefined
     return true
   }
 
@@ -123,8 +123,8 @@ export class Registry {
     const { store, actors, log, onTaken } = this.#options
     const now = performance.now()
     try {
-      await this.#hold()
-      this.#beaten(performance.now())
+      await this.#writeEntry()
+      this.#heartbeatWritten(performance.now())
       if (now - this.#actorsAt >= ACTOR_REFRESH_MS) {
         for (const entry of actorEntries(actors)) await store.write([entry])
         // Only now: until all are known, the next beat tells them again.
@@ -141,7 +141,7 @@ export class Registry {
     }
   }
 
-  #beaten(now: number): void {
+  #heartbeatWritten(now: number): void {
     if (now - this.#beatAt > GAP_MS) this.#backAt = now
     this.#beatAt = now
   }
@@ -164,13 +164,13 @@ export class Registry {
     this.#stop()
     // A transport that does not answer must not keep the worker from ending: the entry lapses by itself.
     await Promise.race([
-      this.#leave().catch(() => undefined),
+      this.#removeEntry().catch(() => undefined),
       new Promise((resolve) => setTimeout(resolve, END_PATIENCE_MS).unref()),
     ])
   }
 
   /** Takes the entry out, if it is ours. */
-  async #leave(): Promise<void> {
+  async #removeEntry(): Promise<void> {
     const { store, describe } = this.#options
     // The claim or beat that is under way would write it again.
     await (this.#next ?? this.#beating)
@@ -180,7 +180,7 @@ export class Registry {
   }
 }
 
-const isHere = ({ host, pid }: WorkerDescription): boolean => host === hostname() && pid === process.pid
+const isThisProcess = ({ host, pid }: WorkerDescription): boolean => host === hostname() && pid === process.pid
 
 const nameTaken = ({ name, host, pid }: WorkerDescription): CallboardError =>
   new CallboardError(

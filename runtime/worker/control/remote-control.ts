@@ -22,9 +22,9 @@ export interface RemoteControlOptions {
 }
 
 /** Answers until the signal fires. */
-export const obeyRemoteControl = (options: RemoteControlOptions): void => {
+export const serveRemoteControl = (options: RemoteControlOptions): void => {
   const { connection, worker, log, signal } = options
-  const hear = (payload: Uint8Array): void => {
+  const receive = (payload: Uint8Array): void => {
     const question = commandOf(payload)
     if (question === undefined || question.workers?.includes(worker.name) === false) return
     const answer = answerTo(question.command, question.arguments, options)
@@ -32,7 +32,7 @@ export const obeyRemoteControl = (options: RemoteControlOptions): void => {
       .send(question.reply, encode(answer))
       .catch((cause: unknown) => log.debug("a command could not be answered", { cause: String(cause) }))
   }
-  void keepListening(connection.broadcast, CONTROL_TOPIC, hear, { log, signal })
+  void keepListening(connection.broadcast, CONTROL_TOPIC, receive, { log, signal })
 }
 
 const answerTo = (command: string, given: unknown, options: RemoteControlOptions): Reply => {
@@ -41,7 +41,7 @@ const answerTo = (command: string, given: unknown, options: RemoteControlOptions
   // Of a caller whose version knows more, or nothing, of it.
   if (Result.isFailure(call)) return { worker: worker.name, error: call.failure.message }
   try {
-    const answer = obey(call.success, options)
+    const answer = execute(call.success, options)
     return { worker: worker.name, ...answer }
   } catch (cause) {
     log.error(`${command} failed`, { cause: String(cause) })
@@ -54,7 +54,7 @@ type Outcome = Pick<Reply, "value" | "error">
 /** The value that the command promises. */
 const value = <C extends CommandName>(_command: C, value: Answers[C]): Outcome => ({ value })
 
-const obey = (call: Command, { worker, actors, shutdown, log }: RemoteControlOptions): Outcome => {
+const execute = (call: Command, { worker, actors, shutdown, log }: RemoteControlOptions): Outcome => {
   switch (call.command) {
     case "ping":
       return value(call.command, "pong")

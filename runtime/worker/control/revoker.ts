@@ -6,12 +6,12 @@ import { cancelJob } from "../../jobs/commands/cancel.ts"
 import type { Log } from "../../log/log.ts"
 import type { Task } from "../../protocol/headers.ts"
 import { isUndecodable } from "../../protocol/message.ts"
-import type { Held } from "../delivery/delivery.ts"
+import type { InFlight } from "../delivery/in-flight.ts"
 
 export interface RevokerOptions {
   readonly connection: Connection
   /** What the worker holds. */
-  readonly held: ReadonlyMap<string, Held>
+  readonly inFlight: ReadonlyMap<string, InFlight>
   readonly log: Log
   readonly signal: AbortSignal
 }
@@ -46,8 +46,8 @@ export class Revoker {
 
   /** What waits in the worker's buffer is asked about when it starts; what has started is cancelled like by hand. */
   #cancel(revocation: Revocation): void {
-    const { connection, held, log } = this.#options
-    for (const each of held.values()) {
+    const { connection, inFlight, log } = this.#options
+    for (const each of inFlight.values()) {
       const { message } = each.delivery
       if (each.phase !== "running" || isUndecodable(message) || each.id === undefined) continue
       if (revocationOfMessage(message, [revocation]) === undefined) continue

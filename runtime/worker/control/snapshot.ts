@@ -3,8 +3,8 @@ import { hostname } from "node:os"
 import { MOST_RUNNING, type WorkerDescription } from "../../cluster/directory.ts"
 import { VERSION } from "../../version.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
-import type { Hands } from "../fetch/buffer.ts"
-import type { Appetite } from "../fetch/queue-list.ts"
+import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
+import type { QueueSubscription } from "../fetch/queue-subscription.ts"
 import type { Counts } from "../telemetry/counts.ts"
 
 /** A job whose handler runs. */
@@ -18,7 +18,7 @@ export interface ReservedTask {
 }
 
 /** What a worker has in its hands. */
-export interface WorkerHands {
+export interface WorkerJobs {
   readonly active: ReadonlyArray<ActiveJob>
   readonly reserved: ReadonlyArray<ReservedTask>
 }
@@ -27,9 +27,9 @@ export interface WorkerSnapshotOptions {
   readonly name: string
   readonly actors: ReadonlyArray<string>
   readonly pool: ActorPool
-  readonly hands: Hands
+  readonly buffer: DeliveryBuffer
   readonly counts: Counts
-  readonly appetite: Appetite
+  readonly subscription: QueueSubscription
 }
 
 /** How a worker stands, for as long as it lives. */
@@ -54,23 +54,23 @@ export class WorkerSnapshot {
   }
 
   describe(): WorkerDescription {
-    const { name, actors, pool, hands, counts, appetite } = this.#options
+    const { name, actors, pool, buffer, counts, subscription } = this.#options
     const stopAskedAt = this.#stopAskedAt
-    const jobs = handsOf(hands).active
+    const jobs = jobsIn(buffer).active
     return {
       name,
       pid: process.pid,
       host: hostname(),
       version: VERSION,
-      queues: [...appetite.listed],
+      queues: [...subscription.listed],
       actors: [...actors],
-      concurrency: hands.concurrency,
+      concurrency: buffer.concurrency,
       state: this.#state(jobs.length > 0),
       running: jobs.map(({ id }) => id).slice(0, MOST_RUNNING),
       jobs: jobs.slice(0, MOST_RUNNING),
-      inFlight: hands.held.size,
-      capacity: hands.capacity,
-      room: hands.room,
+      inFlight: buffer.inFlight.size,
+      capacity: buffer.capacity,
+      room: buffer.room,
       ...(pool.unhealthy.length === 0 ? {} : { unhealthy: pool.unhealthy }),
       processed: counts.processed,
       failed: counts.failed,
@@ -85,15 +85,15 @@ export class WorkerSnapshot {
   #state(isBusy: boolean): WorkerDescription["state"] {
     if (this.isStopping) return "stopping"
     if (isBusy) return "busy"
-    if (this.#options.appetite.isSuspended) return "suspended"
+    if (this.#options.subscription.isSuspended) return "suspended"
     return this.isListening ? "idle" : "starting"
   }
 }
 
-export const handsOf = ({ held }: Hands): WorkerHands => {
+export const jobsIn = ({ inFlight }: DeliveryBuffer): WorkerJobs => {
   const active: Array<ActiveJob> = []
   const reserved: Array<ReservedTask> = []
-  for (const { run, id, delivery, phase } of held.values()) {
+  for (const { run, id, delivery, phase } of inFlight.values()) {
     if (run === undefined) {
       // What waits for a limit is told of as put off: no handler would help it.
       if (phase !== "waiting") reserved.push({ id: id ?? "", queue: delivery.queue })

@@ -9,14 +9,14 @@ import { type RateInput, rateOf } from "../../options/rate.ts"
 import { checkTimeLimit } from "../../options/time-limit.ts"
 import { checkQueueName } from "../../protocol/name.ts"
 import type { TransportError } from "../../transport/mod.ts"
-import type { TimeLimits } from "../attempt/method-plan.ts"
-import type { Flow } from "../dispatcher.ts"
-import type { EndReason } from "../ending.ts"
-import type { Hands } from "../fetch/buffer.ts"
+import type { TimeLimits } from "../attempt/method-settings.ts"
+import type { Dispatcher } from "../dispatcher.ts"
+import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { PoolSize } from "../fetch/pool-size.ts"
-import type { Appetite } from "../fetch/queue-list.ts"
+import type { QueueSubscription } from "../fetch/queue-subscription.ts"
+import type { StopReason } from "../stop-condition.ts"
 import type { Counts } from "../telemetry/counts.ts"
-import { handsOf, type WorkerHands, type WorkerSnapshot } from "./snapshot.ts"
+import { jobsIn, type WorkerJobs, type WorkerSnapshot } from "./snapshot.ts"
 
 /** How much a worker has to do now. */
 export interface WorkerLoad {
@@ -48,11 +48,11 @@ export interface Worker {
   /** Resolves, with the error, if it gives up by itself. */
   readonly failed: Promise<TransportError>
   /** Resolves, with the reason, when it has nothing more to do and wants to be stopped. */
-  readonly done: Promise<EndReason>
+  readonly done: Promise<StopReason>
   readonly load: WorkerLoad
   describe(): WorkerDescription
   /** What is in its hands. */
-  inspect(): WorkerHands
+  inspect(): WorkerJobs
   /** What it handed back because it could not run it now: one job, or the latest, 1,000 at most. */
   putOff(id?: string): ReadonlyArray<Deferral>
   /**
@@ -88,14 +88,14 @@ export interface Worker {
 export interface RunningWorkerOptions {
   readonly name: string
   readonly failed: Promise<TransportError>
-  readonly done: Promise<EndReason>
+  readonly done: Promise<StopReason>
   readonly snapshot: WorkerSnapshot
-  readonly appetite: Appetite
-  readonly hands: Hands
+  readonly subscription: QueueSubscription
+  readonly buffer: DeliveryBuffer
   readonly size: PoolSize
   readonly counts: Counts
   readonly events: EventSender
-  readonly flow: Flow
+  readonly dispatcher: Dispatcher
   /** Ends the grace of handlers. */
   readonly hurry: () => void
   /** Lets go of everything that the worker consists of, what it holds first. */
@@ -108,7 +108,7 @@ const MOST_PUT_OFF = 1_000
 export class RunningWorker implements Worker {
   readonly name: string
   readonly failed: Promise<TransportError>
-  readonly done: Promise<EndReason>
+  readonly done: Promise<StopReason>
   readonly #options: RunningWorkerOptions
   #stopping: Promise<StopReport> | undefined
 
@@ -120,7 +120,7 @@ export class RunningWorker implements Worker {
   }
 
   get queues(): ReadonlyArray<string> {
-    return this.#options.appetite.listed
+    return this.#options.subscription.listed
   }
 
   get listening(): boolean {
@@ -128,20 +128,20 @@ export class RunningWorker implements Worker {
   }
 
   get load(): WorkerLoad {
-    const { held, running, stuck, concurrency } = this.#options.hands
-    return { inFlight: held.size, running: running + stuck, concurrency }
+    const { inFlight, running, stuck, concurrency } = this.#options.buffer
+    return { inFlight: inFlight.size, running: running + stuck, concurrency }
   }
 
   describe(): WorkerDescription {
     return this.#options.snapshot.describe()
   }
 
-  inspect(): WorkerHands {
-    return handsOf(this.#options.hands)
+  inspect(): WorkerJobs {
+    return jobsIn(this.#options.buffer)
   }
 
   putOff(id?: string): ReadonlyArray<Deferral> {
-    return this.#options.flow.notes(id, MOST_PUT_OFF)
+    return this.#options.dispatcher.notes(id, MOST_PUT_OFF)
   }
 
   resize(concurrency: number): void {
@@ -158,13 +158,13 @@ export class RunningWorker implements Worker {
   addQueue(queue: string): boolean {
     const checked = checkQueueName(queue)
     if (Result.isFailure(checked)) throw invalid("queue", checked.failure.message)
-    return this.#options.appetite.add(queue)
+    return this.#options.subscription.add(queue)
   }
 
   removeQueue(queue: string): boolean {
-    const { appetite, flow } = this.#options
-    const removed = appetite.remove(queue)
-    if (removed) flow.handBack((held) => held.delivery.queue === queue)
+    const { subscription, dispatcher } = this.#options
+    const removed = subscription.remove(queue)
+    if (removed) dispatcher.handBack((inFlight) => inFlight.delivery.queue === queue)
     return removed
   }
 
@@ -174,11 +174,11 @@ export class RunningWorker implements Worker {
       { ...(hardMs === undefined ? {} : { hardMs }), ...(typeof softMs === "number" ? { softMs } : {}) },
       { hard: "hardMs", soft: "softMs" },
     )
-    return this.#options.flow.limitTime(task, limits)
+    return this.#options.dispatcher.limitTime(task, limits)
   }
 
   rateLimit(task: string, rate: RateInput | null): boolean {
-    return this.#options.flow.limitRate(task, rate === null ? null : rateOf("rate", rate))
+    return this.#options.dispatcher.limitRate(task, rate === null ? null : rateOf("rate", rate))
   }
 
   events(on: boolean): boolean {
@@ -195,14 +195,14 @@ export class RunningWorker implements Worker {
   }
 
   async #stop(): Promise<StopReport> {
-    const { counts, hands, close } = this.#options
+    const { counts, buffer, close } = this.#options
     const { processed, handedBackTasks, lostTasks } = counts
     await close()
     return {
       finished: counts.processed - processed,
       handedBack: counts.handedBackTasks - handedBackTasks,
-      stuck: hands.stuck,
-      lost: counts.lostTasks - lostTasks + hands.held.size,
+      stuck: buffer.stuck,
+      lost: counts.lostTasks - lostTasks + buffer.inFlight.size,
     }
   }
 }

@@ -9,19 +9,19 @@ import type { Log } from "../../log/log.ts"
 import { isExhausted, type ReconnectPolicy, reconnectDelay, retryNotice } from "../../options/reconnect.ts"
 import type { JobDelivery, Jobs, PullRequest } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
-import type { Hands } from "./buffer.ts"
-import { Crowd } from "./crowd.ts"
-import type { Appetite } from "./queue-list.ts"
+import type { DeliveryBuffer } from "./delivery-buffer.ts"
+import { PullSizer } from "./pull-sizer.ts"
+import type { QueueSubscription } from "./queue-subscription.ts"
 
 export interface ConsumerOptions {
   readonly jobs: Jobs
-  readonly appetite: Appetite
+  readonly subscription: QueueSubscription
   /** Stop when there is nothing to do: pulls wait for nothing then but for what is known to come back. */
   readonly burst: boolean
   /** With `burst`: how long tasks may still come that were put off, in milliseconds; 0: none will, or something is in hand. */
-  readonly comingBackMs: () => number
+  readonly returningMs: () => number
   readonly rotate: boolean
-  readonly hands: Hands
+  readonly buffer: DeliveryBuffer
   readonly log: Log
   readonly connectivity: Connectivity
   readonly reconnect: ReconnectPolicy
@@ -44,13 +44,13 @@ const BURST_PAUSE_MS = 50
 /** Runs until interrupted; fails with the transport's error when it gives up, or cannot ever work. */
 export const consume = (options: ConsumerOptions): Effect.Effect<never, TransportError> =>
   Effect.gen(function* () {
-    const { appetite, hands, log, connectivity, reconnect } = options
+    const { subscription, buffer, log, connectivity, reconnect } = options
     /** In a row. */
     let failures = 0
     /** Whether the transport has answered since it was last lost: only then this consumes. */
     let answers = false
     let lost = false
-    const crowd = new Crowd(hands)
+    const pullSizer = new PullSizer(buffer)
     const answered = () => {
       if (failures > 0) log.info("connected again")
       failures = 0
@@ -59,7 +59,7 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
     }
     while (true) {
       if (answers)
-        yield* Effect.promise((signal) => connectivity.whileConnected(signal, (either) => hands.waitForRoom(either)))
+        yield* Effect.promise((signal) => connectivity.whileConnected(signal, (either) => buffer.waitForRoom(either)))
       if (connectivity.acknowledgeLoss()) {
         lost = true
         answers = false
@@ -69,11 +69,11 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
         lost = false
         options.onReturned()
       }
-      const { version, queues, waitsForActors } = appetite
+      const { version, queues, waitsForActors } = subscription
       // What somebody changes ends the pull that is under way: a queue that was paused must not be pulled from any more.
       // So does the loss of the transport.
       const changed = Effect.promise((signal) =>
-        connectivity.whileConnected(signal, (either) => appetite.changedSince(version, either)),
+        connectivity.whileConnected(signal, (either) => subscription.changedSince(version, either)),
       )
       if (queues.length === 0 && !lost) {
         answered()
@@ -81,14 +81,14 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
         yield* waitsForActors || options.burst ? Effect.raceFirst(changed, Effect.sleep(IDLE_WAIT_MS)) : changed
         continue
       }
-      const max = crowd.portion
+      const max = pullSizer.nextSize
       // A handler got stuck since: there is no room after all.
       if (max < 1 && answers) continue
       // The first pull waits for nothing, so that it tells soon whether there is an answer. With a queue left out the
       // wait is short: its actor may be back any moment.
-      const longest = options.burst ? Math.min(options.comingBackMs(), PULL_WAIT_MS) : PULL_WAIT_MS
+      const longest = options.burst ? Math.min(options.returningMs(), PULL_WAIT_MS) : PULL_WAIT_MS
       const wait = !answers ? 0 : waitsForActors ? Math.min(IDLE_WAIT_MS, longest) : longest
-      const wasEmpty = hands.held.size === 0 && !options.isBusy()
+      const wasEmpty = buffer.inFlight.size === 0 && !options.isBusy()
       const request = { queues, max, wait, rotate: options.rotate }
       const pulled = yield* Effect.result(
         lost
@@ -99,7 +99,7 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
       if (connectivity.wasLost) continue
       if (pulled._tag === "Success") {
         answered()
-        if (hands.isCrowded) yield* Effect.promise((signal) => crowd.pulled(pulled.success ?? 0, max, signal))
+        if (buffer.isCrowded) yield* Effect.promise((signal) => pullSizer.pulled(pulled.success ?? 0, max, signal))
         if (options.burst && pulled.success === 0) {
           if (wasEmpty) options.onEmpty()
           yield* Effect.sleep(BURST_PAUSE_MS)

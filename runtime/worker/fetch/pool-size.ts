@@ -1,10 +1,10 @@
 /** How many handlers a worker runs at a time: as it was told, or between two bounds by what it holds. */
 import type { Log } from "../../log/log.ts"
 import { type Autoscale, Autoscaler, KEEPALIVE_MS } from "../../options/autoscale.ts"
-import type { Hands } from "./buffer.ts"
+import type { DeliveryBuffer } from "./delivery-buffer.ts"
 
 export interface PoolSizeOptions {
-  readonly hands: Hands
+  readonly buffer: DeliveryBuffer
   /** Deliveries held per handler. */
   readonly prefetch: number
   /** Absent: the size stays as it is. */
@@ -35,10 +35,10 @@ export class PoolSize {
   }
 
   #resize(concurrency: number): void {
-    const { hands, prefetch } = this.#options
+    const { buffer, prefetch } = this.#options
     const bounds = this.#autoscaler?.bounds
     // What is held is made for the largest pool there will be.
-    hands.resize({ concurrency, prefetch, ...(bounds === undefined ? {} : { maxConcurrency: bounds.max }) })
+    buffer.resize({ concurrency, prefetch, ...(bounds === undefined ? {} : { maxConcurrency: bounds.max }) })
   }
 
   /** Changes the bounds; null: from now on the size stays as it is. */
@@ -46,15 +46,15 @@ export class PoolSize {
     if (bounds === null) this.#autoscaler = undefined
     else if (this.#autoscaler === undefined) this.#autoscaler = new Autoscaler(bounds, performance.now())
     else this.#autoscaler.bounds = bounds
-    this.#resize(this.#options.hands.concurrency)
+    this.#resize(this.#options.buffer.concurrency)
     this.follow()
   }
 
   /** Lets the size follow what is held: asked at each arrival of tasks, and now and then. */
   follow(): void {
-    const { hands, log } = this.#options
-    const { concurrency, held } = hands
-    const wanted = this.#autoscaler?.scale(held.size, concurrency, performance.now()) ?? concurrency
+    const { buffer, log } = this.#options
+    const { concurrency, inFlight } = buffer
+    const wanted = this.#autoscaler?.scale(inFlight.size, concurrency, performance.now()) ?? concurrency
     if (wanted === concurrency) return
     log.info(`${wanted > concurrency ? "Scaling up" : "Scaling down"} to ${wanted} handlers`)
     this.#resize(wanted)

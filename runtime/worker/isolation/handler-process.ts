@@ -11,24 +11,24 @@ import { LOG_LEVELS, type Log, type LogLevel } from "../../log/log.ts"
 import { parseJson, renderJson } from "../../protocol/codec/json.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { JobContext } from "../attempt/job-context.ts"
-import type { Running } from "../delivery/delivery.ts"
+import type { Run } from "../delivery/in-flight.ts"
 import { JOB_LOGGER } from "../delivery/job-fields.ts"
 import { processCommand } from "./command.ts"
 import { killGroup, killRest } from "./kill.ts"
-import { MAX_PAYLOAD, type News, newsOf, type Order, sendOver } from "./message.ts"
-import { exitOf, processDied, processNotStarted } from "./outcome.ts"
-import { carryOut, refusalOf } from "./request.ts"
+import { MAX_PAYLOAD, type ProcessMessage, type ProcessRequest, parseProcessMessage, sendOver } from "./messages.ts"
+import { exitOf, processDied, processNotStarted } from "./run-exit.ts"
+import { callFailureOf, performCall } from "./worker-calls.ts"
 
 /** A process whose actor has not started by then is given up. */
 const START_LIMIT_MS = 60_000
 /** How long resources may take to be released before the process is killed all the same. */
 const STOP_LIMIT_MS = 5_000
 /** What a process said last may arrive after the news of its end, but not much later. */
-const LAST_WORDS_MS = 200
+const LAST_MESSAGES_MS = 200
 /** A process that closed its channel is of no use any more; this long it may take to end by itself. */
 const CLOSED_MS = 1_000
 
-interface Work {
+interface ActiveRun {
   readonly job: JobContext
   /** Fires when the run is over: nobody waits for answers to its questions any more. */
   readonly over: AbortController
@@ -49,7 +49,7 @@ export class HandlerProcess {
   readonly #end = Promise.withResolvers<void>()
   readonly #timers = new Set<ReturnType<typeof setTimeout>>()
   #state: "starting" | "ready" | "worn" | "stopping" | "ended" = "starting"
-  #work: Work | undefined
+  #activeRun: ActiveRun | undefined
   #runs = 0
   #fatal: JobError | undefined
   /** Nothing that matters will be heard of it any more: its channel has closed, or it was killed from here. */
@@ -66,7 +66,7 @@ export class HandlerProcess {
     const { command, args } = processCommand()
     // A group of its own: Ctrl+C in the terminal is for the worker, and a kill takes along what a handler has started.
     this.#child = spawn(command, [...args], { stdio: ["ignore", "inherit", "inherit", "ipc"], detached: true })
-    this.#child.on("message", (message) => this.#heard(message))
+    this.#child.on("message", (message) => this.#receive(message))
     this.#child.once("exit", (code, signal) => this.#exited(code, signal))
     this.#child.once("disconnect", () => {
       this.#silent = true
@@ -80,7 +80,7 @@ export class HandlerProcess {
       this.#begin.reject(processNotStarted(`actor ${actor.name} was not ready within ${START_LIMIT_MS / 1000} s`))
       this.kill()
     })
-    this.#tell({
+    this.#send({
       kind: "start",
       module: actor.module ?? "",
       actor: actor.name,
@@ -104,14 +104,14 @@ export class HandlerProcess {
 
   /** Id of the job whose handler runs, or goes on after its job was decided. */
   get job(): string | undefined {
-    return this.#work?.job.id
+    return this.#activeRun?.job.id
   }
 
   /**
    * Runs a handler; one at a time. Never fails: the exit is what came of the handler, or that the process died;
    * `undefined` when the process was not there any more, or died before it called the handler.
    */
-  run(run: Running, input: unknown, job: JobContext): Promise<Exit.Exit<unknown, unknown> | undefined> {
+  run(run: Run, input: unknown, job: JobContext): Promise<Exit.Exit<unknown, unknown> | undefined> {
     if (this.#state !== "ready") return Promise.resolve(undefined)
     const payload = renderJson({ input, headers: job.headers, meta: job.meta })
     if (Result.isFailure(payload)) return Promise.resolve(Exit.fail(invalidInput(payload.failure.message)))
@@ -120,9 +120,9 @@ export class HandlerProcess {
     }
     return new Promise((resolve) => {
       const over = new AbortController()
-      this.#work = { job, over, begun: false, ended: resolve }
+      this.#activeRun = { job, over, begun: false, ended: resolve }
       this.#runs++
-      this.#tell({
+      this.#send({
         kind: "run",
         run: this.#runs,
         method: run.method.name,
@@ -145,10 +145,10 @@ export class HandlerProcess {
 
   /** The handler's signal fires; `over`: its outcome counts for nothing. */
   abort(reason: unknown, over: boolean): void {
-    if (this.#work === undefined) return
+    if (this.#activeRun === undefined) return
     const { name, message } =
       reason instanceof Error ? reason : { name: "AbortError", message: "the run was ended from outside" }
-    this.#tell({ kind: "abort", run: this.#runs, reason: { name, message }, over })
+    this.#send({ kind: "abort", run: this.#runs, reason: { name, message }, over })
   }
 
   /** Ends it at once, with everything that its handlers have started. */
@@ -165,7 +165,7 @@ export class HandlerProcess {
     if (this.#state !== "stopping" && this.#state !== "ended") {
       this.#state = "stopping"
       this.#begin.reject(processNotStarted("the worker stops"))
-      this.#tell({ kind: "stop" })
+      this.#send({ kind: "stop" })
       this.#later(STOP_LIMIT_MS, () => {
         this.#log.warn("a process of isolated handlers did not stop in time and is killed", { pid: this.pid })
         this.kill()
@@ -174,96 +174,96 @@ export class HandlerProcess {
     return this.exited
   }
 
-  #tell(order: Order): void {
-    sendOver((message, sent) => this.#child.send(message, undefined, undefined, sent), order)
+  #send(request: ProcessRequest): void {
+    sendOver((message, sent) => this.#child.send(message, undefined, undefined, sent), request)
   }
 
-  #heard(message: unknown): void {
-    const news = newsOf(message)
-    if (news === undefined) {
+  #receive(message: unknown): void {
+    const received = parseProcessMessage(message)
+    if (received === undefined) {
       this.#log.debug("a process of isolated handlers said something else", { pid: this.pid })
       return
     }
-    switch (news.kind) {
+    switch (received.kind) {
       case "ready":
         if (this.#state === "starting") this.#state = "ready"
         this.#begin.resolve()
         return
       case "unfit":
-        this.#begin.reject(new KnownFailure(news.error))
+        this.#begin.reject(new KnownFailure(received.error))
         this.kill()
         return
       case "worn":
-        this.#log.warn("a resource broke: the next run gets a fresh process", { cause: news.error.message })
+        this.#log.warn("a resource broke: the next run gets a fresh process", { cause: received.error.message })
         if (this.#state === "ready") this.#state = "worn"
-        if (this.#work === undefined) void this.stop()
+        if (this.#activeRun === undefined) void this.stop()
         return
       case "stopped":
         return
       case "fatal":
-        this.#fatal = news.error
+        this.#fatal = received.error
         // The run, if there is one, fails for it, and says no more than its name.
         this.#log.error("an error that nothing caught ends a process of isolated handlers", {
-          cause: news.error.traceback ?? `${news.error.name}: ${news.error.message}`,
+          cause: received.error.traceback ?? `${received.error.name}: ${received.error.message}`,
         })
         return
       default:
-        this.#heardOfRun(news)
+        this.#receiveOfRun(received)
     }
   }
 
-  #heardOfRun(news: Extract<News, { readonly run: number }>): void {
-    const work = news.run === this.#runs ? this.#work : undefined
-    if (news.kind === "log") {
-      const log = news.run === 0 ? this.#log : (work?.job.log ?? this.#log)
-      log[news.level](news.message, fieldsOf(news.fields))
+  #receiveOfRun(received: Extract<ProcessMessage, { readonly run: number }>): void {
+    const activeRun = received.run === this.#runs ? this.#activeRun : undefined
+    if (received.kind === "log") {
+      const log = received.run === 0 ? this.#log : (activeRun?.job.log ?? this.#log)
+      log[received.level](received.message, fieldsOf(received.fields))
       return
     }
-    if (work === undefined) return
-    switch (news.kind) {
+    if (activeRun === undefined) return
+    switch (received.kind) {
       case "begun":
-        work.begun = true
+        activeRun.begun = true
         return
       case "progress":
-        work.job.progress(news.fraction, news.detail === undefined ? undefined : valueOf(news.detail))
+        activeRun.job.progress(received.fraction, received.detail === undefined ? undefined : valueOf(received.detail))
         return
       case "event":
         // Checked in the process already; what a library sends in its place must not end the worker.
         try {
-          work.job.event(news.type, fieldsOf(news.fields))
+          activeRun.job.event(received.type, fieldsOf(received.fields))
         } catch (cause) {
-          this.#log.debug("an event of an isolated handler was refused", { type: news.type, cause: String(cause) })
+          this.#log.debug("an event of an isolated handler was refused", { type: received.type, cause: String(cause) })
         }
         return
       case "ask":
-        void this.#answer(news, work)
+        void this.#answer(received, activeRun)
         return
       default:
-        this.#finish(exitOf(news))
+        this.#finish(exitOf(received))
     }
   }
 
-  async #answer(question: Extract<News, { readonly kind: "ask" }>, work: Work): Promise<void> {
+  async #answer(question: Extract<ProcessMessage, { readonly kind: "ask" }>, activeRun: ActiveRun): Promise<void> {
     const number = question.question
-    const answer = (order: Omit<Extract<Order, { readonly kind: "answer" }>, "kind" | "question">) => {
-      if (!work.over.signal.aborted) this.#tell({ kind: "answer", question: number, ...order })
+    const answer = (request: Omit<Extract<ProcessRequest, { readonly kind: "answer" }>, "kind" | "question">) => {
+      if (!activeRun.over.signal.aborted) this.#send({ kind: "answer", question: number, ...request })
     }
     try {
-      const value = await carryOut(question, work.job, this.#client, work.over.signal)
+      const value = await performCall(question, activeRun.job, this.#client, activeRun.over.signal)
       const text: string | undefined = JSON.stringify(value)
       if (text !== undefined && text.length > MAX_PAYLOAD)
         throw new Error("the answer is too large for an isolated process")
       answer(text === undefined ? {} : { value: text })
     } catch (cause) {
-      answer({ refused: refusalOf(cause) })
+      answer({ refused: callFailureOf(cause) })
     }
   }
 
   #finish(exit: Exit.Exit<unknown, unknown> | undefined): void {
-    const work = this.#work
-    this.#work = undefined
-    work?.over.abort()
-    work?.ended(exit)
+    const activeRun = this.#activeRun
+    this.#activeRun = undefined
+    activeRun?.over.abort()
+    activeRun?.ended(exit)
   }
 
   #exited(code: number | null, signal: NodeJS.Signals | null): void {
@@ -273,7 +273,7 @@ export class HandlerProcess {
     if (this.#silent) conclude()
     else {
       this.#child.once("disconnect", conclude)
-      this.#later(LAST_WORDS_MS, conclude)
+      this.#later(LAST_MESSAGES_MS, conclude)
     }
   }
 
@@ -286,7 +286,7 @@ export class HandlerProcess {
     this.#state = "ended"
     for (const timer of this.#timers) clearTimeout(timer)
     this.#begin.reject(failure)
-    this.#finish(this.#work?.begun === true ? Exit.fail(failure) : undefined)
+    this.#finish(this.#activeRun?.begun === true ? Exit.fail(failure) : undefined)
     this.#end.resolve()
   }
 

@@ -14,24 +14,24 @@ import type { DurationInput } from "../../options/duration.ts"
 import { renderJson } from "../../protocol/codec/json.ts"
 import type { Headers } from "../../protocol/message.ts"
 import { fractionOf, JOB_FIELDS, progressDetail } from "../attempt/job-context.ts"
-import { cutLine, MAX_DETAIL, type News, type Order } from "./message.ts"
+import { cutLine, MAX_DETAIL, type ProcessMessage, type ProcessRequest } from "./messages.ts"
 
 /** How a run reaches the worker. */
-export interface Line {
+export interface WorkerChannel {
   readonly level: LogLevel
-  tell(news: News): void
+  send(received: ProcessMessage): void
   /** Resolves with the value of the answer; fails with what the worker was refused with. */
-  ask(question: Omit<Extract<News, { readonly kind: "ask" }>, "kind" | "question">): Promise<unknown>
+  ask(question: Omit<Extract<ProcessMessage, { readonly kind: "ask" }>, "kind" | "question">): Promise<unknown>
 }
 
 export interface IsolatedJobFields {
-  readonly order: Extract<Order, { readonly kind: "run" }>
+  readonly request: Extract<ProcessRequest, { readonly kind: "run" }>
   readonly actor: string
   readonly use: unknown
   readonly headers: Headers
   readonly meta: Readonly<Record<string, unknown>>
   readonly signal: AbortSignal
-  readonly line: Line
+  readonly channel: WorkerChannel
 }
 
 export class IsolatedJob implements Job<unknown> {
@@ -52,49 +52,51 @@ export class IsolatedJob implements Job<unknown> {
   readonly signal: AbortSignal
   readonly log: JobLog
   state: JobState = "started"
-  readonly #line: Line
+  readonly #channel: WorkerChannel
   readonly #run: number
-  readonly #progress: ProgressNews
+  readonly #progress: ProgressThrottle
 
   constructor(fields: IsolatedJobFields) {
-    const { order, line } = fields
-    this.id = order.job.id
-    this.attempt = order.job.attempt
-    this.run = order.job.run
-    this.retries = order.job.retries
-    this.queue = order.job.queue
-    this.deadline = order.job.deadline
-    this.parentId = order.job.parentId
-    this.rootId = order.job.rootId
-    this.after = order.job.after ?? []
+    const { request, channel } = fields
+    this.id = request.job.id
+    this.attempt = request.job.attempt
+    this.run = request.job.run
+    this.retries = request.job.retries
+    this.queue = request.job.queue
+    this.deadline = request.job.deadline
+    this.parentId = request.job.parentId
+    this.rootId = request.job.rootId
+    this.after = request.job.after ?? []
     this.actorName = fields.actor
-    this.method = order.method
+    this.method = request.method
     this.use = fields.use
     this.headers = fields.headers
     this.meta = fields.meta
     this.signal = fields.signal
-    this.log = logOver(line, order.run)
-    this.#line = line
-    this.#run = order.run
-    this.#progress = new ProgressNews((news) => line.tell({ kind: "progress", run: order.run, ...news }))
+    this.log = logTo(channel, request.run)
+    this.#channel = channel
+    this.#run = request.run
+    this.#progress = new ProgressThrottle((received) =>
+      channel.send({ kind: "progress", run: request.run, ...received }),
+    )
   }
 
   // Fields, not methods: handlers take their job apart (`async (input, { progress }) => …`).
   readonly progress = (fraction: number, detail?: unknown): void => {
     const text = detail === undefined ? undefined : progressDetail(detail)
-    this.#progress.say({ fraction: fractionOf(fraction), ...(text === undefined ? {} : { detail: text }) })
+    this.#progress.update({ fraction: fractionOf(fraction), ...(text === undefined ? {} : { detail: text }) })
   }
 
   readonly event = (type: string, fields: OwnEventFields = {}): void => {
     checkOwnEvent(type, fields, JOB_FIELDS)
-    this.#line.tell({ kind: "event", run: this.#run, type, fields: JSON.stringify(fields) })
+    this.#channel.send({ kind: "event", run: this.#run, type, fields: JSON.stringify(fields) })
   }
 
   readonly submit = async (task: string, fields: SubmissionFields = {}): Promise<JobHandle> => {
     const text = renderJson(fields)
     if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure.message)
-    const id = await this.#line.ask({ run: this.#run, what: "submit", about: task, fields: text.success })
-    return handleOf(String(id), this.#line, this.#run)
+    const id = await this.#channel.ask({ run: this.#run, what: "submit", about: task, fields: text.success })
+    return handleOf(String(id), this.#channel, this.#run)
   }
 
   readonly actor = <A extends AnyActor>(name: A["name"]): ChildActorHandle<A> => childHandle<A>(name, this.submit)
@@ -103,7 +105,7 @@ export class IsolatedJob implements Job<unknown> {
     this.parentId === undefined
       ? undefined
       : // The worker's own answer, made by its own client: its shape needs no second check.
-        ((await this.#line.ask({ run: this.#run, what: "parent", about: this.parentId })) as JobView | undefined)
+        ((await this.#channel.ask({ run: this.#run, what: "parent", about: this.parentId })) as JobView | undefined)
 
   readonly retry = (options: { readonly after?: DurationInput; readonly cause?: unknown } = {}): Error =>
     new Retry(options)
@@ -115,14 +117,20 @@ export class IsolatedJob implements Job<unknown> {
 }
 
 /** Log lines as the worker's own log writes them; what its level leaves out is not sent. */
-export const logOver = (line: Pick<Line, "level" | "tell">, run: number): JobLog => {
-  const rank = line.level === "none" ? Number.POSITIVE_INFINITY : LOG_LEVELS.indexOf(line.level)
+export const logTo = (channel: Pick<WorkerChannel, "level" | "send">, run: number): JobLog => {
+  const rank = channel.level === "none" ? Number.POSITIVE_INFINITY : LOG_LEVELS.indexOf(channel.level)
   const write =
     (level: keyof JobLog) =>
     (message: string, fields?: Readonly<Record<string, unknown>>): void => {
       if (LOG_LEVELS.indexOf(level) < rank) return
       const text = fields === undefined ? undefined : fieldsText(fields)
-      line.tell({ kind: "log", run, level, message: cutLine(message), ...(text === undefined ? {} : { fields: text }) })
+      channel.send({
+        kind: "log",
+        run,
+        level,
+        message: cutLine(message),
+        ...(text === undefined ? {} : { fields: text }),
+      })
     }
   return { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") }
 }
@@ -135,12 +143,12 @@ const fieldsText = (fields: Readonly<Record<string, unknown>>): string => {
 }
 
 /** A job that this one submitted, followed through the worker. */
-const handleOf = (id: string, line: Line, run: number): JobHandle => {
-  const about = (what: "find" | "retry" | "delete") => line.ask({ run, what, about: id })
+const handleOf = (id: string, channel: WorkerChannel, run: number): JobHandle => {
+  const about = (what: "find" | "retry" | "delete") => channel.ask({ run, what, about: id })
   const outcome = async ({ timeout, signal }: WaitOptions = {}): Promise<Outcome> => {
     signal?.throwIfAborted()
     const fields = JSON.stringify(timeout === undefined ? {} : { timeout })
-    const asked = line.ask({ run, what: "outcome", about: id, fields })
+    const asked = channel.ask({ run, what: "outcome", about: id, fields })
     // The worker's own answers, made by its own client: their shape needs no second check.
     return (await (signal === undefined ? asked : Promise.race([asked, aborted(signal)]))) as Outcome
   }
@@ -157,7 +165,7 @@ const handleOf = (id: string, line: Line, run: number): JobHandle => {
       )
     },
     cancel: async (options = {}) =>
-      (await line.ask({ run, what: "cancel", about: id, fields: JSON.stringify(options) })) as JobView,
+      (await channel.ask({ run, what: "cancel", about: id, fields: JSON.stringify(options) })) as JobView,
     retry: async () => (await about("retry")) as JobView,
     delete: async () => {
       await about("delete")
@@ -171,24 +179,24 @@ const aborted = (signal: AbortSignal): Promise<never> =>
 /** Shorter than how often the worker writes progress. */
 const EVERY_MS = 100
 
-export interface Said {
+export interface ProgressUpdate {
   readonly fraction: number
   readonly detail?: string
 }
 
-export class ProgressNews {
-  readonly #tell: (said: Said) => void
-  #last: Said | undefined
-  #toldAt = Number.NEGATIVE_INFINITY
+export class ProgressThrottle {
+  readonly #send: (update: ProgressUpdate) => void
+  #last: ProgressUpdate | undefined
+  #sentAt = Number.NEGATIVE_INFINITY
   #timer: ReturnType<typeof setTimeout> | undefined
 
-  constructor(tell: (said: Said) => void) {
-    this.#tell = tell
+  constructor(send: (update: ProgressUpdate) => void) {
+    this.#send = send
   }
 
-  say(said: Said): void {
-    this.#last = said
-    const wait = this.#toldAt + EVERY_MS - performance.now()
+  update(update: ProgressUpdate): void {
+    this.#last = update
+    const wait = this.#sentAt + EVERY_MS - performance.now()
     if (wait <= 0) this.finish()
     else this.#timer ??= setTimeout(() => this.finish(), wait)
   }
@@ -198,8 +206,8 @@ export class ProgressNews {
     clearTimeout(this.#timer)
     this.#timer = undefined
     if (this.#last === undefined) return
-    this.#toldAt = performance.now()
-    this.#tell(this.#last)
+    this.#sentAt = performance.now()
+    this.#send(this.#last)
     this.#last = undefined
   }
 }

@@ -9,22 +9,22 @@ import type { Headers } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { Trace } from "../../tracing/context.ts"
 import { type AttemptedRun, attempt } from "../attempt/attempt.ts"
-import { type InvalidValue, validate } from "../attempt/check.ts"
+import { type InvalidValue, validate } from "../attempt/validation.ts"
 import { softLimitError } from "../delivery/soft-limit.ts"
-import { IsolatedJob, type Line } from "./isolated-job.ts"
-import { MAX_PAYLOAD, type News, type Order } from "./message.ts"
+import { IsolatedJob, type WorkerChannel } from "./isolated-job.ts"
+import { MAX_PAYLOAD, type ProcessMessage, type ProcessRequest } from "./messages.ts"
 
-type Ended = Extract<News, { readonly kind: "succeeded" | "failed" }>
+type Ended = Extract<ProcessMessage, { readonly kind: "succeeded" | "failed" }>
 
 export class IsolatedRun {
-  readonly #order: Extract<Order, { readonly kind: "run" }>
+  readonly #order: Extract<ProcessRequest, { readonly kind: "run" }>
   readonly #abort = new AbortController()
   #isOver = false
   #attempted: AttemptedRun | undefined
   #softReason: DOMException | undefined
 
-  constructor(order: Extract<Order, { readonly kind: "run" }>) {
-    this.#order = order
+  constructor(request: Extract<ProcessRequest, { readonly kind: "run" }>) {
+    this.#order = request
   }
 
   get number(): number {
@@ -43,22 +43,22 @@ export class IsolatedRun {
   }
 
   /** Resolves when the handler has really ended. Never fails. */
-  async perform(actor: ActorDefinition, use: unknown, line: Line): Promise<Ended> {
+  async perform(actor: ActorDefinition, use: unknown, channel: WorkerChannel): Promise<Ended> {
     try {
-      return await this.#perform(actor, use, line)
+      return await this.#perform(actor, use, channel)
     } catch (fault) {
       return this.#failed("failed", jobError(fault))
     }
   }
 
-  async #perform(actor: ActorDefinition, use: unknown, line: Line): Promise<Ended> {
-    const order = this.#order
-    const method = actor.methods.get(order.method)
+  async #perform(actor: ActorDefinition, use: unknown, channel: WorkerChannel): Promise<Ended> {
+    const request = this.#order
+    const method = actor.methods.get(request.method)
     if (method === undefined) {
-      const message = `${actor.module} has an actor ${actor.name}, but without the method ${order.method}`
+      const message = `${actor.module} has an actor ${actor.name}, but without the method ${request.method}`
       return this.#failed("final", { name: "NotRegistered", message, reason: "unknown-actor" })
     }
-    const given = payloadOf(order.payload)
+    const given = payloadOf(request.payload)
     if (given === undefined) {
       const message = "the input cannot be taken to an isolated process"
       return this.#failed("final", { name: "InvalidInput", message, reason: "invalid-input" })
@@ -70,11 +70,11 @@ export class IsolatedRun {
     if (Result.isFailure(input)) return this.#failed("final", invalid("InvalidInput", "invalid-input", input.failure))
 
     const { headers, meta } = given
-    const job = new IsolatedJob({ order, actor: actor.name, use, headers, meta, signal: this.#abort.signal, line })
+    const job = new IsolatedJob({ request, actor: actor.name, use, headers, meta, signal: this.#abort.signal, channel })
     const isOver = () => this.#isOver
     const attempted: AttemptedRun = {
       method,
-      trace: await traceOf(order),
+      trace: await traceOf(request),
       interrupt: undefined,
       pending: undefined,
       get isOver() {
@@ -87,9 +87,9 @@ export class IsolatedRun {
     await attempted.pending?.then(nothing, nothing)
     job.finish()
     if (Exit.isFailure(exit)) return this.#thrown(readable(Cause.squash(exit.cause)))
-    if (exit.value === undefined) return { kind: "succeeded", run: order.run }
+    if (exit.value === undefined) return { kind: "succeeded", run: request.run }
     const value = JSON.stringify(exit.value)
-    if (value.length <= MAX_PAYLOAD) return { kind: "succeeded", run: order.run, value }
+    if (value.length <= MAX_PAYLOAD) return { kind: "succeeded", run: request.run, value }
     const message = `the result has ${value.length} characters, and ${MAX_PAYLOAD} can leave an isolated process; store large results elsewhere and return where they are`
     return this.#failed("final", { name: "ResultTooLarge", message, reason: "result-too-large" })
   }
@@ -115,7 +115,7 @@ export class IsolatedRun {
 const nothing = () => undefined
 
 /** Nothing of OpenTelemetry is loaded unless the worker traces. */
-const traceOf = async ({ trace }: Extract<Order, { readonly kind: "run" }>): Promise<Trace | undefined> =>
+const traceOf = async ({ trace }: Extract<ProcessRequest, { readonly kind: "run" }>): Promise<Trace | undefined> =>
   trace === undefined ? undefined : (await import("../../tracing/inside.ts")).traceInside(trace)
 
 const isMap = (value: unknown): value is Record<string, unknown> =>

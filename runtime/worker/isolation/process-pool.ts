@@ -8,9 +8,9 @@ import type { Client } from "../../client/client.ts"
 import type { Log } from "../../log/log.ts"
 import { ActorStartFailed } from "../actors/served-actor.ts"
 import type { JobContext } from "../attempt/job-context.ts"
-import type { Running } from "../delivery/delivery.ts"
+import type { Run } from "../delivery/in-flight.ts"
 import { HandlerProcess } from "./handler-process.ts"
-import { processNotStarted } from "./outcome.ts"
+import { processNotStarted } from "./run-exit.ts"
 
 export interface ProcessPoolOptions {
   readonly client: Client
@@ -56,7 +56,7 @@ export class ProcessPool {
    * Where nothing but isolated handlers is served: starts a process of each actor, as far as there may be, and waits for
    * one. Fails with `ActorStartFailed` when none comes up: each job would fail for it, one after the other.
    */
-  async prove(actors: ReadonlyArray<ActorDefinition>): Promise<void> {
+  async checkStart(actors: ReadonlyArray<ActorDefinition>): Promise<void> {
     if (actors.length === 0 || !actors.every(isWhollyIsolated)) return
     const processes = actors.slice(0, this.#options.concurrency).map((actor) => this.#start(actor))
     for (const process of processes) this.#release(process)
@@ -75,12 +75,7 @@ export class ProcessPool {
    * Runs a handler in a process of its actor. Its exit is what came of it; when it was ended from outside, `run.stop` says
    * why. At the hard limit, and when the job is handed back, its process is killed.
    */
-  run(
-    actor: ActorDefinition,
-    run: Running,
-    input: unknown,
-    job: JobContext,
-  ): Effect.Effect<Exit.Exit<unknown, unknown>> {
+  run(actor: ActorDefinition, run: Run, input: unknown, job: JobContext): Effect.Effect<Exit.Exit<unknown, unknown>> {
     return Effect.callback<Exit.Exit<unknown, unknown>>((resume) => {
       void this.#run(actor, run, input, job, (exit) => resume(Effect.succeed(exit)))
     })
@@ -110,7 +105,7 @@ export class ProcessPool {
 
   async #run(
     actor: ActorDefinition,
-    run: Running,
+    run: Run,
     input: unknown,
     job: JobContext,
     done: (exit: Exit.Exit<unknown, unknown>) => void,
@@ -138,7 +133,7 @@ export class ProcessPool {
   }
 
   /** Resolves when the process is ready, or with why it is of no use to the run. */
-  async #ready(process: HandlerProcess, run: Running): Promise<Exit.Exit<never, unknown> | undefined> {
+  async #ready(process: HandlerProcess, run: Run): Promise<Exit.Exit<never, unknown> | undefined> {
     const left = Promise.withResolvers<Exit.Exit<never>>()
     run.interrupt = () => left.resolve(Exit.interrupt())
     const failed = process.ready.then(
@@ -152,7 +147,7 @@ export class ProcessPool {
   /** Carries to the process what ends its run from outside; returns how to stop that. */
   #endFromOutside(
     process: HandlerProcess,
-    run: Running,
+    run: Run,
     ended: Promise<unknown>,
     done: (exit: Exit.Exit<unknown, unknown>) => void,
   ): () => void {

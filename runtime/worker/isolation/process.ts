@@ -13,11 +13,11 @@ import { CallboardError, type ErrorCode, WaitTimeout } from "../../errors.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import type { LogLevel } from "../../log/log.ts"
 import { parseJson } from "../../protocol/codec/json.ts"
-import { markInside } from "./inside.ts"
-import { type Line, logOver } from "./isolated-job.ts"
+import { markHandlerProcess } from "./handler-process-mark.ts"
+import { logTo, type WorkerChannel } from "./isolated-job.ts"
 import { IsolatedRun } from "./isolated-run.ts"
 import { killGroup } from "./kill.ts"
-import { type News, type Order, orderOf, sendOver } from "./message.ts"
+import { type ProcessMessage, type ProcessRequest, parseProcessRequest, sendOver } from "./messages.ts"
 
 /** Fails when the module cannot be loaded, and when it exports no such actor, saying what to write. */
 export const loadActor = async (module: string, name: string): Promise<ActorDefinition> => {
@@ -67,15 +67,15 @@ export const acquire = async (
   }
 }
 
-type Answer = Extract<Order, { readonly kind: "answer" }>
+type Answer = Extract<ProcessRequest, { readonly kind: "answer" }>
 
-interface Waiting {
+interface PendingCall {
   readonly resolve: (value: unknown) => void
   readonly reject: (cause: unknown) => void
 }
 
-export class Questions {
-  readonly #waiting = new Map<number, Waiting>()
+export class PendingCalls {
+  readonly #waiting = new Map<number, PendingCall>()
   #last = 0
 
   /** Asks, under a number of its own. */
@@ -121,17 +121,19 @@ const errorOf = ({ name, message, code, field, id }: NonNullable<Answer["refused
 }
 
 const worker = Number(process.argv[2])
-const questions = new Questions()
+const pendingCalls = new PendingCalls()
 /** Begun at once: a handler that blocks comes soon enough. */
 const watched = watchWorker()
-let started: { readonly actor: ActorDefinition; readonly resources: Resources; readonly line: Line } | undefined
+let started:
+  | { readonly actor: ActorDefinition; readonly resources: Resources; readonly channel: WorkerChannel }
+  | undefined
 let current: IsolatedRun | undefined
 
-const tell = (news: News, then?: () => void): void =>
-  sendOver((message, sent) => process.send?.(message, undefined, undefined, sent), news, then)
+const send = (received: ProcessMessage, then?: () => void): void =>
+  sendOver((message, sent) => process.send?.(message, undefined, undefined, sent), received, then)
 
 /** Says a last word, and ends once that is out. */
-const endWith = (news: News, code = 1): void => tell(news, () => process.exit(code))
+const endWith = (received: ProcessMessage, code = 1): void => send(received, () => process.exit(code))
 
 /** A blocked handler would keep the main thread from seeing that the worker is gone. Resolves once the thread watches. */
 function watchWorker(): Promise<void> {
@@ -142,41 +144,41 @@ function watchWorker(): Promise<void> {
     thread.once("message", () => resolve())
     thread.once("error", (cause) => {
       const message = "nothing watches for the end of the worker while a handler blocks"
-      tell({ kind: "log", run: 0, level: "warn", message, fields: JSON.stringify({ cause: String(cause) }) })
+      send({ kind: "log", run: 0, level: "warn", message, fields: JSON.stringify({ cause: String(cause) }) })
       resolve()
     })
   })
 }
 
-const lineTo = (level: LogLevel): Line => ({
+const channelTo = (level: LogLevel): WorkerChannel => ({
   level,
-  tell,
-  ask: (question) => questions.ask((number) => tell({ kind: "ask", question: number, ...question })),
+  send,
+  ask: (question) => pendingCalls.ask((number) => send({ kind: "ask", question: number, ...question })),
 })
 
-const start = async ({ module, actor: name, level }: Extract<Order, { kind: "start" }>): Promise<void> => {
+const start = async ({ module, actor: name, level }: Extract<ProcessRequest, { kind: "start" }>): Promise<void> => {
   try {
-    const line = lineTo(level)
+    const channel = channelTo(level)
     const actor = await loadActor(module, name)
-    const broke = (cause: unknown) => tell({ kind: "worn", error: jobError(cause, "actor-broken") })
-    const [resources] = await Promise.all([acquire(actor, logOver(line, 0), broke), watched])
-    started = { actor, resources, line }
-    tell({ kind: "ready" })
+    const broke = (cause: unknown) => send({ kind: "worn", error: jobError(cause, "actor-broken") })
+    const [resources] = await Promise.all([acquire(actor, logTo(channel, 0), broke), watched])
+    started = { actor, resources, channel }
+    send({ kind: "ready" })
   } catch (cause) {
     endWith({ kind: "unfit", error: jobError(cause, "actor-not-started") })
   }
 }
 
-const run = async (order: Extract<Order, { kind: "run" }>): Promise<void> => {
+const run = async (request: Extract<ProcessRequest, { kind: "run" }>): Promise<void> => {
   if (started === undefined || current !== undefined) return
-  const { actor, resources, line } = started
-  current = new IsolatedRun(order)
+  const { actor, resources, channel } = started
+  current = new IsolatedRun(request)
   // Out before the handler may end this process.
-  await new Promise<void>((resolve) => tell({ kind: "begun", run: order.run }, resolve))
-  const ended = await current.perform(actor, resources.use, line)
+  await new Promise<void>((resolve) => send({ kind: "begun", run: request.run }, resolve))
+  const ended = await current.perform(actor, resources.use, channel)
   current = undefined
-  questions.forget()
-  tell(ended)
+  pendingCalls.forget()
+  send(ended)
 }
 
 const stop = async (): Promise<void> => {
@@ -185,17 +187,17 @@ const stop = async (): Promise<void> => {
 }
 
 process.on("message", (message) => {
-  const order = orderOf(message)
-  switch (order?.kind) {
+  const request = parseProcessRequest(message)
+  switch (request?.kind) {
     case "start":
-      return void start(order)
+      return void start(request)
     case "run":
-      return void run(order)
+      return void run(request)
     case "abort":
-      if (current?.number === order.run) current.abort(order.reason, order.over)
+      if (current?.number === request.run) current.abort(request.reason, request.over)
       return
     case "answer":
-      return questions.answered(order)
+      return pendingCalls.answered(request)
     case "stop":
       return void stop()
   }
@@ -206,7 +208,7 @@ for (const event of ["uncaughtException", "unhandledRejection"] as const) {
     endWith({ kind: "fatal", error: jobError(cause) })
   })
 }
-markInside()
+markHandlerProcess()
 // Not for the processes that handlers start.
 for (const name of ["NODE_CHANNEL_FD", "NODE_CHANNEL_SERIALIZATION_MODE"]) delete process.env[name]
 if (process.ppid !== worker) process.exit(1)

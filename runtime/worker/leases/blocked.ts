@@ -8,14 +8,14 @@ import type { Log } from "../../log/log.ts"
 import { type JobError, type JobRecord, started } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { AttemptEnd, Transport } from "../../transport/lift/transport.ts"
-import type { RunNote } from "./lease-protocol.ts"
+import type { RunDetails } from "./lease-protocol.ts"
 
 /** Longest wait for the transport: a process that blocks must end, whatever else is wrong. */
 const PATIENCE_MS = 5_000
 
 export const endBlocked = async (
   transport: Transport,
-  run: RunNote | undefined,
+  run: RunDetails | undefined,
   held: ReadonlyArray<string>,
   log: Log,
 ): Promise<void> => {
@@ -23,10 +23,10 @@ export const endBlocked = async (
     job: run?.id ?? "unknown",
   })
   const work = (async () => {
-    const verdict = run === undefined ? undefined : await timedOut(transport, run)
+    const settlement = run === undefined ? undefined : await timedOut(transport, run)
     const others = held.filter((token) => token !== run?.token)
     const back = others.map((token): AttemptEnd => ({ token, then: { kind: "release", delay: 0 } }))
-    await transport.jobs.end([...(verdict === undefined ? [] : [verdict]), ...back])
+    await transport.jobs.end([...(settlement === undefined ? [] : [settlement]), ...back])
   })()
   await Promise.race([
     work.catch((cause: unknown) => log.error("the last settlement failed", { cause: String(cause) })),
@@ -34,7 +34,7 @@ export const endBlocked = async (
   ])
 }
 
-const timedOut = async (transport: Transport, run: RunNote): Promise<AttemptEnd | undefined> => {
+const timedOut = async (transport: Transport, run: RunDetails): Promise<AttemptEnd | undefined> => {
   const found = await transport.jobs.find(run.id)
   if (found === undefined || isTerminal(found.record.state)) return undefined
   const error: JobError = {

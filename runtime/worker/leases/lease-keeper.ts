@@ -7,24 +7,24 @@
 import { Worker as Thread } from "node:worker_threads"
 import type { Log } from "../../log/log.ts"
 import type { Jobs } from "../../transport/lift/transport.ts"
-import type { Held } from "../delivery/delivery.ts"
+import type { InFlight } from "../delivery/in-flight.ts"
 import {
-  type LeaseNews,
-  type LeaseOrders,
+  type LeaseThreadCommand,
   type LeaseThreadData,
+  type LeaseThreadMessage,
   type LeaseThreadTarget,
   packTokens,
-  type RunNote,
-  SharedClock,
+  type RunDetails,
+  SharedHeartbeat,
 } from "./lease-protocol.ts"
 
 export interface LeaseKeeperOptions {
   readonly jobs: Jobs
-  readonly held: ReadonlyMap<string, Held>
+  readonly inFlight: ReadonlyMap<string, InFlight>
   /** Length of a lease, in milliseconds; extended at a third of it. */
   readonly lease: number
   readonly log: Log
-  readonly onLost: (held: Held) => void
+  readonly onLost: (inFlight: InFlight) => void
   /** How a thread can connect to the same transport. Absent: this thread keeps the leases. */
   readonly thread?: LeaseThreadTarget
 }
@@ -35,7 +35,7 @@ export interface LeaseKeeper {
   /** Earliest hard limit of the handlers that run, by the clock that nobody sets; `Infinity` when none runs. */
   deadline(at: number): void
   /** The handler that is about to be called: what blocks, if the thread blocks next. */
-  calling(run: RunNote): void
+  calling(run: RunDetails): void
   /** Writes this entry of the store again and again, so that it does not lapse while this thread is blocked. */
   keepAlive(key: string, ttlMs: number): void
   stop(): void
@@ -54,9 +54,9 @@ const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
     if (busy || all.length === 0) return
     busy = true
     try {
-      const kept = await options.jobs.extend(all.map((held) => held.delivery.token))
+      const kept = await options.jobs.extend(all.map((inFlight) => inFlight.delivery.token))
       troubled = false
-      for (const [at, held] of all.entries()) if (kept[at] === false) lost(options, held.delivery.token)
+      for (const [at, inFlight] of all.entries()) if (kept[at] === false) lost(options, inFlight.delivery.token)
     } catch (cause) {
       if (!troubled)
         options.log.warn("leases could not be extended", {
@@ -79,13 +79,13 @@ const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
 }
 
 /** Those that have a lease to be kept. */
-const leased = ({ held }: LeaseKeeperOptions): ReadonlyArray<Held> =>
-  [...held.values()].filter(({ offQueue }) => !offQueue)
+const leased = ({ inFlight }: LeaseKeeperOptions): ReadonlyArray<InFlight> =>
+  [...inFlight.values()].filter(({ offQueue }) => !offQueue)
 
 /** One that was settled meanwhile is not ours any more either, and that is as it should be. */
 const lost = (options: LeaseKeeperOptions, token: string): void => {
-  const held = options.held.get(token)
-  if (held !== undefined && held.phase !== "settling" && !held.offQueue) options.onLost(held)
+  const inFlight = options.inFlight.get(token)
+  if (inFlight !== undefined && inFlight.phase !== "settling" && !inFlight.offQueue) options.onLost(inFlight)
 }
 
 /** The thread hears of every delivery when it comes, and of what is still held this often. */
@@ -93,7 +93,7 @@ const SYNC_MS = 1_000
 const BEAT_MS = 250
 
 const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): LeaseKeeper => {
-  const clock = new SharedClock()
+  const clock = new SharedHeartbeat()
   const data: LeaseThreadData = {
     ...target,
     lease: options.lease,
@@ -107,14 +107,14 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   let here: LeaseKeeper | undefined = keepHere(options)
   let gaveUp = false
   let stopped = false
-  const order = (orders: LeaseOrders) => thread.postMessage(orders)
+  const order = (orders: LeaseThreadCommand) => thread.postMessage(orders)
   const giveUp = (why: string) => {
     if (stopped || gaveUp) return
     gaveUp = true
     options.log.warn("leases are kept by the main thread: a handler that blocks it may lose its job", { cause: why })
     here ??= keepHere(options)
   }
-  thread.on("message", (news: LeaseNews) => {
+  thread.on("message", (news: LeaseThreadMessage) => {
     if (news.kind === "lost") for (const token of news.tokens) lost(options, token)
     else if (news.kind === "ready") {
       here?.stop()

@@ -22,7 +22,7 @@ export type Tokens = string
 export const packTokens = (tokens: Iterable<string>): Tokens => [...tokens].join("\n")
 export const unpackTokens = (tokens: Tokens): ReadonlyArray<string> => (tokens === "" ? [] : tokens.split("\n"))
 
-export type LeaseOrders =
+export type LeaseThreadCommand =
   /** Just pulled. */
   | { readonly kind: "added"; readonly tokens: Tokens }
   /** Everything that is held now. */
@@ -31,7 +31,7 @@ export type LeaseOrders =
   | { readonly kind: "keep-alive"; readonly key: string; readonly ttlMs: number }
   | { readonly kind: "stop" }
 
-export type LeaseNews =
+export type LeaseThreadMessage =
   /** The thread is connected: from now on it keeps the leases. */
   | { readonly kind: "ready" }
   | { readonly kind: "lost"; readonly tokens: ReadonlyArray<string> }
@@ -43,7 +43,7 @@ export type LeaseNews =
 export const GRACE_MS = 5_000
 
 /** What the other thread must know of a handler to end its job when it blocks. */
-export interface RunNote {
+export interface RunDetails {
   readonly token: string
   readonly fence: string
   readonly id: string
@@ -65,7 +65,7 @@ const TIMES_BYTES = 16
  * turned, how long it then had until the earliest hard limit of its handlers, and which handler it called last. No time of
  * day: it may be set, and the clocks that nobody sets begin anew in each thread.
  */
-export class SharedClock {
+export class SharedHeartbeat {
   readonly buffer: SharedArrayBuffer
   readonly #times: Float64Array
   readonly #note: Uint8Array
@@ -97,7 +97,7 @@ export class SharedClock {
   }
 
   /** The handler that is about to be called. */
-  note(run: RunNote): void {
+  note(run: RunDetails): void {
     const text = `${run.startedAt}\n${run.hardSeconds}\n${run.rejects ? 1 : 0}\n${run.keepMs}\n${run.fence}\n${run.token}\n${run.id}`
     const { read, written } = this.#encoder.encodeInto(text, this.#draft)
     if (read < text.length) {
@@ -110,7 +110,7 @@ export class SharedClock {
   }
 
   /** The handler that was called last. */
-  lastRun(): RunNote | undefined {
+  lastRun(): RunDetails | undefined {
     const length = this.#length[0] ?? 0
     if (length === 0) return undefined
     const text = new TextDecoder().decode(this.#note.slice(0, length))

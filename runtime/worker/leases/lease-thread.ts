@@ -9,10 +9,16 @@ import { makeLog } from "../../log/log.ts"
 import type { Transport } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { endBlocked } from "./blocked.ts"
-import { type LeaseNews, type LeaseOrders, type LeaseThreadData, SharedClock, unpackTokens } from "./lease-protocol.ts"
+import {
+  type LeaseThreadCommand,
+  type LeaseThreadData,
+  type LeaseThreadMessage,
+  SharedHeartbeat,
+  unpackTokens,
+} from "./lease-protocol.ts"
 
 const data: LeaseThreadData = workerData
-const clock = new SharedClock(data.clock)
+const clock = new SharedHeartbeat(data.clock)
 /** Token → when it was last extended, or came. */
 const held = new Map<string, number>()
 /** Bun hands what a thread writes to the main thread, which is blocked: written past that. */
@@ -28,7 +34,7 @@ let entry: { readonly key: string; readonly ttlMs: number; beat: ReturnType<type
 
 const ALIVE = new TextEncoder().encode("alive")
 
-const tell = (news: LeaseNews) => parentPort?.postMessage(news)
+const tell = (news: LeaseThreadMessage) => parentPort?.postMessage(news)
 
 /** What failed, and has not worked since: said once, not with each try of a long outage. */
 const troubled = new Set<"leases" | "entry">()
@@ -75,7 +81,7 @@ const beat = async () => {
   }
 }
 
-parentPort?.on("message", (orders: LeaseOrders) => {
+parentPort?.on("message", (orders: LeaseThreadCommand) => {
   switch (orders.kind) {
     case "added": {
       // What came before this thread was connected may be older than it seems.

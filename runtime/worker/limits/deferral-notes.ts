@@ -60,7 +60,7 @@ const CAPACITY = 50_000
 
 type Seen = Pick<JobDelivery, "queue" | "sequence" | "deliveries" | "fresh">
 
-export class Untouched {
+export class FirstDeferrals {
   /** By task, how often it had been delivered. */
   readonly #tasks = new Map<string, number>()
 
@@ -73,7 +73,7 @@ export class Untouched {
   }
 
   /** A delivery as it is to be taken here. */
-  recognise<A extends Seen>(delivery: A): A {
+  markFresh<A extends Seen>(delivery: A): A {
     if (this.#tasks.size === 0) return delivery
     const key = keyOf(delivery)
     const before = this.#tasks.get(key)

@@ -11,29 +11,29 @@ import type { Log } from "../../log/log.ts"
 import { type Rate, reserve } from "../../options/rate.ts"
 import type { Broadcast } from "../../transport/mod.ts"
 import type { Store } from "../../transport/store.ts"
-import type { Held } from "../delivery/delivery.ts"
-import { precedes } from "../fetch/buffer.ts"
+import type { InFlight } from "../delivery/in-flight.ts"
+import { precedes } from "../fetch/delivery-buffer.ts"
+import { AdmissionQueue, BacklogEstimate } from "./admission-queue.ts"
 import { Permits } from "./permits.ts"
 import { Presence } from "./presence.ts"
-import { Line, Room } from "./room.ts"
 import { limitKey, tenantOf } from "./state.ts"
 
 export type Admission =
   /** It may run; `release` is to be called once, when its handler has really ended or was never called. */
   | { readonly kind: "admitted"; readonly release: () => void }
-  /** Not now: it is to {@link Limiter.wait}. */
+  /** Not now: it is to {@link Limiter.enqueue}. */
   | { readonly kind: "waits" }
   /** Its tenant cannot be told. */
   | { readonly kind: "invalid"; readonly message: string }
 
 /** A task that found no room, and is to be handed back for so long. */
-export interface Refusal extends RefusedBy {
-  readonly held: Held
+export interface LimitRefusal extends LimitReason {
+  readonly inFlight: InFlight
   readonly delayMs: number
 }
 
 /** Which limit said no, and what it is, for people. */
-interface RefusedBy {
+interface LimitReason {
   readonly reason: "rate-limit" | "concurrency-limit" | "tenant-limit"
   readonly detail: string
 }
@@ -50,21 +50,21 @@ export interface LimiterOptions {
   /** How many handlers the worker has. */
   readonly handlers: () => number
   /** How many tasks may wait in the room. */
-  readonly places: () => number
+  readonly limitCapacity: () => number
   /** Called with the key of this worker's entry, once it holds permits; whatever can keeps it alive if this thread blocks. */
   readonly onHolding: (key: string, ttlMs: number) => void
   /** Called when more may start than before. */
   readonly onReady: () => void
   /** Whether a task that waits is to be looked at without its permit: it has expired, or was revoked. */
-  readonly isOver: (held: Held) => boolean
+  readonly isOver: (inFlight: InFlight) => boolean
   /** Takes a task that has left the room for that. */
-  readonly onOver: (held: Held) => void
+  readonly onOver: (inFlight: InFlight) => void
 }
 
 /** What stands between the tasks of one method and tenant and their handlers. */
 interface Gate {
   readonly key: string
-  readonly line: Line
+  readonly backlog: BacklogEstimate
   readonly local: LocalRate | undefined
   readonly permits: Permits | undefined
   readonly limit: ErasedMethod["limit"]
@@ -90,9 +90,9 @@ export class Limiter {
   readonly #options: LimiterOptions
   readonly #presence: Presence
   readonly #gates = new Map<string, Gate>()
-  readonly #room: Room<Held>
+  readonly #queue: AdmissionQueue<InFlight>
   /** Where those stand that wait. */
-  readonly #standing = new WeakMap<Held, Gate>()
+  readonly #gateByTask = new WeakMap<InFlight, Gate>()
   readonly #local = new Map<string, LocalRate>()
   /** Rates that were set while it runs; `null`: none. */
   readonly #rates = new Map<string, Rate | null>()
@@ -108,7 +108,7 @@ export class Limiter {
     this.#options = options
     this.#ttlMs = Math.max(LEAST_PRESENCE_MS, options.leaseMs)
     this.#presence = new Presence(options.store, this.#ttlMs, () => options.onHolding(this.#presence.key, this.#ttlMs))
-    this.#room = new Room({ most: options.places, precedes })
+    this.#queue = new AdmissionQueue({ capacity: options.limitCapacity, precedes })
     this.#timer = setInterval(() => void this.#tick(), TICK_MS)
     this.#timer.unref()
   }
@@ -120,10 +120,10 @@ export class Limiter {
     // Those that wait stand before a gate that is no more: they go through the new one.
     for (const gate of [...this.#gates.values()]) {
       if (!gate.key.startsWith(limitKey(name, ""))) continue
-      const waiting = this.#room.line(gate.key)
+      const waiting = this.#queue.tasksOf(gate.key)
       const next = { ...gate, local: this.#localOf(name, rate ?? undefined) }
       this.#gates.set(gate.key, next)
-      for (const held of waiting) this.#standing.set(held, next)
+      for (const inFlight of waiting) this.#gateByTask.set(inFlight, next)
     }
     this.#options.onReady()
   }
@@ -139,134 +139,139 @@ export class Limiter {
    * Says no to a task whose input nobody has read yet, where that is certain: there is no room for its tenant. `hint`: the
    * tenant as the submitter knew it.
    */
-  refuse(name: string, method: ErasedMethod, hint: string | undefined, held: Held): Refusal | undefined {
+  refuseEarly(
+    name: string,
+    method: ErasedMethod,
+    hint: string | undefined,
+    inFlight: InFlight,
+  ): LimitRefusal | undefined {
     const tenant = method.limit?.key === undefined ? "" : hint
     if (tenant === undefined) return undefined
     const key = limitKey(name, tenant)
     const gate = this.#gates.get(key)
-    if (gate === undefined || !this.#room.refuses(key, held)) return undefined
+    if (gate === undefined || !this.#queue.isFullFor(key, inFlight)) return undefined
     const now = performance.now()
     if (this.#startsAt(gate, now) <= now) return undefined
-    if (held.delivery.deliveries > 1) gate.line.back()
-    return this.#refusal(gate, held, now)
+    if (inFlight.delivery.deliveries > 1) gate.backlog.returned()
+    return this.#refusal(gate, inFlight, now)
   }
 
   /** Whether a task may run now, as far as this worker knows. */
-  admit(name: string, method: ErasedMethod, input: unknown, held: Held): Admission {
+  admit(name: string, method: ErasedMethod, input: unknown, inFlight: InFlight): Admission {
     const tenant = tenantOf(method.limit?.key, input)
     if (typeof tenant !== "string") return { kind: "invalid", message: tenant.problem }
     const gate = this.#gateOf(name, method, tenant)
     const now = performance.now()
-    if (held.delivery.deliveries > 1) gate.line.back()
-    const first = this.#room.first(gate.key)
+    if (inFlight.delivery.deliveries > 1) gate.backlog.returned()
+    const first = this.#queue.first(gate.key)
     // Equals are not overtaken.
-    if ((first === undefined || precedes(held, first)) && this.#startsAt(gate, now) <= now)
+    if ((first === undefined || precedes(inFlight, first)) && this.#startsAt(gate, now) <= now)
       return { kind: "admitted", release: this.#start(gate, now) }
-    this.#standing.set(held, gate)
+    this.#gateByTask.set(inFlight, gate)
     return { kind: "waits" }
   }
 
-  /** Lets a task into the room that was not admitted. Returns what has to leave it, if it is full: that may be the task itself. */
-  wait(held: Held): Refusal | undefined {
-    const gate = this.#standing.get(held)
+  /** Lets a task into the room that was not admitted. DeferralNotes what has to leave it, if it is full: that may be the task itself. */
+  enqueue(inFlight: InFlight): LimitRefusal | undefined {
+    const gate = this.#gateByTask.get(inFlight)
     if (gate === undefined) return undefined
     const now = performance.now()
-    const out = this.#room.add(gate.key, held)
-    this.#follow(gate, now)
-    gate.permits?.need(now)
+    const out = this.#queue.add(gate.key, inFlight)
+    this.#updateBacklog(gate, now)
+    gate.permits?.requestMissing(now)
     if (out === undefined) return undefined
-    const other = this.#standing.get(out) ?? gate
-    this.#standing.delete(out)
-    this.#follow(other, now)
+    const other = this.#gateByTask.get(out) ?? gate
+    this.#gateByTask.delete(out)
+    this.#updateBacklog(other, now)
     return this.#refusal(other, out, now)
   }
 
   /** The first of those that wait and may start now. */
-  ready(): Held | undefined {
-    let best: Held | undefined
-    if (this.#room.size === 0) return undefined
+  firstReady(): InFlight | undefined {
+    let best: InFlight | undefined
+    if (this.#queue.size === 0) return undefined
     const now = performance.now()
-    for (const key of this.#room.keys) {
-      const first = this.#room.first(key)
-      const gate = first === undefined ? undefined : this.#standing.get(first)
+    for (const key of this.#queue.keys) {
+      const first = this.#queue.first(key)
+      const gate = first === undefined ? undefined : this.#gateByTask.get(first)
       if (first === undefined || gate === undefined || this.#startsAt(gate, now) > now) continue
       if (best === undefined || precedes(first, best)) best = first
     }
     return best
   }
 
-  /** Lets a task that is {@link ready} out of the room, with what it needs to start. */
-  letIn(held: Held): void {
-    const gate = this.#standing.get(held)
+  /** Lets a task that is {@link firstReady} out of the room, with what it needs to start. */
+  grant(inFlight: InFlight): void {
+    const gate = this.#gateByTask.get(inFlight)
     if (gate === undefined) return
     const now = performance.now()
-    this.leave(held)
-    held.permit = this.#start(gate, now)
-    gate.permits?.need(now)
+    this.remove(inFlight)
+    inFlight.permit = this.#start(gate, now)
+    gate.permits?.requestMissing(now)
   }
 
   /** It waits no more. False if it did not. */
-  leave(held: Held): boolean {
-    const gate = this.#standing.get(held)
-    if (gate === undefined || !this.#room.remove(gate.key, held)) return false
-    this.#standing.delete(held)
-    this.#follow(gate, performance.now())
+  remove(inFlight: InFlight): boolean {
+    const gate = this.#gateByTask.get(inFlight)
+    if (gate === undefined || !this.#queue.remove(gate.key, inFlight)) return false
+    this.#gateByTask.delete(inFlight)
+    this.#updateBacklog(gate, performance.now())
     return true
   }
 
   /** Those that wait. */
-  get waiting(): ReadonlyArray<Held> {
-    return [...this.#room.keys].flatMap((key) => this.#room.line(key))
+  get waiting(): ReadonlyArray<InFlight> {
+    return [...this.#queue.keys].flatMap((key) => this.#queue.tasksOf(key))
   }
 
   /** What holds up those that wait, of one job, or of as many as are asked for. */
   notes(id: string | undefined, most: number): ReadonlyArray<Deferral> {
     const now = performance.now()
     const notes: Array<Deferral> = []
-    for (const key of this.#room.keys)
-      for (const [at, held] of this.#room.line(key).entries()) {
-        const { id: job = "", delivery } = held
-        const gate = this.#standing.get(held)
+    for (const key of this.#queue.keys)
+      for (const [at, inFlight] of this.#queue.tasksOf(key).entries()) {
+        const { id: job = "", delivery } = inFlight
+        const gate = this.#gateByTask.get(inFlight)
         if (gate === undefined || (id !== undefined && job !== id)) continue
         if (notes.length >= most) return notes
-        const inMs = Math.max(TICK_MS, (at + 1) * gate.line.spacing(now))
+        const inMs = Math.max(TICK_MS, (at + 1) * gate.backlog.spacing(now))
         const until = Math.round(Date.now() + inMs)
-        notes.push({ id: job, queue: delivery.queue, until, waits: true, ...this.#by(gate, now) })
+        notes.push({ id: job, queue: delivery.queue, until, waits: true, ...this.#reasonOf(gate, now) })
       }
     return notes
   }
 
   /** Called when all that may have started: asks for what is missing, and sets the alarm for the next one. `hasSlot`: a handler is free. */
-  rest(hasSlot: boolean): void {
-    if (this.#room.size === 0) return
+  scheduleNext(hasSlot: boolean): void {
+    if (this.#queue.size === 0) return
     const now = performance.now()
     let next = Number.POSITIVE_INFINITY
-    for (const key of this.#room.keys) {
-      const first = this.#room.first(key)
-      const gate = first === undefined ? undefined : this.#standing.get(first)
+    for (const key of this.#queue.keys) {
+      const first = this.#queue.first(key)
+      const gate = first === undefined ? undefined : this.#gateByTask.get(first)
       if (gate === undefined) continue
       const at = this.#startsAt(gate, now)
       // One that may start by now waits for a handler, and is started when one ends.
       if (at > now || hasSlot) next = Math.min(next, at)
-      gate.permits?.need(now)
-      const moreAt = gate.permits?.moreAt ?? Number.POSITIVE_INFINITY
-      if (moreAt > now) next = Math.min(next, moreAt)
+      gate.permits?.requestMissing(now)
+      const nextRequestAt = gate.permits?.nextRequestAt ?? Number.POSITIVE_INFINITY
+      if (nextRequestAt > now) next = Math.min(next, nextRequestAt)
     }
     if (next === this.#alarmAt) return
     clearTimeout(this.#alarm)
     this.#alarmAt = next
     if (next === Number.POSITIVE_INFINITY) return
-    this.#alarm = setTimeout(() => this.#ring(), Math.min(LONGEST_ALARM_MS, Math.max(1, next - now)))
+    this.#alarm = setTimeout(() => this.#onAlarm(), Math.min(LONGEST_ALARM_MS, Math.max(1, next - now)))
   }
 
-  #ring(): void {
+  #onAlarm(): void {
     this.#alarmAt = Number.POSITIVE_INFINITY
     this.#options.onReady()
   }
 
   /** The connection is back: what was told meanwhile was missed. */
   reconnected(): void {
-    for (const { permits } of this.#gates.values()) permits?.look()
+    for (const { permits } of this.#gates.values()) permits?.sync()
     this.#options.onReady()
   }
 
@@ -301,23 +306,27 @@ export class Limiter {
     return Math.max(own, permits?.startsAt(now) ?? now)
   }
 
-  #start({ local, permits, line }: Gate, now: number): () => void {
+  #start({ local, permits, backlog }: Gate, now: number): () => void {
     if (local !== undefined) local.tat = reserve(local.rate, local.tat, now, ONE).tat
     permits?.start()
-    line.started(now)
+    backlog.started(now)
     return () => permits?.end()
   }
 
   /** Whether tasks wait at a gate decides what its line learns of its starts. */
-  #follow({ key, line }: Gate, now: number): void {
-    line.waits(this.#room.first(key) !== undefined, now)
+  #updateBacklog({ key, backlog }: Gate, now: number): void {
+    backlog.setWaiting(this.#queue.first(key) !== undefined, now)
   }
 
-  #refusal(gate: Gate, held: Held, now: number): Refusal {
-    return { held, delayMs: gate.line.putOff(now, held.delivery.deliveries, Math.random()), ...this.#by(gate, now) }
+  #refusal(gate: Gate, inFlight: InFlight, now: number): LimitRefusal {
+    return {
+      inFlight,
+      delayMs: gate.backlog.deferralMs(now, inFlight.delivery.deliveries, Math.random()),
+      ...this.#reasonOf(gate, now),
+    }
   }
 
-  #by({ local, limit, tenant }: Gate, now: number): RefusedBy {
+  #reasonOf({ local, limit, tenant }: Gate, now: number): LimitReason {
     if (local !== undefined && (limit === undefined || reserve(local.rate, local.tat, now, NOW).waitMs > 0))
       return { reason: "rate-limit", detail: `${spaced(local.rate)} on each worker` }
     const { rate, concurrency } = limit ?? {}
@@ -348,7 +357,14 @@ export class Limiter {
     if (known !== undefined) return known
     const { limit } = method
     const local = this.#localOf(name, this.#rateOf(name, method))
-    const gate: Gate = { key, line: new Line(), local, permits: this.#permitsOf(key, limit), limit, tenant }
+    const gate: Gate = {
+      key,
+      backlog: new BacklogEstimate(),
+      local,
+      permits: this.#permitsOf(key, limit),
+      limit,
+      tenant,
+    }
     this.#gates.set(key, gate)
     return gate
   }
@@ -366,10 +382,10 @@ export class Limiter {
       log,
       handlers,
       presence: this.#presence,
-      waiting: () => this.#room.line(key).length,
+      waiting: () => this.#queue.tasksOf(key).length,
       onChange: onReady,
       // Who does not hear it looks by itself, a little later.
-      tell: () =>
+      notifyOthers: () =>
         void broadcast.send(LIMIT_TOPIC, encoder.encode(`${this.#presence.id} ${key}`)).catch(() => undefined),
     })
   }
@@ -382,16 +398,16 @@ export class Limiter {
     const heard = (payload: Uint8Array) => {
       const text = decoder.decode(payload)
       const at = text.indexOf(" ")
-      if (text.slice(0, at) !== this.#presence.id) this.#gates.get(text.slice(at + 1))?.permits?.look()
+      if (text.slice(0, at) !== this.#presence.id) this.#gates.get(text.slice(at + 1))?.permits?.sync()
     }
     void keepListening(broadcast, LIMIT_TOPIC, heard, { log, signal: this.#end.signal })
   }
 
   async #tick(): Promise<void> {
-    for (const held of this.waiting) {
-      if (!this.#options.isOver(held)) continue
-      this.leave(held)
-      this.#options.onOver(held)
+    for (const inFlight of this.waiting) {
+      if (!this.#options.isOver(inFlight)) continue
+      this.remove(inFlight)
+      this.#options.onOver(inFlight)
     }
     const now = performance.now()
     const isDue = now - this.#beatAt >= this.#ttlMs / 3 - TICK_MS || !this.#presence.isFresh
@@ -406,8 +422,8 @@ export class Limiter {
     }
     let ticked = 0
     for (const [key, gate] of [...this.#gates]) {
-      const isEmpty = this.#room.first(key) === undefined
-      if (isEmpty && gate.permits?.isIdle !== false && gate.line.end < performance.now()) {
+      const isEmpty = this.#queue.first(key) === undefined
+      if (isEmpty && gate.permits?.isIdle !== false && gate.backlog.endsAt < performance.now()) {
         // Tenants come and go: of those that are gone nothing is kept.
         this.#gates.delete(key)
         continue
@@ -422,7 +438,7 @@ export class Limiter {
   }
 
   #surrender(): void {
-    for (const { permits } of this.#gates.values()) permits?.surrender()
+    for (const { permits } of this.#gates.values()) permits?.recheck()
   }
 }
 

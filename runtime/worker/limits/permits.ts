@@ -5,9 +5,9 @@
 import type { Log } from "../../log/log.ts"
 import { type Rate, reserve } from "../../options/rate.ts"
 import type { Store } from "../../transport/store.ts"
-import { Pace } from "./pace.ts"
 import type { Presence } from "./presence.ts"
-import { decide, isSame } from "./share.ts"
+import { RateTokens } from "./rate-tokens.ts"
+import { decidePermits, isSame } from "./share.ts"
 import { decodeState, encodeState, type LimitState } from "./state.ts"
 
 export interface PermitsOptions {
@@ -25,7 +25,7 @@ export interface PermitsOptions {
   /** Called when more may start than before, or later than was said. */
   readonly onChange: () => void
   /** Tells the other workers to look at this limit. */
-  readonly tell: () => void
+  readonly notifyOthers: () => void
 }
 
 /** Moments of a rate are taken so long before they come: not at each start, and few are lost with a worker. */
@@ -43,16 +43,16 @@ const IDLE_TICKS = 2
 
 export class Permits {
   readonly #options: PermitsOptions
-  readonly #pace: Pace | undefined
+  readonly #tokens: RateTokens | undefined
   #held = 0
   #running = 0
   /** How many may run while others ask for some, as the last look has shown. */
   #share = Number.POSITIVE_INFINITY
   /** It has asked for more than it got: others will say when some are free. */
-  #starves = false
+  #isShort = false
   #othersHold = false
   /** When the rate has more, by the clock of `performance`. */
-  #moreAt = 0
+  #nextRequestAt = 0
   #idleTicks = 0
   #isUnsure = false
   #writtenAt = Number.NEGATIVE_INFINITY
@@ -61,7 +61,7 @@ export class Permits {
 
   constructor(options: PermitsOptions) {
     this.#options = options
-    this.#pace = options.rate === undefined ? undefined : new Pace(options.rate)
+    this.#tokens = options.rate === undefined ? undefined : new RateTokens(options.rate)
   }
 
   get running(): number {
@@ -71,9 +71,9 @@ export class Permits {
   /** Nothing is to be remembered of it. */
   get isIdle(): boolean {
     const now = performance.now()
-    const rests = this.#pace === undefined || (this.#pace.left(now) === 0 && this.#moreAt <= now)
+    const rests = this.#tokens === undefined || (this.#tokens.left(now) === 0 && this.#nextRequestAt <= now)
     return (
-      this.#held === 0 && this.#running === 0 && !this.#starves && !this.#isUnsure && this.#busy === undefined && rests
+      this.#held === 0 && this.#running === 0 && !this.#isShort && !this.#isUnsure && this.#busy === undefined && rests
     )
   }
 
@@ -83,35 +83,35 @@ export class Permits {
     if (concurrency !== Number.POSITIVE_INFINITY) {
       if (this.#running >= Math.min(this.#held, this.#share) || !presence.isFresh) return Number.POSITIVE_INFINITY
     }
-    return this.#pace === undefined ? now : (this.#pace.next(now) ?? Number.POSITIVE_INFINITY)
+    return this.#tokens === undefined ? now : (this.#tokens.next(now) ?? Number.POSITIVE_INFINITY)
   }
 
   /** One starts, which {@link startsAt} allows. */
   start(): void {
     this.#running++
-    this.#pace?.use()
+    this.#tokens?.use()
   }
 
   /** Its handler has really ended. */
   end(): void {
     this.#running--
-    if (this.#running < this.#held && this.#held > this.#share) this.look()
+    if (this.#running < this.#held && this.#held > this.#share) this.sync()
   }
 
   /** One more waits, or has started: asks for what is missing, unless that was done. */
-  need(now: number): void {
+  requestMissing(now: number): void {
     const { waiting, concurrency } = this.#options
     if (waiting() === 0 || this.#busy !== undefined) return
     const hasPermit = concurrency === Number.POSITIVE_INFINITY || this.#running < Math.min(this.#held, this.#share)
-    const isSlow = hasPermit && now >= this.#moreAt && this.#missing(this.#held, now) > 0
+    const isSlow = hasPermit && now >= this.#nextRequestAt && this.#missing(this.#held, now) > 0
     // A worker that has a permit for each of its handlers waits for a handler, not for a permit.
-    const wantsPermit = !hasPermit && !this.#starves && this.#wanted > this.#held
-    if (wantsPermit || isSlow) this.look()
+    const wantsPermit = !hasPermit && !this.#isShort && this.#wanted > this.#held
+    if (wantsPermit || isSlow) this.sync()
   }
 
-  /** When {@link need} is to be called at the latest. */
-  get moreAt(): number {
-    return this.#pace === undefined ? Number.POSITIVE_INFINITY : this.#moreAt
+  /** When {@link requestMissing} is to be called at the latest. */
+  get nextRequestAt(): number {
+    return this.#tokens === undefined ? Number.POSITIVE_INFINITY : this.#nextRequestAt
   }
 
   /** Now and then: asks again while some wait, and gives back what is not used. */
@@ -120,34 +120,34 @@ export class Permits {
     this.#idleTicks = isUsed ? 0 : this.#idleTicks + 1
     const isOld = this.#held > 0 && performance.now() - this.#writtenAt > LASTING_MS / 2
     // Those that hold some may have missed that this one asks.
-    if (this.#starves && this.#othersHold) this.#options.tell()
-    if (this.#isUnsure || isOld || this.#starves || this.#idleTicks >= IDLE_TICKS) this.look()
-    else this.need(performance.now())
+    if (this.#isShort && this.#othersHold) this.#options.notifyOthers()
+    if (this.#isUnsure || isOld || this.#isShort || this.#idleTicks >= IDLE_TICKS) this.sync()
+    else this.requestMissing(performance.now())
   }
 
   /** Others may have taken its permits: only those in use are sure. */
-  surrender(): void {
+  recheck(): void {
     this.#held = Math.min(this.#held, this.#running)
     this.#isUnsure = true
-    this.look()
+    this.sync()
   }
 
   /** Looks at the state, and changes what is to be changed. */
-  look(): void {
+  sync(): void {
     this.#again = true
     this.#busy ??= this.#run().finally(() => {
       this.#busy = undefined
-      if (this.#again) this.look()
+      if (this.#again) this.sync()
       // What came meanwhile may need more.
-      this.need(performance.now())
+      this.requestMissing(performance.now())
     })
   }
 
   /** Gives back all that is not used, and resolves when that is written, or could not be. */
   async close(): Promise<void> {
-    if (this.#held === 0 && !this.#starves) return
+    if (this.#held === 0 && !this.#isShort) return
     this.#idleTicks = IDLE_TICKS
-    this.look()
+    this.sync()
     await this.#busy
   }
 
@@ -163,14 +163,14 @@ export class Permits {
     while (this.#again) {
       this.#again = false
       try {
-        const isWritten = await this.#round()
+        const isWritten = await this.#syncOnce()
         this.#isUnsure = !isWritten
-        if (!isWritten) this.#moreAt = performance.now() + CONFLICT_MS * TRIES
+        if (!isWritten) this.#nextRequestAt = performance.now() + CONFLICT_MS * TRIES
       } catch (cause) {
         // Never unlimited: what cannot be asked waits.
         log.debug("a limit cannot be asked now", { limit: key, cause: String(cause) })
         this.#isUnsure = true
-        this.#moreAt = performance.now() + AWAY_MS
+        this.#nextRequestAt = performance.now() + AWAY_MS
         this.#again = false
       }
       onChange()
@@ -178,7 +178,7 @@ export class Permits {
   }
 
   /** Resolves to false when others wrote first each time. */
-  async #round(): Promise<boolean> {
+  async #syncOnce(): Promise<boolean> {
     const { store, key, concurrency, presence } = this.#options
     if (concurrency !== Number.POSITIVE_INFINITY && this.#wanted > 0) await presence.begin()
     let wait = CONFLICT_MS
@@ -196,8 +196,8 @@ export class Permits {
       }
       const decision =
         concurrency === Number.POSITIVE_INFINITY
-          ? { held: 0, share: concurrency, state: living, isNews: false }
-          : decide(living, own, concurrency, now)
+          ? { held: 0, share: concurrency, state: living, mustNotify: false }
+          : decidePermits(living, own, concurrency, now)
       const taken = this.#take(decision.state.tat, decision.held, now, at)
       const next: LimitState = taken === undefined ? decision.state : { ...decision.state, tat: taken.tat }
       // What is given back is not used from now on, whatever becomes of the write.
@@ -216,13 +216,13 @@ export class Permits {
       }
       this.#held = decision.held
       this.#othersHold = [...living.held.keys()].some((id) => id !== presence.id)
-      this.#starves = own.wanted > decision.held && concurrency !== Number.POSITIVE_INFINITY
+      this.#isShort = own.wanted > decision.held && concurrency !== Number.POSITIVE_INFINITY
       if (taken !== undefined) {
-        this.#pace?.add(at + taken.first - now, taken.count)
+        this.#tokens?.add(at + taken.first - now, taken.count)
         // Where it has more at once, half of what was taken is used up first.
-        this.#moreAt = taken.count < taken.wanted ? at + Math.max(taken.waitMs, AHEAD_MS / 2) : at
+        this.#nextRequestAt = taken.count < taken.wanted ? at + Math.max(taken.waitMs, AHEAD_MS / 2) : at
       }
-      if (decision.isNews) this.#options.tell()
+      if (decision.mustNotify) this.#options.notifyOthers()
       return true
     }
     return false
@@ -231,18 +231,18 @@ export class Permits {
   /** How many more moments of the rate could be used by those that wait, with so many permits. */
   #missing(held: number, now: number): number {
     const { waiting, concurrency } = this.#options
-    if (this.#pace === undefined) return 0
+    if (this.#tokens === undefined) return 0
     const isCapped = concurrency !== Number.POSITIVE_INFINITY
     // What finds no permit takes nothing of the rate.
     if (isCapped && this.#running >= held) return 0
-    return Math.min(waiting(), isCapped ? held : waiting()) - this.#pace.left(now)
+    return Math.min(waiting(), isCapped ? held : waiting()) - this.#tokens.left(now)
   }
 
   #take(tat: number | undefined, held: number, now: number, at: number) {
     const { rate } = this.#options
     const missing = this.#missing(held, at)
-    if (rate === undefined || this.#pace === undefined || missing <= 0) return undefined
-    const wanted = Math.max(missing, this.#pace.portion)
+    if (rate === undefined || this.#tokens === undefined || missing <= 0) return undefined
+    const wanted = Math.max(missing, this.#tokens.grantSize)
     return { ...reserve(rate, tat, now, { wanted, aheadMs: AHEAD_MS }), wanted }
   }
 

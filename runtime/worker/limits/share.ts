@@ -1,5 +1,5 @@
 /** How many permits of a limit a worker is to hold. Pure: the same state gives every worker the same division. */
-import type { LimitState, Request } from "./state.ts"
+import type { LimitState, PermitRequest } from "./state.ts"
 
 /** A worker, as it knows itself. */
 export interface Holder {
@@ -13,20 +13,20 @@ export interface Holder {
   readonly isIdle: boolean
 }
 
-export interface Decision {
+export interface PermitDecision {
   /** Permits that the worker holds from now on. */
   readonly held: number
   /** How many it may use while others ask; `Infinity` while none does. */
   readonly share: number
   readonly state: LimitState
   /** Whether other workers must hear of it: permits are free that they ask for, or this worker asks and they hold. */
-  readonly isNews: boolean
+  readonly mustNotify: boolean
 }
 
 /** Where there are fewer permits than workers that ask, each keeps its own for so long before it is another's turn. */
 const TURN_MS = 500
 
-interface Party {
+interface Contender {
   readonly id: string
   readonly held: number
   readonly demand: number
@@ -45,7 +45,7 @@ export const shareOf = (
   now: number,
 ): number => {
   const others = [...new Set([...held.keys(), ...asking.keys()])].filter((id) => id !== own.id)
-  const parties: ReadonlyArray<Party> = [
+  const parties: ReadonlyArray<Contender> = [
     { id: own.id, held: own.held, demand: own.wanted, since: asking.get(own.id)?.since ?? now },
     ...others.map((id) => {
       const request = asking.get(id)
@@ -68,15 +68,15 @@ export const shareOf = (
   return own.wanted
 }
 
-const rankOf = ({ held, since }: Party, even: number, now: number): number => {
+const rankOf = ({ held, since }: Contender, even: number, now: number): number => {
   if (held <= even) return 1
   return since === undefined || now - since < TURN_MS ? 0 : 2
 }
 
-const before = (a: Party, b: Party): number => (a.since ?? 0) - (b.since ?? 0) || (a.id < b.id ? -1 : 1)
+const before = (a: Contender, b: Contender): number => (a.since ?? 0) - (b.since ?? 0) || (a.id < b.id ? -1 : 1)
 
 /** What a worker does about a limit. `state`: of workers that are alive. */
-export const decide = (state: LimitState, own: Holder, limit: number, now: number): Decision => {
+export const decidePermits = (state: LimitState, own: Holder, limit: number, now: number): PermitDecision => {
   const { id, running, wanted } = own
   const request = state.asking.get(id)
   // What the store does not know was given to others meanwhile; only what runs cannot be taken back.
@@ -104,12 +104,12 @@ export const decide = (state: LimitState, own: Holder, limit: number, now: numbe
     held,
     share: isContested ? share : Number.POSITIVE_INFINITY,
     state: { tat: state.tat, held: holders, asking },
-    isNews: asksAnew || (isContested && (held < before || mustForget)),
+    mustNotify: asksAnew || (isContested && (held < before || mustForget)),
   }
 }
 
 /** A request that changes a little is not worth a write. A worker that got something goes to the end of the line. */
-const mustAsk = (request: Request | undefined, wanted: number, hasChanged: boolean): boolean =>
+const mustAsk = (request: PermitRequest | undefined, wanted: number, hasChanged: boolean): boolean =>
   request === undefined || hasChanged || wanted >= 2 * request.wanted || 2 * wanted <= request.wanted
 
 /** Whether two states need no write between them. */

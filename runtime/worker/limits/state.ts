@@ -16,7 +16,7 @@ const State = Schema.Struct({
 })
 
 /** What a worker asks for. */
-export interface Request {
+export interface PermitRequest {
   readonly since: number
   /** Those that it holds included. */
   readonly wanted: number
@@ -25,7 +25,7 @@ export interface Request {
 export interface LimitState {
   readonly tat: number | undefined
   readonly held: ReadonlyMap<string, number>
-  readonly asking: ReadonlyMap<string, Request>
+  readonly asking: ReadonlyMap<string, PermitRequest>
 }
 
 const decode = Schema.decodeUnknownResult(Schema.fromJsonString(State))

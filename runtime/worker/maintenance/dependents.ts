@@ -17,7 +17,7 @@ import { isTerminal } from "../../protocol/state.ts"
 const AT_A_TIME = 100
 
 /** More that have ended than this are left to the sweep. */
-const MOST = 10_000
+const MAX_PENDING = 10_000
 
 /** How long one round may look at those that wait, unless a single slice takes longer: a small part of the time between two rounds. */
 const SWEEP_MS = 200
@@ -34,7 +34,7 @@ export class Dependents {
   #hasBegun = false
   #isWorking = false
   /** The transport has failed: until the next round, or until it is back. */
-  #isHeld = false
+  #isWaitingForTransport = false
   #working: Promise<void> = Promise.resolve()
 
   constructor(options: { readonly connection: Connection; readonly log: Log; readonly signal: AbortSignal }) {
@@ -45,7 +45,7 @@ export class Dependents {
     this.#sweep = new Sweep(connection)
     this.#begun = this.#begin()
     const off = connection.transport.onStatus((status) => {
-      if (status === "connected") this.#goOn()
+      if (status === "connected") this.#resume()
     })
     signal.addEventListener("abort", off, { once: true })
   }
@@ -64,7 +64,7 @@ export class Dependents {
   async look(): Promise<void> {
     const began = performance.now()
     this.#edges.renew(began)
-    this.#goOn()
+    this.#resume()
     for (let isDone = this.#edges.isEmpty; !isDone && performance.now() - began < SWEEP_MS; )
       isDone = await this.#sweep.look(Date.now())
   }
@@ -82,53 +82,53 @@ export class Dependents {
     try {
       await this.look()
     } catch (cause) {
-      this.#later(cause)
+      this.#leaveForLater(cause)
     }
     this.#hasBegun = true
   }
 
   #add(id: string, ending: ParentOutcome | undefined): void {
-    if (this.#ended.size >= MOST) return
+    if (this.#ended.size >= MAX_PENDING) return
     this.#ended.set(id, ending)
     this.#work()
   }
 
-  #goOn(): void {
-    this.#isHeld = false
+  #resume(): void {
+    this.#isWaitingForTransport = false
     this.#work()
   }
 
   #work(): void {
-    if (this.#isWorking || this.#isHeld || this.#ended.size === 0) return
+    if (this.#isWorking || this.#isWaitingForTransport || this.#ended.size === 0) return
     this.#isWorking = true
     this.#working = this.#drain()
   }
 
   /** Never rejects. What ends meanwhile is in the next part. */
   async #drain(): Promise<void> {
-    while (this.#ended.size > 0 && !this.#isHeld) {
+    while (this.#ended.size > 0 && !this.#isWaitingForTransport) {
       const some = new Map([...this.#ended].slice(0, AT_A_TIME))
       try {
-        await this.#part(some)
+        await this.#releaseDependents(some)
       } catch (cause) {
-        this.#later(cause)
-        this.#isHeld = asTransportError(cause).retryable
+        this.#leaveForLater(cause)
+        this.#isWaitingForTransport = asTransportError(cause).retryable
         // What fails for another reason is left to the sweep: it must not keep the others waiting.
-        if (this.#isHeld) break
+        if (this.#isWaitingForTransport) break
       }
       for (const [id, ending] of some) if (this.#ended.get(id) === ending) this.#ended.delete(id)
     }
     this.#isWorking = false
   }
 
-  async #part(some: ReadonlyMap<string, ParentOutcome | undefined>): Promise<void> {
+  async #releaseDependents(some: ReadonlyMap<string, ParentOutcome | undefined>): Promise<void> {
     const unknown = [...some].flatMap(([id, ending]) => (ending === undefined ? [id] : []))
     const asked = await findParentOutcomes(this.#connection.jobs, unknown)
     const endings = [...some].map(([id, ending]) => [id, ending ?? asked.get(id) ?? "open"] as const)
     await release(this.#connection, new Map(endings))
   }
 
-  #later(cause: unknown): void {
+  #leaveForLater(cause: unknown): void {
     this.#log.debug("jobs that wait for others are looked at again later", { cause: String(cause) })
   }
 }

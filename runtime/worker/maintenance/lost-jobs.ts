@@ -14,7 +14,7 @@ import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Decision, Found } from "../../transport/lift/transport.ts"
 import type { Entry } from "../../transport/store.ts"
-import { EARLY_LISTS, type EarlyAcks, type EarlyList } from "../settle/early-acks.ts"
+import { EARLY_LISTS, type EarlyAcks, type EarlyList } from "../settlement/early-acks.ts"
 
 export interface LostJobsOptions {
   readonly connection: Connection
@@ -65,7 +65,7 @@ export class LostJobs {
       }
       const since = this.#orphans.get(entry.key)
       if (since === undefined) this.#orphans.set(entry.key, now)
-      else if (now - since >= GRACE_MS && !(await this.#lives(list))) await this.#bury(entry, list)
+      else if (now - since >= GRACE_MS && !(await this.#isAlive(list))) await this.#endJobsOf(entry, list)
     }
   }
 
@@ -76,7 +76,7 @@ export class LostJobs {
   }
 
   /** The list of all workers is bounded: asked for by name before anything is decided. */
-  async #lives({ worker, startedAt }: EarlyList): Promise<boolean> {
+  async #isAlive({ worker, startedAt }: EarlyList): Promise<boolean> {
     const found = await WORKERS.get(this.#options.connection.store, worker)
     return found !== undefined && (found.value === undefined || found.value.startedAt === startedAt)
   }
@@ -91,7 +91,7 @@ export class LostJobs {
     }
   }
 
-  async #bury({ key, revision }: Entry, { jobs }: EarlyList): Promise<void> {
+  async #endJobsOf({ key, revision }: Entry, { jobs }: EarlyList): Promise<void> {
     for (const [id, fence] of jobs) await this.#end(id, fence)
     // Only now: who dies before leaves it to the next one. A conflict: somebody was quicker, or its worker lives.
     await this.#options.connection.store.write([{ key, value: null, expect: revision }])
@@ -123,8 +123,8 @@ export class LostJobs {
     const queue: Ended["queueFor"] = (task, meth) => queueFor(task, meth) ?? record.queue
     const dead = ERROR.reason
     const keepMs = connection.keepFailed(record.task, record.meth)
-    const obituary = { token: "", fence: NO_FENCE, now, keepMs, dead, queueFor: queue }
-    const settlement = failedInAbsence(record, ERROR, obituary)
+    const outside = { token: "", fence: NO_FENCE, now, keepMs, dead, queueFor: queue }
+    const settlement = failedInAbsence(record, ERROR, outside)
     if (settlement?.record !== undefined) return { record: settlement.record, post: settlement.followUps ?? [] }
     const { acked: _acked, claims: _claims, ...kept } = record
     const ended = step(kept, { at: now, state: "failed", reason: dead })

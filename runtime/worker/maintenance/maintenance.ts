@@ -12,9 +12,9 @@ const EVERY_MS = 10_000
 const SLICE = 100
 
 /** Nobody takes longer from a record to its task who is still alive. */
-const STRANDED_MS = 15_000
+const ORPHANED_MS = 15_000
 
-interface Upkeep {
+interface MaintenanceParts {
   readonly connection: Connection
   readonly lost: LostJobs
   readonly dependents: Dependents
@@ -22,7 +22,7 @@ interface Upkeep {
 }
 
 /** Records as expired what waits past its time on a queue that nobody pulls. */
-const sweep = async ({ connection, dependents }: Upkeep, now: number): Promise<void> => {
+const sweep = async ({ connection, dependents }: MaintenanceParts, now: number): Promise<void> => {
   const { jobs } = connection
   for (const id of (await jobs.waiting?.({ expiredBy: now }, SLICE)) ?? []) {
     const found = await jobs.find(id)
@@ -32,7 +32,7 @@ const sweep = async ({ connection, dependents }: Upkeep, now: number): Promise<v
 }
 
 /** Starts maintaining; returns how to stop. */
-export const maintain = (upkeep: Upkeep): (() => void) => {
+export const maintain = (upkeep: MaintenanceParts): (() => void) => {
   const { connection, lost, dependents, log } = upkeep
   let busy = false
   const trying = (what: string, task: Promise<void>): Promise<void> =>
@@ -42,7 +42,7 @@ export const maintain = (upkeep: Upkeep): (() => void) => {
     busy = true
     const now = Date.now()
     await trying("expired tasks could not be swept", sweep(upkeep, now))
-    await trying("lost tasks could not be posted again", mend(connection, now - STRANDED_MS))
+    await trying("lost tasks could not be posted again", republishOrphans(connection, now - ORPHANED_MS))
     await trying("jobs without a worker could not be ended", lost.look(performance.now()))
     await trying("jobs that wait for others could not be looked at", dependents.look())
     busy = false
@@ -52,7 +52,7 @@ export const maintain = (upkeep: Upkeep): (() => void) => {
 }
 
 /** Looks at records that were stored at `before` (milliseconds since the epoch) or earlier; several may do it at once. */
-export const mend = async ({ jobs }: Connection, before: number): Promise<void> => {
+export const republishOrphans = async ({ jobs }: Connection, before: number): Promise<void> => {
   for (const id of (await jobs.orphans?.(before, SLICE)) ?? []) {
     const found = await jobs.find(id)
     if (found === undefined) continue

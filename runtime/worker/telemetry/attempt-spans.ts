@@ -4,15 +4,15 @@ import { isUndecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { type Api, jobAttributes, parentOf, SYSTEM_ATTRIBUTES, spanContextOf, traceOf } from "../../tracing/context.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
-import type { Held, Running } from "../delivery/delivery.ts"
-import { settledAs, type WorkerObserver } from "./observer.ts"
+import type { InFlight, Run } from "../delivery/in-flight.ts"
+import { outcomeNameOf, type WorkerObserver } from "./observer.ts"
 import type { TaskNames } from "./task-names.ts"
 
 export class AttemptSpans implements WorkerObserver {
   readonly #api: Api
   readonly #tracer: Tracer
   readonly #names: TaskNames
-  readonly #open = new WeakMap<Held, Span>()
+  readonly #open = new WeakMap<InFlight, Span>()
 
   constructor(api: Api, tracer: Tracer, names: TaskNames) {
     this.#api = api
@@ -20,44 +20,44 @@ export class AttemptSpans implements WorkerObserver {
     this.#names = names
   }
 
-  started(held: Held, run: Running): void {
+  started(inFlight: InFlight, run: Run): void {
     const api = this.#api
     const parent = parentOf(api, run.task)
-    const span = this.#start(held, run.record, parent)
-    this.#open.set(held, span)
+    const span = this.#start(inFlight, run.record, parent)
+    this.#open.set(inFlight, span)
     const context = span.spanContext()
     // A provider that is not set up makes spans of no trace.
     if (!api.isSpanContextValid(context)) return
     run.trace = traceOf(api, context, api.trace.setSpan(parent, span))
   }
 
-  settled(held: Held, settlement: AttemptEnd): void {
-    const outcome = settledAs(held, settlement)
+  settled(inFlight: InFlight, settlement: AttemptEnd): void {
+    const outcome = outcomeNameOf(inFlight, settlement)
     const { record } = settlement
-    if (outcome !== undefined) this.#end(held, outcome, record)
-    else this.#open.get(held)?.end()
+    if (outcome !== undefined) this.#end(inFlight, outcome, record)
+    else this.#open.get(inFlight)?.end()
   }
 
-  handedBack(held: Held): void {
-    this.#end(held, "handed-back", undefined)
+  handedBack(inFlight: InFlight): void {
+    this.#end(inFlight, "handed-back", undefined)
   }
 
-  refused(held: Held): void {
-    this.#end(held, "superseded", undefined)
+  refused(inFlight: InFlight): void {
+    this.#end(inFlight, "superseded", undefined)
   }
 
-  unsettled(held: Held): void {
-    this.#end(held, "unsettled", undefined)
+  unsettled(inFlight: InFlight): void {
+    this.#end(inFlight, "unsettled", undefined)
   }
 
   /** `record`: what was stored. A task that ended without a run has a span without a length. */
-  #end(held: Held, outcome: string, record: JobRecord | undefined): void {
-    let span = this.#open.get(held)
+  #end(inFlight: InFlight, outcome: string, record: JobRecord | undefined): void {
+    let span = this.#open.get(inFlight)
     if (span === undefined) {
-      const { message } = held.delivery
+      const { message } = inFlight.delivery
       if (record === undefined || isUndecodable(message)) return
       const { traceparent, tracestate } = message.headers
-      span = this.#start(held, record, parentOf(this.#api, { traceparent, tracestate }))
+      span = this.#start(inFlight, record, parentOf(this.#api, { traceparent, tracestate }))
     }
     span.setAttribute("callboard.outcome", outcome)
     if (record?.error !== undefined) {
@@ -69,11 +69,11 @@ export class AttemptSpans implements WorkerObserver {
     span.end()
   }
 
-  #start(held: Held, record: JobRecord, parent: Context): Span {
-    const name = this.#names.of(held, record)
+  #start(inFlight: InFlight, record: JobRecord, parent: Context): Span {
+    const name = this.#names.of(inFlight, record)
     const attributes: Attributes = {
       ...SYSTEM_ATTRIBUTES,
-      ...jobAttributes(record.id, held.delivery.queue),
+      ...jobAttributes(record.id, inFlight.delivery.queue),
       "messaging.operation.name": "process",
       "messaging.operation.type": "process",
       "callboard.task": name ?? record.name,
@@ -81,12 +81,12 @@ export class AttemptSpans implements WorkerObserver {
       "callboard.run": record.run,
       "callboard.retries": record.retries,
     }
-    const options = { kind: this.#api.SpanKind.CONSUMER, attributes, links: this.#linksOf(held) }
+    const options = { kind: this.#api.SpanKind.CONSUMER, attributes, links: this.#linksOf(inFlight) }
     return this.#tracer.startSpan(name === undefined ? "process" : `process ${name}`, options, parent)
   }
 
   /** The attempt before this one, which left its context in the task. */
-  #linksOf({ run }: Held): Array<Link> {
+  #linksOf({ run }: InFlight): Array<Link> {
     const context = spanContextOf(this.#api, { traceparent: run?.task.own.attempted })
     return context === undefined ? [] : [{ context, attributes: { "callboard.link": "previous-attempt" } }]
   }

@@ -1,7 +1,7 @@
 /** What a worker counts of itself, for the list of workers and for the report of a stop. */
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
-import type { Held } from "../delivery/delivery.ts"
-import { goesOn } from "./failure-handlers.ts"
+import type { InFlight } from "../delivery/in-flight.ts"
+import { hasSuccessor } from "./failure-handlers.ts"
 import type { WorkerObserver } from "./observer.ts"
 
 export class Counts implements WorkerObserver {
@@ -18,17 +18,17 @@ export class Counts implements WorkerObserver {
   /** Time that handlers ran, in milliseconds. */
   workingMs = 0
 
-  settled({ run }: Held, { record }: AttemptEnd): void {
+  settled({ run }: InFlight, { record }: AttemptEnd): void {
     this.processed++
     if (run !== undefined) this.workingMs += run.clock.monotonic() - run.beganAt
-    if (record?.error !== undefined && record.state !== "succeeded" && !goesOn(record)) this.failed++
+    if (record?.error !== undefined && record.state !== "succeeded" && !hasSuccessor(record)) this.failed++
   }
 
   handedBack(): void {
     this.handedBackTasks++
   }
 
-  unsettled(_held: Held, how: "superseded" | "lost"): void {
+  unsettled(_held: InFlight, how: "superseded" | "lost"): void {
     if (how === "lost") this.lostTasks++
   }
 

@@ -19,7 +19,7 @@ export interface Failure {
 export type FailureHandler = (failure: Failure) => unknown
 
 /** Whether a failed attempt is followed by another: its record then names a successor. */
-export const goesOn = (record: JobRecord): boolean => record.successor !== undefined
+export const hasSuccessor = (record: JobRecord): boolean => record.successor !== undefined
 
 export const runFailureHandlers = async (
   handlers: ReadonlyArray<FailureHandler>,
@@ -28,7 +28,7 @@ export const runFailureHandlers = async (
 ): Promise<void> => {
   const { error } = record
   if (error === undefined || handlers.length === 0) return
-  const failure: Failure = { job: jobView(record), error, willRetry: goesOn(record) }
+  const failure: Failure = { job: jobView(record), error, willRetry: hasSuccessor(record) }
   for (const handler of handlers) {
     try {
       if ((await handler(failure)) === false) return

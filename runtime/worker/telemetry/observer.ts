@@ -2,22 +2,22 @@
 import type { Log } from "../../log/log.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
-import type { Held, Running } from "../delivery/delivery.ts"
+import type { InFlight, Run } from "../delivery/in-flight.ts"
 
 /** Every part is optional; none may block, and what one throws is logged. */
 export interface WorkerObserver {
   /** Deliveries came into the worker's hands. */
   received?(deliveries: ReadonlyArray<JobDelivery>): void
   /** A handler is about to be called. */
-  started?(held: Held, run: Running): void
+  started?(inFlight: InFlight, run: Run): void
   /** A delivery was settled: `settlement` is what was stored. */
-  settled?(held: Held, settlement: AttemptEnd): void
+  settled?(inFlight: InFlight, settlement: AttemptEnd): void
   /** A task was given back, uncounted. */
-  handedBack?(held: Held): void
+  handedBack?(inFlight: InFlight): void
   /** An outcome came too late and was refused; without a record, where it was known before there was one. */
-  refused?(held: Held, record: JobRecord | undefined): void
+  refused?(inFlight: InFlight, record: JobRecord | undefined): void
   /** How a delivery ended could not be stored (`lost`), or not any more: what is left of it comes again. */
-  unsettled?(held: Held, how: "superseded" | "lost"): void
+  unsettled?(inFlight: InFlight, how: "superseded" | "lost"): void
   /** The worker consumes now, or does not any more. */
   listening?(listening: boolean): void
 }
@@ -33,34 +33,34 @@ export class Observers implements Required<WorkerObserver> {
   }
 
   received(deliveries: ReadonlyArray<JobDelivery>): void {
-    this.#tell((observer) => observer.received?.(deliveries))
+    this.#notify((observer) => observer.received?.(deliveries))
   }
 
-  started(held: Held, run: Running): void {
-    this.#tell((observer) => observer.started?.(held, run))
+  started(inFlight: InFlight, run: Run): void {
+    this.#notify((observer) => observer.started?.(inFlight, run))
   }
 
-  settled(held: Held, settlement: AttemptEnd): void {
-    this.#tell((observer) => observer.settled?.(held, settlement))
+  settled(inFlight: InFlight, settlement: AttemptEnd): void {
+    this.#notify((observer) => observer.settled?.(inFlight, settlement))
   }
 
-  handedBack(held: Held): void {
-    this.#tell((observer) => observer.handedBack?.(held))
+  handedBack(inFlight: InFlight): void {
+    this.#notify((observer) => observer.handedBack?.(inFlight))
   }
 
-  refused(held: Held, record: JobRecord | undefined): void {
-    this.#tell((observer) => observer.refused?.(held, record))
+  refused(inFlight: InFlight, record: JobRecord | undefined): void {
+    this.#notify((observer) => observer.refused?.(inFlight, record))
   }
 
-  unsettled(held: Held, how: "superseded" | "lost"): void {
-    this.#tell((observer) => observer.unsettled?.(held, how))
+  unsettled(inFlight: InFlight, how: "superseded" | "lost"): void {
+    this.#notify((observer) => observer.unsettled?.(inFlight, how))
   }
 
   listening(listening: boolean): void {
-    this.#tell((observer) => observer.listening?.(listening))
+    this.#notify((observer) => observer.listening?.(listening))
   }
 
-  #tell(what: (observer: WorkerObserver) => void): void {
+  #notify(what: (observer: WorkerObserver) => void): void {
     for (const observer of this.#observers) {
       try {
         what(observer)
@@ -74,12 +74,12 @@ export class Observers implements Required<WorkerObserver> {
 /** `retried`, `repeated` and `forwarded`: the job goes on in a task of its own; the others are ends. */
 export const OUTCOMES = ["succeeded", "failed", "retried", "repeated", "cancelled", "expired", "forwarded"] as const
 
-export type SettledAs = (typeof OUTCOMES)[number]
+export type OutcomeName = (typeof OUTCOMES)[number]
 
-const GOES_ON: Readonly<Record<string, SettledAs>> = { retry: "retried", repeat: "repeated", forwarded: "forwarded" }
+const GOES_ON: Readonly<Record<string, OutcomeName>> = { retry: "retried", repeat: "repeated", forwarded: "forwarded" }
 
 /** `undefined` where somebody else had decided already: the task was only taken off the queue. */
-export const settledAs = ({ run }: Held, { record }: AttemptEnd): SettledAs | undefined => {
+export const outcomeNameOf = ({ run }: InFlight, { record }: AttemptEnd): OutcomeName | undefined => {
   // Who cancelled it has stored that; its run ended for it here.
   if (record === undefined) return run?.stop === "cancelled" ? "cancelled" : undefined
   switch (record.state) {

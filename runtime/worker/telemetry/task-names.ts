@@ -2,7 +2,7 @@
 import type { ActorDefinition, ErasedMethod } from "../../actor/actor.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { Held } from "../delivery/delivery.ts"
+import type { InFlight } from "../delivery/in-flight.ts"
 
 export class TaskNames {
   /** All of them, in the order of the actors. */
@@ -24,8 +24,8 @@ export class TaskNames {
   }
 
   /** The method that ran a delivery, or would have; `undefined` where it is not served here. */
-  of(held: Held, record: JobRecord | undefined): string | undefined {
-    if (held.run !== undefined) return this.#byMethod.get(held.run.method)
+  of(inFlight: InFlight, record: JobRecord | undefined): string | undefined {
+    if (inFlight.run !== undefined) return this.#byMethod.get(inFlight.run.method)
     if (record === undefined) return undefined
     const method = this.method(record.task, record.meth)
     return method === undefined ? undefined : this.#byMethod.get(method)

@@ -5,7 +5,7 @@ import { SETTINGS } from "../../../runtime/config/settings.ts"
 import { IDEMPOTENCY_TTL_MS, MAX_BATCH } from "../../../runtime/http/limits.ts"
 import { resolveRetry } from "../../../runtime/jobs/outcome/retry.ts"
 import { DEFAULT_PRIORITY } from "../../../runtime/protocol/message.ts"
-import { DEFAULT_HARD_MS } from "../../../runtime/worker/attempt/method-plan.ts"
+import { DEFAULT_HARD_MS } from "../../../runtime/worker/attempt/method-settings.ts"
 
 const cell = (text: string): string => text.replaceAll("|", "\\|")
 

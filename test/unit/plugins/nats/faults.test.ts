@@ -10,7 +10,7 @@ import { type AddressedTask, publishKey } from "../../../../runtime/protocol/mes
 import type { JobRecord } from "../../../../runtime/protocol/record.ts"
 import type { JobDelivery, Transport } from "../../../../runtime/transport/lift/transport.ts"
 import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
-import { mend } from "../../../../runtime/worker/maintenance/maintenance.ts"
+import { republishOrphans } from "../../../../runtime/worker/maintenance/maintenance.ts"
 import { idOf, recordOf, retryOf, taskOf } from "../../../kit/task.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
 import { connectNats } from "./lifted.ts"
@@ -403,15 +403,15 @@ describe("a server that lives", () => {
     const config = Object(info["config"])
     await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config, max_msg_size: 16 })
     await expect(rerunJob(connection, posting.id)).rejects.toMatchObject({ outcome: "unknown" })
-    await mend(connection, Date.now() + 1_000).catch(() => undefined)
+    await republishOrphans(connection, Date.now() + 1_000).catch(() => undefined)
     await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config })
 
     // The record decides: the task does not run again meanwhile, and nothing is published before the entry is old.
     await expect(rerunJob(connection, posting.id)).rejects.toMatchObject({ code: "job-exists" })
-    await mend(connection, Date.now() - 60_000)
+    await republishOrphans(connection, Date.now() - 60_000)
     expect(await transport.jobs.waiting?.({ queue: "q" }, 10)).toEqual([])
-    await mend(connection, Date.now() + 1_000)
-    await mend(connection, Date.now() + 1_000)
+    await republishOrphans(connection, Date.now() + 1_000)
+    await republishOrphans(connection, Date.now() + 1_000)
     expect(await transport.jobs.waiting?.({ queue: "q" }, 10)).toEqual([posting.id])
 
     const second = await bench.one()
@@ -446,8 +446,8 @@ describe("a server that lives", () => {
 
     expect(await connection.jobs.find(child.id)).toMatchObject({ record: { state: "scheduled" } })
     expect(await transport.jobs.waiting?.({ queue: "q" }, 10)).toEqual([])
-    await mend(connection, Date.now() + 1_000)
-    await mend(connection, Date.now() + 1_000)
+    await republishOrphans(connection, Date.now() + 1_000)
+    await republishOrphans(connection, Date.now() + 1_000)
     expect(await transport.jobs.waiting?.({ queue: "q" }, 10)).toEqual([child.id])
     expect(await connection.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
     expect(await child.find()).toMatchObject({ state: "scheduled" })

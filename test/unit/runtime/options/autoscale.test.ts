@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { makeLog } from "../../../../runtime/log/log.ts"
 import type { JobDelivery } from "../../../../runtime/transport/lift/transport.ts"
-import { Hands } from "../../../../runtime/worker/fetch/buffer.ts"
+import { DeliveryBuffer } from "../../../../runtime/worker/fetch/delivery-buffer.ts"
 import { PoolSize } from "../../../../runtime/worker/fetch/pool-size.ts"
 
 /** As the worker's: what it looks at in any case, however little arrives. */
@@ -27,85 +27,91 @@ const delivery = (at: number): JobDelivery => ({
 })
 
 const begin = () => {
-  const hands = new Hands({ queues: ["default"], concurrency: 2, maxConcurrency: 16, prefetch: 4, rotate: false })
-  const size = new PoolSize({ hands, prefetch: 4, autoscale: { min: 2, max: 16 }, log: makeLog({ level: "none" }) })
+  const buffer = new DeliveryBuffer({
+    queues: ["default"],
+    concurrency: 2,
+    maxConcurrency: 16,
+    prefetch: 4,
+    rotate: false,
+  })
+  const size = new PoolSize({ buffer, prefetch: 4, autoscale: { min: 2, max: 16 }, log: makeLog({ level: "none" }) })
   let taken = 0
   return {
-    hands,
+    buffer,
     size,
     /** Tasks arrive, which is when a worker looks. */
     arrive: (count: number) => {
-      hands.add(Array.from({ length: count }, () => delivery(taken++)))
+      buffer.add(Array.from({ length: count }, () => delivery(taken++)))
       size.follow()
     },
     /** Everything that is held ends. */
     finish: () => {
-      for (const held of [...hands.held.values()]) hands.drop(held)
+      for (const inFlight of [...buffer.inFlight.values()]) buffer.drop(inFlight)
     },
   }
 }
 
 describe("autoscale 2..16", () => {
   test("holds for the largest pool there will be, whatever its size is now", () => {
-    const { hands, arrive } = begin()
-    expect([hands.concurrency, hands.capacity]).toEqual([2, 64])
+    const { buffer, arrive } = begin()
+    expect([buffer.concurrency, buffer.capacity]).toEqual([2, 64])
     arrive(5)
-    expect([hands.concurrency, hands.capacity]).toEqual([5, 64])
+    expect([buffer.concurrency, buffer.capacity]).toEqual([5, 64])
     arrive(40)
-    expect([hands.concurrency, hands.capacity]).toEqual([16, 64])
+    expect([buffer.concurrency, buffer.capacity]).toEqual([16, 64])
   })
 
   test("goes down to what is held once that was less for 30 seconds, by itself, and not below its least", () => {
-    const { hands, arrive, finish } = begin()
+    const { buffer, arrive, finish } = begin()
     arrive(10)
     finish()
     vi.advanceTimersByTime(KEEPALIVE_MS - 1)
-    expect(hands.concurrency).toBe(10)
+    expect(buffer.concurrency).toBe(10)
     vi.advanceTimersByTime(1)
-    expect(hands.concurrency).toBe(2)
+    expect(buffer.concurrency).toBe(2)
   })
 
   test("stays up while there is work for all, and is counted from the last time there was", () => {
-    const { hands, size, arrive, finish } = begin()
+    const { buffer, size, arrive, finish } = begin()
     arrive(10)
     vi.advanceTimersByTime(KEEPALIVE_MS)
-    expect(hands.concurrency).toBe(10)
+    expect(buffer.concurrency).toBe(10)
     finish()
     arrive(1)
     vi.advanceTimersByTime(KEEPALIVE_MS - 1)
     size.follow()
-    expect(hands.concurrency).toBe(10)
+    expect(buffer.concurrency).toBe(10)
     vi.advanceTimersByTime(1)
-    expect(hands.concurrency).toBe(2)
+    expect(buffer.concurrency).toBe(2)
   })
 
   test("a pool that is told to grow beyond its bounds moves them", () => {
-    const { hands, size, arrive } = begin()
+    const { buffer, size, arrive } = begin()
     size.set(20)
-    expect([hands.concurrency, hands.capacity]).toEqual([20, 80])
+    expect([buffer.concurrency, buffer.capacity]).toEqual([20, 80])
     size.follow()
-    expect(hands.concurrency).toBe(20)
+    expect(buffer.concurrency).toBe(20)
     vi.advanceTimersByTime(KEEPALIVE_MS)
-    expect(hands.concurrency).toBe(2)
+    expect(buffer.concurrency).toBe(2)
     arrive(30)
-    expect(hands.concurrency).toBe(20)
+    expect(buffer.concurrency).toBe(20)
   })
 
   test("so does one that is told to shrink below them", () => {
-    const { hands, size } = begin()
+    const { buffer, size } = begin()
     size.set(1)
     size.follow()
     vi.advanceTimersByTime(2 * KEEPALIVE_MS)
-    expect([hands.concurrency, hands.capacity]).toEqual([1, 64])
+    expect([buffer.concurrency, buffer.capacity]).toEqual([1, 64])
   })
 
   test("new bounds hold at once; without any the size stays as it is", () => {
-    const { hands, size, arrive } = begin()
+    const { buffer, size, arrive } = begin()
     arrive(10)
     size.autoscale({ min: 1, max: 4 })
-    expect([hands.concurrency, hands.capacity]).toEqual([4, 16])
+    expect([buffer.concurrency, buffer.capacity]).toEqual([4, 16])
     size.autoscale(null)
     vi.advanceTimersByTime(2 * KEEPALIVE_MS)
-    expect([hands.concurrency, hands.capacity]).toEqual([4, 16])
+    expect([buffer.concurrency, buffer.capacity]).toEqual([4, 16])
   })
 })

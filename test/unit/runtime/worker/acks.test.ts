@@ -7,9 +7,9 @@ import { generateId } from "../../../../runtime/id.ts"
 import { retried, succeeded } from "../../../../runtime/jobs/outcome/verdict.ts"
 import { parseTask, postingOf } from "../../../../runtime/protocol/headers.ts"
 import { type JobRecord, recordOfPosting, started } from "../../../../runtime/protocol/record.ts"
-import { Held } from "../../../../runtime/worker/delivery/delivery.ts"
+import { InFlight } from "../../../../runtime/worker/delivery/in-flight.ts"
 import { LostJobs } from "../../../../runtime/worker/maintenance/lost-jobs.ts"
-import { EARLY_LISTS, EarlyAcks } from "../../../../runtime/worker/settle/early-acks.ts"
+import { EARLY_LISTS, EarlyAcks } from "../../../../runtime/worker/settlement/early-acks.ts"
 import { onEveryBoard } from "../../../scenarios/boards.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { start } from "../../../support/services.ts"
@@ -235,7 +235,7 @@ onEveryBoard((newBoard) => {
           acked: true,
           message,
         }
-        const taking = await dead.take(new Held(delivery, 0), record, async (settlement) => {
+        const taking = await dead.take(new InFlight(delivery, 0), record, async (settlement) => {
           const [settled] = await connection.jobs.end([settlement])
           return settled?.status === "settled" ? settlement : "lost"
         })
@@ -319,12 +319,14 @@ onEveryBoard((newBoard) => {
       if (record === undefined) throw new Error("no record")
       const store = { ...connection.store, write: () => Promise.reject(new Error("full")) }
       const settle = () => Promise.reject(new Error("nothing is to be settled"))
-      const held = new Held(delivery, 0)
-      expect(await new EarlyAcks({ store, worker: "w", startedAt: "then" }).take(held, record, settle)).toBe("unlisted")
-      expect(held.offQueue).toBe(false)
-      held.end("hand-back")
+      const inFlight = new InFlight(delivery, 0)
+      expect(await new EarlyAcks({ store, worker: "w", startedAt: "then" }).take(inFlight, record, settle)).toBe(
+        "unlisted",
+      )
+      expect(inFlight.offQueue).toBe(false)
+      inFlight.end("hand-back")
       const early = new EarlyAcks({ store: connection.store, worker: "w", startedAt: "then" })
-      expect(await early.take(held, record, settle)).toBe("unlisted")
+      expect(await early.take(inFlight, record, settle)).toBe("unlisted")
       await early.end()
       expect(await tasksIn(client)).toBe(1)
       expect(await connection.store.list({ prefix: EARLY_LISTS.prefix, limit: 10 })).toEqual([])

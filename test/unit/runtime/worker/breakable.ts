@@ -12,7 +12,7 @@ export interface Breakable {
   /** What was logged, in order. */
   readonly lines: Array<string>
   cut(): void
-  mend(): void
+  republishOrphans(): void
   /** Whether news are subscribed to. */
   listens(): boolean
 }
@@ -76,7 +76,7 @@ export const breakable = ({ listensLater = false } = {}): Breakable => {
     options: { transport: "cut:", transports: { cut: wrapped }, log, reconnect: { base: 0.02, cap: 0.1 } },
     lines,
     cut: () => tell("disconnected"),
-    mend: () => tell("connected"),
+    republishOrphans: () => tell("connected"),
     listens: () => listening,
   }
 }

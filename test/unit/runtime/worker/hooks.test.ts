@@ -5,7 +5,7 @@ import { type LogLine, runActor } from "callboard/testing"
 import { Effect } from "effect"
 import { beforeEach, describe, expect, test } from "vitest"
 import * as z from "zod"
-import { tellStopped } from "../../../../runtime/worker/attempt/attempt.ts"
+import { runStoppedHook } from "../../../../runtime/worker/attempt/attempt.ts"
 import { eventually } from "../../../support/servers/process.ts"
 
 /** What ran, in order. */
@@ -189,7 +189,7 @@ describe("onStopped", () => {
       actor("outer", {
         methods: {
           run: async (_input, job) => {
-            await Effect.runPromise(tellStopped({ onStopped }, job, 50))
+            await Effect.runPromise(runStoppedHook({ onStopped }, job, 50))
             return job.state
           },
         },

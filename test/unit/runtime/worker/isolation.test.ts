@@ -21,7 +21,7 @@ import { NO_EMBED } from "../../../../runtime/protocol/body.ts"
 import { parseTask } from "../../../../runtime/protocol/headers.ts"
 import { recordOfTask } from "../../../../runtime/protocol/record.ts"
 import { JobContext } from "../../../../runtime/worker/attempt/job-context.ts"
-import { Running } from "../../../../runtime/worker/delivery/delivery.ts"
+import { Run } from "../../../../runtime/worker/delivery/in-flight.ts"
 import { ProcessPool } from "../../../../runtime/worker/isolation/process-pool.ts"
 import { onEveryBoard } from "../../../scenarios/boards.ts"
 import { eventually, isRunning, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
@@ -62,7 +62,7 @@ const start = async (options: ServeOptions = {}): Promise<Service> => {
 }
 
 /** A run as the executor makes it. */
-const runOf = (name: string): Running => {
+const runOf = (name: string): Run => {
   const now = Date.now()
   const method = isolated.methods.get(name)
   if (method === undefined) throw new Error(`there is no method ${name}`)
@@ -73,7 +73,7 @@ const runOf = (name: string): Running => {
   const task = Result.getOrThrow(parseTask(posting.message))
   const record = recordOfTask(posting, task, now)
   const limits = { startedAt: now, hardMs: 10_000, softMs: Number.POSITIVE_INFINITY }
-  return new Running({ posting, task, method, embed: NO_EMBED, record, claimed: false, ...limits })
+  return new Run({ posting, task, method, embed: NO_EMBED, record, claimed: false, ...limits })
 }
 
 const result = async (client: Client, task: string, fields = {}): Promise<unknown> =>

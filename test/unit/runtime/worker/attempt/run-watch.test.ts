@@ -9,7 +9,7 @@ import { newTask } from "../../../../../runtime/protocol/headers.ts"
 import { recordOfTask } from "../../../../../runtime/protocol/record.ts"
 import type { Jobs, Report } from "../../../../../runtime/transport/lift/transport.ts"
 import { RunWatch } from "../../../../../runtime/worker/attempt/run-watch.ts"
-import { Held, Running } from "../../../../../runtime/worker/delivery/delivery.ts"
+import { InFlight, Run } from "../../../../../runtime/worker/delivery/in-flight.ts"
 
 afterEach(() => {
   vi.useRealTimers()
@@ -30,7 +30,7 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
   const now = Date.now()
   const task = newTask({ task: "echo", id: "job" })
   const posting = { id: "job", run: 1, retries: 0, queue: "default", level: 4, message: delivery.message }
-  const run = new Running({
+  const run = new Run({
     posting,
     task,
     method,
@@ -42,21 +42,21 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
     softMs: limits.soft ?? Number.POSITIVE_INFINITY,
     ...(limits.clock === undefined ? {} : { clock: limits.clock }),
   })
-  const held = new Held(delivery, 0)
-  held.run = run
+  const inFlight = new InFlight(delivery, 0)
+  inFlight.run = run
   const reports: Array<Report> = []
   const deadlines: Array<number> = []
   const queue: Jobs = { ...client.connection.jobs, report: async (all) => void reports.push(...all) }
   const watch = new RunWatch(queue, makeLog({ level: "none" }), (at) => deadlines.push(at - run.beganAt))
-  watch.add(held)
-  return { watch, held, run, reports, deadlines, now }
+  watch.add(inFlight)
+  return { watch, inFlight, run, reports, deadlines, now }
 }
 
 describe("reports", () => {
   test("a run that is over within a moment is never reported", async () => {
-    const { watch, held, reports } = await start()
+    const { watch, inFlight, reports } = await start()
     await vi.advanceTimersByTimeAsync(100)
-    watch.remove(held)
+    watch.remove(inFlight)
     await vi.advanceTimersByTimeAsync(1_000)
     expect(reports).toEqual([])
     expect(vi.getTimerCount()).toBe(0)
@@ -107,9 +107,9 @@ describe("limits", () => {
   })
 
   test("the earliest hard limit is told at once, and that there is none any more", async () => {
-    const { watch, held, deadlines } = await start({ hard: 1_000 })
+    const { watch, inFlight, deadlines } = await start({ hard: 1_000 })
     expect(deadlines).toEqual([1_000])
-    watch.remove(held)
+    watch.remove(inFlight)
     expect(deadlines.at(-1)).toBe(Number.POSITIVE_INFINITY)
   })
 })

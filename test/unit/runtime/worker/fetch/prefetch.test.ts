@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest"
 import { isExhausted, reconnectDelay, resolveReconnect, retryNotice } from "../../../../../runtime/options/reconnect.ts"
 import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
-import { Hands } from "../../../../../runtime/worker/fetch/buffer.ts"
+import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
 import { PrefetchQos, reductionLines, restoredLine } from "../../../../../runtime/worker/fetch/prefetch.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 import { start } from "../../../../support/services.ts"
@@ -63,68 +63,68 @@ const delivery = (number: number): JobDelivery => ({
 
 describe("hands with a reduced prefetch", () => {
   const busy = (concurrency: number, prefetch: number, running: number) => {
-    const hands = new Hands({ queues: ["q"], concurrency, prefetch, rotate: false })
-    hands.add(Array.from({ length: running }, (_, at) => delivery(at)))
-    const held = Array.from({ length: running }, () => hands.next())
-    return { hands, held }
+    const buffer = new DeliveryBuffer({ queues: ["q"], concurrency, prefetch, rotate: false })
+    buffer.add(Array.from({ length: running }, (_, at) => delivery(at)))
+    const inFlight = Array.from({ length: running }, () => buffer.next())
+    return { buffer, inFlight }
   }
 
   test("fetch ahead what the count says, besides what ran before", () => {
-    const { hands } = busy(10, 2, 5)
-    expect(hands.free).toBe(15)
-    expect(hands.reducePrefetch()).toBe(10)
-    expect(hands.free).toBe(10)
-    hands.add(Array.from({ length: 10 }, (_, at) => delivery(100 + at)))
-    expect(hands.free).toBe(0)
+    const { buffer } = busy(10, 2, 5)
+    expect(buffer.free).toBe(15)
+    expect(buffer.reducePrefetch()).toBe(10)
+    expect(buffer.free).toBe(10)
+    buffer.add(Array.from({ length: 10 }, (_, at) => delivery(100 + at)))
+    expect(buffer.free).toBe(0)
   })
 
   test("never leave a handler's slot empty for want of tasks, however few may be fetched", () => {
-    const { hands, held } = busy(4, 2, 4)
-    expect(hands.reducePrefetch()).toBe(2)
-    const [first] = held
+    const { buffer, inFlight } = busy(4, 2, 4)
+    expect(buffer.reducePrefetch()).toBe(2)
+    const [first] = inFlight
     if (first === undefined) throw new Error("four run")
-    hands.handlerEnded(first)
-    hands.drop(first)
-    expect(hands.free).toBeGreaterThanOrEqual(1)
+    buffer.handlerEnded(first)
+    buffer.drop(first)
+    expect(buffer.free).toBeGreaterThanOrEqual(1)
   })
 
   test("never hold more than in good times", () => {
-    const { hands } = busy(4, 2, 1)
-    hands.reducePrefetch()
-    expect(hands.free + hands.held.size).toBeLessThanOrEqual(hands.capacity)
+    const { buffer } = busy(4, 2, 1)
+    buffer.reducePrefetch()
+    expect(buffer.free + buffer.inFlight.size).toBeLessThanOrEqual(buffer.capacity)
   })
 
   test("are back at the maximum when as many tasks have ended, and say so once", () => {
-    const { hands, held } = busy(10, 2, 5)
+    const { buffer, inFlight } = busy(10, 2, 5)
     let said = 0
-    hands.onRestored = () => said++
-    hands.reducePrefetch()
-    for (const each of held) {
+    buffer.onRestored = () => said++
+    buffer.reducePrefetch()
+    for (const each of inFlight) {
       if (each === undefined) throw new Error("five run")
-      hands.handlerEnded(each)
-      hands.drop(each)
+      buffer.handlerEnded(each)
+      buffer.drop(each)
     }
     expect(said).toBe(1)
-    expect(hands.free).toBe(20)
+    expect(buffer.free).toBe(20)
   })
 
   test("wake who waits for room when a step gives some", async () => {
-    const { hands, held } = busy(4, 1, 4)
-    hands.reducePrefetch()
-    hands.add([delivery(100)])
+    const { buffer, inFlight } = busy(4, 1, 4)
+    buffer.reducePrefetch()
+    buffer.add([delivery(100)])
     let room = false
-    void hands.waitForRoom(new AbortController().signal).then(() => {
+    void buffer.waitForRoom(new AbortController().signal).then(() => {
       room = true
     })
-    const [first] = held
+    const [first] = inFlight
     if (first === undefined) throw new Error("four run")
-    hands.handlerEnded(first)
-    hands.drop(first)
-    expect(hands.free).toBe(0)
-    const next = hands.next()
+    buffer.handlerEnded(first)
+    buffer.drop(first)
+    expect(buffer.free).toBe(0)
+    const next = buffer.next()
     if (next === undefined) throw new Error("one waits")
-    hands.handlerEnded(next)
-    hands.drop(next)
+    buffer.handlerEnded(next)
+    buffer.drop(next)
     await eventually(() => room)
   })
 })
@@ -149,7 +149,7 @@ describe("a worker whose connection breaks", () => {
     await eventually(() => open.size === 5)
     line.cut()
     await eventually(() => service.worker?.listening === false)
-    line.mend()
+    line.republishOrphans()
     await eventually(() => service.worker?.listening)
     expect(line.lines).toContain(
       "Temporarily reducing the prefetch count to 10 to avoid over-fetching since 5 tasks are currently being processed.",
@@ -180,7 +180,7 @@ describe("a worker whose connection breaks", () => {
     // Promises are only left: these end when they are told to.
     for (const end of open.values()) end()
     open.clear()
-    line.mend()
+    line.republishOrphans()
     await eventually(() => open.size === 2)
     expect(line.lines.join("\n")).not.toMatch(/prefetch count/)
     for (const end of open.values()) end()
@@ -201,7 +201,7 @@ describe("a worker whose connection breaks", () => {
     await eventually(() => open.size === 1)
     line.cut()
     await eventually(() => service.worker?.listening === false)
-    line.mend()
+    line.republishOrphans()
     await eventually(() => service.worker?.listening)
     expect(line.lines.join("\n")).not.toMatch(/prefetch count/)
     open.get(0)?.()
@@ -215,7 +215,7 @@ describe("a worker whose connection breaks", () => {
     await eventually(() => open.size === 1)
     line.cut()
     await eventually(() => service.worker?.listening === false)
-    line.mend()
+    line.republishOrphans()
     await eventually(() => service.worker?.listening)
     open.get(0)?.()
     expect(await (await service.client.submit("waits.quick")).result({ timeout: 60 })).toBe("done")
@@ -235,7 +235,7 @@ describe("a worker whose connection breaks", () => {
     for (let times = 0; times < 10; times++) {
       line.cut()
       await eventually(() => service.worker?.listening === false)
-      line.mend()
+      line.republishOrphans()
       await eventually(() => service.worker?.listening)
     }
     expect(line.lines.filter((each) => /Trying again in .* \(1\/2\)$/.test(each))).toHaveLength(10)

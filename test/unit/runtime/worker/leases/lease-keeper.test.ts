@@ -3,7 +3,7 @@ import { test } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
 import type { Jobs } from "../../../../../runtime/transport/lift/transport.ts"
-import { Held } from "../../../../../runtime/worker/delivery/delivery.ts"
+import { InFlight } from "../../../../../runtime/worker/delivery/in-flight.ts"
 import { keepLeases } from "../../../../../runtime/worker/leases/lease-keeper.ts"
 import { taskOf } from "../../../../kit/task.ts"
 import { memory } from "../../../../support/memory.ts"
@@ -12,7 +12,7 @@ import { eventually, freePort, temporaryFolder } from "../../../../support/serve
 const LEASE = 1_000
 
 /** A delivery in hand, and how often this thread has extended its lease. */
-const held = async () => {
+const inFlight = async () => {
   const options = { namespace: "test", lease: LEASE, name: "test", timeout: 5_000 }
   const { jobs } = await memory.connect(new URL(`memory://${generateId()}`), options)
   await jobs.publish([taskOf({ id: "job", queue: "q" })])
@@ -25,14 +25,14 @@ const held = async () => {
       return jobs.extend(tokens)
     },
   })
-  return { seen, jobs: counting, held: new Map([[delivery.token, new Held(delivery, 0)]]) }
+  return { seen, jobs: counting, inFlight: new Map([[delivery.token, new InFlight(delivery, 0)]]) }
 }
 
 const target = { namespace: "test", heartbeat: undefined }
 const keeping = { lease: LEASE, log: makeLog({ level: "none" }), onLost: () => undefined }
 
 test("until its thread is connected, this one keeps the leases", async () => {
-  const { seen, ...rest } = await held()
+  const { seen, ...rest } = await inFlight()
   // Nobody answers there: the thread tries again and again.
   const thread = { ...target, url: `nats://127.0.0.1:${await freePort()}` }
   const keeper = keepLeases({ ...keeping, ...rest, thread })
@@ -45,7 +45,7 @@ test("until its thread is connected, this one keeps the leases", async () => {
 
 test("once its thread is connected, this one leaves them to it", async () => {
   using folder = temporaryFolder()
-  const { seen, ...rest } = await held()
+  const { seen, ...rest } = await inFlight()
   const keeper = keepLeases({ ...keeping, ...rest, thread: { ...target, url: `sqlite:${folder.path}/board.db` } })
   try {
     let before = -1

@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest"
-import { GRACE_MS, SharedClock } from "../../../../../runtime/worker/leases/lease-protocol.ts"
+import { GRACE_MS, SharedHeartbeat } from "../../../../../runtime/worker/leases/lease-protocol.ts"
 
 const note = { token: "t.1", fence: "0001", id: "job", startedAt: 500, hardSeconds: 0.5, rejects: true, keepMs: -1 }
 
 describe("the note of the last run", () => {
   test("reads as it was written, by whoever shares the memory, whatever the id is", () => {
-    const clock = new SharedClock()
-    const other = new SharedClock(clock.buffer)
+    const clock = new SharedHeartbeat()
+    const other = new SharedHeartbeat(clock.buffer)
     expect(other.lastRun()).toBeUndefined()
     for (const id of ["job", "two\nlines\n", "é".repeat(127), "\u0000"]) {
       clock.note({ ...note, id })
@@ -15,7 +15,7 @@ describe("the note of the last run", () => {
   })
 
   test("that is too long is left out, and does not leave the one before in its place", () => {
-    const clock = new SharedClock()
+    const clock = new SharedHeartbeat()
     clock.note(note)
     clock.note({ ...note, token: "t".repeat(2_048) })
     expect(clock.lastRun()).toBeUndefined()
@@ -25,8 +25,8 @@ describe("the note of the last run", () => {
 describe("a thread", () => {
   /** What the main thread writes, and what the other one makes of it. */
   const threads = () => {
-    const main = new SharedClock()
-    return { main, other: new SharedClock(main.buffer) }
+    const main = new SharedHeartbeat()
+    return { main, other: new SharedHeartbeat(main.buffer) }
   }
 
   test("is blocked when it has not turned since its earliest hard limit, and the grace is over", () => {

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest"
 import { LATE_MS } from "../../../../../runtime/cluster/deferrals.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
-import { DeferralNotes, Untouched } from "../../../../../runtime/worker/limits/deferral-notes.ts"
+import { DeferralNotes, FirstDeferrals } from "../../../../../runtime/worker/limits/deferral-notes.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 import { newStore } from "./stores.ts"
 
@@ -41,11 +41,11 @@ const delivery = (deliveries: number, fresh: boolean, sequence = 7) => ({
 })
 
 test("a task that nobody else had since this worker has put it off is as good as new", () => {
-  const tasks = new Untouched()
+  const tasks = new FirstDeferrals()
   tasks.note(delivery(1, true))
-  expect(tasks.recognise(delivery(2, false)).fresh).toBe(true)
+  expect(tasks.markFresh(delivery(2, false)).fresh).toBe(true)
   // Once: what comes then is another delivery.
-  expect(tasks.recognise(delivery(3, false)).fresh).toBe(false)
+  expect(tasks.markFresh(delivery(3, false)).fresh).toBe(false)
 })
 
 test.each([
@@ -53,14 +53,14 @@ test.each([
   ["was not new when it was put off", delivery(2, false), delivery(3, false)],
   ["is another of the same job", delivery(1, true), delivery(2, false, 8)],
 ])("one that %s is not", (_, before, after) => {
-  const tasks = new Untouched()
+  const tasks = new FirstDeferrals()
   tasks.note(before)
-  expect(tasks.recognise(after).fresh).toBe(false)
+  expect(tasks.markFresh(after).fresh).toBe(false)
 })
 
 test("after a cancellation nothing is known", () => {
-  const tasks = new Untouched()
+  const tasks = new FirstDeferrals()
   tasks.note(delivery(1, true))
   tasks.forget()
-  expect(tasks.recognise(delivery(2, false)).fresh).toBe(false)
+  expect(tasks.markFresh(delivery(2, false)).fresh).toBe(false)
 })

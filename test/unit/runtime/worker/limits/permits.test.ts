@@ -25,7 +25,7 @@ const worker = (store: Store, limit: { concurrency: number; rate?: Rate }, ttlMs
     handlers: () => handlers,
     waiting: () => waiting,
     onChange: () => pump(),
-    tell: () => undefined,
+    notifyOthers: () => undefined,
   })
   let onStart: () => void = () => undefined
   const pump = () => {
@@ -35,7 +35,7 @@ const worker = (store: Store, limit: { concurrency: number; rate?: Rate }, ttlMs
       permits.start()
       onStart()
     }
-    permits.need(now)
+    permits.requestMissing(now)
   }
   const add = (count: number) => {
     waiting += count
@@ -113,7 +113,7 @@ describe("permits", () => {
     other.add(3)
     await eventually(() => other.permits.running === 2)
     expect(await frozen.presence.beat()).toBe(true)
-    frozen.permits.surrender()
+    frozen.permits.recheck()
     await eventually(async () => (await stateOf(store)).held?.[frozen.presence.id] === 2)
     frozen.add(2)
     frozen.permits.end()

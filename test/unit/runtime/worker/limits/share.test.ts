@@ -1,7 +1,7 @@
 /** How the permits of a limit are divided among the workers that want some. */
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
-import { decide, shareOf } from "../../../../../runtime/worker/limits/share.ts"
+import { decidePermits, shareOf } from "../../../../../runtime/worker/limits/share.ts"
 import type { LimitState } from "../../../../../runtime/worker/limits/state.ts"
 
 const NOW = 10_000
@@ -46,26 +46,26 @@ describe("what a worker holds", () => {
     ["nothing that others took while it was taken for dead", stateOf({ a: 10 }), { held: 6, running: 0, wanted: 6 }, 0],
     ["what still runs, if it was taken for dead", stateOf({ a: 10 }), { held: 6, running: 2, wanted: 6 }, 2],
   ])("is %s", (_, state, holder, held) => {
-    expect(decide(state, own(holder), 10, NOW).held).toBe(held)
+    expect(decidePermits(state, own(holder), 10, NOW).held).toBe(held)
   })
 
   test("is taken by turns, where there are fewer permits than workers", () => {
     const fresh = stateOf({ me: 1 }, { me: [NOW - 100, 5], a: [NOW - 400, 5] })
-    expect(decide(fresh, own({ held: 1, wanted: 5 }), 1, NOW).held).toBe(1)
+    expect(decidePermits(fresh, own({ held: 1, wanted: 5 }), 1, NOW).held).toBe(1)
     const old = stateOf({ me: 1 }, { me: [NOW - 900, 5], a: [NOW - 400, 5] })
-    const given = decide(old, own({ held: 1, wanted: 5 }), 1, NOW)
-    expect(given).toMatchObject({ held: 0, isNews: true })
+    const given = decidePermits(old, own({ held: 1, wanted: 5 }), 1, NOW)
+    expect(given).toMatchObject({ held: 0, mustNotify: true })
     // It asks anew, behind the one that has waited for longer.
-    expect(decide(given.state, own({ wanted: 5 }), 1, NOW).held).toBe(0)
-    expect(decide(given.state, { ...own({ wanted: 5 }), id: "a" }, 1, NOW).held).toBe(1)
+    expect(decidePermits(given.state, own({ wanted: 5 }), 1, NOW).held).toBe(0)
+    expect(decidePermits(given.state, { ...own({ wanted: 5 }), id: "a" }, 1, NOW).held).toBe(1)
   })
 
   test("is told to others only where that helps them", () => {
-    expect(decide(stateOf({}), own({ wanted: 40 }), 10, NOW).isNews).toBe(false)
-    expect(decide(stateOf({ a: 10 }), own({ wanted: 4 }), 10, NOW).isNews).toBe(true)
-    expect(decide(stateOf({ a: 10 }, { me: [9_000, 4] }), own({ wanted: 4 }), 10, NOW).isNews).toBe(false)
-    expect(decide(stateOf({ me: 3 }), own({ held: 3, isIdle: true }), 10, NOW).isNews).toBe(false)
-    expect(decide(stateOf({ me: 3 }, { a: [9_000, 9] }), own({ held: 3 }), 10, NOW).isNews).toBe(true)
+    expect(decidePermits(stateOf({}), own({ wanted: 40 }), 10, NOW).mustNotify).toBe(false)
+    expect(decidePermits(stateOf({ a: 10 }), own({ wanted: 4 }), 10, NOW).mustNotify).toBe(true)
+    expect(decidePermits(stateOf({ a: 10 }, { me: [9_000, 4] }), own({ wanted: 4 }), 10, NOW).mustNotify).toBe(false)
+    expect(decidePermits(stateOf({ me: 3 }), own({ held: 3, isIdle: true }), 10, NOW).mustNotify).toBe(false)
+    expect(decidePermits(stateOf({ me: 3 }, { a: [9_000, 9] }), own({ held: 3 }), 10, NOW).mustNotify).toBe(true)
   })
 })
 
@@ -97,7 +97,7 @@ test("workers that take turns at random never hold more than there is, and come 
         let state = stateOf({})
         const held = new Map<string, number>()
         const turn = (id: string) => {
-          const decision = decide(
+          const decision = decidePermits(
             state,
             { id, held: held.get(id) ?? 0, running: 0, wanted: 30, isIdle: false },
             limit,

@@ -6,8 +6,8 @@
 const KEY = Symbol.for("callboard.isolated")
 
 /** Said once, when the process begins. */
-export const markInside = (): void => {
+export const markHandlerProcess = (): void => {
   Reflect.set(globalThis, KEY, true)
 }
 
-export const isInside = (): boolean => Reflect.get(globalThis, KEY) === true
+export const isHandlerProcess = (): boolean => Reflect.get(globalThis, KEY) === true

@@ -5,15 +5,17 @@ import { Exit } from "effect"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
 import { KnownFailure } from "../../jobs/outcome/known-failure.ts"
 import type { JobError } from "../../protocol/record.ts"
-import type { News } from "./message.ts"
+import type { ProcessMessage } from "./messages.ts"
 
-export const exitOf = (news: Extract<News, { readonly kind: "succeeded" | "failed" }>): Exit.Exit<unknown, unknown> => {
-  if (news.kind === "succeeded") {
+export const exitOf = (
+  received: Extract<ProcessMessage, { readonly kind: "succeeded" | "failed" }>,
+): Exit.Exit<unknown, unknown> => {
+  if (received.kind === "succeeded") {
     // The process made the text of the JSON form of the result.
-    return Exit.succeed(news.value === undefined ? undefined : JSON.parse(news.value))
+    return Exit.succeed(received.value === undefined ? undefined : JSON.parse(received.value))
   }
-  const { error, after } = news
-  switch (news.how) {
+  const { error, after } = received
+  switch (received.how) {
     case "ignore":
       return Exit.fail(new Ignore(error.message))
     case "reject":

@@ -1,13 +1,13 @@
 /** What a worker wants to pull now: which queues, in which order. Changes while it runs, and says so. */
 
-export interface AppetiteOptions {
+export interface QueueSubscriptionOptions {
   /** In order of preference. */
   readonly queues: ReadonlyArray<string>
   /** Whether a queue is not worth pulling now, although nobody said so: all its actors are unhealthy. */
   readonly isIdle: (queue: string) => boolean
 }
 
-export class Appetite {
+export class QueueSubscription {
   readonly #isIdle: (queue: string) => boolean
   #listed: ReadonlyArray<string>
   #paused: ReadonlySet<string> = new Set()
@@ -15,7 +15,7 @@ export class Appetite {
   readonly #waiting = new Set<() => void>()
   #changes = 0
 
-  constructor(options: AppetiteOptions) {
+  constructor(options: QueueSubscriptionOptions) {
     this.#listed = [...new Set(options.queues)]
     this.#isIdle = options.isIdle
   }

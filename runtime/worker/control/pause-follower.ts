@@ -5,13 +5,13 @@ import { isSuspended, PAUSES, SUSPENSIONS } from "../../cluster/pausing.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { StoreMirror } from "../../connection/store-mirror.ts"
 import type { Log } from "../../log/log.ts"
-import type { Appetite } from "../fetch/queue-list.ts"
+import type { QueueSubscription } from "../fetch/queue-subscription.ts"
 
 export interface PauseKeeperOptions {
   readonly connection: Connection
   /** Name of the worker. */
   readonly name: string
-  readonly appetite: Appetite
+  readonly subscription: QueueSubscription
   /** Called after each change. */
   readonly onChange: () => void
   readonly log: Log
@@ -19,8 +19,8 @@ export interface PauseKeeperOptions {
 }
 
 /** Resolves once what is paused is known; until then nothing may be pulled. */
-export const keepPauses = async (options: PauseKeeperOptions): Promise<void> => {
-  const { connection, name, appetite, onChange, log, signal } = options
+export const followPauses = async (options: PauseKeeperOptions): Promise<void> => {
+  const { connection, name, subscription, onChange, log, signal } = options
   const mirror = <A>({ prefix }: StoreEntry<A>, change: (names: ReadonlyArray<string>) => void): StoreMirror<true> => {
     const entries = new StoreMirror<true>({
       connection,
@@ -36,7 +36,7 @@ export const keepPauses = async (options: PauseKeeperOptions): Promise<void> => 
     })
     return entries
   }
-  const paused = mirror(PAUSES, (names) => appetite.pause(names))
-  const suspended = mirror(SUSPENSIONS, (names) => appetite.suspend(isSuspended(names, name)))
+  const paused = mirror(PAUSES, (names) => subscription.pause(names))
+  const suspended = mirror(SUSPENSIONS, (names) => subscription.suspend(isSuspended(names, name)))
   await Promise.all([paused.ready, suspended.ready])
 }

@@ -15,14 +15,14 @@ import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 import { VERSION } from "../../version.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
-import { readTask } from "../attempt/intake.ts"
-import type { Held, Running } from "../delivery/delivery.ts"
+import { parseDelivery } from "../attempt/parsed-delivery.ts"
+import type { InFlight, Run } from "../delivery/in-flight.ts"
 import type { WorkerObserver } from "./observer.ts"
 
 /** What isolated handlers are ended with. */
 const SIGKILL = 9
 
-export class EventTeller implements WorkerObserver {
+export class TaskEventEmitter implements WorkerObserver {
   readonly #events: EventSender
   readonly #pool: Pick<ActorPool, "resolve">
 
@@ -35,7 +35,7 @@ export class EventTeller implements WorkerObserver {
   received(deliveries: ReadonlyArray<JobDelivery>): void {
     if (!this.#events.enabled) return
     for (const delivery of deliveries) {
-      const read = readTask(delivery)
+      const read = parseDelivery(delivery)
       // What is no task is told as rejected, once that is stored.
       if (Result.isFailure(read)) continue
       const { task, posting } = read.success
@@ -45,50 +45,51 @@ export class EventTeller implements WorkerObserver {
     }
   }
 
-  started(_held: Held, run: Running): void {
+  started(_held: InFlight, run: Run): void {
     if (this.#events.enabled) this.#events.tell("task-started", { uuid: run.posting.id })
   }
 
-  settled(held: Held, { record }: AttemptEnd): void {
+  settled(inFlight: InFlight, { record }: AttemptEnd): void {
     if (!this.#events.enabled) return
-    if (record !== undefined) this.#ended(held, record)
+    if (record !== undefined) this.#ended(inFlight, record)
     // Whoever cancelled it wrote the record.
-    else if (held.stop === "cancelled") this.#revoked(held, false)
+    else if (inFlight.stop === "cancelled") this.#revoked(inFlight, false)
   }
 
-  handedBack(held: Held): void {
+  handedBack(inFlight: InFlight): void {
     if (!this.#events.enabled) return
-    if (held.run !== undefined) this.#events.tell("task-cancelled", { uuid: held.run.posting.id })
-    else if (held.id !== undefined) this.#events.tell("task-rejected", { uuid: held.id, requeue: true })
+    if (inFlight.run !== undefined) this.#events.tell("task-cancelled", { uuid: inFlight.run.posting.id })
+    else if (inFlight.id !== undefined) this.#events.tell("task-rejected", { uuid: inFlight.id, requeue: true })
   }
 
-  refused(held: Held, record: JobRecord | undefined): void {
-    const of = held.run?.record
+  refused(inFlight: InFlight, record: JobRecord | undefined): void {
+    const of = inFlight.run?.record
     this.#events.tell("task-superseded", {
-      uuid: held.id ?? "",
+      uuid: inFlight.id ?? "",
       name: record?.name ?? of?.name ?? "",
-      queue: held.delivery.queue,
+      queue: inFlight.delivery.queue,
       attempt: record?.attempt ?? of?.attempt ?? 0,
       /** The state that was refused; null for an attempt that was told so before it had one. */
       state: record?.state ?? null,
     })
   }
 
-  #ended(held: Held, record: JobRecord): void {
+  #ended(inFlight: InFlight, record: JobRecord): void {
     const uuid = record.id
     const { error } = record
     // What goes on does so as its next attempt, its next run, or in another queue.
     const reason = record.timeline.at(-1)?.reason
-    if (record.state === "succeeded" || reason === "repeat") this.#succeeded(held, record)
-    else if (record.state === "cancelled" || record.state === "expired") this.#revoked(held, record.state === "expired")
-    else if (reason === "retry") this.#events.tell("task-retried", { uuid, ...failure(error, held.method) })
+    if (record.state === "succeeded" || reason === "repeat") this.#succeeded(inFlight, record)
+    else if (record.state === "cancelled" || record.state === "expired")
+      this.#revoked(inFlight, record.state === "expired")
+    else if (reason === "retry") this.#events.tell("task-retried", { uuid, ...failure(error, inFlight.method) })
     else if (record.state !== "failed") return
     else if (record.dead === "rejected" || error?.name === "Unreadable")
       this.#events.tell("task-rejected", { uuid, requeue: false })
-    else this.#events.tell("task-failed", { uuid, ...failure(error, held.method) })
+    else this.#events.tell("task-failed", { uuid, ...failure(error, inFlight.method) })
   }
 
-  #succeeded({ run }: Held, record: JobRecord): void {
+  #succeeded({ run }: InFlight, record: JobRecord): void {
     const endedAt = record.timeline.at(-1)?.at ?? Date.now()
     this.#events.tell("task-succeeded", {
       uuid: record.id,
@@ -97,7 +98,7 @@ export class EventTeller implements WorkerObserver {
     })
   }
 
-  #revoked({ run, id, killed }: Held, expired: boolean): void {
+  #revoked({ run, id, killed }: InFlight, expired: boolean): void {
     this.#events.tell("task-revoked", {
       uuid: run?.posting.id ?? id ?? "",
       terminated: run !== undefined,
@@ -114,7 +115,7 @@ const failure = (error: JobError | undefined, method: ErasedMethod | undefined) 
   ...(error?.reason === "unknown-actor" ? {} : { traceback: error?.traceback ?? null }),
 })
 
-export class WorkerNews implements WorkerObserver {
+export class WorkerEventEmitter implements WorkerObserver {
   readonly #events: EventSender
   readonly #load: () => Pick<WorkerLoad, "active" | "processed">
   #heartbeat: ReturnType<typeof setInterval> | undefined
@@ -128,8 +129,8 @@ export class WorkerNews implements WorkerObserver {
   /** Also after an outage: monitors may have given it up. */
   listening(listening: boolean): void {
     if (!listening) return
-    this.#tell("worker-online")
-    this.#heartbeat ??= setInterval(() => this.#tell("worker-heartbeat"), HEARTBEAT_MS)
+    this.#emit("worker-online")
+    this.#heartbeat ??= setInterval(() => this.#emit("worker-heartbeat"), HEARTBEAT_MS)
   }
 
   /** It works no more: tells so, if it ever said that it does. */
@@ -137,10 +138,10 @@ export class WorkerNews implements WorkerObserver {
     if (this.#heartbeat === undefined) return
     clearInterval(this.#heartbeat)
     this.#heartbeat = undefined
-    this.#tell("worker-offline")
+    this.#emit("worker-offline")
   }
 
-  #tell(type: keyof WorkerEvents): void {
+  #emit(type: keyof WorkerEvents): void {
     const load: WorkerLoad = {
       freq: HEARTBEAT_MS / 1000,
       ...this.#load(),

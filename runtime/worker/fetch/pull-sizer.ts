@@ -2,7 +2,7 @@
  * How much is pulled while tasks wait here for their limits. Mostly no more than still finds a place, so that few go back. Now
  * and then as much as there is room for without them: behind tasks that have to wait there may be others that need not.
  */
-import type { Hands } from "./buffer.ts"
+import type { DeliveryBuffer } from "./delivery-buffer.ts"
 
 /** What comes back to its limit comes in small portions: together they cost one pull. */
 const TOGETHER_MS = 25
@@ -13,41 +13,41 @@ const MOVING_MS = 1.25
 /** What lies behind those that wait is looked at so often at least, however fast they move on. */
 const LOOK_MS = 1_000
 
-export class Crowd {
-  readonly #hands: Hands
+export class PullSizer {
+  readonly #buffer: DeliveryBuffer
   #askedAt = 0
   #delayed = 0
-  #letIn = 0
+  #granted = 0
   /** When what lies behind those that wait was last looked at. */
   #lookedAt = 0
   /** When no crowd was last seen. */
   #thinAt = 0
 
-  constructor(hands: Hands) {
-    this.#hands = hands
+  constructor(buffer: DeliveryBuffer) {
+    this.#buffer = buffer
   }
 
   /** How much the next pull asks for. */
-  get portion(): number {
-    const hands = this.#hands
+  get nextSize(): number {
+    const buffer = this.#buffer
     const now = performance.now()
     this.#askedAt = now
-    this.#delayed = hands.delayed
-    this.#letIn = hands.letIn
-    const looks = hands.isCrowded || now - this.#lookedAt >= LOOK_MS
-    if (!hands.isCrowded) this.#thinAt = now
-    if (looks || hands.fitting === hands.free) this.#lookedAt = now
-    return looks ? hands.free : hands.fitting
+    this.#delayed = buffer.delayed
+    this.#granted = buffer.granted
+    const looks = buffer.isCrowded || now - this.#lookedAt >= LOOK_MS
+    if (!buffer.isCrowded) this.#thinAt = now
+    if (looks || buffer.freeIfLimited === buffer.free) this.#lookedAt = now
+    return looks ? buffer.free : buffer.freeIfLimited
   }
 
   /** A pull has brought something, perhaps, and it is crowded here. Resolves when the next one is worth its cost. */
   async pulled(count: number, asked: number, signal: AbortSignal): Promise<void> {
-    const hands = this.#hands
-    const inVain = hands.delayed - this.#delayed >= count ? count * IN_VAIN_MS - this.#passed : 0
+    const buffer = this.#buffer
+    const inVain = buffer.delayed - this.#delayed >= count ? count * IN_VAIN_MS - this.#passed : 0
     const pause = Math.max(inVain, count < asked ? TOGETHER_MS : 0)
     if (pause <= 0) return
-    do await hands.thinned(pause, signal)
-    while (inVain > 0 && count >= asked && hands.isCrowded && this.#isMoving(count * MOVING_MS) && !signal.aborted)
+    do await buffer.whenUncrowded(pause, signal)
+    while (inVain > 0 && count >= asked && buffer.isCrowded && this.#isMoving(count * MOVING_MS) && !signal.aborted)
   }
 
   get #passed(): number {
@@ -56,8 +56,8 @@ export class Crowd {
 
   /** Whether it has come together within so long, or will be gone by then. */
   #isMoving(ms: number): boolean {
-    const { letIn, places } = this.#hands
+    const { granted, limitCapacity } = this.#buffer
     if (performance.now() - this.#thinAt < ms) return true
-    return this.#passed < ms && letIn - this.#letIn >= (0.25 * places * this.#passed) / ms
+    return this.#passed < ms && granted - this.#granted >= (0.25 * limitCapacity * this.#passed) / ms
   }
 }

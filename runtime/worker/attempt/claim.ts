@@ -18,7 +18,7 @@ const WAIT_MS = 100
 export const UNCLAIMED_DELAY_MS = 1_000
 
 /** Resolves with the answer, or with the last failure. `stopped` ends trying. Never rejects. */
-export const insist = async (
+export const claimWithRetries = async (
   claims: Batcher<AttemptStart, StartAnswer>,
   claim: AttemptStart,
   stopped: () => boolean,
@@ -35,7 +35,7 @@ export const insist = async (
 }
 
 /** The attempt that claimed. */
-export interface Claimant {
+export interface ClaimingAttempt {
   /** With the record that it waited with. */
   readonly waiting: verdict.Attempt
   readonly begins: Parameters<typeof claimed>[1]
@@ -44,25 +44,25 @@ export interface Claimant {
 }
 
 /** The record to go on with, as it was before the claim, or how the delivery is settled where the job is not ours. */
-export const afterClaim = (
+export const recordAfterClaim = (
   answer: StartAnswer,
-  { waiting, begins, fresh }: Claimant,
+  { waiting, begins, fresh }: ClaimingAttempt,
   log: Log,
-): JobRecord | Decided => {
+): JobRecord | SettledWithoutRun => {
   switch (answer.status) {
     case "superseded":
-      return new Decided(NOTHING)
+      return new SettledWithoutRun(NOTHING_TO_SETTLE)
     case "failed": {
       const { message: cause, outcome } = answer.error
       log.warn("a job could not be claimed", { job: waiting.posting.id, cause })
       // It never ran: a claim that may be stored all the same is closed, where it is known what it would have replaced.
       const doubtful = fresh && outcome === "unknown"
       const attempt = { ...waiting, record: claimed(waiting.record, begins) }
-      return new Decided(verdict.handedBack(attempt, doubtful, UNCLAIMED_DELAY_MS))
+      return new SettledWithoutRun(verdict.handedBack(attempt, doubtful, UNCLAIMED_DELAY_MS))
     }
     case "finished":
       // Somebody decided it and may have died before its follow-ups were out: publishing is idempotent.
-      return new Decided({
+      return new SettledWithoutRun({
         token: waiting.token,
         ...(answer.record.followUps === undefined ? {} : { followUps: answer.record.followUps }),
         then: { kind: "ack" },
@@ -79,10 +79,10 @@ export const workerLost = (claims: number): JobError => {
 }
 
 /** Nothing to settle: the delivery is not ours any more. */
-export const NOTHING = undefined
+export const NOTHING_TO_SETTLE = undefined
 
 /** Ends the way of a delivery before its handler, with a settlement. */
-export class Decided {
+export class SettledWithoutRun {
   readonly settlement: AttemptEnd | undefined
   constructor(settlement: AttemptEnd | undefined) {
     this.settlement = settlement

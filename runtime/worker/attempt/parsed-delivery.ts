@@ -7,7 +7,7 @@ import { toProtocol2 } from "../../protocol/protocol1.ts"
 import type { JobDelivery } from "../../transport/lift/transport.ts"
 
 /** What a delivery carries. */
-export interface Intake {
+export interface ParsedDelivery {
   readonly task: Task
   readonly posting: AddressedTask
   /** What the task asks for; that of its posting is the level in the queue, where there may be fewer. */
@@ -15,7 +15,7 @@ export interface Intake {
 }
 
 /** Reads a delivery; protocol 1 is converted first. */
-export const readTask = (delivery: JobDelivery): Result.Result<Intake, Unreadable> => {
+export const parseDelivery = (delivery: JobDelivery): Result.Result<ParsedDelivery, Unreadable> => {
   const { message } = delivery
   if (isUndecodable(message)) {
     return Result.fail({ reason: "undecodable", problem: message.undecodable, kept: { raw: message.raw } })
@@ -36,22 +36,22 @@ export const readTask = (delivery: JobDelivery): Result.Result<Intake, Unreadabl
 }
 
 const keyOf = (delivery: JobDelivery): string | undefined => {
-  const task = readTask(delivery)
+  const task = parseDelivery(delivery)
   return Result.isSuccess(task) ? publishKey(task.success.posting) : undefined
 }
 
 /** What is in hand already of the posting that a delivery brings. */
-export const samePosting = <A extends { readonly delivery: JobDelivery }>(
-  hands: Iterable<A>,
+export const findSameTask = <A extends { readonly delivery: JobDelivery }>(
+  buffer: Iterable<A>,
   delivery: JobDelivery,
 ): A | undefined => {
   const id = idOf(delivery)
   if (id === undefined) return undefined
   // The ids first: to read the headers of all that is in hand costs more.
-  for (const held of hands) {
-    if (idOf(held.delivery) !== id) continue
+  for (const inFlight of buffer) {
+    if (idOf(inFlight.delivery) !== id) continue
     const key = keyOf(delivery)
-    if (key !== undefined && key === keyOf(held.delivery)) return held
+    if (key !== undefined && key === keyOf(inFlight.delivery)) return inFlight
   }
   return undefined
 }

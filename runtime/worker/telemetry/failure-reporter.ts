@@ -9,12 +9,12 @@ import { decodeBody } from "../../protocol/body.ts"
 import { isUndecodable, type Message, type Undecodable } from "../../protocol/message.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
-import type { Held } from "../delivery/delivery.ts"
+import type { InFlight } from "../delivery/in-flight.ts"
 import { jobFields } from "../delivery/job-fields.ts"
-import { type FailureHandler, goesOn, runFailureHandlers } from "./failure-handlers.ts"
+import { type FailureHandler, hasSuccessor, runFailureHandlers } from "./failure-handlers.ts"
 import type { WorkerObserver } from "./observer.ts"
 
-export class FailureTeller implements WorkerObserver {
+export class FailureReporter implements WorkerObserver {
   readonly #log: Log
   readonly #handlers: ReadonlyArray<FailureHandler>
   readonly #maxBody: number
@@ -26,18 +26,18 @@ export class FailureTeller implements WorkerObserver {
     this.#handlers = handlers
   }
 
-  settled(held: Held, { record }: AttemptEnd): void {
+  settled(inFlight: InFlight, { record }: AttemptEnd): void {
     if (record?.error === undefined || record.state === "succeeded") return
-    this.#tell(record, held.run?.posting.message ?? held.delivery.message, held.method)
+    this.#report(record, inFlight.run?.posting.message ?? inFlight.delivery.message, inFlight.method)
   }
 
   /** A job of another worker, which died with it. */
   lost(record: JobRecord): void {
     // Its method may not be known here: what that hides in log lines is not shown.
-    this.#tell(record, record.message ?? { undecodable: "not kept", raw: new Uint8Array() }, undefined)
+    this.#report(record, record.message ?? { undecodable: "not kept", raw: new Uint8Array() }, undefined)
   }
 
-  #tell(record: JobRecord, message: Message | Undecodable, method: ErasedMethod | undefined): void {
+  #report(record: JobRecord, message: Message | Undecodable, method: ErasedMethod | undefined): void {
     if (this.#log.enabled("warn")) {
       const line = failureLine(record, message, method, this.#maxBody)
       this.#log.warn(line.message, line.fields)
@@ -66,7 +66,7 @@ export const failureLine = (
 ): FailureLine => {
   const { error, dueAt } = record
   const due = dueAt === undefined ? "now" : `at ${new Date(dueAt).toISOString()}`
-  const next = goesOn(record) ? `; it is tried again ${due}` : ""
+  const next = hasSuccessor(record) ? `; it is tried again ${due}` : ""
   return {
     message: `${cut(record.name, MAX_NAME)} failed: ${errorText(error, method?.redact)}${next}`,
     fields: {

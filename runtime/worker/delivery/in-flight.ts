@@ -13,10 +13,10 @@ import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 import { softLimit } from "./soft-limit.ts"
 
 /** Why a run is ended from outside. */
-export type Stop = "timeout" | "cancelled" | "superseded" | "hand-back"
+export type InterruptReason = "timeout" | "cancelled" | "superseded" | "hand-back"
 
 /** A delivery that is in this worker's hands. Mutable: the worker's own bookkeeping, shared by its parts. */
-export class Held {
+export class InFlight {
   /** Another one of the same task once its lease was over and the task came back to this worker. */
   delivery: JobDelivery
   /** Position of its queue in the worker's list. */
@@ -29,17 +29,17 @@ export class Held {
   /** Its task was taken off the queue, or is about to be: it has no lease that could be lost, and cannot be handed back. */
   offQueue = false
   /** What it last said of its progress is being stored. Never rejects. */
-  telling: Promise<void> | undefined
+  progressStored: Promise<void> | undefined
   /** Set while its handler runs. */
-  run: Running | undefined
+  run: Run | undefined
   /** Whether its handler was called: whatever fails from then on must not make it run again. */
   called = false
   /** Set when it was decided from outside, also before the handler ran. */
-  stop: Stop | undefined
+  stop: InterruptReason | undefined
   /** Whether the process of its handler was killed because the job was cancelled. */
   killed = false
   /** Says that its handler has really ended, or was never called: it needs its actor's resources and limits no more. */
-  leave: (() => void) | undefined
+  release: (() => void) | undefined
   /** It may not start yet, and is to wait for its limit. */
   mustWait = false
   /** What its headers say, where that was read before it had to wait. */
@@ -58,19 +58,19 @@ export class Held {
   }
 
   /** Adds to what happens at the end of its handler. */
-  whenLeft(leave: () => void): void {
-    const { leave: before } = this
-    this.leave =
+  onRelease(release: () => void): void {
+    const { release: before } = this
+    this.release =
       before === undefined
-        ? leave
+        ? release
         : () => {
-            leave()
+            release()
             before()
           }
   }
 
   /** Ends it from outside: its run, or, while it is only being prepared, what would become one. The first reason counts. */
-  end(reason: Stop): void {
+  end(reason: InterruptReason): void {
     this.stop ??= reason
     this.run?.end(reason)
   }
@@ -92,7 +92,7 @@ export class Held {
 }
 
 /** A task whose handler runs. */
-export class Running {
+export class Run {
   readonly posting: AddressedTask
   readonly task: Task
   readonly method: ErasedMethod
@@ -111,7 +111,7 @@ export class Running {
   progress: Progress | undefined
   /** Whether anybody was told that it runs: a hand-back then says that it does not any more. */
   reported = false
-  stop: Stop | undefined
+  stop: InterruptReason | undefined
   /** What the handler's signal fired with at the soft limit. */
   softReason: DOMException | undefined
   /** Ends the wait for the handler: interrupts an Effect, lets go of a promise. */
@@ -200,7 +200,7 @@ export class Running {
   }
 
   /** Ends the run from outside. The first reason counts. */
-  end(reason: Stop): void {
+  end(reason: InterruptReason): void {
     if (this.stop !== undefined) return
     this.stop = reason
     this.#abort?.abort(stopReason(reason))
@@ -208,14 +208,14 @@ export class Running {
   }
 }
 
-const STOPPED: Readonly<Record<Stop, readonly [message: string, name: string]>> = {
+const STOPPED: Readonly<Record<InterruptReason, readonly [message: string, name: string]>> = {
   timeout: ["the hard time limit was reached", "TimeoutError"],
   cancelled: ["the job was cancelled", "AbortError"],
   superseded: ["another worker has the job", "AbortError"],
   "hand-back": ["the worker stops", "AbortError"],
 }
 
-const stopReason = (stop: Stop | undefined): DOMException | undefined =>
+const stopReason = (stop: InterruptReason | undefined): DOMException | undefined =>
   stop === undefined ? undefined : new DOMException(...STOPPED[stop])
 
 /** Milliseconds to the microsecond: a sum of two times has an error behind that, which would be told with the limit. */

@@ -5,14 +5,14 @@ import { CallboardError } from "../../errors.ts"
 import type { SubmissionFields } from "../../jobs/submission/submission.ts"
 import { parseJson } from "../../protocol/codec/json.ts"
 import type { JobContext } from "../attempt/job-context.ts"
-import type { News, Order } from "./message.ts"
+import type { ProcessMessage, ProcessRequest } from "./messages.ts"
 
-type Question = Extract<News, { readonly kind: "ask" }>
-type Refusal = NonNullable<Extract<Order, { readonly kind: "answer" }>["refused"]>
+type WorkerCall = Extract<ProcessMessage, { readonly kind: "ask" }>
+type CallFailure = NonNullable<Extract<ProcessRequest, { readonly kind: "answer" }>["refused"]>
 
 /** Resolves with what the handler's call resolves with; fails with what the client fails with. */
-export const carryOut = async (
-  question: Question,
+export const performCall = async (
+  question: WorkerCall,
   job: JobContext,
   client: Client,
   signal: AbortSignal,
@@ -50,7 +50,7 @@ const fieldsOf = (text: string | undefined): Readonly<Record<string, unknown>> =
 }
 
 /** Why it was not done, in words that the process can make an error of. */
-export const refusalOf = (cause: unknown): Refusal => {
+export const callFailureOf = (cause: unknown): CallFailure => {
   if (!(cause instanceof Error)) return { name: "Error", message: String(cause) }
   const { name, message } = cause
   if (cause instanceof CallboardError) {

@@ -7,7 +7,7 @@ import type { Clock } from "../../async/clock.ts"
 
 const TURN_MS = 250
 
-export class PauseWatch {
+export class StallWatch {
   readonly #limitMs: number
   readonly #clearUp: () => Promise<void>
   readonly #cleared: () => void
@@ -26,11 +26,11 @@ export class PauseWatch {
     this.#limitMs = Math.max(2 * TURN_MS, leaseMs * 0.6)
     this.#clearUp = clearUp
     this.#cleared = cleared
-    this.#timer = setInterval(() => this.inDoubt(), TURN_MS)
+    this.#timer = setInterval(() => this.leasesInDoubt(), TURN_MS)
   }
 
   /** Whether leases may have lapsed, as far as is known now. */
-  inDoubt(): boolean {
+  leasesInDoubt(): boolean {
     // The wall clock goes on while the whole machine sleeps, and the other one may not. Where it was set forward, the doubt
     // costs a question; where it was set back, this turn is the one that the next is compared with.
     const now = this.#clock.now()

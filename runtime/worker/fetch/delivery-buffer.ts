@@ -4,25 +4,25 @@
  * must not keep others from being fetched.
  */
 import type { JobDelivery } from "../../transport/lift/transport.ts"
-import { Held } from "../delivery/delivery.ts"
+import { InFlight } from "../delivery/in-flight.ts"
 import { PrefetchQos } from "./prefetch.ts"
 
 /** Few handlers, too, keep up with a limit that lets many start. */
 const LEAST_PLACES = 64
 
-export class Hands {
-  readonly held = new Map<string, Held>()
-  readonly #buffer: Array<Held> = []
+export class DeliveryBuffer {
+  readonly inFlight = new Map<string, InFlight>()
+  readonly #buffered: Array<InFlight> = []
   readonly #ranks = new Map<string, number>()
   readonly #rotate: boolean
   /** With `rotate`: rank of the queue whose turn was last. */
-  #turn = -1
+  #lastRank = -1
   #concurrency = 0
   #capacity = 0
   #prefetch = 1
   readonly #qos: PrefetchQos
   /** What ran when the prefetch was reduced: it does not count as fetched ahead. */
-  readonly #carried = new Set<Held>()
+  readonly #runningAtLoss = new Set<InFlight>()
   /** How many deliveries may still come at all. */
   #left = Number.POSITIVE_INFINITY
   #running = 0
@@ -31,9 +31,9 @@ export class Hands {
   /** Deliveries that wait for a limit. */
   #limited = 0
   #delayed = 0
-  #letIn = 0
+  #granted = 0
   #room: (() => void) | undefined
-  #thinned: (() => void) | undefined
+  #uncrowded: (() => void) | undefined
   #idle: Array<() => void> = []
 
   constructor(options: {
@@ -93,30 +93,30 @@ export class Hands {
   }
 
   /** Deliveries that wait for a slot, in order. */
-  get waiting(): ReadonlyArray<Held> {
-    return [...this.#buffer]
+  get waiting(): ReadonlyArray<InFlight> {
+    return [...this.#buffered]
   }
 
   /** How many more deliveries may come. */
   get free(): number {
-    const fetched = this.held.size - this.#limited
+    const fetched = this.inFlight.size - this.#limited
     const slots = this.#capacity - fetched - this.#stuck
-    return Math.min(this.#left, slots, this.#qos.limit(this.#capacity) - fetched + this.#carried.size)
+    return Math.min(this.#left, slots, this.#qos.limit(this.#capacity) - fetched + this.#runningAtLoss.size)
   }
 
   /** How many deliveries may wait for a limit, beside those that are fetched ahead. */
-  get places(): number {
+  get limitCapacity(): number {
     return Math.max(LEAST_PLACES, this.#capacity)
   }
 
   /** Whether so many wait for limits that most of what comes now may have to go back. */
   get isCrowded(): boolean {
-    return this.#limited >= 0.75 * this.places
+    return this.#limited >= 0.75 * this.limitCapacity
   }
 
   /** How many more deliveries find a place here even if they all have to wait for a limit. */
-  get fitting(): number {
-    return Math.max(0, Math.min(this.free, this.places - this.#limited))
+  get freeIfLimited(): number {
+    return Math.max(0, Math.min(this.free, this.limitCapacity - this.#limited))
   }
 
   /** How many deliveries were found to have to wait for a limit, ever. */
@@ -125,22 +125,22 @@ export class Hands {
   }
 
   /** How many that had waited for a limit were started, ever. */
-  get letIn(): number {
-    return this.#letIn
+  get granted(): number {
+    return this.#granted
   }
 
   /** Resolves when it is crowded no more, or after so long. */
-  async thinned(ms: number, signal: AbortSignal): Promise<void> {
+  async whenUncrowded(ms: number, signal: AbortSignal): Promise<void> {
     if (!this.isCrowded || signal.aborted) return
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, ms)
-      this.#thinned = () => {
+      this.#uncrowded = () => {
         clearTimeout(timer)
         resolve()
       }
-      signal.addEventListener("abort", this.#thinned, { once: true })
+      signal.addEventListener("abort", this.#uncrowded, { once: true })
     })
-    this.#thinned = undefined
+    this.#uncrowded = undefined
   }
 
   /** Whether a handler may start. */
@@ -150,7 +150,7 @@ export class Hands {
 
   /** After a broken connection: fetches less while what ran then goes on. Returns what may be fetched ahead now. */
   reducePrefetch(): number {
-    for (const held of this.held.values()) if (held.phase === "running") this.#carried.add(held)
+    for (const inFlight of this.inFlight.values()) if (inFlight.phase === "running") this.#runningAtLoss.add(inFlight)
     return this.#qos.reduce(this.#capacity, this.#running)
   }
 
@@ -177,75 +177,75 @@ export class Hands {
 
   /** Resolves when no handler runs and nothing settles. */
   whenIdle(): Promise<void> {
-    if (this.held.size === 0) return Promise.resolve()
+    if (this.inFlight.size === 0) return Promise.resolve()
     return new Promise((resolve) => this.#idle.push(resolve))
   }
 
   add(deliveries: ReadonlyArray<JobDelivery>): void {
     this.#left -= deliveries.length
     for (const delivery of deliveries) {
-      const held = new Held(delivery, this.#rankOf(delivery.queue))
-      this.held.set(delivery.token, held)
-      this.#insert(held)
+      const inFlight = new InFlight(delivery, this.#rankOf(delivery.queue))
+      this.inFlight.set(delivery.token, inFlight)
+      this.#insert(inFlight)
     }
     this.onChange()
   }
 
   /** Takes a delivery that is not to wait for a handler. */
-  receive(delivery: JobDelivery): Held {
-    const held = new Held(delivery, this.#rankOf(delivery.queue))
-    held.phase = "settling"
+  receive(delivery: JobDelivery): InFlight {
+    const inFlight = new InFlight(delivery, this.#rankOf(delivery.queue))
+    inFlight.phase = "settling"
     this.#left--
-    this.held.set(delivery.token, held)
-    return held
+    this.inFlight.set(delivery.token, inFlight)
+    return inFlight
   }
 
   /** What runs goes on as the delivery of `again`, which is one of the same task. */
-  adopt(held: Held, again: Held): void {
-    this.held.delete(held.delivery.token)
-    held.delivery = again.delivery
-    this.held.set(held.delivery.token, held)
+  adopt(inFlight: InFlight, again: InFlight): void {
+    this.inFlight.delete(inFlight.delivery.token)
+    inFlight.delivery = again.delivery
+    this.inFlight.set(inFlight.delivery.token, inFlight)
     this.handedBack()
     this.#changed()
   }
 
   /** Keeps the order: queue, level, sequence. New arrivals mostly belong at the end. */
-  #insert(held: Held): void {
-    let at = this.#buffer.length
+  #insert(inFlight: InFlight): void {
+    let at = this.#buffered.length
     while (at > 0) {
-      const before = this.#buffer[at - 1]
-      if (before === undefined || !precedes(held, before)) break
+      const before = this.#buffered[at - 1]
+      if (before === undefined || !precedes(inFlight, before)) break
       at--
     }
-    this.#buffer.splice(at, 0, held)
+    this.#buffered.splice(at, 0, inFlight)
   }
 
   /** The next delivery to run, if a handler may start: `ready`, which has waited for its limit, or one of the others. */
-  next(ready?: Held): Held | undefined {
+  next(ready?: InFlight): InFlight | undefined {
     if (!this.hasSlot) return undefined
     // With `rotate` the first one of the next queue that has any. The transport's turns are lost here, where pulls meet.
-    const isLater = ({ rank }: Held): boolean => rank > this.#turn
-    const at = Math.max(0, this.#rotate ? this.#buffer.findIndex(isLater) : 0)
-    const first = this.#buffer[at]
+    const isLater = ({ rank }: InFlight): boolean => rank > this.#lastRank
+    const at = Math.max(0, this.#rotate ? this.#buffered.findIndex(isLater) : 0)
+    const first = this.#buffered[at]
     const isReady =
       ready !== undefined &&
       (first === undefined ||
         (this.#rotate && isLater(ready) !== isLater(first) ? isLater(ready) : precedes(ready, first)))
-    const held = isReady ? ready : first
-    if (held === undefined) return undefined
+    const inFlight = isReady ? ready : first
+    if (inFlight === undefined) return undefined
     if (isReady) {
       this.#limited--
-      this.#letIn++
-    } else this.#buffer.splice(at, 1)
-    this.#turn = held.rank
-    held.phase = "running"
+      this.#granted++
+    } else this.#buffered.splice(at, 1)
+    this.#lastRank = inFlight.rank
+    inFlight.phase = "running"
     this.#running++
-    return held
+    return inFlight
   }
 
   /** It needs no handler yet: it waits for its limit. */
-  wait(held: Held): void {
-    held.phase = "waiting"
+  waitForLimit(inFlight: InFlight): void {
+    inFlight.phase = "waiting"
     this.#running--
     this.#limited++
     this.#delayed++
@@ -258,27 +258,27 @@ export class Hands {
   }
 
   /** It waits for its limit no more: to be settled, or to be looked at again in its turn. */
-  waited(held: Held, phase: "settling" | "buffered"): void {
-    held.phase = phase
+  stopWaiting(inFlight: InFlight, phase: "settling" | "buffered"): void {
+    inFlight.phase = phase
     this.#limited--
-    if (phase === "buffered") this.#insert(held)
+    if (phase === "buffered") this.#insert(inFlight)
   }
 
   /** Takes what is meant out of the buffer, to hand it back: everything, unless said otherwise. */
-  takeBuffered(meant: (held: Held) => boolean = () => true): ReadonlyArray<Held> {
-    const taken = this.#buffer.filter(meant)
+  takeBuffered(meant: (inFlight: InFlight) => boolean = () => true): ReadonlyArray<InFlight> {
+    const taken = this.#buffered.filter(meant)
     if (taken.length === 0) return taken
-    for (const held of taken) held.phase = "settling"
-    const kept = this.#buffer.filter((held) => held.phase === "buffered")
-    this.#buffer.splice(0, this.#buffer.length, ...kept)
+    for (const inFlight of taken) inFlight.phase = "settling"
+    const kept = this.#buffered.filter((inFlight) => inFlight.phase === "buffered")
+    this.#buffered.splice(0, this.#buffered.length, ...kept)
     return taken
   }
 
   /** Takes out of the buffer what is more than may be held, from its end, to hand it back. */
-  takeSurplus(): ReadonlyArray<Held> {
-    const surplus = Math.min(this.#buffer.length, Math.max(0, -this.free))
-    const taken = this.#buffer.splice(this.#buffer.length - surplus, surplus)
-    for (const held of taken) held.phase = "settling"
+  takeSurplus(): ReadonlyArray<InFlight> {
+    const surplus = Math.min(this.#buffered.length, Math.max(0, -this.free))
+    const taken = this.#buffered.splice(this.#buffered.length - surplus, surplus)
+    for (const inFlight of taken) inFlight.phase = "settling"
     return taken
   }
 
@@ -288,20 +288,20 @@ export class Hands {
   }
 
   /** Takes one delivery out of the buffer; false if it is not there. */
-  unbuffer(held: Held): boolean {
-    const at = this.#buffer.indexOf(held)
+  unbuffer(inFlight: InFlight): boolean {
+    const at = this.#buffered.indexOf(inFlight)
     if (at < 0) return false
-    this.#buffer.splice(at, 1)
-    held.phase = "settling"
+    this.#buffered.splice(at, 1)
+    inFlight.phase = "settling"
     return true
   }
 
   /** The handler has stopped, or is stuck: then its slot comes back when it does. */
-  handlerEnded(held: Held): void {
-    held.phase = "settling"
+  handlerEnded(inFlight: InFlight): void {
+    inFlight.phase = "settling"
     this.#running--
     if (this.#qos.restore(this.#capacity)) this.onRestored()
-    const pending = held.run?.pending
+    const pending = inFlight.run?.pending
     if (pending === undefined) return
     this.#stuck++
     const freed = () => {
@@ -312,9 +312,9 @@ export class Hands {
   }
 
   /** The delivery is settled, or not ours any more. */
-  drop(held: Held): void {
-    this.held.delete(held.delivery.token)
-    this.#carried.delete(held)
+  drop(inFlight: InFlight): void {
+    this.inFlight.delete(inFlight.delivery.token)
+    this.#runningAtLoss.delete(inFlight)
     this.#changed()
   }
 
@@ -331,15 +331,15 @@ export class Hands {
       this.#room = undefined
       room()
     }
-    if (!this.isCrowded) this.#thinned?.()
-    if (this.held.size === 0) for (const idle of this.#idle.splice(0)) idle()
+    if (!this.isCrowded) this.#uncrowded?.()
+    if (this.inFlight.size === 0) for (const idle of this.#idle.splice(0)) idle()
     this.onFree()
     this.onChange()
   }
 }
 
 /** The order in which deliveries start. */
-export const precedes = (a: Held, b: Held): boolean => {
+export const precedes = (a: InFlight, b: InFlight): boolean => {
   if (a.rank !== b.rank) return a.rank < b.rank
   if (a.level !== b.level) return a.level > b.level
   return a.delivery.sequence < b.delivery.sequence

@@ -4,13 +4,13 @@ import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test, vi } from "vitest"
 import { Batcher } from "../../../../../runtime/async/batcher.ts"
 import { generateId } from "../../../../../runtime/id.ts"
-import { Judgement } from "../../../../../runtime/worker/attempt/judgement.ts"
-import { MethodPlans } from "../../../../../runtime/worker/attempt/method-plan.ts"
+import { MethodSettingsCache } from "../../../../../runtime/worker/attempt/method-settings.ts"
+import { OutcomeDecider } from "../../../../../runtime/worker/attempt/outcome-decider.ts"
 import { RunWatch } from "../../../../../runtime/worker/attempt/run-watch.ts"
-import { Hands } from "../../../../../runtime/worker/fetch/buffer.ts"
+import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
 import { Dependents } from "../../../../../runtime/worker/maintenance/dependents.ts"
-import { EarlyAcks } from "../../../../../runtime/worker/settle/early-acks.ts"
-import { Settler } from "../../../../../runtime/worker/settle/settler.ts"
+import { EarlyAcks } from "../../../../../runtime/worker/settlement/early-acks.ts"
+import { SettlementWriter } from "../../../../../runtime/worker/settlement/settlement-writer.ts"
 import { Observers } from "../../../../../runtime/worker/telemetry/observer.ts"
 import { withJobs } from "../../../../support/faulty-board.ts"
 import { start } from "../../../../support/services.ts"
@@ -50,11 +50,14 @@ const runOne = async (breaks: () => void, method: "fine" | "fails" | "early" = "
 
 describe("a part that throws after the handler", () => {
   test.each<readonly [string, () => void]>([
-    ["judging", () => vi.spyOn(Judgement.prototype, "judge").mockImplementationOnce(broken)],
-    ["what is known of the attempt", () => vi.spyOn(Judgement.prototype, "attempt").mockImplementation(broken)],
-    ["how long it is kept", () => vi.spyOn(MethodPlans.prototype, "of").mockImplementation(broken)],
-    ["settling", () => vi.spyOn(Settler.prototype, "settle").mockImplementationOnce(broken)],
-    ["settling, later", () => vi.spyOn(Settler.prototype, "settle").mockImplementationOnce(async () => broken())],
+    ["judging", () => vi.spyOn(OutcomeDecider.prototype, "decide").mockImplementationOnce(broken)],
+    ["what is known of the attempt", () => vi.spyOn(OutcomeDecider.prototype, "attempt").mockImplementation(broken)],
+    ["how long it is kept", () => vi.spyOn(MethodSettingsCache.prototype, "of").mockImplementation(broken)],
+    ["settling", () => vi.spyOn(SettlementWriter.prototype, "settle").mockImplementationOnce(broken)],
+    [
+      "settling, later",
+      () => vi.spyOn(SettlementWriter.prototype, "settle").mockImplementationOnce(async () => broken()),
+    ],
     ["the batch", () => vi.spyOn(Batcher.prototype, "add").mockImplementationOnce(broken)],
   ])("makes the job fail with the reason, once: %s", async (_name, breaks) => {
     expect(await runOne(breaks)).toMatchObject({
@@ -67,7 +70,7 @@ describe("a part that throws after the handler", () => {
 
   test.each<readonly [string, () => void]>([
     ["the watch over the runs", () => vi.spyOn(RunWatch.prototype, "remove").mockImplementationOnce(broken)],
-    ["the count of hands", () => vi.spyOn(Hands.prototype, "handlerEnded").mockImplementationOnce(broken)],
+    ["the count of hands", () => vi.spyOn(DeliveryBuffer.prototype, "handlerEnded").mockImplementationOnce(broken)],
     ["those who watch", () => vi.spyOn(Observers.prototype, "settled").mockImplementationOnce(broken)],
     ["those who wait for it", () => vi.spyOn(Dependents.prototype, "stored").mockImplementationOnce(broken)],
   ])("and decides nothing leaves the outcome as it is: %s", async (_name, breaks) => {

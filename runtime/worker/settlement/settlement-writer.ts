@@ -13,7 +13,7 @@ import type { AttemptEnd, EndAnswer, Jobs } from "../../transport/lift/transport
 import type { TransportError } from "../../transport/mod.ts"
 
 /** How it ended: the settlement that was stored, which need not be the one that was tried first; or why there is none. */
-export type Settling = AttemptEnd | "superseded" | "lost"
+export type SettleResult = AttemptEnd | "superseded" | "lost"
 
 const FIRST_WAIT_MS = 100
 const LONGEST_WAIT_MS = 5_000
@@ -21,7 +21,7 @@ const LONGEST_WAIT_MS = 5_000
 /** How often a settlement is tried again that the transport fails at without saying that it is unreachable. */
 const MOST_FAULTS = 3
 
-export class Settler {
+export class SettlementWriter {
   readonly #jobs: Jobs
   readonly #batcher: Batcher<AttemptEnd, EndAnswer>
   readonly #log: Log
@@ -38,20 +38,24 @@ export class Settler {
    * Resolves when it is over. `refused` makes the settlement that takes the place of a result which the transport can
    * never take; `signal` ends trying: what is not settled then is delivered again.
    */
-  settle(settlement: AttemptEnd, signal: AbortSignal, refused?: (error: JobError) => AttemptEnd): Promise<Settling> {
+  settle(
+    settlement: AttemptEnd,
+    signal: AbortSignal,
+    refused?: (error: JobError) => AttemptEnd,
+  ): Promise<SettleResult> {
     return this.#batcher.add(settlement).then(
-      (settled) => (settled.status === "settled" ? settlement : this.#insist(settlement, settled, signal, refused)),
-      (cause: unknown) => this.#insist(settlement, failedOf(cause), signal, refused),
+      (settled) => (settled.status === "settled" ? settlement : this.#retry(settlement, settled, signal, refused)),
+      (cause: unknown) => this.#retry(settlement, failedOf(cause), signal, refused),
     )
   }
 
   /** Everything but the plain success of the first try. */
-  async #insist(
+  async #retry(
     settlement: AttemptEnd,
     answer: EndAnswer,
     signal: AbortSignal,
     refused?: (error: JobError) => AttemptEnd,
-  ): Promise<Settling> {
+  ): Promise<SettleResult> {
     let settled = answer
     let current = settlement
     let instead = refused
@@ -69,7 +73,7 @@ export class Settler {
         await this.#connectivity.untilConnected(wait, signal)
         wait *= 2
         // Alone: what one settlement of a batch makes the transport throw is no fault of the others.
-        settled = await this.#alone(current)
+        settled = await this.#settleAlone(current)
         continue
       }
       if (error.reason === "too-large" || error.reason === "invalid" || error.reason === "internal") {
@@ -79,7 +83,8 @@ export class Settler {
           await again()
           continue
         }
-        const next: AttemptEnd | undefined = instead?.(refusal(error)) ?? small(current) ?? alone(current, error)
+        const next: AttemptEnd | undefined =
+          instead?.(refusal(error)) ?? withoutLargeFields(current) ?? withoutFollowUps(current, error)
         instead = undefined
         if (next !== undefined) {
           current = next
@@ -100,7 +105,7 @@ export class Settler {
     }
   }
 
-  async #alone(settlement: AttemptEnd): Promise<EndAnswer> {
+  async #settleAlone(settlement: AttemptEnd): Promise<EndAnswer> {
     try {
       const [settled] = await this.#jobs.end([settlement])
       return settled ?? failedOf("the transport gave no answer")
@@ -128,7 +133,7 @@ const refusal = (error: TransportError): JobError =>
  * A failed record without what should follow from it, and a dead letter for that: an outcome that is never stored would run
  * its job again and again. Nothing once that was tried.
  */
-const alone = (settlement: AttemptEnd, { message: why }: TransportError): AttemptEnd | undefined => {
+const withoutFollowUps = (settlement: AttemptEnd, { message: why }: TransportError): AttemptEnd | undefined => {
   const { record, followUps, ...kept } = settlement
   if (followUps === undefined || record?.error === undefined || record.state !== "failed") return undefined
   const { followUps: _followUps, ...rest } = record
@@ -145,7 +150,7 @@ const withoutDetail = (settlement: AttemptEnd): AttemptEnd | undefined => {
 }
 
 /** A failed record without what may be large: its message, its data and its traceback. Nothing once that was tried. */
-const small = (settlement: AttemptEnd): AttemptEnd | undefined => {
+const withoutLargeFields = (settlement: AttemptEnd): AttemptEnd | undefined => {
   const { record } = settlement
   if (record?.message === undefined && record?.raw === undefined) return undefined
   const { message: _message, raw: _raw, meta: _meta, progress: _progress, ...kept } = record

@@ -9,8 +9,8 @@ import { generateId } from "../../id.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
-import type { Held } from "../delivery/delivery.ts"
-import type { Settling } from "./settler.ts"
+import type { InFlight } from "../delivery/in-flight.ts"
+import type { SettleResult } from "./settlement-writer.ts"
 
 /** Id of a job, and fence of the delivery that runs it. */
 const EarlyJob = Schema.Tuple([Schema.String, Schema.String])
@@ -31,7 +31,7 @@ export const EARLY_LISTS = new StoreEntry("early/", EarlyList)
  * How taking ended. `refused`: another delivery, or a cancellation, has the job. `unlisted`: its task is where it
  * was. `unsure`: the task may be off its queue, and if so the job is ended as one that was lost.
  */
-export type Taking = "taken" | "refused" | "unlisted" | "unsure"
+export type EarlyAckResult = "taken" | "refused" | "unlisted" | "unsure"
 
 export interface EarlyAcksOptions {
   readonly store: Store
@@ -64,8 +64,12 @@ export class EarlyAcks {
   }
 
   /** Lists a job, then stores its record and takes its task off the queue. Never rejects. */
-  async take(held: Held, record: JobRecord, settle: (settlement: AttemptEnd) => Promise<Settling>): Promise<Taking> {
-    const { token, fence } = held.delivery
+  async take(
+    inFlight: InFlight,
+    record: JobRecord,
+    settle: (settlement: AttemptEnd) => Promise<SettleResult>,
+  ): Promise<EarlyAckResult> {
+    const { token, fence } = inFlight.delivery
     this.#jobs.set(token, [record.id, fence])
     try {
       await this.#write()
@@ -74,12 +78,12 @@ export class EarlyAcks {
       return "unlisted"
     }
     // Until here it had its lease, and could be handed back.
-    if (held.stop !== undefined) {
+    if (inFlight.stop !== undefined) {
       this.#forget(token)
       return "unlisted"
     }
     // Before it is: a lease that cannot be extended because the task was just acked is not lost.
-    held.offQueue = true
+    inFlight.offQueue = true
     const settling = await settle({ token, record, then: { kind: "ack" } })
     if (settling === "lost") return "unsure"
     if (settling !== "superseded") return "taken"

@@ -13,34 +13,34 @@ export interface TimeLimits {
 }
 
 /** What a method's options come to. */
-export interface MethodPlan {
+export interface MethodSettings {
   readonly hardMs: number
   readonly softMs: number | undefined
   readonly keep: Keep
 }
 
 /** The plans of a worker's methods, each worked out once. */
-export class MethodPlans {
+export class MethodSettingsCache {
   readonly #keep: Keep
-  readonly #plans = new WeakMap<ErasedMethod, MethodPlan>()
+  readonly #settings = new WeakMap<ErasedMethod, MethodSettings>()
 
   /** `keep` is for methods that name no time. */
   constructor(keep: Keep) {
     this.#keep = keep
   }
 
-  of(method: ErasedMethod): MethodPlan {
-    let plan = this.#plans.get(method)
-    if (plan === undefined) {
-      plan = planOf(method, this.#keep)
-      this.#plans.set(method, plan)
+  of(method: ErasedMethod): MethodSettings {
+    let settings = this.#settings.get(method)
+    if (settings === undefined) {
+      settings = settingsOf(method, this.#keep)
+      this.#settings.set(method, settings)
     }
-    return plan
+    return settings
   }
 
   /** Changes a method's limits for runs that begin from now on. */
   limitTime(method: ErasedMethod, { hardMs, softMs }: TimeLimits): void {
-    this.#plans.set(method, {
+    this.#settings.set(method, {
       ...this.of(method),
       ...(hardMs === undefined ? {} : { hardMs }),
       ...(softMs === undefined ? {} : { softMs: softMs ?? undefined }),
@@ -48,7 +48,7 @@ export class MethodPlans {
   }
 }
 
-const planOf = (method: ErasedMethod, keep: Keep): MethodPlan => {
+const settingsOf = (method: ErasedMethod, keep: Keep): MethodSettings => {
   const { timeLimit, resultTtl, failureTtl } = method
   // All of it was checked when the actor was defined.
   const { hardMs = DEFAULT_HARD_MS, softMs } = timeLimit === undefined ? {} : timeLimitOf(timeLimit)

@@ -32,10 +32,10 @@ const Failure = Schema.Struct({
 const Level = Schema.Literals(["debug", "info", "warn", "error"])
 
 /** What a handler can have done by the worker, which has the transport. */
-export const ASKED = ["submit", "parent", "find", "outcome", "cancel", "retry", "delete"] as const
+export const WORKER_CALLS = ["submit", "parent", "find", "outcome", "cancel", "retry", "delete"] as const
 
 /** From the worker to the process. */
-const OrderSchema = Schema.Union([
+const ProcessRequestSchema = Schema.Union([
   /** The first: which actor to load. */
   Schema.Struct({
     kind: Schema.Literal("start"),
@@ -91,10 +91,10 @@ const OrderSchema = Schema.Union([
   /** End in good order: release the actor's resources first. */
   Schema.Struct({ kind: Schema.Literal("stop") }),
 ])
-export type Order = typeof OrderSchema.Type
+export type ProcessRequest = typeof ProcessRequestSchema.Type
 
 /** From the process to the worker. */
-const NewsSchema = Schema.Union([
+const ProcessMessageSchema = Schema.Union([
   /** The actor has started: handlers can run. */
   Schema.Struct({ kind: Schema.Literal("ready") }),
   /** The actor could not be loaded or started. */
@@ -121,7 +121,7 @@ const NewsSchema = Schema.Union([
     kind: Schema.Literal("ask"),
     run: Run,
     question: Schema.Int,
-    what: Schema.Literals(ASKED),
+    what: Schema.Literals(WORKER_CALLS),
     /** Id of a job; for `submit` the task's name. */
     about: Name,
     /** Fields of the submission, or options of the call. */
@@ -144,16 +144,18 @@ const NewsSchema = Schema.Union([
   /** An error that nothing caught: the process ends for it. */
   Schema.Struct({ kind: Schema.Literal("fatal"), error: Failure }),
 ])
-export type News = typeof NewsSchema.Type
+export type ProcessMessage = typeof ProcessMessageSchema.Type
 
-const decodeOrder = Schema.decodeUnknownResult(OrderSchema)
-const decodeNews = Schema.decodeUnknownResult(NewsSchema)
+const decodeRequest = Schema.decodeUnknownResult(ProcessRequestSchema)
+const decodeMessage = Schema.decodeUnknownResult(ProcessMessageSchema)
 
 /** An order in a message; `undefined` for anything else. */
-export const orderOf = (message: unknown): Order | undefined => Result.getOrUndefined(decodeOrder(message))
+export const parseProcessRequest = (message: unknown): ProcessRequest | undefined =>
+  Result.getOrUndefined(decodeRequest(message))
 
 /** News in a message; `undefined` for anything else, for instance what a library of the actor sends to any parent. */
-export const newsOf = (message: unknown): News | undefined => Result.getOrUndefined(decodeNews(message))
+export const parseProcessMessage = (message: unknown): ProcessMessage | undefined =>
+  Result.getOrUndefined(decodeMessage(message))
 
 /** Text that fits a line of news. */
 export const cutLine = (text: string): string => (text.length <= MAX_LINE ? text : `${text.slice(0, MAX_LINE - 1)}…`)
@@ -161,7 +163,7 @@ export const cutLine = (text: string): string => (text.length <= MAX_LINE ? text
 /** Sends a message over a channel that may have closed meanwhile; whoever cares hears of that by the channel's end. */
 export const sendOver = (
   send: (message: object, sent: (error: Error | null) => void) => unknown,
-  message: Order | News,
+  message: ProcessRequest | ProcessMessage,
   then: () => void = () => undefined,
 ): void => {
   try {

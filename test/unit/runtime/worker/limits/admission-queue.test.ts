@@ -1,93 +1,98 @@
-/** Where tasks wait for their limits, when those come again that find no room, and how rates are kept. */
+/** Where tasks wait for their limits, when those come again that find no queue, and how rates are kept. */
 
 import { Result } from "effect"
 import { describe, expect, test } from "vitest"
 import { parseRate, type Rate, reserve } from "../../../../../runtime/options/rate.ts"
-import { Pace } from "../../../../../runtime/worker/limits/pace.ts"
-import { Line, LONGEST_WAIT_MS, Room } from "../../../../../runtime/worker/limits/room.ts"
+import {
+  AdmissionQueue,
+  BacklogEstimate,
+  LONGEST_WAIT_MS,
+} from "../../../../../runtime/worker/limits/admission-queue.ts"
+import { RateTokens } from "../../../../../runtime/worker/limits/rate-tokens.ts"
 
-describe("a room", () => {
-  const roomFor = (most: number) => new Room<number>({ most: () => most, precedes: (a, b) => a < b })
+describe("a queue", () => {
+  const queueFor = (capacity: number) =>
+    new AdmissionQueue<number>({ capacity: () => capacity, precedes: (a, b) => a < b })
 
   test("keeps each line in order", () => {
-    const room = roomFor(9)
-    for (const item of [3, 1, 2]) expect(room.add("a", item)).toBeUndefined()
-    expect(room.line("a")).toEqual([1, 2, 3])
-    expect(room.first("b")).toBeUndefined()
+    const queue = queueFor(9)
+    for (const item of [3, 1, 2]) expect(queue.add("a", item)).toBeUndefined()
+    expect(queue.tasksOf("a")).toEqual([1, 2, 3])
+    expect(queue.first("b")).toBeUndefined()
   })
 
   test("that is full lets the last one of the longest line go, so that no tenant fills it", () => {
-    const room = roomFor(4)
-    for (const item of [1, 2, 3, 4]) room.add("many", item)
-    expect(room.add("one", 9)).toBe(4)
-    expect(room.add("one", 8)).toBe(3)
-    expect(room.add("many", 5)).toBe(5)
-    expect(room.line("many")).toEqual([1, 2])
-    expect(room.line("one")).toEqual([8, 9])
-    expect(room.size).toBe(4)
+    const queue = queueFor(4)
+    for (const item of [1, 2, 3, 4]) queue.add("many", item)
+    expect(queue.add("one", 9)).toBe(4)
+    expect(queue.add("one", 8)).toBe(3)
+    expect(queue.add("many", 5)).toBe(5)
+    expect(queue.tasksOf("many")).toEqual([1, 2])
+    expect(queue.tasksOf("one")).toEqual([8, 9])
+    expect(queue.size).toBe(4)
   })
 
   test("takes one that comes before others in their place", () => {
-    const room = roomFor(2)
-    for (const item of [5, 6]) room.add("a", item)
-    expect(room.refuses("a", 4)).toBe(false)
-    expect(room.add("a", 4)).toBe(6)
+    const queue = queueFor(2)
+    for (const item of [5, 6]) queue.add("a", item)
+    expect(queue.isFullFor("a", 4)).toBe(false)
+    expect(queue.add("a", 4)).toBe(6)
   })
 
   test("says beforehand what would have to go at once", () => {
-    const room = roomFor(2)
-    for (const item of [5, 6]) room.add("a", item)
-    expect(room.refuses("a", 7)).toBe(true)
-    expect(room.add("a", 7)).toBe(7)
-    expect(room.refuses("b", 7)).toBe(false)
+    const queue = queueFor(2)
+    for (const item of [5, 6]) queue.add("a", item)
+    expect(queue.isFullFor("a", 7)).toBe(true)
+    expect(queue.add("a", 7)).toBe(7)
+    expect(queue.isFullFor("b", 7)).toBe(false)
   })
 
   test("knows nothing of what has left", () => {
-    const room = roomFor(2)
-    room.add("a", 1)
-    expect(room.remove("a", 1)).toBe(true)
-    expect(room.remove("a", 1)).toBe(false)
-    expect([room.size, ...room.keys]).toEqual([0])
+    const queue = queueFor(2)
+    queue.add("a", 1)
+    expect(queue.remove("a", 1)).toBe(true)
+    expect(queue.remove("a", 1)).toBe(false)
+    expect([queue.size, ...queue.keys]).toEqual([0])
   })
 })
 
-describe("a line", () => {
-  test("lets those that were put off come before there is room for them, not after", () => {
-    const line = new Line(0)
-    line.waits(true, 0)
-    for (let at = 1; at <= 50; at++) line.started(at * 6)
-    expect(line.spacing(300)).toBeCloseTo(6, 0)
+describe("a backlog", () => {
+  test("lets those that were put off come before there is queue for them, not after", () => {
+    const backlog = new BacklogEstimate(0)
+    backlog.setWaiting(true, 0)
+    for (let at = 1; at <= 50; at++) backlog.started(at * 6)
+    expect(backlog.spacing(300)).toBeCloseTo(6, 0)
     // The last of a thousand is due in six seconds.
-    const delays = Array.from({ length: 1_000 }, () => line.putOff(300, 3, 0.5))
+    const delays = Array.from({ length: 1_000 }, () => backlog.deferralMs(300, 3, 0.5))
     expect(delays.at(-1)).toBeGreaterThan(2_500)
     expect(delays.at(-1)).toBeLessThan(4_000)
     expect([...delays].sort((a, b) => a - b)).toEqual(delays)
   })
 
   test("whose speed nobody knows yet is tried soon, and more seldom if it does not move", () => {
-    const line = new Line(0)
-    line.waits(true, 0)
-    const first = Array.from({ length: 3_000 }, () => line.putOff(400, 1, 0.5))
+    const backlog = new BacklogEstimate(0)
+    backlog.setWaiting(true, 0)
+    const first = Array.from({ length: 3_000 }, () => backlog.deferralMs(400, 1, 0.5))
     expect(first[0]).toBe(100)
     expect(first.at(-1)).toBeLessThan(6_500)
-    expect(line.putOff(60_000, 2, 0.5)).toBe(300)
+    expect(backlog.deferralMs(60_000, 2, 0.5)).toBe(300)
   })
 
   test("of ten thousand costs two hundred looks a second, and ends after some minutes however many wait", () => {
-    const line = new Line(0)
-    line.waits(true, 0)
-    for (let at = 1; at <= 50; at++) line.started(at * 60_000)
-    const delays = Array.from({ length: 10_000 }, () => line.putOff(3_000_000, 9, 0.5))
+    const backlog = new BacklogEstimate(0)
+    backlog.setWaiting(true, 0)
+    for (let at = 1; at <= 50; at++) backlog.started(at * 60_000)
+    const delays = Array.from({ length: 10_000 }, () => backlog.deferralMs(3_000_000, 9, 0.5))
     expect(delays.at(-1)).toBeGreaterThan(30_000)
     expect(delays.at(-1)).toBeLessThan(60_000)
     for (let count = 0; count < 100_000; count++)
-      expect(line.putOff(3_000_000, 9, 1)).toBeLessThanOrEqual(LONGEST_WAIT_MS)
+      expect(backlog.deferralMs(3_000_000, 9, 1)).toBeLessThanOrEqual(LONGEST_WAIT_MS)
   })
 })
 
 describe("moments of a rate", () => {
   test("are used in order, and lapse when they are too late", () => {
-    const pace = new Pace({ intervalMs: 1_000 })
+    const pace = new RateTokens({ intervalMs: 1_000 })
     pace.add(5_000, 2)
     expect(pace.next(0)).toBe(5_000)
     pace.use()
@@ -105,7 +110,12 @@ describe("moments of a rate", () => {
     }
     const starts: Array<number> = []
     let tat: number | undefined
-    const all = Array.from({ length: workers }, () => ({ pace: new Pace(rate), moreAt: 0, answerAt: -1, freeAt: 0 }))
+    const all = Array.from({ length: workers }, () => ({
+      pace: new RateTokens(rate),
+      nextRequestAt: 0,
+      answerAt: -1,
+      freeAt: 0,
+    }))
     for (let now = 0; now < ms; now++)
       for (const worker of all) {
         if (now < worker.freeAt) continue
@@ -116,14 +126,14 @@ describe("moments of a rate", () => {
           starts.push(now)
         }
         const missing = 64 - worker.pace.left(now)
-        if (worker.answerAt < 0 && now >= worker.moreAt && missing > 0) worker.answerAt = now + 20 * random()
+        if (worker.answerAt < 0 && now >= worker.nextRequestAt && missing > 0) worker.answerAt = now + 20 * random()
         if (worker.answerAt < 0 || now < worker.answerAt) continue
         worker.answerAt = -1
-        const wanted = Math.max(missing, worker.pace.portion)
+        const wanted = Math.max(missing, worker.pace.grantSize)
         const taken = reserve(rate, tat, now, { wanted, aheadMs: 250 })
         ;({ tat } = taken)
         worker.pace.add(taken.first, taken.count)
-        worker.moreAt = taken.count < wanted ? now + Math.max(taken.waitMs, 125) : now
+        worker.nextRequestAt = taken.count < wanted ? now + Math.max(taken.waitMs, 125) : now
       }
     return starts
   }

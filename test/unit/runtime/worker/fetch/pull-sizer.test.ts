@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
-import { Hands } from "../../../../../runtime/worker/fetch/buffer.ts"
-import { Crowd } from "../../../../../runtime/worker/fetch/crowd.ts"
+import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
+import { PullSizer } from "../../../../../runtime/worker/fetch/pull-sizer.ts"
 
 const delivery = (sequence: number): JobDelivery => ({
   token: `${sequence}`,
@@ -16,48 +16,48 @@ const delivery = (sequence: number): JobDelivery => ({
 
 /** A hundred places and a hundred slots, of which so many deliveries find their limit used up. */
 const crowded = (waiting: number) => {
-  const hands = new Hands({ queues: ["low"], concurrency: 100, prefetch: 1, rotate: false })
-  const crowd = new Crowd(hands)
+  const buffer = new DeliveryBuffer({ queues: ["low"], concurrency: 100, prefetch: 1, rotate: false })
+  const pullSizer = new PullSizer(buffer)
   // The first pull looks at everything.
-  expect(crowd.portion).toBe(100)
-  hands.add(Array.from({ length: waiting }, (_, at) => delivery(at)))
-  for (let held = hands.next(); held !== undefined; held = hands.next()) hands.wait(held)
-  return { hands, crowd }
+  expect(pullSizer.nextSize).toBe(100)
+  buffer.add(Array.from({ length: waiting }, (_, at) => delivery(at)))
+  for (let inFlight = buffer.next(); inFlight !== undefined; inFlight = buffer.next()) buffer.waitForLimit(inFlight)
+  return { buffer, pullSizer }
 }
 
 const signal = new AbortController().signal
 
 describe("pulls while tasks wait for their limits", () => {
   test("ask for no more than still finds a place, so that few go back", () => {
-    expect(crowded(60).crowd.portion).toBe(40)
+    expect(crowded(60).pullSizer.nextSize).toBe(40)
   })
 
   test("look behind a crowd, which may keep others from their turn", () => {
-    const { hands, crowd } = crowded(80)
-    expect(hands.fitting).toBe(20)
-    expect(crowd.portion).toBe(100)
+    const { buffer, pullSizer } = crowded(80)
+    expect(buffer.freeIfLimited).toBe(20)
+    expect(pullSizer.nextSize).toBe(100)
   })
 
   test("wait after a look in vain, until the crowd has become smaller", async () => {
-    const { hands, crowd } = crowded(100)
+    const { buffer, pullSizer } = crowded(100)
     const before = performance.now()
-    const pulled = crowd.pulled(100, 100, signal)
-    const all = [...hands.held.values()]
-    for (const held of all.slice(0, 30)) {
-      hands.waited(held, "settling")
-      hands.drop(held)
+    const pulled = pullSizer.pulled(100, 100, signal)
+    const all = [...buffer.inFlight.values()]
+    for (const inFlight of all.slice(0, 30)) {
+      buffer.stopWaiting(inFlight, "settling")
+      buffer.drop(inFlight)
     }
     await pulled
     expect(performance.now() - before).toBeLessThan(400)
-    expect(crowd.portion).toBe(30)
+    expect(pullSizer.nextSize).toBe(30)
   })
 
   test("do not wait after one that has found something to start", async () => {
-    const { hands, crowd } = crowded(80)
-    expect(crowd.portion).toBe(100)
-    hands.add([delivery(1_000)])
+    const { buffer, pullSizer } = crowded(80)
+    expect(pullSizer.nextSize).toBe(100)
+    buffer.add([delivery(1_000)])
     const before = performance.now()
-    await crowd.pulled(1, 1, signal)
+    await pullSizer.pulled(1, 1, signal)
     expect(performance.now() - before).toBeLessThan(20)
   })
 })

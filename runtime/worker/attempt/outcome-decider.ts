@@ -17,27 +17,27 @@ import type { JobError } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
-import type { Held, Running } from "../delivery/delivery.ts"
+import type { InFlight, Run } from "../delivery/in-flight.ts"
 import { softLimitError } from "../delivery/soft-limit.ts"
-import { NOTHING } from "./claiming.ts"
-import type { MethodPlans } from "./method-plan.ts"
+import { NOTHING_TO_SETTLE } from "./claim.ts"
+import type { MethodSettingsCache } from "./method-settings.ts"
 
-export class Judgement {
+export class OutcomeDecider {
   readonly #pool: ActorPool
-  readonly #plans: MethodPlans
+  readonly #settings: MethodSettingsCache
 
-  constructor(pool: ActorPool, plans: MethodPlans) {
+  constructor(pool: ActorPool, settings: MethodSettingsCache) {
     this.#pool = pool
-    this.#plans = plans
+    this.#settings = settings
   }
 
   /** The settlement for what came of the attempt. */
-  judge(held: Held, run: Running, exit: Exit.Exit<unknown, unknown>): AttemptEnd | undefined {
-    if (run.stop !== undefined) return this.stopped(held, run)
-    const attempt = this.attempt(held, run)
+  decide(inFlight: InFlight, run: Run, exit: Exit.Exit<unknown, unknown>): AttemptEnd | undefined {
+    if (run.stop !== undefined) return this.stopped(inFlight, run)
+    const attempt = this.attempt(inFlight, run)
     if (Exit.isFailure(exit)) return this.#failure(attempt, run, readable(Cause.squash(exit.cause)))
     // Should the transport refuse the result for good, the job fails for that, once, with its errbacks.
-    held.refused = (error) => this.givenUp(attempt, run.embed, error, deadOf(run.method.acks?.onFailure, error))
+    inFlight.refused = (error) => this.givenUp(attempt, run.embed, error, deadOf(run.method.acks?.onFailure, error))
     const { repeat } = run.task.own
     if (repeat !== undefined && repeat.done < repeat.times)
       return verdict.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done))
@@ -56,15 +56,15 @@ export class Judgement {
    * The settlement of a run after which something of our own has failed: its handler has run, and must not run again for
    * that. Nothing for a run that was ended from outside: its task is handed back, or is somebody else's.
    */
-  faulted(held: Held, run: Running, cause: unknown): AttemptEnd | undefined {
+  afterFault(inFlight: InFlight, run: Run, cause: unknown): AttemptEnd | undefined {
     if (run.stop !== undefined && run.stop !== "timeout") return undefined
     const error = outcomeLost(messageOf(cause))
     try {
-      return this.givenUp(this.attempt(held, run), run.embed, error, error.reason)
+      return this.givenUp(this.attempt(inFlight, run), run.embed, error, error.reason)
     } catch {
       // What has failed may fail again: with as little as there is.
       const { posting, task, record } = run
-      const { token, fence } = held.delivery
+      const { token, fence } = inFlight.delivery
       const keep = { resultMs: DEFAULT_KEEP_FAILED_MS, failureMs: DEFAULT_KEEP_FAILED_MS }
       const attempt = { token, fence, posting, task, record, now: run.clock.now(), keep }
       return verdict.failed(attempt, error, { dead: error.reason })
@@ -72,8 +72,8 @@ export class Judgement {
   }
 
   /** The settlement of a run that was ended from outside. */
-  stopped(held: Held, run: Running): AttemptEnd | undefined {
-    const attempt = this.attempt(held, run)
+  stopped(inFlight: InFlight, run: Run): AttemptEnd | undefined {
+    const attempt = this.attempt(inFlight, run)
     switch (run.stop) {
       case "timeout": {
         const seconds = run.hardMs / 1000
@@ -82,18 +82,18 @@ export class Judgement {
         return this.#givenUpOrRetried(attempt, run, error, rejected(run.method.acks?.onTimeout, error))
       }
       case "hand-back":
-        return held.offQueue
+        return inFlight.offQueue
           ? this.#givenUpOrRetried(attempt, run, WORKER_STOPPED, WORKER_STOPPED.reason)
           : verdict.handedBack({ ...attempt, record: run.record }, run.claimed || run.reported, 0)
       case "cancelled":
         // The record says so already; only the task is left to take off the queue.
         return { token: attempt.token, then: { kind: "ack" } }
       default:
-        return NOTHING
+        return NOTHING_TO_SETTLE
     }
   }
 
-  #failure(attempt: verdict.Attempt, run: Running, thrown: unknown): AttemptEnd {
+  #failure(attempt: verdict.Attempt, run: Run, thrown: unknown): AttemptEnd {
     if (thrown instanceof Ignore) return verdict.succeeded(attempt, undefined)
     if (thrown instanceof Reject) return this.givenUp(attempt, run.embed, jobError(thrown, "rejected"), "rejected")
     const { acks } = run.method
@@ -111,7 +111,7 @@ export class Judgement {
       : verdict.retried(attempt, error, wait, policy.front)
   }
 
-  #givenUpOrRetried(attempt: verdict.Attempt, run: Running, error: JobError, dead?: string): AttemptEnd {
+  #givenUpOrRetried(attempt: verdict.Attempt, run: Run, error: JobError, dead?: string): AttemptEnd {
     return this.retried(attempt, run.method, error) ?? this.givenUp(attempt, run.embed, error, dead)
   }
 
@@ -143,15 +143,15 @@ export class Judgement {
   }
 
   /** What there is to know about a run at this moment. */
-  attempt(held: Held, run: Running): verdict.Attempt {
+  attempt(inFlight: InFlight, run: Run): verdict.Attempt {
     return {
-      token: held.delivery.token,
-      fence: held.delivery.fence,
+      token: inFlight.delivery.token,
+      fence: inFlight.delivery.fence,
       posting: run.posting,
       task: run.task,
       record: run.progress === undefined ? run.record : { ...run.record, progress: run.progress },
       now: run.clock.now(),
-      keep: this.#plans.of(run.method).keep,
+      keep: this.#settings.of(run.method).keep,
       ...(run.trace === undefined ? {} : { trace: run.trace.context }),
     }
   }
@@ -159,7 +159,7 @@ export class Judgement {
 
 const messageOf = (cause: unknown): string => jobError(cause).message
 
-const errorOf = (run: Running, thrown: unknown): JobError =>
+const errorOf = (run: Run, thrown: unknown): JobError =>
   thrown instanceof KnownFailure ? thrown.error : (softLimitError(thrown, run.softReason) ?? jobError(thrown))
 
 /** Why a job that has failed is a dead letter; nothing, where its method does not want that. */

@@ -15,7 +15,7 @@ export const validate = (
   schema: StandardSchemaV1,
   value: unknown,
 ): Effect.Effect<Result.Result<unknown, InvalidValue>> => {
-  const judge = (answer: StandardSchemaV1.Result<unknown>): Result.Result<unknown, InvalidValue> => {
+  const resultOf = (answer: StandardSchemaV1.Result<unknown>): Result.Result<unknown, InvalidValue> => {
     if (answer.issues === undefined) return Result.succeed(answer.value)
     const issue = answer.issues[0]
     const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
@@ -26,8 +26,8 @@ export const validate = (
     Result.fail({ field: "", message: `the schema itself failed: ${jobError(thrown).message}` })
   try {
     const answer = schema["~standard"].validate(value)
-    if (!isPromiseLike(answer)) return Effect.succeed(judge(answer))
-    return Effect.promise(() => Promise.resolve(answer).then(judge, broken))
+    if (!isPromiseLike(answer)) return Effect.succeed(resultOf(answer))
+    return Effect.promise(() => Promise.resolve(answer).then(resultOf, broken))
   } catch (thrown) {
     return Effect.succeed(broken(thrown))
   }

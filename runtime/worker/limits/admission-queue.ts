@@ -1,38 +1,38 @@
 /**
- * Where tasks wait in a worker for their limits: one line per limit and tenant, each in the order of the queues. The room is
- * bounded: where it is full, the last one of the longest line must leave, so that no tenant can fill it for the others. When
- * that comes again is in proportion to its place in line, so that ten thousand that wait cost little. Rather too early than too
+ * Where tasks wait in a worker for their limits: one tasks per limit and tenant, each in the order of the queues. The room is
+ * bounded: where it is full, the last one of the longest tasks must leave, so that no tenant can fill it for the others. When
+ * that comes again is in proportion to its place in tasks, so that ten thousand that wait cost little. Rather too early than too
  * late: one that comes early stays in its queue until there is room, while permits of a limit would be idle if all its tasks
  * came late. Pure: clock and randomness come from outside.
  */
 
 /** Those that come one after the other come together: each for itself would cost a look into the queue. */
 const TOGETHER_MS = 100
-/** A line is taken to have so many at least. */
+/** A tasks is taken to have so many at least. */
 const LEAST_LENGTH = 50
 /** While that is not known: the first to be put off are not back before the worker has come to those behind them. */
 const FIRST_EACH_MS = 2
 const LEAST_EACH_MS = 0.25
-/** A line that hardly moves: each of its tasks comes so often at least, by its length. */
+/** A tasks that hardly moves: each of its tasks comes so often at least, by its length. */
 const MOST_EACH_MS = 5
-/** After so many starts it is known how fast a line moves. */
+/** After so many starts it is known how fast a tasks moves. */
 const KNOWN_STARTS = 16
 export const LONGEST_WAIT_MS = 5 * 60_000
 /** After so many starts the older half counts no more. */
 const MOST_STARTS = 64
 
-export interface RoomOptions<A> {
+export interface AdmissionQueueOptions<A> {
   /** How many may wait in all. */
-  readonly most: () => number
+  readonly capacity: () => number
   readonly precedes: (a: A, b: A) => boolean
 }
 
-export class Room<A> {
-  readonly #options: RoomOptions<A>
-  readonly #lines = new Map<string, Array<A>>()
+export class AdmissionQueue<A> {
+  readonly #options: AdmissionQueueOptions<A>
+  readonly #queues = new Map<string, Array<A>>()
   #size = 0
 
-  constructor(options: RoomOptions<A>) {
+  constructor(options: AdmissionQueueOptions<A>) {
     this.#options = options
   }
 
@@ -42,66 +42,70 @@ export class Room<A> {
 
   /** Lines that are not empty. */
   get keys(): Iterable<string> {
-    return this.#lines.keys()
+    return this.#queues.keys()
   }
 
-  line(key: string): ReadonlyArray<A> {
-    return this.#lines.get(key) ?? []
+  tasksOf(key: string): ReadonlyArray<A> {
+    return this.#queues.get(key) ?? []
   }
 
-  /** The first of a line. */
+  /** The task that is first in a queue. */
   first(key: string): A | undefined {
-    return this.#lines.get(key)?.[0]
+    return this.#queues.get(key)?.[0]
   }
 
   /** Whether something would have to leave at once. */
-  refuses(key: string, item: A): boolean {
-    if (this.#size < this.#options.most()) return false
-    const line = this.line(key)
-    const last = line.at(-1)
+  isFullFor(key: string, item: A): boolean {
+    if (this.#size < this.#options.capacity()) return false
+    const tasks = this.tasksOf(key)
+    const last = tasks.at(-1)
     if (last !== undefined && this.#options.precedes(item, last)) return false
-    for (const other of this.#lines.values()) if (other !== line && other.length > line.length + 1) return false
+    for (const other of this.#queues.values()) if (other !== tasks && other.length > tasks.length + 1) return false
     return true
   }
 
   /** Lets something in; what must leave for it is returned. */
   add(key: string, item: A): A | undefined {
-    const line = this.#lines.get(key) ?? []
-    this.#lines.set(key, line)
-    let at = line.length
-    for (let before = line[at - 1]; before !== undefined && this.#options.precedes(item, before); before = line[at - 1])
+    const tasks = this.#queues.get(key) ?? []
+    this.#queues.set(key, tasks)
+    let at = tasks.length
+    for (
+      let before = tasks[at - 1];
+      before !== undefined && this.#options.precedes(item, before);
+      before = tasks[at - 1]
+    )
       at--
-    line.splice(at, 0, item)
+    tasks.splice(at, 0, item)
     this.#size++
-    if (this.#size <= this.#options.most()) return undefined
-    let longest = { key, line }
-    for (const [other, tasks] of this.#lines)
-      if (tasks.length > longest.line.length) longest = { key: other, line: tasks }
-    const last = longest.line.at(-1)
+    if (this.#size <= this.#options.capacity()) return undefined
+    let longest = { key, tasks }
+    for (const [other, queued] of this.#queues)
+      if (queued.length > longest.tasks.length) longest = { key: other, tasks: queued }
+    const last = longest.tasks.at(-1)
     if (last !== undefined) this.remove(longest.key, last)
     return last
   }
 
   /** False if it is not there. */
   remove(key: string, item: A): boolean {
-    const line = this.#lines.get(key) ?? []
-    const at = line.indexOf(item)
+    const tasks = this.#queues.get(key) ?? []
+    const at = tasks.indexOf(item)
     if (at < 0) return false
-    line.splice(at, 1)
+    tasks.splice(at, 1)
     this.#size--
-    if (line.length === 0) this.#lines.delete(key)
+    if (tasks.length === 0) this.#queues.delete(key)
     return true
   }
 }
 
-/** What a worker knows of the speed of one line, and of those of it that it has put off. */
-export class Line {
+/** What a worker knows of the speed of one queue, and of those of it that it has put off. */
+export class BacklogEstimate {
   readonly #phase: number
   /** Since when starts are counted, while tasks wait. */
   #since: number | undefined
   #starts = 0
   /** When the last one of those that were put off comes. */
-  #end = 0
+  #endsAt = 0
   #length = 0
 
   /** `phase`: when those that come together come, so that the workers do not all look at the same moment. */
@@ -110,12 +114,12 @@ export class Line {
   }
 
   /** When the last one comes, in milliseconds; in the past when none is expected. */
-  get end(): number {
-    return this.#end
+  get endsAt(): number {
+    return this.#endsAt
   }
 
-  /** Whether tasks wait. Only while some do, starts show how fast the line moves. */
-  waits(some: boolean, now: number): void {
+  /** Whether tasks wait. Only while some do, starts show how fast the tasks moves. */
+  setWaiting(some: boolean, now: number): void {
     if (!some) this.#since = undefined
     else if (this.#since === undefined) {
       this.#since = now
@@ -133,7 +137,7 @@ export class Line {
   }
 
   /** One of those that were put off is here again. */
-  back(): void {
+  returned(): void {
     this.#length = Math.max(0, this.#length - 1)
   }
 
@@ -143,16 +147,16 @@ export class Line {
   }
 
   /** Milliseconds until a task should come again that was delivered so many times. `random`: 0 to 1. */
-  putOff(now: number, deliveries: number, random: number): number {
-    if (this.#end <= now) this.#length = 0
+  deferralMs(now: number, deliveries: number, random: number): number {
+    if (this.#endsAt <= now) this.#length = 0
     this.#length++
-    // Half of the time that the line will take: how fast it moves is not known well, and at first not at all.
+    // Half of the time that the tasks will take: how fast it moves is not known well, and at first not at all.
     const isKnown = deliveries > 1 || this.#starts >= KNOWN_STARTS
     const each = isKnown ? Math.min(MOST_EACH_MS, Math.max(LEAST_EACH_MS, this.spacing(now) / 2)) : FIRST_EACH_MS
     const delay = Math.max(LEAST_LENGTH, this.#length) * each * (0.75 + random / 2)
-    const end = now + Math.min(delay, LONGEST_WAIT_MS - TOGETHER_MS)
-    const at = Math.ceil((end - this.#phase) / TOGETHER_MS) * TOGETHER_MS + this.#phase
-    this.#end = Math.max(this.#end, at)
+    const endsAt = now + Math.min(delay, LONGEST_WAIT_MS - TOGETHER_MS)
+    const at = Math.ceil((endsAt - this.#phase) / TOGETHER_MS) * TOGETHER_MS + this.#phase
+    this.#endsAt = Math.max(this.#endsAt, at)
     return at - now
   }
 }
