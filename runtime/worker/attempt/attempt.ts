@@ -1,6 +1,6 @@
 /**
- * One attempt, in the process that runs the handler: the handler, the check of what it answered, and the method's hooks.
- * Each is awaited before the next begins, and none begins once the run was ended from outside.
+ * One attempt, in the process that runs the handler: it calls the handler, checks its result, and calls the method's
+ * hooks. Each step is awaited before the next begins, and no further step begins once the run was ended from outside.
  */
 import { Cause, Effect, Exit, Option, Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
@@ -11,14 +11,14 @@ import { KnownFailure } from "../../jobs/outcome/known-failure.ts"
 import { type Invocation, invoke } from "./invocation.ts"
 import { type InvalidValue, jsonForm, validate } from "./validation.ts"
 
-/** A run as an attempt needs it. */
+/** The part of a run that an attempt reads and changes. */
 export interface AttemptedRun extends Invocation {
   readonly method: ErasedMethod
-  /** Ended from outside: what comes of it counts for nothing. */
+  /** The run was ended from outside (time limit, cancellation, hand-back), so its outcome is ignored. */
   readonly isOver: boolean
 }
 
-/** The job of a handler, which can be told how it stands. */
+/** The job object that a handler gets. The attempt sets its state before it calls a hook. */
 export interface AttemptedJob extends Job {
   state: JobState
 }
@@ -34,7 +34,7 @@ export const attempt = Effect.fnUntraced(function* (run: AttemptedRun, input: un
   const { output } = method
   const checked = output === undefined ? Result.succeed(answered.value) : yield* validate(output, answered.value)
   if (Result.isFailure(checked)) return yield* failed(run, Cause.fail(invalidResult(checked.failure)), job)
-  // Made before the hook, which may change the value that it gets.
+  // The JSON form is made before `onSuccess` runs, because the hook may change the value that it gets.
   const form = jsonForm(checked.success)
   if (Result.isFailure(form)) return yield* failed(run, Cause.fail(unserialisable(form.failure)), job)
   const { onSuccess } = method
@@ -53,14 +53,14 @@ const failed = Effect.fnUntraced(function* (run: AttemptedRun, cause: Cause.Caus
   job.state = "failed"
   const hooked = yield* invoke(run, job, () => onFailure(thrown, job))
   if (Exit.isSuccess(hooked)) return Exit.failCause(cause)
-  // What was not to be tried again is not tried again because its hook failed, too.
+  // An error that must not be retried stays final when its `onFailure` hook fails as well.
   const raised = readable(Cause.squash(hooked.cause))
   const final = (thrown instanceof KnownFailure && thrown.final) || thrown instanceof Reject
   const speaks = isRequest(raised) || raised instanceof Reject
   return final && !speaks ? Exit.fail(new KnownFailure(jobError(raised), true)) : hooked
 })
 
-/** Thrown to say how the attempt ends, which is no failure. */
+/** Whether the handler threw `Retry` or `Ignore`, which request an outcome and are no failures. */
 const isRequest = (thrown: unknown): boolean => thrown instanceof Retry || thrown instanceof Ignore
 
 const invalidResult = ({ message, field }: InvalidValue): KnownFailure => {
@@ -71,10 +71,13 @@ const invalidResult = ({ message, field }: InvalidValue): KnownFailure => {
 const unserialisable = (message: string): KnownFailure =>
   new KnownFailure({ name: "UnserialisableResult", message, reason: "result-unserialisable" }, true)
 
-/** The hook is waited for before the slot is free again, but no longer than this. */
+/** Longest wait for `onStopped`. The slot of the job stays taken until the hook has ended or this time is over. */
 const LIMIT_MS = 10_000
 
-/** Never fails: what goes wrong is logged, and the job stays as it is. */
+/**
+ * Calls the hook `onStopped` of a method whose job was cancelled while it ran, in the worker's own process. Never
+ * fails: an error of the hook is logged and does not change the job.
+ */
 export const runStoppedHook = Effect.fnUntraced(function* (
   { onStopped }: Pick<ErasedMethod, "onStopped">,
   job: AttemptedJob,
@@ -82,7 +85,8 @@ export const runStoppedHook = Effect.fnUntraced(function* (
 ) {
   if (onStopped === undefined) return
   job.state = "cancelled"
-  // Not the run's own: a handler that goes on after its job was cancelled may still be pending there.
+  // The hook gets an invocation of its own, because the run's one may still hold a handler that ignored its
+  // cancellation.
   const hook: Invocation = { interrupt: undefined, pending: undefined }
   const exit = yield* Effect.timeoutOption(
     invoke(hook, job, () => onStopped(job)),

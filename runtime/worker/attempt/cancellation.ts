@@ -1,6 +1,9 @@
-/** The news that a job was cancelled. The record decides; the news only spare a worker the rest of the run. */
+/**
+ * The broadcast message that a job was cancelled. The job's record decides; the message only lets a worker stop the run
+ * early.
+ */
 
-/** A cancellation; without `run` (from an older version) it is of whichever run is held. */
+/** A cancellation. Without `run` (sent by an older version) it means whichever run the worker has. */
 export interface Cancellation {
   readonly id: string
   readonly run: number | undefined

@@ -1,6 +1,6 @@
 /**
- * Claims a job, and asks again where the answer was lost: a claim that is sent again counts once. Then says what follows
- * from the answer.
+ * Claims a job before its handler runs, retries the claim where its answer was lost (the same claim sent twice counts
+ * once), and decides what follows from the answer.
  */
 
 import type { Batcher } from "../../async/batcher.ts"
@@ -10,21 +10,24 @@ import type { Log } from "../../log/log.ts"
 import { claimed, type JobError, type JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
 
-/** A longer outage is not waited for: the delivery is given back, or its lease lapses. */
+/** Attempts to claim. In a longer outage the delivery is given back, or its lease expires. */
 const TRIES = 3
 const WAIT_MS = 100
 
-/** How long a task that could not be claimed waits before it is delivered again. */
+/** Delay after which a task that could not be claimed is delivered again. */
 export const UNCLAIMED_DELAY_MS = 1_000
 
-/** Resolves with the answer, or with the last failure. `stopped` ends trying. Never rejects. */
+/**
+ * Resolves with the answer, or with the last failure. No further attempt is made once `stopped` returns true. Never
+ * rejects.
+ */
 export const claimWithRetries = async (
   claims: Batcher<AttemptStart, StartAnswer>,
   claim: AttemptStart,
   stopped: () => boolean,
 ): Promise<StartAnswer> => {
   for (let tried = 1; ; tried++) {
-    // A transport that is out of reach is no fault of ours, nor of the job.
+    // An unreachable transport is neither an error of this worker nor of the job, so the claim is tried again.
     const answer = await claims
       .add(claim)
       .catch((cause: unknown): StartAnswer => ({ status: "failed", error: asTransportError(cause) }))
@@ -34,16 +37,19 @@ export const claimWithRetries = async (
   }
 }
 
-/** The attempt that claimed. */
+/** What is known of the attempt that asked for the claim. */
 export interface ClaimingAttempt {
-  /** With the record that it waited with. */
+  /** The attempt with the record as it was before the claim. */
   readonly waiting: verdict.Attempt
   readonly begins: Parameters<typeof claimed>[1]
   /** Whether this is the job's very first delivery. */
   readonly fresh: boolean
 }
 
-/** The record to go on with, as it was before the claim, or how the delivery is settled where the job is not ours. */
+/**
+ * The record to continue with, as it was before the claim; or how the delivery is settled where the job must not run
+ * here.
+ */
 export const recordAfterClaim = (
   answer: StartAnswer,
   { waiting, begins, fresh }: ClaimingAttempt,
@@ -55,13 +61,15 @@ export const recordAfterClaim = (
     case "failed": {
       const { message: cause, outcome } = answer.error
       log.warn("a job could not be claimed", { job: waiting.posting.id, cause })
-      // It never ran: a claim that may be stored all the same is closed, where it is known what it would have replaced.
+      // The handler never ran. The claim may have been stored although its answer was lost, so it is closed again; that
+      // is possible only where it is known which record it would have replaced.
       const doubtful = fresh && outcome === "unknown"
       const attempt = { ...waiting, record: claimed(waiting.record, begins) }
       return new SettledWithoutRun(verdict.handedBack(attempt, doubtful, UNCLAIMED_DELAY_MS))
     }
     case "finished":
-      // Somebody decided it and may have died before its follow-ups were out: publishing is idempotent.
+      // The job has its outcome already, but the worker that stored it may have died before it published the
+      // follow-ups. Publishing them again is idempotent.
       return new SettledWithoutRun({
         token: waiting.token,
         ...(answer.record.followUps === undefined ? {} : { followUps: answer.record.followUps }),
@@ -78,10 +86,10 @@ export const workerLost = (claims: number): JobError => {
   return { name: "WorkerLost", message: `${often} while it ran`, reason: "worker-lost" }
 }
 
-/** Nothing to settle: the delivery is not ours any more. */
+/** There is nothing to settle, because another worker has the job. */
 export const NOTHING_TO_SETTLE = undefined
 
-/** Ends the way of a delivery before its handler, with a settlement. */
+/** The end of a delivery whose handler is not called, with the settlement to store instead. */
 export class SettledWithoutRun {
   readonly settlement: AttemptEnd | undefined
   constructor(settlement: AttemptEnd | undefined) {

@@ -1,4 +1,6 @@
-/** What the handler gets, and what follows its job: read from the body of a task, and checked before anything runs. */
+/**
+ * Reads the handler's input and the job's follow-ups from the body of a task, and validates them before anything runs.
+ */
 import { Effect, Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { embedProblem } from "../../jobs/outcome/follow-ups.ts"
@@ -9,7 +11,10 @@ import type { JobError } from "../../protocol/record.ts"
 import type { InputRead } from "../delivery/in-flight.ts"
 import { type InvalidValue, validate } from "./validation.ts"
 
-/** What the handler gets, checked, and what follows the job. `maxBytes` is of the body, also after decompression. */
+/**
+ * The validated input of the handler and the follow-ups of the job. `maxBytes` bounds the body, also after
+ * decompression.
+ */
 export const readInput = Effect.fnUntraced(function* (
   posting: AddressedTask,
   method: ErasedMethod,
@@ -28,7 +33,7 @@ export const readInput = Effect.fnUntraced(function* (
   }
   const selected = selectInput(body.success, method.params)
   if (Result.isFailure(selected)) return Result.fail({ error: invalidInput(selected.failure), embed })
-  // The process of an isolated method checks by itself: what a schema makes of the input need not be JSON.
+  // An isolated method's input is validated in its process, because the value that a schema produces need not be JSON.
   const inline = method.isolation === "inline"
   const checked = method.input === undefined || !inline ? selected : yield* validate(method.input, selected.success)
   return Result.isFailure(checked)
@@ -36,7 +41,7 @@ export const readInput = Effect.fnUntraced(function* (
     : Result.succeed({ embed, input: checked.success })
 })
 
-/** What follows a task that is given up before its body was needed; nothing, where that cannot be read. */
+/** The follow-ups of a task that fails before its body was needed; none where the body cannot be read. */
 export const embedOf = (posting: AddressedTask, maxBytes: number): Embed => {
   const body = decodeBody(posting.message, { maxBytes })
   return Result.isSuccess(body) && embedProblem(body.success.embed, posting.id) === undefined

@@ -1,20 +1,20 @@
-/** Calls a handler or a hook, whatever it answers with: a value, a promise or an Effect. */
+/** Calls a handler or a hook, which may return a value, a promise or an Effect. */
 import { Cause, Effect, Exit, Fiber, Logger, References } from "effect"
 import type { Job, JobLog } from "../../actor/job.ts"
 import { isPromiseLike } from "../../async/promise-like.ts"
 import type { Trace } from "../../tracing/context.ts"
 
-/** What a call needs to be ended from outside. */
+/** State of one call, which lets it be ended from outside. */
 export interface Invocation {
-  /** Ends the wait for its answer: interrupts an Effect, lets go of a promise. */
+  /** Ends the wait for the call: an Effect is interrupted, a promise is no longer awaited. */
   interrupt: (() => void) | undefined
-  /** A promise that was answered and has not settled, whether or not anybody still waits for it. */
+  /** The promise that the call returned while it has not settled, even if it is not awaited any more. */
   pending: Promise<unknown> | undefined
-  /** Absent: not traced. */
+  /** The trace of the attempt; absent where attempts are not traced. */
   readonly trace?: Trace | undefined
 }
 
-/** Calls now; the exit is what came of it. What an Effect logs is of this job. */
+/** Calls at once. The exit holds the result or the error. What an Effect logs is logged as lines of the job. */
 export const invoke = (
   run: Invocation,
   job: Pick<Job, "log">,
@@ -39,7 +39,10 @@ export const invoke = (
   return isPromiseLike(answer) ? settled(run, Promise.resolve(answer)) : Effect.succeed(Exit.succeed(answer))
 }
 
-/** The Effect of a handler or a hook needs nothing from outside; its failures and defects are the attempt's own. */
+/**
+ * A type guard for Effects. The Effect of a handler or a hook requires no services; its failures and defects become the
+ * attempt's errors.
+ */
 const isEffect = (answer: unknown): answer is Effect.Effect<unknown, unknown> => Effect.isEffect(answer)
 
 const settled = (run: Invocation, promise: Promise<unknown>): Effect.Effect<Exit.Exit<unknown, unknown>> => {
@@ -53,12 +56,15 @@ const settled = (run: Invocation, promise: Promise<unknown>): Effect.Effect<Exit
       (value) => done(Exit.succeed(value)),
       (thrown: unknown) => done(Exit.fail(thrown)),
     )
-    // A promise cannot be stopped, only left: it stays pending, and keeps its slot until it settles.
+    // A promise cannot be stopped. The wait for it ends, and it keeps its slot until it settles.
     run.interrupt = () => resume(Effect.succeed(Exit.interrupt()))
   })
 }
 
-/** `log` is asked for when there is something to log. Levels are chosen by the worker's own settings. */
+/**
+ * Sends what an Effect logs to the job's log: annotations and spans become fields, and so does a cause. `log` is called
+ * only when there is a line to write. The worker's settings choose the level.
+ */
 export const logsTo = (log: () => JobLog) => {
   const loggers = new Set([
     Logger.make<unknown, void>(({ message, logLevel, cause, fiber, date }) => {

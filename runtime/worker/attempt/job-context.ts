@@ -1,4 +1,4 @@
-/** The {@link Job} that a handler gets: a view of its run, made once per attempt. */
+/** The {@link Job} that an inline handler gets: a view of its run, made once per attempt. */
 import { type AnyActor, type ChildActorHandle, childHandle } from "../../actor/actor-handle.ts"
 import type { Job, JobLog, JobState } from "../../actor/job.ts"
 import { Retry } from "../../actor/outcomes.ts"
@@ -18,14 +18,14 @@ import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { Run } from "../delivery/in-flight.ts"
 import { JOB_LOGGER, jobFields } from "../delivery/job-fields.ts"
 
-/** What of its worker a handler reaches through its job. */
+/** Services of the worker that a handler reaches through its job. */
 export interface JobServices {
   readonly client: Client
   readonly events: EventSender
   readonly log: Log
 }
 
-/** What an event of a handler says of its job. */
+/** Fields that every event of a handler carries about its job, and that a handler cannot set. */
 export const JOB_FIELDS = ["uuid"]
 
 export class JobContext implements Job<unknown> {
@@ -88,7 +88,7 @@ export class JobContext implements Job<unknown> {
     return this.#jobLog
   }
 
-  // Fields, not methods: handlers take their job apart (`async (input, { progress }) => …`).
+  // These are fields and not methods because handlers destructure their job (`async (input, { progress }) => …`).
   readonly progress = (fraction: number, detail?: unknown): void => {
     const clamped = fractionOf(fraction)
     const json: unknown = detail === undefined ? undefined : JSON.parse(progressDetail(detail))
@@ -126,7 +126,7 @@ export class JobContext implements Job<unknown> {
     new Retry(options)
 }
 
-/** A progress that can be told: from 0 to 1. Throws `CallboardError` on what is no number. */
+/** Clamps a progress to 0–1. Throws a `CallboardError` for what is not a finite number. */
 export const fractionOf = (fraction: number): number => {
   if (!Number.isFinite(fraction)) {
     throw new CallboardError("invalid-input", "progress is a number from 0 to 1", { field: "fraction" })
@@ -134,13 +134,13 @@ export const fractionOf = (fraction: number): number => {
   return Math.min(1, Math.max(0, fraction))
 }
 
-/** Longest detail that is kept as it is, in characters of its JSON. */
+/** Longest progress detail that is stored unchanged, in characters of its JSON. */
 export const MAX_PROGRESS_DETAIL = 16 * 1024
 const SHOWN = 1_024
 
 /**
- * The detail as JSON text, taken now: what the handler changes later was not this progress. One that is too large is cut
- * to the beginning of its text, and says so: it must not decide what becomes of its job.
+ * The detail of a progress report as JSON text. It is serialised at once, so that later changes of the value do not
+ * count. A detail that is too long is cut and says so, because its size must not fail the job.
  */
 export const progressDetail = (detail: unknown): string => {
   const text = JSON.stringify(detail) ?? "null"

@@ -3,28 +3,28 @@ import type { Keep } from "../../jobs/outcome/verdict.ts"
 import { timeToLive } from "../../options/duration.ts"
 import { timeLimitOf } from "../../options/time-limit.ts"
 
-/** Hard time limit of methods and tasks that name none: every run has an end. */
+/** Hard time limit of methods and tasks that set none, so that every run ends. */
 export const DEFAULT_HARD_MS = 30 * 60_000
 
-/** Time limits of a method, in milliseconds; null: none beyond the hard one. */
+/** Time limits of a method, in milliseconds. A `softMs` of null: no soft limit. */
 export interface TimeLimits {
   readonly hardMs?: number
   readonly softMs?: number | null
 }
 
-/** What a method's options come to. */
+/** The options of a method with the defaults applied. */
 export interface MethodSettings {
   readonly hardMs: number
   readonly softMs: number | undefined
   readonly keep: Keep
 }
 
-/** The plans of a worker's methods, each worked out once. */
+/** The settings of a worker's methods, each computed once. */
 export class MethodSettingsCache {
   readonly #keep: Keep
   readonly #settings = new WeakMap<ErasedMethod, MethodSettings>()
 
-  /** `keep` is for methods that name no time. */
+  /** `keep` is used for methods that set no retention themselves. */
   constructor(keep: Keep) {
     this.#keep = keep
   }
@@ -38,7 +38,7 @@ export class MethodSettingsCache {
     return settings
   }
 
-  /** Changes a method's limits for runs that begin from now on. */
+  /** Changes the time limits of a method for runs that begin from now on. */
   limitTime(method: ErasedMethod, { hardMs, softMs }: TimeLimits): void {
     this.#settings.set(method, {
       ...this.of(method),
@@ -50,7 +50,7 @@ export class MethodSettingsCache {
 
 const settingsOf = (method: ErasedMethod, keep: Keep): MethodSettings => {
   const { timeLimit, resultTtl, failureTtl } = method
-  // All of it was checked when the actor was defined.
+  // The options were validated when the actor was defined.
   const { hardMs = DEFAULT_HARD_MS, softMs } = timeLimit === undefined ? {} : timeLimitOf(timeLimit)
   return {
     hardMs,

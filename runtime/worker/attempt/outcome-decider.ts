@@ -1,4 +1,4 @@
-/** The settlement for what came of a handler: success, repetition, retry, failure, or that it was stopped from outside. */
+/** Decides the settlement for the outcome of a handler: success, repetition, retry, failure, or a stop from outside. */
 
 import { Cause, Exit } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
@@ -31,12 +31,12 @@ export class OutcomeDecider {
     this.#settings = settings
   }
 
-  /** The settlement for what came of the attempt. */
+  /** The settlement for the exit of the attempt. `undefined`: there is nothing to settle. */
   decide(inFlight: InFlight, run: Run, exit: Exit.Exit<unknown, unknown>): AttemptEnd | undefined {
     if (run.stop !== undefined) return this.stopped(inFlight, run)
     const attempt = this.attempt(inFlight, run)
     if (Exit.isFailure(exit)) return this.#failure(attempt, run, readable(Cause.squash(exit.cause)))
-    // Should the transport refuse the result for good, the job fails for that, once, with its errbacks.
+    // If the transport can never store the result, the job fails with that error, once, with its errbacks.
     inFlight.refused = (error) => this.givenUp(attempt, run.embed, error, deadOf(run.method.acks?.onFailure, error))
     const { repeat } = run.task.own
     if (repeat !== undefined && repeat.done < repeat.times)
@@ -53,8 +53,9 @@ export class OutcomeDecider {
   }
 
   /**
-   * The settlement of a run after which something of our own has failed: its handler has run, and must not run again for
-   * that. Nothing for a run that was ended from outside: its task is handed back, or is somebody else's.
+   * The settlement for a run whose handler has run, after which the worker itself failed: the job fails, because the
+   * handler must not run a second time for that. `undefined` for a run that was ended from outside: its task is given
+   * back, or another delivery has it.
    */
   afterFault(inFlight: InFlight, run: Run, cause: unknown): AttemptEnd | undefined {
     if (run.stop !== undefined && run.stop !== "timeout") return undefined
@@ -62,7 +63,7 @@ export class OutcomeDecider {
     try {
       return this.givenUp(this.attempt(inFlight, run), run.embed, error, error.reason)
     } catch {
-      // What has failed may fail again: with as little as there is.
+      // The part that failed may fail again, so this settlement uses as few parts as possible.
       const { posting, task, record } = run
       const { token, fence } = inFlight.delivery
       const keep = { resultMs: DEFAULT_KEEP_FAILED_MS, failureMs: DEFAULT_KEEP_FAILED_MS }
@@ -71,7 +72,7 @@ export class OutcomeDecider {
     }
   }
 
-  /** The settlement of a run that was ended from outside. */
+  /** The settlement for a run that was ended from outside. */
   stopped(inFlight: InFlight, run: Run): AttemptEnd | undefined {
     const attempt = this.attempt(inFlight, run)
     switch (run.stop) {
@@ -86,7 +87,7 @@ export class OutcomeDecider {
           ? this.#givenUpOrRetried(attempt, run, WORKER_STOPPED, WORKER_STOPPED.reason)
           : verdict.handedBack({ ...attempt, record: run.record }, run.claimed || run.reported, 0)
       case "cancelled":
-        // The record says so already; only the task is left to take off the queue.
+        // The record is cancelled already, so only the task is taken off its queue.
         return { token: attempt.token, then: { kind: "ack" } }
       default:
         return NOTHING_TO_SETTLE
@@ -115,14 +116,17 @@ export class OutcomeDecider {
     return this.retried(attempt, run.method, error) ?? this.givenUp(attempt, run.embed, error, dead)
   }
 
-  /** The next attempt, if the policies of task and method want one. */
+  /** The settlement that schedules the next attempt, if the retry policies of task and method allow one. */
   retried(attempt: verdict.Attempt, method: ErasedMethod, error: JobError): AttemptEnd | undefined {
     const policy = resolveRetry(attempt.task.own.retry, method.retry)
     const wait = retryAfter(policy, error, attempt.posting.retries, Math.random())
     return wait === undefined ? undefined : verdict.retried(attempt, error, wait, policy.front)
   }
 
-  /** A failure for good: its errbacks are fixed in the record that says so. */
+  /**
+   * The settlement of a final failure. The errbacks are stored in the record, so that they are published even if this
+   * worker dies.
+   */
   givenUp(attempt: verdict.Attempt, embed: Embed, error: JobError, dead?: string): AttemptEnd {
     let followUps: ReadonlyArray<AddressedTask>
     try {
@@ -142,7 +146,7 @@ export class OutcomeDecider {
     return { task, now, trace, newId: () => generateId(now), queueFor }
   }
 
-  /** What there is to know about a run at this moment. */
+  /** The attempt as it is now: its record includes the latest progress. */
   attempt(inFlight: InFlight, run: Run): verdict.Attempt {
     return {
       token: inFlight.delivery.token,
@@ -162,11 +166,14 @@ const messageOf = (cause: unknown): string => jobError(cause).message
 const errorOf = (run: Run, thrown: unknown): JobError =>
   thrown instanceof KnownFailure ? thrown.error : (softLimitError(thrown, run.softReason) ?? jobError(thrown))
 
-/** Why a job that has failed is a dead letter; nothing, where its method does not want that. */
+/** The reason why a failed job becomes a dead letter; `undefined` where its method does not ask for dead letters. */
 const rejected = (choice: "ack" | "reject" | undefined, { reason }: JobError): string | undefined =>
   choice === "reject" ? reason : undefined
 
-/** The same for what the transport refuses: what it fails at is nothing that the application has decided. */
+/**
+ * The same for a result that the transport refuses. An outcome that could not be stored is always a dead letter, since
+ * the application decided nothing about it.
+ */
 const deadOf = (choice: "ack" | "reject" | undefined, error: JobError): string | undefined =>
   error.reason === OUTCOME_LOST ? error.reason : rejected(choice, error)
 

@@ -1,4 +1,4 @@
-/** The task of a delivery, from headers and properties alone. */
+/** Reads the task of a delivery from its headers and properties, without its body. */
 import { Result } from "effect"
 import type { Unreadable } from "../../jobs/outcome/verdict.ts"
 import { parseTask, postingOfTask, type Task } from "../../protocol/headers.ts"
@@ -6,15 +6,18 @@ import { type AddressedTask, isUndecodable, publishKey } from "../../protocol/me
 import { toProtocol2 } from "../../protocol/protocol1.ts"
 import type { JobDelivery } from "../../transport/lift/transport.ts"
 
-/** What a delivery carries. */
+/** The task that a delivery carries. */
 export interface ParsedDelivery {
   readonly task: Task
   readonly posting: AddressedTask
-  /** What the task asks for; that of its posting is the level in the queue, where there may be fewer. */
+  /**
+   * Priority level that the task asks for. The level in `posting` is the one in its queue, where there may be fewer
+   * levels.
+   */
   readonly level: number
 }
 
-/** Reads a delivery; protocol 1 is converted first. */
+/** Parses the task of a delivery. A message of Celery's protocol 1 is converted first. */
 export const parseDelivery = (delivery: JobDelivery): Result.Result<ParsedDelivery, Unreadable> => {
   const { message } = delivery
   if (isUndecodable(message)) {
@@ -40,14 +43,14 @@ const keyOf = (delivery: JobDelivery): string | undefined => {
   return Result.isSuccess(task) ? publishKey(task.success.posting) : undefined
 }
 
-/** What is in hand already of the posting that a delivery brings. */
+/** The delivery in this worker that carries the same task (the same publish key) as `delivery`. */
 export const findSameTask = <A extends { readonly delivery: JobDelivery }>(
   buffer: Iterable<A>,
   delivery: JobDelivery,
 ): A | undefined => {
   const id = idOf(delivery)
   if (id === undefined) return undefined
-  // The ids first: to read the headers of all that is in hand costs more.
+  // Ids are compared first, because parsing the headers of every delivery would cost more.
   for (const inFlight of buffer) {
     if (idOf(inFlight.delivery) !== id) continue
     const key = keyOf(delivery)
@@ -58,5 +61,5 @@ export const findSameTask = <A extends { readonly delivery: JobDelivery }>(
 
 const idOf = ({ message }: JobDelivery): unknown => (isUndecodable(message) ? undefined : message.headers["id"])
 
-/** This host's zone at a wall-clock time: what protocol 1 means by `utc: false`. */
+/** This host's time zone offset at a wall-clock time, which is what protocol 1 means by `utc: false`. */
 const localOffset = (wallClockMs: number): number => -new Date(wallClockMs).getTimezoneOffset() * 60_000

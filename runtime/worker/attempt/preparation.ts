@@ -1,6 +1,6 @@
 /**
- * Everything before the handler: read → limits → claim → expiry and revocation → route → decode → check. Each step either
- * goes on or ends with the settlement that says how.
+ * The steps before the handler: parse → limits → claim → expiry and revocation → route → decode → validate. Each step
+ * either continues or ends with the settlement to store.
  */
 
 import { Effect, Result } from "effect"
@@ -31,22 +31,24 @@ export interface PreparationOptions extends JobServices, UnknownTasksOptions {
   readonly limiter: Limiter
   readonly worker: string
   readonly keep: verdict.Keep
-  /** Claims without an outcome after which a job is given up. */
+  /** Claims without an outcome after which the job fails. */
   readonly lostCap: number
-  /** Whether a task falls under a revocation by header. */
+  /** Whether a task matches a revocation. */
   readonly isRevoked: (task: Task) => boolean
-  /** How a task is settled for which there is no room. */
+  /** The settlement of a task that a limit defers because too many tasks wait here already. */
   readonly putOff: (refusal: LimitRefusal) => AttemptEnd
-  /** How long a job that comes again is to be left to a living worker which may run it still, in milliseconds; 0: to none. */
+  /**
+   * Milliseconds for which a redelivered job is to be left to a living worker that may still run it; 0: no worker does.
+   */
   readonly holdOffMs: (id: string) => Promise<number>
-  /** Called for a job that somebody else has ended, who may have died before everything that follows was done. */
+  /** Called for a job that another worker has ended. That worker may have died before it published all follow-ups. */
   readonly onFinished: (record: JobRecord) => void
 }
 
-/** How long a task whose actor is down waits before it is delivered again. */
+/** Delay after which a task whose actor is unhealthy is delivered again. */
 const ACTOR_DOWN_DELAY_MS = 2_000
 
-/** A task that may run. */
+/** A task whose handler may be called, with what the call needs. */
 export class PreparedTask {
   readonly run: Run
   readonly input: unknown
@@ -74,7 +76,7 @@ export class Preparation {
     this.#unknown = new UnknownTasks(options, outcomes)
   }
 
-  /** The task that may run, or how its delivery is settled instead. */
+  /** Prepares a delivery. DeferralNotes the task that may run, or how its delivery is settled instead. */
   readonly prepare = Effect.fnUntraced(function* (
     this: Preparation,
     inFlight: InFlight,
@@ -85,7 +87,8 @@ export class Preparation {
     const parsed = parseDelivery(delivery)
     if (Result.isFailure(parsed)) {
       const { token, fence, queue } = delivery
-      // Under its own id only where nothing else can be known under that id: it may name a job that is not its own.
+      // An unreadable task is recorded under the id in its headers only at its first delivery: later that id may belong
+      // to another job.
       const id = delivery.fresh ? inFlight.id : undefined
       return new SettledWithoutRun(verdict.unreadable({ token, fence, queue, id }, parsed.failure, now, options.keep))
     }
@@ -104,7 +107,7 @@ export class Preparation {
     })
     const begins = { fence: delivery.fence, worker: options.worker, at: now }
     let isClaimed = false
-    // Before the claim, so that a task that goes back and comes again many times leaves no trace.
+    // Limits are asked before the claim, so that a task that is deferred many times writes nothing to its record.
     const mustAsk =
       target.found &&
       options.limiter.limits(target.method, () => nameOf(target)) &&
@@ -116,13 +119,15 @@ export class Preparation {
       if (answer instanceof SettledWithoutRun) return answer
       read = answer
     }
-    // Before the claim, which would refuse the outcome of the worker that runs it, and count that worker as dead.
+    // This check comes before the claim: a claim would refuse the outcome of the worker that still runs the job, and
+    // count that worker as dead.
     if (!delivery.fresh && delivery.deliveries > 1) {
       const delay = yield* Effect.promise(() => options.holdOffMs(posting.id))
       if (delay > 0) return new SettledWithoutRun({ token: delivery.token, then: { kind: "release", delay } })
     }
     const endsOnLoss = target.found && target.method.onLost === "fail" && !acksEarly(target.method)
-    // Of a first delivery nothing would be known after its worker has died: that is the hot path, and only where it may be.
+    // A first delivery is not claimed, which saves a write on the hot path. It is claimed where the method must not run
+    // twice (`onLost: "fail"`), because nothing else would tell that its worker died.
     if (!delivery.fresh || endsOnLoss) {
       const claim = {
         token: delivery.token,
@@ -160,7 +165,7 @@ export class Preparation {
       return new SettledWithoutRun(this.#unknown.settle(attempt(record), attempt(before), isClaimed, target.message))
 
     const { method, actor } = target
-    // Uncounted: that its actor is down is no failing of the job.
+    // The delivery does not count as an attempt, because the job did not cause the actor's failure.
     if (actor.condition !== "ready") {
       const until = now + ACTOR_DOWN_DELAY_MS
       const { id, queue } = posting
@@ -192,7 +197,10 @@ export class Preparation {
     return new PreparedTask(running, input, actor, new JobContext(running, actor.definition.name, actor.use, options))
   })
 
-  /** Asks the limits of a method. What its handler gets, where that was read; decided, where it is not to start now. */
+  /**
+   * Asks the limits of a method. DeferralNotes the handler's input where it was read for that, or how the delivery ends where
+   * the task may not start now.
+   */
   readonly #admit = Effect.fnUntraced(function* (
     this: Preparation,
     inFlight: InFlight,
@@ -203,7 +211,7 @@ export class Preparation {
     inFlight.level = level
     const { limiter, maxBody, putOff } = this.#options
     if (inFlight.permit !== undefined) {
-      // It has waited for its limit, and may start.
+      // The task has waited for its limit and was admitted.
       inFlight.onRelease(inFlight.permit)
       inFlight.permit = undefined
       return inFlight.input

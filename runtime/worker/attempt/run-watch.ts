@@ -1,6 +1,6 @@
 /**
- * Watches the runs: time limits, and reports of runs that last longer than a moment. One timer for all of them, and none
- * while nothing runs.
+ * Watches all runs of a worker: enforces time limits, and reports runs that last longer than a moment. All runs share
+ * one timer, which exists only while something runs.
  */
 import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"
@@ -8,11 +8,11 @@ import type { Progress } from "../../protocol/record.ts"
 import type { AttemptEnd, Jobs, Report } from "../../transport/lift/transport.ts"
 import type { InFlight, Run } from "../delivery/in-flight.ts"
 
-/** Time limits are kept to this precision. */
+/** Interval of the timer, and so the precision of time limits. */
 const TICK_MS = 50
-/** A run that is over sooner is never reported as started: its record says so when it ends. */
+/** A run that ends sooner is never reported as started; its final record is enough. */
 const MOMENT_MS = 150
-/** Progress is written this often at most. */
+/** Shortest time between two writes of a job's progress. */
 const PROGRESS_MS = 250
 
 export class RunWatch {
@@ -27,7 +27,7 @@ export class RunWatch {
   readonly #clock: Clock
   #deadline = Number.POSITIVE_INFINITY
 
-  /** `onDeadline` hears the earliest hard limit, by the clock that nobody sets, whenever it changes. */
+  /** `onDeadline` is called with the earliest hard limit of all runs, by the monotonic clock, whenever it changes. */
   constructor(jobs: Jobs, log: Log, onDeadline: (at: number) => void, clock: Clock = systemClock) {
     this.#clock = clock
     this.#jobs = jobs
@@ -76,7 +76,8 @@ export class RunWatch {
         reports.push(report)
         continue
       }
-      // A report is about a task in the queue; of one that has left it, the record itself says how it stands.
+      // A report needs a task in a queue. For a job whose task was acked early, the record is stored with a settlement
+      // instead.
       offQueue.push(inFlight)
       settlements.push({ ...report, then: { kind: "ack" } })
     }
@@ -90,7 +91,7 @@ export class RunWatch {
       )
     const told = reports.length === 0 ? undefined : trying(this.#jobs.report(reports))
     const stored = settlements.length === 0 ? undefined : trying(this.#jobs.end(settlements))
-    // An outcome must not be overtaken by what was said before it.
+    // The outcome of a job waits for this write, so that an older progress never overwrites it.
     for (const inFlight of offQueue) inFlight.progressStored = stored
     void Promise.all([told, stored]).then(() => {
       this.#reporting = false
@@ -101,7 +102,7 @@ export class RunWatch {
     if (run.stop !== undefined) return undefined
     const last = this.#reported.get(run)
     const first = last === undefined && !inFlight.offQueue && now - run.beganAt >= MOMENT_MS
-    // By identity: two of them may be of one millisecond.
+    // Progress is compared by identity, because two reports may carry the same millisecond.
     const moved = run.progress !== last?.progress && (last === undefined || now - last.at >= PROGRESS_MS)
     if (!first && !moved) return undefined
     this.#reported.set(run, { at: now, progress: run.progress })

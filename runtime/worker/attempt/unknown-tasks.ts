@@ -1,6 +1,6 @@
 /**
- * What becomes of tasks that nobody here serves. Rule 15: another language's task is forwarded; else it waits for a deploy
- * to arrive, then is given up.
+ * What happens to tasks that no actor of this worker serves. A task of another language is forwarded to that language's
+ * queue. Any other task is given back and waits for a deployment that serves it, and fails after the grace.
  */
 
 import type { Deferral } from "../../cluster/deferrals.ts"
@@ -11,10 +11,10 @@ import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import { embedOf } from "./handler-input.ts"
 import type { OutcomeDecider } from "./outcome-decider.ts"
 
-/** Workers that forward a task to each other's queues would never end: after so many moves it is unknown. */
+/** Longest chain of forwards, since two workers could otherwise forward a task to each other for ever. */
 const MAX_HOPS = 10
 
-/** More unknown tasks than this at a time and the oldest are forgotten: their grace begins anew. */
+/** Unknown tasks that are remembered. Beyond that the oldest are forgotten, and their grace starts again. */
 const CAPACITY = 10_000
 const FIRST_DELAY_MS = 1_000
 const LONGEST_DELAY_MS = 15_000
@@ -23,9 +23,9 @@ export interface UnknownTasksOptions {
   readonly unknownGraceMs: number
   /** Largest body, in bytes, also after decompression. */
   readonly maxBody: number
-  /** Queue of the workers of another language, by the `lang` header. */
+  /** Queue per language, by the value of the `lang` header. */
   readonly languages: ReadonlyMap<string, string>
-  /** Called when a task is handed back because it cannot run now. */
+  /** Called when a task is given back because it cannot run now. */
   readonly onDeferral: (deferral: Deferral) => void
 }
 
@@ -39,7 +39,10 @@ export class UnknownTasks {
     this.#outcomes = outcomes
   }
 
-  /** `begun` is the attempt with the started record, `waiting` with the one before it; `problem` says what is not served. */
+  /**
+   * `begun` is the attempt with the started record, `waiting` the one with the record before that; `problem` says what
+   * is not served.
+   */
   settle(begun: verdict.Attempt, waiting: verdict.Attempt, isClaimed: boolean, problem: string): AttemptEnd {
     const { posting, task } = waiting
     const { languages, maxBody, unknownGraceMs } = this.#options
@@ -51,11 +54,11 @@ export class UnknownTasks {
       const error = { name: "NotRegistered", message, reason: "unknown-actor" }
       return this.#outcomes.givenUp(waiting, embedOf(posting, maxBody), error, "unknown-actor")
     }
-    // Celery clients say `py` whoever they call: such a task may well be ours, and waits like one.
+    // Celery clients send `py` for every task, so such a task may well be for this service and waits for a worker.
     if (foreign && queue === undefined && task.lang !== "py") {
       return giveUp(`${problem}, and no queue is configured for language ${JSON.stringify(task.lang)}`)
     }
-    // Each retry has a grace of its own: the attempt before it was served somewhere.
+    // Each retry has its own grace, because some worker served the attempt before it.
     const wait = this.#waitFor(publishKey(posting), waiting.now)
     if (wait === undefined)
       return giveUp(`${problem}, and no worker that serves it came within ${unknownGraceMs / 1000} s`)
@@ -69,7 +72,10 @@ export class UnknownTasks {
     return verdict.handedBack(begun, isClaimed, wait)
   }
 
-  /** Milliseconds after which to deliver the task with this publish key again; `undefined` when its grace is over. */
+  /**
+   * Milliseconds after which the task with this publish key is to be delivered again; `undefined` when its grace is
+   * over.
+   */
   #waitFor(key: string, now: number): number | undefined {
     const seen = this.#seen.get(key) ?? { since: now, times: 0 }
     const left = seen.since + this.#options.unknownGraceMs - now

@@ -1,16 +1,19 @@
-/** Checks values at the edge of a handler: its input and result by their schemas, its result by what a record can hold. */
+/**
+ * Validates values at the edge of a handler: its input and its result by their schemas, and its result by what a record
+ * can store.
+ */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Effect, Result } from "effect"
 import { isPromiseLike } from "../../async/promise-like.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 
-/** A value that a schema refuses. */
+/** Why a schema refuses a value, and in which field. The field is empty for the value as a whole. */
 export interface InvalidValue {
   readonly field: string
   readonly message: string
 }
 
-/** Checks a value with any Standard Schema; the failure names the field. */
+/** Validates a value with any Standard Schema. The failure names the field. */
 export const validate = (
   schema: StandardSchemaV1,
   value: unknown,
@@ -33,7 +36,9 @@ export const validate = (
   }
 }
 
-/** A result as a record can hold it. Fails on what JSON cannot say: cycles, BigInt, functions as the whole. */
+/**
+ * The result as a record stores it. Fails for what JSON cannot express: cycles, BigInt, a function as the whole value.
+ */
 export const jsonForm = (value: unknown): Result.Result<unknown, string> => {
   if (value === undefined || value === null || typeof value === "string" || typeof value === "boolean")
     return Result.succeed(value)

@@ -1,4 +1,4 @@
-/** One delivery while this worker holds it: from pull to settled. */
+/** One delivery while this worker has it, from the pull to its settlement. */
 
 import type { Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
@@ -12,43 +12,54 @@ import type { Trace } from "../../tracing/context.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 import { softLimit } from "./soft-limit.ts"
 
-/** Why a run is ended from outside. */
+/** Why a run is ended from outside: its hard limit, a cancellation, another delivery of the job, or a hand-back. */
 export type InterruptReason = "timeout" | "cancelled" | "superseded" | "hand-back"
 
-/** A delivery that is in this worker's hands. Mutable: the worker's own bookkeeping, shared by its parts. */
+/** One delivery in this worker. Mutable: it is the worker's bookkeeping, shared by its parts. */
 export class InFlight {
-  /** Another one of the same task once its lease was over and the task came back to this worker. */
+  /**
+   * The delivery that is settled. Replaced by a newer delivery of the same task if the lease expired and the task came
+   * back to this worker.
+   */
   delivery: JobDelivery
   /** Position of its queue in the worker's list. */
   readonly rank: number
-  /** Level in its queue, where there may be fewer than a task can ask for; once its headers are read, what it asks for. */
+  /**
+   * Priority level in its queue; once the headers are read, the level that the task asks for (a queue may have fewer
+   * levels).
+   */
   level: number
   phase: "buffered" | "waiting" | "running" | "settling" = "buffered"
-  /** What it is for, where this worker serves that. */
+  /** The method that the task is for; `undefined` until that is known, or where this worker does not serve it. */
   method: ErasedMethod | undefined
-  /** Its task was taken off the queue, or is about to be: it has no lease that could be lost, and cannot be handed back. */
+  /**
+   * The task was taken off its queue, or is about to be: it has no lease that could expire, and cannot be given back.
+   */
   offQueue = false
-  /** What it last said of its progress is being stored. Never rejects. */
+  /** The write of the latest progress, while it is under way. Never rejects. */
   progressStored: Promise<void> | undefined
-  /** Set while its handler runs. */
+  /** The run, set once its handler is about to be called. */
   run: Run | undefined
-  /** Whether its handler was called: whatever fails from then on must not make it run again. */
+  /** Whether the handler was called. From then on no failure of the worker may make it run again. */
   called = false
-  /** Set when it was decided from outside, also before the handler ran. */
+  /** Set when the delivery was ended from outside, also before its handler ran. */
   stop: InterruptReason | undefined
-  /** Whether the process of its handler was killed because the job was cancelled. */
+  /** Whether the handler's process was killed because the job was cancelled. */
   killed = false
-  /** Says that its handler has really ended, or was never called: it needs its actor's resources and limits no more. */
+  /**
+   * Releases what the handler uses (its actor's resources, its limits). Called when the handler has really ended or was
+   * never called.
+   */
   release: (() => void) | undefined
-  /** It may not start yet, and is to wait for its limit. */
+  /** Set when the task may not start yet and is to wait for its limit. */
   mustWait = false
-  /** What its headers say, where that was read before it had to wait. */
+  /** The parsed task, kept while it waits for its limit. */
   task: Task | undefined
-  /** Gives back what its limit has let it have; set once it may start. */
+  /** Returns the permit of its limit. Set once the task was admitted after waiting. */
   permit: (() => void) | undefined
-  /** What its handler gets, where that was read before it had to wait. */
+  /** The handler's input, kept while the task waits for its limit. */
   input: InputRead | undefined
-  /** What to settle instead of a result that the transport can never take. */
+  /** Makes the settlement that replaces a result which the transport can never store. */
   refused: ((error: JobError) => AttemptEnd) | undefined
 
   constructor(delivery: JobDelivery, rank: number) {
@@ -57,7 +68,7 @@ export class InFlight {
     this.level = delivery.level
   }
 
-  /** Adds to what happens at the end of its handler. */
+  /** Adds a callback that runs when the handler has ended. */
   onRelease(release: () => void): void {
     const { release: before } = this
     this.release =
@@ -69,13 +80,13 @@ export class InFlight {
           }
   }
 
-  /** Ends it from outside: its run, or, while it is only being prepared, what would become one. The first reason counts. */
+  /** Ends the delivery from outside, also while it is still being prepared. The first reason wins. */
   end(reason: InterruptReason): void {
     this.stop ??= reason
     this.run?.end(reason)
   }
 
-  /** Number of its job's run, where the headers tell. */
+  /** Number of the job's run, from the headers; 1 where they do not say. */
   get jobRun(): number {
     const { message } = this.delivery
     const own = isUndecodable(message) ? undefined : message.headers[OWN_HEADER]
@@ -83,7 +94,7 @@ export class InFlight {
     return typeof run === "number" ? run : 1
   }
 
-  /** Id of its job where the headers tell one. */
+  /** Id of the job; `undefined` where the headers have no valid one. */
   get id(): string | undefined {
     const { message } = this.delivery
     const id = isUndecodable(message) ? undefined : message.headers.id
@@ -91,38 +102,38 @@ export class InFlight {
   }
 }
 
-/** A task whose handler runs. */
+/** One run of a handler: its task, record, time limits, and how it was stopped. */
 export class Run {
   readonly posting: AddressedTask
   readonly task: Task
   readonly method: ErasedMethod
-  /** What follows it. */
+  /** The follow-ups of the job (callbacks, errbacks, chain). */
   readonly embed: Embed
-  /** The record as it is now: started. */
+  /** The job's record, in state `started`. */
   record: JobRecord
-  /** Whether a claim was written, which a hand-back must close. */
+  /** Whether a claim was written. If so, a hand-back must close it. */
   readonly claimed: boolean
-  /** In milliseconds since the epoch. */
+  /** Start of the run, in milliseconds since the epoch. */
   startedAt: number
-  /** The same moment, and the limits, by the clock that nobody sets. */
+  /** The start and the limits by the monotonic clock, which changes of the system time do not affect. */
   beganAt: number
   hardAt: number
   softAt: number
   progress: Progress | undefined
-  /** Whether anybody was told that it runs: a hand-back then says that it does not any more. */
+  /** Whether the run was reported as started. A hand-back then has to take that back. */
   reported = false
   stop: InterruptReason | undefined
-  /** What the handler's signal fired with at the soft limit. */
+  /** The abort reason that the handler's signal got at the soft limit. */
   softReason: DOMException | undefined
-  /** Ends the wait for the handler: interrupts an Effect, lets go of a promise. */
+  /** Ends the wait for the handler: an Effect is interrupted, a promise is no longer awaited. */
   interrupt: (() => void) | undefined
-  /** A promise of the handler that has not settled, whatever became of its fiber. */
+  /** The promise of the handler while it has not settled, even if it is not awaited any more. */
   pending: Promise<unknown> | undefined
-  /** Set where attempts are traced. */
+  /** The trace of the attempt; `undefined` where attempts are not traced. */
   trace: Trace | undefined
   readonly clock: Clock
   #abort: AbortController | undefined
-  /** Its limits while they are held. */
+  /** The time limits while their clock is stopped by `hold`. */
   #limits: { readonly hardMs: number; readonly softMs: number } | undefined
 
   constructor(fields: {
@@ -133,7 +144,7 @@ export class Run {
     readonly record: JobRecord
     readonly claimed: boolean
     readonly startedAt: number
-    /** How long its handler may run. */
+    /** Hard time limit. */
     readonly hardMs: number
     readonly softMs: number
     readonly clock?: Clock
@@ -151,22 +162,22 @@ export class Run {
     this.softAt = this.beganAt + fields.softMs
   }
 
-  /** Ended from outside: what comes of its handler counts for nothing. */
+  /** Whether the run was ended from outside, so that its outcome is ignored. */
   get isOver(): boolean {
     return this.stop !== undefined
   }
 
-  /** How long its handler may run in all, in milliseconds. */
+  /** Hard time limit, in milliseconds. */
   get hardMs(): number {
     return between(this.beganAt, this.hardAt)
   }
 
-  /** How long until its handler is told to stop, in milliseconds. */
+  /** Soft time limit, in milliseconds. */
   get #softMs(): number {
     return between(this.beganAt, this.softAt)
   }
 
-  /** Made when it is first asked for: most handlers never look at it. */
+  /** The signal is created on first use, since most handlers never look at it. */
   get signal(): AbortSignal {
     this.#abort ??= new AbortController()
     const reason = this.softReason ?? stopReason(this.stop)
@@ -174,7 +185,10 @@ export class Run {
     return this.#abort.signal
   }
 
-  /** Stops the clock of its limits, while the process of its handler is not there yet. */
+  /**
+   * Stops the clock of the time limits while the handler cannot start yet: its process is starting, or its task is
+   * being acked.
+   */
   hold(): void {
     if (this.#limits !== undefined) return
     this.#limits = { hardMs: this.hardMs, softMs: this.#softMs }
@@ -182,7 +196,7 @@ export class Run {
     this.softAt = Number.POSITIVE_INFINITY
   }
 
-  /** The handler begins only now: its limits count from here. */
+  /** The handler begins now: the time limits count from here. */
   begin(): void {
     if (this.#limits === undefined) return
     this.startedAt = this.clock.now()
@@ -192,14 +206,14 @@ export class Run {
     this.#limits = undefined
   }
 
-  /** The soft limit: tells the handler to stop; whether it does is its own affair. */
+  /** Called at the soft limit: fires the handler's signal. The handler may ignore it until the hard limit. */
   warn(): void {
     if (this.softReason !== undefined) return
     this.softReason = softLimit(this.#softMs / 1000)
     this.#abort?.abort(this.softReason)
   }
 
-  /** Ends the run from outside. The first reason counts. */
+  /** Ends the run from outside. The first reason wins. */
   end(reason: InterruptReason): void {
     if (this.stop !== undefined) return
     this.stop = reason
@@ -218,17 +232,20 @@ const STOPPED: Readonly<Record<InterruptReason, readonly [message: string, name:
 const stopReason = (stop: InterruptReason | undefined): DOMException | undefined =>
   stop === undefined ? undefined : new DOMException(...STOPPED[stop])
 
-/** Milliseconds to the microsecond: a sum of two times has an error behind that, which would be told with the limit. */
+/**
+ * Milliseconds, rounded to microseconds: the floating-point error of the sum would show up in messages that name the
+ * limit.
+ */
 const between = (began: number, end: number): number => Math.round((end - began) * 1_000) / 1_000
 
-/** Input and follow-ups of a task, or why it has none. */
+/** Input and follow-ups of a task, or why its body cannot be used. */
 export type InputRead = Result.Result<{ readonly embed: Embed; readonly input: unknown }, BadInput>
 
-/** A task that is given up for what is in its body. */
+/** Why a task fails before its handler is called: its body cannot be read or its input is invalid. */
 export interface BadInput {
   readonly error: JobError
-  /** What follows its failure. */
+  /** The errbacks to publish. */
   readonly embed: Embed
-  /** Why it is a dead letter, where it is one. */
+  /** Why the job becomes a dead letter; absent where it does not. */
   readonly dead?: string
 }
