@@ -72,7 +72,7 @@ export class StopCondition {
   }
 }
 
-export interface ComingBackOptions {
+export interface ReturningTasksOptions {
   readonly dispatcher: Dispatcher
   readonly buffer: DeliveryBuffer
   readonly subscription: QueueSubscription
@@ -82,11 +82,11 @@ export interface ComingBackOptions {
 
 /** With `burst`: whether tasks come back that a limit has put off, although a look into the queues does not show them. */
 export class ReturningTasks {
-  readonly #options: ComingBackOptions
+  readonly #options: ReturningTasksOptions
   /** Until when tasks may come that other workers have put off, in milliseconds since the epoch. */
   #othersUntil = 0
 
-  constructor(options: ComingBackOptions) {
+  constructor(options: ReturningTasksOptions) {
     this.#options = options
   }
 

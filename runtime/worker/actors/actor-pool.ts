@@ -1,17 +1,17 @@
-/** The actors of this worker: which method a task means, and whether its actor can run it now. */
+/** The actors of a worker: resolves the name of a task to a method, and tells whether the actor can run it now. */
 import { Deferred, Effect, type Scope } from "effect"
 import type { ActorDefinition, ErasedMethod } from "../../actor/actor.ts"
 import type { Log } from "../../log/log.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
 import { ActorStartFailed, type Condition, ServedActor } from "./served-actor.ts"
 
-/** What a task means. */
+/** The method that a task is for, with its actor. */
 export interface Target {
   readonly actor: ServedActor
   readonly method: ErasedMethod
 }
 
-/** Actor and method, joined by a dot. */
+/** Actor and method as one name, joined by a dot. */
 export const nameOf = ({ actor, method }: Target): string => `${actor.definition.name}.${method.name}`
 
 export type Resolution = ({ readonly found: true } & Target) | { readonly found: false; readonly message: string }
@@ -19,17 +19,18 @@ export type Resolution = ({ readonly found: true } & Target) | { readonly found:
 export interface ActorPool {
   readonly actors: ReadonlyArray<ActorDefinition>
   resolve(task: string, meth: string | null): Resolution
-  /** Queue of an actor's tasks that name none; `undefined` when it is not served here. */
+  /** Queue for tasks of an actor or method that name no queue; `undefined` when it is not served here. */
   queueOf(task: string, meth: string | null): string | undefined
-  /** Whether all actors whose tasks come by this queue are unhealthy: then it is not worth pulling. */
+  /** Whether all actors that use this queue are unhealthy, so that it is not worth pulling from it. */
   isIdle(queue: string): boolean
-  /** Actors that are not ready, and why. */
+  /** Actors that are not ready, with the reason. */
   readonly unhealthy: ReadonlyArray<{ readonly actor: string; readonly condition: Condition; readonly reason: string }>
 }
 
 /**
- * Starts the actors; the scope stops them, after the last handler has ended. An actor that does not start is tried again
- * while the others work; fails with `ActorStartFailed` when two have the same name, and when none starts.
+ * Starts the actors; closing the scope stops them, after the last handler has ended. An actor that does not start is
+ * started again later while the others work. Fails with `ActorStartFailed` when two actors have the same name, and when
+ * no actor starts.
  */
 export const makeActorPool = (
   actors: ReadonlyArray<ActorDefinition>,

@@ -1,7 +1,7 @@
 /**
- * One actor of a worker and its resources, supervised: `start` that fails, or a resource that reports itself broken, is
- * answered with another start after a growing wait. Too many failures within the period make the actor unhealthy: its
- * tasks are handed back instead of failing one by one, until a later start succeeds. Other actors are not touched.
+ * One actor of a worker and its resources, supervised. When `start` fails, or a resource reports that it broke, the
+ * actor is started again after a growing wait. After too many failures within the period the actor is unhealthy: its
+ * tasks are given back instead of failing one by one, until a later start succeeds. Other actors are not affected.
  */
 import { Deferred, Effect, Exit, type Scope } from "effect"
 import type { ActorDefinition, RestartPolicy } from "../../actor/actor.ts"
@@ -14,7 +14,7 @@ export class ActorStartFailed extends Error {
   override readonly name = "ActorStartFailed"
 }
 
-/** An actor's condition: `ready` runs tasks; the others hand them back. */
+/** Condition of an actor. Only a `ready` actor runs tasks; the tasks of any other are given back. */
 export type Condition = "starting" | "ready" | "restarting" | "unhealthy"
 
 interface Started {
@@ -30,7 +30,10 @@ interface Policy {
   readonly capMs: number
 }
 
-/** Longest wait for handlers before their resources are released: at a stop (they were told to stop), at a restart. */
+/**
+ * Longest wait for running handlers before their resources are released: when the worker stops (the handlers were told
+ * to stop before), and when the actor restarts.
+ */
 const STOP_PATIENCE_MS = 1_000
 const RESTART_PATIENCE_MS = 10_000
 
@@ -62,17 +65,19 @@ export class ServedActor {
     return this.#condition
   }
 
-  /** What its `start` returned. */
+  /** The value that `start` returned. */
   get use(): unknown {
     return this.#use
   }
 
-  /** Why it is not ready. */
+  /** Why the actor is not ready. */
   get trouble(): string {
     return this.#trouble instanceof Error ? this.#trouble.message : String(this.#trouble ?? "it is starting")
   }
 
-  /** A handler begins with the resources; call what it returns when the handler has really ended. */
+  /**
+   * Called when a handler begins to use the resources. Call the returned function when the handler has really ended.
+   */
   enter(): () => void {
     this.#active++
     let left = false
@@ -83,11 +88,14 @@ export class ServedActor {
     }
   }
 
-  /** Runs the actor until interrupted; `tried` hears how the first start went. Resources are released behind it. */
+  /**
+   * Runs the actor until interrupted, and releases its resources then. `tried` is completed with the outcome of the
+   * first start.
+   */
   run(tried: Deferred.Deferred<void, ActorStartFailed>): Effect.Effect<never> {
     return Effect.gen({ self: this }, function* () {
       while (true) {
-        // Noted before the resources are released, so that no handler begins with them any more.
+        // The condition changes before the resources are released, so that no new handler begins to use them.
         const life = this.#live(tried).pipe(Effect.tapError((cause) => this.#broke(cause, tried)))
         yield* Effect.ignore(Effect.scoped(life))
         yield* Effect.sleep(this.#wait(performance.now()))
@@ -95,7 +103,7 @@ export class ServedActor {
     })
   }
 
-  /** From start to the report that a resource broke. */
+  /** One life of the actor: from its start to the report that a resource broke. */
   readonly #live = Effect.fnUntraced(function* (this: ServedActor, tried: Deferred.Deferred<void, ActorStartFailed>) {
     const broken = yield* Deferred.make<never, unknown>()
     const started = yield* this.#acquire((cause) => Deferred.doneUnsafe(broken, Effect.fail(cause)))
@@ -115,7 +123,7 @@ export class ServedActor {
     )
   }
 
-  /** How long to wait before the next start; notes the failure. */
+  /** Records a failure and returns how long to wait before the next start, in milliseconds. */
   #wait(now: number): number {
     const { max, withinMs, baseMs, capMs } = this.#policy
     this.#failures = [...this.#failures.filter((at) => now - at < withinMs), now]
@@ -149,13 +157,13 @@ export class ServedActor {
             fail: onBroken,
           })
         } catch (cause) {
-          // What it took until then would be taken again by each restart.
+          // Resources that the failed start had acquired are released, since each restart would acquire them again.
           abort.abort()
           await this.#runAll([...releases].reverse())
           throw cause
         }
         const started: Started = { use, releases, abort }
-        // Stopped in the meantime: nobody else would let go of it.
+        // The worker stopped during the start, so nothing else will release these resources.
         if (signal.aborted) await this.#release(started, 0)
         return started
       },
@@ -169,12 +177,15 @@ export class ServedActor {
       start,
       (started, exit) =>
         Effect.promise(() => this.#release(started, Exit.hasInterrupts(exit) ? STOP_PATIENCE_MS : RESTART_PATIENCE_MS)),
-      // A stop does not wait for a start that may never end: its signal fires.
+      // A stop does not wait for a start that may never end; the start's signal fires.
       { interruptible: true },
     )
   }
 
-  /** Handlers that still use the resources end first; one that ignores its signal is not waited for longer than this. */
+  /**
+   * Releases the resources after the handlers that use them have ended. A handler that ignores its signal is waited for
+   * `patienceMs` at most.
+   */
   async #release(started: Started, patienceMs: number): Promise<void> {
     started.abort.abort()
     if (this.#active > 0) {
@@ -192,7 +203,7 @@ export class ServedActor {
 
   async #runAll(steps: ReadonlyArray<() => unknown>): Promise<void> {
     for (const step of steps) {
-      // One resource that cannot be released must not keep the others.
+      // A resource that cannot be released must not keep the others from being released.
       try {
         await step()
       } catch (cause) {

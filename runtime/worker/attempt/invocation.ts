@@ -65,7 +65,7 @@ const settled = (run: Invocation, promise: Promise<unknown>): Effect.Effect<Exit
  * Sends what an Effect logs to the job's log: annotations and spans become fields, and so does a cause. `log` is called
  * only when there is a line to write. The worker's settings choose the level.
  */
-export const logsTo = (log: () => JobLog) => {
+const logsTo = (log: () => JobLog) => {
   const loggers = new Set([
     Logger.make<unknown, void>(({ message, logLevel, cause, fiber, date }) => {
       const parts = Array.isArray(message) ? message : [message]

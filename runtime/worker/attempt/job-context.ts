@@ -135,7 +135,7 @@ export const fractionOf = (fraction: number): number => {
 }
 
 /** Longest progress detail that is stored unchanged, in characters of its JSON. */
-export const MAX_PROGRESS_DETAIL = 16 * 1024
+const MAX_PROGRESS_DETAIL = 16 * 1024
 const SHOWN = 1_024
 
 /**

@@ -7,7 +7,7 @@ import { StoreMirror } from "../../connection/store-mirror.ts"
 import type { Log } from "../../log/log.ts"
 import type { QueueSubscription } from "../fetch/queue-subscription.ts"
 
-export interface PauseKeeperOptions {
+export interface PauseFollowerOptions {
   readonly connection: Connection
   /** Name of the worker. */
   readonly name: string
@@ -19,7 +19,7 @@ export interface PauseKeeperOptions {
 }
 
 /** Resolves once what is paused is known; until then nothing may be pulled. */
-export const followPauses = async (options: PauseKeeperOptions): Promise<void> => {
+export const followPauses = async (options: PauseFollowerOptions): Promise<void> => {
   const { connection, name, subscription, onChange, log, signal } = options
   const mirror = <A>({ prefix }: StoreEntry<A>, change: (names: ReadonlyArray<string>) => void): StoreMirror<true> => {
     const entries = new StoreMirror<true>({

@@ -1,24 +1,28 @@
-/** How a process for isolated handlers is started: by the runtime that runs the worker, with what it needs to find modules. */
+/**
+ * The command that starts a process for isolated handlers: the runtime of the worker itself, with the options that it
+ * needs to find modules.
+ */
 import { existsSync } from "node:fs"
 import { createRequire } from "node:module"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 
-// In the repository this is TypeScript, in the package JavaScript: the process's file is of the same kind.
+// The repository runs TypeScript and the package JavaScript; the file of the process has the same extension as this
+// one.
 const program = fileURLToPath(
   new URL(import.meta.url.endsWith(".ts") ? "./process.ts" : "./process.js", import.meta.url),
 )
 
-/** Program and arguments. */
+/** Program and arguments of the process. */
 export const processCommand = (): { readonly command: string; readonly args: ReadonlyArray<string> } => {
   const own = [program, String(process.pid)]
   return { command: process.execPath, args: "deno" in process.versions ? ["run", ...denoOptions(), ...own] : own }
 }
 
 /**
- * Deno does not hand its options on. A worker that may start processes may do anything, so that all permissions are no
- * more than it has. Packages come from `node_modules` if this one's do, and the import map is the one that Deno found
- * for the program itself.
+ * Deno does not pass its options to child processes. A worker that may start processes may do anything, so that
+ * granting all permissions gives the process no more than the worker has. Packages come from `node_modules` if this
+ * one's do, and the import map is the one that Deno found for the main module.
  */
 const denoOptions = (): ReadonlyArray<string> => {
   const config = denoConfig()
@@ -37,7 +41,7 @@ const fromNodeModules = (): boolean => {
   }
 }
 
-/** The nearest `deno.json` above the program's main module, as Deno looks for it. */
+/** The nearest `deno.json` or `deno.jsonc` above the main module, which is where Deno looks for it. */
 const denoConfig = (): string | undefined => {
   const main = process.argv[1]
   if (main === undefined) return undefined

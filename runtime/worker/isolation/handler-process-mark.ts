@@ -1,11 +1,11 @@
 /**
- * Whether this process runs isolated handlers for a worker. Kept on the global object, because a module that is loaded
- * twice (another copy of the package) must see it as well, and not in the environment, which handlers hand on to
- * processes of their own.
+ * Marks a process that runs isolated handlers for a worker. The mark is on the global object, because another copy of
+ * the package that is loaded in this process must see it. It is not in the environment, because child processes of a
+ * handler would inherit it.
  */
 const KEY = Symbol.for("callboard.isolated")
 
-/** Said once, when the process begins. */
+/** Sets the mark. Called once, when the process begins. */
 export const markHandlerProcess = (): void => {
   Reflect.set(globalThis, KEY, true)
 }

@@ -1,6 +1,6 @@
 /**
- * One process of isolated handlers, as its worker sees it: started for one actor, runs one handler at a time, and ends
- * in good order or by SIGKILL. A run always has an outcome, whatever becomes of the process.
+ * The worker's side of one process for isolated handlers. The process belongs to one actor, runs one handler at a time,
+ * and ends by itself or by SIGKILL. Each run gets an outcome, whatever happens to the process.
  */
 import { type ChildProcess, spawn } from "node:child_process"
 import { Exit, Result } from "effect"
@@ -19,18 +19,18 @@ import { MAX_PAYLOAD, type ProcessMessage, type ProcessRequest, parseProcessMess
 import { exitOf, processDied, processNotStarted } from "./run-exit.ts"
 import { callFailureOf, performCall } from "./worker-calls.ts"
 
-/** A process whose actor has not started by then is given up. */
+/** Longest wait for the actor of a process to start. */
 const START_LIMIT_MS = 60_000
-/** How long resources may take to be released before the process is killed all the same. */
+/** Longest wait for the process to release its resources before it is killed. */
 const STOP_LIMIT_MS = 5_000
-/** What a process said last may arrive after the news of its end, but not much later. */
+/** Longest wait for messages that arrive after the exit of the process. */
 const LAST_MESSAGES_MS = 200
-/** A process that closed its channel is of no use any more; this long it may take to end by itself. */
+/** Longest wait for the end of a process that has closed its channel. */
 const CLOSED_MS = 1_000
 
 interface ActiveRun {
   readonly job: JobContext
-  /** Fires when the run is over: nobody waits for answers to its questions any more. */
+  /** Fires when the run is over, so that calls of the handler are not answered any more. */
   readonly over: AbortController
   begun: boolean
   readonly ended: (exit: Exit.Exit<unknown, unknown> | undefined) => void
@@ -38,9 +38,9 @@ interface ActiveRun {
 
 export class HandlerProcess {
   readonly actor: ActorDefinition
-  /** Resolves when handlers can run; fails with {@link KnownFailure}. */
+  /** Resolves when handlers can run. Fails with {@link KnownFailure}. */
   readonly ready: Promise<void>
-  /** Resolves when it has ended. */
+  /** Resolves when the process has ended. */
   readonly exited: Promise<void>
   readonly #child: ChildProcess
   readonly #client: Client
@@ -52,7 +52,7 @@ export class HandlerProcess {
   #activeRun: ActiveRun | undefined
   #runs = 0
   #fatal: JobError | undefined
-  /** Nothing that matters will be heard of it any more: its channel has closed, or it was killed from here. */
+  /** Whether no further message is expected: the channel has closed, or the worker killed the process. */
   #silent = false
 
   constructor(actor: ActorDefinition, client: Client, log: Log) {
@@ -61,10 +61,11 @@ export class HandlerProcess {
     this.#log = log.with({ actor: actor.name })
     this.ready = this.#begin.promise
     this.exited = this.#end.promise
-    // Nobody may be waiting for it.
+    // Prevents an unhandled rejection where no run waits for the process.
     this.ready.catch(() => undefined)
     const { command, args } = processCommand()
-    // A group of its own: Ctrl+C in the terminal is for the worker, and a kill takes along what a handler has started.
+    // The process leads a process group of its own: Ctrl+C in the terminal reaches only the worker, and a kill ends
+    // everything that a handler has started.
     this.#child = spawn(command, [...args], { stdio: ["ignore", "inherit", "inherit", "ipc"], detached: true })
     this.#child.on("message", (message) => this.#receive(message))
     this.#child.once("exit", (code, signal) => this.#exited(code, signal))
@@ -92,24 +93,24 @@ export class HandlerProcess {
     return this.#child.pid
   }
 
-  /** Whether it can be given another run, now or when it is ready. */
+  /** Whether the process can take another run, now or when it is ready. */
   get usable(): boolean {
     return this.#state === "starting" || this.#state === "ready"
   }
 
-  /** Whether a handler would begin at once. */
+  /** Whether a handler could begin at once. */
   get isReady(): boolean {
     return this.#state === "ready"
   }
 
-  /** Id of the job whose handler runs, or goes on after its job was decided. */
+  /** Id of the job whose handler runs here, even if the job was decided meanwhile. */
   get job(): string | undefined {
     return this.#activeRun?.job.id
   }
 
   /**
-   * Runs a handler; one at a time. Never fails: the exit is what came of the handler, or that the process died;
-   * `undefined` when the process was not there any more, or died before it called the handler.
+   * Runs a handler. Only one may run at a time. Never fails: the exit says how the handler ended, or that the process
+   * died. `undefined` when the process had ended before, or died before it called the handler.
    */
   run(run: Run, input: unknown, job: JobContext): Promise<Exit.Exit<unknown, unknown> | undefined> {
     if (this.#state !== "ready") return Promise.resolve(undefined)
@@ -143,7 +144,7 @@ export class HandlerProcess {
     })
   }
 
-  /** The handler's signal fires; `over`: its outcome counts for nothing. */
+  /** Fires the handler's signal. `over`: the outcome of the run is ignored from now on. */
   abort(reason: unknown, over: boolean): void {
     if (this.#activeRun === undefined) return
     const { name, message } =
@@ -151,16 +152,19 @@ export class HandlerProcess {
     this.#send({ kind: "abort", run: this.#runs, reason: { name, message }, over })
   }
 
-  /** Ends it at once, with everything that its handlers have started. */
+  /** Kills the process at once, with everything that its handlers have started. */
   kill(): void {
     if (this.#state === "ended") return
-    // Whatever it still says, it gets no other run.
+    // The process takes no other run, even if further messages arrive.
     this.#state = "stopping"
     this.#silent = true
     if (this.pid !== undefined) killGroup(this.pid)
   }
 
-  /** Ends it in good order, and by force when that takes too long. Resolves when it has ended. */
+  /**
+   * Tells the process to release its resources and end, and kills it when that takes too long. Resolves when the
+   * process has ended.
+   */
   stop(): Promise<void> {
     if (this.#state !== "stopping" && this.#state !== "ended") {
       this.#state = "stopping"
@@ -202,7 +206,7 @@ export class HandlerProcess {
         return
       case "fatal":
         this.#fatal = received.error
-        // The run, if there is one, fails for it, and says no more than its name.
+        // The run fails with this error too, if there is one, but its record keeps only the error's name.
         this.#log.error("an error that nothing caught ends a process of isolated handlers", {
           cause: received.error.traceback ?? `${received.error.name}: ${received.error.message}`,
         })
@@ -228,7 +232,7 @@ export class HandlerProcess {
         activeRun.job.progress(received.fraction, received.detail === undefined ? undefined : valueOf(received.detail))
         return
       case "event":
-        // Checked in the process already; what a library sends in its place must not end the worker.
+        // The process has validated the event already. A library that imitates the message must not crash the worker.
         try {
           activeRun.job.event(received.type, fieldsOf(received.fields))
         } catch (cause) {
@@ -269,7 +273,7 @@ export class HandlerProcess {
   #exited(code: number | null, signal: NodeJS.Signals | null): void {
     if (this.pid !== undefined) killRest(this.pid)
     const conclude = () => this.#ended(this.#died(code, signal))
-    // Not `connected`, which Deno takes back before the last messages have been handed over.
+    // `connected` cannot be used here: Deno sets it to false before it has delivered the last messages.
     if (this.#silent) conclude()
     else {
       this.#child.once("disconnect", conclude)
@@ -290,7 +294,7 @@ export class HandlerProcess {
     this.#end.resolve()
   }
 
-  /** Does something unless the process has ended by then. */
+  /** Runs `act` later, unless the process has ended by then. */
   #later(ms: number, act: () => void): void {
     const timer = setTimeout(() => {
       this.#timers.delete(timer)
@@ -300,7 +304,7 @@ export class HandlerProcess {
   }
 }
 
-/** Of two levels the one that lets more through. */
+/** The lower of two log levels, which lets more lines through. */
 const lower = (one: LogLevel, other: LogLevel): LogLevel =>
   LOG_LEVELS.indexOf(one) < LOG_LEVELS.indexOf(other) ? one : other
 

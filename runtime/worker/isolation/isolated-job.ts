@@ -1,4 +1,4 @@
-/** The {@link Job} of an isolated handler: what it says and asks for goes to the worker, which has the transport. */
+/** The {@link Job} of an isolated handler. Its calls are sent to the worker, which has the transport. */
 import { Result } from "effect"
 import { type AnyActor, type ChildActorHandle, childHandle } from "../../actor/actor-handle.ts"
 import type { Job, JobLog, JobState } from "../../actor/job.ts"
@@ -16,11 +16,11 @@ import type { Headers } from "../../protocol/message.ts"
 import { fractionOf, JOB_FIELDS, progressDetail } from "../attempt/job-context.ts"
 import { cutLine, MAX_DETAIL, type ProcessMessage, type ProcessRequest } from "./messages.ts"
 
-/** How a run reaches the worker. */
+/** The channel to the worker. */
 export interface WorkerChannel {
   readonly level: LogLevel
   send(received: ProcessMessage): void
-  /** Resolves with the value of the answer; fails with what the worker was refused with. */
+  /** Calls the worker. Resolves with the value of its answer; fails with the error that the call had in the worker. */
   ask(question: Omit<Extract<ProcessMessage, { readonly kind: "ask" }>, "kind" | "question">): Promise<unknown>
 }
 
@@ -81,7 +81,7 @@ export class IsolatedJob implements Job<unknown> {
     )
   }
 
-  // Fields, not methods: handlers take their job apart (`async (input, { progress }) => …`).
+  // These are fields and not methods because handlers destructure their job (`async (input, { progress }) => …`).
   readonly progress = (fraction: number, detail?: unknown): void => {
     const text = detail === undefined ? undefined : progressDetail(detail)
     this.#progress.update({ fraction: fractionOf(fraction), ...(text === undefined ? {} : { detail: text }) })
@@ -104,19 +104,19 @@ export class IsolatedJob implements Job<unknown> {
   readonly parent = async (): Promise<JobView | undefined> =>
     this.parentId === undefined
       ? undefined
-      : // The worker's own answer, made by its own client: its shape needs no second check.
+      : // The answer comes from the worker's own client, so its shape is not validated again.
         ((await this.#channel.ask({ run: this.#run, what: "parent", about: this.parentId })) as JobView | undefined)
 
   readonly retry = (options: { readonly after?: DurationInput; readonly cause?: unknown } = {}): Error =>
     new Retry(options)
 
-  /** Says the last progress, if that waits. */
+  /** Sends the last progress, if it has not been sent yet. */
   finish(): void {
     this.#progress.finish()
   }
 }
 
-/** Log lines as the worker's own log writes them; what its level leaves out is not sent. */
+/** A log whose lines the worker writes to its own log. Lines below its level are not sent. */
 export const logTo = (channel: Pick<WorkerChannel, "level" | "send">, run: number): JobLog => {
   const rank = channel.level === "none" ? Number.POSITIVE_INFINITY : LOG_LEVELS.indexOf(channel.level)
   const write =
@@ -135,21 +135,21 @@ export const logTo = (channel: Pick<WorkerChannel, "level" | "send">, run: numbe
   return { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") }
 }
 
-/** A log line must not fail its handler: fields that cannot be sent are left out, and said to be. */
+/** A log line must not fail its handler: fields that cannot be sent are replaced by a note. */
 const fieldsText = (fields: Readonly<Record<string, unknown>>): string => {
   const text = renderJson(fields)
   if (Result.isFailure(text)) return JSON.stringify({ fields: "(not JSON)" })
   return text.success.length > MAX_DETAIL ? JSON.stringify({ fields: "(too long)" }) : text.success
 }
 
-/** A job that this one submitted, followed through the worker. */
+/** Handle of a job that this job submitted. All its methods go through the worker. */
 const handleOf = (id: string, channel: WorkerChannel, run: number): JobHandle => {
   const about = (what: "find" | "retry" | "delete") => channel.ask({ run, what, about: id })
   const outcome = async ({ timeout, signal }: WaitOptions = {}): Promise<Outcome> => {
     signal?.throwIfAborted()
     const fields = JSON.stringify(timeout === undefined ? {} : { timeout })
     const asked = channel.ask({ run, what: "outcome", about: id, fields })
-    // The worker's own answers, made by its own client: their shape needs no second check.
+    // The answer comes from the worker's own client, so its shape is not validated again.
     return (await (signal === undefined ? asked : Promise.race([asked, aborted(signal)]))) as Outcome
   }
   return {
@@ -176,15 +176,18 @@ const handleOf = (id: string, channel: WorkerChannel, run: number): JobHandle =>
 const aborted = (signal: AbortSignal): Promise<never> =>
   new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }))
 
-/** Shorter than how often the worker writes progress. */
+/** Shortest time between two progress messages; shorter than the interval at which the worker stores progress. */
 const EVERY_MS = 100
 
-export interface ProgressUpdate {
+interface ProgressUpdate {
   readonly fraction: number
   readonly detail?: string
 }
 
-export class ProgressThrottle {
+/**
+ * Sends progress a few times a second at most, always with the latest value: a handler may report it in a tight loop.
+ */
+class ProgressThrottle {
   readonly #send: (update: ProgressUpdate) => void
   #last: ProgressUpdate | undefined
   #sentAt = Number.NEGATIVE_INFINITY
@@ -201,7 +204,7 @@ export class ProgressThrottle {
     else this.#timer ??= setTimeout(() => this.finish(), wait)
   }
 
-  /** Tells what has not been told. */
+  /** Sends the latest progress if it was not sent yet. */
   finish(): void {
     clearTimeout(this.#timer)
     this.#timer = undefined

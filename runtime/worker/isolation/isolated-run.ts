@@ -1,4 +1,7 @@
-/** One run inside the process: reads the input, checks it, makes the attempt, and words what came of it. */
+/**
+ * One run inside the handler's process: reads and validates the input, makes the attempt, and turns its outcome into a
+ * message.
+ */
 import { Cause, Effect, Exit, Result } from "effect"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
@@ -31,10 +34,10 @@ export class IsolatedRun {
     return this.#order.run
   }
 
-  /** The handler's signal fires; `over` interrupts an Effect as well, and keeps hooks from being run. */
+  /** Fires the handler's signal. `over` also interrupts an Effect, and keeps hooks from being called. */
   abort(reason: { readonly name: string; readonly message: string }, over: boolean): void {
     const exception = new DOMException(reason.message, reason.name)
-    // The soft limit is the one that fires while the outcome still counts.
+    // Of the two time limits only the soft one fires while the outcome still counts.
     if (!over && reason.name === "TimeoutError") this.#softReason ??= exception
     this.#abort.abort(exception)
     if (!over) return
@@ -42,7 +45,7 @@ export class IsolatedRun {
     this.#attempted?.interrupt?.()
   }
 
-  /** Resolves when the handler has really ended. Never fails. */
+  /** Resolves when the handler has really ended. Never rejects. */
   async perform(actor: ActorDefinition, use: unknown, channel: WorkerChannel): Promise<Ended> {
     try {
       return await this.#perform(actor, use, channel)
@@ -83,7 +86,7 @@ export class IsolatedRun {
     }
     this.#attempted = attempted
     const exit = await Effect.runPromise(attempt(attempted, input.success, job))
-    // A promise that was left goes on; this process is free when it has settled.
+    // A promise that is not awaited any more still runs. The process is free only when it has settled.
     await attempted.pending?.then(nothing, nothing)
     job.finish()
     if (Exit.isFailure(exit)) return this.#thrown(readable(Cause.squash(exit.cause)))
@@ -114,7 +117,7 @@ export class IsolatedRun {
 
 const nothing = () => undefined
 
-/** Nothing of OpenTelemetry is loaded unless the worker traces. */
+/** OpenTelemetry is loaded only where the worker traces. */
 const traceOf = async ({ trace }: Extract<ProcessRequest, { readonly kind: "run" }>): Promise<Trace | undefined> =>
   trace === undefined ? undefined : (await import("../../tracing/inside.ts")).traceInside(trace)
 
@@ -127,7 +130,7 @@ interface Payload {
   readonly meta: Readonly<Record<string, unknown>>
 }
 
-/** What the worker wrote. It cannot be read back where the input looks like a typed value and is none. */
+/** Parses the payload of a run. That fails where the input looks like a typed value and is none. */
 const payloadOf = (text: string): Payload | undefined => {
   const parsed = parseJson(text)
   if (Result.isFailure(parsed) || !isMap(parsed.success)) return undefined

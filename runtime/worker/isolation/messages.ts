@@ -1,12 +1,12 @@
 /**
- * What a worker and the processes of its isolated handlers say to each other. Values of unknown shape (input, result,
- * progress detail …) travel as JSON text inside a message, so that their size is known before they are parsed; both sides
- * check every message.
+ * The messages between a worker and the processes of its isolated handlers. Values of unknown shape (input, result,
+ * progress detail …) travel as JSON text inside a message, so that their size is known before they are parsed. Both
+ * sides validate every message.
  */
 import { Result, Schema } from "effect"
 import { LOG_LEVELS } from "../../log/log.ts"
 
-/** Longest input or result, in characters. Far beyond what a transport takes: it only bounds what is parsed. */
+/** Longest input or result, in characters. It only bounds what is parsed; transports allow far less. */
 export const MAX_PAYLOAD = 64 * 1024 * 1024
 /** Longest progress detail or fields of a log line, in characters. */
 export const MAX_DETAIL = 64 * 1024
@@ -17,7 +17,7 @@ const Detail = Schema.String.check(Schema.isMaxLength(MAX_DETAIL))
 const Line = Schema.String.check(Schema.isMaxLength(MAX_LINE))
 const Name = Schema.String.check(Schema.isMaxLength(1024))
 
-/** Counts the runs of a process: news of an earlier one are told apart by it. */
+/** Number of a run of the process, which tells messages of an earlier run apart. */
 const Run = Schema.Int
 
 const Failure = Schema.Struct({
@@ -31,12 +31,12 @@ const Failure = Schema.Struct({
 
 const Level = Schema.Literals(["debug", "info", "warn", "error"])
 
-/** What a handler can have done by the worker, which has the transport. */
+/** The calls that the worker makes for a handler, because the worker has the transport. */
 export const WORKER_CALLS = ["submit", "parent", "find", "outcome", "cancel", "retry", "delete"] as const
 
-/** From the worker to the process. */
+/** Messages from the worker to the process. */
 const ProcessRequestSchema = Schema.Union([
-  /** The first: which actor to load. */
+  /** The first message: which actor to load. */
   Schema.Struct({
     kind: Schema.Literal("start"),
     module: Schema.String,
@@ -59,14 +59,14 @@ const ProcessRequestSchema = Schema.Union([
       rootId: Schema.optionalKey(Schema.String),
       after: Schema.optionalKey(Schema.Array(Schema.String)),
     }),
-    /** The span of the attempt, where it is traced. */
+    /** Trace context of the attempt; absent where attempts are not traced. */
     trace: Schema.optionalKey(
       Schema.Struct({ traceparent: Schema.String, tracestate: Schema.optionalKey(Schema.String) }),
     ),
     /** `{input, headers, meta}`. */
     payload: Payload,
   }),
-  /** The handler's signal fires; `over`: whatever comes of it counts for nothing, an Effect is interrupted. */
+  /** Fires the handler's signal. `over`: the outcome is ignored, and an Effect is interrupted. */
   Schema.Struct({
     kind: Schema.Literal("abort"),
     run: Run,
@@ -81,21 +81,21 @@ const ProcessRequestSchema = Schema.Union([
       Schema.Struct({
         name: Schema.String,
         message: Schema.String,
-        /** Of a `CallboardError`. */
+        /** Code of a `CallboardError`; absent for other errors. */
         code: Schema.optionalKey(Schema.String),
         field: Schema.optionalKey(Schema.String),
         id: Schema.optionalKey(Schema.String),
       }),
     ),
   }),
-  /** End in good order: release the actor's resources first. */
+  /** Release the actor's resources, then end. */
   Schema.Struct({ kind: Schema.Literal("stop") }),
 ])
 export type ProcessRequest = typeof ProcessRequestSchema.Type
 
-/** From the process to the worker. */
+/** Messages from the process to the worker. */
 const ProcessMessageSchema = Schema.Union([
-  /** The actor has started: handlers can run. */
+  /** The actor has started, so handlers can run. */
   Schema.Struct({ kind: Schema.Literal("ready") }),
   /** The actor could not be loaded or started. */
   Schema.Struct({ kind: Schema.Literal("unfit"), error: Failure }),
@@ -107,7 +107,7 @@ const ProcessMessageSchema = Schema.Union([
     fraction: Schema.Finite,
     detail: Schema.optionalKey(Detail),
   }),
-  /** `run` is 0 for what the actor says outside of a run. */
+  /** A log line. `run` is 0 for lines of the actor outside of a run. */
   Schema.Struct({
     kind: Schema.Literal("log"),
     run: Run,
@@ -131,17 +131,20 @@ const ProcessMessageSchema = Schema.Union([
   Schema.Struct({
     kind: Schema.Literal("failed"),
     run: Run,
-    /** What the handler asked for by its error; `final`: input or result is wrong. */
+    /**
+     * How the handler ended: `failed` may be retried, `final` (input or result is invalid) may not; the others are the
+     * outcomes that a handler requests by throwing.
+     */
     how: Schema.Literals(["failed", "final", "retry", "reject", "ignore"]),
     error: Failure,
     /** Delay of a retry. */
     after: Schema.optionalKey(Schema.Union([Schema.Finite, Name])),
   }),
-  /** A resource broke: this run may end, the next one needs a fresh process. */
+  /** A resource broke. The current run may end, but the next one needs a fresh process. */
   Schema.Struct({ kind: Schema.Literal("worn"), error: Failure }),
-  /** It ends in good order, as it was told to. */
+  /** The process has released its resources and ends, as requested. */
   Schema.Struct({ kind: Schema.Literal("stopped") }),
-  /** An error that nothing caught: the process ends for it. */
+  /** An uncaught error, which ends the process. */
   Schema.Struct({ kind: Schema.Literal("fatal"), error: Failure }),
 ])
 export type ProcessMessage = typeof ProcessMessageSchema.Type
@@ -149,18 +152,24 @@ export type ProcessMessage = typeof ProcessMessageSchema.Type
 const decodeRequest = Schema.decodeUnknownResult(ProcessRequestSchema)
 const decodeMessage = Schema.decodeUnknownResult(ProcessMessageSchema)
 
-/** An order in a message; `undefined` for anything else. */
+/** Parses a message from the worker; `undefined` for anything else. */
 export const parseProcessRequest = (message: unknown): ProcessRequest | undefined =>
   Result.getOrUndefined(decodeRequest(message))
 
-/** News in a message; `undefined` for anything else, for instance what a library of the actor sends to any parent. */
+/**
+ * Parses a message from the process; `undefined` for anything else, for instance what a library of the actor sends to
+ * any parent process.
+ */
 export const parseProcessMessage = (message: unknown): ProcessMessage | undefined =>
   Result.getOrUndefined(decodeMessage(message))
 
-/** Text that fits a line of news. */
+/** Cuts a text to the longest line that a message may have. */
 export const cutLine = (text: string): string => (text.length <= MAX_LINE ? text : `${text.slice(0, MAX_LINE - 1)}…`)
 
-/** Sends a message over a channel that may have closed meanwhile; whoever cares hears of that by the channel's end. */
+/**
+ * Sends a message over a channel that may have closed. That is no error here, because both sides notice the end of the
+ * channel by themselves.
+ */
 export const sendOver = (
   send: (message: object, sent: (error: Error | null) => void) => unknown,
   message: ProcessRequest | ProcessMessage,

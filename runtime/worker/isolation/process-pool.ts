@@ -1,6 +1,6 @@
 /**
- * The processes of a worker's isolated handlers: started on demand, used again and again, ended when idle for a while, and
- * never more than handlers may run at a time. Each belongs to one actor.
+ * The processes of a worker's isolated handlers. They are started on demand, reused, and ended when idle for a while.
+ * There are never more processes than handlers that may run at a time, and each process belongs to one actor.
  */
 import { Effect, Exit } from "effect"
 import type { ActorDefinition } from "../../actor/actor.ts"
@@ -15,36 +15,36 @@ import { processNotStarted } from "./run-exit.ts"
 export interface ProcessPoolOptions {
   readonly client: Client
   readonly log: Log
-  /** Handlers that run at a time: no more processes than that are kept. */
+  /** Handlers that run at a time, and so the most processes that are kept. */
   readonly concurrency: number
-  /** How long a process waits for work before it is ended, in milliseconds. Defaults to 1 minute. */
+  /** Milliseconds that an idle process is kept. Defaults to 1 minute. */
   readonly idleMs?: number
 }
 
 const IDLE_MS = 60_000
 
 /**
- * How long a run that was ended from outside is waited for: a handler that heeds its signal, or a process that is killed,
- * is gone sooner. After that the run is left like a promise that goes on, and keeps its slot until it is really over.
+ * How long a run that was ended from outside is waited for. A handler that heeds its signal, or a process that is
+ * killed, ends sooner. After that the run counts as stuck and keeps its slot until it really ends.
  */
 const LEAVE_MS = 1_000
 
-/** Timers that are to wait for longer fire at once. */
+/** Longest delay of a timer; with a longer one it would fire at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
-/** Longest wait for the end of all processes: longer than they have for releasing their resources. */
+/** Longest wait for the end of all processes; longer than the time in which they may release their resources. */
 const CLOSE_MS = 7_000
 
-/** Processes in a row that may turn out to have died while idle before a run fails for it. */
+/** Idle processes in a row that may be found dead before the run fails. */
 const MAX_TRIES = 3
 
 export class ProcessPool {
   readonly #options: ProcessPoolOptions
-  /** Those that can be used, oldest first. */
+  /** Processes that can take runs, oldest first. */
   readonly #processes = new Set<HandlerProcess>()
-  /** Those that have no run, with the timer that ends them. The one that was used last is last. */
+  /** Processes without a run, with the timer that ends them. The process that was used last comes last. */
   readonly #idle = new Map<HandlerProcess, ReturnType<typeof setTimeout>>()
-  /** Every one that has not ended, those on their way out included. */
+  /** All processes that have not ended, including those that are about to. */
   readonly #living = new Set<HandlerProcess>()
   #closing = false
 
@@ -53,8 +53,9 @@ export class ProcessPool {
   }
 
   /**
-   * Where nothing but isolated handlers is served: starts a process of each actor, as far as there may be, and waits for
-   * one. Fails with `ActorStartFailed` when none comes up: each job would fail for it, one after the other.
+   * For a worker that serves only isolated handlers: starts a process for each actor, up to the concurrency, and waits
+   * for the first that is ready. Fails with `ActorStartFailed` when none can be started, because each job would fail
+   * with that error.
    */
   async checkStart(actors: ReadonlyArray<ActorDefinition>): Promise<void> {
     if (actors.length === 0 || !actors.every(isWhollyIsolated)) return
@@ -66,14 +67,14 @@ export class ProcessPool {
     throw new ActorStartFailed(`no process of isolated handlers can be started: ${messageOf(first.reason)}`)
   }
 
-  /** Processes that have not ended. */
+  /** Number of processes that have not ended. */
   get size(): number {
     return this.#living.size
   }
 
   /**
-   * Runs a handler in a process of its actor. Its exit is what came of it; when it was ended from outside, `run.stop` says
-   * why. At the hard limit, and when the job is handed back, its process is killed.
+   * Runs a handler in a process of its actor. When the run is ended from outside, `run.stop` says why. At the hard
+   * limit, and when the job is given back, the process is killed.
    */
   run(actor: ActorDefinition, run: Run, input: unknown, job: JobContext): Effect.Effect<Exit.Exit<unknown, unknown>> {
     return Effect.callback<Exit.Exit<unknown, unknown>>((resume) => {
@@ -81,12 +82,15 @@ export class ProcessPool {
     })
   }
 
-  /** Kills the process in which the handler of this job runs, or still runs. */
+  /** Kills the process in which the handler of this job runs, even if the job was decided meanwhile. */
   kill(job: string): void {
     for (const process of this.#living) if (process.job === job) process.kill()
   }
 
-  /** Ends all processes: idle ones in good order, the others at once. Resolves when they have ended. */
+  /**
+   * Ends all processes: idle ones after they have released their resources, the others at once. Resolves when they have
+   * ended.
+   */
   async close(): Promise<void> {
     this.#closing = true
     for (const process of this.#living) {
@@ -94,7 +98,7 @@ export class ProcessPool {
       else process.kill()
     }
     const all = Promise.all([...this.#living].map((process) => process.exited))
-    // One that even SIGKILL does not end (it waits for a device) must not keep the worker.
+    // A process that even SIGKILL does not end (it waits for a device) must not keep the worker from ending.
     let timer: ReturnType<typeof setTimeout> | undefined
     const patience = new Promise((resolve) => {
       timer = setTimeout(resolve, CLOSE_MS)
@@ -126,13 +130,13 @@ export class ProcessPool {
       this.#release(process)
       if (!process.usable) this.#refill(actor)
       run.pending = undefined
-      // It died while it was idle, and that was not known yet.
+      // The process had died while it was idle, and the worker did not know yet: another process runs the handler.
       if (exit === undefined && run.stop === undefined && tried < MAX_TRIES) continue
       return done(exit ?? (run.stop === undefined ? Exit.fail(processNotStarted("it died")) : Exit.interrupt()))
     }
   }
 
-  /** Resolves when the process is ready, or with why it is of no use to the run. */
+  /** Resolves with `undefined` when the process is ready, or with the exit of the run if it cannot start there. */
   async #ready(process: HandlerProcess, run: Run): Promise<Exit.Exit<never, unknown> | undefined> {
     const left = Promise.withResolvers<Exit.Exit<never>>()
     run.interrupt = () => left.resolve(Exit.interrupt())
@@ -144,7 +148,7 @@ export class ProcessPool {
     return failure ?? (run.stop === undefined ? undefined : Exit.interrupt())
   }
 
-  /** Carries to the process what ends its run from outside; returns how to stop that. */
+  /** Tells the process when its run is ended from outside. Returns a function that stops doing so. */
   #endFromOutside(
     process: HandlerProcess,
     run: Run,
@@ -156,10 +160,10 @@ export class ProcessPool {
     const tell = () => process.abort(signal.reason, run.stop !== undefined)
     signal.addEventListener("abort", tell, { once: true })
     run.interrupt = () => {
-      // The soft limit may have fired the signal before: now its outcome counts for nothing.
+      // The signal may have fired at the soft limit already; this message adds that the outcome is ignored now.
       tell()
       if (run.stop === "timeout" || run.stop === "hand-back") process.kill()
-      // Nobody watches the limit of a run whose job is decided.
+      // The time limits of a decided job are not watched any more, so the process is killed at the hard limit here.
       else
         timers.push(
           setTimeout(() => process.kill(), Math.min(Math.max(0, run.hardAt - run.clock.monotonic()), LONGEST_TIMER_MS)),
@@ -176,7 +180,7 @@ export class ProcessPool {
     }
   }
 
-  /** The process of this actor that was used last, or a new one. */
+  /** Takes the process of this actor that was used last, or starts a new one. */
   #acquire(actor: ActorDefinition): HandlerProcess {
     const mine = [...this.#idle.keys()].filter((process) => process.actor === actor && process.usable)
     const found = mine.findLast((process) => process.isReady) ?? mine.at(-1) ?? this.#start(actor)
@@ -188,7 +192,7 @@ export class ProcessPool {
   #start(actor: ActorDefinition): HandlerProcess {
     const { client, log, concurrency } = this.#options
     if (this.#processes.size >= concurrency) {
-      // Runs never outnumber the slots, so that one of another actor is idle.
+      // There are never more runs than slots, so a process of another actor must be idle.
       const [oldest] = this.#idle.keys()
       if (oldest !== undefined) this.#retire(oldest)
     }
@@ -202,7 +206,7 @@ export class ProcessPool {
     return process
   }
 
-  /** Its run is over: it waits for the next, if it can have one. */
+  /** Called when a run is over: the process becomes idle, or ends if it cannot take another run. */
   #release(process: HandlerProcess): void {
     if (!process.usable || this.#closing) this.#retire(process)
     else
@@ -212,7 +216,7 @@ export class ProcessPool {
       )
   }
 
-  /** In the place of a process that died with its run, so that the next run need not wait for a start. */
+  /** Starts a process in place of one that died with its run, so that the next run need not wait. */
   #refill(actor: ActorDefinition): void {
     if (this.#closing || this.#processes.size >= this.#options.concurrency) return
     for (const process of this.#idle.keys()) if (process.actor === actor) return
@@ -236,7 +240,10 @@ const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.me
 const isolated = (actor: ActorDefinition): ReadonlyArray<string> =>
   [...actor.methods.values()].filter((method) => method.isolation === "process").map((method) => method.name)
 
-/** Fails with `ActorStartFailed` for an actor with isolated methods whose file is not known, saying what to write. */
+/**
+ * Checks the actors when the worker starts. Fails with `ActorStartFailed`, saying what to write, for an actor with
+ * isolated methods whose file is unknown.
+ */
 export const checkIsolation = (actors: ReadonlyArray<ActorDefinition>): void => {
   for (const actor of actors) {
     const [method] = isolated(actor)
@@ -248,9 +255,11 @@ export const checkIsolation = (actors: ReadonlyArray<ActorDefinition>): void => 
   }
 }
 
-/** Whether all its handlers run in processes of their own. */
-export const isWhollyIsolated = (actor: ActorDefinition): boolean => isolated(actor).length === actor.methods.size
+/** Whether all handlers of an actor run in processes of their own. */
+const isWhollyIsolated = (actor: ActorDefinition): boolean => isolated(actor).length === actor.methods.size
 
-/** The actor as the worker itself starts it: without resources when all its handlers run in processes of their own. */
+/**
+ * The actor as the worker itself starts it: without its resources when all its handlers run in processes of their own.
+ */
 export const inWorker = (actor: ActorDefinition): ActorDefinition =>
   isWhollyIsolated(actor) ? { ...actor, start: undefined, stop: undefined } : actor

@@ -1,8 +1,7 @@
 /**
- * The process of isolated handlers: loads one actor, starts it, and runs one handler at a time for the worker that
- * started the process. It ends when it is told to, when nothing caught an error, and when its worker is gone.
- *
- * Arguments: the process id of the worker.
+ * The program of a process for isolated handlers. It loads one actor, starts it, and runs one handler at a time. It
+ * ends when the worker tells it to, when an error was not caught, and when its worker is gone. Argument: the process id
+ * of the worker.
  */
 import { Worker as Thread } from "node:worker_threads"
 import { Result } from "effect"
@@ -19,8 +18,11 @@ import { IsolatedRun } from "./isolated-run.ts"
 import { killGroup } from "./kill.ts"
 import { type ProcessMessage, type ProcessRequest, parseProcessRequest, sendOver } from "./messages.ts"
 
-/** Fails when the module cannot be loaded, and when it exports no such actor, saying what to write. */
-export const loadActor = async (module: string, name: string): Promise<ActorDefinition> => {
+/**
+ * Loads an actor from the file that exports it. Fails, saying what to write, when the module cannot be loaded or
+ * exports no such actor.
+ */
+const loadActor = async (module: string, name: string): Promise<ActorDefinition> => {
   const exported: unknown = await import(module)
   const values: ReadonlyArray<unknown> =
     typeof exported === "object" && exported !== null ? Object.values(exported) : []
@@ -31,18 +33,15 @@ export const loadActor = async (module: string, name: string): Promise<ActorDefi
   return found
 }
 
-export interface Resources {
+/** The resources that the actor's `start` has acquired in this process. */
+interface Resources {
   readonly use: unknown
-  /** Releases them, in reverse order. Never fails. */
+  /** Releases the resources in reverse order. Never rejects. */
   release(): Promise<void>
 }
 
-/** Starts an actor. Fails with whatever its `start` fails with; `onBroken` hears of a resource that breaks later. */
-export const acquire = async (
-  actor: ActorDefinition,
-  log: JobLog,
-  onBroken: (cause: unknown) => void,
-): Promise<Resources> => {
+/** Starts an actor. Fails with the error of its `start`. `onBroken` is called when a resource breaks later. */
+const acquire = async (actor: ActorDefinition, log: JobLog, onBroken: (cause: unknown) => void): Promise<Resources> => {
   const releases: Array<() => unknown> = []
   const abort = new AbortController()
   const use = await actor.start?.({
@@ -56,7 +55,7 @@ export const acquire = async (
     release: async () => {
       abort.abort()
       for (const step of [() => actor.stop?.(use), ...[...releases].reverse()]) {
-        // One resource that cannot be released must not keep the others.
+        // A resource that cannot be released must not keep the others from being released.
         try {
           await step()
         } catch (cause) {
@@ -74,11 +73,12 @@ interface PendingCall {
   readonly reject: (cause: unknown) => void
 }
 
-export class PendingCalls {
+/** Calls of the handler that the worker has not answered yet. */
+class PendingCalls {
   readonly #waiting = new Map<number, PendingCall>()
   #last = 0
 
-  /** Asks, under a number of its own. */
+  /** Sends a call under a new number and resolves with its answer. */
   ask(send: (question: number) => void): Promise<unknown> {
     const question = ++this.#last
     return new Promise((resolve, reject) => {
@@ -87,7 +87,7 @@ export class PendingCalls {
     })
   }
 
-  /** Those who asked are gone: their run is over. */
+  /** Drops all calls, because the run that made them is over. */
   forget(): void {
     this.#waiting.clear()
   }
@@ -106,10 +106,10 @@ export class PendingCalls {
   }
 }
 
-/** The error that the worker's client threw, as its own class where a handler may want to tell it apart. */
+/** Rebuilds the error that the worker's client threw, with its class where a handler may want to distinguish it. */
 const errorOf = ({ name, message, code, field, id }: NonNullable<Answer["refused"]>): Error => {
   if (code !== undefined) {
-    // The worker's own words: one of its codes.
+    // The code comes from the worker, so it is a valid one.
     return new CallboardError(code as ErrorCode, message, {
       ...(field === undefined ? {} : { field }),
       ...(id === undefined ? {} : { id }),
@@ -122,7 +122,7 @@ const errorOf = ({ name, message, code, field, id }: NonNullable<Answer["refused
 
 const worker = Number(process.argv[2])
 const pendingCalls = new PendingCalls()
-/** Begun at once: a handler that blocks comes soon enough. */
+/** The thread is started at once, since a handler may block the main thread soon. */
 const watched = watchWorker()
 let started:
   | { readonly actor: ActorDefinition; readonly resources: Resources; readonly channel: WorkerChannel }
@@ -132,10 +132,13 @@ let current: IsolatedRun | undefined
 const send = (received: ProcessMessage, then?: () => void): void =>
   sendOver((message, sent) => process.send?.(message, undefined, undefined, sent), received, then)
 
-/** Says a last word, and ends once that is out. */
+/** Sends a last message and ends the process once it was sent. */
 const endWith = (received: ProcessMessage, code = 1): void => send(received, () => process.exit(code))
 
-/** A blocked handler would keep the main thread from seeing that the worker is gone. Resolves once the thread watches. */
+/**
+ * Starts the thread that ends this process when its worker has died, because a blocked main thread would not notice.
+ * Resolves once the thread is watching.
+ */
 function watchWorker(): Promise<void> {
   return new Promise((resolve) => {
     const file = new URL(import.meta.url.endsWith(".ts") ? "./watch-thread.ts" : "./watch-thread.js", import.meta.url)
@@ -173,7 +176,7 @@ const run = async (request: Extract<ProcessRequest, { kind: "run" }>): Promise<v
   if (started === undefined || current !== undefined) return
   const { actor, resources, channel } = started
   current = new IsolatedRun(request)
-  // Out before the handler may end this process.
+  // This message must be sent before the handler runs, because the handler may end the process.
   await new Promise<void>((resolve) => send({ kind: "begun", run: request.run }, resolve))
   const ended = await current.perform(actor, resources.use, channel)
   current = undefined
@@ -209,6 +212,6 @@ for (const event of ["uncaughtException", "unhandledRejection"] as const) {
   })
 }
 markHandlerProcess()
-// Not for the processes that handlers start.
+// Processes that handlers start must not inherit the channel to the worker.
 for (const name of ["NODE_CHANNEL_FD", "NODE_CHANNEL_SERIALIZATION_MODE"]) delete process.env[name]
 if (process.ppid !== worker) process.exit(1)

@@ -1,4 +1,4 @@
-/** What a process said about the end of a run, as the exit that an inline handler would have had. */
+/** Turns a process's message about the end of a run into the exit that an inline handler would have had. */
 
 import { constants } from "node:os"
 import { Exit } from "effect"
@@ -11,7 +11,7 @@ export const exitOf = (
   received: Extract<ProcessMessage, { readonly kind: "succeeded" | "failed" }>,
 ): Exit.Exit<unknown, unknown> => {
   if (received.kind === "succeeded") {
-    // The process made the text of the JSON form of the result.
+    // The value is JSON text that the process made itself, so it can be parsed.
     return Exit.succeed(received.value === undefined ? undefined : JSON.parse(received.value))
   }
   const { error, after } = received
@@ -31,7 +31,7 @@ export const exitOf = (
 
 const rejectOf = (error: JobError): Reject => {
   const reject = new Reject(error.message, error.cause === undefined ? {} : { cause: error.cause })
-  // Where the handler threw it, not where it arrived.
+  // The stack shows where the handler threw the error.
   if (error.traceback !== undefined) reject.stack = error.traceback
   return reject
 }
@@ -45,7 +45,7 @@ const died = (message: string, cause?: JobError): KnownFailure =>
     ...(cause === undefined ? {} : { cause: { name: cause.name, message: cause.message } }),
   })
 
-/** The process ended while a handler ran; `cause` is what it could still say. */
+/** The failure of a run whose process ended. `cause`: the error that the process reported last. */
 export const processDied = (
   pid: number | undefined,
   code: number | null,
@@ -56,6 +56,6 @@ export const processDied = (
   return died(`unexpected termination of the handler's process${pid === undefined ? "" : ` ${pid}`}: ${how}`, cause)
 }
 
-/** The process could not be started at all. */
+/** The failure of a run whose process could not be started. */
 export const processNotStarted = (why: string): KnownFailure =>
   died(`the handler's process could not be started: ${why}`)

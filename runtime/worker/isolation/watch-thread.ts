@@ -1,6 +1,6 @@
 /**
- * Ends a process whose worker has died, also while a handler blocks its main thread: then nobody is left to enforce the
- * time limit, and an endless loop would go on for ever.
+ * Ends a process whose worker has died, also while a handler blocks its main thread. Without a worker no time limit
+ * would end a handler that loops for ever.
  */
 import { parentPort, workerData } from "node:worker_threads"
 import { killGroup } from "./kill.ts"

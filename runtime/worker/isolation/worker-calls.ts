@@ -1,4 +1,7 @@
-/** Does for an isolated handler what only the worker can: submit and follow jobs, with the handler's job as parent. */
+/**
+ * Performs the calls of an isolated handler that need the worker's transport: submits and follows jobs, with the
+ * handler's job as parent.
+ */
 import { Result } from "effect"
 import type { Client } from "../../client/client.ts"
 import { CallboardError } from "../../errors.ts"
@@ -10,7 +13,7 @@ import type { ProcessMessage, ProcessRequest } from "./messages.ts"
 type WorkerCall = Extract<ProcessMessage, { readonly kind: "ask" }>
 type CallFailure = NonNullable<Extract<ProcessRequest, { readonly kind: "answer" }>["refused"]>
 
-/** Resolves with what the handler's call resolves with; fails with what the client fails with. */
+/** Resolves with the result of the call; fails with the client's error. */
 export const performCall = async (
   question: WorkerCall,
   job: JobContext,
@@ -22,7 +25,7 @@ export const performCall = async (
   const handle = client.job(about)
   switch (what) {
     case "submit":
-      // Checked by the submission's own schema.
+      // The submission validates the fields with its own schema.
       return (await job.submit(about, fields as SubmissionFields)).id
     case "parent":
       return job.parent()
@@ -49,7 +52,7 @@ const fieldsOf = (text: string | undefined): Readonly<Record<string, unknown>> =
   return typeof parsed.success === "object" && parsed.success !== null ? { ...parsed.success } : {}
 }
 
-/** Why it was not done, in words that the process can make an error of. */
+/** Describes the error of a call, so that the process can rebuild it. */
 export const callFailureOf = (cause: unknown): CallFailure => {
   if (!(cause instanceof Error)) return { name: "Error", message: String(cause) }
   const { name, message } = cause

@@ -49,7 +49,7 @@ export class FailureReporter implements WorkerObserver {
 /** Longest name, in characters. */
 const MAX_NAME = 255
 
-export interface FailureLine {
+interface FailureLine {
   readonly message: string
   readonly fields: Fields
 }
@@ -58,7 +58,7 @@ export interface FailureLine {
  * The line of a failed attempt. `redact` of the method hides its arguments, or some of them by name; arguments of a
  * method that is not known here are hidden, since nobody can say what of them may be seen.
  */
-export const failureLine = (
+const failureLine = (
   record: JobRecord,
   message: Message | Undecodable,
   method: ErasedMethod | undefined,
