@@ -1,28 +1,33 @@
 /**
- * Where tasks wait in a worker for their limits: one tasks per limit and tenant, each in the order of the queues. The room is
- * bounded: where it is full, the last one of the longest tasks must leave, so that no tenant can fill it for the others. When
- * that comes again is in proportion to its place in tasks, so that ten thousand that wait cost little. Rather too early than too
- * late: one that comes early stays in its queue until there is room, while permits of a limit would be idle if all its tasks
- * came late. Pure: clock and randomness come from outside.
+ * The tasks of a worker that wait for their limits: one queue per limit and tenant, each in the order in which
+ * deliveries start. The total is bounded. Beyond it the last task of the longest queue is deferred, so that no tenant
+ * can fill the worker for the others. The delay is in proportion to the task's position, so that ten thousand waiting
+ * tasks cost little. It is rather too short than too long: a task that comes early stays in its broker queue until
+ * there is space, while permits would be unused if all tasks came late. Pure: clock and randomness are passed in.
  */
 
-/** Those that come one after the other come together: each for itself would cost a look into the queue. */
+/** Deferred tasks come back in groups at this interval, because each pull costs a round trip. */
 const TOGETHER_MS = 100
-/** A tasks is taken to have so many at least. */
+/** Shortest backlog that a delay is computed for, in tasks. */
 const LEAST_LENGTH = 50
-/** While that is not known: the first to be put off are not back before the worker has come to those behind them. */
+/**
+ * Milliseconds per task while the speed of the queue is unknown: the first deferred tasks must not be back before the
+ * worker has reached those behind them.
+ */
 const FIRST_EACH_MS = 2
 const LEAST_EACH_MS = 0.25
-/** A tasks that hardly moves: each of its tasks comes so often at least, by its length. */
+/**
+ * Longest time per task of the backlog, so that the tasks of a queue that hardly moves are still tried now and then.
+ */
 const MOST_EACH_MS = 5
-/** After so many starts it is known how fast a tasks moves. */
+/** Starts after which the speed of a queue is known. */
 const KNOWN_STARTS = 16
 export const LONGEST_WAIT_MS = 5 * 60_000
-/** After so many starts the older half counts no more. */
+/** Starts after which the older half is forgotten. */
 const MOST_STARTS = 64
 
 export interface AdmissionQueueOptions<A> {
-  /** How many may wait in all. */
+  /** Largest number of waiting tasks in all queues together. */
   readonly capacity: () => number
   readonly precedes: (a: A, b: A) => boolean
 }
@@ -40,7 +45,7 @@ export class AdmissionQueue<A> {
     return this.#size
   }
 
-  /** Lines that are not empty. */
+  /** Keys of the queues that are not empty. */
   get keys(): Iterable<string> {
     return this.#queues.keys()
   }
@@ -49,12 +54,12 @@ export class AdmissionQueue<A> {
     return this.#queues.get(key) ?? []
   }
 
-  /** The task that is first in a queue. */
+  /** The first task of a queue. */
   first(key: string): A | undefined {
     return this.#queues.get(key)?.[0]
   }
 
-  /** Whether something would have to leave at once. */
+  /** Whether the queue is full and `item` itself would be the task that is deferred. */
   isFullFor(key: string, item: A): boolean {
     if (this.#size < this.#options.capacity()) return false
     const tasks = this.tasksOf(key)
@@ -64,7 +69,7 @@ export class AdmissionQueue<A> {
     return true
   }
 
-  /** Lets something in; what must leave for it is returned. */
+  /** Adds a task. Returns the task that must be deferred for it, if the queue is full. */
   add(key: string, item: A): A | undefined {
     const tasks = this.#queues.get(key) ?? []
     this.#queues.set(key, tasks)
@@ -86,7 +91,7 @@ export class AdmissionQueue<A> {
     return last
   }
 
-  /** False if it is not there. */
+  /** Removes a task. False if it does not wait here. */
   remove(key: string, item: A): boolean {
     const tasks = this.#queues.get(key) ?? []
     const at = tasks.indexOf(item)
@@ -98,27 +103,32 @@ export class AdmissionQueue<A> {
   }
 }
 
-/** What a worker knows of the speed of one queue, and of those of it that it has put off. */
+/**
+ * Estimates how fast one queue moves and how many of its tasks are deferred, and so when a deferred task should come
+ * back.
+ */
 export class BacklogEstimate {
   readonly #phase: number
-  /** Since when starts are counted, while tasks wait. */
+  /** Time since which starts are counted; `undefined` while no task waits. */
   #since: number | undefined
   #starts = 0
-  /** When the last one of those that were put off comes. */
+  /** When the last deferred task comes back. */
   #endsAt = 0
   #length = 0
 
-  /** `phase`: when those that come together come, so that the workers do not all look at the same moment. */
+  /**
+   * `phase`: offset of the groups in which tasks come back, random so that workers do not all pull at the same moment.
+   */
   constructor(phase = TOGETHER_MS * Math.random()) {
     this.#phase = phase
   }
 
-  /** When the last one comes, in milliseconds; in the past when none is expected. */
+  /** When the last deferred task comes back, in milliseconds; in the past when none is expected. */
   get endsAt(): number {
     return this.#endsAt
   }
 
-  /** Whether tasks wait. Only while some do, starts show how fast the tasks moves. */
+  /** Tells whether tasks wait. Starts show the speed of the queue only while tasks wait. */
   setWaiting(some: boolean, now: number): void {
     if (!some) this.#since = undefined
     else if (this.#since === undefined) {
@@ -127,7 +137,7 @@ export class BacklogEstimate {
     }
   }
 
-  /** One has started. */
+  /** Counts a start. */
   started(now: number): void {
     if (this.#since === undefined) return
     this.#starts++
@@ -136,7 +146,7 @@ export class BacklogEstimate {
     this.#since += (now - this.#since) / 2
   }
 
-  /** One of those that were put off is here again. */
+  /** A deferred task has come back. */
   returned(): void {
     this.#length = Math.max(0, this.#length - 1)
   }
@@ -146,11 +156,14 @@ export class BacklogEstimate {
     return this.#since === undefined ? 0 : (now - this.#since) / (this.#starts + 1)
   }
 
-  /** Milliseconds until a task should come again that was delivered so many times. `random`: 0 to 1. */
+  /**
+   * Milliseconds after which a task should be delivered again. `deliveries`: how often it was delivered. `random`: 0 to
+   * 1.
+   */
   deferralMs(now: number, deliveries: number, random: number): number {
     if (this.#endsAt <= now) this.#length = 0
     this.#length++
-    // Half of the time that the tasks will take: how fast it moves is not known well, and at first not at all.
+    // Half of the time that the queue is expected to take, because its speed is an estimate, and unknown at first.
     const isKnown = deliveries > 1 || this.#starts >= KNOWN_STARTS
     const each = isKnown ? Math.min(MOST_EACH_MS, Math.max(LEAST_EACH_MS, this.spacing(now) / 2)) : FIRST_EACH_MS
     const delay = Math.max(LEAST_LENGTH, this.#length) * each * (0.75 + random / 2)

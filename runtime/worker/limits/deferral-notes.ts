@@ -1,6 +1,7 @@
 /**
- * Until when tasks come back that a limit has put off: what a worker that ends when nothing is left must wait for. The worker
- * that has put them off may be gone by then, so each leaves a note in the store, one per queue, which lapses by itself.
+ * Notes in the store of when deferred tasks come back. A worker that ends when its queues are empty must wait for them,
+ * and the worker that deferred them may be gone by then. There is one note per queue and worker, and it expires by
+ * itself.
  */
 import { Schema } from "effect"
 import { StoreEntry } from "../../async/store-entry.ts"
@@ -10,19 +11,22 @@ import type { Log } from "../../log/log.ts"
 import type { JobDelivery } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
 
-/** By queue and the worker's id, until when: in milliseconds since the epoch. */
+/** The notes: key is the queue and the worker's id, value is the time in milliseconds since the epoch. */
 const NOTES = new StoreEntry("put-off/", Schema.Finite)
-/** A note is written again when it is about so much later: within {@link LATE_MS}, so that it is never too early. */
+/**
+ * A note is written again only when the time moved by this much, which is within {@link LATE_MS}, so that a note is
+ * never too early.
+ */
 const STEP_MS = 1_000
-/** Notes that are looked at: one per queue and worker that has put something off within the last minutes. */
+/** Notes that are read at most: one per queue and worker that deferred a task within the last minutes. */
 const MOST_NOTES = 10_000
 
 export class DeferralNotes {
   readonly #store: Store
   readonly #log: Log
-  /** New with each start: what a worker of the same name has put off before this one is another's. */
+  /** New with each start, so that the notes of an earlier worker of the same name count as another worker's. */
   readonly #id = generateId(Date.now())
-  /** By queue, until when the last note says. */
+  /** The time of the last note, per queue. */
   readonly #noted = new Map<string, number>()
 
   constructor(store: Store, log: Log) {
@@ -30,7 +34,7 @@ export class DeferralNotes {
     this.#log = log
   }
 
-  /** A task of a queue was put off until then. */
+  /** Notes that a task of a queue was deferred until then. */
   note(queue: string, until: number): void {
     if (until < (this.#noted.get(queue) ?? Number.NEGATIVE_INFINITY) + STEP_MS) return
     this.#noted.set(queue, until)
@@ -42,8 +46,8 @@ export class DeferralNotes {
   }
 
   /**
-   * Until when tasks of some queues may come that others have put off, in milliseconds since the epoch; 0: none. Fails as
-   * the store does.
+   * Until when tasks of these queues may come back that other workers deferred, in milliseconds since the epoch; 0:
+   * none will. Fails as the store does.
    */
   async until(queues: ReadonlyArray<string>): Promise<number> {
     let until = 0
@@ -55,16 +59,20 @@ export class DeferralNotes {
   }
 }
 
-/** More at a time, and the oldest are claimed. */
+/** Deferred tasks that are remembered. Beyond that the oldest are forgotten, and are claimed when they come back. */
 const CAPACITY = 50_000
 
 type Seen = Pick<JobDelivery, "queue" | "sequence" | "deliveries" | "fresh">
 
+/**
+ * Tasks that this worker deferred at their very first delivery. When such a task comes back to this worker next, no
+ * other worker can have written its record, so that it need not be claimed.
+ */
 export class FirstDeferrals {
-  /** By task, how often it had been delivered. */
+  /** Number of deliveries, per task. */
   readonly #tasks = new Map<string, number>()
 
-  /** A delivery is handed back, and nothing was written about it. */
+  /** Remembers a first delivery that is given back without a write to its record. */
   note(delivery: Seen): void {
     if (!delivery.fresh) return
     const [oldest] = this.#tasks.keys()
@@ -72,7 +80,7 @@ export class FirstDeferrals {
     this.#tasks.set(keyOf(delivery), delivery.deliveries)
   }
 
-  /** A delivery as it is to be taken here. */
+  /** The delivery, marked as fresh if this worker deferred the one just before it. */
   markFresh<A extends Seen>(delivery: A): A {
     if (this.#tasks.size === 0) return delivery
     const key = keyOf(delivery)
@@ -82,11 +90,11 @@ export class FirstDeferrals {
     return before === delivery.deliveries - 1 ? { ...delivery, fresh: true } : delivery
   }
 
-  /** Somebody has written about jobs that wait in their queue. */
+  /** Forgets all, because a record of a queued job may have been written. */
   forget(): void {
     this.#tasks.clear()
   }
 }
 
-/** The place of a task in its queue is the same at every delivery, and no other's. */
+/** The sequence number of a task in its queue is the same at every delivery, and unique. */
 const keyOf = ({ queue, sequence }: Seen): string => `${sequence} ${queue}`

@@ -1,7 +1,8 @@
 /**
- * The limits of a worker's methods: how often one may start here (`rate`), and how often and how many at a time in the whole
- * cluster, per tenant (`limit`). A task that may not start yet waits in the room, without a handler; one that finds no room
- * goes back to its queue with a delay, uncounted.
+ * The limits of a worker's methods: how often a method may start on this worker (`rate`), and how often and how many at
+ * a time on all workers together, per tenant (`limit`). A task that may not start yet waits in the admission queue,
+ * without a handler. When that is full, a task is given back to its broker queue with a delay, and the delivery does
+ * not count as an attempt.
  */
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Deferral } from "../../cluster/deferrals.ts"
@@ -19,20 +20,20 @@ import { Presence } from "./presence.ts"
 import { limitKey, tenantOf } from "./state.ts"
 
 export type Admission =
-  /** It may run; `release` is to be called once, when its handler has really ended or was never called. */
+  /** The task may run. Call `release` once, when its handler has really ended or was never called. */
   | { readonly kind: "admitted"; readonly release: () => void }
-  /** Not now: it is to {@link Limiter.enqueue}. */
+  /** The task may not run yet: pass it to {@link Limiter.enqueue}. */
   | { readonly kind: "waits" }
-  /** Its tenant cannot be told. */
+  /** The tenant of the task cannot be determined. */
   | { readonly kind: "invalid"; readonly message: string }
 
-/** A task that found no room, and is to be handed back for so long. */
+/** A task that is deferred because the admission queue is full, and for how long. */
 export interface LimitRefusal extends LimitReason {
   readonly inFlight: InFlight
   readonly delayMs: number
 }
 
-/** Which limit said no, and what it is, for people. */
+/** The limit that holds a task up, with a text for people. */
 interface LimitReason {
   readonly reason: "rate-limit" | "concurrency-limit" | "tenant-limit"
   readonly detail: string
@@ -42,26 +43,32 @@ export interface LimiterOptions {
   readonly store: Store
   readonly broadcast: Broadcast
   readonly log: Log
-  /** Off: nothing is limited. */
+  /** False: nothing is limited. */
   readonly enabled: boolean
-  /** Length of a lease: a worker that lost its permits has lost its deliveries, too. */
+  /**
+   * Length of a lease, in milliseconds. The worker's entry as a permit holder lives as long, since a worker that lost
+   * its permits has lost its deliveries, too.
+   */
   readonly leaseMs: number
   readonly isConnected: () => boolean
-  /** How many handlers the worker has. */
+  /** Handlers that the worker may run at a time. */
   readonly handlers: () => number
-  /** How many tasks may wait in the room. */
+  /** Largest number of tasks in the admission queue. */
   readonly limitCapacity: () => number
-  /** Called with the key of this worker's entry, once it holds permits; whatever can keeps it alive if this thread blocks. */
+  /**
+   * Called with the key of this worker's holder entry once it holds permits, so that the lease thread can keep the
+   * entry alive while this thread is blocked.
+   */
   readonly onHolding: (key: string, ttlMs: number) => void
-  /** Called when more may start than before. */
+  /** Called when a waiting task may start. */
   readonly onReady: () => void
-  /** Whether a task that waits is to be looked at without its permit: it has expired, or was revoked. */
+  /** Whether a waiting task is to be processed without a permit, because it has expired or was revoked. */
   readonly isOver: (inFlight: InFlight) => boolean
-  /** Takes a task that has left the room for that. */
+  /** Called with a task that has left the queue for that reason. */
   readonly onOver: (inFlight: InFlight) => void
 }
 
-/** What stands between the tasks of one method and tenant and their handlers. */
+/** The limits of one method and tenant, with the backlog of its queue. */
 interface Gate {
   readonly key: string
   readonly backlog: BacklogEstimate
@@ -71,19 +78,19 @@ interface Gate {
   readonly tenant: string
 }
 
-/** A rate of this worker alone. */
+/** A rate that only this worker keeps. */
 interface LocalRate {
   readonly rate: Rate
   tat: number | undefined
 }
 
-/** Shortest life of a worker's entry: a thread that is busy for a moment must not lose its permits. */
+/** Shortest life of a worker's holder entry: a thread that is busy for a moment must not lose its permits. */
 const LEAST_PRESENCE_MS = 3_000
 const TICK_MS = 500
 const CLOSE_MS = 2_000
-/** Timers that are to wait for longer fire at once. */
+/** Longest delay of a timer; with a longer one it would fire at once. */
 const LONGEST_ALARM_MS = 2 ** 31 - 1
-/** Limits that are looked at in the store with each tick. */
+/** Largest number of limits that are synchronised with the store per tick. */
 const MOST_TICKED = 50
 
 export class Limiter {
@@ -91,10 +98,10 @@ export class Limiter {
   readonly #presence: Presence
   readonly #gates = new Map<string, Gate>()
   readonly #queue: AdmissionQueue<InFlight>
-  /** Where those stand that wait. */
+  /** The gate of each waiting task. */
   readonly #gateByTask = new WeakMap<InFlight, Gate>()
   readonly #local = new Map<string, LocalRate>()
-  /** Rates that were set while it runs; `null`: none. */
+  /** Rates that were set by remote control, by method; `null`: no rate. */
   readonly #rates = new Map<string, Rate | null>()
   readonly #ttlMs: number
   readonly #timer: ReturnType<typeof setInterval>
@@ -113,11 +120,11 @@ export class Limiter {
     this.#timer.unref()
   }
 
-  /** Replaces the rate that a method has on this worker; `null`: none. */
+  /** Replaces the rate of a method on this worker; `null`: no rate. */
   setRate(name: string, rate: Rate | null): void {
     this.#rates.set(name, rate)
     this.#local.delete(name)
-    // Those that wait stand before a gate that is no more: they go through the new one.
+    // Tasks that wait already move to the new gate.
     for (const gate of [...this.#gates.values()]) {
       if (!gate.key.startsWith(limitKey(name, ""))) continue
       const waiting = this.#queue.tasksOf(gate.key)
@@ -128,7 +135,7 @@ export class Limiter {
     this.#options.onReady()
   }
 
-  /** Whether tasks of a method need to be admitted. */
+  /** Whether a method has any limit, so that its tasks need to be admitted. */
   limits(method: ErasedMethod, name: () => string): boolean {
     if (!this.#options.enabled) return false
     if (method.limit !== undefined || method.rate !== undefined) return true
@@ -136,8 +143,8 @@ export class Limiter {
   }
 
   /**
-   * Says no to a task whose input nobody has read yet, where that is certain: there is no room for its tenant. `hint`: the
-   * tenant as the submitter knew it.
+   * Defers a task before its input is read, where it is certain that the queue has no space for its tenant. `hint`: the
+   * tenant that the submitter sent.
    */
   refuseEarly(
     name: string,
@@ -156,7 +163,7 @@ export class Limiter {
     return this.#refusal(gate, inFlight, now)
   }
 
-  /** Whether a task may run now, as far as this worker knows. */
+  /** Decides whether a task may run now. */
   admit(name: string, method: ErasedMethod, input: unknown, inFlight: InFlight): Admission {
     const tenant = tenantOf(method.limit?.key, input)
     if (typeof tenant !== "string") return { kind: "invalid", message: tenant.problem }
@@ -164,14 +171,17 @@ export class Limiter {
     const now = performance.now()
     if (inFlight.delivery.deliveries > 1) gate.backlog.returned()
     const first = this.#queue.first(gate.key)
-    // Equals are not overtaken.
+    // A task does not overtake a waiting task of the same rank.
     if ((first === undefined || precedes(inFlight, first)) && this.#startsAt(gate, now) <= now)
       return { kind: "admitted", release: this.#start(gate, now) }
     this.#gateByTask.set(inFlight, gate)
     return { kind: "waits" }
   }
 
-  /** Lets a task into the room that was not admitted. DeferralNotes what has to leave it, if it is full: that may be the task itself. */
+  /**
+   * Adds a task that was not admitted to the queue. DeferralNotes the task that is deferred for it if the queue is full,
+   * which may be the same task.
+   */
   enqueue(inFlight: InFlight): LimitRefusal | undefined {
     const gate = this.#gateByTask.get(inFlight)
     if (gate === undefined) return undefined
@@ -186,7 +196,7 @@ export class Limiter {
     return this.#refusal(other, out, now)
   }
 
-  /** The first of those that wait and may start now. */
+  /** The first waiting task that may start now. */
   firstReady(): InFlight | undefined {
     let best: InFlight | undefined
     if (this.#queue.size === 0) return undefined
@@ -200,7 +210,7 @@ export class Limiter {
     return best
   }
 
-  /** Lets a task that is {@link firstReady} out of the room, with what it needs to start. */
+  /** Takes the {@link firstReady} task out of the queue, with its permit. */
   grant(inFlight: InFlight): void {
     const gate = this.#gateByTask.get(inFlight)
     if (gate === undefined) return
@@ -210,7 +220,7 @@ export class Limiter {
     gate.permits?.requestMissing(now)
   }
 
-  /** It waits no more. False if it did not. */
+  /** Removes a task from the queue. False if it did not wait. */
   remove(inFlight: InFlight): boolean {
     const gate = this.#gateByTask.get(inFlight)
     if (gate === undefined || !this.#queue.remove(gate.key, inFlight)) return false
@@ -219,12 +229,12 @@ export class Limiter {
     return true
   }
 
-  /** Those that wait. */
+  /** All waiting tasks. */
   get waiting(): ReadonlyArray<InFlight> {
     return [...this.#queue.keys].flatMap((key) => this.#queue.tasksOf(key))
   }
 
-  /** What holds up those that wait, of one job, or of as many as are asked for. */
+  /** Why tasks wait: the one with this id, or as many as `most`. */
   notes(id: string | undefined, most: number): ReadonlyArray<Deferral> {
     const now = performance.now()
     const notes: Array<Deferral> = []
@@ -241,7 +251,10 @@ export class Limiter {
     return notes
   }
 
-  /** Called when all that may have started: asks for what is missing, and sets the alarm for the next one. `hasSlot`: a handler is free. */
+  /**
+   * Called when no waiting task may start: requests missing permits, and sets a timer for the next start. `hasSlot`:
+   * whether a handler is free.
+   */
   scheduleNext(hasSlot: boolean): void {
     if (this.#queue.size === 0) return
     const now = performance.now()
@@ -251,7 +264,7 @@ export class Limiter {
       const gate = first === undefined ? undefined : this.#gateByTask.get(first)
       if (gate === undefined) continue
       const at = this.#startsAt(gate, now)
-      // One that may start by now waits for a handler, and is started when one ends.
+      // A task that may start but finds no free handler is started when a handler ends.
       if (at > now || hasSlot) next = Math.min(next, at)
       gate.permits?.requestMissing(now)
       const nextRequestAt = gate.permits?.nextRequestAt ?? Number.POSITIVE_INFINITY
@@ -269,27 +282,29 @@ export class Limiter {
     this.#options.onReady()
   }
 
-  /** The connection is back: what was told meanwhile was missed. */
+  /** The connection is back. Notifications of other workers were missed meanwhile. */
   reconnected(): void {
     for (const { permits } of this.#gates.values()) permits?.sync()
     this.#options.onReady()
   }
 
-  /** This process stood still for so long that others may have taken its permits. */
+  /** Called after this process was frozen: other workers may have taken its permits. */
   async resume(): Promise<void> {
     if (!this.#presence.hasBegun) return
     const lapsed = await this.#presence.beat().catch(() => true)
     if (lapsed) this.#surrender()
   }
 
-  /** Gives everything back. Resolves soon, whether or not the store can be reached: what is left lapses by itself. */
+  /**
+   * DeferralNotes all permits. Resolves soon, even if the store cannot be reached: what is not returned expires by itself.
+   */
   async close(): Promise<void> {
     clearInterval(this.#timer)
     clearTimeout(this.#alarm)
     this.#end.abort()
     const all = [...this.#gates.values()].flatMap(({ permits }) => permits ?? [])
     const written = Promise.all(all.map((permits) => permits.close()))
-      // Handlers that ignored their signal still run: their permits end with this process.
+      // Handlers that ignored their signal still run, so their permits are kept until this process ends.
       .then(() => (all.some(({ running }) => running > 0) ? undefined : this.#presence.end()))
       .catch(() => undefined)
     let timer: ReturnType<typeof setTimeout> | undefined
@@ -313,7 +328,7 @@ export class Limiter {
     return () => permits?.end()
   }
 
-  /** Whether tasks wait at a gate decides what its line learns of its starts. */
+  /** The backlog counts starts only while tasks wait. */
   #updateBacklog({ key, backlog }: Gate, now: number): void {
     backlog.setWaiting(this.#queue.first(key) !== undefined, now)
   }
@@ -384,13 +399,13 @@ export class Limiter {
       presence: this.#presence,
       waiting: () => this.#queue.tasksOf(key).length,
       onChange: onReady,
-      // Who does not hear it looks by itself, a little later.
+      // A worker that misses the message synchronises at its next tick.
       notifyOthers: () =>
         void broadcast.send(LIMIT_TOPIC, encoder.encode(`${this.#presence.id} ${key}`)).catch(() => undefined),
     })
   }
 
-  /** Listens for limits of which others ask for permits, or have given some back. */
+  /** Listens for limits for which another worker requests permits or has returned some. */
   #listen(): void {
     if (this.#isListening) return
     this.#isListening = true
@@ -424,14 +439,14 @@ export class Limiter {
     for (const [key, gate] of [...this.#gates]) {
       const isEmpty = this.#queue.first(key) === undefined
       if (isEmpty && gate.permits?.isIdle !== false && gate.backlog.endsAt < performance.now()) {
-        // Tenants come and go: of those that are gone nothing is kept.
+        // Nothing is kept of tenants without tasks, since there may be very many.
         this.#gates.delete(key)
         continue
       }
       if (gate.permits === undefined || (isEmpty && gate.permits.isIdle) || ticked >= MOST_TICKED) continue
       ticked++
       gate.permits.tick()
-      // Behind the others: of very many none is passed over again and again.
+      // Moves the gate behind the others, so that each gets its turn when there are more than one tick can handle.
       this.#gates.delete(key)
       this.#gates.set(key, gate)
     }

@@ -1,6 +1,7 @@
 /**
- * One limit that the cluster shares, of one method and tenant, as this worker takes part in it. The worker holds permits and
- * moments of the rate: to start and to end within those is its own affair. Only to hold more or fewer it writes the state.
+ * One limit of a method and tenant that all workers share, as this worker takes part in it. The worker holds permits
+ * and tokens of the rate. Starting and ending tasks within those costs nothing; the shared state is written only to
+ * hold more or fewer.
  */
 import type { Log } from "../../log/log.ts"
 import { type Rate, reserve } from "../../options/rate.ts"
@@ -12,33 +13,39 @@ import { decodeState, encodeState, type LimitState } from "./state.ts"
 
 export interface PermitsOptions {
   readonly key: string
-  /** How many may run at a time; `Infinity`: only the rate counts. */
+  /** Tasks that may run at a time on all workers; `Infinity`: only the rate counts. */
   readonly concurrency: number
   readonly rate?: Rate
   readonly store: Store
   readonly presence: Presence
   readonly log: Log
-  /** How many tasks wait here. */
+  /** Number of tasks that wait on this worker. */
   readonly waiting: () => number
-  /** How many handlers this worker has. */
+  /** Handlers that this worker may run at a time. */
   readonly handlers: () => number
-  /** Called when more may start than before, or later than was said. */
+  /** Called when the time of the next start may have changed. */
   readonly onChange: () => void
-  /** Tells the other workers to look at this limit. */
+  /** Notifies the other workers that this limit changed. */
   readonly notifyOthers: () => void
 }
 
-/** Moments of a rate are taken so long before they come: not at each start, and few are lost with a worker. */
+/**
+ * Tokens are taken this long before they are due: long enough that not each start costs a write, and short enough that
+ * few tokens are lost with a worker.
+ */
 const AHEAD_MS = 250
-/** A store that is away is asked again after about so long. */
+/** Delay before an unreachable store is asked again. */
 const AWAY_MS = 1_000
-/** Tries to write while others write the same; before the first is tried again, growing up to eightfold. */
+/**
+ * Attempts to write while other workers write the same state; the delay before the second one, which then grows up to
+ * eightfold.
+ */
 const TRIES = 12
 const CONFLICT_MS = 4
-/** State with permits that are held is kept for so long, and written again at half of it. */
+/** Time for which a state with permits is kept. It is written again at half of that. */
 const LASTING_MS = 3_600_000
 const LEAST_TTL_MS = 1_000
-/** The worker has not used all that it holds, so many times that it was looked at. */
+/** Ticks in a row without use of all permits after which some are returned. */
 const IDLE_TICKS = 2
 
 export class Permits {
@@ -46,12 +53,12 @@ export class Permits {
   readonly #tokens: RateTokens | undefined
   #held = 0
   #running = 0
-  /** How many may run while others ask for some, as the last look has shown. */
+  /** Permits that may be used while other workers request some, as of the last synchronisation. */
   #share = Number.POSITIVE_INFINITY
-  /** It has asked for more than it got: others will say when some are free. */
+  /** The worker has requested more permits than it got. Another worker notifies it when some are free. */
   #isShort = false
   #othersHold = false
-  /** When the rate has more, by the clock of `performance`. */
+  /** When the rate has more tokens, by `performance.now()`. */
   #nextRequestAt = 0
   #idleTicks = 0
   #isUnsure = false
@@ -68,7 +75,7 @@ export class Permits {
     return this.#running
   }
 
-  /** Nothing is to be remembered of it. */
+  /** Whether nothing needs to be remembered of this limit. */
   get isIdle(): boolean {
     const now = performance.now()
     const rests = this.#tokens === undefined || (this.#tokens.left(now) === 0 && this.#nextRequestAt <= now)
@@ -77,7 +84,7 @@ export class Permits {
     )
   }
 
-  /** When a task may start, by the clock of `performance`; `Infinity`: it is not known yet. */
+  /** When the next task may start, by `performance.now()`; `Infinity`: unknown. */
   startsAt(now: number): number {
     const { concurrency, presence } = this.#options
     if (concurrency !== Number.POSITIVE_INFINITY) {
@@ -86,64 +93,64 @@ export class Permits {
     return this.#tokens === undefined ? now : (this.#tokens.next(now) ?? Number.POSITIVE_INFINITY)
   }
 
-  /** One starts, which {@link startsAt} allows. */
+  /** Counts a task that starts, as {@link startsAt} allows. */
   start(): void {
     this.#running++
     this.#tokens?.use()
   }
 
-  /** Its handler has really ended. */
+  /** Counts a task whose handler has really ended. */
   end(): void {
     this.#running--
     if (this.#running < this.#held && this.#held > this.#share) this.sync()
   }
 
-  /** One more waits, or has started: asks for what is missing, unless that was done. */
+  /** Requests missing permits or tokens, unless that was done. Called when a task begins to wait or has started. */
   requestMissing(now: number): void {
     const { waiting, concurrency } = this.#options
     if (waiting() === 0 || this.#busy !== undefined) return
     const hasPermit = concurrency === Number.POSITIVE_INFINITY || this.#running < Math.min(this.#held, this.#share)
     const isSlow = hasPermit && now >= this.#nextRequestAt && this.#missing(this.#held, now) > 0
-    // A worker that has a permit for each of its handlers waits for a handler, not for a permit.
+    // A worker with a permit for each of its handlers waits for a handler, not for a permit.
     const wantsPermit = !hasPermit && !this.#isShort && this.#wanted > this.#held
     if (wantsPermit || isSlow) this.sync()
   }
 
-  /** When {@link requestMissing} is to be called at the latest. */
+  /** When {@link requestMissing} must be called again. */
   get nextRequestAt(): number {
     return this.#tokens === undefined ? Number.POSITIVE_INFINITY : this.#nextRequestAt
   }
 
-  /** Now and then: asks again while some wait, and gives back what is not used. */
+  /** Called regularly: requests again while tasks wait, and returns unused permits. */
   tick(): void {
     const isUsed = this.#options.waiting() > 0 || this.#held <= this.#running
     this.#idleTicks = isUsed ? 0 : this.#idleTicks + 1
     const isOld = this.#held > 0 && performance.now() - this.#writtenAt > LASTING_MS / 2
-    // Those that hold some may have missed that this one asks.
+    // Workers that hold permits may have missed the notification.
     if (this.#isShort && this.#othersHold) this.#options.notifyOthers()
     if (this.#isUnsure || isOld || this.#isShort || this.#idleTicks >= IDLE_TICKS) this.sync()
     else this.requestMissing(performance.now())
   }
 
-  /** Others may have taken its permits: only those in use are sure. */
+  /** Called when other workers may have taken this worker's permits: only permits in use are certain. */
   recheck(): void {
     this.#held = Math.min(this.#held, this.#running)
     this.#isUnsure = true
     this.sync()
   }
 
-  /** Looks at the state, and changes what is to be changed. */
+  /** Synchronises with the shared state: reads it and writes what has to change. */
   sync(): void {
     this.#again = true
     this.#busy ??= this.#run().finally(() => {
       this.#busy = undefined
       if (this.#again) this.sync()
-      // What came meanwhile may need more.
+      // Tasks that came meanwhile may need more.
       this.requestMissing(performance.now())
     })
   }
 
-  /** Gives back all that is not used, and resolves when that is written, or could not be. */
+  /** Returns all unused permits. Resolves when that was written, or could not be. */
   async close(): Promise<void> {
     if (this.#held === 0 && !this.#isShort) return
     this.#idleTicks = IDLE_TICKS
@@ -157,7 +164,7 @@ export class Permits {
   }
 
   async #run(): Promise<void> {
-    // What comes in one turn of the event loop is looked at together.
+    // Requests of one turn of the event loop are handled together.
     await new Promise<void>((resolve) => setImmediate(resolve))
     const { log, key, onChange } = this.#options
     while (this.#again) {
@@ -167,7 +174,7 @@ export class Permits {
         this.#isUnsure = !isWritten
         if (!isWritten) this.#nextRequestAt = performance.now() + CONFLICT_MS * TRIES
       } catch (cause) {
-        // Never unlimited: what cannot be asked waits.
+        // Without an answer tasks wait: a limit is never ignored.
         log.debug("a limit cannot be asked now", { limit: key, cause: String(cause) })
         this.#isUnsure = true
         this.#nextRequestAt = performance.now() + AWAY_MS
@@ -177,7 +184,7 @@ export class Permits {
     }
   }
 
-  /** Resolves to false when others wrote first each time. */
+  /** Resolves to false when another worker wrote first at each attempt. */
   async #syncOnce(): Promise<boolean> {
     const { store, key, concurrency, presence } = this.#options
     if (concurrency !== Number.POSITIVE_INFINITY && this.#wanted > 0) await presence.begin()
@@ -200,14 +207,14 @@ export class Permits {
           : decidePermits(living, own, concurrency, now)
       const taken = this.#take(decision.state.tat, decision.held, now, at)
       const next: LimitState = taken === undefined ? decision.state : { ...decision.state, tat: taken.tat }
-      // What is given back is not used from now on, whatever becomes of the write.
+      // Returned permits are not used from now on, whatever becomes of the write.
       this.#held = Math.min(this.#held, decision.held)
       this.#share = decision.share
       if (!isSame(found, next)) {
         const expect = entry?.revision ?? ""
         const written = await store.write([{ key, value: encodeState(next), expect, ttl: ttlOf(next, now) }])
         if (written === "conflict") {
-          // Not all again at the same moment.
+          // A random delay keeps the workers from trying again at the same moment.
           await new Promise((resolve) => setTimeout(resolve, wait * Math.random()))
           wait = Math.min(wait * 2, 8 * CONFLICT_MS)
           continue
@@ -219,7 +226,7 @@ export class Permits {
       this.#isShort = own.wanted > decision.held && concurrency !== Number.POSITIVE_INFINITY
       if (taken !== undefined) {
         this.#tokens?.add(at + taken.first - now, taken.count)
-        // Where it has more at once, half of what was taken is used up first.
+        // Where the rate has more tokens at once, half of those that were taken are used first.
         this.#nextRequestAt = taken.count < taken.wanted ? at + Math.max(taken.waitMs, AHEAD_MS / 2) : at
       }
       if (decision.mustNotify) this.#options.notifyOthers()
@@ -228,12 +235,12 @@ export class Permits {
     return false
   }
 
-  /** How many more moments of the rate could be used by those that wait, with so many permits. */
+  /** Tokens that waiting tasks could use, with `held` permits, beyond those that are there. */
   #missing(held: number, now: number): number {
     const { waiting, concurrency } = this.#options
     if (this.#tokens === undefined) return 0
     const isCapped = concurrency !== Number.POSITIVE_INFINITY
-    // What finds no permit takes nothing of the rate.
+    // A task without a permit needs no token.
     if (isCapped && this.#running >= held) return 0
     return Math.min(waiting(), isCapped ? held : waiting()) - this.#tokens.left(now)
   }
@@ -246,7 +253,7 @@ export class Permits {
     return { ...reserve(rate, tat, now, { wanted, aheadMs: AHEAD_MS }), wanted }
   }
 
-  /** The state without workers that have died; they are looked for only where others matter. */
+  /** The state without dead workers. Another worker is looked up only where it holds or requests permits. */
   async #living({ tat, held, asking }: LimitState): Promise<LimitState> {
     const { presence } = this.#options
     const others = [...new Set([...held.keys(), ...asking.keys()])].filter((id) => id !== presence.id)

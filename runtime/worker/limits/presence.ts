@@ -1,19 +1,19 @@
 /**
- * Says that this worker is alive, for as long as it holds permits of a limit, and finds out whether others are. The permits
- * of a worker that has died count no more once its entry has lapsed.
+ * Keeps an entry in the store that shows that this worker is alive while it holds permits, and looks up the entries of
+ * other workers. The permits of a dead worker are free once its entry has expired.
  */
 import { generateId } from "../../id.ts"
 import type { Store } from "../../transport/store.ts"
 import { HOLDER_PREFIX } from "./state.ts"
 
-/** An answer about another worker is believed for so long. */
+/** Time for which the answer about another worker is cached. */
 const BELIEVED_MS = 500
-/** Clocks and answers are a little late. */
+/** Part of the entry's life in which it certainly exists; the rest allows for late timers and answers. */
 const FRESH = 0.8
 const ALIVE = new TextEncoder().encode("alive")
 
 export class Presence {
-  /** New with each start: a worker of the same name does not keep the permits of the one before. */
+  /** New with each start, so that a worker does not own the permits of an earlier one with its name. */
   readonly id = generateId(Date.now())
   readonly key = `${HOLDER_PREFIX}${this.id}`
   readonly #store: Store
@@ -23,14 +23,14 @@ export class Presence {
   #first: Promise<void> | undefined
   readonly #alive = new Map<string, number>()
 
-  /** `begun` is called once, when the entry is first written. */
+  /** `begun` is called once, when the entry was first written. */
   constructor(store: Store, ttlMs: number, begun: () => void) {
     this.#store = store
     this.#ttlMs = ttlMs
     this.#begun = begun
   }
 
-  /** Resolves once this worker is known to be alive. Fails as the store does. */
+  /** Resolves once the entry is written. Fails as the store does. */
   begin(): Promise<void> {
     this.#first ??= this.beat().then(this.#begun, (cause: unknown) => {
       this.#first = undefined
@@ -43,12 +43,15 @@ export class Presence {
     return this.#first !== undefined
   }
 
-  /** Whether the entry is certain to be there still: only then the permits that the worker holds are its own. */
+  /** Whether the entry certainly still exists. Only then are the worker's permits its own. */
   get isFresh(): boolean {
     return performance.now() - this.#beatAt < FRESH * this.#ttlMs
   }
 
-  /** Writes the entry again. Resolves to whether it may have lapsed before, so that others took its permits. */
+  /**
+   * Writes the entry again. Resolves to true if it may have expired before, so that other workers may have taken the
+   * permits.
+   */
   async beat(): Promise<boolean> {
     const at = performance.now()
     await this.#store.write([{ key: this.key, value: ALIVE, ttl: this.#ttlMs }])

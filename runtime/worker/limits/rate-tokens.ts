@@ -1,11 +1,13 @@
-/** Moments of a rate that this worker has taken for its starts. Pure: the clock comes from outside. */
+/**
+ * Tokens of a rate that this worker has taken from the shared state for its next starts. Pure: the clock is passed in.
+ */
 import { burstOf, latenessOf, type Rate, spacingOf } from "../../options/rate.ts"
 
 export class RateTokens {
   readonly #spacing: number
   readonly #lateness: number
   readonly #burst: number
-  /** In order of time. */
+  /** Grants of tokens, ordered by time: the time of the first token, and how many follow at the rate's spacing. */
   #grants: Array<{ readonly at: number; readonly count: number }> = []
   #grantSize = 0
 
@@ -15,29 +17,32 @@ export class RateTokens {
     this.#burst = burstOf(rate)
   }
 
-  /** Moments were taken: the first at `at`. */
+  /** Adds a grant whose first token is due at `at`. */
   add(at: number, count: number): void {
     if (count > 0) this.#grants.push({ at, count })
   }
 
-  /** How many there are that have not lapsed. */
+  /** Number of tokens that have not expired. */
   left(now: number): number {
     this.#forget(now)
     return this.#grants.reduce((sum, { count }) => sum + count, 0)
   }
 
-  /** When the next start is due; `undefined`: there is none. */
+  /** When the next token is due; `undefined`: there is none. */
   next(now: number): number | undefined {
     this.#forget(now)
     return this.#grants[0]?.at
   }
 
-  /** Uses the first one. */
+  /** Uses the first token. */
   use(): void {
     this.#drop(1)
   }
 
-  /** How many are worth to be taken at least: more while all are used, so that a high rate costs few writes. */
+  /**
+   * Tokens to take at least with the next write. It doubles while all tokens are used, so that a high rate costs few
+   * writes.
+   */
   get grantSize(): number {
     this.#grantSize = Math.min(this.#burst, Math.max(1, this.#grantSize * 2))
     return this.#grantSize

@@ -1,42 +1,50 @@
-/** How many permits of a limit a worker is to hold. Pure: the same state gives every worker the same division. */
+/**
+ * Decides how many permits of a limit a worker is to hold. Pure: the same state gives every worker the same division.
+ */
 import type { LimitState, PermitRequest } from "./state.ts"
 
-/** A worker, as it knows itself. */
+/** A worker's own view of its permits and demand. */
 export interface Holder {
   readonly id: string
   readonly held: number
-  /** Of those that it holds, in use. */
+  /** Permits in use. */
   readonly running: number
-  /** How many it could use now, those in use included. */
+  /** Permits that it could use now, including those in use. */
   readonly wanted: number
-  /** It has not used all that it holds for a while. */
+  /** Whether it has not used all its permits for a while. */
   readonly isIdle: boolean
 }
 
 export interface PermitDecision {
   /** Permits that the worker holds from now on. */
   readonly held: number
-  /** How many it may use while others ask; `Infinity` while none does. */
+  /** Permits that it may use while other workers request some; `Infinity` while none does. */
   readonly share: number
   readonly state: LimitState
-  /** Whether other workers must hear of it: permits are free that they ask for, or this worker asks and they hold. */
+  /**
+   * Whether other workers must be notified: permits that they requested are free, or this worker requests permits that
+   * they hold.
+   */
   readonly mustNotify: boolean
 }
 
-/** Where there are fewer permits than workers that ask, each keeps its own for so long before it is another's turn. */
+/**
+ * Where there are fewer permits than workers that need one, a worker keeps its permits this long before another gets
+ * them.
+ */
 const TURN_MS = 500
 
 interface Contender {
   readonly id: string
   readonly held: number
   readonly demand: number
-  /** Absent: it holds and does not ask. */
+  /** Since when the worker requests permits; absent where it does not. */
   readonly since: number | undefined
 }
 
 /**
- * The part of a worker: all get the same, but none more than it can use. What cannot be divided goes to those that have it
- * already, for a while, then to the one that has asked for the longest time.
+ * The share of a worker. All workers get the same number, but none more than it can use. The remainder goes to workers
+ * that hold permits already, for a while, then to the worker that has waited for the longest time.
  */
 export const shareOf = (
   { held, asking }: LimitState,
@@ -75,11 +83,11 @@ const rankOf = ({ held, since }: Contender, even: number, now: number): number =
 
 const before = (a: Contender, b: Contender): number => (a.since ?? 0) - (b.since ?? 0) || (a.id < b.id ? -1 : 1)
 
-/** What a worker does about a limit. `state`: of workers that are alive. */
+/** Decides the permits of a worker. `state` contains only workers that are alive. */
 export const decidePermits = (state: LimitState, own: Holder, limit: number, now: number): PermitDecision => {
   const { id, running, wanted } = own
   const request = state.asking.get(id)
-  // What the store does not know was given to others meanwhile; only what runs cannot be taken back.
+  // Permits that the state does not show were given to other workers meanwhile. Only those in use cannot be taken back.
   const before = Math.max(running, Math.min(own.held, state.held.get(id) ?? 0))
   let others = 0
   for (const [holder, count] of state.held) if (holder !== id) others += count
@@ -108,11 +116,11 @@ export const decidePermits = (state: LimitState, own: Holder, limit: number, now
   }
 }
 
-/** A request that changes a little is not worth a write. A worker that got something goes to the end of the line. */
+/** A small change of a request is not worth a write. A worker that got permits goes to the end of the waiting order. */
 const mustAsk = (request: PermitRequest | undefined, wanted: number, hasChanged: boolean): boolean =>
   request === undefined || hasChanged || wanted >= 2 * request.wanted || 2 * wanted <= request.wanted
 
-/** Whether two states need no write between them. */
+/** Whether two states are equal, so that no write is needed. */
 export const isSame = (a: LimitState, b: LimitState): boolean =>
   a.tat === b.tat && sameCounts(a.held, b.held) && sameRequests(a.asking, b.asking)
 

@@ -1,4 +1,7 @@
-/** What the store holds of one limit and tenant: who holds how many permits, who asks for more, what the rate allows next. */
+/**
+ * The shared state of one limit and tenant in the store: which workers hold permits, which request more, and when the
+ * rate has its next token.
+ */
 import { createHash } from "node:crypto"
 import { Result, Schema } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
@@ -7,18 +10,18 @@ import { jobError } from "../../jobs/outcome/job-error.ts"
 import { fieldOf, isTenant, TENANT_RULE } from "../../protocol/limit-key.ts"
 
 const State = Schema.Struct({
-  /** The first moment of the rate that no worker has taken, by the store's clock. */
+  /** Time of the first token of the rate that no worker has taken, by the store's clock. */
   tat: Schema.optionalKey(Schema.Finite),
-  /** Permits by the id of the worker that holds them. They count while that worker is alive. */
+  /** Permits, by the id of the worker that holds them. They count while that worker is alive. */
   held: Schema.optionalKey(Schema.Record(Schema.String, Schema.Int)),
-  /** Workers that could use more than they hold: since when, by the store's clock, and how many in all. */
+  /** Requests, by worker id: since when, by the store's clock, and how many permits in all. */
   asking: Schema.optionalKey(Schema.Record(Schema.String, Schema.Tuple([Schema.Finite, Schema.Int]))),
 })
 
-/** What a worker asks for. */
+/** A worker's request for permits. */
 export interface PermitRequest {
   readonly since: number
-  /** Those that it holds included. */
+  /** Permits that it could use in all, including those that it holds. */
   readonly wanted: number
 }
 
@@ -32,7 +35,7 @@ const decode = Schema.decodeUnknownResult(Schema.fromJsonString(State))
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
 
-/** What is not there, or cannot be read, is a limit that was never used. */
+/** Decodes the state. A state that is missing or cannot be read is that of a limit that was never used. */
 export const decodeState = (value: Uint8Array | undefined): LimitState => {
   const decoded = value === undefined ? undefined : Result.getOrUndefined(decode(decoder.decode(value)))
   const asking = Object.entries(decoded?.asking ?? {}).map(([id, [since, wanted]]) => [id, { since, wanted }] as const)
@@ -51,13 +54,13 @@ export const encodeState = ({ tat, held, asking }: LimitState): Uint8Array => {
 }
 
 export const LIMIT_PREFIX = "limit/"
-/** A worker that holds permits, or asks for some, keeps an entry here alive. */
+/** Prefix of the entries that workers with permits or requests keep alive. */
 export const HOLDER_PREFIX = "limit-holder/"
 
-/** Longest tenant that is a part of the key as it is, in bytes: a key may have 512. */
+/** Longest tenant that is used in a key as it is, in bytes: a key may have 512. Longer ones are hashed. */
 const LONGEST_TENANT = 200
 
-/** Key of a method's limit; `tenant` is "" where it has no key of its own. */
+/** Key of a method's limit in the store; `tenant` is "" where the limit has no tenants. */
 export const limitKey = (method: string, tenant: string): string => {
   const plain = Buffer.byteLength(tenant) <= LONGEST_TENANT && !tenant.startsWith("#")
   return `${LIMIT_PREFIX}${method}/${plain ? tenant : `#${createHash("sha256").update(tenant).digest("hex")}`}`
@@ -65,13 +68,15 @@ export const limitKey = (method: string, tenant: string): string => {
 
 type Key = NonNullable<ErasedMethod["limit"]>["key"]
 
-/** "" without a key. */
+/**
+ * The tenant of a job: the value that the key of its method's limit takes from the input; "" for a limit without a key.
+ */
 export const tenantOf = (key: Key, input: unknown): string | { readonly problem: string } => {
   if (key === undefined) return ""
   const isField = typeof key === "string"
   try {
     const tenant = isField ? fieldOf(input, key) : key(input)
-    // Its failure is nobody's: it is refused all the same.
+    // A promise is no valid tenant; its rejection must not stay unhandled.
     if (isPromiseLike(tenant)) tenant.then(undefined, () => undefined)
     if (isTenant(tenant)) return tenant
     const rule = isField ? `limit.key: the field ${key} must be` : "limit.key must give"
