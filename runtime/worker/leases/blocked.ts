@@ -1,6 +1,6 @@
 /**
- * The last resort for a handler that blocks its thread past its hard limit: its job is recorded as timed out, the other
- * tasks of the worker are handed back, uncounted, and the process ends. Runs in the lease-keeping thread.
+ * The last resort for a handler that blocks the main thread past its hard limit: its job is recorded as timed out, the
+ * other tasks of the worker are given back, uncounted, and the process ends. Runs in the lease thread.
  */
 
 import { failedInAbsence } from "../../jobs/outcome/obituary.ts"
@@ -10,7 +10,10 @@ import { isTerminal } from "../../protocol/state.ts"
 import type { AttemptEnd, Transport } from "../../transport/lift/transport.ts"
 import type { RunDetails } from "./lease-protocol.ts"
 
-/** Longest wait for the transport: a process that blocks must end, whatever else is wrong. */
+/**
+ * Longest wait for the transport: a process whose main thread is blocked must end, even if the transport does not
+ * answer.
+ */
 const PATIENCE_MS = 5_000
 
 export const endBlocked = async (

@@ -1,8 +1,8 @@
 /**
- * Keeps the leases of what this worker holds. Where the transport has a URL, a thread of its own does it, so that a
- * handler that blocks this thread does not lose its job; else (in-process transports, clients that the application
- * holds) this thread does, as it does until that thread is connected. A delivery whose lease is lost is ended, and never
- * settled.
+ * Extends the leases of this worker's deliveries. Where the transport has a URL, a thread of its own does so, so that a
+ * handler that blocks the main thread does not lose its job. Otherwise (in-process transports, clients that the
+ * application owns), and until that thread is connected, the main thread does. A delivery whose lease is lost is ended,
+ * and never settled.
  */
 import { Worker as Thread } from "node:worker_threads"
 import type { Log } from "../../log/log.ts"
@@ -21,33 +21,33 @@ import {
 export interface LeaseKeeperOptions {
   readonly jobs: Jobs
   readonly inFlight: ReadonlyMap<string, InFlight>
-  /** Length of a lease, in milliseconds; extended at a third of it. */
+  /** Length of a lease, in milliseconds. A lease is extended when a third of it is over. */
   readonly lease: number
   readonly log: Log
   readonly onLost: (inFlight: InFlight) => void
-  /** How a thread can connect to the same transport. Absent: this thread keeps the leases. */
+  /** How a thread can connect to the same transport. Absent: the main thread extends the leases. */
   readonly thread?: LeaseThreadTarget
 }
 
 export interface LeaseKeeper {
-  /** Deliveries that have just come. */
+  /** Adds deliveries that have just been pulled. */
   added(tokens: ReadonlyArray<string>): void
-  /** Earliest hard limit of the handlers that run, by the clock that nobody sets; `Infinity` when none runs. */
+  /** Tells the earliest hard limit of the running handlers, by `performance.now()`; `Infinity` when none runs. */
   deadline(at: number): void
-  /** The handler that is about to be called: what blocks, if the thread blocks next. */
+  /** Tells which handler is about to be called, since that is the one that blocks if the main thread blocks next. */
   calling(run: RunDetails): void
-  /** Writes this entry of the store again and again, so that it does not lapse while this thread is blocked. */
+  /** Keeps an entry of the store from expiring while the main thread is blocked. */
   keepAlive(key: string, ttlMs: number): void
   stop(): void
 }
 
-/** Starts keeping. */
+/** Starts to extend leases. */
 export const keepLeases = (options: LeaseKeeperOptions): LeaseKeeper =>
   options.thread === undefined ? keepHere(options) : keepInThread(options, options.thread)
 
 const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
   let busy = false
-  /** Said once, not with each try of a long outage. */
+  /** Set after the first warning, so that a long outage does not log one per attempt. */
   let troubled = false
   const extend = async () => {
     const all = leased(options)
@@ -72,23 +72,23 @@ const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
     added: () => undefined,
     deadline: () => undefined,
     calling: () => undefined,
-    // Whoever asked does so by itself while this thread turns.
+    // The limiter writes this entry itself while the main thread is not blocked.
     keepAlive: () => undefined,
     stop: () => clearInterval(timer),
   }
 }
 
-/** Those that have a lease to be kept. */
+/** Deliveries that have a lease. A task that was acked early has none. */
 const leased = ({ inFlight }: LeaseKeeperOptions): ReadonlyArray<InFlight> =>
   [...inFlight.values()].filter(({ offQueue }) => !offQueue)
 
-/** One that was settled meanwhile is not ours any more either, and that is as it should be. */
+/** Reports a lost lease, unless the delivery was settled meanwhile, which ends its lease as well. */
 const lost = (options: LeaseKeeperOptions, token: string): void => {
   const inFlight = options.inFlight.get(token)
   if (inFlight !== undefined && inFlight.phase !== "settling" && !inFlight.offQueue) options.onLost(inFlight)
 }
 
-/** The thread hears of every delivery when it comes, and of what is still held this often. */
+/** Interval at which the thread gets the list of all deliveries. New ones are sent to it at once. */
 const SYNC_MS = 1_000
 const BEAT_MS = 250
 
@@ -100,10 +100,12 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
     clock: clock.buffer,
     log: options.log.settings,
   }
-  // In the repository this is TypeScript, in the package JavaScript: the thread's file is of the same kind.
+  // The repository runs TypeScript and the package JavaScript; the file of the thread has the same extension as this
+  // one.
   const file = new URL(import.meta.url.endsWith(".ts") ? "./lease-thread.ts" : "./lease-thread.js", import.meta.url)
   const thread = new Thread(file, { workerData: data })
-  // To load and to connect takes a thread longer than a short lease lasts, where the machine is busy.
+  // The main thread extends leases until the thread is connected, which on a busy machine can take longer than a short
+  // lease.
   let here: LeaseKeeper | undefined = keepHere(options)
   let gaveUp = false
   let stopped = false

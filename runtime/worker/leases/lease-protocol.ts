@@ -1,81 +1,87 @@
-/** What the worker and its lease-keeping thread say to each other. */
+/** The messages between a worker and its lease thread. */
 import type { LogSettings } from "../../log/log.ts"
 
-/** How a thread connects to the transport: it opens a connection of its own. */
+/** How the thread connects to the transport. It opens its own connection. */
 export interface LeaseThreadTarget {
   readonly url: string
   readonly namespace: string | undefined
-  /** In milliseconds; 0: none. */
+  /** Interval of the connection's heartbeat in milliseconds; 0: none. */
   readonly heartbeat: number | undefined
 }
 
 export interface LeaseThreadData extends LeaseThreadTarget {
-  /** In milliseconds. */
+  /** Length of a lease, in milliseconds. */
   readonly lease: number
   readonly clock: SharedArrayBuffer
-  /** How a last word is written; absent: it is not, since only the host application has a log. */
+  /**
+   * Settings of the log for the message before the process is killed. Absent where only the host application has a log;
+   * then there is no message.
+   */
   readonly log: LogSettings | undefined
 }
 
-/** Tokens, a line each: one text crosses between threads at a fraction of the price of a list of them. */
+/** Tokens of deliveries, one per line: a single string is much cheaper to post to a thread than a list. */
 export type Tokens = string
 export const packTokens = (tokens: Iterable<string>): Tokens => [...tokens].join("\n")
 export const unpackTokens = (tokens: Tokens): ReadonlyArray<string> => (tokens === "" ? [] : tokens.split("\n"))
 
 export type LeaseThreadCommand =
-  /** Just pulled. */
+  /** Deliveries that were just pulled. */
   | { readonly kind: "added"; readonly tokens: Tokens }
-  /** Everything that is held now. */
+  /** All deliveries that the worker has now. */
   | { readonly kind: "held"; readonly tokens: Tokens }
-  /** An entry of the store that must not lapse while this process lives. */
+  /** An entry of the store that must not expire while this process lives. */
   | { readonly kind: "keep-alive"; readonly key: string; readonly ttlMs: number }
   | { readonly kind: "stop" }
 
 export type LeaseThreadMessage =
-  /** The thread is connected: from now on it keeps the leases. */
+  /** The thread is connected, and extends the leases from now on. */
   | { readonly kind: "ready" }
   | { readonly kind: "lost"; readonly tokens: ReadonlyArray<string> }
   | { readonly kind: "trouble"; readonly message: string }
-  /** The thread cannot do its work at all. */
+  /** The thread cannot extend leases at all. */
   | { readonly kind: "failed"; readonly message: string }
 
-/** How long after the earliest hard limit a silent main thread is taken for lost. */
+/** Time after the earliest hard limit after which a main thread that gives no sign of life counts as blocked. */
 export const GRACE_MS = 5_000
 
-/** What the other thread must know of a handler to end its job when it blocks. */
+/** What the lease thread must know about a run to end its job when its handler blocks. */
 export interface RunDetails {
   readonly token: string
   readonly fence: string
   readonly id: string
-  /** When it was called, in milliseconds since the epoch, and its hard limit in seconds. */
+  /** Start of the handler, in milliseconds since the epoch, and its hard limit in seconds. */
   readonly startedAt: number
   readonly hardSeconds: number
-  /** Whether a job that ran into its hard limit is a dead letter. */
+  /** Whether a job that reached its hard limit becomes a dead letter. */
   readonly rejects: boolean
-  /** How long its failure is kept, in milliseconds, unless its task says otherwise. */
+  /** Time for which its failure is kept, in milliseconds, unless the task sets one. */
   readonly keepMs: number
 }
 
-/** Longest note, in bytes; a longer one (an absurdly long id) is left out, and its job is found again by its lease. */
+/**
+ * Longest run details, in bytes. Longer ones (an absurdly long id) are left out, and the job is recovered when its
+ * lease expires.
+ */
 const NOTE_BYTES = 2_048
 const TIMES_BYTES = 16
 
 /**
- * What the main thread writes and the other reads without a message, since a blocked thread sends none: how often it has
- * turned, how long it then had until the earliest hard limit of its handlers, and which handler it called last. No time of
- * day: it may be set, and the clocks that nobody sets begin anew in each thread.
+ * Memory that the main thread writes and the lease thread reads, since a blocked thread sends no messages: a counter of
+ * heartbeats, the time that was left until the earliest hard limit, and the handler that was called last. It contains
+ * no time of day, which may be changed, and no monotonic time, which starts at another value in each thread.
  */
 export class SharedHeartbeat {
   readonly buffer: SharedArrayBuffer
   readonly #times: Float64Array
   readonly #note: Uint8Array
   readonly #length: Uint32Array
-  /** In the main thread: the earliest hard limit. */
+  /** Earliest hard limit; used in the main thread. */
   #deadline = Number.POSITIVE_INFINITY
-  /** In the other one: the turn that it saw last, and when. */
+  /** The heartbeat that was seen last, and when; used in the lease thread. */
   #seen = { turn: 0, at: 0 }
   readonly #encoder = new TextEncoder()
-  /** `encodeInto` takes no shared memory. */
+  /** Buffer for encoding, because `encodeInto` does not accept shared memory. */
   readonly #draft = new Uint8Array(NOTE_BYTES)
 
   constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(TIMES_BYTES + 8 + NOTE_BYTES)) {
@@ -90,18 +96,18 @@ export class SharedHeartbeat {
     this.#times[0] = (this.#times[0] ?? 0) + 1
   }
 
-  /** `at`: of `performance.now()`. */
+  /** Sets the earliest hard limit, by `performance.now()`. */
   deadline(at: number): void {
     this.#deadline = at
     this.beat()
   }
 
-  /** The handler that is about to be called. */
+  /** Stores the details of the handler that is about to be called. */
   note(run: RunDetails): void {
     const text = `${run.startedAt}\n${run.hardSeconds}\n${run.rejects ? 1 : 0}\n${run.keepMs}\n${run.fence}\n${run.token}\n${run.id}`
     const { read, written } = this.#encoder.encodeInto(text, this.#draft)
     if (read < text.length) {
-      // Half an id would be another job's, and the note of the run before is not this one's.
+      // A truncated id could name another job, so no details are stored, and those of the previous run are removed.
       this.#length[0] = 0
       return
     }
@@ -109,7 +115,7 @@ export class SharedHeartbeat {
     this.#length[0] = written
   }
 
-  /** The handler that was called last. */
+  /** The details of the handler that was called last. */
   lastRun(): RunDetails | undefined {
     const length = this.#length[0] ?? 0
     if (length === 0) return undefined
@@ -127,7 +133,10 @@ export class SharedHeartbeat {
     }
   }
 
-  /** Whether the main thread has not turned since its earliest hard limit, and the grace is over. `now`: of `performance.now()`. */
+  /**
+   * Whether the main thread has given no heartbeat since its earliest hard limit, and the grace is over. `now`: of
+   * `performance.now()`.
+   */
   isBlocked(now: number): boolean {
     const [turn = 0, leftMs = 0] = this.#times
     if (turn !== this.#seen.turn) this.#seen = { turn, at: now }

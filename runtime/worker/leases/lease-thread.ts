@@ -1,6 +1,6 @@
 /**
- * The thread that extends leases while the main thread may be blocked. It knows tokens only: what came, and, once a
- * second while the main thread turns, what is still held.
+ * The thread that extends leases while the main thread may be blocked. It knows only tokens: those of new deliveries,
+ * and once a second, while the main thread is not blocked, those of all deliveries.
  */
 import { writeSync } from "node:fs"
 import { parentPort, workerData } from "node:worker_threads"
@@ -19,9 +19,12 @@ import {
 
 const data: LeaseThreadData = workerData
 const clock = new SharedHeartbeat(data.clock)
-/** Token → when it was last extended, or came. */
+/** By token, when its lease was last extended, or when it came. */
 const held = new Map<string, number>()
-/** Bun hands what a thread writes to the main thread, which is blocked: written past that. */
+/**
+ * Writes directly to standard output, because Bun routes the output of a thread through the main thread, which is
+ * blocked.
+ */
 const lastWords = () =>
   makeLog(data.log ?? { level: "none" }, (...parts) => writeSync(1, `${parts.join(" ")}\n`)).with({
     logger: "callboard.worker",
@@ -29,14 +32,16 @@ const lastWords = () =>
 
 let transport: Transport | undefined
 let busy = false
-/** An entry of the store that says that this process lives. */
+/** The entry of the store that shows that this process is alive. */
 let entry: { readonly key: string; readonly ttlMs: number; beat: ReturnType<typeof setInterval> } | undefined
 
 const ALIVE = new TextEncoder().encode("alive")
 
 const tell = (news: LeaseThreadMessage) => parentPort?.postMessage(news)
 
-/** What failed, and has not worked since: said once, not with each try of a long outage. */
+/**
+ * What fails since its last success. It is reported once, so that a long outage does not log one warning per attempt.
+ */
 const troubled = new Set<"leases" | "entry">()
 
 const trouble = (what: "leases" | "entry", cause: unknown) => {
@@ -50,7 +55,7 @@ const extend = async (connected: Transport) => {
   if (clock.isBlocked(now)) {
     clearInterval(timer)
     await endBlocked(connected, clock.lastRun(), [...held.keys()], lastWords())
-    // `process.exit` would end this thread only.
+    // `process.exit` would end only this thread.
     process.kill(process.pid, "SIGKILL")
   }
   if (busy) return
@@ -61,7 +66,7 @@ const extend = async (connected: Transport) => {
     const kept = await connected.jobs.extend(due)
     troubled.delete("leases")
     const lost = due.filter((_, at) => kept[at] === false)
-    // What is lost is asked for again: the worker may go on with it as long as nobody else has the job.
+    // A lost lease is tried again: the worker may continue with the job as long as no other delivery has claimed it.
     for (const token of due) if (held.has(token)) held.set(token, now)
     if (lost.length > 0) tell({ kind: "lost", tokens: lost })
   } catch (cause) {
@@ -84,7 +89,8 @@ const beat = async () => {
 parentPort?.on("message", (orders: LeaseThreadCommand) => {
   switch (orders.kind) {
     case "added": {
-      // What came before this thread was connected may be older than it seems.
+      // A delivery that came before this thread was connected may be older than it seems, so its lease is extended at
+      // once.
       const since = transport === undefined ? Number.NEGATIVE_INFINITY : performance.now()
       for (const token of unpackTokens(orders.tokens)) held.set(token, since)
       break
@@ -109,7 +115,7 @@ const timer = setInterval(() => {
   if (transport !== undefined) void extend(transport)
 }, data.lease / 12)
 
-/** Between two tries to connect, in milliseconds: a lease is at least a second. */
+/** Delay between two attempts to connect, in milliseconds; the shortest lease is one second. */
 const AGAIN_MS = 250
 
 const connect = (): Promise<void> =>
@@ -124,7 +130,7 @@ const connect = (): Promise<void> =>
     },
     (cause: unknown) => {
       const message = cause instanceof Error ? cause.message : String(cause)
-      // The worker itself was connected a moment ago.
+      // The worker is connected to the same transport, so an outage here is likely to be short.
       if (cause instanceof TransportError && cause.retryable) setTimeout(() => void connect(), AGAIN_MS)
       else tell({ kind: "failed", message })
     },

@@ -1,6 +1,7 @@
 /**
- * Notices that this process stood still (stopped, swapped out, or its thread blocked) for so long that leases may have
- * lapsed. Until that is cleared up nothing new is started: a delivery that waited here may run elsewhere by now.
+ * Detects that this process was frozen (stopped, swapped out, or its main thread blocked) for so long that leases may
+ * have expired. Until that is clarified no handler is started, because a waiting delivery may run on another worker by
+ * now.
  */
 
 import type { Clock } from "../../async/clock.ts"
@@ -17,8 +18,8 @@ export class StallWatch {
   #clearing = false
 
   /**
-   * `clearUp` is called after a pause, and ends the doubt when it resolves; then `cleared` is called, since whoever
-   * asked meanwhile was turned away. `leaseMs` is the length of a lease.
+   * `clearUp` is called after a freeze, and the doubt ends when it resolves. Then `cleared` is called, because no
+   * handler was started meanwhile. `leaseMs` is the length of a lease.
    */
   constructor(leaseMs: number, clearUp: () => Promise<void>, cleared: () => void, clock: Clock) {
     this.#clock = clock
@@ -29,10 +30,10 @@ export class StallWatch {
     this.#timer = setInterval(() => this.leasesInDoubt(), TURN_MS)
   }
 
-  /** Whether leases may have lapsed, as far as is known now. */
+  /** Whether leases may have expired. */
   leasesInDoubt(): boolean {
-    // The wall clock goes on while the whole machine sleeps, and the other one may not. Where it was set forward, the doubt
-    // costs a question; where it was set back, this turn is the one that the next is compared with.
+    // The wall clock is used because the monotonic one may stop while the machine sleeps. If the time was set forward,
+    // that costs one check of the leases; if it was set back, the next turn is compared with this one.
     const now = this.#clock.now()
     const paused = now - this.#lastTurn > this.#limitMs
     this.#lastTurn = now

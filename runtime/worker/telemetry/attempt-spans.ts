@@ -1,4 +1,4 @@
-/** A span for each attempt of a worker: child of the submission, linked to the attempt before it. */
+/** Records a span for each attempt: a child of the submission's span, linked to the attempt before it. */
 import type { Attributes, Context, Link, Span, Tracer } from "@opentelemetry/api"
 import { isUndecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
@@ -26,7 +26,7 @@ export class AttemptSpans implements WorkerObserver {
     const span = this.#start(inFlight, run.record, parent)
     this.#open.set(inFlight, span)
     const context = span.spanContext()
-    // A provider that is not set up makes spans of no trace.
+    // Without a configured provider a span has no valid context.
     if (!api.isSpanContextValid(context)) return
     run.trace = traceOf(api, context, api.trace.setSpan(parent, span))
   }
@@ -50,7 +50,10 @@ export class AttemptSpans implements WorkerObserver {
     this.#end(inFlight, "unsettled", undefined)
   }
 
-  /** `record`: what was stored. A task that ended without a run has a span without a length. */
+  /**
+   * Ends the span of a delivery. `record`: the stored record. A task that ended without a run gets a span of zero
+   * length.
+   */
   #end(inFlight: InFlight, outcome: string, record: JobRecord | undefined): void {
     let span = this.#open.get(inFlight)
     if (span === undefined) {
@@ -85,7 +88,7 @@ export class AttemptSpans implements WorkerObserver {
     return this.#tracer.startSpan(name === undefined ? "process" : `process ${name}`, options, parent)
   }
 
-  /** The attempt before this one, which left its context in the task. */
+  /** Link to the previous attempt, whose context is in the task. */
   #linksOf({ run }: InFlight): Array<Link> {
     const context = spanContextOf(this.#api, { traceparent: run?.task.own.attempted })
     return context === undefined ? [] : [{ context, attributes: { "callboard.link": "previous-attempt" } }]

@@ -1,21 +1,21 @@
-/** What a worker counts of itself, for the list of workers and for the report of a stop. */
+/** Counters of a worker, for the list of workers and for the report of a stop. */
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { InFlight } from "../delivery/in-flight.ts"
 import { hasSuccessor } from "./failure-handlers.ts"
 import type { WorkerObserver } from "./observer.ts"
 
 export class Counts implements WorkerObserver {
-  /** Settled, whatever came of it. */
+  /** Settled deliveries, whatever their outcome. */
   processed = 0
-  /** Failed for good. */
+  /** Jobs that failed without another attempt. */
   failed = 0
   handedBackTasks = 0
-  /** What came of them could not be stored. */
+  /** Deliveries whose outcome could not be stored. */
   lostTasks = 0
-  /** Outcomes that were refused, because another delivery or a cancellation has the job. */
+  /** Outcomes that were refused because another delivery or a cancellation has the job. */
   superseded = 0
 
-  /** Time that handlers ran, in milliseconds. */
+  /** Total running time of handlers, in milliseconds. */
   workingMs = 0
 
   settled({ run }: InFlight, { record }: AttemptEnd): void {

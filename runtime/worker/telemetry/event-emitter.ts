@@ -1,6 +1,6 @@
 /**
- * Tells what happens to tasks as events, in Celery's words. Those that say what goes well with every task only while they
- * are wanted; `task-superseded` always.
+ * Emits events in Celery's format: about tasks, and about the worker itself. Task events that report normal progress
+ * are sent only while events are enabled; `task-superseded` is always sent.
  */
 
 import { loadavg, type as operatingSystem } from "node:os"
@@ -19,14 +19,14 @@ import { parseDelivery } from "../attempt/parsed-delivery.ts"
 import type { InFlight, Run } from "../delivery/in-flight.ts"
 import type { WorkerObserver } from "./observer.ts"
 
-/** What isolated handlers are ended with. */
+/** Number of the signal that ends isolated handlers. */
 const SIGKILL = 9
 
 export class TaskEventEmitter implements WorkerObserver {
   readonly #events: EventSender
   readonly #pool: Pick<ActorPool, "resolve">
 
-  /** `pool` tells which method a task means: what that says about its arguments is kept to. */
+  /** `pool` resolves the method of a task, whose redaction rules apply to the arguments in events. */
   constructor(events: EventSender, pool: Pick<ActorPool, "resolve">) {
     this.#events = events
     this.#pool = pool
@@ -36,7 +36,7 @@ export class TaskEventEmitter implements WorkerObserver {
     if (!this.#events.enabled) return
     for (const delivery of deliveries) {
       const read = parseDelivery(delivery)
-      // What is no task is told as rejected, once that is stored.
+      // An unreadable message is reported as rejected, once that is stored.
       if (Result.isFailure(read)) continue
       const { task, posting } = read.success
       const target = this.#pool.resolve(task.task, task.meth)
@@ -52,7 +52,7 @@ export class TaskEventEmitter implements WorkerObserver {
   settled(inFlight: InFlight, { record }: AttemptEnd): void {
     if (!this.#events.enabled) return
     if (record !== undefined) this.#ended(inFlight, record)
-    // Whoever cancelled it wrote the record.
+    // A cancelled job has no record here, because the cancellation itself has stored it.
     else if (inFlight.stop === "cancelled") this.#revoked(inFlight, false)
   }
 
@@ -69,7 +69,7 @@ export class TaskEventEmitter implements WorkerObserver {
       name: record?.name ?? of?.name ?? "",
       queue: inFlight.delivery.queue,
       attempt: record?.attempt ?? of?.attempt ?? 0,
-      /** The state that was refused; null for an attempt that was told so before it had one. */
+      /** The state that was refused; null for an attempt that was superseded before it had an outcome. */
       state: record?.state ?? null,
     })
   }
@@ -77,7 +77,7 @@ export class TaskEventEmitter implements WorkerObserver {
   #ended(inFlight: InFlight, record: JobRecord): void {
     const uuid = record.id
     const { error } = record
-    // What goes on does so as its next attempt, its next run, or in another queue.
+    // The job may continue in its next attempt, its next run, or another queue.
     const reason = record.timeline.at(-1)?.reason
     if (record.state === "succeeded" || reason === "repeat") this.#succeeded(inFlight, record)
     else if (record.state === "cancelled" || record.state === "expired")
@@ -108,7 +108,7 @@ export class TaskEventEmitter implements WorkerObserver {
   }
 }
 
-/** What an attempt failed with. A task that nobody serves has no traceback, not even an empty one: as Celery tells it. */
+/** The error fields of an event. A task that no worker serves has no `traceback` field at all, as in Celery. */
 const failure = (error: JobError | undefined, method: ErasedMethod | undefined) => ({
   exception:
     error === undefined ? "None" : cutShort(`${error.name}(${JSON.stringify(messageOf(error, method?.redact))})`),
@@ -120,20 +120,20 @@ export class WorkerEventEmitter implements WorkerObserver {
   readonly #load: () => Pick<WorkerLoad, "active" | "processed">
   #heartbeat: ReturnType<typeof setInterval> | undefined
 
-  /** `load` is asked for with each event. */
+  /** `load` is called for each event. */
   constructor(events: EventSender, load: () => Pick<WorkerLoad, "active" | "processed">) {
     this.#events = events
     this.#load = load
   }
 
-  /** Also after an outage: monitors may have given it up. */
+  /** Reports the worker as online, also after an outage, since monitors may have declared it dead. */
   listening(listening: boolean): void {
     if (!listening) return
     this.#emit("worker-online")
     this.#heartbeat ??= setInterval(() => this.#emit("worker-heartbeat"), HEARTBEAT_MS)
   }
 
-  /** It works no more: tells so, if it ever said that it does. */
+  /** Reports the worker as offline, if it was ever reported as online. */
   end(): void {
     if (this.#heartbeat === undefined) return
     clearInterval(this.#heartbeat)

@@ -1,13 +1,13 @@
 /**
- * Handlers that an application registers for failures, in the manner of RQ's exception handlers: after a failed attempt
- * is stored they run in order; one that returns `false` ends the chain.
+ * Failure handlers of an application, modelled on RQ's exception handlers: they run in order after a failed attempt was
+ * stored, and a handler that returns `false` ends the chain.
  */
 
 import { type JobView, jobView } from "../../jobs/view.ts"
 import type { Log } from "../../log/log.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 
-/** A failed attempt, as it was stored. */
+/** A failed attempt, as it was stored: the job, its error, and whether it is tried again. */
 export interface Failure {
   readonly job: JobView
   readonly error: JobError
@@ -15,10 +15,13 @@ export interface Failure {
   readonly willRetry: boolean
 }
 
-/** `false` keeps later handlers from running; anything else lets them. What it throws is logged, and changes nothing. */
+/**
+ * Called after a failed attempt was stored, and awaited. Returning `false` skips the handlers after it. An error that
+ * it throws is logged and changes nothing.
+ */
 export type FailureHandler = (failure: Failure) => unknown
 
-/** Whether a failed attempt is followed by another: its record then names a successor. */
+/** Whether another attempt follows: the record then names its successor. */
 export const hasSuccessor = (record: JobRecord): boolean => record.successor !== undefined
 
 export const runFailureHandlers = async (

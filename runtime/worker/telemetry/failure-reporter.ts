@@ -1,4 +1,7 @@
-/** Tells of failed attempts: a log line that says what failed, and the failure handlers of the application. */
+/**
+ * Reports failed attempts: a log line with everything that is needed to find and repeat the job, without what is to be
+ * hidden, and a call of the application's failure handlers.
+ */
 
 import { Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
@@ -19,7 +22,7 @@ export class FailureReporter implements WorkerObserver {
   readonly #handlers: ReadonlyArray<FailureHandler>
   readonly #maxBody: number
 
-  /** `maxBody`: largest body that is read for its arguments, in bytes. */
+  /** `maxBody`: largest body that is decoded for its arguments, in bytes. */
   constructor(log: Log, handlers: ReadonlyArray<FailureHandler>, maxBody: number) {
     this.#log = log
     this.#maxBody = maxBody
@@ -31,9 +34,9 @@ export class FailureReporter implements WorkerObserver {
     this.#report(record, inFlight.run?.posting.message ?? inFlight.delivery.message, inFlight.method)
   }
 
-  /** A job of another worker, which died with it. */
+  /** Reports a job that was lost with another worker. */
   lost(record: JobRecord): void {
-    // Its method may not be known here: what that hides in log lines is not shown.
+    // The method may not be known here, so its redaction rules are not known either and the arguments are not shown.
     this.#report(record, record.message ?? { undecodable: "not kept", raw: new Uint8Array() }, undefined)
   }
 
@@ -46,7 +49,7 @@ export class FailureReporter implements WorkerObserver {
   }
 }
 
-/** Longest name, in characters. */
+/** Longest task name in a line, in characters. */
 const MAX_NAME = 255
 
 interface FailureLine {
@@ -55,8 +58,8 @@ interface FailureLine {
 }
 
 /**
- * The line of a failed attempt. `redact` of the method hides its arguments, or some of them by name; arguments of a
- * method that is not known here are hidden, since nobody can say what of them may be seen.
+ * Makes the log line of a failed attempt. The method's `redact` hides all arguments, or some by name. The arguments of
+ * an unknown method are hidden, because its redaction rules are unknown.
  */
 const failureLine = (
   record: JobRecord,

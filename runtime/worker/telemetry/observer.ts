@@ -1,28 +1,33 @@
-/** What a worker tells those who watch it: events, metrics, traces. None of them decides anything. */
+/** Notifications of a worker for events, metrics, traces and counters. An observer decides nothing. */
 import type { Log } from "../../log/log.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 import type { InFlight, Run } from "../delivery/in-flight.ts"
 
-/** Every part is optional; none may block, and what one throws is logged. */
+/** An observer. Each method is optional and must not block; an error that it throws is logged. */
 export interface WorkerObserver {
-  /** Deliveries came into the worker's hands. */
+  /** Deliveries were pulled. */
   received?(deliveries: ReadonlyArray<JobDelivery>): void
   /** A handler is about to be called. */
   started?(inFlight: InFlight, run: Run): void
   /** A delivery was settled: `settlement` is what was stored. */
   settled?(inFlight: InFlight, settlement: AttemptEnd): void
-  /** A task was given back, uncounted. */
+  /** A task was given back; the delivery does not count as an attempt. */
   handedBack?(inFlight: InFlight): void
-  /** An outcome came too late and was refused; without a record, where it was known before there was one. */
+  /**
+   * An outcome came too late and was refused. `record` is the one that was refused; absent where there was none yet.
+   */
   refused?(inFlight: InFlight, record: JobRecord | undefined): void
-  /** How a delivery ended could not be stored (`lost`), or not any more: what is left of it comes again. */
+  /**
+   * A settlement could not be stored (`lost`), or another delivery has the job (`superseded`). In either case the task
+   * is delivered again if it is still queued.
+   */
   unsettled?(inFlight: InFlight, how: "superseded" | "lost"): void
-  /** The worker consumes now, or does not any more. */
+  /** The worker started or stopped consuming. */
   listening?(listening: boolean): void
 }
 
-/** Tells several observers. */
+/** Notifies several observers. */
 export class Observers implements Required<WorkerObserver> {
   readonly #observers: ReadonlyArray<WorkerObserver>
   readonly #log: Log
@@ -71,16 +76,22 @@ export class Observers implements Required<WorkerObserver> {
   }
 }
 
-/** `retried`, `repeated` and `forwarded`: the job goes on in a task of its own; the others are ends. */
+/**
+ * Names of the outcomes. With `retried`, `repeated` and `forwarded` the job continues in another task; the others are
+ * final.
+ */
 export const OUTCOMES = ["succeeded", "failed", "retried", "repeated", "cancelled", "expired", "forwarded"] as const
 
 export type OutcomeName = (typeof OUTCOMES)[number]
 
 const GOES_ON: Readonly<Record<string, OutcomeName>> = { retry: "retried", repeat: "repeated", forwarded: "forwarded" }
 
-/** `undefined` where somebody else had decided already: the task was only taken off the queue. */
+/**
+ * The name of a settlement's outcome. `undefined` where the job had been decided elsewhere and the task was only taken
+ * off its queue.
+ */
 export const outcomeNameOf = ({ run }: InFlight, { record }: AttemptEnd): OutcomeName | undefined => {
-  // Who cancelled it has stored that; its run ended for it here.
+  // The cancellation has stored the record itself; here only the run ended.
   if (record === undefined) return run?.stop === "cancelled" ? "cancelled" : undefined
   switch (record.state) {
     case "succeeded":

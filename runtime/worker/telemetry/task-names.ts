@@ -1,18 +1,21 @@
-/** What the tasks of a worker are called where names are counted: `actor.method`, and nothing that a submitter chose. */
+/**
+ * Names of a worker's tasks for metrics and spans: `actor.method`, so that their number is bounded whatever submitters
+ * send.
+ */
 import type { ActorDefinition, ErasedMethod } from "../../actor/actor.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { InFlight } from "../delivery/in-flight.ts"
 
 export class TaskNames {
-  /** All of them, in the order of the actors. */
+  /** All names, in the order of the actors. */
   readonly all: ReadonlyArray<string>
   readonly #byMethod = new Map<ErasedMethod, string>()
   readonly #actors = new Set<string>()
   readonly #byName: ReadonlyMap<string, ErasedMethod>
   readonly #mapping: ReadonlyMap<string, string>
 
-  /** `mapping`: task names that stand for an actor's method. */
+  /** `mapping`: task names that are mapped to an actor's method. */
   constructor(actors: ReadonlyArray<ActorDefinition>, mapping: ReadonlyMap<string, string>) {
     for (const actor of actors) {
       this.#actors.add(actor.name)
@@ -23,7 +26,7 @@ export class TaskNames {
     this.#mapping = mapping
   }
 
-  /** The method that ran a delivery, or would have; `undefined` where it is not served here. */
+  /** Name of the method that ran a delivery, or would have; `undefined` where it is not served here. */
   of(inFlight: InFlight, record: JobRecord | undefined): string | undefined {
     if (inFlight.run !== undefined) return this.#byMethod.get(inFlight.run.method)
     if (record === undefined) return undefined
