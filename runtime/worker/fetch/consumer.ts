@@ -1,6 +1,6 @@
 /**
- * Pulls what the hands can hold, and nothing more. An unreachable transport is tried again with growing waits; the
- * tasks that run go on meanwhile.
+ * Pulls as many deliveries as the buffer can take. An unreachable transport is tried again after growing waits, while
+ * running handlers go on.
  */
 import { Cause, Effect } from "effect"
 import type { Connectivity } from "../../connection/connectivity.ts"
@@ -16,9 +16,14 @@ import type { QueueSubscription } from "./queue-subscription.ts"
 export interface ConsumerOptions {
   readonly jobs: Jobs
   readonly subscription: QueueSubscription
-  /** Stop when there is nothing to do: pulls wait for nothing then but for what is known to come back. */
+  /**
+   * Whether the worker ends when its queues are empty. Pulls then wait only for deferred tasks that are known to come
+   * back.
+   */
   readonly burst: boolean
-  /** With `burst`: how long tasks may still come that were put off, in milliseconds; 0: none will, or something is in hand. */
+  /**
+   * With `burst`: milliseconds for which deferred tasks may still come back; 0: none will, or the buffer is not empty.
+   */
   readonly returningMs: () => number
   readonly rotate: boolean
   readonly buffer: DeliveryBuffer
@@ -26,28 +31,28 @@ export interface ConsumerOptions {
   readonly connectivity: Connectivity
   readonly reconnect: ReconnectPolicy
   readonly accept: (deliveries: ReadonlyArray<JobDelivery>) => void
-  /** Whether more may be queued any moment by this worker itself: nothing that is found to be empty is so for good. */
+  /** Whether this worker may itself queue more tasks at any moment, so that empty queues need not stay empty. */
   readonly isBusy: () => boolean
-  /** The transport was lost and is back; nothing was pulled since. */
+  /** Called when a lost connection is back, before the next pull. */
   readonly onReturned: () => void
-  /** Whether it consumes now: what readiness shows. */
+  /** Called when the worker starts or stops consuming, which readiness shows. */
   readonly onListening: (listening: boolean) => void
-  /** A pull that did not wait has found nothing, or nothing may be pulled. */
+  /** Called when a pull without a wait found nothing, or when nothing may be pulled. */
   readonly onEmpty: () => void
 }
 
-/** Longest wait of one pull: bounds how long a transport may stay silent. */
+/** Longest wait of one pull. It bounds how long a transport may stay silent. */
 const PULL_WAIT_MS = 20_000
 const IDLE_WAIT_MS = 1_000
-/** Between two looks of a worker that ends when nothing is left, while its last tasks run. */
+/** Pause between two pulls of a `burst` worker whose queues are empty while its last handlers run. */
 const BURST_PAUSE_MS = 50
-/** Runs until interrupted; fails with the transport's error when it gives up, or cannot ever work. */
+/** Consumes until interrupted. Fails with the transport's error when reconnecting is given up, or cannot help. */
 export const consume = (options: ConsumerOptions): Effect.Effect<never, TransportError> =>
   Effect.gen(function* () {
     const { subscription, buffer, log, connectivity, reconnect } = options
-    /** In a row. */
+    /** Failed pulls in a row. */
     let failures = 0
-    /** Whether the transport has answered since it was last lost: only then this consumes. */
+    /** Whether the transport has answered since the connection was last lost. Only then does the worker consume. */
     let answers = false
     let lost = false
     const pullSizer = new PullSizer(buffer)
@@ -70,8 +75,8 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
         options.onReturned()
       }
       const { version, queues, waitsForActors } = subscription
-      // What somebody changes ends the pull that is under way: a queue that was paused must not be pulled from any more.
-      // So does the loss of the transport.
+      // A changed subscription ends the pull that is under way, because a queue that was paused must not be pulled from
+      // any more. So does a lost connection.
       const changed = Effect.promise((signal) =>
         connectivity.whileConnected(signal, (either) => subscription.changedSince(version, either)),
       )
@@ -82,10 +87,10 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
         continue
       }
       const max = pullSizer.nextSize
-      // A handler got stuck since: there is no room after all.
+      // A handler got stuck meanwhile, so there is no room after all.
       if (max < 1 && answers) continue
-      // The first pull waits for nothing, so that it tells soon whether there is an answer. With a queue left out the
-      // wait is short: its actor may be back any moment.
+      // The first pull does not wait, so that it shows soon whether the transport answers. While a queue is left out
+      // because its actors are unhealthy, the wait is short, since they may recover at any moment.
       const longest = options.burst ? Math.min(options.returningMs(), PULL_WAIT_MS) : PULL_WAIT_MS
       const wait = !answers ? 0 : waitsForActors ? Math.min(IDLE_WAIT_MS, longest) : longest
       const wasEmpty = buffer.inFlight.size === 0 && !options.isBusy()
@@ -95,7 +100,7 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
           ? Effect.fail(new TransportError("unavailable", connectivity.why?.message ?? LOST))
           : Effect.raceFirst(pull(options, request), Effect.as(changed, undefined)),
       )
-      // A pull that the loss has ended is no answer.
+      // A pull that was ended by the loss of the connection is no answer.
       if (connectivity.wasLost) continue
       if (pulled._tag === "Success") {
         answered()
@@ -117,7 +122,7 @@ export const consume = (options: ConsumerOptions): Effect.Effect<never, Transpor
     }
   })
 
-/** Why the consumer ended by itself; nothing when it was stopped. */
+/** The error that ended the consumer; `undefined` when it was stopped. */
 export const failureOf = (cause: Cause.Cause<TransportError>): TransportError | undefined => {
   const failed = cause.reasons.find((reason) => reason._tag === "Fail")
   if (failed?._tag === "Fail") return failed.error
@@ -127,12 +132,16 @@ export const failureOf = (cause: Cause.Cause<TransportError>): TransportError | 
 
 const LOST = "the connection to the transport is lost"
 
-/** Whether trying again may help: also after a fault of the plugin or the broker, which need not come again. */
+/**
+ * Whether another attempt may help. That includes internal errors of the plugin or the broker, which may not occur
+ * again.
+ */
 const mayPass = (error: TransportError): boolean => error.retryable || error.reason === "internal"
 
 /**
- * One pull, and what it brings handed over: in here, since a worker that is stopped in that very moment would leave it
- * lying until its lease is over. With full hands there is nothing to ask for, and the transport's word has to do.
+ * Pulls once and passes the deliveries on. Both happen in one step: if the worker were stopped in between, the
+ * deliveries would wait until their leases expire. With a full buffer nothing is pulled, and only the transport's
+ * status is known.
  */
 const pull = ({ jobs, accept }: ConsumerOptions, request: PullRequest): Effect.Effect<number, TransportError> =>
   Effect.tryPromise({

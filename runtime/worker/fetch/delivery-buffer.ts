@@ -1,13 +1,16 @@
 /**
- * What this worker has in its hands, bounded: deliveries that wait for a slot, run or settle. The number of free slots
- * is derived from what is really held, so that it cannot leak. Those that wait for a limit have a bound of their own: they
- * must not keep others from being fetched.
+ * All deliveries of this worker: those that wait for a slot, run or are being settled. Their number is bounded. Free
+ * slots are computed from what is really here, so that none can leak. Deliveries that wait for a limit have a bound of
+ * their own, because they must not keep other tasks from being fetched.
  */
 import type { JobDelivery } from "../../transport/lift/transport.ts"
 import { InFlight } from "../delivery/in-flight.ts"
 import { PrefetchQos } from "./prefetch.ts"
 
-/** Few handlers, too, keep up with a limit that lets many start. */
+/**
+ * Smallest number of tasks that may wait for limits: even a worker with few handlers can start many tasks per second
+ * under a limit.
+ */
 const LEAST_PLACES = 64
 
 export class DeliveryBuffer {
@@ -15,18 +18,18 @@ export class DeliveryBuffer {
   readonly #buffered: Array<InFlight> = []
   readonly #ranks = new Map<string, number>()
   readonly #rotate: boolean
-  /** With `rotate`: rank of the queue whose turn was last. */
+  /** With `rotate`: rank of the queue that the last task came from. */
   #lastRank = -1
   #concurrency = 0
   #capacity = 0
   #prefetch = 1
   readonly #qos: PrefetchQos
-  /** What ran when the prefetch was reduced: it does not count as fetched ahead. */
+  /** Deliveries that ran when the prefetch was reduced; they do not count as fetched ahead. */
   readonly #runningAtLoss = new Set<InFlight>()
-  /** How many deliveries may still come at all. */
+  /** Deliveries that may still come (`maxJobs`). */
   #left = Number.POSITIVE_INFINITY
   #running = 0
-  /** Handlers that go on after their delivery was decided: they keep their slot until they really stop. */
+  /** Handlers that still run although their delivery was decided. They keep their slot until they end. */
   #stuck = 0
   /** Deliveries that wait for a limit. */
   #limited = 0
@@ -41,9 +44,9 @@ export class DeliveryBuffer {
     readonly concurrency: number
     readonly prefetch: number
     readonly rotate: boolean
-    /** The largest concurrency there will be, where it changes by itself: the capacity is made for that. */
+    /** Largest concurrency that autoscaling can set. The capacity is computed from it. */
     readonly maxConcurrency?: number
-    /** Deliveries that may come in all, hand-backs not counted. Defaults to no bound. */
+    /** Deliveries to take in all, not counting those that are given back. Defaults to no bound. */
     readonly maxJobs?: number
   }) {
     this.#rotate = options.rotate
@@ -53,7 +56,7 @@ export class DeliveryBuffer {
     this.resize(options)
   }
 
-  /** Changes how many handlers run at a time, and how much is held for them. What runs goes on. */
+  /** Changes the concurrency and the prefetch. Running handlers are not affected. */
   resize(size: { readonly concurrency: number; readonly prefetch: number; readonly maxConcurrency?: number }): void {
     const { concurrency, prefetch, maxConcurrency = concurrency } = size
     this.#concurrency = concurrency
@@ -62,7 +65,7 @@ export class DeliveryBuffer {
     this.#changed()
   }
 
-  /** Position of a queue in the worker's list; one that came later is behind. */
+  /** Position of a queue in the worker's list. A queue that was added later comes last. */
   #rankOf(queue: string): number {
     const known = this.#ranks.get(queue)
     if (known !== undefined) return known
@@ -75,7 +78,7 @@ export class DeliveryBuffer {
     return this.#concurrency
   }
 
-  /** Whether as many deliveries came as may come. */
+  /** Whether as many deliveries came as `maxJobs` allows. */
   get isSpent(): boolean {
     return this.#left <= 0
   }
@@ -92,44 +95,44 @@ export class DeliveryBuffer {
     return this.#stuck
   }
 
-  /** Deliveries that wait for a slot, in order. */
+  /** Deliveries that wait for a slot, in the order in which they start. */
   get waiting(): ReadonlyArray<InFlight> {
     return [...this.#buffered]
   }
 
-  /** How many more deliveries may come. */
+  /** Number of deliveries that may still be fetched now. */
   get free(): number {
     const fetched = this.inFlight.size - this.#limited
     const slots = this.#capacity - fetched - this.#stuck
     return Math.min(this.#left, slots, this.#qos.limit(this.#capacity) - fetched + this.#runningAtLoss.size)
   }
 
-  /** How many deliveries may wait for a limit, beside those that are fetched ahead. */
+  /** Number of deliveries that may wait for limits, in addition to those that are fetched ahead. */
   get limitCapacity(): number {
     return Math.max(LEAST_PLACES, this.#capacity)
   }
 
-  /** Whether so many wait for limits that most of what comes now may have to go back. */
+  /** Whether so many deliveries wait for limits that most new ones might have to be given back. */
   get isCrowded(): boolean {
     return this.#limited >= 0.75 * this.limitCapacity
   }
 
-  /** How many more deliveries find a place here even if they all have to wait for a limit. */
+  /** Number of deliveries that fit here even if all of them have to wait for a limit. */
   get freeIfLimited(): number {
     return Math.max(0, Math.min(this.free, this.limitCapacity - this.#limited))
   }
 
-  /** How many deliveries were found to have to wait for a limit, ever. */
+  /** Counter: deliveries that had to wait for a limit. */
   get delayed(): number {
     return this.#delayed
   }
 
-  /** How many that had waited for a limit were started, ever. */
+  /** Counter: deliveries that were started after waiting for a limit. */
   get granted(): number {
     return this.#granted
   }
 
-  /** Resolves when it is crowded no more, or after so long. */
+  /** Resolves when the buffer is not crowded any more, or after `ms`. */
   async whenUncrowded(ms: number, signal: AbortSignal): Promise<void> {
     if (!this.isCrowded || signal.aborted) return
     await new Promise<void>((resolve) => {
@@ -148,18 +151,21 @@ export class DeliveryBuffer {
     return this.#running + this.#stuck < this.#concurrency
   }
 
-  /** After a broken connection: fetches less while what ran then goes on. Returns what may be fetched ahead now. */
+  /**
+   * Reduces the prefetch after a broken connection, while handlers that ran then go on. Returns the number of
+   * deliveries that may be fetched ahead now.
+   */
   reducePrefetch(): number {
     for (const inFlight of this.inFlight.values()) if (inFlight.phase === "running") this.#runningAtLoss.add(inFlight)
     return this.#qos.reduce(this.#capacity, this.#running)
   }
 
-  /** How many more are pulled now. */
+  /** Number of deliveries to pull now; 0 while a pull would bring too few. */
   get room(): number {
     return this.#hasRoom ? this.free : 0
   }
 
-  /** Resolves when it is worth pulling. */
+  /** Resolves when a pull is worth its cost. */
   waitForRoom(signal: AbortSignal): Promise<void> {
     if (this.#hasRoom || signal.aborted) return Promise.resolve()
     return new Promise((resolve) => {
@@ -169,13 +175,13 @@ export class DeliveryBuffer {
   }
 
   get #hasRoom(): boolean {
-    // A pull costs a round trip: under load it waits for a quarter of the slots. What is buffered still feeds every
-    // handler meanwhile, because three quarters of the capacity are at least the concurrency.
+    // A pull costs a round trip, so under load it waits until a quarter of the slots is free. Buffered deliveries feed
+    // every handler meanwhile, because three quarters of the capacity are at least the concurrency.
     const quarter = this.#prefetch > 1 ? Math.floor(this.#qos.limit(this.#capacity) / 4) : 1
     return this.free >= Math.max(1, Math.min(quarter, this.#left))
   }
 
-  /** Resolves when no handler runs and nothing settles. */
+  /** Resolves when no delivery is left. */
   whenIdle(): Promise<void> {
     if (this.inFlight.size === 0) return Promise.resolve()
     return new Promise((resolve) => this.#idle.push(resolve))
@@ -191,7 +197,7 @@ export class DeliveryBuffer {
     this.onChange()
   }
 
-  /** Takes a delivery that is not to wait for a handler. */
+  /** Adds a delivery that is not to wait for a handler. */
   receive(delivery: JobDelivery): InFlight {
     const inFlight = new InFlight(delivery, this.#rankOf(delivery.queue))
     inFlight.phase = "settling"
@@ -200,7 +206,10 @@ export class DeliveryBuffer {
     return inFlight
   }
 
-  /** What runs goes on as the delivery of `again`, which is one of the same task. */
+  /**
+   * Replaces the delivery of a running job by a redelivery of the same task. The run continues under the new token and
+   * lease.
+   */
   adopt(inFlight: InFlight, again: InFlight): void {
     this.inFlight.delete(inFlight.delivery.token)
     inFlight.delivery = again.delivery
@@ -209,7 +218,9 @@ export class DeliveryBuffer {
     this.#changed()
   }
 
-  /** Keeps the order: queue, level, sequence. New arrivals mostly belong at the end. */
+  /**
+   * Inserts in the order queue, level, sequence. A new delivery mostly belongs at the end, so the search begins there.
+   */
   #insert(inFlight: InFlight): void {
     let at = this.#buffered.length
     while (at > 0) {
@@ -220,10 +231,14 @@ export class DeliveryBuffer {
     this.#buffered.splice(at, 0, inFlight)
   }
 
-  /** The next delivery to run, if a handler may start: `ready`, which has waited for its limit, or one of the others. */
+  /**
+   * Takes the next delivery to run, if a slot is free: `ready`, which has waited for its limit, or the first buffered
+   * one.
+   */
   next(ready?: InFlight): InFlight | undefined {
     if (!this.hasSlot) return undefined
-    // With `rotate` the first one of the next queue that has any. The transport's turns are lost here, where pulls meet.
+    // With `rotate`, the first delivery of the next queue that has one. The rotation of the transport is lost in this
+    // buffer, where several pulls meet.
     const isLater = ({ rank }: InFlight): boolean => rank > this.#lastRank
     const at = Math.max(0, this.#rotate ? this.#buffered.findIndex(isLater) : 0)
     const first = this.#buffered[at]
@@ -243,7 +258,7 @@ export class DeliveryBuffer {
     return inFlight
   }
 
-  /** It needs no handler yet: it waits for its limit. */
+  /** The delivery frees its slot and waits for its limit. */
   waitForLimit(inFlight: InFlight): void {
     inFlight.phase = "waiting"
     this.#running--
@@ -252,19 +267,19 @@ export class DeliveryBuffer {
     this.#changed()
   }
 
-  /** One is put off for its limit without having waited here. */
+  /** Counts a delivery that was deferred by its limit without waiting here. */
   putOff(): void {
     this.#delayed++
   }
 
-  /** It waits for its limit no more: to be settled, or to be looked at again in its turn. */
+  /** The delivery stops waiting for its limit: to be settled, or to be processed again in its order. */
   stopWaiting(inFlight: InFlight, phase: "settling" | "buffered"): void {
     inFlight.phase = phase
     this.#limited--
     if (phase === "buffered") this.#insert(inFlight)
   }
 
-  /** Takes what is meant out of the buffer, to hand it back: everything, unless said otherwise. */
+  /** Takes buffered deliveries out, to give them back: all, or those that match. */
   takeBuffered(meant: (inFlight: InFlight) => boolean = () => true): ReadonlyArray<InFlight> {
     const taken = this.#buffered.filter(meant)
     if (taken.length === 0) return taken
@@ -274,7 +289,7 @@ export class DeliveryBuffer {
     return taken
   }
 
-  /** Takes out of the buffer what is more than may be held, from its end, to hand it back. */
+  /** Takes the deliveries that exceed the capacity from the end of the buffer, to give them back. */
   takeSurplus(): ReadonlyArray<InFlight> {
     const surplus = Math.min(this.#buffered.length, Math.max(0, -this.free))
     const taken = this.#buffered.splice(this.#buffered.length - surplus, surplus)
@@ -282,12 +297,12 @@ export class DeliveryBuffer {
     return taken
   }
 
-  /** A delivery was given back, uncounted: another may come in its place. */
+  /** A delivery was given back, so that another may come in its place under `maxJobs`. */
   handedBack(): void {
     this.#left++
   }
 
-  /** Takes one delivery out of the buffer; false if it is not there. */
+  /** Takes one delivery out of the buffer. False if it is not there. */
   unbuffer(inFlight: InFlight): boolean {
     const at = this.#buffered.indexOf(inFlight)
     if (at < 0) return false
@@ -296,7 +311,7 @@ export class DeliveryBuffer {
     return true
   }
 
-  /** The handler has stopped, or is stuck: then its slot comes back when it does. */
+  /** The handler has ended, or is stuck; a stuck handler frees its slot when it ends. */
   handlerEnded(inFlight: InFlight): void {
     inFlight.phase = "settling"
     this.#running--
@@ -311,18 +326,18 @@ export class DeliveryBuffer {
     pending.then(freed, freed)
   }
 
-  /** The delivery is settled, or not ours any more. */
+  /** Removes a delivery that is settled, or that another worker has. */
   drop(inFlight: InFlight): void {
     this.inFlight.delete(inFlight.delivery.token)
     this.#runningAtLoss.delete(inFlight)
     this.#changed()
   }
 
-  /** Called when a slot may have become free; replaced by who starts handlers. */
+  /** Called when a slot may have become free; set by the dispatcher. */
   onFree: () => void = () => undefined
-  /** Called after anything has come or gone; replaced by the worker. */
+  /** Called after a delivery came or went; set by the worker. */
   onChange: () => void = () => undefined
-  /** Called when the prefetch is back to what it was; replaced by the worker. */
+  /** Called when a reduced prefetch is fully restored; set by the worker. */
   onRestored: () => void = () => undefined
 
   #changed(): void {
@@ -338,7 +353,7 @@ export class DeliveryBuffer {
   }
 }
 
-/** The order in which deliveries start. */
+/** The order in which deliveries start: queue, then level (high first), then sequence. */
 export const precedes = (a: InFlight, b: InFlight): boolean => {
   if (a.rank !== b.rank) return a.rank < b.rank
   if (a.level !== b.level) return a.level > b.level

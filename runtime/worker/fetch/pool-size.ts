@@ -1,13 +1,13 @@
-/** How many handlers a worker runs at a time: as it was told, or between two bounds by what it holds. */
+/** The concurrency of a worker: fixed, or between two bounds, following the number of its deliveries. */
 import type { Log } from "../../log/log.ts"
 import { type Autoscale, Autoscaler, KEEPALIVE_MS } from "../../options/autoscale.ts"
 import type { DeliveryBuffer } from "./delivery-buffer.ts"
 
 export interface PoolSizeOptions {
   readonly buffer: DeliveryBuffer
-  /** Deliveries held per handler. */
+  /** Deliveries per handler. */
   readonly prefetch: number
-  /** Absent: the size stays as it is. */
+  /** Bounds of autoscaling; absent: the concurrency is fixed. */
   readonly autoscale: Autoscale | undefined
   readonly log: Log
 }
@@ -24,7 +24,10 @@ export class PoolSize {
     this.#keepalive = setInterval(() => this.follow(), KEEPALIVE_MS)
   }
 
-  /** Changes the size; what runs goes on. Bounds that it lies outside of move, since the next task would undo it otherwise. */
+  /**
+   * Changes the concurrency; running handlers go on. Bounds that exclude the new value are widened, since the next task
+   * would undo the change otherwise.
+   */
   set(concurrency: number): void {
     const scaler = this.#autoscaler
     if (scaler !== undefined) {
@@ -37,11 +40,11 @@ export class PoolSize {
   #resize(concurrency: number): void {
     const { buffer, prefetch } = this.#options
     const bounds = this.#autoscaler?.bounds
-    // What is held is made for the largest pool there will be.
+    // The capacity is computed from the largest concurrency.
     buffer.resize({ concurrency, prefetch, ...(bounds === undefined ? {} : { maxConcurrency: bounds.max }) })
   }
 
-  /** Changes the bounds; null: from now on the size stays as it is. */
+  /** Changes the bounds; null: the concurrency stays as it is from now on. */
   autoscale(bounds: Autoscale | null): void {
     if (bounds === null) this.#autoscaler = undefined
     else if (this.#autoscaler === undefined) this.#autoscaler = new Autoscaler(bounds, performance.now())
@@ -50,7 +53,7 @@ export class PoolSize {
     this.follow()
   }
 
-  /** Lets the size follow what is held: asked at each arrival of tasks, and now and then. */
+  /** Adapts the concurrency to the number of deliveries. Called when tasks arrive, and at intervals. */
   follow(): void {
     const { buffer, log } = this.#options
     const { concurrency, inFlight } = buffer

@@ -1,16 +1,17 @@
 /**
- * How much is pulled while tasks wait here for their limits. Mostly no more than still finds a place, so that few go back. Now
- * and then as much as there is room for without them: behind tasks that have to wait there may be others that need not.
+ * Decides how much to pull while tasks wait for limits. Mostly no more than the buffer can keep even if all new tasks
+ * have to wait, so that few are given back. Now and then as much as there are free slots, because tasks without a limit
+ * may be queued behind those that have to wait.
  */
 import type { DeliveryBuffer } from "./delivery-buffer.ts"
 
-/** What comes back to its limit comes in small portions: together they cost one pull. */
+/** Pause that collects deferred tasks, which come back in small groups, into one pull. */
 const TOGETHER_MS = 25
-/** A pull that has brought only what has to wait takes so long for each, its pause included. */
+/** Time per task that a pull is worth, including its pause, if all its tasks have to wait. */
 const IN_VAIN_MS = 0.5
-/** So long for each while the crowd is new, or moves on so fast that a quarter of the places is free then. */
+/** Time per task while the buffer has just become crowded, or moves so fast that a quarter of it is free by then. */
 const MOVING_MS = 1.25
-/** What lies behind those that wait is looked at so often at least, however fast they move on. */
+/** Longest time between two pulls that look behind the waiting tasks. */
 const LOOK_MS = 1_000
 
 export class PullSizer {
@@ -18,16 +19,16 @@ export class PullSizer {
   #askedAt = 0
   #delayed = 0
   #granted = 0
-  /** When what lies behind those that wait was last looked at. */
+  /** Time of the last pull that looked behind the waiting tasks. */
   #lookedAt = 0
-  /** When no crowd was last seen. */
+  /** Time when the buffer was last not crowded. */
   #thinAt = 0
 
   constructor(buffer: DeliveryBuffer) {
     this.#buffer = buffer
   }
 
-  /** How much the next pull asks for. */
+  /** Number of deliveries that the next pull asks for. */
   get nextSize(): number {
     const buffer = this.#buffer
     const now = performance.now()
@@ -40,7 +41,7 @@ export class PullSizer {
     return looks ? buffer.free : buffer.freeIfLimited
   }
 
-  /** A pull has brought something, perhaps, and it is crowded here. Resolves when the next one is worth its cost. */
+  /** Called after a pull while the buffer is crowded. Resolves when the next pull is worth its cost. */
   async pulled(count: number, asked: number, signal: AbortSignal): Promise<void> {
     const buffer = this.#buffer
     const inVain = buffer.delayed - this.#delayed >= count ? count * IN_VAIN_MS - this.#passed : 0
@@ -54,7 +55,7 @@ export class PullSizer {
     return performance.now() - this.#askedAt
   }
 
-  /** Whether it has come together within so long, or will be gone by then. */
+  /** Whether the crowd formed within `ms`, or will be gone by then. */
   #isMoving(ms: number): boolean {
     const { granted, limitCapacity } = this.#buffer
     if (performance.now() - this.#thinAt < ms) return true

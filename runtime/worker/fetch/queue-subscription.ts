@@ -1,9 +1,9 @@
-/** What a worker wants to pull now: which queues, in which order. Changes while it runs, and says so. */
+/** The queues that a worker pulls from now, in order. They change while the worker runs, and waiting pulls are told. */
 
 export interface QueueSubscriptionOptions {
   /** In order of preference. */
   readonly queues: ReadonlyArray<string>
-  /** Whether a queue is not worth pulling now, although nobody said so: all its actors are unhealthy. */
+  /** Whether a queue is not worth pulling from now, because all its actors are unhealthy. */
   readonly isIdle: (queue: string) => boolean
 }
 
@@ -20,7 +20,7 @@ export class QueueSubscription {
     this.#isIdle = options.isIdle
   }
 
-  /** The queues that it listens to, paused ones included. */
+  /** The queues that the worker listens to, including paused ones. */
   get listed(): ReadonlyArray<string> {
     return this.#listed
   }
@@ -29,12 +29,12 @@ export class QueueSubscription {
     return this.#suspended
   }
 
-  /** The queues to pull now. */
+  /** The queues to pull from now. */
   get queues(): ReadonlyArray<string> {
     return this.#open.filter((queue) => !this.#isIdle(queue))
   }
 
-  /** Whether a queue is left out whose actors may be healthy again any moment: nobody will say when. */
+  /** Whether a queue is left out because of unhealthy actors. Their recovery is not announced. */
   get waitsForActors(): boolean {
     return this.#open.some((queue) => this.#isIdle(queue))
   }
@@ -48,7 +48,7 @@ export class QueueSubscription {
     return this.#open.includes(queue)
   }
 
-  /** Listens to one queue more, in the last place. False if it does already. */
+  /** Adds a queue, in the last place. False if it is there already. */
   add(queue: string): boolean {
     if (this.#listed.includes(queue)) return false
     this.#listed = [...this.#listed, queue]
@@ -56,7 +56,7 @@ export class QueueSubscription {
     return true
   }
 
-  /** Does not listen to a queue any more. False if it did not. */
+  /** Removes a queue. False if it is not there. */
   remove(queue: string): boolean {
     if (!this.#listed.includes(queue)) return false
     this.#listed = this.#listed.filter((listed) => listed !== queue)
@@ -75,12 +75,12 @@ export class QueueSubscription {
     this.#changed()
   }
 
-  /** Counts up with each change: what {@link changedSince} is asked with. */
+  /** Number of changes so far; the argument for {@link changedSince}. */
   get version(): number {
     return this.#changes
   }
 
-  /** Resolves once something has changed since then; at once, if it has. */
+  /** Resolves once the subscription has changed since `version`; at once, if it has already. */
   changedSince(version: number, signal: AbortSignal): Promise<void> {
     if (version !== this.#changes || signal.aborted) return Promise.resolve()
     return new Promise((resolve) => {

@@ -1,6 +1,6 @@
 /**
- * Moves jobs on that wait for those which end on this worker. Beside the work: nothing waits for it, and what it cannot do
- * now is done at the next round of maintenance, by this worker or another.
+ * Releases jobs that depend on jobs which end on this worker. It runs beside the work: no job waits for it, and what
+ * fails now is done at the next round of maintenance, by this worker or another.
  */
 import type { Connection } from "../../connection/connection.ts"
 import { asTransportError } from "../../errors.ts"
@@ -13,13 +13,16 @@ import { type ParentOutcome, parentOutcomeOf } from "../../protocol/dependencies
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 
-/** Ended jobs whose dependents are looked for together. */
+/** Ended jobs whose dependents are released together. */
 const AT_A_TIME = 100
 
-/** More that have ended than this are left to the sweep. */
+/** Ended jobs that are remembered; further ones are left to the sweep. */
 const MAX_PENDING = 10_000
 
-/** How long one round may look at those that wait, unless a single slice takes longer: a small part of the time between two rounds. */
+/**
+ * Time that one round may spend on waiting jobs, unless a single slice takes longer; a small part of the time between
+ * two rounds.
+ */
 const SWEEP_MS = 200
 
 export class Dependents {
@@ -27,13 +30,13 @@ export class Dependents {
   readonly #log: Log
   readonly #edges: EdgeWatch
   readonly #sweep: Sweep
-  /** By id; without an ending where it must be asked for. */
+  /** Ended jobs by id, with their outcome as a parent; `undefined` where that must be looked up. */
   readonly #ended = new Map<string, ParentOutcome | undefined>()
-  /** The first look, at what others have left behind. */
+  /** The first round, which handles what other workers have left behind. */
   readonly #begun: Promise<void>
   #hasBegun = false
   #isWorking = false
-  /** The transport has failed: until the next round, or until it is back. */
+  /** Set after the transport failed, until the next round or until the connection is back. */
   #isWaitingForTransport = false
   #working: Promise<void> = Promise.resolve()
 
@@ -50,17 +53,26 @@ export class Dependents {
     signal.addEventListener("abort", off, { once: true })
   }
 
-  /** Whether more may be queued any moment: what waits for jobs that have ended here, or what others have left behind. */
+  /**
+   * Whether this worker may queue more tasks at any moment: dependents of jobs that ended here, or those that other
+   * workers left behind.
+   */
   get isBusy(): boolean {
     return this.#isWorking || !this.#hasBegun
   }
 
-  /** A record was stored here, or found as it was stored by somebody who may have died since. Cheap: called for every job. */
+  /**
+   * Called with each record that was stored here, or that another worker stored before it may have died. It must be
+   * cheap, since it is called for every job.
+   */
   stored(record: JobRecord): void {
     if (isTerminal(record.state) && this.#edges.ended(record.id)) this.#add(record.id, parentOutcomeOf(record))
   }
 
-  /** One round: what was left, then as many slices of all that wait as there is time for. Fails as the transport does. */
+  /**
+   * One round: jobs that were left over, then as many slices of all waiting jobs as there is time for. Fails as the
+   * transport does.
+   */
   async look(): Promise<void> {
     const began = performance.now()
     this.#edges.renew(began)
@@ -69,14 +81,17 @@ export class Dependents {
       isDone = await this.#sweep.look(Date.now())
   }
 
-  /** Resolves when what has ended here is done, or cannot be done. Never rejects. */
+  /** Resolves when the dependents of jobs that ended here are released, or cannot be. Never rejects. */
   async end(): Promise<void> {
-    // Until all edges were read it is not known who waits for what has ended here.
+    // Until all edges were read it is unknown which jobs depend on those that ended here.
     if (this.#edges.hasSeenEnds) await this.#begun
     await this.#working
   }
 
-  /** A worker that ends when nothing is left to do may not be there any more when it is time for maintenance. */
+  /**
+   * The first round runs at once, because a worker that ends when its queues are empty may not live until the first
+   * regular one.
+   */
   async #begin(): Promise<void> {
     await this.#edges.ready
     try {
@@ -104,7 +119,7 @@ export class Dependents {
     this.#working = this.#drain()
   }
 
-  /** Never rejects. What ends meanwhile is in the next part. */
+  /** Never rejects. Jobs that end meanwhile are part of the next slice. */
   async #drain(): Promise<void> {
     while (this.#ended.size > 0 && !this.#isWaitingForTransport) {
       const some = new Map([...this.#ended].slice(0, AT_A_TIME))
@@ -113,7 +128,7 @@ export class Dependents {
       } catch (cause) {
         this.#leaveForLater(cause)
         this.#isWaitingForTransport = asTransportError(cause).retryable
-        // What fails for another reason is left to the sweep: it must not keep the others waiting.
+        // A slice that fails for another reason is left to the sweep, so that it does not hold up the others.
         if (this.#isWaitingForTransport) break
       }
       for (const [id, ending] of some) if (this.#ended.get(id) === ending) this.#ended.delete(id)

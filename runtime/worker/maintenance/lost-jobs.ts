@@ -1,6 +1,6 @@
 /**
- * Ends jobs that were taken off their queue early and whose worker lives no more: nobody else would. They have failed, as
- * dead letters, with their errbacks. Several workers may find the same; whoever is first records it.
+ * Fails jobs that were acked early and whose worker is dead, since no lease brings them back. They become dead letters,
+ * with their errbacks published. Several workers may find the same job; the first one records it.
  */
 
 import { allEntries } from "../../async/store-entry.ts"
@@ -18,19 +18,21 @@ import { EARLY_LISTS, type EarlyAcks, type EarlyList } from "../settlement/early
 
 export interface LostJobsOptions {
   readonly connection: Connection
-  /** This worker's own list. */
+  /** This worker's list of jobs. */
   readonly own: EarlyAcks
-  /** Whether this worker still has the delivery with this token in its hands. */
+  /** Whether this worker still has the delivery with this token. */
   readonly holds: (token: string) => boolean
   readonly queueFor: (task: string, meth: string | null) => string | undefined
-  /** Told of each job that was ended here. */
+  /** Called with each job that was failed here. */
   readonly onLost: (record: JobRecord) => void
 }
 
-/** Somebody else may decide about the same job at the same time; more often than this in a row is not chance. */
+/**
+ * Attempts to write a record: another process may change the same job at the same time, but not this often by chance.
+ */
 const TRIES = 10
 
-/** A worker that is not to be seen for so long, in two looks at least, after its entry has lapsed, is dead. */
+/** A worker counts as dead when it was not registered for this long after its entry expired, in two looks at least. */
 const GRACE_MS = 3 * HEARTBEAT_MS
 
 const ERROR: JobError = {
@@ -41,14 +43,17 @@ const ERROR: JobError = {
 
 export class LostJobs {
   readonly #options: LostJobsOptions
-  /** Lists without a living worker, and since when; by the clock that nobody sets back. */
+  /** Lists without a living worker, and since when, by `performance.now()`. */
   readonly #orphans = new Map<string, number>()
 
   constructor(options: LostJobsOptions) {
     this.#options = options
   }
 
-  /** One look. `now` is of `performance.now()`. Fails as the transport does; what is left is found by the next look. */
+  /**
+   * Looks for lost jobs once. `now`: of `performance.now()`. Fails as the transport does; the rest is found by the next
+   * look.
+   */
   async look(now: number): Promise<void> {
     const { connection, own } = this.#options
     await this.#endOwn()
@@ -75,13 +80,13 @@ export class LostJobs {
     return lists
   }
 
-  /** The list of all workers is bounded: asked for by name before anything is decided. */
+  /** The list of all workers is bounded, so the worker is looked up by name before its jobs are failed. */
   async #isAlive({ worker, startedAt }: EarlyList): Promise<boolean> {
     const found = await WORKERS.get(this.#options.connection.store, worker)
     return found !== undefined && (found.value === undefined || found.value.startedAt === startedAt)
   }
 
-  /** Those whose outcome this worker could not store. */
+  /** Fails jobs whose outcome this worker could not store. */
   async #endOwn(): Promise<void> {
     const { own, holds } = this.#options
     for (const [token, [id, fence]] of own.jobs) {
@@ -93,7 +98,8 @@ export class LostJobs {
 
   async #endJobsOf({ key, revision }: Entry, { jobs }: EarlyList): Promise<void> {
     for (const [id, fence] of jobs) await this.#end(id, fence)
-    // Only now: who dies before leaves it to the next one. A conflict: somebody was quicker, or its worker lives.
+    // The list is removed last: if this worker dies before, another one continues. At a conflict another worker was
+    // quicker, or the list's worker is alive.
     await this.#options.connection.store.write([{ key, value: null, expect: revision }])
     this.#orphans.delete(key)
   }
@@ -105,7 +111,8 @@ export class LostJobs {
       if (found === undefined) return
       const { record, revision } = found
       if (record.state !== "started" || record.acked !== true || record.fence !== fence) {
-        // Only what this very delivery, or somebody who ended it as lost, has left behind.
+        // Follow-ups are published again only for an outcome of this delivery, or of a process that ended the job as
+        // lost.
         if (record.fence === fence || record.fence === NO_FENCE) await this.#publishAgain(found)
         return
       }
@@ -131,13 +138,17 @@ export class LostJobs {
     return { record: { ...ended, fence: NO_FENCE, endedAt: now, error: ERROR, dead, keepMs } }
   }
 
-  /** Its outcome is stored, and its worker may have died before what follows was published: no delivery brings it back. */
+  /**
+   * The outcome is stored, but its worker may have died before it published the follow-ups, and no delivery would
+   * repeat that.
+   */
   async #publishAgain({ record, revision }: Found): Promise<void> {
     const { connection } = this.#options
     const { id, followUps = [], message, state } = record
     for (const posting of followUps) {
       if (posting.id !== id) await postMissing(connection, [posting])
-      // The same change once more: a conflict if anybody has gone on with the job. What waits brings its message.
+      // The same change is written once more. It conflicts if the job has continued since. The record of a waiting job
+      // contains its message.
       else if (!isTerminal(state) && message === undefined)
         await connection.jobs.decide([{ id, expect: revision, record, post: [posting] }])
     }

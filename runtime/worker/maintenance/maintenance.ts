@@ -1,4 +1,7 @@
-/** What workers do beside their work, in slices, now and then. Several may do it at once: whoever is first records it. */
+/**
+ * Regular maintenance, in small slices, by every worker. Several workers may do the same at once; the first one records
+ * it.
+ */
 
 import { Result } from "effect"
 import type { Connection } from "../../connection/connection.ts"
@@ -11,7 +14,10 @@ import type { LostJobs } from "./lost-jobs.ts"
 const EVERY_MS = 10_000
 const SLICE = 100
 
-/** Nobody takes longer from a record to its task who is still alive. */
+/**
+ * A living process takes less than this from storing a record to publishing its task; a record that is older and has no
+ * task is orphaned.
+ */
 const ORPHANED_MS = 15_000
 
 interface MaintenanceParts {
@@ -21,7 +27,7 @@ interface MaintenanceParts {
   readonly log: Log
 }
 
-/** Records as expired what waits past its time on a queue that nobody pulls. */
+/** Records jobs as expired whose tasks wait past their expiry on a queue that no worker pulls from. */
 const sweep = async ({ connection, dependents }: MaintenanceParts, now: number): Promise<void> => {
   const { jobs } = connection
   for (const id of (await jobs.waiting?.({ expiredBy: now }, SLICE)) ?? []) {
@@ -31,7 +37,7 @@ const sweep = async ({ connection, dependents }: MaintenanceParts, now: number):
   }
 }
 
-/** Starts maintaining; returns how to stop. */
+/** Starts the rounds of maintenance. Returns a function that stops them. */
 export const maintain = (upkeep: MaintenanceParts): (() => void) => {
   const { connection, lost, dependents, log } = upkeep
   let busy = false
@@ -51,7 +57,12 @@ export const maintain = (upkeep: MaintenanceParts): (() => void) => {
   return () => clearInterval(timer)
 }
 
-/** Looks at records that were stored at `before` (milliseconds since the epoch) or earlier; several may do it at once. */
+/**
+ * Publishes the tasks of jobs whose process died between storing the record and publishing the task: jobs that are run
+ * again, or that depend on others no more, where a transport cannot store both at once. The record contains all that
+ * its task is made of. Handles records that were stored at `before` (milliseconds since the epoch) or earlier. Several
+ * workers may do so at once.
+ */
 export const republishOrphans = async ({ jobs }: Connection, before: number): Promise<void> => {
   for (const id of (await jobs.orphans?.(before, SLICE)) ?? []) {
     const found = await jobs.find(id)
@@ -60,7 +71,8 @@ export const republishOrphans = async ({ jobs }: Connection, before: number): Pr
     const { message, queue } = record
     if ((record.state !== "queued" && record.state !== "scheduled") || message === undefined) continue
     const posting = postingOf(message, queue)
-    // The same change once more: a conflict if anybody has gone on with the job, and the same publish key if not.
+    // The same change is written once more. It conflicts if the job has continued since; otherwise the publish key is
+    // the same, so that the task is not published twice.
     if (Result.isSuccess(posting)) await jobs.decide([{ id, expect: revision, record, post: [posting.success] }])
   }
 }

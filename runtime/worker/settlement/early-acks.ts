@@ -1,7 +1,7 @@
 /**
- * Takes tasks off their queue before their handlers start. From then on no lease tells whether the job's worker lives:
- * each worker keeps, as one entry of the store, a list of the jobs that only it can end, and whoever finds such a list
- * without its worker ends them (`lost-jobs.ts`).
+ * Acknowledges tasks before their handlers start. From then on no lease shows whether the job's worker is alive. Each
+ * worker therefore keeps a list of these jobs as an entry of the store, and another worker that finds such a list
+ * without a living worker fails the jobs (`lost-jobs.ts`).
  */
 import { Schema } from "effect"
 import { StoreEntry } from "../../async/store-entry.ts"
@@ -12,24 +12,24 @@ import type { Store } from "../../transport/store.ts"
 import type { InFlight } from "../delivery/in-flight.ts"
 import type { SettleResult } from "./settlement-writer.ts"
 
-/** Id of a job, and fence of the delivery that runs it. */
+/** Id of a job, and the fence of the delivery that runs it. */
 const EarlyJob = Schema.Tuple([Schema.String, Schema.String])
 type EarlyJob = typeof EarlyJob.Type
 
 const EarlyList = Schema.Struct({
   worker: Schema.String,
-  /** As the worker describes itself: tells it from an earlier one of its name. */
+  /** Start of the worker, which distinguishes it from an earlier worker of the same name. */
   startedAt: Schema.String,
   jobs: Schema.Array(EarlyJob),
 })
 export type EarlyList = typeof EarlyList.Type
 
-/** The lists, by an id of their own. */
+/** The lists in the store, each under an id of its own. */
 export const EARLY_LISTS = new StoreEntry("early/", EarlyList)
 
 /**
- * How taking ended. `refused`: another delivery, or a cancellation, has the job. `unlisted`: its task is where it
- * was. `unsure`: the task may be off its queue, and if so the job is ended as one that was lost.
+ * Result of an early ack. `refused`: another delivery or a cancellation has the job. `unlisted`: nothing changed, the
+ * task is still queued. `unsure`: the task may be off its queue; if so, the job is failed as a lost one.
  */
 export type EarlyAckResult = "taken" | "refused" | "unlisted" | "unsure"
 
@@ -39,7 +39,7 @@ export interface EarlyAcksOptions {
   readonly startedAt: string
 }
 
-/** What is over leaves the list this much later, unless something is added before. */
+/** Delay before ended jobs are removed from the list in the store, unless the list is written sooner. */
 const TIDY_MS = 1_000
 
 export class EarlyAcks {
@@ -58,7 +58,7 @@ export class EarlyAcks {
     this.key = EARLY_LISTS.key(this.#name)
   }
 
-  /** What is listed now, by token of the delivery. */
+  /** The listed jobs, by token of the delivery. */
   get jobs(): ReadonlyMap<string, EarlyJob> {
     return this.#jobs
   }
@@ -77,12 +77,12 @@ export class EarlyAcks {
       this.#forget(token)
       return "unlisted"
     }
-    // Until here it had its lease, and could be handed back.
+    // The delivery was ended from outside. It still has its lease and can be given back.
     if (inFlight.stop !== undefined) {
       this.#forget(token)
       return "unlisted"
     }
-    // Before it is: a lease that cannot be extended because the task was just acked is not lost.
+    // Set before the ack, so that a lease that cannot be extended because of it does not count as lost.
     inFlight.offQueue = true
     const settling = await settle({ token, record, then: { kind: "ack" } })
     if (settling === "lost") return "unsure"
@@ -91,12 +91,12 @@ export class EarlyAcks {
     return "refused"
   }
 
-  /** The outcome of a job is stored, and what follows it is published. */
+  /** Removes a job whose outcome and follow-ups are stored. */
   done(token: string): void {
     this.#forget(token)
   }
 
-  /** Takes the list out of the store; what could not be ended stays in it for others. Never rejects. */
+  /** Removes the list from the store. Jobs that could not be ended stay in it for other workers. Never rejects. */
   async end(): Promise<void> {
     clearTimeout(this.#tidying)
     if (this.#listed) await this.#write().catch(() => undefined)
@@ -111,7 +111,7 @@ export class EarlyAcks {
     this.#tidying.unref()
   }
 
-  /** One write at a time: all who ask while one is under way share the one after it. */
+  /** One write at a time: all requests during a write share the next one. */
   #write(): Promise<void> {
     this.#next ??= this.#writing
       .catch(() => undefined)

@@ -1,6 +1,6 @@
 /**
- * Stores how deliveries end, in batches, and does not give up while that makes sense: an unreachable transport is tried
- * again, a record that the transport can never take is replaced by one that says so.
+ * Stores settlements in batches, and keeps trying while that makes sense: an unreachable transport is tried again, and
+ * a record that the transport can never take is replaced by one that says so.
  */
 
 import { Batcher } from "../../async/batcher.ts"
@@ -12,13 +12,13 @@ import type { JobError } from "../../protocol/record.ts"
 import type { AttemptEnd, EndAnswer, Jobs } from "../../transport/lift/transport.ts"
 import type { TransportError } from "../../transport/mod.ts"
 
-/** How it ended: the settlement that was stored, which need not be the one that was tried first; or why there is none. */
+/** The settlement that was stored, which need not be the first that was tried, or why none was. */
 export type SettleResult = AttemptEnd | "superseded" | "lost"
 
 const FIRST_WAIT_MS = 100
 const LONGEST_WAIT_MS = 5_000
 
-/** How often a settlement is tried again that the transport fails at without saying that it is unreachable. */
+/** Attempts for a settlement that fails with an internal error of the transport. */
 const MOST_FAULTS = 3
 
 export class SettlementWriter {
@@ -35,8 +35,8 @@ export class SettlementWriter {
   }
 
   /**
-   * Resolves when it is over. `refused` makes the settlement that takes the place of a result which the transport can
-   * never take; `signal` ends trying: what is not settled then is delivered again.
+   * Stores a settlement; resolves with the result. `refused` makes the settlement that replaces a result which the
+   * transport can never take. `signal` ends trying: a task that is not settled then is delivered again.
    */
   settle(
     settlement: AttemptEnd,
@@ -49,7 +49,7 @@ export class SettlementWriter {
     )
   }
 
-  /** Everything but the plain success of the first try. */
+  /** Handles every answer but the success of the first attempt. */
   async #retry(
     settlement: AttemptEnd,
     answer: EndAnswer,
@@ -72,7 +72,7 @@ export class SettlementWriter {
         faults++
         await this.#connectivity.untilConnected(wait, signal)
         wait *= 2
-        // Alone: what one settlement of a batch makes the transport throw is no fault of the others.
+        // Tried alone, because another settlement of the batch may have caused the error.
         settled = await this.#settleAlone(current)
         continue
       }
@@ -117,7 +117,7 @@ export class SettlementWriter {
 
 const failedOf = (cause: unknown): EndAnswer => ({ status: "failed", error: asTransportError(cause) })
 
-/** Why a job fails whose result the transport refuses. */
+/** The error of a job whose result the transport refuses. */
 const refusal = (error: TransportError): JobError =>
   error.reason === "too-large"
     ? {
@@ -130,8 +130,8 @@ const refusal = (error: TransportError): JobError =>
       : { name: "UnserialisableResult", message: error.message, reason: "result-unserialisable" }
 
 /**
- * A failed record without what should follow from it, and a dead letter for that: an outcome that is never stored would run
- * its job again and again. Nothing once that was tried.
+ * The failed record without its errbacks, as a dead letter for that reason: without a stored outcome the job would run
+ * again and again. `undefined` if that was tried already.
  */
 const withoutFollowUps = (settlement: AttemptEnd, { message: why }: TransportError): AttemptEnd | undefined => {
   const { record, followUps, ...kept } = settlement
@@ -141,7 +141,10 @@ const withoutFollowUps = (settlement: AttemptEnd, { message: why }: TransportErr
   return { ...kept, record: { ...rest, error: { ...record.error, message }, dead: "errbacks-refused" } }
 }
 
-/** The same outcome without what was said beside the last progress: that never decides it. Nothing once that was tried. */
+/**
+ * The same outcome without the detail of the last progress, which must never decide an outcome. `undefined` if that was
+ * tried already.
+ */
 const withoutDetail = (settlement: AttemptEnd): AttemptEnd | undefined => {
   const { record } = settlement
   if (record?.progress === undefined || record.progress.detail === undefined) return undefined
@@ -149,7 +152,10 @@ const withoutDetail = (settlement: AttemptEnd): AttemptEnd | undefined => {
   return { ...settlement, record: { ...record, progress } }
 }
 
-/** A failed record without what may be large: its message, its data and its traceback. Nothing once that was tried. */
+/**
+ * A failed record without the fields that may be large: message, raw data, metadata and traceback. `undefined` if that
+ * was tried already.
+ */
 const withoutLargeFields = (settlement: AttemptEnd): AttemptEnd | undefined => {
   const { record } = settlement
   if (record?.message === undefined && record?.raw === undefined) return undefined
