@@ -1,6 +1,6 @@
 /**
- * What happens to deliveries in a worker, from the pull to the settlement: they wait in its hands, run in fibers of their
- * own, and are settled. Nothing starts before it is opened, or after it is closed.
+ * Dispatches a worker's deliveries, from the pull to the settlement: they wait in the buffer, run in fibers of their
+ * own, and are settled. No handler starts before the dispatcher is opened, or after it is closed.
  */
 import { Effect, Exit } from "effect"
 import { Batcher } from "../async/batcher.ts"
@@ -36,29 +36,29 @@ import type { Observers } from "./telemetry/observer.ts"
 export interface DispatcherOptions {
   readonly worker: WorkerOptions
   readonly pool: ActorPool
-  /** Processes of isolated handlers; ended with the flow. */
+  /** Processes of isolated handlers; the dispatcher ends them. */
   readonly processes: ProcessPool
   readonly buffer: DeliveryBuffer
   readonly observers: Observers
   readonly connectivity: Connectivity
-  /** Tells the events of handlers. */
+  /** Sends the events of handlers. */
   readonly events: EventSender
   readonly early: EarlyAcks
-  /** Moves on those that wait for jobs which end here. */
+  /** Releases jobs that depend on jobs which end here. */
   readonly dependents: Dependents
-  /** How long a job that comes again is to be left alone. */
+  /** How long a redelivered job is to be left to another worker that may run it. */
   readonly holdOffMs: ExecutorOptions["holdOffMs"]
-  /** Whether a task falls under a revocation. */
+  /** Whether a task is revoked. */
   readonly isRevoked: ExecutorOptions["isRevoked"]
   /** Whether tasks of a queue may start now. */
   readonly allows: (queue: string) => boolean
 }
 
-/** How long a task goes back for that this worker has not done with. */
+/** Delay for a redelivered task that this worker has not finished with yet. */
 const REDELIVERY_MS = 1_000
 
 export class Dispatcher {
-  /** What was handed back because it could not run, and why. */
+  /** Tasks that were given back because they could not run, with the reasons. */
   readonly deferrals = new Deferrals()
   readonly #options: DispatcherOptions
   readonly #clock: Clock
@@ -152,7 +152,7 @@ export class Dispatcher {
     })
   }
 
-  /** Takes what was pulled. */
+  /** Accepts pulled deliveries. */
   accept(pulled: ReadonlyArray<JobDelivery>): void {
     if (pulled.length === 0) return
     const deliveries = pulled
@@ -161,19 +161,21 @@ export class Dispatcher {
     this.#observers.received(deliveries)
     this.#buffer.add(deliveries)
     this.#leases.added(deliveries.map((delivery) => delivery.token))
-    // Pulled before somebody said that they must not start.
+    // Their queue may have been paused, or the worker stopped, since the pull began.
     this.handBack((inFlight) => this.#closed || !this.#options.allows(inFlight.delivery.queue))
     this.#pump()
-    // Some that waited for a limit were let in while these were on their way: for so many there is no place any more.
+    // Tasks that waited for a limit may have started while these deliveries were on their way, so that they exceed the
+    // capacity.
     for (const inFlight of this.#buffer.takeSurplus()) this.#giveBack(inFlight)
   }
 
-  /** Whether a task comes again that this worker has not done with, and is looked after as such. */
+  /** Whether a delivery is a redelivery of a task that this worker still has. It is handled here then. */
   #isAlreadyHeld(delivery: JobDelivery): boolean {
     const before = delivery.fresh ? undefined : findSameTask(this.#buffer.inFlight.values(), delivery)
-    // Of one that was taken off its queue the record says so: the claim finds that, and the task goes.
+    // The record of a task that was acked early shows that, so that the claim finds it and the task is removed.
     if (before === undefined || before.offQueue) return false
-    // Its lease is over, or it would not have come again. What only waits may as well begin with the new one.
+    // The old lease has expired, or the task would not have come again. A task that has not started simply continues
+    // with the new delivery.
     if (this.#buffer.unbuffer(before) || this.#takeFromLimit(before)) {
       this.#dropUnstarted(before)
       return false
@@ -183,9 +185,9 @@ export class Dispatcher {
   }
 
   /**
-   * A task comes again while its job runs here: the run goes on with the new delivery, whose lease is kept and which its
-   * outcome takes off the queue. It is no attempt, and nothing is claimed. While that cannot be known, or the run has ended
-   * and its outcome is being stored, the task goes back for a moment.
+   * A task is redelivered while its job runs here: the run continues with the new delivery, whose lease is extended and
+   * which is settled at the end. That is no new attempt, and no claim is written. While it cannot be verified that no
+   * other delivery has the job, or the outcome is being stored, the task is given back for a moment.
    */
   async #redelivered(before: InFlight, redelivery: InFlight): Promise<void> {
     this.#leases.added([redelivery.delivery.token])
@@ -196,18 +198,18 @@ export class Dispatcher {
     else this.#giveBack(redelivery, REDELIVERY_MS)
   }
 
-  /** From now on handlers may start. */
+  /** Allows handlers to start. */
   open(): void {
     this.#opened = true
     this.#pump()
   }
 
-  /** From now on none does. */
+  /** Keeps further handlers from starting. */
   close(): void {
     this.#closed = true
   }
 
-  /** Gives back, uncounted, what waits here; returns how many. */
+  /** Gives back waiting tasks, which does not count as an attempt: all, or those that match. DeferralNotes their number. */
   handBack(matches?: (inFlight: InFlight) => boolean): number {
     const limited = this.#limiter.waiting.filter(
       (inFlight) => (matches?.(inFlight) ?? true) && this.#takeFromLimit(inFlight),
@@ -217,9 +219,12 @@ export class Dispatcher {
     return waiting.length
   }
 
-  /** Tells the handlers that run to stop now, and gives their tasks back, uncounted, where those are still in their queue; returns how many. */
+  /**
+   * Tells all running handlers to stop, and gives their tasks back, uncounted, where the tasks are still queued.
+   * DeferralNotes their number.
+   */
   interrupt(): number {
-    // Before they are told: most are settling already when `end` returns.
+    // Counted before they are told, because most are being settled already when `end` returns.
     const running = [...this.#buffer.inFlight.values()].filter(
       ({ phase, stop, offQueue }) => phase === "running" && stop === undefined && !offQueue,
     ).length
@@ -227,7 +232,7 @@ export class Dispatcher {
     return running
   }
 
-  /** The end: nothing is settled, extended or watched any more. */
+  /** Ends the dispatcher: nothing is settled, extended or watched any more. */
   async end(): Promise<void> {
     await this.#processes.close()
     await this.#limiter.close()
@@ -237,41 +242,48 @@ export class Dispatcher {
     this.#watch.stop()
   }
 
-  /** Until when tasks of some queues may come that others have put off, in milliseconds since the epoch. Fails as the store does. */
+  /**
+   * Until when tasks of these queues may come back that other workers deferred, in milliseconds since the epoch. Fails
+   * as the store does.
+   */
   async othersComeUntil(queues: ReadonlyArray<string>): Promise<number> {
     return queues.length === 0 ? 0 : this.#deferralNotes.until(queues)
   }
 
-  /** What holds tasks up that came here: of one job, or of as many as are asked for. */
+  /** Why tasks that came here do not run: the task of one job, or as many as `most`. */
   notes(id: string | undefined, most: number): ReadonlyArray<Deferral> {
     const waiting = this.#limiter.notes(id, most)
     return [...this.deferrals.list(id, most), ...waiting].slice(-most)
   }
 
-  /** The transport was lost, and is back. */
+  /** Called when a lost connection is back. */
   reconnected(): void {
     this.#limiter.reconnected()
   }
 
-  /** Changes the time limits of a method on this worker, for runs that begin from now on. False if nobody here serves it. */
+  /**
+   * Changes the time limits of a method on this worker, for runs that begin from now on. False if the method is not
+   * served here.
+   */
   limitTime(task: string, limits: TimeLimits): boolean {
     return this.#executor.limitTime(task, limits)
   }
 
-  /** Replaces the rate of a method on this worker; null: none any more. False if nobody here serves it. */
+  /** Replaces the rate of a method on this worker; null: no rate. False if the method is not served here. */
   limitRate(task: string, rate: Rate | null): boolean {
     const target = this.#options.pool.resolve(task, null)
     if (target.found) this.#limiter.setRate(nameOf(target), rate)
     return target.found
   }
 
-  /** Starts handlers while there are slots and tasks. */
+  /** Starts handlers while there are free slots and tasks that may run. */
   #pump(): void {
-    // A handler that ends at once leads back here: the loop goes on with its slot, instead of one deeper for each task.
+    // A handler that ends at once calls this method again. The running loop then uses its slot, so that the stack does
+    // not grow with each task.
     if (this.#pumping || !this.#opened) return
     this.#pumping = true
     try {
-      // In doubt again before each: the handler that was called last may have blocked for longer than a lease.
+      // Checked before each handler, because the previous one may have blocked this thread for longer than a lease.
       while (!this.#closed && !this.#stalls.leasesInDoubt()) {
         const ready = this.#buffer.hasSlot ? this.#limiter.firstReady() : undefined
         const inFlight = this.#buffer.next(ready)
@@ -287,10 +299,10 @@ export class Dispatcher {
     }
   }
 
-  /** Runs a delivery in a fiber of its own; settling needs none. */
+  /** Runs a delivery in a fiber of its own. Settling needs none. */
   #process(inFlight: InFlight): void {
     const fiber = Effect.runFork(this.#executor.execute(inFlight))
-    // `execute` never fails: what went wrong is in its settlement.
+    // `execute` never fails; errors are part of the settlement.
     fiber.addObserver((exit) => this.#executed(inFlight, Exit.isSuccess(exit) ? exit.value : undefined))
   }
 
@@ -305,7 +317,7 @@ export class Dispatcher {
       this.#handlerEnded(inFlight)
       this.#pump()
     } catch (cause) {
-      // Whatever else is amiss, the outcome is stored.
+      // The outcome is stored whatever else fails.
       this.#logFault(inFlight, cause)
     }
     if (settlement === undefined) {
@@ -314,7 +326,7 @@ export class Dispatcher {
     } else void this.#settle(inFlight, settlement).finally(() => this.#buffer.drop(inFlight))
   }
 
-  /** The handler of a delivery is over, or was never called. */
+  /** The handler of a delivery has ended, or was never called. */
   #handlerEnded(inFlight: InFlight): void {
     this.#buffer.handlerEnded(inFlight)
     const { release } = inFlight
@@ -322,7 +334,7 @@ export class Dispatcher {
     if (pending === undefined) release?.()
     else {
       if (release !== undefined) void pending.then(release, release)
-      // At a hand-back the handler was told to stop this very moment.
+      // At a hand-back the handler was told to stop only just now, so there is nothing to warn about.
       if (inFlight.run?.stop !== "hand-back")
         this.#options.worker.log.warn(
           "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",
@@ -331,7 +343,7 @@ export class Dispatcher {
     }
   }
 
-  /** It may not start yet: it waits for its limit, without a handler. */
+  /** The task may not start yet and waits for its limit, without a slot. */
   #waitForLimit(inFlight: InFlight): void {
     inFlight.mustWait = false
     if (inFlight.stop !== undefined || this.#closed || !this.#options.allows(inFlight.delivery.queue)) {
@@ -341,7 +353,7 @@ export class Dispatcher {
       else this.#giveBack(inFlight)
       return
     }
-    // It was put off before, perhaps: now it is here.
+    // The task may have been deferred before; it waits here now.
     if (inFlight.id !== undefined) this.deferrals.forget(inFlight.id)
     const refusal = this.#limiter.enqueue(inFlight)
     this.#buffer.waitForLimit(inFlight)
@@ -351,7 +363,7 @@ export class Dispatcher {
     void this.#settle(last, this.#putOff(refusal)).finally(() => this.#buffer.drop(last))
   }
 
-  /** Takes one delivery out of the room; false if it is not there. */
+  /** Takes a delivery out of the limiter's queue. False if it is not there. */
   #takeFromLimit(inFlight: InFlight): boolean {
     if (!this.#limiter.remove(inFlight)) return false
     this.#buffer.stopWaiting(inFlight, "settling")
@@ -374,7 +386,7 @@ export class Dispatcher {
     })
   }
 
-  /** Stores how a delivery ended, and does what follows from that here. Never rejects. */
+  /** Stores the settlement of a delivery and does what follows from it in this worker. Never rejects. */
   async #settle(inFlight: InFlight, settlement: AttemptEnd): Promise<void> {
     try {
       this.#settled(inFlight, settlement, await this.#store(inFlight, settlement))
@@ -395,7 +407,7 @@ export class Dispatcher {
   }
 
   #settled(inFlight: InFlight, settlement: AttemptEnd, stored: SettleResult): void {
-    // What could not be stored, or is no outcome, leaves a job that nobody else ends: it stays on the list.
+    // A job whose outcome could not be stored stays on the list of early acks, because nothing else would end it.
     if (inFlight.offQueue && stored !== "lost" && settlement.then.kind === "ack")
       this.#options.early.done(inFlight.delivery.token)
     if (typeof stored === "object" && stored.record !== undefined) this.#options.dependents.stored(stored.record)
@@ -407,7 +419,7 @@ export class Dispatcher {
     } else this.#observers.settled(inFlight, stored)
   }
 
-  /** What it has done came too late: another delivery, or a cancellation, has the job. */
+  /** The outcome came too late: another delivery, or a cancellation, has the job. */
   #refused(inFlight: InFlight, record: JobRecord | undefined): void {
     this.#options.worker.log.debug("an outcome was refused: another delivery, or a cancellation, has the job", {
       job: inFlight.id,
@@ -415,14 +427,14 @@ export class Dispatcher {
     this.#observers.refused(inFlight, record)
   }
 
-  /** A handler is about to be called. */
+  /** Called when a handler is about to be called. */
   #handlerStarts(inFlight: InFlight): void {
     this.#watch.add(inFlight)
     const { run, delivery } = inFlight
     if (run === undefined) return
     this.deferrals.forget(run.posting.id)
     this.#observers.started(inFlight, run)
-    // A handler in a process of its own does not block this one.
+    // An isolated handler does not block this process.
     if (run.method.isolation === "process") return
     const { token, fence } = delivery
     this.#leases.calling({
@@ -441,20 +453,25 @@ export class Dispatcher {
     void this.#settle(inFlight, settlement).finally(() => this.#buffer.drop(inFlight))
   }
 
-  /** After a pause as long as a lease (the process was frozen): asks which waiting deliveries are still ours. */
+  /**
+   * Called after the process was frozen for as long as a lease: asks which waiting deliveries still belong to this
+   * worker.
+   */
   async #resume(): Promise<void> {
     await this.#limiter.resume()
     const waiting = [...this.#buffer.waiting, ...this.#limiter.waiting]
     const kept = await this.#options.worker.connection.jobs
       .extend(waiting.map((inFlight) => inFlight.delivery.token))
       .catch(() => [])
-    // Where the transport cannot tell, running them is the lesser evil: the fence refuses what is not ours.
+    // If the transport cannot tell, they are run: the fence refuses the outcome of a delivery that does not belong to
+    // this worker any more.
     for (const [at, inFlight] of waiting.entries()) if (kept[at] === false) this.#leaseLost(inFlight)
   }
 
   /**
-   * Its lease is over. What has not begun is dropped. What runs goes on until another delivery or a decision from outside is known
-   * to have the job: its task may come back to this worker, and until another one claims the job, its outcome counts.
+   * The lease of a delivery was lost. A task that has not started is dropped. A run goes on until another delivery or a
+   * decision is known to have the job, because until then its outcome counts, and the task may come back to this
+   * worker.
    */
   #leaseLost(inFlight: InFlight): void {
     if (this.#buffer.unbuffer(inFlight) || this.#takeFromLimit(inFlight)) this.#dropUnstarted(inFlight)
@@ -465,7 +482,10 @@ export class Dispatcher {
       })
   }
 
-  /** Whether nobody else has claimed or decided the job of a delivery; `undefined` while that cannot be asked. Never rejects. */
+  /**
+   * Whether no other delivery has claimed the job, and nothing decided it; `undefined` while that cannot be asked.
+   * Never rejects.
+   */
   async #isOurs(inFlight: InFlight): Promise<boolean | undefined> {
     try {
       const found = await this.#options.worker.connection.jobs.find(inFlight.id ?? "")
@@ -479,20 +499,20 @@ export class Dispatcher {
     }
   }
 
-  /** It never ran here, and is not ours any more: it is none of those that may come. */
+  /** Drops a task that never ran here and belongs to another worker. It does not count towards `maxJobs`. */
   #dropUnstarted(inFlight: InFlight): void {
     this.#buffer.handedBack()
     this.#buffer.drop(inFlight)
   }
 
-  /** Somebody cancelled a job. */
+  /** Applies a cancellation. */
   cancelled({ id, run, terminate }: Cancellation): void {
     this.#firstDeferrals.forget()
-    // Late news of an earlier run must not take the task of this one off the queue.
+    // A late cancellation of an earlier run must not remove the task of this one.
     const matches = [...this.#buffer.inFlight.values()].filter(
       (inFlight) => inFlight.id === id && (run === undefined || inFlight.jobRun === run),
     )
-    // First, so that the run is not waited for as one that may still heed its signal.
+    // The process is killed first, so that the run is not given time to heed its signal.
     if (terminate && matches.length > 0) this.#processes.kill(id)
     for (const inFlight of matches) {
       inFlight.killed = terminate && inFlight.run?.method.isolation === "process"
@@ -501,7 +521,7 @@ export class Dispatcher {
     }
   }
 
-  /** Its record says cancelled already: only the task is left to take off the queue. */
+  /** The record is cancelled already, so only the task is taken off its queue. */
   #ack(inFlight: InFlight): void {
     const settlement: AttemptEnd = { token: inFlight.delivery.token, then: { kind: "ack" } }
     void this.#settle(inFlight, settlement).finally(() => this.#buffer.drop(inFlight))

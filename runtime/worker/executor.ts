@@ -1,6 +1,6 @@
 /**
- * One delivery from hand to settlement: prepare → take off the queue, where that is early → run → judge. Each step either
- * goes on or ends with the settlement that says how; the settlement is then stored by the settler, late, once.
+ * Takes one delivery to its settlement: prepare → ack early, where the method asks for it → run → decide. Each step
+ * either continues or ends with the settlement to store. The settlement is then stored once, by the settlement writer.
  */
 
 import { Cause, Effect, type Exit } from "effect"
@@ -20,9 +20,9 @@ import type { EarlyAckResult } from "./settlement/early-acks.ts"
 export interface ExecutorOptions extends PreparationOptions {
   /** Runs the handlers of isolated methods. */
   readonly processes: ProcessPool
-  /** Stores the record of a job that starts, and takes its task off the queue. */
+  /** Acks a task early: stores the started record and takes the task off its queue. */
   readonly take: (inFlight: InFlight, record: JobRecord) => Promise<EarlyAckResult>
-  /** Called when the handler of a task is about to run. */
+  /** Called when a handler is about to be called. */
   readonly onRun: (inFlight: InFlight) => void
 }
 
@@ -39,7 +39,9 @@ export class Executor {
     this.#preparation = new Preparation(options, this.#settings, this.#outcomes)
   }
 
-  /** Runs a delivery to its end and returns how to settle it; `undefined` when there is nothing to settle. Never fails. */
+  /**
+   * Runs a delivery to its end and returns its settlement; `undefined` when there is nothing to settle. Never fails.
+   */
   execute(inFlight: InFlight): Effect.Effect<AttemptEnd | undefined> {
     return Effect.gen({ self: this }, function* () {
       const ready = yield* this.#preparation.prepare(inFlight)
@@ -49,7 +51,7 @@ export class Executor {
         const decided = yield* Effect.promise(() => this.#take(inFlight, ready.run))
         if (decided !== undefined) return decided.settlement
       }
-      // Decided from outside while it was being prepared: its handler must not begin.
+      // The delivery was ended from outside while it was being prepared, so its handler is not called.
       if (inFlight.stop !== undefined) {
         ready.run.end(inFlight.stop)
         return this.#outcomes.stopped(inFlight, ready.run)
@@ -69,9 +71,12 @@ export class Executor {
       : this.#options.processes.run(actor.definition, run, input, job)
   }
 
-  /** Takes the task off its queue, before its handler starts: at most once. Decided, where the handler must not. */
+  /**
+   * Acks the task before its handler starts, so that it runs at most once. Returns how the delivery ends where the
+   * handler must not be called.
+   */
   async #take(inFlight: InFlight, run: Run): Promise<SettledWithoutRun | undefined> {
-    // That may take a while; the handler gets all of its time.
+    // The write may take a while, which must not count towards the handler's time limits.
     run.hold()
     const record: JobRecord = { ...run.record, acked: true, message: run.posting.message }
     const taking = await this.#options.take(inFlight, record)
@@ -90,14 +95,20 @@ export class Executor {
     }
   }
 
-  /** The end of a delivery whose handler has run, after a fault of our own. Nothing where it has not, or was ended from outside. */
+  /**
+   * The settlement of a delivery whose handler has run, after an error of the worker itself. `undefined` where the
+   * handler has not run, or the run was ended from outside.
+   */
   afterFault(inFlight: InFlight, cause: unknown): AttemptEnd | undefined {
     return inFlight.run === undefined || !inFlight.called
       ? undefined
       : this.#outcomes.afterFault(inFlight, inFlight.run, cause)
   }
 
-  /** A fault of our own: a job whose handler has run fails for it, once; any other is given back. */
+  /**
+   * Handles an error of the worker itself: a job whose handler has run fails with it, once; any other task is given
+   * back.
+   */
   #fault(inFlight: InFlight, cause: Cause.Cause<unknown>): AttemptEnd | undefined {
     const failed = this.afterFault(inFlight, Cause.squash(cause))
     if (failed !== undefined) {
@@ -114,7 +125,7 @@ export class Executor {
     return { token: inFlight.delivery.token, then: { kind: "release", delay: 5_000 } }
   }
 
-  /** Changes a method's limits for runs that begin from now on. False if nobody here serves it. */
+  /** Changes the time limits of a method for runs that begin from now on. False if the method is not served here. */
   limitTime(name: string, limits: TimeLimits): boolean {
     const target = this.#options.pool.resolve(name, null)
     if (target.found) this.#settings.limitTime(target.method, limits)

@@ -1,4 +1,4 @@
-/** What a worker is told when it starts. Everything is checked already, and nothing is left to a default. */
+/** The options of a worker, validated and with all defaults applied. */
 import type { ActorDefinition } from "../actor/actor.ts"
 import type { Clock } from "../async/clock.ts"
 import type { Client } from "../client/client.ts"
@@ -20,46 +20,46 @@ export interface WorkerOptions {
   readonly queues: ReadonlyArray<string>
   /** Handlers that run at a time, 1 at least. */
   readonly concurrency: number
-  /** Between which bounds the concurrency follows what is held. Absent: it does not. */
+  /** Bounds between which the concurrency follows the number of deliveries. Absent: it is fixed. */
   readonly autoscale?: Autoscale
-  /** Deliveries held per handler, 1 at least; 1 keeps priorities strict. */
+  /** Deliveries per handler, at least 1. With 1, priorities are strict. */
   readonly prefetch: number
-  /** Queues take turns instead of strict order. */
+  /** Queues take turns instead of being pulled in strict order. */
   readonly rotate: boolean
   readonly name: string
-  /** How long a soft stop lets handlers run, in milliseconds. */
+  /** Time that a soft stop gives running handlers, in milliseconds. */
   readonly graceMs: number
   readonly leaseMs: number
-  /** How a thread can open the same transport, to keep leases while a handler blocks. Absent: it cannot. */
+  /** How a thread can connect to the same transport, to extend leases while a handler blocks. Absent: it cannot. */
   readonly leaseThread?: LeaseThreadTarget
-  /** False: neither rates nor limits of methods hold here. */
+  /** False: this worker ignores the rates and limits of methods. */
   readonly rateLimits: boolean
   readonly keep: Keep
   readonly lostCap: number
   readonly unknownGraceMs: number
   readonly maxBody: number
   readonly reconnect: ReconnectPolicy
-  /** Fetch less after a broken connection, while what ran goes on. */
+  /** Whether to fetch less after a broken connection, while running handlers go on. */
   readonly prefetchReduction: boolean
-  /** Hand everything back when the connection is lost, instead of letting handlers go on. */
+  /** Whether to give everything back when the connection is lost, instead of letting handlers go on. */
   readonly cancelOnConnectionLoss: boolean
   readonly languages: ReadonlyMap<string, string>
   readonly taskNames: ReadonlyMap<string, string>
   readonly log: Log
-  /** Run in order after each failed attempt. */
+  /** Called in order after each failed attempt. */
   readonly onFailure: ReadonlyArray<FailureHandler>
-  /** Called once per settled job. */
+  /** Called with each stored settlement. */
   readonly onSettled?: (settlement: AttemptEnd) => void
-  /** Ends when the queues are empty. */
+  /** Whether the worker ends when its queues are empty. */
   readonly burst: boolean
-  /** Ends after so many jobs. Absent: never. */
+  /** Jobs after which the worker ends. Absent: never. */
   readonly maxJobs?: number
-  /** Ends after so many milliseconds without a job. Absent: never. */
+  /** Milliseconds without a job after which the worker ends. Absent: never. */
   readonly maxIdleMs?: number
-  /** Whether it tells what happens to every task from the start. */
+  /** Whether task events are enabled from the start. */
   readonly events: boolean
-  /** Defaults to those of the machine. */
+  /** Clocks; defaults to those of the machine. */
   readonly clock?: Clock
-  /** Told what happens to deliveries. */
+  /** Observers of deliveries. */
   readonly observers: ReadonlyArray<WorkerObserver>
 }

@@ -1,4 +1,7 @@
-/** When a worker ends by itself: nothing is left to do (burst), it has done enough, or has done nothing for too long. */
+/**
+ * Decides when a worker ends by itself: its queues are empty (`burst`), it has taken enough jobs, or it had none for
+ * too long.
+ */
 import type { Clock } from "../async/clock.ts"
 import type { Log } from "../log/log.ts"
 import type { Dispatcher } from "./dispatcher.ts"
@@ -9,18 +12,18 @@ export type StopReason = "burst" | "max-jobs" | "max-idle" | "shutdown"
 
 export interface StopConditionOptions {
   readonly burst: boolean
-  /** Milliseconds without a task after which it ends; absent: never. */
+  /** Milliseconds without a task after which the worker ends; absent: never. */
   readonly maxIdleMs?: number
-  /** Deliveries in its hands, stuck handlers included. */
+  /** Number of its deliveries, including stuck handlers. */
   readonly inFlight: () => number
-  /** Whether more may be queued any moment by this worker itself. */
+  /** Whether this worker may itself queue more tasks at any moment. */
   readonly isBusy: () => boolean
   /** Whether it has taken as many jobs as it may. */
   readonly isSpent: () => boolean
   readonly onStop: (reason: StopReason) => void
 }
 
-/** Timers that are to wait for longer fire at once. */
+/** Longest delay of a timer; with a longer one it would fire at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 export class StopCondition {
@@ -33,7 +36,7 @@ export class StopCondition {
     this.check()
   }
 
-  /** Something changed in its hands. */
+  /** Checks the conditions after a delivery came or went. */
   check(): void {
     const { inFlight, isSpent, maxIdleMs } = this.#options
     if (inFlight() > 0) {
@@ -43,7 +46,7 @@ export class StopCondition {
     else if (maxIdleMs !== undefined) this.#idle ??= this.#idleFor(maxIdleMs)
   }
 
-  /** Ends after so long, in portions of what a timer can wait for. */
+  /** Ends the worker after `ms`, which may take several timers. */
   #idleFor(ms: number): ReturnType<typeof setTimeout> {
     return setTimeout(
       () => {
@@ -54,7 +57,7 @@ export class StopCondition {
     )
   }
 
-  /** A look into the queues found nothing, and its hands were empty before and after it, and nothing was under way. */
+  /** Called when a pull found nothing and the worker had no delivery before it and after it. */
   foundQueuesEmpty(): void {
     const { burst, inFlight, isBusy } = this.#options
     if (burst && inFlight() === 0 && !isBusy()) this.#end("burst")
@@ -80,20 +83,23 @@ export interface ReturningTasksOptions {
   readonly log: Log
 }
 
-/** With `burst`: whether tasks come back that a limit has put off, although a look into the queues does not show them. */
+/** For `burst`: tells whether deferred tasks will come back, which a pull does not show. */
 export class ReturningTasks {
   readonly #options: ReturningTasksOptions
-  /** Until when tasks may come that other workers have put off, in milliseconds since the epoch. */
+  /** Until when tasks may come back that other workers deferred, in milliseconds since the epoch. */
   #othersUntil = 0
 
   constructor(options: ReturningTasksOptions) {
     this.#options = options
   }
 
-  /** For how long tasks may still come, in milliseconds, as far as is known; 0: none will, or something is in hand. */
+  /**
+   * Milliseconds for which deferred tasks may still come back, as far as is known; 0: none will, or the worker has a
+   * delivery.
+   */
   get ms(): number {
     const { dispatcher, buffer, subscription, clock } = this.#options
-    // As long as something runs, what comes of it decides.
+    // While a delivery is left, the worker does not end anyway.
     if (buffer.inFlight.size > 0) return 0
     return Math.max(
       0,
@@ -101,13 +107,13 @@ export class ReturningTasks {
     )
   }
 
-  /** Whether none will, after asking what the other workers have put off. Never rejects. */
+  /** Whether no deferred task will come back, after reading the notes of other workers. Never rejects. */
   async isOver(): Promise<boolean> {
     const { dispatcher, subscription, log } = this.#options
     try {
       this.#othersUntil = await dispatcher.othersComeUntil(subscription.queues)
     } catch (cause) {
-      // A worker that cannot ask must not end: the next look asks again.
+      // A worker that cannot read the notes must not end; the next empty pull reads them again.
       log.debug("it is not known whether tasks come back", { cause: String(cause) })
       return false
     }

@@ -1,6 +1,6 @@
 /**
- * A worker: pulls tasks, runs them under Effect, settles them. Its life is one scope. The parts are acquired in the order
- * of {@link live}, the consumer last, and released in reverse, also when a later part does not start.
+ * A worker pulls tasks, runs them under Effect, and settles them. Its life is one scope: the parts are acquired in the
+ * order of {@link live}, the consumer last, and released in reverse order, also when a later part does not start.
  */
 import { hostname } from "node:os"
 import { Cause, Effect, Exit, Scope } from "effect"
@@ -42,8 +42,9 @@ import { FailureReporter } from "./telemetry/failure-reporter.ts"
 import { Observers, type WorkerObserver } from "./telemetry/observer.ts"
 
 /**
- * Starts a worker. Fails with `ActorStartFailed`, and when a live worker has its name; an unreachable transport is tried
- * again. When the signal fires before it has started, that ends the start, which fails. Where it fails, nothing is left.
+ * Starts a worker. Fails with `ActorStartFailed`, and when a living worker has its name; an unreachable transport is
+ * tried again. If the signal fires before the worker has started, the start fails. A start that fails leaves nothing
+ * behind.
  */
 export const startWorker = async (options: WorkerOptions, signal?: AbortSignal): Promise<Worker> => {
   checkIsolation(options.actors)
@@ -58,11 +59,11 @@ export const startWorker = async (options: WorkerOptions, signal?: AbortSignal):
   throw Cause.squash(started.cause)
 }
 
-/** A part that is made at once, and how the worker lets go of it. */
+/** A part of the worker that is made synchronously, with its release. */
 const part = <A>(make: () => A, release: (made: A) => unknown): Effect.Effect<A, never, Scope.Scope> =>
   Effect.acquireRelease(Effect.sync(make), (made) => Effect.promise(async () => release(made)))
 
-/** A step of the start that takes its time, and that a stop does not wait for. */
+/** An asynchronous step of the start. A stop does not wait for it. */
 const step = (run: () => Promise<void>): Effect.Effect<void, unknown> =>
   Effect.tryPromise({ try: run, catch: (cause) => cause })
 
@@ -86,7 +87,7 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
       () => new PoolSize({ buffer, prefetch: options.prefetch, autoscale, log }),
       (made) => made.stop(),
     )
-    // All that follows the transport, by mirrors and subscriptions, does so until this fires.
+    // Mirrors and subscriptions of the transport live until this signal fires.
     const signal = yield* Effect.abortSignal
     const connectivity = new Connectivity(connection.transport, signal)
     const revoker = new Revoker({ connection, inFlight: buffer.inFlight, log, signal })
@@ -100,7 +101,8 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
     )
     const failures = new FailureReporter(log, options.onFailure, options.maxBody)
     const observers = observersOf(core, [failures, new TaskEventEmitter(events, pool), workerEvents])
-    // The flow ends the processes: before it gives back the permits of what runs in them.
+    // The dispatcher ends the processes, because it must do so before it returns the permits of the handlers that run
+    // in them.
     const processes = new ProcessPool(options)
     const dispatcher = yield* dispatcherOf(core, {
       processes,
@@ -129,7 +131,8 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
     }
     yield* Effect.addFinalizer(() => Effect.promise(() => drain(dispatcher, buffer, options, hurry.signal)))
     yield* consumerOf(core, { dispatcher, size, connectivity, dependents, stopCondition, known, setListening })
-    // Handlers start once it is known what must not. At the end this comes first: no more of them start, and it is told.
+    // Handlers start once pauses and revocations are known. This part is released first: no further handler starts, and
+    // the worker is reported as stopping.
     yield* part(
       () => void known.then(() => dispatcher.open()),
       () => {
@@ -144,14 +147,15 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
 
 const actorsOf = ({ actors, taskNames, log }: WorkerOptions) =>
   Effect.gen(function* () {
-    // An actor whose start does not end cannot be stopped either: hence a scope of their own, whose end is waited for so long.
+    // The actors have a scope of their own, because an actor whose start does not end cannot be stopped either; its end
+    // is waited for only this long.
     const own = yield* part(Scope.makeUnsafe, (made) =>
       waitFor(Effect.runPromise(Scope.close(made, Exit.void)), CLOSE_MS),
     )
     return yield* Scope.provide(makeActorPool(actors.map(inWorker), taskNames, log), own)
   })
 
-/** What needs no release: what the worker holds, how it stands, and how it ends by itself. */
+/** The parts that need no release: the buffer, the subscription, the counters and the snapshot. */
 const coreOf = (options: WorkerOptions, pool: ActorPool) => {
   const { log, name, autoscale } = options
   const counts = new Counts()
@@ -172,7 +176,7 @@ const coreOf = (options: WorkerOptions, pool: ActorPool) => {
   })
   const { promise: failed, resolve: fail } = Promise.withResolvers<TransportError>()
   const { promise: done, resolve: finish } = Promise.withResolvers<StopReason>()
-  /** Pulls no more, and says why; the service stops the worker then. */
+  /** Stops pulling and reports why; the service then stops the worker. */
   const giveUp = (error: TransportError): void => {
     log.error(`the worker gives up: ${error.message}`, { reason: error.reason })
     fail(error)
@@ -222,7 +226,7 @@ const dispatcherOf = (
     () => new Dispatcher({ ...parts, worker: options, pool, buffer, holdOffMs, isRevoked, allows }),
     async (made) => {
       await made.end()
-      // What gives up storing with that is counted, and dropped, before the next turn.
+      // Settlements that give up now are counted before the next turn of the event loop.
       await new Promise((resolve) => setTimeout(resolve, 0))
     },
   )
@@ -252,7 +256,7 @@ const maintenanceOf = ({ options, buffer, pool }: Core, { early, dependents, fai
   )
 }
 
-/** Hears of cancellations, commands and the loss of the connection until the signal fires. */
+/** Listens for cancellations, commands and the loss of the connection until the signal fires. */
 const listen = (
   { options, actors, buffer, finish }: Core,
   dispatcher: Dispatcher,
@@ -296,12 +300,12 @@ interface ConsumerParts {
   readonly connectivity: Connectivity
   readonly dependents: Dependents
   readonly stopCondition: StopCondition
-  /** Resolves once it is known what must not start. */
+  /** Resolves once pauses and revocations are known. */
   readonly known: Promise<unknown>
   readonly setListening: (listening: boolean) => void
 }
 
-/** Pulls until it is interrupted, or the worker gives up. */
+/** Pulls until interrupted, or until the worker gives up. */
 const consumerOf = ({ options, subscription, buffer, snapshot, failed, giveUp }: Core, parts: ConsumerParts) => {
   const { connection, log, clock = systemClock } = options
   const { dispatcher, size, connectivity, dependents, stopCondition, known, setListening } = parts
@@ -336,7 +340,7 @@ const consumerOf = ({ options, subscription, buffer, snapshot, failed, giveUp }:
   return Effect.forkScoped(Effect.onExit(Effect.raceFirst(pulling, givenUp), ended))
 }
 
-/** Hands back what waits, lets run what runs for as long as the grace, then hands that back, too. */
+/** Gives back waiting tasks, gives running handlers the grace, then gives their tasks back, too. */
 const drain = async (
   dispatcher: Dispatcher,
   buffer: DeliveryBuffer,
@@ -352,14 +356,16 @@ const drain = async (
   await waitFor(buffer.whenIdle(), HAND_BACK_MS)
 }
 
-/** The connection is lost, and nothing shall go on meanwhile: everything is handed back once it can be. */
+/**
+ * Called when the connection is lost and handlers must not go on: everything is given back as soon as that is possible.
+ */
 const letGo = (dispatcher: Dispatcher, { running }: DeliveryBuffer, { log }: WorkerOptions): void => {
   dispatcher.handBack()
   dispatcher.interrupt()
   if (running > 0) log.warn(`the connection is lost: ${running} running task(s) are handed back`)
 }
 
-/** The connection is back. */
+/** Called when the connection is back. */
 const reconnected = (dispatcher: Dispatcher, buffer: DeliveryBuffer, options: WorkerOptions): void => {
   dispatcher.reconnected()
   const { prefetchReduction, cancelOnConnectionLoss, log } = options
@@ -372,5 +378,5 @@ const reconnected = (dispatcher: Dispatcher, buffer: DeliveryBuffer, options: Wo
 /** Longest wait for hand-backs to be written. */
 const HAND_BACK_MS = 5_000
 
-/** Longest wait for actors to let go of their resources: that of one whose start does not end never comes. */
+/** Longest wait for actors to release their resources. An actor whose start does not end would never do so. */
 const CLOSE_MS = 30_000

@@ -1,4 +1,4 @@
-/** Keeps a worker to what was paused and suspended: what it wants to pull changes with the store. */
+/** Follows pauses and suspensions in the store and applies them to the worker's queue subscription. */
 
 import type { StoreEntry } from "../../async/store-entry.ts"
 import { isSuspended, PAUSES, SUSPENSIONS } from "../../cluster/pausing.ts"
@@ -18,14 +18,14 @@ export interface PauseFollowerOptions {
   readonly signal: AbortSignal
 }
 
-/** Resolves once what is paused is known; until then nothing may be pulled. */
+/** Starts to follow. Resolves once the present pauses are known; until then no task may be pulled. */
 export const followPauses = async (options: PauseFollowerOptions): Promise<void> => {
   const { connection, name, subscription, onChange, log, signal } = options
   const mirror = <A>({ prefix }: StoreEntry<A>, change: (names: ReadonlyArray<string>) => void): StoreMirror<true> => {
     const entries = new StoreMirror<true>({
       connection,
       prefix,
-      // Only the name counts: a pause that a newer version wrote holds as well.
+      // Only the key is read, so that a pause which a newer version wrote counts as well.
       decode: () => true,
       onChange: () => {
         change([...entries.entries.keys()].map((key) => key.slice(prefix.length)))

@@ -1,4 +1,7 @@
-/** This worker's entries in the directory: who it is and what it does, for as long as it beats. One live worker per name. */
+/**
+ * This worker's entries in the directory: its name, and what it does, for as long as it sends heartbeats. A name
+ * belongs to one living worker.
+ */
 import { hostname } from "node:os"
 import {
   ACTOR_REFRESH_MS,
@@ -15,32 +18,32 @@ import type { Log } from "../../log/log.ts"
 import type { Store } from "../../transport/store.ts"
 
 const END_PATIENCE_MS = 2_000
-/** Between two looks at somebody who has the name: a live one has beaten by the second. */
+/** Interval of looks at another worker that has the name: a living one has sent a heartbeat by the second look. */
 const LOOK_MS = HEARTBEAT_MS / 4
-/** Beats that are further apart than this were kept from being written. */
+/** Heartbeats further apart than this were kept from being written by an outage. */
 const GAP_MS = 1.5 * HEARTBEAT_MS
 
 export interface RegistryOptions {
   readonly store: Store
   readonly log: Log
   readonly actors: ReadonlyArray<ActorDescription>
-  /** Asked for at each beat. */
+  /** Describes the worker; called for each heartbeat. */
   readonly describe: () => WorkerDescription
-  /** Called once, when it turns out after {@link Registry.begin} that a live worker has the name. */
+  /** Called once, when it turns out after {@link Registry.begin} that a living worker has the name. */
   readonly onTaken: (error: CallboardError) => void
 }
 
 export class Registry {
   readonly #options: RegistryOptions
-  // By a clock that nobody sets back: entries that are not told again are forgotten.
+  // When the actors were last written, by the monotonic clock: entries that are not renewed expire.
   #actorsAt = Number.NEGATIVE_INFINITY
   #timer: ReturnType<typeof setInterval> | undefined
   #ended = false
-  /** Whether an entry of ours may be there, also one whose answer was lost. */
+  /** Whether this worker's entry may exist, even if the answer to its write was lost. */
   #wrote = false
-  /** When somebody else who has the name had last beaten, as far as is known. */
+  /** Last known heartbeat of another worker that has the name. */
   #otherHeartbeat: string | undefined
-  /** When the last beat was written, and the first one after an outage. */
+  /** When the last heartbeat was written, and when the first one after an outage was. */
   #beatAt = performance.now()
   #backAt = Number.NEGATIVE_INFINITY
   #beating: Promise<void> = Promise.resolve()
@@ -51,13 +54,14 @@ export class Registry {
   }
 
   /**
-   * Takes the name and keeps it. The entry of a worker that died is waited out, or taken over where that can be seen.
-   * Fails with `CallboardError` `invalid-input` when a live worker has the name. A transport that cannot be asked now
-   * does not keep a worker from starting: the beats go on trying. {@link Registry.end} ends the wait for the name.
+   * Takes the name and keeps it. The entry of a dead worker is waited out, or replaced where its death can be seen.
+   * Fails with `CallboardError` `invalid-input` when a living worker has the name. A transport that cannot be reached
+   * does not keep the worker from starting: the heartbeats go on trying. {@link Registry.end} ends the wait for the
+   * name.
    */
   async begin(): Promise<void> {
     const takingName = this.#takeName()
-    // What is asked for meanwhile, the end of the worker included, comes after the name was written.
+    // Heartbeats that are requested meanwhile, and the end of the worker, come after the name was written.
     this.#beating = takingName.then(
       () => undefined,
       () => undefined,
@@ -82,8 +86,9 @@ export class Registry {
   }
 
   /**
-   * Writes the entry over nothing, over our own, or over that of a dead worker: by compare-and-set, since the name may
-   * have lapsed and be somebody else's by now. False: it is not ours now. Fails when a live worker has the name.
+   * Writes the entry if there is none, or if it is this worker's own or a dead worker's. It uses compare-and-set, since
+   * the entry may have expired and belong to another worker. False: the name is not this worker's now. Fails when a
+   * living worker has it.
    */
   async #writeEntry(): Promise<boolean> {
     const { store, describe } = this.#options
@@ -108,7 +113,7 @@ export class Registry {
     return this.#wrote && host === own.host && pid === own.pid && startedAt === own.startedAt
   }
 
-  /** Says how the worker stands, at once or after the beat that is under way. Never fails. */
+  /** Writes a heartbeat with the worker's present state, at once or after the one that is under way. Never rejects. */
   beat(): Promise<void> {
     this.#next ??= this.#beating.then(() => {
       this.#next = undefined
@@ -127,7 +132,7 @@ export class Registry {
       this.#heartbeatWritten(performance.now())
       if (now - this.#actorsAt >= ACTOR_REFRESH_MS) {
         for (const entry of actorEntries(actors)) await store.write([entry])
-        // Only now: until all are known, the next beat tells them again.
+        // Set after all were written, so that a failed write is repeated with the next heartbeat.
         this.#actorsAt = now
       }
     } catch (cause) {
@@ -147,8 +152,8 @@ export class Registry {
   }
 
   /**
-   * Whether every living worker has an entry that says what it runs. Not during an outage, in which entries lapse, nor for
-   * as long after it as an entry lives: the others come back in their own time.
+   * Whether every living worker has an up-to-date entry. That is not certain during an outage, in which entries expire,
+   * nor until the life of an entry after it has passed, since other workers reconnect in their own time.
    */
   get isComplete(): boolean {
     const now = performance.now()
@@ -162,17 +167,17 @@ export class Registry {
 
   async end(): Promise<void> {
     this.#stop()
-    // A transport that does not answer must not keep the worker from ending: the entry lapses by itself.
+    // A transport that does not answer must not keep the worker from ending; the entry expires by itself.
     await Promise.race([
       this.#removeEntry().catch(() => undefined),
       new Promise((resolve) => setTimeout(resolve, END_PATIENCE_MS).unref()),
     ])
   }
 
-  /** Takes the entry out, if it is ours. */
+  /** Removes the entry, if it is this worker's. */
   async #removeEntry(): Promise<void> {
     const { store, describe } = this.#options
-    // The claim or beat that is under way would write it again.
+    // A write that is under way would bring the entry back.
     await (this.#next ?? this.#beating)
     await WORKERS.change(store, describe().name, (found) =>
       found?.value !== undefined && this.#isOwn(found.value) ? "remove" : "keep",

@@ -1,4 +1,4 @@
-/** Lets a worker answer to commands that come over broadcast. They are served when they come, before any task. */
+/** Executes remote commands that arrive by broadcast. They are executed on arrival, before any task. */
 import { Result } from "effect"
 import type { ActorDescription } from "../../cluster/directory.ts"
 import type { Answers } from "../../cluster/remote/answers.ts"
@@ -15,13 +15,13 @@ export interface RemoteControlOptions {
   readonly connection: Connection
   readonly worker: Worker
   readonly actors: ReadonlyArray<ActorDescription>
-  /** Stops the service softly. */
+  /** Starts a soft stop of the service. */
   readonly shutdown: () => void
   readonly log: Log
   readonly signal: AbortSignal
 }
 
-/** Answers until the signal fires. */
+/** Executes commands until the signal fires. */
 export const serveRemoteControl = (options: RemoteControlOptions): void => {
   const { connection, worker, log, signal } = options
   const receive = (payload: Uint8Array): void => {
@@ -38,7 +38,7 @@ export const serveRemoteControl = (options: RemoteControlOptions): void => {
 const answerTo = (command: string, given: unknown, options: RemoteControlOptions): Reply => {
   const { worker, log } = options
   const call = parseCommand(command, given)
-  // Of a caller whose version knows more, or nothing, of it.
+  // The caller's version knows a command or an argument that this one does not.
   if (Result.isFailure(call)) return { worker: worker.name, error: call.failure.message }
   try {
     const answer = execute(call.success, options)
@@ -51,7 +51,7 @@ const answerTo = (command: string, given: unknown, options: RemoteControlOptions
 
 type Outcome = Pick<Reply, "value" | "error">
 
-/** The value that the command promises. */
+/** A successful answer; the compiler checks that its value fits the command. */
 const value = <C extends CommandName>(_command: C, value: Answers[C]): Outcome => ({ value })
 
 const execute = (call: Command, { worker, actors, shutdown, log }: RemoteControlOptions): Outcome => {
@@ -101,7 +101,7 @@ const execute = (call: Command, { worker, actors, shutdown, log }: RemoteControl
       return value(call.command, worker.events(false) ? "task events disabled" : "task events already disabled")
     case "shutdown":
       log.info("told to stop by remote control")
-      // The answer goes out first.
+      // The answer is sent before the stop begins.
       setTimeout(shutdown, 0)
       return value(call.command, "stopping")
   }
@@ -131,7 +131,7 @@ const limited = (
   worker: Worker,
   { task, hard, soft }: { readonly task: string; readonly hard: number | string; readonly soft?: number | string },
 ): Outcome => {
-  // The limits were checked with the call.
+  // The limits were validated with the command.
   const { hardMs, softMs } = timeLimitOf({ hard, soft }, "")
   const known = worker.limitTime(task, { ...(hardMs === undefined ? {} : { hardMs }), softMs: softMs ?? null })
   return known ? value("time-limit", { task, hard, soft: soft ?? null }) : { error: `task: nobody here serves ${task}` }

@@ -1,4 +1,4 @@
-/** Revocations by header, as this worker keeps to them: what waits does not run, what runs is cancelled. */
+/** Applies revocations by header: a waiting task that matches is not run, and a running one is cancelled. */
 import { REVOCATIONS, type Revocation, revocationOf, revocationOfMessage } from "../../cluster/revocation.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { StoreMirror } from "../../connection/store-mirror.ts"
@@ -10,7 +10,7 @@ import type { InFlight } from "../delivery/in-flight.ts"
 
 export interface RevokerOptions {
   readonly connection: Connection
-  /** What the worker holds. */
+  /** The deliveries of this worker. */
   readonly inFlight: ReadonlyMap<string, InFlight>
   readonly log: Log
   readonly signal: AbortSignal
@@ -33,7 +33,7 @@ export class Revoker {
     })
   }
 
-  /** Resolves once the revocations are known that were there before. Until then no task may start. */
+  /** Resolves once the present revocations are known. Until then no task may start. */
   get ready(): Promise<void> {
     return this.#revocations.ready
   }
@@ -44,7 +44,7 @@ export class Revoker {
     return entries.size > 0 && revocationOf(task, entries.values()) !== undefined
   }
 
-  /** What waits in the worker's buffer is asked about when it starts; what has started is cancelled like by hand. */
+  /** Cancels the running jobs that match. Waiting tasks are checked when they are about to start. */
   #cancel(revocation: Revocation): void {
     const { connection, inFlight, log } = this.#options
     for (const each of inFlight.values()) {

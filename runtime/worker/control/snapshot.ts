@@ -1,4 +1,4 @@
-/** What a worker shows of itself: to the list of workers, and to those who ask what is in its hands. */
+/** The state of a worker, as the list of workers and remote commands show it. */
 import { hostname } from "node:os"
 import { MOST_RUNNING, type WorkerDescription } from "../../cluster/directory.ts"
 import { VERSION } from "../../version.ts"
@@ -10,14 +10,14 @@ import type { Counts } from "../telemetry/counts.ts"
 /** A job whose handler runs. */
 export type ActiveJob = NonNullable<WorkerDescription["jobs"]>[number]
 
-/** A task that waits in a worker for a handler. */
+/** A task that waits in the worker for a slot. */
 export interface ReservedTask {
-  /** Empty where it cannot be read. */
+  /** Id of the job; empty where it cannot be read. */
   readonly id: string
   readonly queue: string
 }
 
-/** What a worker has in its hands. */
+/** The jobs and tasks that a worker has. */
 export interface WorkerJobs {
   readonly active: ReadonlyArray<ActiveJob>
   readonly reserved: ReadonlyArray<ReservedTask>
@@ -32,10 +32,10 @@ export interface WorkerSnapshotOptions {
   readonly subscription: QueueSubscription
 }
 
-/** How a worker stands, for as long as it lives. */
+/** Describes the present state of a worker. It lives as long as the worker. */
 export class WorkerSnapshot {
   readonly startedAt = new Date().toISOString()
-  /** Whether it consumes now. */
+  /** Whether the worker consumes now. */
   isListening = false
   readonly #options: WorkerSnapshotOptions
   #stopAskedAt: string | undefined
@@ -95,7 +95,7 @@ export const jobsIn = ({ inFlight }: DeliveryBuffer): WorkerJobs => {
   const reserved: Array<ReservedTask> = []
   for (const { run, id, delivery, phase } of inFlight.values()) {
     if (run === undefined) {
-      // What waits for a limit is told of as put off: no handler would help it.
+      // A task that waits for a limit is listed as deferred, not as reserved, because a free slot would not start it.
       if (phase !== "waiting") reserved.push({ id: id ?? "", queue: delivery.queue })
       continue
     }

@@ -1,4 +1,4 @@
-/** What a worker is to those who hold it: the service that runs it, and remote control. */
+/** The interface of a running worker, for the service that runs it and for remote control. */
 import { Result } from "effect"
 import type { Deferral } from "../../cluster/deferrals.ts"
 import type { WorkerDescription } from "../../cluster/directory.ts"
@@ -18,70 +18,78 @@ import type { StopReason } from "../stop-condition.ts"
 import type { Counts } from "../telemetry/counts.ts"
 import { jobsIn, type WorkerJobs, type WorkerSnapshot } from "./snapshot.ts"
 
-/** How much a worker has to do now. */
+/** Load of a worker. */
 export interface WorkerLoad {
-  /** Deliveries in its hands, those that run included. */
+  /** Deliveries that it has, including running ones. */
   readonly inFlight: number
-  /** Slots that are taken, also by handlers that go on after their job was decided. */
+  /** Taken slots, including those of handlers that still run although their job was decided. */
   readonly running: number
   readonly concurrency: number
 }
 
-/** What a stop came to. */
+/** Result of a stop. */
 export interface StopReport {
-  /** Handlers that ended within the grace. */
+  /** Jobs whose handlers ended within the grace. */
   readonly finished: number
-  /** Tasks that were given back, to run elsewhere. */
+  /** Tasks that were given back, to run on another worker. */
   readonly handedBack: number
   /** Handlers that ignored their signal and still run. */
   readonly stuck: number
-  /** Tasks that could be neither settled nor given back, since the transport did not take it: they come again when their lease is over. */
+  /**
+   * Tasks that could be neither settled nor given back, because the transport did not accept it. They are delivered
+   * again when their leases expire.
+   */
   readonly lost: number
 }
 
 export interface Worker {
   readonly name: string
-  /** The queues that it listens to, in order of preference. */
+  /** The queues that it pulls from, in order of preference. */
   readonly queues: ReadonlyArray<string>
   /** Whether it consumes now. */
   readonly listening: boolean
-  /** Resolves, with the error, if it gives up by itself. */
+  /** Resolves with the error if the worker gives up by itself. */
   readonly failed: Promise<TransportError>
-  /** Resolves, with the reason, when it has nothing more to do and wants to be stopped. */
+  /** Resolves with the reason when the worker has nothing more to do and is to be stopped. */
   readonly done: Promise<StopReason>
   readonly load: WorkerLoad
   describe(): WorkerDescription
-  /** What is in its hands. */
+  /** The jobs and tasks that it has. */
   inspect(): WorkerJobs
-  /** What it handed back because it could not run it now: one job, or the latest, 1,000 at most. */
+  /** Tasks that it gave back because they could not run now: that of one job, or the latest, at most 1,000. */
   putOff(id?: string): ReadonlyArray<Deferral>
   /**
-   * Changes how many handlers run at a time, 1–10,000; what runs goes on. With `autoscale`, bounds that it lies outside of
-   * move. Fails with `CallboardError` `invalid-input`.
+   * Changes the concurrency (1–10,000); running handlers go on. With `autoscale`, bounds that exclude the new value are
+   * widened. Fails with `CallboardError` `invalid-input`.
    */
   resize(concurrency: number): void
   /**
-   * Changes the bounds between which the concurrency follows what is held; null: it stays as it is. Fails with
-   * `CallboardError` `invalid-input`.
+   * Changes the bounds of autoscaling; null: the concurrency stays as it is. Fails with `CallboardError`
+   * `invalid-input`.
    */
   autoscale(bounds: Autoscale | null): void
-  /** Listens to one queue more. False if it does already. Fails with `CallboardError` `invalid-input` for what is no name of a queue. */
+  /**
+   * Adds a queue. False if it is there already. Fails with `CallboardError` `invalid-input` for an invalid queue name.
+   */
   addQueue(queue: string): boolean
-  /** Does not listen to a queue any more; what waits here of it is handed back. False if it did not. */
+  /** Removes a queue and gives back its waiting tasks. False if it is not there. */
   removeQueue(queue: string): boolean
   /**
-   * Changes the time limits of a method for runs that begin from now on. False if nobody here serves it. Fails with
-   * `CallboardError` `invalid-input`.
+   * Changes the time limits of a method for runs that begin from now on. False if the method is not served here. Fails
+   * with `CallboardError` `invalid-input`.
    */
   limitTime(task: string, limits: TimeLimits): boolean
   /**
-   * Replaces the `rate` of a method on this worker until it stops; null: none. Limits across the cluster stay. False if nobody
-   * here serves it. Fails with `CallboardError` `invalid-input` for what is no rate.
+   * Replaces the `rate` of a method on this worker until it stops; null: no rate. Limits across all workers stay. False
+   * if the method is not served here. Fails with `CallboardError` `invalid-input` for an invalid rate.
    */
   rateLimit(task: string, rate: RateInput | null): boolean
-  /** From now on it tells what happens to every task, as events, or does not any more; false if it was so already. */
+  /** Turns task events on or off. False if that changes nothing. */
   events(on: boolean): boolean
-  /** Soft stop; `now` hands back at once instead of waiting for handlers. Called again with `now`, it hurries. */
+  /**
+   * Stops softly: running handlers get the grace. `now` gives everything back at once; a second call with `now` ends
+   * the grace.
+   */
   stop(options?: { readonly now?: boolean }): Promise<StopReport>
 }
 
@@ -98,11 +106,11 @@ export interface RunningWorkerOptions {
   readonly dispatcher: Dispatcher
   /** Ends the grace of handlers. */
   readonly hurry: () => void
-  /** Lets go of everything that the worker consists of, what it holds first. */
+  /** Releases all parts of the worker, its deliveries first. */
   readonly close: () => Promise<void>
 }
 
-/** Tasks that were handed back and are named at a time. */
+/** Largest number of deferred tasks in one list. */
 const MOST_PUT_OFF = 1_000
 
 export class RunningWorker implements Worker {
