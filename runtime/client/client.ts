@@ -41,7 +41,7 @@ import { type DurationInput, timeToLive } from "../options/duration.ts"
 import { refuseUnknown } from "../options/refuse.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import { type JobQuery, recordQueryOf } from "./job-query.ts"
-import type { QueueStats } from "./queue-stats.ts"
+import { type QueueStats, queueStats } from "./queue-stats.ts"
 import type { SubmitContext } from "./submitting/context.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"
 
@@ -305,9 +305,15 @@ export class Client implements AsyncDisposable {
     return (await askWorkers(this.connection, command, given ?? {}, options)) as ReadonlyArray<AnswerTo<C>>
   }
 
+  /**
+   * The queues, each with what waits in it, as `GET /v1/queues` and `callboard queues --json` show them. Resolves with an
+   * empty list where the transport cannot count. Fails with `TransportError`.
+   */
   async queues(): Promise<ReadonlyArray<QueueStats>> {
-    const found = (await this.connection.jobs.queues?.()) ?? []
-    return found.map(({ held, ...rest }) => ({ ...rest, inFlight: held }))
+    const { jobs } = this.connection
+    if (jobs.queues === undefined) return []
+    const [counts, paused] = await Promise.all([jobs.queues(), this.paused()])
+    return queueStats(counts, paused, Date.now())
   }
 
   workers(): Promise<ReadonlyArray<WorkerDescription>> {

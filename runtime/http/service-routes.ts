@@ -1,6 +1,5 @@
 /** Routes about the service itself: queues, workers, actors, limits and health. */
 
-import { queueViews } from "../client/queue-view.ts"
 import { CallboardError } from "../errors.ts"
 import { TransportError } from "../transport/mod.ts"
 import { VERSION } from "../version.ts"
@@ -26,9 +25,7 @@ export const serviceRoutes: ReadonlyArray<Route> = [
       if (jobs.queues === undefined) {
         throw new CallboardError("unsupported", `transport ${transport.name} cannot tell what waits in its queues`)
       }
-      const now = Date.now()
-      const [stats, paused] = await reading(Promise.all([client.queues(), client.paused()]))
-      return answer<typeof QueueList.Type>({ queues: queueViews(stats, paused, now) })
+      return answer<typeof QueueList.Type>({ queues: await reading(client.queues()) })
     },
   }),
   route({

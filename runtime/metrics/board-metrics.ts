@@ -68,13 +68,12 @@ export class BoardMetrics {
     const queues = this.#client !== undefined && this.#isConnected ? await ask(this.#client) : []
     // In one turn, so that another scrape sees either the one or the other.
     for (const gauge of [this.#depth, this.#scheduled, this.#inFlight, this.#oldestAge]) gauge.reset()
-    const now = Date.now()
-    for (const { queue, ready, scheduled, inFlight, oldest } of queues) {
-      this.#depth.set({ queue }, ready)
+    for (const { name: queue, depth, scheduled, inFlight, oldestAge } of queues) {
+      this.#depth.set({ queue }, depth)
       this.#scheduled.set({ queue }, scheduled)
       this.#inFlight.set({ queue }, inFlight)
-      if (ready === 0) this.#oldestAge.set({ queue }, 0)
-      else if (oldest !== undefined) this.#oldestAge.set({ queue }, Math.max(0, now - oldest) / 1000)
+      if (depth === 0) this.#oldestAge.set({ queue }, 0)
+      else if (oldestAge !== undefined) this.#oldestAge.set({ queue }, oldestAge)
     }
     this.#connected.set(this.#isConnected ? 1 : 0)
   }
@@ -89,7 +88,7 @@ const ask = async (client: Client): Promise<ReadonlyArray<QueueStats>> => {
     const late = () => new TransportError("unavailable", "the transport did not answer in time")
     const queues = await within(ASK_MS, client.queues(), late)
     if (queues.length <= MOST_QUEUES) return queues
-    return [...queues].sort((a, b) => b.ready - a.ready).slice(0, MOST_QUEUES)
+    return [...queues].sort((a, b) => b.depth - a.depth).slice(0, MOST_QUEUES)
   } catch {
     return []
   }

@@ -306,7 +306,7 @@ const restOf = async (client: Client, plans: ReadonlyArray<Plan>, deadline: numb
         if (view === undefined || !TERMINAL.has(view.state)) return false
         open.delete(id)
       }
-      return (await client.queues()).every((queue) => queue.ready + queue.scheduled === 0)
+      return (await client.queues()).every((queue) => queue.depth + queue.scheduled === 0)
     },
     { deadline, every: 200, message: "the board comes to rest" },
   ).catch(() => undefined)

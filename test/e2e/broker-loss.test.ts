@@ -106,7 +106,7 @@ const persist = async (client: Client, task: string): Promise<string> => {
 /** Nothing is held by the worker, and nothing by the broker for it. */
 const isEmpty = async ({ client, worker }: Service): Promise<boolean> => {
   const queues = await client.queues()
-  return worker?.describe().inFlight === 0 && queues.every(({ ready, inFlight }) => ready + inFlight === 0)
+  return worker?.describe().inFlight === 0 && queues.every(({ depth, inFlight }) => depth + inFlight === 0)
 }
 
 const endedOnce = async (client: Client, ids: ReadonlyArray<string>): Promise<void> => {

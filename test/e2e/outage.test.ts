@@ -75,7 +75,7 @@ describe("on nats, when the server is frozen for longer than a lease", () => {
     for (let times = 0; times < 3; times++) await board.freeze(jobs.length)
     writeFileSync(gate, "")
     for (const job of jobs) expect(await job.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
-    await eventually(async () => (await client.queues()).every(({ ready, inFlight }) => ready + inFlight === 0), {
+    await eventually(async () => (await client.queues()).every(({ depth, inFlight }) => depth + inFlight === 0), {
       deadline: DEADLINE,
       message: "nothing is left in the queue",
     })
@@ -97,7 +97,7 @@ describe("on nats, when the server is frozen for longer than a lease", () => {
     for (let times = 0; times < 3; times++) await board.freeze(jobs.length)
     writeFileSync(gate, "")
     for (const job of jobs) expect(await job.outcome({ timeout: 60 })).toMatchObject({ state: "succeeded" })
-    await eventually(async () => (await client.queues()).every(({ ready, inFlight }) => ready + inFlight === 0), {
+    await eventually(async () => (await client.queues()).every(({ depth, inFlight }) => depth + inFlight === 0), {
       deadline: DEADLINE,
       message: "nothing is left in the queue",
     })

@@ -153,7 +153,7 @@ describe("stopping", () => {
     await eventually(() => stopped, { message: "the pull has brought the task" })
     await stopped
     const stats = await other.client.queues()
-    expect(stats).toMatchObject([{ queue: "default", ready: 1, inFlight: 0 }])
+    expect(stats).toMatchObject([{ name: "default", depth: 1, inFlight: 0 }])
     expect((await other.client.job(id).find()).attempts).toBe(0)
   })
 
@@ -575,7 +575,7 @@ describe("a task that comes again while its job runs", () => {
       transitions: [{}, { state: "started" }, { state: "succeeded" }],
     })
     await eventually(() => worker?.describe().inFlight === 0, { message: "nothing is held" })
-    expect((await client.queues()).filter(({ ready, inFlight }) => ready + inFlight > 0)).toEqual([])
+    expect((await client.queues()).filter(({ depth, inFlight }) => depth + inFlight > 0)).toEqual([])
   })
 
   test("in another worker is left to the living one that runs it, and counts for nothing", async () => {
@@ -597,7 +597,7 @@ describe("a task that comes again while its job runs", () => {
     expect(await job.result(WAIT)).toBe(false)
     expect(runs()).toBe(1)
     expect(await job.find()).toMatchObject({ attempts: 1 })
-    await eventually(async () => (await first.client.queues()).every(({ ready, inFlight }) => ready + inFlight === 0), {
+    await eventually(async () => (await first.client.queues()).every(({ depth, inFlight }) => depth + inFlight === 0), {
       message: "its task is off the queue",
     })
   })

@@ -72,7 +72,7 @@ onEveryBoard((newBoard) => {
     const b = await submit("b", { does: "hold", after: a.id })
     const c = await submit("c", { after: [a.id, b.id] })
     expect([a.receipt.state, b.receipt.state, c.receipt.state]).toEqual(["queued", "deferred", "deferred"])
-    expect(await client.queues()).toMatchObject([{ ready: 1 }])
+    expect(await client.queues()).toMatchObject([{ depth: 1 }])
 
     await work()
     await reaches(client, a, "started")

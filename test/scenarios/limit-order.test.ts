@@ -283,7 +283,7 @@ onEveryBoard((newBoard, transport) => {
       await eventually(() => has("first"), { message: "the slot is taken" })
       for (let sent = 0; sent < 10_000; sent += 1_000)
         await client.submitMany(Array.from({ length: 1_000 }, () => ({ task: "single.run", input: { name: "many" } })))
-      const isPutOff = async () => (await client.queues()).every(({ ready }) => ready === 0)
+      const isPutOff = async () => (await client.queues()).every(({ depth }) => depth === 0)
       await eventually(isPutOff, { deadline: 20_000, message: "all wait" })
       // A worker holds few of them.
       expect(worker?.load.inFlight).toBeLessThan(100)

@@ -27,7 +27,7 @@ const addQueueCommand = (
 /** Says on the side that a queue may be another than was meant: none waits in it, and no worker listens to it. */
 const noteUnknownQueue = async (client: Client, queue: string, output: Output): Promise<void> => {
   const [queues, workers] = await Promise.all([client.queues(), client.workers()])
-  const known = new Set([...queues.map((each) => each.queue), ...workers.flatMap((worker) => worker.queues)])
+  const known = new Set([...queues.map(({ name }) => name), ...workers.flatMap((worker) => worker.queues)])
   if (known.has(queue)) return
   output.note(
     `no queue ${queue} is known${didYouMean(queue, known)}: nothing waits in it and no worker listens to it; it is paused all the same`,
@@ -36,8 +36,8 @@ const noteUnknownQueue = async (client: Client, queue: string, output: Output): 
 
 /** Ends the command unless the person agrees, or has agreed beforehand. */
 const agreeToPurge = async (client: Client, queue: string, output: Output): Promise<void> => {
-  const stats = (await client.queues()).find((each) => each.queue === queue)
-  const waiting = stats === undefined ? "everything that waits in it" : `${stats.ready + stats.scheduled} waiting tasks`
+  const stats = (await client.queues()).find(({ name }) => name === queue)
+  const waiting = stats === undefined ? "everything that waits in it" : `${stats.depth + stats.scheduled} waiting tasks`
   if (output.json || !canAsk()) wrongUsage(`purge ${queue}: would cancel ${waiting}: say --yes`)
   if (await confirms(`purge ${queue}: cancel ${waiting}?`)) return
   throw new CommandFailed(EXIT.failed, `purge ${queue}: nothing was cancelled`)

@@ -1,14 +1,12 @@
 /** `callboard queues`: what waits where, and for how long. */
 import type { Command } from "commander"
-import { queueViews } from "../../client/queue-view.ts"
 import { spanText } from "../format.ts"
 import { runs } from "./command.ts"
 
 export const addQueues = (program: Command): void => {
   const command = program.command("queues").description("list queues: what waits, is scheduled and is in flight")
   runs(command, async ({ output, withClient }) => {
-    const [stats, paused] = await withClient((client) => Promise.all([client.queues(), client.paused()]))
-    const queues = queueViews(stats, paused, Date.now())
+    const queues = await withClient((client) => client.queues())
     if (output.json) return output.document({ queues })
     const rows = [...queues]
       .sort((a, b) => a.name.localeCompare(b.name))

@@ -198,6 +198,18 @@ describe("the service", () => {
     expect(queues.default.oldestAge).toBeLessThan(60)
   })
 
+  test("GET /v1/queues and client.queues() have one form", async () => {
+    const { submit, ask, service } = await start({ actors: [] })
+    await submit([
+      { task: "a", queue: "first" },
+      { task: "a", queue: "second" },
+    ])
+    await service.client.pause("second")
+    const age = expect.any(Number)
+    const over = (queues: ReadonlyArray<object>) => queues.map((queue) => ({ ...queue, oldestAge: age }))
+    expect((await ask("GET", "/v1/queues")).body.queues).toEqual(over(await service.client.queues()))
+  })
+
   test("GET /v1/workers and /v1/actors tell who is there, with schemas", async () => {
     const input = Schema.toStandardSchemaV1(Schema.Struct({ path: Schema.String }))
     const text = actor("text", {

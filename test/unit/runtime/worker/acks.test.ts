@@ -78,7 +78,7 @@ const heard = () => {
 }
 
 const tasksIn = async (client: Client) =>
-  (await client.queues()).reduce((sum, { ready, scheduled, inFlight }) => sum + ready + scheduled + inFlight, 0)
+  (await client.queues()).reduce((sum, { depth, scheduled, inFlight }) => sum + depth + scheduled + inFlight, 0)
 
 onEveryBoard((newBoard) => {
   describe("acked early, a job", () => {
