@@ -42,7 +42,7 @@ import { refuseUnknown } from "../options/refuse.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import { type JobQuery, recordQueryOf } from "./job-query.ts"
 import { type QueueStats, queueStats } from "./queue-stats.ts"
-import type { SubmitContext } from "./submitting/context.ts"
+import type { SubmitContext } from "./submitting/planner.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"
 
 export interface JobPage {
@@ -242,7 +242,7 @@ export class Client implements AsyncDisposable {
    */
   async listen(listener: (event: ReceivedEvent) => void, signal: AbortSignal): Promise<void> {
     const heard = (event: ReceivedEvent) => {
-      this.#events.heard(event)
+      this.#events.received(event)
       listener(event)
     }
     const end = stayAlive(signal, this.#closing.signal)

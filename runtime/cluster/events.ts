@@ -42,7 +42,7 @@ export interface EventSenderOptions {
 
 /** Sends the events of one sender. Events of one turn of the event loop share a message. */
 export class EventSender {
-  /** Whether events about tasks are wanted; may be changed at any time. The caller checks it, {@link tell} does not. */
+  /** Whether events about tasks are wanted; may be changed at any time. The caller checks it, {@link emit} does not. */
   enabled: boolean
   readonly #connection: Connection
   readonly #hostname: string
@@ -62,7 +62,7 @@ export class EventSender {
   }
 
   /** Puts an event into the next message. Never fails and never waits; an event that cannot be sent is dropped. */
-  tell(type: string, fields: Readonly<Record<string, unknown>>): void {
+  emit(type: string, fields: Readonly<Record<string, unknown>>): void {
     const encoded = encodeEvents(this.#eventOf(type, fields))
     if (Result.isFailure(encoded)) {
       this.#log?.debug("an event has no JSON form", { type, cause: encoded.failure.message })
@@ -95,7 +95,7 @@ export class EventSender {
   }
 
   /** Notes that an event was received, so that later events of this sender have a larger clock. */
-  heard(event: ReceivedEvent): void {
+  received(event: ReceivedEvent): void {
     const clock = event["clock"]
     if (typeof clock === "number" && Number.isSafeInteger(clock)) this.#clock = Math.max(this.#clock, clock) + 1
   }

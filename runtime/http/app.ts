@@ -10,11 +10,11 @@ import type { MetricsText } from "../metrics/metrics.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { Token } from "./access.ts"
-import type { Desk } from "./desk.ts"
 import { doorOf } from "./door.ts"
 import { KEEP_ALIVE_MS } from "./limits.ts"
 import { openApiOf } from "./openapi.ts"
 import type { OpenApi } from "./openapi-document.ts"
+import type { Desk } from "./route.ts"
 import { routes } from "./routes.ts"
 
 export interface HttpAppOptions {

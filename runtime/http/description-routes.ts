@@ -2,12 +2,11 @@
 import { Schema } from "effect"
 import { sampleOf } from "../options/sample.ts"
 import { DEFAULT_METHOD } from "../protocol/name.ts"
-import { answer } from "./answer.ts"
-import { reading } from "./deadline.ts"
-import type { Desk } from "./desk.ts"
+import { reading } from "./limits.ts"
 import type { OpenApi } from "./openapi-document.ts"
 import { type Example, REFERENCE_HEADERS, referenceOf } from "./reference.ts"
-import { type Route, route } from "./route.ts"
+import { answer } from "./response.ts"
+import { type Desk, type Route, route } from "./route.ts"
 
 /** The page is open to everyone, and where there are tokens the names of actors are not. */
 const needsNoToken = ({ paths }: OpenApi): boolean =>

@@ -5,11 +5,9 @@
 import { Hono } from "hono"
 import { CallboardError } from "../errors.ts"
 import { TransportError } from "../transport/mod.ts"
-import { ANYONE, gateOf, type Token } from "./access.ts"
-import type { Desk } from "./desk.ts"
-import { checkHost, checkOrigin } from "./loopback.ts"
-import { asCallboardError, problem } from "./problem.ts"
-import type { Route } from "./route.ts"
+import { ANYONE, checkHost, checkOrigin, gateOf, type Token } from "./access.ts"
+import { asCallboardError, problem } from "./response.ts"
+import type { Desk, Route } from "./route.ts"
 
 export interface DoorOptions {
   readonly routes: ReadonlyArray<Route>

@@ -13,11 +13,9 @@ import { renderJson } from "../protocol/codec/json.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { TransportError } from "../transport/mod.ts"
-import type { Desk } from "./desk.ts"
 import { boolean, list, text } from "./parameter.ts"
-import { type Route, route } from "./route.ts"
-import { BoardEvent, JobEventSchema, WorkerEvent } from "./schema.ts"
-import { summaryOf } from "./summary.ts"
+import { type Desk, type Route, route } from "./route.ts"
+import { BoardEvent, JobEventSchema, summaryOf, WorkerEvent } from "./schema.ts"
 import { recordOf } from "./waiting.ts"
 
 interface Message {

@@ -17,7 +17,7 @@ import { Durability, errorOf, ItemProblem } from "../jobs/answers.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import type { Store } from "../transport/store.ts"
 import { IDEMPOTENCY_TTL_MS } from "./limits.ts"
-import { itemProblem } from "./problem.ts"
+import { itemProblem } from "./response.ts"
 
 /** What came of each task of a request. */
 export type Answers = ReadonlyArray<Receipt | CallboardError>

@@ -7,12 +7,14 @@ import { deleteJob } from "../jobs/commands/delete.ts"
 import { patchMeta } from "../jobs/commands/meta.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
 import { jobView } from "../jobs/view.ts"
+import { transportDown } from "../jobs/why/ask.ts"
+import { Why } from "../jobs/why/cause.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { parseDuration } from "../protocol/time.ts"
-import { answer } from "./answer.ts"
 import { MAX_WAIT_MS } from "./limits.ts"
 import { boolean, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"
+import { answer } from "./response.ts"
 import { type Route, route } from "./route.ts"
 import { MetaPatch } from "./schema.ts"
 import { endOf, recordAfter, recordOf } from "./waiting.ts"
@@ -157,6 +159,25 @@ export const jobRoutes: ReadonlyArray<Route> = [
         throw new CallboardError("invalid-input", "a patch is an object")
       }
       return answer<typeof Job.Type>(jobView(await patchMeta(desk.client.connection, id, { ...value })))
+    },
+  }),
+]
+
+export const whyRoutes: ReadonlyArray<Route> = [
+  route({
+    method: "GET",
+    path: "/v1/jobs/{id}/why",
+    operation: "getWhy",
+    group: "Jobs",
+    summary: "Why a job does not run",
+    description:
+      "The first cause is the true one; what else would hold it up follows. Also `200` while the transport cannot be reached: that is the cause then.",
+    scope: "read",
+    answers: [{ status: 200, description: "The causes", schema: Why }],
+    problems: ["gone"],
+    handle: async ({ desk, id }) => {
+      const lost = desk.lost()
+      return answer<typeof Why.Type>(lost === undefined ? await desk.client.why(id) : transportDown(id, lost))
     },
   }),
 ]

@@ -1,14 +1,17 @@
-/** Routes about many jobs: lists, and decisions by the same filter. */
-
+/** Routes about many jobs: lists, decisions by the same filter, and the same for dead letters. */
 import type { JobPage } from "../client/client.ts"
+import { CallboardError } from "../errors.ts"
+import { Job } from "../jobs/answers.ts"
 import type { BulkReport as Report } from "../jobs/commands/bulk.ts"
+import { rerunJob } from "../jobs/commands/rerun.ts"
+import { jobView } from "../jobs/view.ts"
 import { isTerminal, STATES } from "../protocol/state.ts"
-import { answer } from "./answer.ts"
-import { reading } from "./deadline.ts"
-import { bulkQueryOf, filter, queryOf, withCursor } from "./filter.ts"
+import { bulkQueryOf, filter, narrow, page, queryOf, withCursor } from "./filter.ts"
+import { reading } from "./limits.ts"
+import { answer } from "./response.ts"
 import { type Route, route } from "./route.ts"
-import { BulkReport, JobList } from "./schema.ts"
-import { summaryOf } from "./summary.ts"
+import { BulkReport, JobList, summaryOf } from "./schema.ts"
+import { recordOf } from "./waiting.ts"
 
 const CANCELLABLE = STATES.filter((state) => !isTerminal(state))
 const RETRYABLE = ["failed", "cancelled", "expired"] as const
@@ -63,5 +66,52 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     answers: [BULK],
     handle: async ({ desk, query }) =>
       bulkAnswer(await withCursor(bulkQueryOf(query, "retry", RETRYABLE), (wanted) => desk.client.retryAll(wanted))),
+  }),
+]
+
+export const deadRoutes: ReadonlyArray<Route> = [
+  route({
+    method: "GET",
+    path: "/v1/dead",
+    operation: "listDead",
+    group: "Dead letters",
+    summary: "Dead letters, newest first",
+    description: "Tasks that nobody serves, that cannot be decoded, or that end their worker: `dead` says why.",
+    scope: "read",
+    query: { ...narrow, ...page },
+    answers: [LIST],
+    handle: async ({ desk, query }) =>
+      listAnswer(await reading(withCursor({ ...queryOf(query), dead: true }, (wanted) => desk.client.jobs(wanted)))),
+  }),
+  route({
+    method: "POST",
+    path: "/v1/dead/{id}/redrive",
+    operation: "redriveJob",
+    group: "Dead letters",
+    summary: "Run a dead letter again",
+    scope: "admin",
+    answers: [{ status: 200, description: "The job", schema: Job }],
+    problems: ["job-exists", "gone", "unsupported"],
+    handle: async ({ desk, id }) => {
+      const record = await recordOf(desk, id)
+      if (record.dead === undefined) {
+        throw new CallboardError("not-found", `job ${id} is ${record.state}, and no dead letter`, { id })
+      }
+      return answer<typeof Job.Type>(jobView(await rerunJob(desk.client.connection, id)))
+    },
+  }),
+  route({
+    method: "POST",
+    path: "/v1/dead/redrive",
+    operation: "redriveJobs",
+    group: "Dead letters",
+    summary: "Run many dead letters again",
+    description:
+      "Runs up to `limit` dead letters that match again; without a filter, all of them. While `more` is true, call again with `cursor`.",
+    scope: "admin",
+    query: { ...narrow, ...page },
+    answers: [BULK],
+    handle: async ({ desk, query }) =>
+      bulkAnswer(await withCursor({ ...queryOf(query), dead: true }, (wanted) => desk.client.retryAll(wanted))),
   }),
 ]

@@ -1,4 +1,6 @@
 /** Bounds of the HTTP interface that do not depend on the service; told by `/v1/info`. */
+import { within } from "../async/deadline.ts"
+import { TransportError } from "../transport/mod.ts"
 
 /** Most tasks in one array. */
 export const MAX_BATCH = 1_000
@@ -23,3 +25,11 @@ export const READ_DEADLINE_MS = 5_000
 
 /** Proxies cut streams on which nothing happens; most of them after a minute, some after half of one. */
 export const KEEP_ALIVE_MS = 15_000
+
+/** An answer of the transport that a reader waits for. Fails with `unavailable` when it takes too long. */
+export const reading = <T>(work: Promise<T>): Promise<T> =>
+  within(
+    READ_DEADLINE_MS,
+    work,
+    () => new TransportError("unavailable", `the transport did not answer within ${READ_DEADLINE_MS / 1000} s`),
+  )

@@ -1,6 +1,6 @@
 /** Listens on an address, by the server of the runtime: Bun's or Deno's. */
 import { CallboardError } from "../errors.ts"
-import { hostText } from "./loopback.ts"
+import { hostText } from "./access.ts"
 
 export interface Listener {
   readonly port: number

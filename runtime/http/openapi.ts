@@ -3,7 +3,7 @@ import { JsonSchema, Schema } from "effect"
 import { Problem } from "../jobs/answers.ts"
 import { VERSION } from "../version.ts"
 import type { OpenApi, OpenApiParameter, OpenApiResponse, Operation } from "./openapi-document.ts"
-import { PROBLEMS } from "./problem.ts"
+import { PROBLEMS } from "./response.ts"
 import { type Answer, problemsOf, type Route } from "./route.ts"
 
 const DESCRIPTION = `Post a task, keep the id: state, progress, result, events and cancellation by that id.

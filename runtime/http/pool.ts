@@ -1,12 +1,11 @@
 /** What a pool of worker processes answers: whether it lives, whether it is ready, and what it has counted. */
 import { CallboardError } from "../errors.ts"
-import type { Desk } from "./desk.ts"
 import { doorOf } from "./door.ts"
 import { KEEP_ALIVE_MS } from "./limits.ts"
-import { metricsRoutes } from "./metrics.ts"
 import { openApiOf } from "./openapi.ts"
+import type { Desk } from "./route.ts"
 import { type HttpOptions, type HttpServer, startServer } from "./server.ts"
-import { healthRoutes } from "./service-routes.ts"
+import { healthRoutes, metricsRoutes } from "./service-routes.ts"
 
 const ELSEWHERE =
   "a pool of worker processes answers /healthz, /readyz and /metrics; `callboard serve` answers everything else"

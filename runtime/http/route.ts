@@ -4,12 +4,33 @@
  */
 import { Result, type Schema } from "effect"
 import type { Context } from "hono"
+import type { Client } from "../client/client.ts"
 import { CallboardError, type ErrorCode } from "../errors.ts"
+import type { Log } from "../log/log.ts"
+import type { MetricsText } from "../metrics/metrics.ts"
 import type { Scope } from "../options/scopes.ts"
 import { isId, MAX_ID_BYTES } from "../protocol/name.ts"
 import type { Caller } from "./access.ts"
-import type { Desk } from "./desk.ts"
+import type { OpenApi } from "./openapi-document.ts"
 import { type Parameters, readerOf, type Values } from "./parameter.ts"
+
+export interface Desk {
+  readonly client: Client
+  readonly log: Log
+  /** Largest task, in bytes. */
+  readonly maxBody: number
+  readonly keepAliveMs: number
+  /** Why this does not do its work, for people; `undefined`: it does, it consumes, and its transport is within reach. */
+  readonly unready: () => string | undefined | Promise<string | undefined>
+  /** Why the transport is out of reach; `undefined` while it is not. */
+  readonly lost: () => string | undefined
+  /** What `/metrics` answers with; `undefined` where metrics are off. */
+  readonly metrics: MetricsText | undefined
+  /** Fires when the service stops: waits and streams end. */
+  readonly closing: AbortSignal
+  /** The description of this application as it is mounted under `base`. */
+  readonly describe: (base: string) => OpenApi
+}
 
 export type Method = "GET" | "POST" | "PATCH" | "DELETE"
 

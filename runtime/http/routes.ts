@@ -1,16 +1,12 @@
 /** All routes, in the order of the reference. */
-import { controlRoutes } from "./control.ts"
-import { deadRoutes } from "./dead.ts"
+import { controlRoutes, revocationRoutes } from "./control.ts"
 import { descriptionRoutes } from "./description-routes.ts"
 import { eventRoutes } from "./events.ts"
-import { jobRoutes } from "./job.ts"
-import { jobsRoutes } from "./jobs.ts"
-import { metricsRoutes } from "./metrics.ts"
-import { revocationRoutes } from "./revocations.ts"
+import { jobRoutes, whyRoutes } from "./job.ts"
+import { deadRoutes, jobsRoutes } from "./jobs.ts"
 import type { Route } from "./route.ts"
-import { healthRoutes, serviceRoutes } from "./service-routes.ts"
+import { healthRoutes, metricsRoutes, serviceRoutes } from "./service-routes.ts"
 import { submitRoutes } from "./submit.ts"
-import { whyRoutes } from "./why.ts"
 
 export const routes: ReadonlyArray<Route> = [
   ...submitRoutes,

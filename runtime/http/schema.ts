@@ -2,6 +2,7 @@
 import { Schema } from "effect"
 import { ActorDescription, WorkerDescription } from "../cluster/directory.ts"
 import { Count, Durability, JobSummary, progress, transition } from "../jobs/answers.ts"
+import type { JobView } from "../jobs/view.ts"
 
 const next = Schema.optionalKey(
   Schema.String.annotate({ description: "The `cursor` of the next page; absent on the last" }),
@@ -85,3 +86,6 @@ export const Readiness = Schema.Struct({ ready: Schema.Boolean }).annotate({ ide
 
 /** The fields of `meta` to set; `null` removes one (RFC 7396). */
 export const MetaPatch = Schema.Record(Schema.String, Schema.Unknown).annotate({ identifier: "MetaPatch" })
+
+export const summaryOf = ({ result: _result, transitions: _transitions, ...rest }: JobView): typeof JobSummary.Type =>
+  rest

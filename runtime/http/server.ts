@@ -7,10 +7,9 @@ import { CallboardError } from "../errors.ts"
 import type { Log } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
 import { DEFAULTS } from "../options/defaults.ts"
-import { checkLengths, type Token } from "./access.ts"
+import { checkLengths, hostText, isLoopback, type Token } from "./access.ts"
 import { earlyHttp } from "./app.ts"
 import { listen } from "./listener.ts"
-import { hostText, isLoopback } from "./loopback.ts"
 
 export interface HttpOptions {
   /** Port to listen on, 0–65,535; 0 takes a free one. Defaults to 7420. */

@@ -1,11 +1,11 @@
 /** Routes about the service itself: queues, workers, actors, limits and health. */
 
+import { Schema } from "effect"
 import { CallboardError } from "../errors.ts"
 import { TransportError } from "../transport/mod.ts"
 import { VERSION } from "../version.ts"
-import { answer } from "./answer.ts"
-import { reading } from "./deadline.ts"
-import { BATCH_BODY_FACTOR, IDEMPOTENCY_TTL_MS, MAX_BATCH, MAX_PAGE, MAX_WAIT_MS } from "./limits.ts"
+import { BATCH_BODY_FACTOR, IDEMPOTENCY_TTL_MS, MAX_BATCH, MAX_PAGE, MAX_WAIT_MS, reading } from "./limits.ts"
+import { answer } from "./response.ts"
 import { type Route, route } from "./route.ts"
 import { ActorList, Health, Info, QueueList, Readiness, WorkerList } from "./schema.ts"
 
@@ -100,6 +100,30 @@ export const healthRoutes: ReadonlyArray<Route> = [
       const why = await desk.unready()
       if (why === undefined) return answer<typeof Readiness.Type>({ ready: true })
       throw new TransportError("unavailable", why)
+    },
+  }),
+]
+
+const TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+export const metricsRoutes: ReadonlyArray<Route> = [
+  route({
+    method: "GET",
+    path: "/metrics",
+    operation: "getMetrics",
+    group: "Service",
+    summary: "Metrics for Prometheus: of the queues, and of this process' own worker",
+    description:
+      "Text format 0.0.4. What the transport cannot tell, or not now, is absent. `not-found` where metrics are switched off.",
+    scope: "read",
+    answers: [{ status: 200, description: "The metrics", schema: Schema.String, contentType: "text/plain" }],
+    problems: ["not-found"],
+    handle: async ({ desk }) => {
+      const { metrics } = desk
+      if (metrics === undefined) {
+        throw new CallboardError("not-found", "metrics are switched off here: set `metrics` to true")
+      }
+      return new Response(await metrics.text(), { headers: { "content-type": TEXT, "cache-control": "no-store" } })
     },
   }),
 ]

@@ -5,12 +5,10 @@ import { BatchReceipts, ReceiptSchema, ReceiptWithResult } from "../jobs/answers
 import type { Receipt } from "../jobs/receipt.ts"
 import { SubmissionSchema } from "../jobs/submission/submission.ts"
 import { parseTraceparent } from "../protocol/trace-context.ts"
-import { answer } from "./answer.ts"
 import { IdempotentRequest, parseKey } from "./idempotency.ts"
 import { BATCH_BODY_FACTOR, MAX_BATCH, MAX_WAIT_MS } from "./limits.ts"
-import { parsePrefer } from "./prefer.ts"
-import { itemProblem, problem } from "./problem.ts"
 import { BODY_TYPES, readBody } from "./request-body.ts"
+import { answer, itemProblem, problem } from "./response.ts"
 import { type Ask, route } from "./route.ts"
 import { type SubmitOptions, Submitting } from "./submitting.ts"
 import { endOf, recordAfter } from "./waiting.ts"
@@ -166,3 +164,27 @@ A \`503\` carries the \`id\` and whether the task may have been accepted (\`outc
     handle: submit,
   }),
 ]
+
+export interface Preferences {
+  /** `wait=10`: longest wait for the result, in milliseconds. */
+  readonly waitMs: number | undefined
+  /** `handling=lenient`: accept tasks that nobody is known to serve. */
+  readonly lenient: boolean
+}
+
+export const parsePrefer = (header: string | null): Preferences => {
+  const found = new Map<string, string>()
+  for (const part of (header ?? "").split(",")) {
+    const [preference = ""] = part.split(";")
+    const equals = preference.indexOf("=")
+    const name = (equals === -1 ? preference : preference.slice(0, equals)).trim().toLowerCase()
+    const value = equals === -1 ? "" : preference.slice(equals + 1).trim()
+    // Of two of one name the first one counts.
+    if (!found.has(name)) found.set(name, value.replace(/^"(.*)"$/, "$1"))
+  }
+  const wait = found.get("wait") ?? ""
+  return {
+    waitMs: /^\d{1,6}$/.test(wait) ? Math.min(Number(wait) * 1000, MAX_WAIT_MS) : undefined,
+    lenient: found.get("handling")?.toLowerCase() === "lenient",
+  }
+}

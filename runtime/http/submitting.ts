@@ -8,9 +8,9 @@ import type { Prepared } from "../client/submitting/submitter.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { TransportError } from "../transport/mod.ts"
-import type { Desk } from "./desk.ts"
 import type { Answers, Earlier, IdempotentRequest } from "./idempotency.ts"
 import { SUBMIT_DEADLINE_MS } from "./limits.ts"
+import type { Desk } from "./route.ts"
 
 /** What a submission says its id is; anything else than text is refused when it is checked. */
 const givenId = (task: unknown): string | undefined =>

@@ -1,5 +1,4 @@
 /** Finds a job for a reader, and waits for its end. */
-
 import { WaitTimeout } from "../errors.ts"
 import type { JobResult } from "../jobs/answers.ts"
 import { findRecord, goneError } from "../jobs/tracking/finding.ts"
@@ -7,9 +6,8 @@ import { outcomeOf } from "../jobs/tracking/outcome.ts"
 import { waitForEnd } from "../jobs/tracking/waiting.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
-import { reading } from "./deadline.ts"
-import type { Desk } from "./desk.ts"
-import { withFirst } from "./first-signal.ts"
+import { reading } from "./limits.ts"
+import type { Desk } from "./route.ts"
 
 /** The record of a job. Fails with `not-found`, and with `gone` when only its tombstone is left. */
 export const recordOf = async ({ client }: Desk, id: string): Promise<JobRecord> => {
@@ -41,4 +39,25 @@ export const recordAfter = async (desk: Desk, id: string, ms: number, client: Ab
 export const endOf = (record: JobRecord): Omit<typeof JobResult.Type, "id"> | undefined => {
   const outcome = outcomeOf(record)
   return outcome === undefined || outcome.state === "gone" ? undefined : outcome
+}
+
+/**
+ * Runs `work` with a signal that fires with the first of `signals`. Unlike `AbortSignal.any` it stops listening when the
+ * work is over: the signal of a service lives as long as all of its requests.
+ */
+export const withFirst = async <T>(
+  signals: ReadonlyArray<AbortSignal>,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> => {
+  const first = new AbortController()
+  const fire = () => first.abort()
+  for (const signal of signals) {
+    if (signal.aborted) fire()
+    else signal.addEventListener("abort", fire)
+  }
+  try {
+    return await work(first.signal)
+  } finally {
+    for (const signal of signals) signal.removeEventListener("abort", fire)
+  }
 }

@@ -32,7 +32,7 @@ const orderOf = async (
   await using client = await connect(transport)
   for (const { name, ...more } of tasks) await client.submit("order", { args: [name], ...more })
   // On a busy machine consumers of nats hear of a task some time after its submission is acknowledged.
-  await eventually(async () => (await client.queues()).reduce((sum, { ready }) => sum + ready, 0) === tasks.length, {
+  await eventually(async () => (await client.queues()).reduce((sum, { depth }) => sum + depth, 0) === tasks.length, {
     message: "all tasks wait",
   })
   const service = await start([note], { transport, concurrency: 1, burst: true, ...options })

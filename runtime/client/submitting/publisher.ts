@@ -1,14 +1,16 @@
 /** Stores what is to be submitted, and answers each task: what may start goes to its queue, what waits for others is deferred. */
 
+import { Result } from "effect"
 import type { EventSender } from "../../cluster/events.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { isDeferred } from "../../jobs/dependencies/checking.ts"
 import { type Deferred, defer } from "../../jobs/dependencies/defer.ts"
 import { type Answer, publishFailed, type Receipt } from "../../jobs/receipt.ts"
+import type { Redaction } from "../../log/redaction.ts"
+import { taskEventFields } from "../../log/task-event-fields.ts"
+import { parseTask } from "../../protocol/headers.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
-import { answerOfEarlier } from "./repetition.ts"
-import { type MethodOf, tellSent } from "./task-sent.ts"
 
 /** Tasks that go to the transport at a time. */
 const CHUNK = 1_000
@@ -107,4 +109,47 @@ export class Publisher {
       } else answers.set(posting, answer instanceof CallboardError ? answer : publishFailed(id, answer))
     }
   }
+}
+
+/** What the task is answered with if there is a job with its id. Never rejects. */
+export const answerOfEarlier = async (connection: Connection, posting: AddressedTask): Promise<Answer | undefined> => {
+  let found: Awaited<ReturnType<Connection["jobs"]["find"]>>
+  try {
+    found = await connection.jobs.find(posting.id)
+  } catch (cause) {
+    return publishFailed(posting.id, asTransportError(cause), "none")
+  }
+  if (found === undefined) return undefined
+  const { record } = found
+  const sameName =
+    record.task === posting.message.headers["task"] && record.meth === (posting.message.headers["meth"] ?? null)
+  const body = record.message?.body
+  const sameBody = body === undefined || Buffer.compare(body, posting.message.body) === 0
+  if (!sameName || !sameBody || record.tombstone) {
+    return new CallboardError("job-exists", `there is another job with the id ${posting.id}`, {
+      id: posting.id,
+      field: "id",
+    })
+  }
+  const { durability } = connection.transport.capabilities
+  const { state } = record
+  const told = state === "scheduled" || state === "deferred" ? state : "queued"
+  return { id: posting.id, state: told, durability, duplicate: true }
+}
+
+/** What a task's method says about showing its arguments, if that is known. */
+export type MethodOf = (task: string, meth: string | null) => Promise<Redaction | undefined>
+
+/** Never fails: an event is no reason to fail a submission. */
+export const tellSent = async (
+  events: EventSender,
+  { message, queue }: AddressedTask,
+  methodOf: MethodOf,
+): Promise<void> => {
+  const parsed = parseTask(message)
+  if (Result.isFailure(parsed)) return
+  const task = parsed.success
+  const method = await methodOf(task.task, task.meth).catch(() => undefined)
+  // As Celery has it: sent by way of the exchange without a name, which every queue is bound to by its own.
+  events.emit("task-sent", { ...taskEventFields(task, message, method), queue, exchange: "", routing_key: queue })
 }

@@ -15,8 +15,7 @@ import type { Answer } from "../../jobs/receipt.ts"
 import { parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { Tracing } from "../../tracing/tracing.ts"
-import type { SubmitContext } from "./context.ts"
-import { Planner } from "./planner.ts"
+import { Planner, type SubmitContext } from "./planner.ts"
 import { Publisher } from "./publisher.ts"
 
 /** Submissions that were checked, ready to be posted. */

@@ -5,8 +5,7 @@ import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { release } from "../dependencies/release.ts"
-import { decide, gone } from "./decide.ts"
-import { unlink } from "./unlink.ts"
+import { decide, gone, unlink } from "./decide.ts"
 
 export interface CancelOptions {
   /** Ends the handler at once, where it runs in a process of its own; an inline one only has its signal. Defaults to false. */

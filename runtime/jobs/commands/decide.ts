@@ -3,6 +3,7 @@ import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { Decision, Found } from "../../transport/lift/transport.ts"
+import { removeEdges } from "../dependencies/edges.ts"
 import { findRecord } from "../tracking/finding.ts"
 
 /** Somebody else may decide about the same job at the same time; more often than this in a row is not chance. */
@@ -27,3 +28,9 @@ export const decide = async (
 
 /** Nothing can be decided about a job of which only the tombstone is left. */
 export const gone = (id: string): CallboardError => new CallboardError("gone", `job ${id} is not kept any more`, { id })
+
+/** Removes its edges: best effort, since a sweep removes what is left. */
+export const unlink = async ({ store }: Connection, { id, after }: JobRecord): Promise<void> => {
+  const edges = after?.waiting?.map((parent) => ({ parent, child: id })) ?? []
+  await removeEdges(store, edges).catch(() => undefined)
+}

@@ -6,8 +6,7 @@ import { endedOutside, NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step, tombstoneOf } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { release, waitingFor } from "../dependencies/release.ts"
-import { decide, gone } from "./decide.ts"
-import { unlink } from "./unlink.ts"
+import { decide, gone, unlink } from "./decide.ts"
 
 export interface DeleteOptions {
   /** Also forgets the jobs that wait for it, and those that wait for them. Defaults to false. */

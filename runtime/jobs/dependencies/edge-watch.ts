@@ -6,8 +6,7 @@
 import type { Connection } from "../../connection/connection.ts"
 import { StoreWatch } from "../../connection/store-watch.ts"
 import type { Log } from "../../log/log.ts"
-import { EDGE_PREFIX, edgeIn, type Place, readEdges } from "./edges.ts"
-import { hashOf } from "./hash.ts"
+import { EDGE_PREFIX, edgeIn, hashOf, type Place, readEdges } from "./edges.ts"
 
 export interface EdgeWatchOptions {
   readonly connection: Connection

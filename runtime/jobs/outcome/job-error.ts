@@ -1,7 +1,9 @@
 /** Turns whatever a handler throws, or an Effect fails with, into what the record keeps. */
+
+import { dirname } from "node:path"
+import { fileURLToPath } from "node:url"
 import { cut } from "../../log/log-value.ts"
 import type { JobError } from "../../protocol/record.ts"
-import { ownFrames } from "./traceback.ts"
 
 /** Longest traceback that is kept, in characters: the record must fit the transport. */
 const MAX_TRACEBACK = 16_384
@@ -77,3 +79,18 @@ export const outcomeLost = (why: string): JobError => ({
   message: cut(`its handler has run, and its outcome could not be stored: ${why}`, MAX_MESSAGE),
   reason: OUTCOME_LOST,
 })
+
+/** Where the runtime is, as Bun writes the place of a frame, and as Deno does. */
+const OURS = [fileURLToPath(import.meta.url), import.meta.url].map((file) => `${dirname(dirname(dirname(file)))}/`)
+
+const FOREIGN = /[\\/]node_modules[\\/]effect[\\/]|[( ](?:native|node:|ext:|bun:|internal:|<anonymous>\)$)/
+
+const isFrame = (line: string): boolean => /^\s+at /.test(line)
+const isOwn = (line: string): boolean => !FOREIGN.test(line) && !OURS.some((folder) => line.includes(folder))
+
+/** A stack with the application's own frames alone; with all of them where none is its own. */
+export const ownFrames = (stack: string): string => {
+  const lines = stack.split("\n")
+  const kept = lines.filter((line) => !isFrame(line) || isOwn(line))
+  return kept.some(isFrame) ? kept.join("\n") : stack
+}

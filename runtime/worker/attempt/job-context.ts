@@ -97,7 +97,7 @@ export class JobContext implements Job<unknown> {
 
   readonly event = (type: string, fields: OwnEventFields = {}): void => {
     checkOwnEvent(type, fields, JOB_FIELDS)
-    this.#worker.events.tell(type, { ...fields, uuid: this.id })
+    this.#worker.events.emit(type, { ...fields, uuid: this.id })
   }
 
   readonly submit = (task: string, fields: SubmissionFields = {}): Promise<JobHandle> => {

@@ -41,12 +41,12 @@ export class TaskEventEmitter implements WorkerObserver {
       const { task, posting } = read.success
       const target = this.#pool.resolve(task.task, task.meth)
       const method = target.found ? target.method : undefined
-      this.#events.tell("task-received", taskEventFields(task, posting.message, method))
+      this.#events.emit("task-received", taskEventFields(task, posting.message, method))
     }
   }
 
   started(_held: InFlight, run: Run): void {
-    if (this.#events.enabled) this.#events.tell("task-started", { uuid: run.posting.id })
+    if (this.#events.enabled) this.#events.emit("task-started", { uuid: run.posting.id })
   }
 
   settled(inFlight: InFlight, { record }: AttemptEnd): void {
@@ -58,13 +58,13 @@ export class TaskEventEmitter implements WorkerObserver {
 
   handedBack(inFlight: InFlight): void {
     if (!this.#events.enabled) return
-    if (inFlight.run !== undefined) this.#events.tell("task-cancelled", { uuid: inFlight.run.posting.id })
-    else if (inFlight.id !== undefined) this.#events.tell("task-rejected", { uuid: inFlight.id, requeue: true })
+    if (inFlight.run !== undefined) this.#events.emit("task-cancelled", { uuid: inFlight.run.posting.id })
+    else if (inFlight.id !== undefined) this.#events.emit("task-rejected", { uuid: inFlight.id, requeue: true })
   }
 
   refused(inFlight: InFlight, record: JobRecord | undefined): void {
     const of = inFlight.run?.record
-    this.#events.tell("task-superseded", {
+    this.#events.emit("task-superseded", {
       uuid: inFlight.id ?? "",
       name: record?.name ?? of?.name ?? "",
       queue: inFlight.delivery.queue,
@@ -82,16 +82,16 @@ export class TaskEventEmitter implements WorkerObserver {
     if (record.state === "succeeded" || reason === "repeat") this.#succeeded(inFlight, record)
     else if (record.state === "cancelled" || record.state === "expired")
       this.#revoked(inFlight, record.state === "expired")
-    else if (reason === "retry") this.#events.tell("task-retried", { uuid, ...failure(error, inFlight.method) })
+    else if (reason === "retry") this.#events.emit("task-retried", { uuid, ...failure(error, inFlight.method) })
     else if (record.state !== "failed") return
     else if (record.dead === "rejected" || error?.name === "Unreadable")
-      this.#events.tell("task-rejected", { uuid, requeue: false })
-    else this.#events.tell("task-failed", { uuid, ...failure(error, inFlight.method) })
+      this.#events.emit("task-rejected", { uuid, requeue: false })
+    else this.#events.emit("task-failed", { uuid, ...failure(error, inFlight.method) })
   }
 
   #succeeded({ run }: InFlight, record: JobRecord): void {
     const endedAt = record.timeline.at(-1)?.at ?? Date.now()
-    this.#events.tell("task-succeeded", {
+    this.#events.emit("task-succeeded", {
       uuid: record.id,
       result: textOf(record.result ?? null, run?.method ?? {}),
       runtime: Math.max(0, endedAt - (run?.startedAt ?? endedAt)) / 1000,
@@ -99,7 +99,7 @@ export class TaskEventEmitter implements WorkerObserver {
   }
 
   #revoked({ run, id, killed }: InFlight, expired: boolean): void {
-    this.#events.tell("task-revoked", {
+    this.#events.emit("task-revoked", {
       uuid: run?.posting.id ?? id ?? "",
       terminated: run !== undefined,
       signum: run !== undefined && killed ? SIGKILL : null,
@@ -150,6 +150,6 @@ export class WorkerEventEmitter implements WorkerObserver {
       sw_ver: VERSION,
       sw_sys: operatingSystem(),
     }
-    this.#events.tell(type, { ...load })
+    this.#events.emit(type, { ...load })
   }
 }

@@ -468,10 +468,10 @@ describe("what waits to be sent", () => {
       hostname: "w@h",
       log: { debug: (message, fields) => lines.push([message, fields]) },
     })
-    sender.tell("order-shipped", { at: -1 })
+    sender.emit("order-shipped", { at: -1 })
     // The first is on its way when the flood comes.
     await new Promise((resolve) => setImmediate(resolve))
-    for (let at = 0; at < 5_000; at++) sender.tell("order-shipped", { at })
+    for (let at = 0; at < 5_000; at++) sender.emit("order-shipped", { at })
     release()
     await sender.flush()
     const events = decode(sent)
@@ -486,7 +486,7 @@ describe("what waits to be sent", () => {
     const { connection, sent, release } = await stuckBoard()
     release()
     const sender = new EventSender({ connection, hostname: "w@h" })
-    for (let at = 0; at < 500; at++) sender.tell("order-shipped", { at, text: "x".repeat(10_000) })
+    for (let at = 0; at < 500; at++) sender.emit("order-shipped", { at, text: "x".repeat(10_000) })
     await sender.flush()
     const sizes = sent.map(({ length }) => length)
     expect(Math.max(...sizes)).toBeLessThanOrEqual(256 * 1024 + 200)

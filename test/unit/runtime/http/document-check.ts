@@ -1,6 +1,6 @@
 /** Checks answers against the OpenAPI document that the service publishes: what is not declared there is a failure. */
 import { Ajv2020 } from "ajv/dist/2020.js"
-import { PROBLEMS } from "../../../../runtime/http/problem.ts"
+import { PROBLEMS } from "../../../../runtime/http/response.ts"
 
 export interface Described {
   readonly paths: Record<string, Record<string, { readonly responses: Record<string, Response> }>>

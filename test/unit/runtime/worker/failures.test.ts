@@ -1,7 +1,7 @@
 /** What an application hears of failures: handlers in a chain, and one line of log. */
 import type { ActorDefinition, ServeOptions } from "callboard"
 import { describe, expect, test } from "vitest"
-import { ownFrames } from "../../../../runtime/jobs/outcome/traceback.ts"
+import { ownFrames } from "../../../../runtime/jobs/outcome/job-error.ts"
 import { collectLog } from "../../../../runtime/testing/log.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { start } from "../../../support/services.ts"

@@ -1,12 +1,25 @@
 /**
- * Errors as RFC 9457 problems: the one table from code to status, and the one place where whatever was thrown becomes an
- * answer. What a client reads names the fault, never a stack or a secret.
+ * Responses: values as JSON, and errors as RFC 9457 problems: the one table from code to status, and the one place where
+ * whatever was thrown becomes a response. What a client reads names the fault, never a stack or a secret.
  */
 import { CallboardError, type ErrorCode } from "../errors.ts"
 import type { ItemProblem, Problem } from "../jobs/answers.ts"
 import type { Log } from "../log/log.ts"
 import { TransportError } from "../transport/mod.ts"
-import { answer, type Headers } from "./answer.ts"
+
+export type Headers = Readonly<Record<string, string>>
+
+/** A value as the JSON body of an answer. */
+export const answer = <T>(value: T, status = 200, headers: Headers = {}): Response =>
+  new Response(JSON.stringify(value), {
+    status,
+    headers: {
+      "content-type": "application/json",
+      "cache-control": "no-store",
+      "x-content-type-options": "nosniff",
+      ...headers,
+    },
+  })
 
 interface Kind {
   readonly status: number
