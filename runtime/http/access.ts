@@ -18,21 +18,21 @@ export interface Caller {
   may(scope: Scope): boolean
 }
 
-const EVERYONE: Caller = { key: "", may: () => true }
+const UNRESTRICTED: Caller = { key: "", may: () => true }
 
 /** Who asks on a route that is open to all. */
-export const ANYONE: Caller = { key: "", may: () => false }
+export const ANONYMOUS: Caller = { key: "", may: () => false }
 
 /** Shortest token of a service that other machines reach, in characters. */
-const LEAST_TOKEN = 16
+const MIN_TOKEN_LENGTH = 16
 
 /** Fails with `invalid-input` on a token that other machines could guess, naming it by its place in the list. */
-export const checkLengths = (tokens: ReadonlyArray<Token>, host: string): void => {
+export const checkTokenLengths = (tokens: ReadonlyArray<Token>, host: string): void => {
   for (const [at, { token }] of tokens.entries()) {
-    if (token.length >= LEAST_TOKEN) continue
+    if (token.length >= MIN_TOKEN_LENGTH) continue
     refuse(
       at,
-      `token: must have at least ${LEAST_TOKEN} characters, since ${host} can be reached from other machines; make one with \`openssl rand -hex 32\``,
+      `token: must have at least ${MIN_TOKEN_LENGTH} characters, since ${host} can be reached from other machines; make one with \`openssl rand -hex 32\``,
     )
   }
 }
@@ -49,12 +49,12 @@ const refuse = (at: number, message: string): never => {
   throw new CallboardError("invalid-input", `${field}: ${message}`, { field })
 }
 
-interface Known {
+interface KnownToken {
   readonly digest: Buffer
   readonly caller: Caller
 }
 
-const knownToken = ({ token, scopes }: Token, at: number): Known => {
+const knownToken = ({ token, scopes }: Token, at: number): KnownToken => {
   if (typeof token !== "string" || !BEARER_TOKEN.test(token)) {
     refuse(at, "token: use letters, digits and - . _ ~ + /, for instance of `openssl rand -hex 32`")
   }
@@ -70,11 +70,11 @@ const knownToken = ({ token, scopes }: Token, at: number): Known => {
 }
 
 /** Finds the caller of a request by its `Authorization` header. Fails with `unauthorized`. */
-export type Gate = (authorization: string | undefined) => Caller
+export type Authenticate = (authorization: string | undefined) => Caller
 
 /** Fails with `invalid-input`, naming the token by its place in the list and never by its text. */
-export const gateOf = (tokens: ReadonlyArray<Token> = []): Gate => {
-  if (tokens.length === 0) return () => EVERYONE
+export const authenticatorOf = (tokens: ReadonlyArray<Token> = []): Authenticate => {
+  if (tokens.length === 0) return () => UNRESTRICTED
   const known = tokens.map(knownToken)
   if (new Set(known.map(({ caller }) => caller.key)).size < known.length) {
     throw new CallboardError("invalid-input", "http.tokens: one token is given twice", { field: "http.tokens" })

@@ -10,11 +10,11 @@ import type { MetricsText } from "../metrics/metrics.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { Token } from "./access.ts"
-import { doorOf } from "./door.ts"
+import { honoApp } from "./hono-app.ts"
 import { KEEP_ALIVE_MS } from "./limits.ts"
 import { openApiOf } from "./openapi.ts"
 import type { OpenApi } from "./openapi-document.ts"
-import type { Desk } from "./route.ts"
+import type { HttpContext } from "./route.ts"
 import { routes } from "./routes.ts"
 
 export interface HttpAppOptions {
@@ -59,26 +59,26 @@ export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
   const { tokens = [], loopbackOnly = false, open = false } = options
   if (tokens.length === 0 && !loopbackOnly && !open)
     throw new CallboardError("invalid-input", UNGUARDED, { field: "tokens" })
-  const early = earlyHttp({ ...options, metrics: options.metrics ?? boardMetrics(client) })
-  early.open(client)
-  return early.app
+  const attachable = attachableHttp({ ...options, metrics: options.metrics ?? boardMetrics(client) })
+  attachable.attach(client)
+  return attachable.app
 }
 
 /** An application whose client is still to come. */
-export interface EarlyHttp {
+export interface AttachableHttp {
   readonly app: Hono
   /** From now on it answers for the board of this client; before, that the transport cannot be reached. */
-  open(client: Client): void
+  attach(client: Client): void
 }
 
 /** {@link http}, before there is a client. Without `metrics` it tells none. */
-export const earlyHttp = (options: HttpAppOptions): EarlyHttp => {
+export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
   const { tokens = [], loopbackOnly = false, ready = () => true, metrics = false } = options
   const { maxBody = DEFAULTS.maxBody } = options
   let client: Client | undefined
-  let lost: string | undefined = CONNECTING
+  let outage: string | undefined = CONNECTING
   const documents = new Map<string, OpenApi>()
-  const desk: Desk = {
+  const context: HttpContext = {
     get client() {
       if (client === undefined) throw new TransportError("unavailable", CONNECTING)
       return client
@@ -88,8 +88,8 @@ export const earlyHttp = (options: HttpAppOptions): EarlyHttp => {
     },
     log: (options.log === undefined ? makeLog() : hostLog(options.log)).with({ logger: "callboard.http" }),
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
-    unready: () => lost ?? (ready() ? undefined : "this process does not consume now"),
-    lost: () => lost,
+    unready: () => outage ?? (ready() ? undefined : "this process does not consume now"),
+    outage: () => outage,
     metrics: metrics === false ? undefined : metrics,
     closing: options.closing ?? new AbortController().signal,
     describe: (base) => {
@@ -101,14 +101,14 @@ export const earlyHttp = (options: HttpAppOptions): EarlyHttp => {
       return made
     },
   }
-  const elsewhere = "there is no such route; GET / shows those that there are"
+  const unknownPath = "there is no such route; GET / shows those that there are"
   return {
-    app: doorOf(desk, { routes, tokens, loopbackOnly, elsewhere }),
-    open: (opened) => {
-      client = opened
-      lost = undefined
-      opened.connection.transport.onStatus((status, why) => {
-        lost = status === "connected" ? undefined : (why?.message ?? "this service has lost its connection")
+    app: honoApp(context, { routes, tokens, loopbackOnly, unknownPath }),
+    attach: (attached) => {
+      client = attached
+      outage = undefined
+      attached.connection.transport.onStatus((status, why) => {
+        outage = status === "connected" ? undefined : (why?.message ?? "this service has lost its connection")
       })
     },
   }

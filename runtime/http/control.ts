@@ -3,10 +3,10 @@ import { Schema } from "effect"
 import { COMMANDS, isCommand } from "../cluster/remote/command.ts"
 import { parseRevoke, Revocation, RevokeOptions } from "../cluster/revocation.ts"
 import { CallboardError } from "../errors.ts"
-import { reading } from "./limits.ts"
+import { withReadDeadline } from "./limits.ts"
 import { boolean, list, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"
-import { answer } from "./response.ts"
+import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
 
 const Text = Schema.String
@@ -25,9 +25,15 @@ const AnswerList = Schema.Struct({
   ),
 }).annotate({ identifier: "AnswerList" })
 
-const ASKED = { workers: list(Names), timeout: text(Timeout) } as const
+const TARGETS = { workers: list(Names), timeout: text(Timeout) } as const
 
-const askOptions = ({ workers, timeout }: { readonly workers?: ReadonlyArray<string>; readonly timeout?: string }) => ({
+const commandOptions = ({
+  workers,
+  timeout,
+}: {
+  readonly workers?: ReadonlyArray<string>
+  readonly timeout?: string
+}) => ({
   ...(workers === undefined ? {} : { workers }),
   ...(timeout === undefined ? {} : { timeout }),
 })
@@ -42,12 +48,12 @@ const inspectRoute = (name: string, summary: string): Route =>
     group: "Workers",
     summary,
     scope: "read",
-    query: ASKED,
-    answers: [{ status: 200, description: "What each worker answered", schema: AnswerList }],
+    query: TARGETS,
+    responses: [{ status: 200, description: "What each worker answered", schema: AnswerList }],
     problems: ["not-found"],
-    handle: async ({ desk, query }) =>
-      answer<typeof AnswerList.Type>({
-        answers: isCommand(name) ? await desk.client.control(name, {}, askOptions(query)) : [],
+    handle: async ({ context, query }) =>
+      json<typeof AnswerList.Type>({
+        answers: isCommand(name) ? await context.client.control(name, {}, commandOptions(query)) : [],
       }),
   })
 
@@ -60,15 +66,15 @@ const controlRoute = (name: string, summary: string, takes: ReadonlyArray<string
     summary,
     ...(takes.length === 0 ? {} : { description: `The body is an object with ${takes.join(", ")}.` }),
     scope: "admin",
-    query: ASKED,
+    query: TARGETS,
     ...(takes.length === 0 ? {} : { body: { "application/json": Schema.Record(Text, Schema.Unknown) } }),
-    answers: [{ status: 200, description: "What each worker answered", schema: AnswerList }],
+    responses: [{ status: 200, description: "What each worker answered", schema: AnswerList }],
     problems: ["invalid-json", "unsupported-content-type", "too-large", "not-found"],
-    handle: async ({ c, desk, query }) => {
+    handle: async ({ c, context, query }) => {
       const request = c.req.raw
-      const given = takes.length === 0 && !hasBody(request) ? {} : await argumentsOf(name, request, desk.maxBody)
-      const answers = isCommand(name) ? await desk.client.control(name, given, askOptions(query)) : []
-      return answer<typeof AnswerList.Type>({ answers })
+      const given = takes.length === 0 && !hasBody(request) ? {} : await argumentsOf(name, request, context.maxBody)
+      const answers = isCommand(name) ? await context.client.control(name, given, commandOptions(query)) : []
+      return json<typeof AnswerList.Type>({ answers })
     },
   })
 
@@ -95,45 +101,45 @@ export const controlRoutes: ReadonlyArray<Route> = [
   route({
     method: "POST",
     path: "/v1/queues/{id}/pause",
-    idIs: "Name of the queue",
+    idDescription: "Name of the queue",
     operation: "pauseQueue",
     group: "Service",
     summary: "Let a queue take tasks and give none out",
     scope: "admin",
-    answers: [{ status: 204, description: "It is paused" }],
-    handle: async ({ desk, id }) => {
-      await desk.client.pause(id)
+    responses: [{ status: 204, description: "It is paused" }],
+    handle: async ({ context, id }) => {
+      await context.client.pause(id)
       return new Response(null, { status: 204 })
     },
   }),
   route({
     method: "POST",
     path: "/v1/queues/{id}/resume",
-    idIs: "Name of the queue",
+    idDescription: "Name of the queue",
     operation: "resumeQueue",
     group: "Service",
     summary: "Let a paused queue give out tasks again",
     scope: "admin",
-    answers: [{ status: 204, description: "It is not paused any more" }],
-    handle: async ({ desk, id }) => {
-      await desk.client.resume(id)
+    responses: [{ status: 204, description: "It is not paused any more" }],
+    handle: async ({ context, id }) => {
+      await context.client.resume(id)
       return new Response(null, { status: 204 })
     },
   }),
   route({
     method: "POST",
     path: "/v1/queues/{id}/purge",
-    idIs: "Name of the queue",
+    idDescription: "Name of the queue",
     operation: "purgeQueue",
     group: "Service",
     summary: "Cancel everything that waits in a queue",
     description: "The jobs end as cancelled, with the reason `purged`; what runs goes on.",
     scope: "admin",
     query: { forget: boolean(Schema.Boolean.annotate({ description: "Forget the jobs as well" })) },
-    answers: [{ status: 200, description: "How many that were", schema: Purged }],
+    responses: [{ status: 200, description: "How many that were", schema: Purged }],
     problems: ["unsupported"],
-    handle: async ({ desk, id, query }) =>
-      answer<typeof Purged.Type>({ purged: await desk.client.purge(id, { forget: query.forget ?? false }) }),
+    handle: async ({ context, id, query }) =>
+      json<typeof Purged.Type>({ purged: await context.client.purge(id, { forget: query.forget ?? false }) }),
   }),
   route({
     method: "POST",
@@ -147,9 +153,9 @@ export const controlRoutes: ReadonlyArray<Route> = [
       worker: Worker,
       ttl: text(Text.annotate({ description: "Ends by itself after this long: `10 minutes`" })),
     },
-    answers: [{ status: 204, description: "They are suspended" }],
-    handle: async ({ desk, query }) => {
-      await desk.client.suspend(query.worker, query.ttl === undefined ? {} : { ttl: query.ttl })
+    responses: [{ status: 204, description: "They are suspended" }],
+    handle: async ({ context, query }) => {
+      await context.client.suspend(query.worker, query.ttl === undefined ? {} : { ttl: query.ttl })
       return new Response(null, { status: 204 })
     },
   }),
@@ -161,9 +167,9 @@ export const controlRoutes: ReadonlyArray<Route> = [
     summary: "Let a worker, or all of them, take tasks again",
     scope: "admin",
     query: { worker: Worker },
-    answers: [{ status: 204, description: "They are not suspended any more" }],
-    handle: async ({ desk, query }) => {
-      await desk.client.unsuspend(query.worker)
+    responses: [{ status: 204, description: "They are not suspended any more" }],
+    handle: async ({ context, query }) => {
+      await context.client.unsuspend(query.worker)
       return new Response(null, { status: 204 })
     },
   }),
@@ -185,11 +191,11 @@ export const revocationRoutes: ReadonlyArray<Route> = [
       "Holds until it lapses or is lifted, also for tasks that come later and workers that start later. Waiting tasks end when their turn comes, running ones at once.",
     scope: "admin",
     body: { "application/json": RevokeOptions },
-    answers: [{ status: 201, description: "The revocation", schema: Revocation }],
+    responses: [{ status: 201, description: "The revocation", schema: Revocation }],
     problems: ["invalid-input", "invalid-json", "unsupported-content-type", "too-large", "unsupported"],
-    handle: async ({ c, desk }) => {
-      const { value } = await readBody(c.req.raw, { one: desk.maxBody, many: desk.maxBody })
-      return answer<typeof Revocation.Type>(await desk.client.revoke(parseRevoke(value)), 201)
+    handle: async ({ c, context }) => {
+      const { value } = await readBody(c.req.raw, { one: context.maxBody, many: context.maxBody })
+      return json<typeof Revocation.Type>(await context.client.revoke(parseRevoke(value)), 201)
     },
   }),
   route({
@@ -199,22 +205,22 @@ export const revocationRoutes: ReadonlyArray<Route> = [
     group: "Revocations",
     summary: "Revocations that hold now, oldest first",
     scope: "read",
-    answers: [{ status: 200, description: "The revocations", schema: RevocationList }],
-    handle: async ({ desk }) =>
-      answer<typeof RevocationList.Type>({ revocations: await reading(desk.client.revocations()) }),
+    responses: [{ status: 200, description: "The revocations", schema: RevocationList }],
+    handle: async ({ context }) =>
+      json<typeof RevocationList.Type>({ revocations: await withReadDeadline(context.client.revocations()) }),
   }),
   route({
     method: "DELETE",
     path: "/v1/revocations/{id}",
-    idIs: "Id of the revocation",
+    idDescription: "Id of the revocation",
     operation: "liftRevocation",
     group: "Revocations",
     summary: "End a revocation",
     description: "What it has cancelled stays cancelled.",
     scope: "admin",
-    answers: [{ status: 204, description: "It is ended" }],
-    handle: async ({ desk, id }) => {
-      await desk.client.lift(id)
+    responses: [{ status: 204, description: "It is ended" }],
+    handle: async ({ context, id }) => {
+      await context.client.lift(id)
       return new Response(null, { status: 204 })
     },
   }),

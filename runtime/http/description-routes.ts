@@ -2,20 +2,19 @@
 import { Schema } from "effect"
 import { sampleOf } from "../options/sample.ts"
 import { DEFAULT_METHOD } from "../protocol/name.ts"
-import { reading } from "./limits.ts"
+import { withReadDeadline } from "./limits.ts"
 import type { OpenApi } from "./openapi-document.ts"
 import { type Example, REFERENCE_HEADERS, referenceOf } from "./reference.ts"
-import { answer } from "./response.ts"
-import { type Desk, type Route, route } from "./route.ts"
+import { json } from "./response.ts"
+import { type HttpContext, type Route, route } from "./route.ts"
 
 /** The page is open to everyone, and where there are tokens the names of actors are not. */
 const needsNoToken = ({ paths }: OpenApi): boolean =>
   paths["/v1/jobs"]?.["post"]?.security.some((each) => Object.keys(each).length === 0) === true
 
 /** The first task that a live worker serves; `undefined` where there is none, or the transport does not answer. */
-const exampleOf = async (desk: Desk): Promise<Example | undefined> => {
-  // While the service is still connecting there is no client to ask.
-  const actors = await reading(Promise.resolve().then(() => desk.client.actors())).catch(() => [])
+const exampleOf = async (context: HttpContext): Promise<Example | undefined> => {
+  const actors = await withReadDeadline(context.client.actors()).catch(() => [])
   for (const { name, methods } of actors) {
     const [method] = methods
     if (method === undefined) continue
@@ -33,14 +32,14 @@ export const descriptionRoutes: ReadonlyArray<Route> = [
     operation: "getOpenApi",
     group: "Description",
     summary: "This interface as an OpenAPI 3.1 document",
-    answers: [
+    responses: [
       {
         status: 200,
         description: "The document",
         schema: Schema.Record(Schema.String, Schema.Unknown).annotate({ identifier: "OpenApi" }),
       },
     ],
-    handle: ({ desk, base }) => answer(desk.describe(base)),
+    handle: ({ context, base }) => json(context.describe(base)),
   }),
   route({
     method: "GET",
@@ -48,10 +47,10 @@ export const descriptionRoutes: ReadonlyArray<Route> = [
     operation: "getReference",
     group: "Description",
     summary: "This interface for people",
-    answers: [{ status: 200, description: "A page", schema: Schema.String, contentType: "text/html" }],
-    handle: async ({ c, desk, base }) => {
-      const document = desk.describe(base)
-      const example = needsNoToken(document) ? await exampleOf(desk) : undefined
+    responses: [{ status: 200, description: "A page", schema: Schema.String, contentType: "text/html" }],
+    handle: async ({ c, context, base }) => {
+      const document = context.describe(base)
+      const example = needsNoToken(document) ? await exampleOf(context) : undefined
       return new Response(await referenceOf(document, `${new URL(c.req.url).origin}${base}`, example), {
         headers: REFERENCE_HEADERS,
       })

@@ -13,12 +13,12 @@ import { renderJson } from "../protocol/codec/json.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { TransportError } from "../transport/mod.ts"
+import { recordOf } from "./job-record.ts"
 import { boolean, list, text } from "./parameter.ts"
-import { type Desk, type Route, route } from "./route.ts"
+import { type HttpContext, type Route, route } from "./route.ts"
 import { BoardEvent, JobEventSchema, summaryOf, WorkerEvent } from "./schema.ts"
-import { recordOf } from "./waiting.ts"
 
-interface Message {
+interface SseMessage {
   readonly event: string
   readonly data: string
   readonly id?: string
@@ -36,14 +36,18 @@ const STREAM_HEADERS = {
 }
 
 /** Streams until `events` ends, the client goes, or the service stops. */
-const stream = (c: Context, desk: Desk, events: (signal: AbortSignal) => AsyncIterable<Message>): Response => {
+const stream = (
+  c: Context,
+  context: HttpContext,
+  events: (signal: AbortSignal) => AsyncIterable<SseMessage>,
+): Response => {
   // A HEAD request has nobody who would read, or close, a stream.
   if (c.req.raw.method === "HEAD") return new Response(null, { headers: STREAM_HEADERS })
   const response = streamSSE(c, async (out) => {
     const stop = new AbortController()
     const end = () => stop.abort()
     out.onAbort(end)
-    desk.closing.addEventListener("abort", end)
+    context.closing.addEventListener("abort", end)
     let isIdle = true
     const keepAlive = setInterval(() => {
       // A reader that does not read gets no heap of comments either.
@@ -52,7 +56,7 @@ const stream = (c: Context, desk: Desk, events: (signal: AbortSignal) => AsyncIt
       void out.write(": keep-alive\n\n").then(() => {
         isIdle = true
       })
-    }, desk.keepAliveMs)
+    }, context.keepAliveMs)
     try {
       // Something to send at once: the headers go out with it.
       await out.write(`retry: ${RECONNECT_MS}\n\n`)
@@ -62,10 +66,10 @@ const stream = (c: Context, desk: Desk, events: (signal: AbortSignal) => AsyncIt
       }
     } catch (cause) {
       // The status is sent: ending the stream is all that is left, and readers come back by themselves.
-      desk.log.debug("a stream of events broke", { cause: String(cause) })
+      context.log.debug("a stream of events broke", { cause: String(cause) })
     } finally {
       clearInterval(keepAlive)
-      desk.closing.removeEventListener("abort", end)
+      context.closing.removeEventListener("abort", end)
       stop.abort()
     }
   })
@@ -73,7 +77,7 @@ const stream = (c: Context, desk: Desk, events: (signal: AbortSignal) => AsyncIt
   return response
 }
 
-const messageOf = (event: JobEvent): Message => {
+const messageOf = (event: JobEvent): SseMessage => {
   const data: typeof JobEventSchema.Type = event
   return {
     event: event.type,
@@ -82,7 +86,7 @@ const messageOf = (event: JobEvent): Message => {
   }
 }
 
-const boardMessage = (record: JobRecord): Message | undefined => {
+const boardMessage = (record: JobRecord): SseMessage | undefined => {
   const change = boardEventOf(record)
   if (change === undefined) return undefined
   const data: typeof BoardEvent.Type = { job: summaryOf(change.job), event: change.event }
@@ -92,7 +96,7 @@ const boardMessage = (record: JobRecord): Message | undefined => {
 const EVENT_TYPE = /^[A-Za-z0-9_-]{1,100}$/
 
 /** By its own type, so that a reader can choose; a type that no line of a stream can carry is only in the data. */
-const workerMessage = (event: ReceivedEvent): Message | undefined => {
+const workerMessage = (event: ReceivedEvent): SseMessage | undefined => {
   // As it came: an event of anybody may hold what plain JSON has no words for, such as large integers.
   const data = renderJson(event)
   if (Result.isFailure(data)) return undefined
@@ -129,7 +133,7 @@ export const eventRoutes: ReadonlyArray<Route> = [
     scope: "read",
     query: { lastEventId: text(LAST) },
     headers: { "Last-Event-ID": { description: "Go on after this event", example: "1.2" } },
-    answers: [
+    responses: [
       {
         status: 200,
         description: "A stream; the data of each event is a JobEvent as JSON",
@@ -139,16 +143,16 @@ export const eventRoutes: ReadonlyArray<Route> = [
       { status: 204, description: "Nothing follows `Last-Event-ID`: the job has ended. Browsers then stop asking" },
     ],
     problems: ["gone"],
-    handle: async ({ c, desk, id, query }) => {
+    handle: async ({ c, context, id, query }) => {
       const last = lastEventId(c, query.lastEventId)
-      const record = await recordOf(desk, id)
+      const record = await recordOf(context, id)
       const newest = record.timeline.at(-1)
       if (last !== undefined && isTerminal(record.state) && last === `${newest?.run}.${newest?.n}`) {
         return new Response(null, { status: 204 })
       }
-      return stream(c, desk, async function* (signal) {
+      return stream(c, context, async function* (signal) {
         const options = last === undefined ? { signal } : { signal, lastEventId: last }
-        for await (const event of followJob(desk.client.connection, id, options)) yield messageOf(event)
+        for await (const event of followJob(context.client.connection, id, options)) yield messageOf(event)
       })
     },
   }),
@@ -162,7 +166,7 @@ export const eventRoutes: ReadonlyArray<Route> = [
       "Server-sent events, `transition` and `progress`, each with the job it is about; beside them what workers and applications tell, each by its type (`worker-online`, `worker-heartbeat`, `worker-offline`; `task-superseded`: the outcome of a worker that had been overtaken was refused; `task-received` and its like, of workers that were asked to tell of every task). Best effort: nothing is replayed, and a slow reader misses some.",
     scope: "read",
     query: { types: list(TYPES), jobs: boolean(JOBS) },
-    answers: [
+    responses: [
       {
         status: 200,
         description: "A stream; the data of each event is a BoardEvent or a WorkerEvent as JSON",
@@ -170,13 +174,13 @@ export const eventRoutes: ReadonlyArray<Route> = [
         contentType: "text/event-stream",
       },
     ],
-    handle: ({ c, desk, query: { types, jobs = true } }) => {
+    handle: ({ c, context, query: { types, jobs = true } }) => {
       const isWanted = typeFilter(types)
-      if (desk.lost() !== undefined) throw new TransportError("unavailable", "the transport is not connected")
-      return stream(c, desk, async function* (signal) {
-        const { connection } = desk.client
+      if (context.outage() !== undefined) throw new TransportError("unavailable", "the transport is not connected")
+      return stream(c, context, async function* (signal) {
+        const { connection } = context.client
         // Made into messages when they are read: what is dropped costs nothing.
-        const messages = latest<() => Message | undefined>(
+        const messages = latest<() => SseMessage | undefined>(
           (push, listening) =>
             Promise.all([
               jobs ? connection.jobs.watch({}, (record) => push(() => boardMessage(record)), listening) : undefined,

@@ -25,7 +25,7 @@ export const page = {
   ),
 }
 
-export const narrow = {
+export const taskFilter = {
   task: text(Text("As it was submitted, exactly: `text.count`")),
   queue: text(Text("Name of the queue")),
 }
@@ -36,7 +36,7 @@ export const filter = {
       .check(Schema.isMinLength(1), Schema.isMaxLength(20))
       .annotate({ description: "Any of these states, with commas between them" }),
   ),
-  ...narrow,
+  ...taskFilter,
   root: text(Text("Id of the first job of a workflow")),
   parent: text(Text("Id of the job that submitted it")),
   ...page,

@@ -20,7 +20,7 @@ import { IDEMPOTENCY_TTL_MS } from "./limits.ts"
 import { itemProblem } from "./response.ts"
 
 /** What came of each task of a request. */
-export type Answers = ReadonlyArray<Receipt | CallboardError>
+export type SubmitResults = ReadonlyArray<Receipt | CallboardError>
 
 const Entry = Schema.Struct({
   fingerprint: Schema.String,
@@ -62,8 +62,8 @@ export const parseKey = (header: string | null): string | undefined => {
 }
 
 /** What an earlier request under the key left. */
-export type Earlier =
-  | { readonly status: "done"; readonly answers: Answers }
+export type EarlierRequest =
+  | { readonly status: "done"; readonly results: SubmitResults }
   /** It may have been submitted, or not: submit these ids. */
   | { readonly status: "unfinished"; readonly ids: ReadonlyArray<string> }
 
@@ -93,33 +93,33 @@ export class IdempotentRequest {
   }
 
   /** What is known about the key, if it was used for this body. Fails with `idempotency-mismatch`. */
-  async earlier(): Promise<Earlier | undefined> {
+  async earlier(): Promise<EarlierRequest | undefined> {
     const found = await REQUESTS.get(this.#store, this.#name)
-    return found === undefined ? undefined : this.#judge(entryOf(found))
+    return found === undefined ? undefined : this.#compare(entryOf(found))
   }
 
   /** Takes the key with fresh `ids`, unless another request was faster. Fails with `idempotency-mismatch`. */
-  async take(ids: ReadonlyArray<string>): Promise<Earlier | "taken"> {
+  async reserve(ids: ReadonlyArray<string>): Promise<EarlierRequest | "reserved"> {
     const value: Entry = { fingerprint: this.#fingerprint, ids, state: "pending" }
-    let earlier: Earlier | undefined
-    const taking = await REQUESTS.change(
+    let earlier: EarlierRequest | undefined
+    const reserving = await REQUESTS.change(
       this.#store,
       this.#name,
       (found) => {
-        earlier = found === undefined ? undefined : this.#judge(entryOf(found))
+        earlier = found === undefined ? undefined : this.#compare(entryOf(found))
         return earlier === undefined ? { value } : "keep"
       },
       { assumeAbsent: true },
     )
-    if (taking === "conflict") {
+    if (reserving === "conflict") {
       throw new CallboardError("internal", "too many requests race for one Idempotency-Key")
     }
-    return earlier ?? "taken"
+    return earlier ?? "reserved"
   }
 
-  #judge({ fingerprint, state, ids, answers }: Entry): Earlier | undefined {
+  #compare({ fingerprint, state, ids, answers }: Entry): EarlierRequest | undefined {
     if (fingerprint === this.#fingerprint) {
-      return answers === undefined ? { status: "unfinished", ids } : { status: "done", answers: answers.map(repeated) }
+      return answers === undefined ? { status: "unfinished", ids } : { status: "done", results: answers.map(repeated) }
     }
     if (state === "failed") return undefined
     throw new CallboardError(
@@ -130,8 +130,8 @@ export class IdempotentRequest {
   }
 
   /** Remembers the answer for repetitions. */
-  done(answers: Answers): Promise<void> {
-    const kept = answers.map((each) =>
+  done(results: SubmitResults): Promise<void> {
+    const kept = results.map((each) =>
       each instanceof CallboardError
         ? itemProblem(each)
         : { id: each.id, state: each.state, durability: each.durability },

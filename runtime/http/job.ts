@@ -11,13 +11,13 @@ import { transportDown } from "../jobs/why/ask.ts"
 import { Why } from "../jobs/why/cause.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { parseDuration } from "../protocol/time.ts"
+import { jobOutcome, recordAfterWait, recordOf } from "./job-record.ts"
 import { MAX_WAIT_MS } from "./limits.ts"
 import { boolean, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"
-import { answer } from "./response.ts"
+import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
 import { MetaPatch } from "./schema.ts"
-import { endOf, recordAfter, recordOf } from "./waiting.ts"
 
 const Wait = Schema.String.annotate({
   description: `Longest wait for the end: seconds, or text such as \`30s\`; ${MAX_WAIT_MS / 1000} s at most`,
@@ -46,9 +46,9 @@ export const jobRoutes: ReadonlyArray<Route> = [
     group: "Jobs",
     summary: "What is known about a job",
     scope: "read",
-    answers: [JOB],
+    responses: [JOB],
     problems: ["gone"],
-    handle: async ({ desk, id }) => answer<typeof Job.Type>(jobView(await recordOf(desk, id))),
+    handle: async ({ context, id }) => json<typeof Job.Type>(jobView(await recordOf(context, id))),
   }),
   route({
     method: "GET",
@@ -60,7 +60,7 @@ export const jobRoutes: ReadonlyArray<Route> = [
       "`200` once the job has ended, however it did: `state` says how. `202` before, also when `wait` is over; the job goes on.",
     scope: "read",
     query: { wait: text(Wait) },
-    answers: [
+    responses: [
       { status: 200, description: "The job has ended", schema: JobResult },
       {
         status: 202,
@@ -70,13 +70,13 @@ export const jobRoutes: ReadonlyArray<Route> = [
       },
     ],
     problems: ["gone"],
-    handle: async ({ c, desk, id, query }) => {
+    handle: async ({ c, context, id, query }) => {
       const wait = parseDuration(query.wait ?? 0)
-      const record = await recordAfter(desk, id, Result.isSuccess(wait) ? wait.success : 0, c.req.raw.signal)
-      const end = endOf(record)
-      if (end !== undefined) return answer<typeof JobResult.Type>({ id, ...end })
+      const record = await recordAfterWait(context, id, Result.isSuccess(wait) ? wait.success : 0, c.req.raw.signal)
+      const end = jobOutcome(record)
+      if (end !== undefined) return json<typeof JobResult.Type>({ id, ...end })
       const pending: typeof Pending.Type = { id, state: record.state }
-      return answer(pending, 202, { "retry-after": retryAfter(record) })
+      return json(pending, 202, { "retry-after": retryAfter(record) })
     },
   }),
   route({
@@ -98,11 +98,11 @@ export const jobRoutes: ReadonlyArray<Route> = [
         }),
       ),
     },
-    answers: [JOB],
+    responses: [JOB],
     problems: ["already-terminal", "gone"],
-    handle: async ({ desk, id, query }) => {
+    handle: async ({ context, id, query }) => {
       const { terminate = false, release = false } = query
-      return answer<typeof Job.Type>(jobView(await cancelJob(desk.client.connection, id, { terminate, release })))
+      return json<typeof Job.Type>(jobView(await cancelJob(context.client.connection, id, { terminate, release })))
     },
   }),
   route({
@@ -114,9 +114,9 @@ export const jobRoutes: ReadonlyArray<Route> = [
     description:
       "Begins the job's next run, under the same id. `unsupported` where its input is not kept, as for jobs that succeeded.",
     scope: "admin",
-    answers: [JOB],
+    responses: [JOB],
     problems: ["job-exists", "gone", "unsupported"],
-    handle: async ({ desk, id }) => answer<typeof Job.Type>(jobView(await rerunJob(desk.client.connection, id))),
+    handle: async ({ context, id }) => json<typeof Job.Type>(jobView(await rerunJob(context.client.connection, id))),
   }),
   route({
     method: "DELETE",
@@ -134,10 +134,10 @@ export const jobRoutes: ReadonlyArray<Route> = [
         }),
       ),
     },
-    answers: [{ status: 204, description: "Forgotten" }],
+    responses: [{ status: 204, description: "Forgotten" }],
     problems: ["job-exists", "gone"],
-    handle: async ({ desk, id, query }) => {
-      await deleteJob(desk.client.connection, id, { dependents: query.dependents ?? false })
+    handle: async ({ context, id, query }) => {
+      await deleteJob(context.client.connection, id, { dependents: query.dependents ?? false })
       return new Response(null, { status: 204 })
     },
   }),
@@ -151,14 +151,14 @@ export const jobRoutes: ReadonlyArray<Route> = [
       "A merge patch (RFC 7396): fields are set, `null` removes one. `unsupported` before the job has ended, because until then its meta data travels with the task.",
     scope: "admin",
     body: { "application/json": MetaPatch },
-    answers: [JOB],
+    responses: [JOB],
     problems: ["invalid-json", "unsupported-content-type", "too-large", "gone", "unsupported"],
-    handle: async ({ c, desk, id }) => {
-      const { value } = await readBody(c.req.raw, { one: desk.maxBody, many: desk.maxBody })
+    handle: async ({ c, context, id }) => {
+      const { value } = await readBody(c.req.raw, { one: context.maxBody, many: context.maxBody })
       if (typeof value !== "object" || value === null || Array.isArray(value)) {
         throw new CallboardError("invalid-input", "a patch is an object")
       }
-      return answer<typeof Job.Type>(jobView(await patchMeta(desk.client.connection, id, { ...value })))
+      return json<typeof Job.Type>(jobView(await patchMeta(context.client.connection, id, { ...value })))
     },
   }),
 ]
@@ -173,11 +173,11 @@ export const whyRoutes: ReadonlyArray<Route> = [
     description:
       "The first cause is the true one; what else would hold it up follows. Also `200` while the transport cannot be reached: that is the cause then.",
     scope: "read",
-    answers: [{ status: 200, description: "The causes", schema: Why }],
+    responses: [{ status: 200, description: "The causes", schema: Why }],
     problems: ["gone"],
-    handle: async ({ desk, id }) => {
-      const lost = desk.lost()
-      return answer<typeof Why.Type>(lost === undefined ? await desk.client.why(id) : transportDown(id, lost))
+    handle: async ({ context, id }) => {
+      const outage = context.outage()
+      return json<typeof Why.Type>(outage === undefined ? await context.client.why(id) : transportDown(id, outage))
     },
   }),
 ]

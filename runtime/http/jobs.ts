@@ -6,21 +6,21 @@ import type { BulkReport as Report } from "../jobs/commands/bulk.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
 import { jobView } from "../jobs/view.ts"
 import { isTerminal, STATES } from "../protocol/state.ts"
-import { bulkQueryOf, filter, narrow, page, queryOf, withCursor } from "./filter.ts"
-import { reading } from "./limits.ts"
-import { answer } from "./response.ts"
+import { bulkQueryOf, filter, page, queryOf, taskFilter, withCursor } from "./filter.ts"
+import { recordOf } from "./job-record.ts"
+import { withReadDeadline } from "./limits.ts"
+import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
 import { BulkReport, JobList, summaryOf } from "./schema.ts"
-import { recordOf } from "./waiting.ts"
 
 const CANCELLABLE = STATES.filter((state) => !isTerminal(state))
 const RETRYABLE = ["failed", "cancelled", "expired"] as const
 
-export const listAnswer = ({ jobs, next }: JobPage): Response =>
-  answer<typeof JobList.Type>({ jobs: jobs.map(summaryOf), ...(next === undefined ? {} : { next }) })
+export const listResponse = ({ jobs, next }: JobPage): Response =>
+  json<typeof JobList.Type>({ jobs: jobs.map(summaryOf), ...(next === undefined ? {} : { next }) })
 
-export const bulkAnswer = (report: Report): Response =>
-  answer<typeof BulkReport.Type>({ ...report, more: report.next !== undefined })
+export const bulkResponse = (report: Report): Response =>
+  json<typeof BulkReport.Type>({ ...report, more: report.next !== undefined })
 
 export const BULK = { status: 200, description: "What was changed, and whether more is left", schema: BulkReport }
 export const LIST = { status: 200, description: "A page of jobs", schema: JobList }
@@ -35,9 +35,9 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     description: "Without what may be long: ask for a job by its id to see its result and transitions.",
     scope: "read",
     query: filter,
-    answers: [LIST],
-    handle: async ({ desk, query }) =>
-      listAnswer(await reading(withCursor(queryOf(query), (wanted) => desk.client.jobs(wanted)))),
+    responses: [LIST],
+    handle: async ({ context, query }) =>
+      listResponse(await withReadDeadline(withCursor(queryOf(query), (wanted) => context.client.jobs(wanted)))),
   }),
   route({
     method: "POST",
@@ -48,10 +48,10 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     description: `Cancels up to \`limit\` jobs that match; at least one filter must be given. Without \`state\`: jobs that are ${CANCELLABLE.join(", ")}. While \`more\` is true, call again with \`cursor\`.`,
     scope: "admin",
     query: filter,
-    answers: [BULK],
-    handle: async ({ desk, query }) =>
-      bulkAnswer(
-        await withCursor(bulkQueryOf(query, "cancel", CANCELLABLE), (wanted) => desk.client.cancelAll(wanted)),
+    responses: [BULK],
+    handle: async ({ context, query }) =>
+      bulkResponse(
+        await withCursor(bulkQueryOf(query, "cancel", CANCELLABLE), (wanted) => context.client.cancelAll(wanted)),
       ),
   }),
   route({
@@ -63,9 +63,11 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     description: `Runs up to \`limit\` jobs that match again; at least one filter must be given. Without \`state\`: jobs that are ${RETRYABLE.join(", ")}. While \`more\` is true, call again with \`cursor\`.`,
     scope: "admin",
     query: filter,
-    answers: [BULK],
-    handle: async ({ desk, query }) =>
-      bulkAnswer(await withCursor(bulkQueryOf(query, "retry", RETRYABLE), (wanted) => desk.client.retryAll(wanted))),
+    responses: [BULK],
+    handle: async ({ context, query }) =>
+      bulkResponse(
+        await withCursor(bulkQueryOf(query, "retry", RETRYABLE), (wanted) => context.client.retryAll(wanted)),
+      ),
   }),
 ]
 
@@ -78,10 +80,12 @@ export const deadRoutes: ReadonlyArray<Route> = [
     summary: "Dead letters, newest first",
     description: "Tasks that nobody serves, that cannot be decoded, or that end their worker: `dead` says why.",
     scope: "read",
-    query: { ...narrow, ...page },
-    answers: [LIST],
-    handle: async ({ desk, query }) =>
-      listAnswer(await reading(withCursor({ ...queryOf(query), dead: true }, (wanted) => desk.client.jobs(wanted)))),
+    query: { ...taskFilter, ...page },
+    responses: [LIST],
+    handle: async ({ context, query }) =>
+      listResponse(
+        await withReadDeadline(withCursor({ ...queryOf(query), dead: true }, (wanted) => context.client.jobs(wanted))),
+      ),
   }),
   route({
     method: "POST",
@@ -90,14 +94,14 @@ export const deadRoutes: ReadonlyArray<Route> = [
     group: "Dead letters",
     summary: "Run a dead letter again",
     scope: "admin",
-    answers: [{ status: 200, description: "The job", schema: Job }],
+    responses: [{ status: 200, description: "The job", schema: Job }],
     problems: ["job-exists", "gone", "unsupported"],
-    handle: async ({ desk, id }) => {
-      const record = await recordOf(desk, id)
+    handle: async ({ context, id }) => {
+      const record = await recordOf(context, id)
       if (record.dead === undefined) {
         throw new CallboardError("not-found", `job ${id} is ${record.state}, and no dead letter`, { id })
       }
-      return answer<typeof Job.Type>(jobView(await rerunJob(desk.client.connection, id)))
+      return json<typeof Job.Type>(jobView(await rerunJob(context.client.connection, id)))
     },
   }),
   route({
@@ -109,9 +113,9 @@ export const deadRoutes: ReadonlyArray<Route> = [
     description:
       "Runs up to `limit` dead letters that match again; without a filter, all of them. While `more` is true, call again with `cursor`.",
     scope: "admin",
-    query: { ...narrow, ...page },
-    answers: [BULK],
-    handle: async ({ desk, query }) =>
-      bulkAnswer(await withCursor({ ...queryOf(query), dead: true }, (wanted) => desk.client.retryAll(wanted))),
+    query: { ...taskFilter, ...page },
+    responses: [BULK],
+    handle: async ({ context, query }) =>
+      bulkResponse(await withCursor({ ...queryOf(query), dead: true }, (wanted) => context.client.retryAll(wanted))),
   }),
 ]

@@ -27,7 +27,7 @@ export const READ_DEADLINE_MS = 5_000
 export const KEEP_ALIVE_MS = 15_000
 
 /** An answer of the transport that a reader waits for. Fails with `unavailable` when it takes too long. */
-export const reading = <T>(work: Promise<T>): Promise<T> =>
+export const withReadDeadline = <T>(work: Promise<T>): Promise<T> =>
   within(
     READ_DEADLINE_MS,
     work,

@@ -4,7 +4,7 @@ import { Problem } from "../jobs/answers.ts"
 import { VERSION } from "../version.ts"
 import type { OpenApi, OpenApiParameter, OpenApiResponse, Operation } from "./openapi-document.ts"
 import { PROBLEMS } from "./response.ts"
-import { type Answer, problemsOf, type Route } from "./route.ts"
+import { problemsOf, type Route, type RouteResponse } from "./route.ts"
 
 const DESCRIPTION = `Post a task, keep the id: state, progress, result, events and cancellation by that id.
 
@@ -16,7 +16,7 @@ class Components {
   readonly #definitions: Record<string, JsonSchema.JsonSchema> = {}
 
   /** What is sent to us is closed: an unknown field is refused. What we send may gain fields. */
-  add(schema: Schema.Top, side: "request" | "answer"): JsonSchema.JsonSchema {
+  add(schema: Schema.Top, side: "request" | "response"): JsonSchema.JsonSchema {
     const { schema: root, definitions } = Schema.toJsonSchemaDocument(schema, {
       onExcessProperty: side === "request" ? "error" : "ignore",
     })
@@ -43,7 +43,7 @@ const parametersOf = (route: Route, components: Components): ReadonlyArray<OpenA
   const found: Array<OpenApiParameter> = []
   if (route.path.includes("{id}")) {
     const schema = { type: "string", minLength: 1, maxLength: 255 }
-    found.push({ name: "id", in: "path", required: true, description: route.idIs ?? "Id of the job", schema })
+    found.push({ name: "id", in: "path", required: true, description: route.idDescription ?? "Id of the job", schema })
   }
   for (const [name, { schema, form }] of Object.entries(route.query ?? {})) {
     const json = components.add(schema, "request")
@@ -62,21 +62,21 @@ const parametersOf = (route: Route, components: Components): ReadonlyArray<OpenA
   return found
 }
 
-const responseOf = (answer: Answer, components: Components): OpenApiResponse => {
-  const { description, schema, contentType = "application/json", headers = {} } = answer
+const responseOf = (response: RouteResponse, components: Components): OpenApiResponse => {
+  const { description, schema, contentType = "application/json", headers = {} } = response
   const described = Object.entries(headers).map(
     ([name, text]) => [name, { description: text, schema: { type: "string" } }] as const,
   )
   return {
     description,
     ...(described.length === 0 ? {} : { headers: Object.fromEntries(described) }),
-    ...(schema === undefined ? {} : { content: { [contentType]: { schema: components.add(schema, "answer") } } }),
+    ...(schema === undefined ? {} : { content: { [contentType]: { schema: components.add(schema, "response") } } }),
   }
 }
 
 /** The problems of a route, one response per status. */
-const refusalsOf = (route: Route, components: Components): Readonly<Record<string, OpenApiResponse>> => {
-  const problem = components.add(Problem, "answer")
+const problemResponsesOf = (route: Route, components: Components): Readonly<Record<string, OpenApiResponse>> => {
+  const problem = components.add(Problem, "response")
   const byStatus = new Map<number, Array<string>>()
   for (const code of problemsOf(route)) {
     const { status } = PROBLEMS[code]
@@ -110,8 +110,10 @@ const operationOf = (route: Route, components: Components, hasTokens: boolean): 
     parameters: parametersOf(route, components),
     ...(content.length === 0 ? {} : { requestBody: { required: true, content: Object.fromEntries(content) } }),
     responses: {
-      ...Object.fromEntries(route.answers.map((answer) => [String(answer.status), responseOf(answer, components)])),
-      ...refusalsOf(route, components),
+      ...Object.fromEntries(
+        route.responses.map((response) => [String(response.status), responseOf(response, components)]),
+      ),
+      ...problemResponsesOf(route, components),
     },
     security: [...(route.scope === undefined ? [] : [{ token: [route.scope] }]), ...(needsToken ? [] : [{}])],
   }

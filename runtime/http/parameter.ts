@@ -40,7 +40,7 @@ const NOT_OF_FORM = { integer: "must be a whole number", boolean: "must be true 
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
 /** Reads the query of a request. The result fails with `unknown-field` or `invalid-input`, naming the parameter. */
-export const readerOf = <P extends Parameters>(
+export const queryParserOf = <P extends Parameters>(
   parameters: P,
 ): ((query: URLSearchParams) => Result.Result<Values<P>, CallboardError>) => {
   const names = Object.keys(parameters)

@@ -1,35 +1,35 @@
 /** What a pool of worker processes answers: whether it lives, whether it is ready, and what it has counted. */
 import { CallboardError } from "../errors.ts"
-import { doorOf } from "./door.ts"
+import { honoApp } from "./hono-app.ts"
 import { KEEP_ALIVE_MS } from "./limits.ts"
 import { openApiOf } from "./openapi.ts"
-import type { Desk } from "./route.ts"
+import type { HttpContext } from "./route.ts"
 import { type HttpOptions, type HttpServer, startServer } from "./server.ts"
 import { healthRoutes, metricsRoutes } from "./service-routes.ts"
 
-const ELSEWHERE =
+const UNKNOWN_PATH =
   "a pool of worker processes answers /healthz, /readyz and /metrics; `callboard serve` answers everything else"
 
 const routes = [...healthRoutes, ...metricsRoutes]
 
-export type PoolContext = Pick<Desk, "unready" | "metrics" | "log">
+export type PoolContext = Pick<HttpContext, "unready" | "metrics" | "log">
 
 /** Starts to listen. Fails with `invalid-input`, naming the option, when it cannot or must not. */
 export const startPoolHttp = (options: HttpOptions, { unready, metrics, log }: PoolContext): HttpServer =>
   startServer(options, ({ tokens, loopbackOnly, closing }) => {
-    const desk: Desk = {
+    const context: HttpContext = {
       // Each process has its own, and none of the routes asks for one.
       get client(): never {
-        throw new CallboardError("not-found", ELSEWHERE)
+        throw new CallboardError("not-found", UNKNOWN_PATH)
       },
       log: log.with({ logger: "callboard.http" }),
       maxBody: 0,
       keepAliveMs: KEEP_ALIVE_MS,
       unready,
-      lost: () => undefined,
+      outage: () => undefined,
       metrics,
       closing,
       describe: (base) => openApiOf(routes, base, tokens.length > 0),
     }
-    return doorOf(desk, { routes, tokens, loopbackOnly, elsewhere: ELSEWHERE })
+    return honoApp(context, { routes, tokens, loopbackOnly, unknownPath: UNKNOWN_PATH })
   })

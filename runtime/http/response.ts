@@ -10,7 +10,7 @@ import { TransportError } from "../transport/mod.ts"
 export type Headers = Readonly<Record<string, string>>
 
 /** A value as the JSON body of an answer. */
-export const answer = <T>(value: T, status = 200, headers: Headers = {}): Response =>
+export const json = <T>(value: T, status = 200, headers: Headers = {}): Response =>
   new Response(JSON.stringify(value), {
     status,
     headers: {
@@ -21,13 +21,13 @@ export const answer = <T>(value: T, status = 200, headers: Headers = {}): Respon
     },
   })
 
-interface Kind {
+interface ProblemKind {
   readonly status: number
   readonly title: string
 }
 
 /** Every code with its status; the OpenAPI document and the reference page are made from it. */
-export const PROBLEMS: Readonly<Record<ErrorCode, Kind>> = {
+export const PROBLEMS: Readonly<Record<ErrorCode, ProblemKind>> = {
   "invalid-json": { status: 400, title: "The body is not JSON that can be read" },
   "invalid-input": { status: 400, title: "A value is not valid" },
   "unknown-field": { status: 400, title: "A field or parameter does not exist" },
@@ -85,7 +85,7 @@ export const problem = (
     status,
     ...(options.errors === undefined ? {} : { errors: options.errors }),
   }
-  return answer(body, status, {
+  return json(body, status, {
     "content-type": "application/problem+json",
     ...(challenge === undefined ? {} : { "www-authenticate": challenge }),
     ...(status === 503 || status === 429 ? { "retry-after": RETRY_AFTER } : {}),

@@ -12,9 +12,9 @@ import type { Scope } from "../options/scopes.ts"
 import { isId, MAX_ID_BYTES } from "../protocol/name.ts"
 import type { Caller } from "./access.ts"
 import type { OpenApi } from "./openapi-document.ts"
-import { type Parameters, readerOf, type Values } from "./parameter.ts"
+import { type Parameters, queryParserOf, type Values } from "./parameter.ts"
 
-export interface Desk {
+export interface HttpContext {
   readonly client: Client
   readonly log: Log
   /** Largest task, in bytes. */
@@ -23,7 +23,7 @@ export interface Desk {
   /** Why this does not do its work, for people; `undefined`: it does, it consumes, and its transport is within reach. */
   readonly unready: () => string | undefined | Promise<string | undefined>
   /** Why the transport is out of reach; `undefined` while it is not. */
-  readonly lost: () => string | undefined
+  readonly outage: () => string | undefined
   /** What `/metrics` answers with; `undefined` where metrics are off. */
   readonly metrics: MetricsText | undefined
   /** Fires when the service stops: waits and streams end. */
@@ -35,9 +35,9 @@ export interface Desk {
 export type Method = "GET" | "POST" | "PATCH" | "DELETE"
 
 /** What a handler gets. */
-export interface Ask<P extends Parameters = Parameters> {
+export interface RouteRequest<P extends Parameters = Parameters> {
   readonly c: Context
-  readonly desk: Desk
+  readonly context: HttpContext
   readonly caller: Caller
   /** The `{id}` of the path; empty on routes without one. */
   readonly id: string
@@ -47,7 +47,7 @@ export interface Ask<P extends Parameters = Parameters> {
 }
 
 /** One way in which a route answers. */
-export interface Answer {
+export interface RouteResponse {
   readonly status: number
   readonly description: string
   /** Absent: no body. */
@@ -74,32 +74,32 @@ export interface Definition<P extends Parameters> {
   /** What a token must allow; absent on routes that are open to everyone. */
   readonly scope?: Scope
   /** What the `{id}` of the path is. Defaults to the id of a job. */
-  readonly idIs?: string
+  readonly idDescription?: string
   readonly query?: P
   readonly headers?: Readonly<Record<string, HeaderParameter>>
   /** Schema of the body, by content type. */
   readonly body?: Readonly<Record<string, Schema.Top>>
-  readonly answers: ReadonlyArray<Answer>
+  readonly responses: ReadonlyArray<RouteResponse>
   /** Codes that this route can answer with, besides those that its kind always has. */
   readonly problems?: ReadonlyArray<ErrorCode>
-  readonly handle: (ask: Ask<P>) => Response | Promise<Response>
+  readonly handle: (request: RouteRequest<P>) => Response | Promise<Response>
 }
 
 /** A route whose handler's types have been checked and are not needed any more. */
 export interface Route extends Omit<Definition<Parameters>, "handle"> {
-  readonly serve: (c: Context, desk: Desk, caller: Caller) => Response | Promise<Response>
+  readonly serve: (c: Context, context: HttpContext, caller: Caller) => Response | Promise<Response>
 }
 
 export const route = <const P extends Parameters = Record<never, never>>(definition: Definition<P>): Route => {
   const { handle, ...described } = definition
-  const readQuery = readerOf<Parameters>(definition.query ?? {})
+  const parseQuery = queryParserOf<Parameters>(definition.query ?? {})
   const hasId = definition.path.includes("{id}")
   const pattern = basePattern(definition.path)
   return {
     ...described,
-    serve: (c, desk, caller) => {
+    serve: (c, context, caller) => {
       const url = new URL(c.req.url)
-      const query = readQuery(url.searchParams)
+      const query = parseQuery(url.searchParams)
       if (Result.isFailure(query)) throw query.failure
       const id = hasId ? (c.req.param("id") ?? "") : ""
       if (hasId && !isId(id)) {
@@ -110,7 +110,7 @@ export const route = <const P extends Parameters = Record<never, never>>(definit
       // Mounted, the root has no slash of its own.
       const base = definition.path === "/" ? url.pathname.replace(/\/$/, "") : (pattern.exec(url.pathname)?.[1] ?? "")
       // The reader was made of this definition's own parameters.
-      return handle({ c, desk, caller, id, query: query.success as Values<P>, base })
+      return handle({ c, context, caller, id, query: query.success as Values<P>, base })
     },
   }
 }

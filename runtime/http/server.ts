@@ -7,8 +7,8 @@ import { CallboardError } from "../errors.ts"
 import type { Log } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
 import { DEFAULTS } from "../options/defaults.ts"
-import { checkLengths, hostText, isLoopback, type Token } from "./access.ts"
-import { earlyHttp } from "./app.ts"
+import { checkTokenLengths, hostText, isLoopback, type Token } from "./access.ts"
+import { attachableHttp } from "./app.ts"
 import { listen } from "./listener.ts"
 
 export interface HttpOptions {
@@ -29,7 +29,7 @@ export interface HttpServer {
   stop(): Promise<void>
 }
 
-export interface HttpContext {
+export interface HttpServerContext {
   /** Whether the process consumes. */
   readonly ready: () => boolean
   /** Largest task, in bytes. */
@@ -55,7 +55,7 @@ const addressOf = ({ port = DEFAULTS.http.port, host = DEFAULTS.http.host, token
       { field: "http.host" },
     )
   }
-  if (!isLoopback(host)) checkLengths(tokens, host)
+  if (!isLoopback(host)) checkTokenLengths(tokens, host)
   return { host: host.replace(/^\[(.*)\]$/, "$1"), port }
 }
 
@@ -64,7 +64,7 @@ const shownHost = (host: string): string =>
   host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : hostText(host)
 
 /** What an application is told by the server that it runs in. */
-export interface ServerDoor {
+export interface ServerAccess {
   readonly tokens: ReadonlyArray<Token>
   readonly loopbackOnly: boolean
   /** Fires when the server stops. */
@@ -74,7 +74,7 @@ export interface ServerDoor {
 /** Starts to listen. Fails with `invalid-input`, naming the option, when it cannot or must not. */
 export const startServer = (
   options: HttpOptions,
-  appOf: (door: ServerDoor) => { fetch(request: Request): Response | Promise<Response> },
+  appOf: (access: ServerAccess) => { fetch(request: Request): Response | Promise<Response> },
 ): HttpServer => {
   const address = addressOf(options)
   const { tokens = [] } = options
@@ -103,18 +103,18 @@ export const startServer = (
 }
 
 /** A server that listens before there is a client. */
-export interface EarlyServer extends HttpServer {
+export interface AttachableServer extends HttpServer {
   /** From now on it answers for the board of this client; before, that the transport cannot be reached. */
-  open(client: Client): void
+  attach(client: Client): void
 }
 
 /** The whole interface. Fails as {@link startServer} does. */
-export const startHttp = (options: HttpOptions, context: HttpContext): EarlyServer => {
-  let open: EarlyServer["open"] = () => undefined
-  const server = startServer(options, (door) => {
-    const early = earlyHttp({ ...context, ...door })
-    open = early.open
-    return early.app
+export const startHttp = (options: HttpOptions, context: HttpServerContext): AttachableServer => {
+  let attach: AttachableServer["attach"] = () => undefined
+  const server = startServer(options, (access) => {
+    const attachable = attachableHttp({ ...context, ...access })
+    attach = attachable.attach
+    return attachable.app
   })
-  return { ...server, open: (client) => open(client) }
+  return { ...server, attach: (client) => attach(client) }
 }

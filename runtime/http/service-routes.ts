@@ -4,8 +4,8 @@ import { Schema } from "effect"
 import { CallboardError } from "../errors.ts"
 import { TransportError } from "../transport/mod.ts"
 import { VERSION } from "../version.ts"
-import { BATCH_BODY_FACTOR, IDEMPOTENCY_TTL_MS, MAX_BATCH, MAX_PAGE, MAX_WAIT_MS, reading } from "./limits.ts"
-import { answer } from "./response.ts"
+import { BATCH_BODY_FACTOR, IDEMPOTENCY_TTL_MS, MAX_BATCH, MAX_PAGE, MAX_WAIT_MS, withReadDeadline } from "./limits.ts"
+import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
 import { ActorList, Health, Info, QueueList, Readiness, WorkerList } from "./schema.ts"
 
@@ -18,14 +18,14 @@ export const serviceRoutes: ReadonlyArray<Route> = [
     summary: "Queues, with how much waits in them and for how long",
     description: "`unsupported` where the transport cannot tell.",
     scope: "read",
-    answers: [{ status: 200, description: "The queues that exist", schema: QueueList }],
+    responses: [{ status: 200, description: "The queues that exist", schema: QueueList }],
     problems: ["unsupported"],
-    handle: async ({ desk: { client } }) => {
+    handle: async ({ context: { client } }) => {
       const { jobs, transport } = client.connection
       if (jobs.queues === undefined) {
         throw new CallboardError("unsupported", `transport ${transport.name} cannot tell what waits in its queues`)
       }
-      return answer<typeof QueueList.Type>({ queues: await reading(client.queues()) })
+      return json<typeof QueueList.Type>({ queues: await withReadDeadline(client.queues()) })
     },
   }),
   route({
@@ -35,8 +35,9 @@ export const serviceRoutes: ReadonlyArray<Route> = [
     group: "Service",
     summary: "Workers that are alive",
     scope: "read",
-    answers: [{ status: 200, description: "The workers", schema: WorkerList }],
-    handle: async ({ desk }) => answer<typeof WorkerList.Type>({ workers: await reading(desk.client.workers()) }),
+    responses: [{ status: 200, description: "The workers", schema: WorkerList }],
+    handle: async ({ context }) =>
+      json<typeof WorkerList.Type>({ workers: await withReadDeadline(context.client.workers()) }),
   }),
   route({
     method: "GET",
@@ -45,8 +46,9 @@ export const serviceRoutes: ReadonlyArray<Route> = [
     group: "Service",
     summary: "Actors that live workers serve, with their methods and the JSON Schemas of inputs and results",
     scope: "read",
-    answers: [{ status: 200, description: "The actors", schema: ActorList }],
-    handle: async ({ desk }) => answer<typeof ActorList.Type>({ actors: await reading(desk.client.actors()) }),
+    responses: [{ status: 200, description: "The actors", schema: ActorList }],
+    handle: async ({ context }) =>
+      json<typeof ActorList.Type>({ actors: await withReadDeadline(context.client.actors()) }),
   }),
   route({
     method: "GET",
@@ -55,18 +57,18 @@ export const serviceRoutes: ReadonlyArray<Route> = [
     group: "Service",
     summary: "Version, transport and limits",
     scope: "read",
-    answers: [{ status: 200, description: "The service", schema: Info }],
-    handle: async ({ desk }) => {
-      const { name, capabilities } = desk.client.connection.transport
-      return answer<typeof Info.Type>({
+    responses: [{ status: 200, description: "The service", schema: Info }],
+    handle: async ({ context }) => {
+      const { name, capabilities } = context.client.connection.transport
+      return json<typeof Info.Type>({
         name: "callboard",
         version: VERSION,
-        ready: (await desk.unready()) === undefined,
+        ready: (await context.unready()) === undefined,
         // JSON has no Infinity: what is unlimited is null.
         transport: { name, durability: capabilities.durability, capabilities: { ...capabilities } },
         limits: {
-          body: desk.maxBody,
-          batchBody: desk.maxBody * BATCH_BODY_FACTOR,
+          body: context.maxBody,
+          batchBody: context.maxBody * BATCH_BODY_FACTOR,
           batch: MAX_BATCH,
           page: MAX_PAGE,
           wait: MAX_WAIT_MS / 1000,
@@ -85,8 +87,8 @@ export const healthRoutes: ReadonlyArray<Route> = [
     operation: "getHealth",
     group: "Service",
     summary: "Whether the process is alive",
-    answers: [{ status: 200, description: "It is", schema: Health }],
-    handle: () => answer<typeof Health.Type>({ status: "ok" }),
+    responses: [{ status: 200, description: "It is", schema: Health }],
+    handle: () => json<typeof Health.Type>({ status: "ok" }),
   }),
   route({
     method: "GET",
@@ -94,11 +96,11 @@ export const healthRoutes: ReadonlyArray<Route> = [
     operation: "getReadiness",
     group: "Service",
     summary: "Whether the process does its work: it consumes, and its transport is within reach",
-    answers: [{ status: 200, description: "It does", schema: Readiness }],
+    responses: [{ status: 200, description: "It does", schema: Readiness }],
     problems: ["transport-unavailable"],
-    handle: async ({ desk }) => {
-      const why = await desk.unready()
-      if (why === undefined) return answer<typeof Readiness.Type>({ ready: true })
+    handle: async ({ context }) => {
+      const why = await context.unready()
+      if (why === undefined) return json<typeof Readiness.Type>({ ready: true })
       throw new TransportError("unavailable", why)
     },
   }),
@@ -116,10 +118,10 @@ export const metricsRoutes: ReadonlyArray<Route> = [
     description:
       "Text format 0.0.4. What the transport cannot tell, or not now, is absent. `not-found` where metrics are switched off.",
     scope: "read",
-    answers: [{ status: 200, description: "The metrics", schema: Schema.String, contentType: "text/plain" }],
+    responses: [{ status: 200, description: "The metrics", schema: Schema.String, contentType: "text/plain" }],
     problems: ["not-found"],
-    handle: async ({ desk }) => {
-      const { metrics } = desk
+    handle: async ({ context }) => {
+      const { metrics } = context
       if (metrics === undefined) {
         throw new CallboardError("not-found", "metrics are switched off here: set `metrics` to true")
       }

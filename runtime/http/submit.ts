@@ -6,12 +6,12 @@ import type { Receipt } from "../jobs/receipt.ts"
 import { SubmissionSchema } from "../jobs/submission/submission.ts"
 import { parseTraceparent } from "../protocol/trace-context.ts"
 import { IdempotentRequest, parseKey } from "./idempotency.ts"
+import { jobOutcome, recordAfterWait } from "./job-record.ts"
 import { BATCH_BODY_FACTOR, MAX_BATCH, MAX_WAIT_MS } from "./limits.ts"
 import { BODY_TYPES, readBody } from "./request-body.ts"
-import { answer, itemProblem, problem } from "./response.ts"
-import { type Ask, route } from "./route.ts"
-import { type SubmitOptions, Submitting } from "./submitting.ts"
-import { endOf, recordAfter } from "./waiting.ts"
+import { itemProblem, json, problem } from "./response.ts"
+import { type RouteRequest, route } from "./route.ts"
+import { SubmissionRequest, type SubmitOptions } from "./submission-request.ts"
 
 /** Version 00 has as many characters; of a later one that says more, this one knows nothing. */
 const TRACEPARENT_LENGTH = 55
@@ -33,24 +33,24 @@ const tasksOf = (value: unknown): ReadonlyArray<unknown> => {
   return value
 }
 
-const submit = async (ask: Ask): Promise<Response> => {
-  const { c, desk, caller, base } = ask
+const submit = async (routeRequest: RouteRequest): Promise<Response> => {
+  const { c, context, caller, base } = routeRequest
   const request = c.req.raw
   const { headers } = request
   const key = parseKey(headers.get("idempotency-key"))
   const prefer = parsePrefer(headers.get("prefer"))
-  const body = await readBody(request, { one: desk.maxBody, many: desk.maxBody * BATCH_BODY_FACTOR })
+  const body = await readBody(request, { one: context.maxBody, many: context.maxBody * BATCH_BODY_FACTOR })
   const isArray = Array.isArray(body.value)
-  const servesActors = desk.client.directory.local.size > 0
-  const submitting = new Submitting(desk, tasksOf(body.value), {
+  const servesActors = context.client.directory.local.size > 0
+  const submission = new SubmissionRequest(context, tasksOf(body.value), {
     isArray,
     strict: servesActors && !prefer.lenient,
     ...traceOf(headers),
   })
-  const answers = await submitting.run(
+  const results = await submission.run(
     key === undefined
       ? undefined
-      : new IdempotentRequest(desk.client.connection.store, { ...body, caller: caller.key, key }),
+      : new IdempotentRequest(context.client.connection.store, { ...body, caller: caller.key, key }),
   )
   const applied = servesActors && prefer.lenient ? ["handling=lenient"] : []
   const described = (receipt: Receipt): typeof ReceiptSchema.Type => ({
@@ -59,7 +59,7 @@ const submit = async (ask: Ask): Promise<Response> => {
   })
 
   if (isArray) {
-    const items = answers.map((each, index) =>
+    const items = results.map((each, index) =>
       each instanceof CallboardError ? { ...itemProblem(each), index } : described(each),
     )
     const errors = items.filter((item) => "code" in item)
@@ -67,29 +67,29 @@ const submit = async (ask: Ask): Promise<Response> => {
       const message = "no task was confirmed; submitting them again with the ids given here is safe"
       return problem(new CallboardError("transport-unavailable", message), { errors })
     }
-    return answer<typeof BatchReceipts.Type>(items, 202, preferenceApplied(applied))
+    return json<typeof BatchReceipts.Type>(items, 202, preferenceApplied(applied))
   }
 
-  const [only] = answers
-  if (only === undefined) throw new CallboardError("internal", "a submission had no answer")
+  const [only] = results
+  if (only === undefined) throw new CallboardError("internal", "a submission had no result")
   if (only instanceof CallboardError) throw only
   const receipt = described(only)
   if (prefer.waitMs !== undefined && caller.may("read")) {
     const waited = preferenceApplied([...applied, `wait=${prefer.waitMs / 1000}`])
-    const end = await endWithin(ask, receipt.id, prefer.waitMs)
-    if (end === undefined) return answer(receipt, 202, { location: receipt.href, ...waited })
+    const end = await outcomeWithin(routeRequest, receipt.id, prefer.waitMs)
+    if (end === undefined) return json(receipt, 202, { location: receipt.href, ...waited })
     const withResult: typeof ReceiptWithResult.Type = { ...receipt, ...end }
-    return answer(withResult, 200, { location: receipt.href, ...waited })
+    return json(withResult, 200, { location: receipt.href, ...waited })
   }
-  return answer(receipt, 202, { location: receipt.href, ...preferenceApplied(applied) })
+  return json(receipt, 202, { location: receipt.href, ...preferenceApplied(applied) })
 }
 
 /** The task is accepted, whatever happens while its end is waited for: a wait that fails is one that was too short. */
-const endWithin = async ({ c, desk }: Ask, id: string, ms: number) => {
+const outcomeWithin = async ({ c, context }: RouteRequest, id: string, ms: number) => {
   try {
-    return endOf(await recordAfter(desk, id, ms, c.req.raw.signal))
+    return jobOutcome(await recordAfterWait(context, id, ms, c.req.raw.signal))
   } catch (cause) {
-    desk.log.debug("a submitter's wait failed", { job: id, cause: String(cause) })
+    context.log.debug("a submitter's wait failed", { job: id, cause: String(cause) })
     return undefined
   }
 }
@@ -133,7 +133,7 @@ A \`503\` carries the \`id\` and whether the task may have been accepted (\`outc
       },
     },
     body: Object.fromEntries(BODY_TYPES.map((type) => [type, Body])),
-    answers: [
+    responses: [
       {
         status: 202,
         description: "Accepted: kept as durably as `durability` says",

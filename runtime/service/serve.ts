@@ -5,7 +5,7 @@ import { Client } from "../client/client.ts"
 import { type ConnectSettings, displayUrl, leaseOf, openConnection } from "../connection/connect.ts"
 import type { Connection, KeepFailed } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
-import type { EarlyServer } from "../http/server.ts"
+import type { AttachableServer } from "../http/server.ts"
 import { hostLog, makeLog } from "../log/log.ts"
 import type { Metrics } from "../metrics/metrics.ts"
 import { DEFAULTS } from "../options/defaults.ts"
@@ -70,7 +70,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   if (tracing !== undefined) observers.push(new AttemptSpans(tracing.api, tracing.tracer, names))
   let connection: Connection
   let service: RunningService | undefined
-  let http: EarlyServer | undefined
+  let http: AttachableServer | undefined
   let metrics: Metrics | undefined
   try {
     if (options.metrics ?? (options.http !== undefined && options.http !== false)) {
@@ -99,7 +99,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       ...(tracing === undefined ? {} : { tracing }),
     })
     metrics?.follow(client)
-    http?.open(client)
+    http?.attach(client)
     // Listens to signals before the worker starts: one that comes while the worker takes its name must free it again.
     service = new RunningService({ client, http, metrics }, own, options.signals ?? true)
     if (actors.length > 0) {

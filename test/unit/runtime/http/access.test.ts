@@ -29,10 +29,10 @@ describe("with tokens", () => {
     ["the token alone", { authorization: READ }],
   ])("%s: 401 with a challenge", async (_what, headers) => {
     const { ask } = await withTokens()
-    const answer = await ask("GET", "/v1/jobs", { headers })
-    expect(answer).toMatchObject({ status: 401, body: { code: "unauthorized" } })
-    expect(answer.headers.get("www-authenticate")).toMatch(/^Bearer /)
-    expect(answer.text).not.toContain(READ)
+    const response = await ask("GET", "/v1/jobs", { headers })
+    expect(response).toMatchObject({ status: 401, body: { code: "unauthorized" } })
+    expect(response.headers.get("www-authenticate")).toMatch(/^Bearer /)
+    expect(response.text).not.toContain(READ)
   })
 
   test("the scheme may be written in any case", async () => {
@@ -50,13 +50,13 @@ describe("with tokens", () => {
         const mayBe = scopes[0] === scope || scopes[0] === "admin"
         // A stream would never end: its head is enough.
         const how = path.endsWith("/events") ? "HEAD" : method
-        const answer = await running.ask(how, concrete(path), { token, ...(method === "PATCH" ? { body: {} } : {}) })
-        if (mayBe) expect([401, 403]).not.toContain(answer.status)
+        const response = await running.ask(how, concrete(path), { token, ...(method === "PATCH" ? { body: {} } : {}) })
+        if (mayBe) expect([401, 403]).not.toContain(response.status)
         else {
-          expect(answer.status).toBe(403)
-          expect(answer.headers.get("www-authenticate")).toContain(`scope="${scope}"`)
+          expect(response.status).toBe(403)
+          expect(response.headers.get("www-authenticate")).toContain(`scope="${scope}"`)
           if (how !== "HEAD")
-            expect(answer.body).toMatchObject({ code: "forbidden", detail: expect.stringContaining(`${scope}`) })
+            expect(response.body).toMatchObject({ code: "forbidden", detail: expect.stringContaining(`${scope}`) })
         }
       }
     },
@@ -76,14 +76,14 @@ describe("with tokens", () => {
 
   test("any name of the host is answered, and pages of other origins too: the token is what counts", async () => {
     const running = await withTokens()
-    const answer = await raw(running, [
+    const response = await raw(running, [
       "POST /v1/jobs HTTP/1.1",
       "Host: board.example.com",
       "Origin: https://app.example.com",
       `Authorization: Bearer ${SUBMIT}`,
       "Content-Type: application/json",
     ])
-    expect(answer).toMatch(/^HTTP\/1.1 202 /)
+    expect(response).toMatch(/^HTTP\/1.1 202 /)
   })
 
   test.each([
@@ -160,9 +160,9 @@ describe("without tokens", () => {
   ])("the host %s is not, whatever is asked", async (host) => {
     const running = await start()
     for (const path of ["/v1/jobs", "/healthz", "/", "/nothing"]) {
-      const answer = await raw(running, [`GET ${path} HTTP/1.1`, `Host: ${host}`], "")
-      expect(answer).toMatch(/^HTTP\/1.1 403 /)
-      expect(answer).toContain('"forbidden"')
+      const response = await raw(running, [`GET ${path} HTTP/1.1`, `Host: ${host}`], "")
+      expect(response).toMatch(/^HTTP\/1.1 403 /)
+      expect(response).toContain('"forbidden"')
     }
     expect(await raw(running, post(`Host: ${host}`))).toMatch(/^HTTP\/1.1 403 /)
     expect((await running.ask("GET", "/v1/jobs")).body.jobs).toEqual([])
@@ -207,8 +207,8 @@ describe("without tokens", () => {
 
   test("no answer allows another origin to read it", async () => {
     const { ask } = await start()
-    const answer = await ask("GET", "/v1/jobs", { headers: { origin: "https://evil.example" } })
-    expect(answer.headers.get("access-control-allow-origin")).toBeNull()
+    const response = await ask("GET", "/v1/jobs", { headers: { origin: "https://evil.example" } })
+    expect(response.headers.get("access-control-allow-origin")).toBeNull()
     const preflight = await ask("OPTIONS", "/v1/jobs", {
       headers: { origin: "https://evil.example", "access-control-request-method": "POST" },
     })

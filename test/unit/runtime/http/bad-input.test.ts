@@ -139,20 +139,20 @@ describe("POST /v1/jobs", () => {
   ]
   test.each(cases)("%s", async (what, options, status, problem) => {
     const path = what === "an unknown parameter" ? "/v1/jobs?wait=3" : "/v1/jobs"
-    const answer = await running.ask("POST", path, options)
-    expect(answer).toMatchObject({ status, body: { ...problem, status, detail: expect.stringMatching(/./) } })
-    expect(answer.headers.get("content-type")).toBe("application/problem+json")
-    expect(answer.body).not.toHaveProperty("stack")
+    const response = await running.ask("POST", path, options)
+    expect(response).toMatchObject({ status, body: { ...problem, status, detail: expect.stringMatching(/./) } })
+    expect(response.headers.get("content-type")).toBe("application/problem+json")
+    expect(response.body).not.toHaveProperty("stack")
     // Whoever comes next is served.
     expect(await running.submit({ task: "work.echo", input: 1 }, { prefer: "wait=5" })).toMatchObject({ status: 200 })
   })
 
   test("a length that is too large is refused before anything is read", async () => {
-    const answer = await rawRequest(
+    const response = await rawRequest(
       "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 999999999999\r\n\r\n{",
     )
-    expect(answer).toMatch(/^HTTP\/1.1 413 /)
-    expect(answer).toContain('"too-large"')
+    expect(response).toMatch(/^HTTP\/1.1 413 /)
+    expect(response).toContain('"too-large"')
   })
 
   test("a body without an end is refused once there is too much of it", async () => {
@@ -179,7 +179,7 @@ describe("POST /v1/jobs", () => {
   })
 
   test("header bytes that are not UTF-8 do no harm", async () => {
-    const answer = await rawRequest(
+    const response = await rawRequest(
       Buffer.concat([
         Buffer.from(
           "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nPrefer: ",
@@ -188,16 +188,16 @@ describe("POST /v1/jobs", () => {
         Buffer.from('\r\nContent-Length: 20\r\n\r\n{"task":"work.echo"}'),
       ]),
     )
-    expect(answer).toMatch(/^HTTP\/1.1 (202|400) /)
+    expect(response).toMatch(/^HTTP\/1.1 (202|400) /)
     expect(await running.submit({ task: "work.echo" })).toMatchObject({ status: 202 })
   })
 
   test("__proto__ and friends are inert", async () => {
     const body =
       '{"task":"work.echo","input":{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}},"n":1}}'
-    const answer = await running.ask("POST", "/v1/jobs", { body, headers: { prefer: "wait=5" } })
-    expect(answer).toMatchObject({ status: 200, body: { result: { n: 1 } } })
-    expect(answer.text).not.toContain("polluted")
+    const response = await running.ask("POST", "/v1/jobs", { body, headers: { prefer: "wait=5" } })
+    expect(response).toMatchObject({ status: 200, body: { result: { n: 1 } } })
+    expect(response.text).not.toContain("polluted")
     expect(Object.hasOwn(Object.prototype, "polluted")).toBe(false)
     const outside = await running.ask("POST", "/v1/jobs", { body: '{"task":"work.echo","__proto__":{"id":"x y"}}' })
     expect(outside.status).toBe(202)
@@ -276,9 +276,9 @@ describe("other routes", () => {
     ["OPTIONS", "/v1/jobs", "POST, GET, HEAD"],
     ["DELETE", "/", "GET, HEAD"],
   ])("%s %s is answered with the methods that there are", async (method, path, allow) => {
-    const answer = await running.ask(method, path)
-    expect(answer).toMatchObject({ status: 405, body: { code: "unsupported", status: 405 } })
-    expect(answer.headers.get("allow")).toBe(allow)
+    const response = await running.ask(method, path)
+    expect(response).toMatchObject({ status: 405, body: { code: "unsupported", status: 405 } })
+    expect(response.headers.get("allow")).toBe(allow)
   })
 
   test.each([

@@ -34,9 +34,9 @@ test("every question has its answer", async () => {
 test("every command does what it says", async () => {
   const { ask, service } = await start({ name: "one", concurrency: 1 })
   const value = async (command: string, body: object = {}) => {
-    const answer = await ask("POST", `/v1/control/${command}`, { body })
-    expect(answer).toMatchObject({ status: 200, body: { answers: [{ worker: "one" }] } })
-    return answer.body.answers[0].value
+    const response = await ask("POST", `/v1/control/${command}`, { body })
+    expect(response).toMatchObject({ status: 200, body: { answers: [{ worker: "one" }] } })
+    return response.body.answers[0].value
   }
   expect(await value("pool-grow", { count: 2 })).toEqual({ concurrency: 3 })
   expect(await value("pool-shrink", { count: 1 })).toEqual({ concurrency: 2 })
@@ -77,8 +77,8 @@ test.each<readonly [path: string, body: unknown, status: number, problem: object
 ])("%s %j", async (path, body, status, problem) => {
   const { ask, service } = await start()
   const before = service.worker?.describe().concurrency
-  const answer = await ask("POST", `/v1/control/${path}`, body === undefined ? {} : { body })
-  expect(answer).toMatchObject({ status, body: { ...(status === 400 ? { code: "invalid-input" } : {}), ...problem } })
+  const response = await ask("POST", `/v1/control/${path}`, body === undefined ? {} : { body })
+  expect(response).toMatchObject({ status, body: { ...(status === 400 ? { code: "invalid-input" } : {}), ...problem } })
   expect(service.worker?.describe()).toMatchObject({ concurrency: before, queues: ["default"] })
   expect(service.isReady).toBe(true)
 })

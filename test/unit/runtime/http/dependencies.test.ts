@@ -276,15 +276,15 @@ describe("Prefer: wait", () => {
   test("answers with the result of one that could start in time", async () => {
     const running = await start()
     await running.submit({ task: "work.echo", id: "p" })
-    const answer = await running.submit({ task: "work.echo", input: { n: 1 }, after: "p" }, { prefer: "wait=10" })
-    expect(answer).toMatchObject({ status: 200, body: { state: "succeeded", result: { n: 1 } } })
-    expect(answer.headers.get("preference-applied")).toBe("wait=10")
+    const response = await running.submit({ task: "work.echo", input: { n: 1 }, after: "p" }, { prefer: "wait=10" })
+    expect(response).toMatchObject({ status: 200, body: { state: "succeeded", result: { n: 1 } } })
+    expect(response.headers.get("preference-applied")).toBe("wait=10")
   })
 
   test("answers 202 for one that still waits", async () => {
     const { submit } = await withParent()
-    const answer = await submit({ task: "work.echo", after: "p" }, { prefer: "wait=0.2" })
-    expect(answer).toMatchObject({ status: 202, body: { state: "deferred" } })
+    const response = await submit({ task: "work.echo", after: "p" }, { prefer: "wait=0.2" })
+    expect(response).toMatchObject({ status: 202, body: { state: "deferred" } })
   })
 })
 

@@ -4,7 +4,7 @@ import { generateId } from "../../../../runtime/id.ts"
 import { Faults, faultyPlugin } from "../../../support/faults.ts"
 import { type Described, DocumentCheck } from "./document-check.ts"
 
-export interface Answer {
+export interface HttpResponse {
   readonly status: number
   readonly headers: Headers
   readonly text: string
@@ -27,8 +27,8 @@ export interface Running {
   readonly faults: Faults
   /** Lets the handler of `work.hold` go on. */
   readonly release: () => void
-  ask(method: string, path: string, options?: AskOptions): Promise<Answer>
-  submit(body: unknown, headers?: Readonly<Record<string, string>>): Promise<Answer>
+  ask(method: string, path: string, options?: AskOptions): Promise<HttpResponse>
+  submit(body: unknown, headers?: Readonly<Record<string, string>>): Promise<HttpResponse>
 }
 
 /** What tests hold up: let go of when they are over. */
@@ -94,7 +94,7 @@ export const start = async ({ change, ...options }: StartOptions = {}): Promise<
     method: string,
     path: string,
     { headers, body, token, signal }: AskOptions = {},
-  ): Promise<Answer> => {
+  ): Promise<HttpResponse> => {
     const raw = body === undefined || typeof body === "string" || body instanceof Uint8Array
     const response = await fetch(`${url}${path}`, {
       method,

@@ -276,7 +276,7 @@ describe("meta", () => {
   test("of one that has not ended is refused", async () => {
     const running = await start()
     const { body } = await running.submit({ task: "work.echo", delay: 3600 })
-    const answer = await running.ask("PATCH", `${body.href}/meta`, { body: { a: 1 } })
-    expect(answer).toMatchObject({ status: 400, body: { code: "unsupported" } })
+    const response = await running.ask("PATCH", `${body.href}/meta`, { body: { a: 1 } })
+    expect(response).toMatchObject({ status: 400, body: { code: "unsupported" } })
   })
 })

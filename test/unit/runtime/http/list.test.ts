@@ -74,8 +74,8 @@ describe("bulk", () => {
     const done = await finished(running, { task: "work.echo" })
     const waiting = (await submit(Array(5).fill({ task: "work.echo", delay: 3600 }))).body as ReadonlyArray<Summary>
     const other = (await submit({ task: "work.echo", delay: 3600, queue: "other" })).body.id
-    const answer = await ask("POST", "/v1/jobs/cancel?queue=default")
-    expect(answer).toMatchObject({ status: 200, body: { changed: 5, refused: [], more: false } })
+    const response = await ask("POST", "/v1/jobs/cancel?queue=default")
+    expect(response).toMatchObject({ status: 200, body: { changed: 5, refused: [], more: false } })
     for (const { id } of waiting) expect((await ask("GET", `/v1/jobs/${id}`)).body.state).toBe("cancelled")
     expect((await ask("GET", `/v1/jobs/${done}`)).body.state).toBe("succeeded")
     expect((await ask("GET", `/v1/jobs/${other}`)).body.state).toBe("scheduled")
@@ -105,8 +105,8 @@ describe("bulk", () => {
     const succeeded = await finished(running, { task: "work.echo" })
     const cancelled = (await submit({ task: "work.echo", delay: 3600 })).body.id
     await ask("POST", `/v1/jobs/${cancelled}/cancel`)
-    const answer = await ask("POST", "/v1/jobs/retry?state=failed")
-    expect(answer).toMatchObject({ status: 200, body: { changed: 2, refused: [], more: false } })
+    const response = await ask("POST", "/v1/jobs/retry?state=failed")
+    expect(response).toMatchObject({ status: 200, body: { changed: 2, refused: [], more: false } })
     for (const id of failed) expect((await ask("GET", `/v1/jobs/${id}`)).body.run).toBe(2)
     for (const id of [succeeded, cancelled]) expect((await ask("GET", `/v1/jobs/${id}`)).body.run).toBe(1)
     // Without a state: whatever has ended badly.

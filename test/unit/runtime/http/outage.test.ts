@@ -89,8 +89,8 @@ describe("submitting", () => {
   test("a wait that fails does not hide that the task is accepted", async () => {
     const { submit, faults } = await start()
     faults.before = only("jobs.find", down)
-    const answer = await submit({ task: "work.hold" }, { prefer: "wait=5" })
-    expect(answer).toMatchObject({ status: 202, body: { state: "queued" } })
+    const response = await submit({ task: "work.hold" }, { prefer: "wait=5" })
+    expect(response).toMatchObject({ status: 202, body: { state: "queued" } })
   })
 
   test("a task that the transport finds too large is refused as that", async () => {
@@ -120,16 +120,19 @@ describe("asking", () => {
   ])("%s %s while it is down: 503", async (method, path, call) => {
     const { ask, faults } = await start()
     faults.before = only(call, down)
-    const answer = await ask(method, path)
-    expect(answer).toMatchObject({ status: 503, body: { code: "transport-unavailable", detail: "connection refused" } })
-    expect(answer.headers.get("retry-after")).toBe("1")
+    const response = await ask(method, path)
+    expect(response).toMatchObject({
+      status: 503,
+      body: { code: "transport-unavailable", detail: "connection refused" },
+    })
+    expect(response.headers.get("retry-after")).toBe("1")
   })
 
   test("for a record while it hangs: 503 in the end", async () => {
     const { ask, faults } = await start()
     faults.before = only("jobs.find", () => faults.hang())
-    const [answer, ms] = await timed(ask("GET", "/v1/jobs/a"))
-    expect(answer).toMatchObject({ status: 503 })
+    const [response, ms] = await timed(ask("GET", "/v1/jobs/a"))
+    expect(response).toMatchObject({ status: 503 })
     expect(ms).toBeLessThan(8_000)
   })
 
@@ -154,10 +157,10 @@ describe("asking", () => {
     faults.before = only("jobs.find", () => {
       throw new Error("password=hunter2 at /secret/path")
     })
-    const answer = await ask("GET", "/v1/jobs/a")
-    expect(answer).toMatchObject({ status: 500, body: { code: "internal" } })
-    expect(answer.text).not.toContain("hunter2")
-    expect(answer.text).not.toContain("/secret")
+    const response = await ask("GET", "/v1/jobs/a")
+    expect(response).toMatchObject({ status: 500, body: { code: "internal" } })
+    expect(response.text).not.toContain("hunter2")
+    expect(response.text).not.toContain("/secret")
   })
 })
 

@@ -48,8 +48,8 @@ describe("one task", () => {
     async (type) => {
       const { ask } = await start()
       const body = encode({ task: "work.echo", input: { n: 1, text: "ä", list: [true, null] } })
-      const answer = await ask("POST", "/v1/jobs", { body, headers: { "content-type": type, prefer: "wait=5" } })
-      expect(answer).toMatchObject({ status: 200, body: { result: { n: 1, text: "ä", list: [true, null] } } })
+      const response = await ask("POST", "/v1/jobs", { body, headers: { "content-type": type, prefer: "wait=5" } })
+      expect(response).toMatchObject({ status: 200, body: { result: { n: 1, text: "ä", list: [true, null] } } })
     },
   )
 
@@ -131,8 +131,8 @@ describe("arrays", () => {
 
   test("with one wrong element are refused as a whole, naming it", async () => {
     const { submit, ask } = await start()
-    const answer = await submit([{ task: "work.echo" }, { task: "work.echo", priority: 12 }, { task: "work.echo" }])
-    expect(answer).toMatchObject({ status: 400, body: { code: "invalid-input", index: 1, field: "priority" } })
+    const response = await submit([{ task: "work.echo" }, { task: "work.echo", priority: 12 }, { task: "work.echo" }])
+    expect(response).toMatchObject({ status: 400, body: { code: "invalid-input", index: 1, field: "priority" } })
     expect((await ask("GET", "/v1/jobs")).body.jobs).toEqual([])
   })
 
@@ -143,11 +143,11 @@ describe("arrays", () => {
 
   test("must not hold one id twice", async () => {
     const { submit } = await start()
-    const answer = await submit([
+    const response = await submit([
       { task: "work.echo", id: "a", input: 1 },
       { task: "work.echo", id: "a", input: 2 },
     ])
-    expect(answer).toMatchObject({ status: 400, body: { code: "invalid-input", index: 1, field: "id" } })
+    expect(response).toMatchObject({ status: 400, body: { code: "invalid-input", index: 1, field: "id" } })
   })
 
   test("whose elements fare differently have an error beside the receipts", async () => {
@@ -198,9 +198,9 @@ describe("Prefer: wait", () => {
       [[{ task: "work.hold" }], "wait=5"],
       [{ task: "work.hold" }, "wait=soon"],
     ] as const) {
-      const answer = await submit(body, { prefer })
-      expect(answer.status).toBe(202)
-      expect(answer.headers.get("preference-applied")).toBeNull()
+      const response = await submit(body, { prefer })
+      expect(response.status).toBe(202)
+      expect(response.headers.get("preference-applied")).toBeNull()
     }
   })
 

@@ -6,12 +6,12 @@ import { outcomeOf } from "../jobs/tracking/outcome.ts"
 import { waitForEnd } from "../jobs/tracking/waiting.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
-import { reading } from "./limits.ts"
-import type { Desk } from "./route.ts"
+import { withReadDeadline } from "./limits.ts"
+import type { HttpContext } from "./route.ts"
 
 /** The record of a job. Fails with `not-found`, and with `gone` when only its tombstone is left. */
-export const recordOf = async ({ client }: Desk, id: string): Promise<JobRecord> => {
-  const { record } = await reading(findRecord(client.connection, id))
+export const recordOf = async ({ client }: HttpContext, id: string): Promise<JobRecord> => {
+  const { record } = await withReadDeadline(findRecord(client.connection, id))
   if (record.tombstone) throw goneError(id)
   return record
 }
@@ -20,23 +20,28 @@ export const recordOf = async ({ client }: Desk, id: string): Promise<JobRecord>
  * The record of a job once it has ended, or as it is when the wait is over: after `ms`, when the client has gone, or
  * when the service stops. Fails with `not-found` and `gone`.
  */
-export const recordAfter = async (desk: Desk, id: string, ms: number, client: AbortSignal): Promise<JobRecord> => {
-  const now = await recordOf(desk, id)
+export const recordAfterWait = async (
+  context: HttpContext,
+  id: string,
+  ms: number,
+  client: AbortSignal,
+): Promise<JobRecord> => {
+  const now = await recordOf(context, id)
   if (ms === 0 || isTerminal(now.state)) return now
-  const ended = await withFirst([client, desk.closing], async (signal) => {
+  const ended = await withAnySignal([client, context.closing], async (signal) => {
     try {
-      return await waitForEnd(desk.client.connection, id, ms, signal)
+      return await waitForEnd(context.client.connection, id, ms, signal)
     } catch (cause) {
       if (cause instanceof WaitTimeout || signal.aborted) return undefined
       throw cause
     }
   })
   if (ended?.tombstone) throw goneError(id)
-  return ended ?? (client.aborted ? now : await recordOf(desk, id))
+  return ended ?? (client.aborted ? now : await recordOf(context, id))
 }
 
 /** How a job ended; `undefined` while it goes on. */
-export const endOf = (record: JobRecord): Omit<typeof JobResult.Type, "id"> | undefined => {
+export const jobOutcome = (record: JobRecord): Omit<typeof JobResult.Type, "id"> | undefined => {
   const outcome = outcomeOf(record)
   return outcome === undefined || outcome.state === "gone" ? undefined : outcome
 }
@@ -45,7 +50,7 @@ export const endOf = (record: JobRecord): Omit<typeof JobResult.Type, "id"> | un
  * Runs `work` with a signal that fires with the first of `signals`. Unlike `AbortSignal.any` it stops listening when the
  * work is over: the signal of a service lives as long as all of its requests.
  */
-export const withFirst = async <T>(
+export const withAnySignal = async <T>(
   signals: ReadonlyArray<AbortSignal>,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> => {

@@ -1,22 +1,22 @@
 /**
  * The door of an application: its table of routes, who may come in, and what becomes of whatever is thrown inside. What
- * there is behind it is the desk's affair.
+ * there is behind it is the context's affair.
  */
 import { Hono } from "hono"
 import { CallboardError } from "../errors.ts"
 import { TransportError } from "../transport/mod.ts"
-import { ANYONE, checkHost, checkOrigin, gateOf, type Token } from "./access.ts"
+import { ANONYMOUS, authenticatorOf, checkHost, checkOrigin, type Token } from "./access.ts"
 import { asCallboardError, problem } from "./response.ts"
-import type { Desk, Route } from "./route.ts"
+import type { HttpContext, Route } from "./route.ts"
 
-export interface DoorOptions {
+export interface HonoAppOptions {
   readonly routes: ReadonlyArray<Route>
   /** None: everyone may do everything, except pages of other origins. */
   readonly tokens: ReadonlyArray<Token>
   /** Answer only requests that name this machine as their host. */
   readonly loopbackOnly: boolean
   /** What is said of every other path. */
-  readonly elsewhere: string
+  readonly unknownPath: string
 }
 
 const honoPath = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ":$1")
@@ -35,10 +35,10 @@ const allowedOf = (routes: ReadonlyArray<Route>): ReadonlyArray<readonly [path: 
     })
 
 /** Fails with `invalid-input` when a token cannot be used. */
-export const doorOf = (desk: Desk, { routes, tokens, loopbackOnly, elsewhere }: DoorOptions): Hono => {
-  const gate = gateOf(tokens)
+export const honoApp = (context: HttpContext, { routes, tokens, loopbackOnly, unknownPath }: HonoAppOptions): Hono => {
+  const authenticate = authenticatorOf(tokens)
   const admit = (request: Request): void => {
-    if (desk.closing.aborted) throw new TransportError("unavailable", "this service is stopping")
+    if (context.closing.aborted) throw new TransportError("unavailable", "this service is stopping")
     if (loopbackOnly) checkHost(request.headers.get("host") ?? undefined)
     if (tokens.length === 0 && request.method !== "GET" && request.method !== "HEAD") checkOrigin(request)
   }
@@ -48,8 +48,8 @@ export const doorOf = (desk: Desk, { routes, tokens, loopbackOnly, elsewhere }: 
     const { scope } = route
     app.on(route.method, honoPath(route.path), (c) => {
       admit(c.req.raw)
-      const caller = scope === undefined ? ANYONE : gate(c.req.header("authorization"))
-      if (scope === undefined || caller.may(scope)) return route.serve(c, desk, caller)
+      const caller = scope === undefined ? ANONYMOUS : authenticate(c.req.header("authorization"))
+      if (scope === undefined || caller.may(scope)) return route.serve(c, context, caller)
       return problem(new CallboardError("forbidden", `this token lacks the scope ${scope}`), {
         headers: { "www-authenticate": `Bearer realm="callboard", error="insufficient_scope", scope="${scope}"` },
       })
@@ -64,8 +64,8 @@ export const doorOf = (desk: Desk, { routes, tokens, loopbackOnly, elsewhere }: 
   }
   app.all("*", (c) => {
     admit(c.req.raw)
-    throw new CallboardError("not-found", elsewhere)
+    throw new CallboardError("not-found", unknownPath)
   })
-  app.onError((thrown) => problem(asCallboardError(thrown, desk.log)))
+  app.onError((thrown) => problem(asCallboardError(thrown, context.log)))
   return app
 }

@@ -8,9 +8,9 @@ import type { Prepared } from "../client/submitting/submitter.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { TransportError } from "../transport/mod.ts"
-import type { Answers, Earlier, IdempotentRequest } from "./idempotency.ts"
+import type { EarlierRequest, IdempotentRequest, SubmitResults } from "./idempotency.ts"
 import { SUBMIT_DEADLINE_MS } from "./limits.ts"
-import type { Desk } from "./route.ts"
+import type { HttpContext } from "./route.ts"
 
 /** What a submission says its id is; anything else than text is refused when it is checked. */
 const givenId = (task: unknown): string | undefined =>
@@ -27,8 +27,8 @@ export interface SubmitOptions {
   readonly isArray: boolean
 }
 
-export class Submitting {
-  readonly #desk: Desk
+export class SubmissionRequest {
+  readonly #context: HttpContext
   readonly #tasks: ReadonlyArray<unknown>
   readonly #options: SubmitOptions
   /** An earlier request under the same key may have fixed others. */
@@ -36,8 +36,8 @@ export class Submitting {
   /** Whether something may have been accepted. */
   #outcome: "none" | "unknown" = "none"
 
-  constructor(desk: Desk, tasks: ReadonlyArray<unknown>, options: SubmitOptions) {
-    this.#desk = desk
+  constructor(context: HttpContext, tasks: ReadonlyArray<unknown>, options: SubmitOptions) {
+    this.#context = context
     this.#tasks = tasks
     this.#options = options
     this.#ids = tasks.map((task) => givenId(task) ?? generateId())
@@ -47,7 +47,7 @@ export class Submitting {
    * Posts. A transport that fails or does not answer in time is an answer as well, for each task: `transport-unavailable`
    * with the id and whether it may have been accepted. Fails with what is wrong with the request.
    */
-  async run(request: IdempotentRequest | undefined): Promise<Answers> {
+  async run(request: IdempotentRequest | undefined): Promise<SubmitResults> {
     const late = () => new TransportError("unavailable", "the transport did not answer in time")
     try {
       return await within(SUBMIT_DEADLINE_MS, this.#run(request), late)
@@ -61,57 +61,59 @@ export class Submitting {
     }
   }
 
-  async #run(request: IdempotentRequest | undefined): Promise<Answers> {
+  async #run(request: IdempotentRequest | undefined): Promise<SubmitResults> {
     if (request === undefined) return this.#post(await this.#prepare(this.#tasks))
     // Looked at before the tasks are checked: what was right then (an `expires`) need not be right any more.
-    const earlier = (await request.earlier()) ?? (await this.#take(request))
-    if (earlier.status === "done") return earlier.answers
-    const answers = await this.#post(earlier.status === "taken" ? earlier.prepared : await this.#again(earlier.ids))
-    await this.#remember(request, answers)
-    return answers
+    const earlier = (await request.earlier()) ?? (await this.#reserve(request))
+    if (earlier.status === "done") return earlier.results
+    const results = await this.#post(
+      earlier.status === "reserved" ? earlier.prepared : await this.#withEarlierIds(earlier.ids),
+    )
+    await this.#recordResults(request, results)
+    return results
   }
 
   /** Takes the key for tasks that are right: a request that is refused takes none. Another request may be faster. */
-  async #take(
+  async #reserve(
     request: IdempotentRequest,
-  ): Promise<Earlier | { readonly status: "taken"; readonly prepared: Prepared }> {
+  ): Promise<EarlierRequest | { readonly status: "reserved"; readonly prepared: Prepared }> {
     const prepared = await this.#prepare(this.#tasks)
-    const taken = await request.take(this.#ids)
-    return taken === "taken" ? { status: "taken", prepared } : taken
+    const outcome = await request.reserve(this.#ids)
+    return outcome === "reserved" ? { status: "reserved", prepared } : outcome
   }
 
   /** The tasks under the ids of an earlier request: named like the submitter's own, so that they are looked up. */
-  #again(ids: ReadonlyArray<string>): Promise<Prepared> {
+  #withEarlierIds(ids: ReadonlyArray<string>): Promise<Prepared> {
     this.#ids = ids
     return this.#prepare(this.#tasks.map((task, at) => withId(task, ids[at])))
   }
 
   async #prepare(tasks: ReadonlyArray<unknown>): Promise<Prepared> {
-    const { client, maxBody } = this.#desk
-    const { isArray, ...context } = this.#options
+    const { client, maxBody } = this.#context
+    const { isArray, ...submitContext } = this.#options
     try {
-      return await client.prepare(tasks, { ...context, ids: this.#ids, maxBody })
+      return await client.prepare(tasks, { ...submitContext, ids: this.#ids, maxBody })
     } catch (cause) {
       if (!(isArray && cause instanceof CallboardError)) throw cause
       throw new CallboardError(cause.code, cause.message, { index: 0, ...cause.details })
     }
   }
 
-  async #post(prepared: Prepared): Promise<Answers> {
+  async #post(prepared: Prepared): Promise<SubmitResults> {
     this.#outcome = "unknown"
-    return this.#desk.client.post(prepared)
+    return this.#context.client.post(prepared)
   }
 
-  async #remember(request: IdempotentRequest, answers: Answers): Promise<void> {
-    const errors = answers.filter((each) => each instanceof CallboardError)
+  async #recordResults(request: IdempotentRequest, results: SubmitResults): Promise<void> {
+    const errors = results.filter((each) => each instanceof CallboardError)
     const unconfirmed = errors.filter((error) => error.code === "transport-unavailable")
     try {
-      if (errors.length < answers.length) {
-        if (unconfirmed.length === 0) await request.done(answers)
+      if (errors.length < results.length) {
+        if (unconfirmed.length === 0) await request.done(results)
       } else if (unconfirmed.every((error) => error.details.outcome === "none")) await request.failed()
     } catch (cause) {
       // A repetition finds the ids under the key and submits those again, which adds nothing.
-      this.#desk.log.debug("an Idempotency-Key was not brought up to date", { cause: String(cause) })
+      this.#context.log.debug("an Idempotency-Key was not brought up to date", { cause: String(cause) })
     }
   }
 }
