@@ -1,7 +1,7 @@
 /** One request to a service over HTTP, and what came of it: a value, or an error with a code. */
 import { Result, Schema } from "effect"
 import { CallboardError } from "../errors.ts"
-import { errorOf, Problem } from "../jobs/answers.ts"
+import { errorOf, Problem } from "../jobs/responses.ts"
 
 export interface RequestOptions {
   /** Defaults to GET. */

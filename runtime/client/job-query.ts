@@ -25,11 +25,11 @@ export interface JobQuery {
 }
 
 const DEFAULT_LIMIT = 100
-const MOST = 1_000
+const MAX_LIMIT = 1_000
 
 /** The query as transports take it. Fails with `invalid-input` where the limit is out of range. */
 export const recordQueryOf = (query: JobQuery): RecordQuery => {
   const { limit = DEFAULT_LIMIT } = query
-  if (Number.isInteger(limit) && limit >= 1 && limit <= MOST) return { ...query, limit }
-  throw new CallboardError("invalid-input", `limit: must be a whole number from 1 to ${MOST}`, { field: "limit" })
+  if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_LIMIT) return { ...query, limit }
+  throw new CallboardError("invalid-input", `limit: must be a whole number from 1 to ${MAX_LIMIT}`, { field: "limit" })
 }

@@ -1,7 +1,7 @@
 /** The filter that lists and bulk calls share, as query parameters. */
 import { Schema } from "effect"
 import { CallboardError } from "../errors.ts"
-import { StateSchema } from "../jobs/answers.ts"
+import { StateSchema } from "../jobs/responses.ts"
 import type { State } from "../protocol/state.ts"
 import type { RecordQuery } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"

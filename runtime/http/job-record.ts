@@ -1,6 +1,6 @@
 /** Finds a job for a reader, and waits for its end. */
 import { WaitTimeout } from "../errors.ts"
-import type { JobResult } from "../jobs/answers.ts"
+import type { JobResult } from "../jobs/responses.ts"
 import { findRecord, goneError } from "../jobs/tracking/finding.ts"
 import { outcomeOf } from "../jobs/tracking/outcome.ts"
 import { waitForEnd } from "../jobs/tracking/waiting.ts"

@@ -1,11 +1,11 @@
 /** Routes about one job, by its id. */
 import { Result, Schema } from "effect"
 import { CallboardError } from "../errors.ts"
-import { Job, JobResult, Pending } from "../jobs/answers.ts"
 import { cancelJob } from "../jobs/commands/cancel.ts"
 import { deleteJob } from "../jobs/commands/delete.ts"
 import { patchMeta } from "../jobs/commands/meta.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
+import { Job, JobResult, Pending } from "../jobs/responses.ts"
 import { jobView } from "../jobs/view.ts"
 import { transportDown } from "../jobs/why/ask.ts"
 import { Why } from "../jobs/why/cause.ts"

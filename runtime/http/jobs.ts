@@ -1,9 +1,9 @@
 /** Routes about many jobs: lists, decisions by the same filter, and the same for dead letters. */
 import type { JobPage } from "../client/client.ts"
 import { CallboardError } from "../errors.ts"
-import { Job } from "../jobs/answers.ts"
 import type { BulkReport as Report } from "../jobs/commands/bulk.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
+import { Job } from "../jobs/responses.ts"
 import { jobView } from "../jobs/view.ts"
 import { isTerminal, STATES } from "../protocol/state.ts"
 import { bulkQueryOf, filter, page, queryOf, taskFilter, withCursor } from "./filter.ts"

@@ -3,7 +3,7 @@
  * whatever was thrown becomes a response. What a client reads names the fault, never a stack or a secret.
  */
 import { CallboardError, type ErrorCode } from "../errors.ts"
-import type { ItemProblem, Problem } from "../jobs/answers.ts"
+import type { ItemProblem, Problem } from "../jobs/responses.ts"
 import type { Log } from "../log/log.ts"
 import { TransportError } from "../transport/mod.ts"
 

@@ -1,7 +1,7 @@
-/** What the answers of the HTTP interface look like that `jobs/answers.ts` does not have. The types of the handlers and the OpenAPI document come from here. */
+/** What the answers of the HTTP interface look like that `jobs/responses.ts` does not have. The types of the handlers and the OpenAPI document come from here. */
 import { Schema } from "effect"
 import { ActorDescription, WorkerDescription } from "../cluster/directory.ts"
-import { Count, Durability, JobSummary, progress, transition } from "../jobs/answers.ts"
+import { Count, Durability, JobSummary, progress, transition } from "../jobs/responses.ts"
 import type { JobView } from "../jobs/view.ts"
 
 const next = Schema.optionalKey(

@@ -1,8 +1,8 @@
 /** `POST /v1/jobs`: tasks come in, one or an array. */
 import { Schema } from "effect"
 import { CallboardError } from "../errors.ts"
-import { BatchReceipts, ReceiptSchema, ReceiptWithResult } from "../jobs/answers.ts"
 import type { Receipt } from "../jobs/receipt.ts"
+import { BatchReceipts, ReceiptSchema, ReceiptWithResult } from "../jobs/responses.ts"
 import { SubmissionSchema } from "../jobs/submission/submission.ts"
 import { parseTraceparent } from "../protocol/trace-context.ts"
 import { IdempotentRequest, parseKey } from "./idempotency.ts"

@@ -13,7 +13,7 @@ export interface Receipt {
 }
 
 /** Of one task among several. */
-export type Answer = Receipt | CallboardError
+export type SubmitResult = Receipt | CallboardError
 
 /** The refusal of a task that the transport did not take. `outcome` is given where nothing was published yet. */
 export const publishFailed = (

@@ -57,9 +57,9 @@ export interface TransitionView {
 }
 
 /** The longest time that JavaScript can tell, in milliseconds: a sender on the wire may claim any. */
-const LONGEST_MS = 8.64e15
+const MAX_TIME_MS = 8.64e15
 
-const iso = (ms: number): string => new Date(Math.min(Math.max(ms, -LONGEST_MS), LONGEST_MS)).toISOString()
+const iso = (ms: number): string => new Date(Math.min(Math.max(ms, -MAX_TIME_MS), MAX_TIME_MS)).toISOString()
 
 export const transitionView = (transition: Transition): TransitionView => ({
   id: `${transition.run}.${transition.n}`,

@@ -6,10 +6,10 @@ import type { QueueStats } from "../client/queue-stats.ts"
 import { TransportError } from "../transport/mod.ts"
 
 /** A scrape must answer while the transport does not; Prometheus itself gives up after ten seconds. */
-const ASK_MS = 2_000
+const QUEUES_TIMEOUT_MS = 2_000
 
 /** Most queues that are told: whoever may submit makes queues. Those in which most waits come first. */
-export const MOST_QUEUES = 1_000
+export const MAX_QUEUES = 1_000
 
 export class BoardMetrics {
   readonly #depth: Gauge<"queue">
@@ -65,7 +65,7 @@ export class BoardMetrics {
 
   /** Asks what waits. Whatever the transport cannot tell now is absent. Never fails. */
   async refresh(): Promise<void> {
-    const queues = this.#client !== undefined && this.#isConnected ? await ask(this.#client) : []
+    const queues = this.#client !== undefined && this.#isConnected ? await askQueues(this.#client) : []
     // In one turn, so that another scrape sees either the one or the other.
     for (const gauge of [this.#depth, this.#scheduled, this.#inFlight, this.#oldestAge]) gauge.reset()
     for (const { name: queue, depth, scheduled, inFlight, oldestAge } of queues) {
@@ -83,12 +83,12 @@ export class BoardMetrics {
   }
 }
 
-const ask = async (client: Client): Promise<ReadonlyArray<QueueStats>> => {
+const askQueues = async (client: Client): Promise<ReadonlyArray<QueueStats>> => {
   try {
     const late = () => new TransportError("unavailable", "the transport did not answer in time")
-    const queues = await within(ASK_MS, client.queues(), late)
-    if (queues.length <= MOST_QUEUES) return queues
-    return [...queues].sort((a, b) => b.depth - a.depth).slice(0, MOST_QUEUES)
+    const queues = await within(QUEUES_TIMEOUT_MS, client.queues(), late)
+    if (queues.length <= MAX_QUEUES) return queues
+    return [...queues].sort((a, b) => b.depth - a.depth).slice(0, MAX_QUEUES)
   } catch {
     return []
   }

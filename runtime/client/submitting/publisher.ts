@@ -1,4 +1,4 @@
-/** Stores what is to be submitted, and answers each task: what may start goes to its queue, what waits for others is deferred. */
+/** Stores what is to be submitted, with one result per task: what may start goes to its queue, what waits for others is deferred. */
 
 import { Result } from "effect"
 import type { EventSender } from "../../cluster/events.ts"
@@ -6,7 +6,7 @@ import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { isDeferred } from "../../jobs/dependencies/checking.ts"
 import { type Deferred, defer } from "../../jobs/dependencies/defer.ts"
-import { type Answer, publishFailed, type Receipt } from "../../jobs/receipt.ts"
+import { publishFailed, type Receipt, type SubmitResult } from "../../jobs/receipt.ts"
 import type { Redaction } from "../../log/redaction.ts"
 import { taskEventFields } from "../../log/task-event-fields.ts"
 import { parseTask } from "../../protocol/headers.ts"
@@ -31,42 +31,42 @@ export class Publisher {
     postings: ReadonlyArray<AddressedTask>,
     known: ReadonlySet<string>,
     now: number,
-  ): Promise<ReadonlyArray<Answer>> {
-    const answers: Array<Answer> = []
+  ): Promise<ReadonlyArray<SubmitResult>> {
+    const results: Array<SubmitResult> = []
     for (let from = 0; from < postings.length; from += CHUNK) {
-      answers.push(...(await this.#publish(postings.slice(from, from + CHUNK), known, now)))
+      results.push(...(await this.#publish(postings.slice(from, from + CHUNK), known, now)))
     }
-    return answers
+    return results
   }
 
   async #publish(
     postings: ReadonlyArray<AddressedTask>,
     known: ReadonlySet<string>,
     now: number,
-  ): Promise<ReadonlyArray<Answer>> {
+  ): Promise<ReadonlyArray<SubmitResult>> {
     const fresh: Array<AddressedTask> = []
     const waiting: Array<AddressedTask> = []
-    const answers = new Map<AddressedTask, Answer>()
+    const results = new Map<AddressedTask, SubmitResult>()
     // Together: a thousand round trips one after the other would outlast the deadline of a request.
     const before = await Promise.all(
-      postings.map((each) => (known.has(each.id) ? answerOfEarlier(this.#connection, each) : undefined)),
+      postings.map((each) => (known.has(each.id) ? resultOfEarlier(this.#connection, each) : undefined)),
     )
     for (const [at, posting] of postings.entries()) {
       const earlier = before[at]
-      if (earlier !== undefined) answers.set(posting, earlier)
+      if (earlier !== undefined) results.set(posting, earlier)
       else if (isDeferred(posting.message)) waiting.push(posting)
       else fresh.push(posting)
     }
-    await this.#enqueue(fresh, known, now, answers)
-    if (waiting.length > 0) await this.#defer(waiting, answers)
-    return postings.map((posting) => answers.get(posting) ?? publishFailed(posting.id, undefined))
+    await this.#enqueue(fresh, known, now, results)
+    if (waiting.length > 0) await this.#defer(waiting, results)
+    return postings.map((posting) => results.get(posting) ?? publishFailed(posting.id, undefined))
   }
 
   async #enqueue(
     postings: ReadonlyArray<AddressedTask>,
     known: ReadonlySet<string>,
     now: number,
-    answers: Map<AddressedTask, Answer>,
+    results: Map<AddressedTask, SubmitResult>,
   ): Promise<void> {
     const { durability } = this.#connection.transport.capabilities
     const receipts = await this.#connection.jobs.publish(postings).catch((cause: unknown) => {
@@ -76,43 +76,46 @@ export class Publisher {
     for (const [at, posting] of postings.entries()) {
       const receipt = receipts[at]
       if (receipt === undefined || receipt.status === "failed") {
-        answers.set(posting, publishFailed(posting.id, receipt?.error))
+        results.set(posting, publishFailed(posting.id, receipt?.error))
         continue
       }
       const isDuplicate = receipt.status === "duplicate"
       // Another submission of this id may have come in between: it must have been the same.
-      const raced = isDuplicate && known.has(posting.id) ? await answerOfEarlier(this.#connection, posting) : undefined
+      const raced = isDuplicate && known.has(posting.id) ? await resultOfEarlier(this.#connection, posting) : undefined
       const accepted: Receipt = {
         id: posting.id,
         state: posting.due !== undefined && posting.due > now ? "scheduled" : "queued",
         durability,
         ...(isDuplicate ? { duplicate: true as const } : {}),
       }
-      answers.set(posting, raced ?? accepted)
-      if (this.#events.enabled && !isDuplicate) await tellSent(this.#events, posting, this.#methodOf)
+      results.set(posting, raced ?? accepted)
+      if (this.#events.enabled && !isDuplicate) await emitTaskSent(this.#events, posting, this.#methodOf)
     }
   }
 
   /** Those that wait for others, after those that do not: what they wait for may be among them. */
-  async #defer(postings: ReadonlyArray<AddressedTask>, answers: Map<AddressedTask, Answer>): Promise<void> {
+  async #defer(postings: ReadonlyArray<AddressedTask>, results: Map<AddressedTask, SubmitResult>): Promise<void> {
     const { durability } = this.#connection.transport.capabilities
-    const accepted = [...answers.values()].flatMap((answer) => (answer instanceof CallboardError ? [] : [answer.id]))
+    const accepted = [...results.values()].flatMap((result) => (result instanceof CallboardError ? [] : [result.id]))
     const deferred = await defer(this.#connection, postings, new Set(accepted))
     for (const [at, posting] of postings.entries()) {
       const { id } = posting
-      const answer: Deferred | undefined = deferred[at]
-      if (answer === "deferred") {
-        answers.set(posting, { id, state: "deferred", durability })
-        if (this.#events.enabled) await tellSent(this.#events, posting, this.#methodOf)
-      } else if (answer === "conflict") {
-        answers.set(posting, (await answerOfEarlier(this.#connection, posting)) ?? publishFailed(id, undefined))
-      } else answers.set(posting, answer instanceof CallboardError ? answer : publishFailed(id, answer))
+      const stored: Deferred | undefined = deferred[at]
+      if (stored === "deferred") {
+        results.set(posting, { id, state: "deferred", durability })
+        if (this.#events.enabled) await emitTaskSent(this.#events, posting, this.#methodOf)
+      } else if (stored === "conflict") {
+        results.set(posting, (await resultOfEarlier(this.#connection, posting)) ?? publishFailed(id, undefined))
+      } else results.set(posting, stored instanceof CallboardError ? stored : publishFailed(id, stored))
     }
   }
 }
 
 /** What the task is answered with if there is a job with its id. Never rejects. */
-export const answerOfEarlier = async (connection: Connection, posting: AddressedTask): Promise<Answer | undefined> => {
+export const resultOfEarlier = async (
+  connection: Connection,
+  posting: AddressedTask,
+): Promise<SubmitResult | undefined> => {
   let found: Awaited<ReturnType<Connection["jobs"]["find"]>>
   try {
     found = await connection.jobs.find(posting.id)
@@ -133,15 +136,15 @@ export const answerOfEarlier = async (connection: Connection, posting: Addressed
   }
   const { durability } = connection.transport.capabilities
   const { state } = record
-  const told = state === "scheduled" || state === "deferred" ? state : "queued"
-  return { id: posting.id, state: told, durability, duplicate: true }
+  const receiptState = state === "scheduled" || state === "deferred" ? state : "queued"
+  return { id: posting.id, state: receiptState, durability, duplicate: true }
 }
 
 /** What a task's method says about showing its arguments, if that is known. */
 export type MethodOf = (task: string, meth: string | null) => Promise<Redaction | undefined>
 
 /** Never fails: an event is no reason to fail a submission. */
-export const tellSent = async (
+export const emitTaskSent = async (
   events: EventSender,
   { message, queue }: AddressedTask,
   methodOf: MethodOf,

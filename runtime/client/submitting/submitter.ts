@@ -10,8 +10,8 @@ import type { EventSender } from "../../cluster/events.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { generateId } from "../../id.ts"
-import { tooEarly } from "../../jobs/dependencies/checking.ts"
-import type { Answer } from "../../jobs/receipt.ts"
+import { firstBeforeItsParent } from "../../jobs/dependencies/checking.ts"
+import type { SubmitResult } from "../../jobs/receipt.ts"
 import { parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { Tracing } from "../../tracing/tracing.ts"
@@ -55,7 +55,7 @@ export class Submitter {
     const known = new Set<string>()
     const planning: Array<Promise<Result.Result<AddressedTask, CallboardError>>> = []
     for (const [index, value] of submissions.entries()) {
-      const checked = withoutTwin(parseSubmission(value), known)
+      const checked = withUniqueId(parseSubmission(value), known)
       if (Result.isFailure(checked)) {
         planning.push(Promise.resolve(Result.fail(checked.failure)))
         break
@@ -69,20 +69,20 @@ export class Submitter {
       if (Result.isFailure(posting)) throw at(posting.failure, submissions.length, index)
       postings.push(posting.success)
     }
-    const early = tooEarly(postings)
-    if (early !== undefined) throw at(early.error, submissions.length, early.index)
+    const misplaced = firstBeforeItsParent(postings)
+    if (misplaced !== undefined) throw at(misplaced.error, submissions.length, misplaced.index)
     return { postings, known, now }
   }
 
   /** Stores what was prepared. Each element has its own answer, in order. */
-  async post({ postings, known, now }: Prepared): Promise<ReadonlyArray<Answer>> {
+  async post({ postings, known, now }: Prepared): Promise<ReadonlyArray<SubmitResult>> {
     const publish = (all: ReadonlyArray<AddressedTask>) => this.#publisher.publish(all, known, now)
     return this.#tracing === undefined ? publish(postings) : this.#tracing.submission(postings, publish)
   }
 }
 
 /** A submission whose id no other of the same call has. Notes the id. */
-const withoutTwin = (
+const withUniqueId = (
   checked: Result.Result<Submission, CallboardError>,
   known: Set<string>,
 ): Result.Result<Submission, CallboardError> => {

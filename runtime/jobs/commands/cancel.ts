@@ -5,7 +5,7 @@ import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { release } from "../dependencies/release.ts"
-import { decide, gone, unlink } from "./decide.ts"
+import { decide, goneError, removeOwnEdges } from "./decide.ts"
 
 export interface CancelOptions {
   /** Ends the handler at once, where it runs in a process of its own; an inline one only has its signal. Defaults to false. */
@@ -25,11 +25,11 @@ export const cancelJob = async (
   id: string,
   options: CancelOptions = {},
 ): Promise<JobRecord> => {
-  const { terminate = false, release: lets = false } = options
+  const { terminate = false, release: releasesDependents = false } = options
   const cancelled = await decide(connection, id, ({ record }) => {
-    if (record.tombstone) throw gone(id)
+    if (record.tombstone) throw goneError(id)
     // Cancelled before, and those that wait for it not released, or not all of them.
-    if (lets && record.state === "cancelled") return undefined
+    if (releasesDependents && record.state === "cancelled") return undefined
     if (isTerminal(record.state)) {
       throw new CallboardError("already-terminal", `job ${id} is already ${record.state}`, { id })
     }
@@ -42,9 +42,9 @@ export const cancelJob = async (
     return { record: endedOutside(cancelled, now, connection.keepFailed), withdraw: true }
   })
   // The record decides; the news only spares a worker the rest of the run.
-  const news = JSON.stringify({ id, run: cancelled.run, terminate })
-  await connection.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(news)).catch(() => undefined)
-  await unlink(connection, cancelled)
-  if (lets) await release(connection, new Map([[id, "released"]]))
+  const payload = JSON.stringify({ id, run: cancelled.run, terminate })
+  await connection.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(payload)).catch(() => undefined)
+  await removeOwnEdges(connection, cancelled)
+  if (releasesDependents) await release(connection, new Map([[id, "released"]]))
   return cancelled
 }

@@ -27,10 +27,11 @@ export const decide = async (
 }
 
 /** Nothing can be decided about a job of which only the tombstone is left. */
-export const gone = (id: string): CallboardError => new CallboardError("gone", `job ${id} is not kept any more`, { id })
+export const goneError = (id: string): CallboardError =>
+  new CallboardError("gone", `job ${id} is not kept any more`, { id })
 
 /** Removes its edges: best effort, since a sweep removes what is left. */
-export const unlink = async ({ store }: Connection, { id, after }: JobRecord): Promise<void> => {
+export const removeOwnEdges = async ({ store }: Connection, { id, after }: JobRecord): Promise<void> => {
   const edges = after?.waiting?.map((parent) => ({ parent, child: id })) ?? []
   await removeEdges(store, edges).catch(() => undefined)
 }

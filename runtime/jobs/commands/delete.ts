@@ -6,7 +6,7 @@ import { endedOutside, NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step, tombstoneOf } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { release, waitingFor } from "../dependencies/release.ts"
-import { decide, gone, unlink } from "./decide.ts"
+import { decide, goneError, removeOwnEdges } from "./decide.ts"
 
 export interface DeleteOptions {
   /** Also forgets the jobs that wait for it, and those that wait for them. Defaults to false. */
@@ -23,15 +23,15 @@ export const deleteJob = async (connection: Connection, id: string, options: Del
     await withdraw(connection, id)
     for await (const dependent of dependentsOf(connection, id)) await forget(connection, dependent)
   }
-  const buried = await bury(connection, id)
-  await unlink(connection, buried)
-  await release(connection, new Map([[id, parentOutcomeOf(buried)]]))
+  const tombstone = await replaceByTombstone(connection, id)
+  await removeOwnEdges(connection, tombstone)
+  await release(connection, new Map([[id, parentOutcomeOf(tombstone)]]))
 }
 
 /** From now on it cannot run, and is still there: should the deletion of its dependents fail, it can be asked for again. */
 const withdraw = (connection: Connection, id: string): Promise<JobRecord> =>
   decide(connection, id, ({ record }) => {
-    if (record.tombstone) throw gone(id)
+    if (record.tombstone) throw goneError(id)
     if (isTerminal(record.state)) return undefined
     const now = Date.now()
     return { record: endedOutside(withdrawn(record, now), now, connection.keepFailed), withdraw: true }
@@ -46,13 +46,13 @@ const withdrawn = (record: JobRecord, now: number): JobRecord => {
 
 /** Ids of those that wait for a job, and of those that wait for them: none before those that wait for it. */
 const dependentsOf = async function* (connection: Connection, id: string): AsyncGenerator<string> {
-  const line = [{ id, waiting: waitingFor(connection, id) }]
-  for (let last = line.at(-1); last !== undefined; last = line.at(-1)) {
+  const path = [{ id, waiting: waitingFor(connection, id) }]
+  for (let last = path.at(-1); last !== undefined; last = path.at(-1)) {
     const next = await last.waiting.next()
-    if (!next.done) line.push({ id: next.value, waiting: waitingFor(connection, next.value) })
+    if (!next.done) path.push({ id: next.value, waiting: waitingFor(connection, next.value) })
     else {
-      line.pop()
-      if (line.length > 0) yield last.id
+      path.pop()
+      if (path.length > 0) yield last.id
     }
   }
 }
@@ -60,21 +60,21 @@ const dependentsOf = async function* (connection: Connection, id: string): Async
 /** Deletes it, unless somebody else has done so, or it has been started. */
 const forget = async (connection: Connection, id: string): Promise<void> => {
   try {
-    await unlink(connection, await bury(connection, id))
+    await removeOwnEdges(connection, await replaceByTombstone(connection, id))
   } catch (thrown) {
     if (!(thrown instanceof CallboardError)) throw thrown
   }
 }
 
-const bury = (connection: Connection, id: string): Promise<JobRecord> =>
+const replaceByTombstone = (connection: Connection, id: string): Promise<JobRecord> =>
   decide(connection, id, ({ record }) => {
-    if (record.tombstone) throw gone(id)
+    if (record.tombstone) throw goneError(id)
     const now = Date.now()
     const ended = isTerminal(record.state) ? record : withdrawn(record, now)
-    const grave = tombstoneOf(ended)
+    const tombstone = tombstoneOf(ended)
     return {
       record: {
-        ...grave,
+        ...tombstone,
         // Who watches the job hears why it ended.
         timeline: ended.timeline,
         fence: NO_FENCE,
@@ -82,6 +82,6 @@ const bury = (connection: Connection, id: string): Promise<JobRecord> =>
         keepMs: 0,
       },
       // Where a worker died with the outcome stored, its task comes again for the sake of what follows.
-      withdraw: grave.followUps === undefined,
+      withdraw: tombstone.followUps === undefined,
     }
   })

@@ -4,7 +4,7 @@ import { CallboardError } from "../../errors.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { isPlainObject } from "../../protocol/value.ts"
-import { decide, gone } from "./decide.ts"
+import { decide, goneError } from "./decide.ts"
 
 /** A merge patch (RFC 7396): `null` removes. */
 const mergePatch = (
@@ -36,7 +36,7 @@ export const patchMeta = (
   patch: Readonly<Record<string, unknown>>,
 ): Promise<JobRecord> =>
   decide(connection, id, ({ record }) => {
-    if (record.tombstone) throw gone(id)
+    if (record.tombstone) throw goneError(id)
     if (!isTerminal(record.state)) {
       throw new CallboardError(
         "unsupported",

@@ -36,7 +36,7 @@ export const purgeQueue = async (
   const began = performance.now()
   let purged = 0
   // Whoever submits without end must not keep this from ending.
-  while (performance.now() - began < LONGEST_MS) {
+  while (performance.now() - began < MAX_PURGE_MS) {
     const ids = await waiting.call(connection.jobs, { queue }, PAGE)
     let taken = 0
     for (let from = 0; from < ids.length; from += AT_A_TIME) {
@@ -49,7 +49,7 @@ export const purgeQueue = async (
   return purged
 }
 
-const LONGEST_MS = 60_000
+const MAX_PURGE_MS = 60_000
 
 const purge = async (connection: Connection, id: string, forget: boolean): Promise<boolean> => {
   const purged = await purgeJob(connection, id)

@@ -7,7 +7,7 @@ import { type AddressedTask, FRONT_LEVEL, type Message } from "../../protocol/me
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import { decide, gone } from "./decide.ts"
+import { decide, goneError } from "./decide.ts"
 
 /** The message of a job's next run: new run, no retries used, due now. */
 const nextRun = (record: JobRecord, message: Message, run: number, now: number): AddressedTask => {
@@ -36,7 +36,7 @@ const released = ({ waiting: _waiting, ...after }: NonNullable<JobRecord["after"
  */
 export const rerunJob = (connection: Connection, id: string): Promise<JobRecord> =>
   decide(connection, id, ({ record }) => {
-    if (record.tombstone) throw gone(id)
+    if (record.tombstone) throw goneError(id)
     if (!isTerminal(record.state)) {
       throw new CallboardError("job-exists", `job ${id} is ${record.state}: only an ended job can run again`, { id })
     }

@@ -9,7 +9,7 @@ import { isPlainObject } from "../../protocol/value.ts"
 import { findAll } from "./find-all.ts"
 
 /** A task that waits for others. */
-export interface Waiting {
+export interface DeferredTask {
   readonly posting: AddressedTask
   readonly task: Task
   /** Ids of those that it waits for. */
@@ -23,24 +23,27 @@ export const isDeferred = ({ headers }: Message): boolean => {
 }
 
 /** The first that waits for one that comes after it: in that order nobody could accept it. */
-export const tooEarly = (
+export const firstBeforeItsParent = (
   postings: ReadonlyArray<AddressedTask>,
 ): { readonly index: number; readonly error: CallboardError } | undefined => {
   if (!postings.some(({ message }) => isDeferred(message))) return undefined
-  const places = new Map(postings.map(({ id }, index) => [id, index]))
+  const positions = new Map(postings.map(({ id }, index) => [id, index]))
   for (const [index, posting] of postings.entries()) {
     const later = isDeferred(posting.message)
-      ? waitingOf(posting).parents.find((id) => (places.get(id) ?? -1) > index)
+      ? deferredTaskOf(posting).parents.find((id) => (positions.get(id) ?? -1) > index)
       : undefined
     if (later !== undefined)
-      return { index, error: refusal(`job ${later} comes later in the list; put it before those that wait for it`) }
+      return {
+        index,
+        error: invalidAfter(`job ${later} comes later in the list; put it before those that wait for it`),
+      }
   }
   return undefined
 }
 
 /** What came of checking: by id, why a task cannot be accepted. */
-export interface Checked {
-  readonly fit: ReadonlyArray<Waiting>
+export interface CheckedTasks {
+  readonly acceptable: ReadonlyArray<DeferredTask>
   readonly refused: ReadonlyMap<string, CallboardError>
 }
 
@@ -52,26 +55,26 @@ export const checkAll = async (
   connection: Connection,
   postings: ReadonlyArray<AddressedTask>,
   accepted: ReadonlySet<string>,
-): Promise<Checked> => {
-  const jobs = postings.map(waitingOf)
-  const together = new Set(postings.map(({ id }) => id))
-  const asked = jobs.flatMap(({ parents }) => parents.filter((id) => !accepted.has(id) && !together.has(id)))
+): Promise<CheckedTasks> => {
+  const jobs = postings.map(deferredTaskOf)
+  const submittedTogether = new Set(postings.map(({ id }) => id))
+  const asked = jobs.flatMap(({ parents }) => parents.filter((id) => !accepted.has(id) && !submittedTogether.has(id)))
   const found = await findAll(connection.jobs, asked, () => true)
   const known = new Set([...accepted, ...found.keys()])
-  const fit: Array<Waiting> = []
+  const acceptable: Array<DeferredTask> = []
   const refused = new Map<string, CallboardError>()
   for (const job of jobs) {
     const { id } = job.posting
     const problem = problemOf(connection, job, known)
     if (problem === undefined) {
       known.add(id)
-      fit.push(job)
+      acceptable.push(job)
     } else refused.set(id, problem)
   }
-  return { fit, refused }
+  return { acceptable, refused }
 }
 
-const waitingOf = (posting: AddressedTask): Waiting => {
+const deferredTaskOf = (posting: AddressedTask): DeferredTask => {
   const task = parseTask(posting.message)
   // It was made of these very headers a moment ago.
   if (Result.isFailure(task)) throw new Error(task.failure.message)
@@ -80,13 +83,13 @@ const waitingOf = (posting: AddressedTask): Waiting => {
 
 const problemOf = (
   { transport }: Connection,
-  { posting, parents }: Waiting,
+  { posting, parents }: DeferredTask,
   known: ReadonlySet<string>,
 ): CallboardError | undefined => {
   const { id, message } = posting
   const unknown = parents.find((parent) => !known.has(parent))
   if (unknown !== undefined) {
-    return refusal(
+    return invalidAfter(
       `there is no job ${unknown}; one that ended long ago is not known any more and need not be waited for`,
       id,
     )
@@ -101,5 +104,5 @@ const problemOf = (
 }
 
 /** Of the field `after`; `id`: of the job that is refused. */
-export const refusal = (why: string, id?: string): CallboardError =>
+export const invalidAfter = (why: string, id?: string): CallboardError =>
   new CallboardError("invalid-input", `after: ${why}`, { field: "after", ...(id === undefined ? {} : { id }) })

@@ -8,7 +8,7 @@ import { asTransportError, type CallboardError } from "../../errors.ts"
 import { deferred } from "../../protocol/dependencies.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import { TransportError } from "../../transport/mod.ts"
-import { checkAll, refusal, type Waiting } from "./checking.ts"
+import { checkAll, type DeferredTask, invalidAfter } from "./checking.ts"
 import { type Edge, writeEdges } from "./edges.ts"
 import { byChild, findParentOutcomes } from "./parent-outcomes.ts"
 import { moveOn } from "./release.ts"
@@ -28,14 +28,14 @@ export const defer = async (
   const answers = new Map<string, Deferred>()
   let error = new TransportError("internal", "the transport gave no answer", { outcome: "unknown" })
   try {
-    const { fit, refused } = await checkAll(connection, postings, accepted)
+    const { acceptable, refused } = await checkAll(connection, postings, accepted)
     for (const [id, problem] of refused) answers.set(id, problem)
     const now = Date.now()
-    await writeEdges(connection.store, edgesTo(fit), now)
-    for (const rank of ranksOf(fit)) await store(connection, rank, now, answers)
-    await look(
+    await writeEdges(connection.store, edgesTo(acceptable), now)
+    for (const rank of ranksOf(acceptable)) await store(connection, rank, now, answers)
+    await releaseEnded(
       connection,
-      fit.filter(({ posting }) => answers.get(posting.id) === "deferred"),
+      acceptable.filter(({ posting }) => answers.get(posting.id) === "deferred"),
     )
   } catch (cause) {
     error = asTransportError(cause)
@@ -43,12 +43,12 @@ export const defer = async (
   return postings.map(({ id }) => answers.get(id) ?? error)
 }
 
-const edgesTo = (jobs: ReadonlyArray<Waiting>): ReadonlyArray<Edge> =>
+const edgesTo = (jobs: ReadonlyArray<DeferredTask>): ReadonlyArray<Edge> =>
   jobs.flatMap(({ posting, parents }) => parents.map((parent) => ({ parent, child: posting.id })))
 
 /** Those that wait for none of the others, then those that wait for these, and so on. */
-const ranksOf = (jobs: ReadonlyArray<Waiting>): ReadonlyArray<ReadonlyArray<Waiting>> => {
-  const ranks: Array<Array<Waiting>> = []
+const ranksOf = (jobs: ReadonlyArray<DeferredTask>): ReadonlyArray<ReadonlyArray<DeferredTask>> => {
+  const ranks: Array<Array<DeferredTask>> = []
   const rankOf = new Map<string, number>()
   for (const job of jobs) {
     const rank = job.parents.reduce((highest, parent) => Math.max(highest, (rankOf.get(parent) ?? -1) + 1), 0)
@@ -63,11 +63,11 @@ const ranksOf = (jobs: ReadonlyArray<Waiting>): ReadonlyArray<ReadonlyArray<Wait
 /** Stores the records of jobs of one rank, unless what they wait for was submitted with them and could not be stored. */
 const store = async (
   connection: Connection,
-  jobs: ReadonlyArray<Waiting>,
+  jobs: ReadonlyArray<DeferredTask>,
   now: number,
   answers: Map<string, Deferred>,
 ): Promise<void> => {
-  const fit: Array<Waiting> = []
+  const fit: Array<DeferredTask> = []
   for (const job of jobs) {
     const parent = job.parents.find((id) => answers.get(id) instanceof Error)
     if (parent === undefined) fit.push(job)
@@ -87,11 +87,11 @@ const store = async (
 const withoutParent = (parent: string, why: Deferred | undefined): Deferred => {
   const message = `job ${parent} was not accepted`
   const mayPass = why instanceof TransportError && why.retryable
-  return mayPass ? new TransportError("unavailable", message) : refusal(message)
+  return mayPass ? new TransportError("unavailable", message) : invalidAfter(message)
 }
 
 /** How those stand that they wait for, and what becomes of them: at most a moment after they were accepted. */
-const look = async (connection: Connection, jobs: ReadonlyArray<Waiting>): Promise<void> => {
+const releaseEnded = async (connection: Connection, jobs: ReadonlyArray<DeferredTask>): Promise<void> => {
   try {
     const endings = await findParentOutcomes(
       connection.jobs,

@@ -6,7 +6,7 @@
 import type { Connection } from "../../connection/connection.ts"
 import { StoreWatch } from "../../connection/store-watch.ts"
 import type { Log } from "../../log/log.ts"
-import { EDGE_PREFIX, edgeIn, hashOf, type Place, readEdges } from "./edges.ts"
+import { EDGE_PREFIX, type EdgeCursor, hashOf, parseEdge, readEdges } from "./edges.ts"
 
 export interface EdgeWatchOptions {
   readonly connection: Connection
@@ -19,7 +19,7 @@ export interface EdgeWatchOptions {
 /** 128 KiB: of a hundred thousand parents at a time one job in ten is asked for in vain. */
 const BITS = 2 ** 20
 /** News of an edge may come later than the end of a job that was quick: so many of those are remembered. */
-const LATEST = 8_192
+const LAST_ENDED = 8_192
 /** The filter forgets nothing, and news may be lost: it is made anew this often. */
 const RENEW_MS = 600_000
 const PAGE = 10_000
@@ -27,7 +27,7 @@ const PAGE = 10_000
 export class EdgeWatch {
   readonly #options: EdgeWatchOptions
   /** Ids of those that ended last, oldest first. */
-  readonly #latest = new Set<string>()
+  readonly #lastEnded = new Set<string>()
   readonly #watch: StoreWatch
   #bits = new Uint8Array(BITS / 8)
   /** Filled while all edges are being read. */
@@ -61,14 +61,14 @@ export class EdgeWatch {
 
   /** Whether any job has ended here. */
   get hasSeenEnds(): boolean {
-    return this.#latest.size > 0
+    return this.#lastEnded.size > 0
   }
 
   /** Whether somebody may wait for a job that has ended just now. */
   ended(id: string): boolean {
-    this.#latest.add(id)
-    const [oldest] = this.#latest
-    if (this.#latest.size > LATEST && oldest !== undefined) this.#latest.delete(oldest)
+    this.#lastEnded.add(id)
+    const [oldest] = this.#lastEnded
+    if (this.#lastEnded.size > LAST_ENDED && oldest !== undefined) this.#lastEnded.delete(oldest)
     return !this.#isEmpty && has(this.#bits, id)
   }
 
@@ -80,10 +80,10 @@ export class EdgeWatch {
   async #read(): Promise<void> {
     const { connection, signal } = this.#options
     this.#next = new Uint8Array(BITS / 8)
-    for (let place: Place | undefined = { shelf: 0 }; place !== undefined && !signal.aborted; ) {
-      const { entries, next } = await readEdges(connection.store, place, PAGE)
+    for (let cursor: EdgeCursor | undefined = { shard: 0 }; cursor !== undefined && !signal.aborted; ) {
+      const { entries, next } = await readEdges(connection.store, cursor, PAGE)
       for (const { key } of entries) this.#see(key)
-      place = next
+      cursor = next
     }
     // What came by watching meanwhile is in it as well.
     this.#bits = this.#next
@@ -93,24 +93,24 @@ export class EdgeWatch {
   }
 
   #see(key: string): void {
-    const parent = edgeIn(key)?.parent
+    const parent = parseEdge(key)?.parent
     if (parent === undefined) return
     set(this.#bits, parent)
     if (this.#next !== undefined) set(this.#next, parent)
     this.#isEmpty = false
-    if (this.#latest.has(parent)) this.#options.onLate(parent)
+    if (this.#lastEnded.has(parent)) this.#options.onLate(parent)
   }
 }
 
 /** Where an id has its bit. */
-const placeOf = (id: string): number => hashOf(id) % BITS
+const bitOf = (id: string): number => hashOf(id) % BITS
 
 const has = (bits: Uint8Array, id: string): boolean => {
-  const place = placeOf(id)
-  return ((bits[place >> 3] ?? 0) & (1 << (place & 7))) !== 0
+  const bit = bitOf(id)
+  return ((bits[bit >> 3] ?? 0) & (1 << (bit & 7))) !== 0
 }
 
 const set = (bits: Uint8Array, id: string): void => {
-  const place = placeOf(id)
-  bits[place >> 3] = (bits[place >> 3] ?? 0) | (1 << (place & 7))
+  const bit = bitOf(id)
+  bits[bit >> 3] = (bits[bit >> 3] ?? 0) | (1 << (bit & 7))
 }

@@ -3,7 +3,7 @@
  * those that wait for it. They are written before the record of the job that waits, and removed when it need not wait for
  * that one any more.
  *
- * `after/<shelf>/<parent>/<child>`, with the time at which it was written.
+ * `after/<shard>/<parent>/<child>`, with the time at which it was written.
  */
 import { Buffer } from "node:buffer"
 import type { Entry, Store, StoreOperation } from "../../transport/store.ts"
@@ -11,10 +11,10 @@ import type { Entry, Store, StoreOperation } from "../../transport/store.ts"
 export const EDGE_PREFIX = "after/"
 
 /**
- * Edges lie on so many shelves, by the job that is waited for: to list a few keys a transport may have to read all that
+ * Edges lie on so many shards, by the job that is waited for: to list a few keys a transport may have to read all that
  * begin alike, and there may be a million.
  */
-const SHELVES = 16
+const SHARDS = 16
 
 /** Operations that are written together: a transport need not take more at once. */
 const AT_A_TIME = 500
@@ -28,30 +28,30 @@ export interface Edge {
 const OWN_ID = /^[A-Za-z0-9_-]{1,128}$/
 
 /** Ids of a foreign wire may hold anything, a slash for instance. */
-const token = (id: string): string => (OWN_ID.test(id) ? id : `~${Buffer.from(id).toString("base64url")}`)
-const idOf = (text: string): string =>
+const keyPart = (id: string): string => (OWN_ID.test(id) ? id : `~${Buffer.from(id).toString("base64url")}`)
+const idFrom = (text: string): string =>
   text.startsWith("~") ? Buffer.from(text.slice(1), "base64url").toString() : text
 
-const shelf = (at: number): string => `${EDGE_PREFIX}${at}/`
+const shard = (at: number): string => `${EDGE_PREFIX}${at}/`
 
 /** Keys of those that wait for a job begin so. */
-export const edgesOf = (parent: string): string => `${shelf(hashOf(parent) % SHELVES)}${token(parent)}/`
+export const edgePrefixOf = (parent: string): string => `${shard(hashOf(parent) % SHARDS)}${keyPart(parent)}/`
 
-const keyOf = ({ parent, child }: Edge): string => edgesOf(parent) + token(child)
+const keyOf = ({ parent, child }: Edge): string => edgePrefixOf(parent) + keyPart(child)
 
 /** The edge of a key; `undefined` where it is none. */
-export const edgeIn = (key: string): Edge | undefined => {
+export const parseEdge = (key: string): Edge | undefined => {
   const [prefix, , parent, child, ...more] = key.split("/")
   if (`${prefix}/` !== EDGE_PREFIX || !parent || !child || more.length > 0) return undefined
-  return { parent: idOf(parent), child: idOf(child) }
+  return { parent: idFrom(parent), child: idFrom(child) }
 }
 
 /** When an edge was written, in milliseconds since the epoch. */
 export const writtenAt = (value: Uint8Array): number => Number(new TextDecoder().decode(value)) || 0
 
 /** Where to go on with reading all edges. */
-export interface Place {
-  readonly shelf: number
+export interface EdgeCursor {
+  readonly shard: number
   /** Key of the last edge that was read there. */
   readonly after?: string
 }
@@ -59,17 +59,17 @@ export interface Place {
 /** Up to `limit` edges from a place on, and where the next ones are; `undefined`: there are no more. */
 export const readEdges = async (
   store: Store,
-  from: Place,
+  from: EdgeCursor,
   limit: number,
-): Promise<{ readonly entries: ReadonlyArray<Entry>; readonly next: Place | undefined }> => {
+): Promise<{ readonly entries: ReadonlyArray<Entry>; readonly next: EdgeCursor | undefined }> => {
   const entries: Array<Entry> = []
-  let { shelf: at, after } = from
-  while (at < SHELVES) {
+  let { shard: at, after } = from
+  while (at < SHARDS) {
     const rest = limit - entries.length
-    const page = await store.list({ prefix: shelf(at), limit: rest, ...(after === undefined ? {} : { after }) })
+    const page = await store.list({ prefix: shard(at), limit: rest, ...(after === undefined ? {} : { after }) })
     entries.push(...page)
     const last = page.at(-1)?.key
-    if (page.length === rest && last !== undefined) return { entries, next: { shelf: at, after: last } }
+    if (page.length === rest && last !== undefined) return { entries, next: { shard: at, after: last } }
     at++
     after = undefined
   }
@@ -78,7 +78,7 @@ export const readEdges = async (
 
 export const writeEdges = (store: Store, edges: ReadonlyArray<Edge>, now: number): Promise<void> => {
   const value = new TextEncoder().encode(String(now))
-  return inParts(
+  return writeInChunks(
     store,
     edges.map((edge) => ({ key: keyOf(edge), value })),
   )
@@ -86,12 +86,12 @@ export const writeEdges = (store: Store, edges: ReadonlyArray<Edge>, now: number
 
 /** What is not there stays so. */
 export const removeEdges = (store: Store, edges: ReadonlyArray<Edge>): Promise<void> =>
-  inParts(
+  writeInChunks(
     store,
     edges.map((edge) => ({ key: keyOf(edge), value: null })),
   )
 
-const inParts = async (store: Store, operations: ReadonlyArray<StoreOperation>): Promise<void> => {
+const writeInChunks = async (store: Store, operations: ReadonlyArray<StoreOperation>): Promise<void> => {
   for (let from = 0; from < operations.length; from += AT_A_TIME) {
     await store.write(operations.slice(from, from + AT_A_TIME))
   }

@@ -15,7 +15,7 @@ import { postMissing } from "./posting-again.ts"
 /** Several parents may end at the same time; more often than this in a row is not chance. */
 const TRIES = 10
 /** Longest wait before such a try, times its number: those who have met would only meet again. */
-const APART_MS = 10
+const BACKOFF_MS = 10
 /** Records that are held at a time, with their tasks. */
 const AT_A_TIME = 64
 
@@ -28,10 +28,10 @@ interface Moving {
 }
 
 /** First it ends with its message and errbacks, then without, should those be too large. */
-const MOST_REFUSALS = 2
+const MAX_REFUSALS = 2
 
 /**
- * Moves each of these jobs (by id) on, as far as its endings say, and removes the edges that have served. Resolves with the
+ * Moves each of these jobs (by id) on, as far as its endings say, and removes the edges that are not needed any more. Resolves with the
  * ids of those that have failed by that. Fails as the transport does; one that refuses one job of all does so only once the
  * others are done. A sweep finds again what was not.
  */
@@ -40,20 +40,20 @@ export const progress = async (
   jobs: ReadonlyMap<string, ParentOutcomes>,
 ): Promise<ReadonlyArray<string>> => {
   const failed: Array<string> = []
-  let trouble: TransportError | undefined
+  let error: TransportError | undefined
   const all = [...jobs].map(([child, endings]): Moving => ({ child, endings, refusals: [] }))
   for (let from = 0; from < all.length; from += AT_A_TIME) {
-    let open = all.slice(from, from + AT_A_TIME)
-    for (let tried = 0; open.length > 0; tried++) {
+    let pending = all.slice(from, from + AT_A_TIME)
+    for (let tried = 0; pending.length > 0; tried++) {
       if (tried === TRIES) throw new TransportError("unavailable", "jobs that wait for others change too fast")
-      if (tried > 1) await new Promise((resolve) => setTimeout(resolve, Math.random() * tried * APART_MS))
-      const moved = await move(connection, open)
+      if (tried > 1) await new Promise((resolve) => setTimeout(resolve, Math.random() * tried * BACKOFF_MS))
+      const moved = await move(connection, pending)
       failed.push(...moved.failed)
-      trouble ??= moved.trouble
-      open = moved.again
+      error ??= moved.error
+      pending = moved.again
     }
   }
-  if (trouble !== undefined) throw trouble
+  if (error !== undefined) throw error
   return failed
 }
 
@@ -61,41 +61,41 @@ interface Moved {
   readonly failed: Array<string>
   /** Somebody else has changed them, or they end now. */
   readonly again: Array<Moving>
-  trouble?: TransportError
+  error?: TransportError
 }
 
 /** One try. */
-const move = async (connection: Connection, open: ReadonlyArray<Moving>): Promise<Moved> => {
+const move = async (connection: Connection, pending: ReadonlyArray<Moving>): Promise<Moved> => {
   const moved: Moved = { failed: [], again: [] }
-  const served: Array<Edge> = []
+  const obsolete: Array<Edge> = []
   const steps: Array<Step> = []
-  const ids = open.map(({ child }) => child)
+  const ids = pending.map(({ child }) => child)
   const found = await findAll(connection.jobs, ids, (there) => there)
-  for (const moving of open) {
-    const there = found.get(moving.child)
+  for (const moving of pending) {
+    const stored = found.get(moving.child)
     // Not there: it is being submitted this moment, or was never accepted.
-    if (there === undefined) continue
-    const change = changeOf(connection, there, moving)
+    if (stored === undefined) continue
+    const change = changeOf(connection, stored, moving)
     if (change !== undefined) steps.push({ moving, change })
     else {
       // Whoever has ended it may have died before what follows was posted.
-      const { state, fence, followUps = [] } = there.record
+      const { state, fence, followUps = [] } = stored.record
       if (isTerminal(state) && fence === NO_FENCE) await postMissing(connection, followUps)
-      served.push(...servedBy(there.record, moving))
+      obsolete.push(...obsoleteEdges(stored.record, moving))
     }
   }
-  const answers = steps.length === 0 ? [] : await connection.jobs.decide(steps.map(({ change }) => change))
+  const results = steps.length === 0 ? [] : await connection.jobs.decide(steps.map(({ change }) => change))
   for (const [at, { moving, change }] of steps.entries()) {
-    const answer = answers[at]
-    if (answer?.status === "changed") {
-      served.push(...servedBy(change.record, moving))
+    const result = results[at]
+    if (result?.status === "changed") {
+      obsolete.push(...obsoleteEdges(change.record, moving))
       if (change.record.state === "failed") moved.failed.push(moving.child)
-    } else if (answer?.status !== "failed") moved.again.push(moving)
-    else if (isForGood(answer.error) && moving.refusals.length < MOST_REFUSALS) {
-      moved.again.push({ ...moving, refusals: [...moving.refusals, answer.error] })
-    } else moved.trouble ??= answer.error
+    } else if (result?.status !== "failed") moved.again.push(moving)
+    else if (isPermanent(result.error) && moving.refusals.length < MAX_REFUSALS) {
+      moved.again.push({ ...moving, refusals: [...moving.refusals, result.error] })
+    } else moved.error ??= result.error
   }
-  await removeEdges(connection.store, served)
+  await removeEdges(connection.store, obsolete)
   return moved
 }
 
@@ -104,11 +104,11 @@ interface Step {
   readonly change: Decision
 }
 
-const isForGood = ({ reason }: TransportError): boolean =>
+const isPermanent = ({ reason }: TransportError): boolean =>
   reason === "too-large" || reason === "invalid" || reason === "unsupported"
 
 /** Edges to the job that it does not need any more. */
-const servedBy = ({ state, after }: JobRecord, { child, endings }: Moving): ReadonlyArray<Edge> => {
+const obsoleteEdges = ({ state, after }: JobRecord, { child, endings }: Moving): ReadonlyArray<Edge> => {
   const waiting = new Set(state === "deferred" ? after?.waiting : [])
   return [...endings.keys()].filter((parent) => !waiting.has(parent)).map((parent) => ({ parent, child }))
 }

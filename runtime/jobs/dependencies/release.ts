@@ -1,6 +1,6 @@
 /** What the end of a job means to those that wait for it: found by their edges, a page at a time. */
 import type { Connection } from "../../connection/connection.ts"
-import { type Edge, edgeIn, edgesOf } from "./edges.ts"
+import { type Edge, edgePrefixOf, parseEdge } from "./edges.ts"
 import { findAll } from "./find-all.ts"
 import { byChild, type ParentOutcomes } from "./parent-outcomes.ts"
 import { progress } from "./progress.ts"
@@ -21,12 +21,12 @@ export const release = async (connection: Connection, endings: ParentOutcomes): 
   while (open.length > 0) {
     const some = open.splice(0, AT_A_TIME)
     const pages = await Promise.all(
-      some.map(({ parent, ...from }) => connection.store.list({ prefix: edgesOf(parent), limit: PAGE, ...from })),
+      some.map(({ parent, ...from }) => connection.store.list({ prefix: edgePrefixOf(parent), limit: PAGE, ...from })),
     )
     const edges: Array<Edge> = []
     for (const [at, { parent }] of some.entries()) {
       const page = pages[at] ?? []
-      edges.push(...page.flatMap(({ key }) => edgeIn(key) ?? []))
+      edges.push(...page.flatMap(({ key }) => parseEdge(key) ?? []))
       const last = page.at(-1)
       if (page.length === PAGE && last !== undefined) open.push({ parent, after: last.key })
     }
@@ -46,8 +46,12 @@ export const moveOn = async (connection: Connection, jobs: ReadonlyMap<string, P
 /** Ids of jobs that are deferred and wait for this one. */
 export const waitingFor = async function* ({ store, jobs }: Connection, parent: string): AsyncGenerator<string> {
   for (let after: string | undefined; ; ) {
-    const page = await store.list({ prefix: edgesOf(parent), limit: PAGE, ...(after === undefined ? {} : { after }) })
-    const children = page.flatMap(({ key }) => edgeIn(key)?.child ?? [])
+    const page = await store.list({
+      prefix: edgePrefixOf(parent),
+      limit: PAGE,
+      ...(after === undefined ? {} : { after }),
+    })
+    const children = page.flatMap(({ key }) => parseEdge(key)?.child ?? [])
     const waits = await findAll(
       jobs,
       children,

@@ -6,7 +6,7 @@ import type { Connection } from "../../connection/connection.ts"
 import { parentOutcomeOf } from "../../protocol/dependencies.ts"
 import type { Found } from "../../transport/lift/transport.ts"
 import { expire, isOverdue } from "../tracking/finding.ts"
-import { edgeIn, type Place, readEdges, removeEdges, writtenAt } from "./edges.ts"
+import { type EdgeCursor, parseEdge, readEdges, removeEdges, writtenAt } from "./edges.ts"
 import { findAll } from "./find-all.ts"
 import { byChild, findParentOutcomes } from "./parent-outcomes.ts"
 import { moveOn, release } from "./release.ts"
@@ -17,12 +17,12 @@ const SLICE = 200
 /** Nobody takes longer from an edge to the record of its job who is still alive. */
 const ABANDONED_MS = 3_600_000
 
-const BEGINNING: Place = { shelf: 0 }
+const FIRST_EDGE: EdgeCursor = { shard: 0 }
 
 export class Sweep {
   readonly #connection: Connection
   /** Where the next look goes on. */
-  #from = BEGINNING
+  #cursor = FIRST_EDGE
 
   constructor(connection: Connection) {
     this.#connection = connection
@@ -34,11 +34,11 @@ export class Sweep {
    */
   async look(now: number): Promise<boolean> {
     const { store, jobs } = this.#connection
-    const { entries, next } = await readEdges(store, this.#from, SLICE)
+    const { entries, next } = await readEdges(store, this.#cursor, SLICE)
     // Also where this slice fails: what cannot be moved on must not keep the others waiting.
-    this.#from = next ?? BEGINNING
+    this.#cursor = next ?? FIRST_EDGE
     const written = entries.flatMap(({ key, value }) => {
-      const edge = edgeIn(key)
+      const edge = parseEdge(key)
       return edge === undefined ? [] : [{ edge, at: writtenAt(value) }]
     })
     // Those that wait first: their records are stored after those of the jobs that they wait for. The other way round, one

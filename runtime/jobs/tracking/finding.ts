@@ -8,13 +8,13 @@ import { type JobRecord, step } from "../../protocol/record.ts"
 import type { Found } from "../../transport/lift/transport.ts"
 
 /** A watch is best effort: a waiting reader looks for itself this often. */
-export const LOOK_AGAIN_MS = 5_000
+export const POLL_MS = 5_000
 
 /**
  * A run is reported when it has lasted for a moment: until then a job that started just in time looks as if it waited.
  * Its worker judges expiry to the millisecond; who only looks at the job waits for this much longer.
  */
-const UNREPORTED_MS = 500
+const REPORT_DELAY_MS = 500
 
 /** Nobody knows the job. */
 export const notFound = (id: string): CallboardError => new CallboardError("not-found", `there is no job ${id}`, { id })
@@ -33,7 +33,7 @@ export const findRecord = async (connection: Connection, id: string): Promise<Fo
 
 /** Whether a job waits past its time, as far as somebody can tell who does not hold its task. */
 export const isOverdue = ({ state, expiresAt }: JobRecord, now: number): boolean =>
-  (state === "queued" || state === "scheduled" || state === "deferred") && isExpired(expiresAt, now, UNREPORTED_MS)
+  (state === "queued" || state === "scheduled" || state === "deferred") && isExpired(expiresAt, now, REPORT_DELAY_MS)
 
 /** Records that a waiting job is past its time. Whoever notices first does it: a worker, a reader or maintenance. */
 export const expire = async (connection: Connection, found: Found): Promise<Found> => {

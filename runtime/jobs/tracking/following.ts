@@ -5,7 +5,7 @@ import { isId } from "../../protocol/name.ts"
 import type { JobRecord, Progress } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { type TransitionView, transitionView } from "../view.ts"
-import { findRecord, LOOK_AGAIN_MS, notFound } from "./finding.ts"
+import { findRecord, notFound, POLL_MS } from "./finding.ts"
 
 /** What a job's stream of events brings. `id` is absent on progress, which is a last value and not replayed. */
 export type JobEvent =
@@ -62,7 +62,7 @@ export const followJob = async function* (
           wake?.()
         },
       ),
-    LOOK_AGAIN_MS,
+    POLL_MS,
   )
   const aborted = () => wake?.()
   signal.addEventListener("abort", aborted)

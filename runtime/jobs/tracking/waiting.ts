@@ -4,7 +4,7 @@ import { CallboardError, WaitTimeout } from "../../errors.ts"
 import { isId } from "../../protocol/name.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import { findRecord, LOOK_AGAIN_MS, notFound } from "./finding.ts"
+import { findRecord, notFound, POLL_MS } from "./finding.ts"
 
 /**
  * Waits for the end of a job's current run. Resolves with its terminal record (a tombstone if it is gone).
@@ -50,7 +50,7 @@ export const waitForEnd = async (
           lookNow().catch((cause: unknown) => {
             if (cause instanceof CallboardError) finish(() => reject(cause))
           })
-        }, LOOK_AGAIN_MS)
+        }, POLL_MS)
       })
       .catch((cause: unknown) => finish(() => reject(cause)))
   })

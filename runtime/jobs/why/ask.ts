@@ -15,7 +15,7 @@ import { findAll } from "../dependencies/find-all.ts"
 import { findRecord, goneError } from "../tracking/finding.ts"
 import type { Why } from "./cause.ts"
 import { causesOf } from "./causes.ts"
-import { type Facts, MOST_AHEAD, MOST_PARENTS_TOLD, type Place } from "./facts.ts"
+import { type Facts, MAX_AHEAD, MAX_PARENTS_SHOWN, type QueuePosition } from "./facts.ts"
 
 export interface AskWhyOptions {
   readonly taskNames?: ReadonlyMap<string, string>
@@ -67,19 +67,19 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
   }
   if (isTerminal(record.state)) return { now: Date.now(), record, ...target(() => false) }
   const { store, jobs } = connection
-  const told = (command: string, given: object = {}) =>
-    known(askWorkers(connection, command, given, { timeout: WORKERS_MS / 1_000 }))
+  const askAll = (command: string, given: object = {}) =>
+    orUnknown(askWorkers(connection, command, given, { timeout: WORKERS_MS / 1_000 }))
   const [parents, paused, keys, living, actors, stats, reserved, deferrals, waiting] = await Promise.all([
-    record.state === "deferred" ? known(parentsOf(connection, record)) : undefined,
-    known(pausedQueues(store)),
-    known(suspensions(store)),
-    known(listWorkers(store)),
-    known(listActors(store)),
-    told("stats"),
-    told("reserved"),
-    told("put-off", { id: record.id }),
+    record.state === "deferred" ? orUnknown(parentsOf(connection, record)) : undefined,
+    orUnknown(pausedQueues(store)),
+    orUnknown(suspensions(store)),
+    orUnknown(listWorkers(store)),
+    orUnknown(listActors(store)),
+    askAll("stats"),
+    askAll("reserved"),
+    askAll("put-off", { id: record.id }),
     // Of one that is not due there is no place in the line.
-    record.state === "queued" ? known(jobs.waiting?.({ queue: record.queue }, MOST_AHEAD + 1)) : undefined,
+    record.state === "queued" ? orUnknown(jobs.waiting?.({ queue: record.queue }, MAX_AHEAD + 1)) : undefined,
   ])
   const workers = living === undefined ? undefined : latest(living, stats ?? [])
   const served = new Set(workers?.flatMap((worker) => worker.actors))
@@ -94,12 +94,12 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
     ...(actors === undefined ? {} : { actors }),
     reservedBy: (reserved ?? []).filter(({ value }) => holds(value, record.id)).map(({ worker }) => worker),
     deferrals: (deferrals ?? []).flatMap(({ worker, value }) => notesIn(value).map((note) => ({ ...note, worker }))),
-    ...(waiting === undefined ? {} : { place: { inQueue: placeIn(waiting, record.id) } }),
+    ...(waiting === undefined ? {} : { position: { inQueue: positionIn(waiting, record.id) } }),
   }
 }
 
 const parentsOf = async ({ jobs }: Connection, { after }: JobRecord): Promise<NonNullable<Facts["parents"]>> => {
-  const ids = (after?.waiting ?? []).slice(0, MOST_PARENTS_TOLD)
+  const ids = (after?.waiting ?? []).slice(0, MAX_PARENTS_SHOWN)
   const states = await findAll(jobs, ids, ({ record }) => (record.tombstone ? undefined : record.state))
   return ids.map((id) => {
     const state = states.get(id)
@@ -108,7 +108,7 @@ const parentsOf = async ({ jobs }: Connection, { after }: JobRecord): Promise<No
 }
 
 /** What an answer comes to; `undefined` where there is none, or not in time. */
-const known = async <A>(work: Promise<A> | undefined): Promise<A | undefined> => {
+const orUnknown = async <A>(work: Promise<A> | undefined): Promise<A | undefined> => {
   if (work === undefined) return undefined
   try {
     return await within(FACTS_MS, work)
@@ -164,8 +164,8 @@ const decodeNotes = Schema.decodeUnknownResult(
 const notesIn = (value: unknown) => Result.getOrElse(decodeNotes(value), () => [])
 
 /** Not among as many as were asked for: it is further back. Among fewer: it is not in the line at all. */
-const placeIn = (waiting: ReadonlyArray<string>, id: string): Place => {
+const positionIn = (waiting: ReadonlyArray<string>, id: string): QueuePosition => {
   const at = waiting.indexOf(id)
   if (at >= 0) return { ahead: at }
-  return waiting.length > MOST_AHEAD ? { ahead: MOST_AHEAD, more: true } : undefined
+  return waiting.length > MAX_AHEAD ? { ahead: MAX_AHEAD, more: true } : undefined
 }

@@ -9,7 +9,7 @@ import { didYouMean } from "../../options/suggest.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
 import type { Cause } from "./cause.ts"
-import { type Facts, MOST_PARENTS_TOLD } from "./facts.ts"
+import { type Facts, MAX_PARENTS_SHOWN } from "./facts.ts"
 
 /** Never empty. */
 export const causesOf = (facts: Facts): ReadonlyArray<Cause> => {
@@ -84,7 +84,7 @@ const deferred = ({ record, parents = [] }: Facts): Cause | undefined => {
   const { id, state, after } = record
   if (state !== "deferred") return undefined
   const { waiting = [], allowFailure = false } = after ?? {}
-  const told = parents.length === 0 ? waiting.map((parent) => ({ id: parent })) : parents
+  const shown = parents.length === 0 ? waiting.map((parent) => ({ id: parent })) : parents
   const stuck = parents.find((parent) => isStuck(parent.state, allowFailure))
   const jobs = waiting.length
   const goal = allowFailure ? "end" : "succeed"
@@ -98,9 +98,9 @@ const deferred = ({ record, parents = [] }: Facts): Cause | undefined => {
       : `; ${stuck.id} will not ${goal} unless it is run again: callboard retry ${stuck.id}; or ${instead}`
   return {
     code: "waiting-for-jobs",
-    message: `it waits for ${jobs === 1 ? "another job" : `${jobs} other jobs`} to ${goal}: ${listed(told.map(inWords))}${way}`,
+    message: `it waits for ${jobs === 1 ? "another job" : `${jobs} other jobs`} to ${goal}: ${listed(shown.map(inWords))}${way}`,
     jobs,
-    waiting: told.slice(0, MOST_PARENTS_TOLD),
+    waiting: shown.slice(0, MAX_PARENTS_SHOWN),
   }
 }
 
@@ -282,7 +282,7 @@ const noteCause = (note: NonNullable<Facts["deferrals"]>[number], facts: Facts):
 
 /** Whose turn it is. */
 const turn = (facts: Facts): ReadonlyArray<Cause> => {
-  const { record, workers = [], reservedBy = [], place } = facts
+  const { record, workers = [], reservedBy = [], position } = facts
   const { queue } = record
   const able = servingOf(facts, workers).filter(({ queues, state }) => queues.includes(queue) && state !== "stopping")
   const [holder] = reservedBy
@@ -290,7 +290,7 @@ const turn = (facts: Facts): ReadonlyArray<Cause> => {
   // Handed back for a while: it has no place among the others meanwhile.
   if (notesOf(facts).length > 0) return []
   const causes: Array<Cause> = []
-  const { ahead = 0, more = false } = place?.inQueue ?? {}
+  const { ahead = 0, more = false } = position?.inQueue ?? {}
   if (ahead > 0) causes.push(behind(queue, ahead, more))
   const active = able.filter(({ name }) => facts.suspended?.includes(name) !== true)
   if (active.length > 0 && active.every(isFull)) causes.push(full(queue, active))
@@ -350,12 +350,12 @@ const full = (queue: string, workers: ReadonlyArray<WorkerDescription>): Cause =
 }
 
 /** Nothing stands in its way, as far as is known. */
-const nothingKnown = ({ record, workers, place }: Facts): Cause => {
+const nothingKnown = ({ record, workers, position }: Facts): Cause => {
   const { queue } = record
   if (workers === undefined) {
     return { code: "unclear", message: "what holds it up cannot be told: the store did not answer; ask again", queue }
   }
-  if (place !== undefined && place.inQueue === undefined) {
+  if (position !== undefined && position.inQueue === undefined) {
     return {
       code: "in-hand",
       message:

@@ -6,13 +6,13 @@ import type { JobRecord } from "../../protocol/record.ts"
 import type { State } from "../../protocol/state.ts"
 
 /** Most jobs before another that are counted. */
-export const MOST_AHEAD = 1_000
+export const MAX_AHEAD = 1_000
 
 /** Most jobs that another waits for that are looked at. */
-export const MOST_PARENTS_TOLD = 20
+export const MAX_PARENTS_SHOWN = 20
 
 /** How many of those that are due are before it, `more`: and others. `undefined`: it is not among them. */
-export type Place = { readonly ahead: number; readonly more?: true } | undefined
+export type QueuePosition = { readonly ahead: number; readonly more?: true } | undefined
 
 export interface Facts {
   /** Milliseconds since the epoch. */
@@ -35,5 +35,5 @@ export interface Facts {
   readonly reservedBy?: ReadonlyArray<string>
   /** What workers say that handed it back. */
   readonly deferrals?: ReadonlyArray<Omit<Deferral, "queue"> & { readonly worker: string }>
-  readonly place?: { readonly inQueue: Place }
+  readonly position?: { readonly inQueue: QueuePosition }
 }

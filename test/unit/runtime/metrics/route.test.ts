@@ -2,7 +2,7 @@
 import { actor, http, TransportError } from "callboard"
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
-import { MOST_QUEUES } from "../../../../runtime/metrics/board-metrics.ts"
+import { MAX_QUEUES } from "../../../../runtime/metrics/board-metrics.ts"
 import { step } from "../../../../runtime/protocol/record.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
 import { eventually } from "../../../support/servers/process.ts"
@@ -183,10 +183,10 @@ describe("on nats", () => {
 
 test("whoever makes queues without end does not fill the page", async () => {
   const { ask, service } = await start({ actors: [] })
-  const tasks = Array.from({ length: MOST_QUEUES + 50 }, (_, at) => ({ task: "any.task", queue: `q${at}` }))
+  const tasks = Array.from({ length: MAX_QUEUES + 50 }, (_, at) => ({ task: "any.task", queue: `q${at}` }))
   await service.client.submitMany(tasks)
-  await service.client.submitMany([{ task: "any.task", queue: `q${MOST_QUEUES + 49}` }])
+  await service.client.submitMany([{ task: "any.task", queue: `q${MAX_QUEUES + 49}` }])
   const depths = new Exposition((await ask("GET", "/metrics")).text).of("callboard_queue_depth")
-  expect(Object.keys(depths)).toHaveLength(MOST_QUEUES)
-  expect(depths[`q${MOST_QUEUES + 49}`]).toBe(2)
+  expect(Object.keys(depths)).toHaveLength(MAX_QUEUES)
+  expect(depths[`q${MAX_QUEUES + 49}`]).toBe(2)
 })

@@ -2,7 +2,7 @@
 import { type Client, connect, type SubmissionFields, type SubmittedJob } from "callboard"
 import type { Connection } from "../../../../../runtime/connection/connection.ts"
 import { generateId } from "../../../../../runtime/id.ts"
-import { EDGE_PREFIX, type Edge, edgeIn } from "../../../../../runtime/jobs/dependencies/edges.ts"
+import { EDGE_PREFIX, type Edge, parseEdge } from "../../../../../runtime/jobs/dependencies/edges.ts"
 import { Sweep } from "../../../../../runtime/jobs/dependencies/sweep.ts"
 import { postingOf } from "../../../../../runtime/protocol/headers.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
@@ -96,7 +96,7 @@ export const openBench = async (url: string): Promise<Bench> => {
     look: (now = Date.now()) => new Sweep(connection).look(now),
     edges: async () => {
       const entries = await connection.store.list({ prefix: EDGE_PREFIX, limit: 10_000 })
-      return entries.flatMap(({ key }) => edgeIn(key) ?? [])
+      return entries.flatMap(({ key }) => parseEdge(key) ?? [])
     },
     [Symbol.asyncDispose]: () => client.close(),
   }

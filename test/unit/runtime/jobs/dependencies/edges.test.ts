@@ -5,8 +5,8 @@ import { generateId } from "../../../../../runtime/id.ts"
 import {
   EDGE_PREFIX,
   type Edge,
-  edgeIn,
-  edgesOf,
+  edgePrefixOf,
+  parseEdge,
   readEdges,
   removeEdges,
   writeEdges,
@@ -62,9 +62,9 @@ describe("a key", () => {
       fc.asyncProperty(edge, async (given) => {
         const key = await keyOf(given)
         expect(Buffer.byteLength(key)).toBeLessThanOrEqual(512)
-        expect(key.startsWith(edgesOf(given.parent))).toBe(true)
+        expect(key.startsWith(edgePrefixOf(given.parent))).toBe(true)
         expect(key.startsWith(EDGE_PREFIX)).toBe(true)
-        expect(edgeIn(key)).toEqual(given)
+        expect(parseEdge(key)).toEqual(given)
       }),
     )
   })
@@ -73,7 +73,7 @@ describe("a key", () => {
     for (const parent of ODD) {
       const key = await keyOf({ parent, child: "c".repeat(128) })
       expect(Buffer.byteLength(key)).toBeLessThanOrEqual(512)
-      expect(edgeIn(key)).toEqual({ parent, child: "c".repeat(128) })
+      expect(parseEdge(key)).toEqual({ parent, child: "c".repeat(128) })
     }
   })
 
@@ -81,7 +81,7 @@ describe("a key", () => {
     const parents = [...ODD, "a", "ab", "a-", "YQ"]
     for (const one of parents) {
       for (const other of parents) {
-        if (one !== other) expect(edgesOf(one).startsWith(edgesOf(other))).toBe(false)
+        if (one !== other) expect(edgePrefixOf(one).startsWith(edgePrefixOf(other))).toBe(false)
       }
     }
   })
@@ -97,7 +97,7 @@ describe("a key", () => {
       "after/0/a/b/c",
       "other/0/a/b",
     ]) {
-      expect(edgeIn(key)).toBeUndefined()
+      expect(parseEdge(key)).toBeUndefined()
     }
   })
 
@@ -120,11 +120,11 @@ onEveryBoard((newBoard) => {
     const sorted = (edges: ReadonlyArray<Edge>) => edges.map(({ parent, child }) => `${parent} ${child}`).sort()
     for (const limit of [7, 100, 1_000]) {
       const seen: Array<Edge> = []
-      for (let from: Parameters<typeof readEdges>[1] | undefined = { shelf: 0 }; from !== undefined; ) {
+      for (let from: Parameters<typeof readEdges>[1] | undefined = { shard: 0 }; from !== undefined; ) {
         const { entries, next } = await readEdges(store, from, limit)
         expect(entries.length).toBeLessThanOrEqual(limit)
         if (next !== undefined) expect(entries.length).toBe(limit)
-        seen.push(...entries.flatMap(({ key }) => edgeIn(key) ?? []))
+        seen.push(...entries.flatMap(({ key }) => parseEdge(key) ?? []))
         from = next
       }
       expect(sorted(seen)).toEqual(sorted(many))

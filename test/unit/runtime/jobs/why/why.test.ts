@@ -52,7 +52,7 @@ const facts = (change: Partial<Facts> = {}): Facts => ({
   suspended: [],
   workers: [worker()],
   actors: [{ name: "mail", queue: "post", methods: [{ name: "send" }] }],
-  place: { inQueue: { ahead: 0 } },
+  position: { inQueue: { ahead: 0 } },
   ...change,
 })
 
@@ -72,7 +72,7 @@ const table: ReadonlyArray<readonly [string, Partial<Facts>, ReadonlyArray<strin
   ["nothing", {}, ["next"]],
   [
     "paused, nobody listens, others before it",
-    { paused: ["post"], workers: [worker({ queues: ["x"] })], place: { inQueue: { ahead: 2 } } },
+    { paused: ["post"], workers: [worker({ queues: ["x"] })], position: { inQueue: { ahead: 2 } } },
     ["queue-paused", "no-worker", "behind"],
   ],
   ["another queue is paused", { paused: ["other"] }, ["next"]],
@@ -103,21 +103,21 @@ const table: ReadonlyArray<readonly [string, Partial<Facts>, ReadonlyArray<strin
   ["a worker of an older version does not tell its room", { workers: [old] }, ["next"]],
   [
     "reserved in one that is full",
-    { workers: [worker(full)], reservedBy: ["w1"], place: { inQueue: undefined } },
+    { workers: [worker(full)], reservedBy: ["w1"], position: { inQueue: undefined } },
     ["reserved"],
   ],
   [
     "before it in a full worker",
-    { workers: [worker(full)], place: { inQueue: { ahead: 7 } } },
+    { workers: [worker(full)], position: { inQueue: { ahead: 7 } } },
     ["behind", "prefetch-full"],
   ],
-  ["a rate", { deferrals: [note("rate-limit")], place: { inQueue: { ahead: 7 } } }, ["rate-limit"]],
+  ["a rate", { deferrals: [note("rate-limit")], position: { inQueue: { ahead: 7 } } }, ["rate-limit"]],
   ["a tenant's limit", { deferrals: [note("tenant-limit")], workers: [worker(full)] }, ["tenant-limit"]],
   ["a note that is over", { deferrals: [note("rate-limit", NOW - 60_000)] }, ["next"]],
   ["unknown to one who shares the queue", { deferrals: [note("unknown-actor")] }, ["unknown-actor"]],
-  ["not in the line, in nobody's hands", { place: { inQueue: undefined } }, ["in-hand"]],
+  ["not in the line, in nobody's hands", { position: { inQueue: undefined } }, ["in-hand"]],
   ["scheduled in a paused queue", { record: scheduled, paused: ["post"] }, ["scheduled", "queue-paused"]],
-  ["scheduled, others before it now", { record: scheduled, place: { inQueue: { ahead: 3 } } }, ["scheduled"]],
+  ["scheduled, others before it now", { record: scheduled, position: { inQueue: { ahead: 3 } } }, ["scheduled"]],
   ["scheduled, and due by now", { record: { ...scheduled, dueAt: NOW - 1 } }, ["next"]],
   [
     "it runs, although its record does not say so yet",
@@ -172,9 +172,9 @@ describe("what is told", () => {
   })
 
   test("more than are counted", () => {
-    const cause = only({ place: { inQueue: { ahead: 1_000, more: true } } })
+    const cause = only({ position: { inQueue: { ahead: 1_000, more: true } } })
     expect(cause).toMatchObject({ code: "behind", jobs: 1_000, atLeast: true })
     expect(cause?.message).toMatch(/^at least 1,000 jobs are before it/)
-    expect(only({ place: { inQueue: { ahead: 1 } } })?.message).toMatch(/^1 job is before it/)
+    expect(only({ position: { inQueue: { ahead: 1 } } })?.message).toMatch(/^1 job is before it/)
   })
 })
