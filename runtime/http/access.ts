@@ -1,4 +1,9 @@
-/** Who may do what: bearer tokens with scopes. Without tokens everyone who reaches the address may do everything. */
+/**
+ * Authentication of requests. With tokens a request needs one whose scopes allow the route. Without tokens every request
+ * that reaches the address may do everything; three checks protect that: the service listens on loopback only, it answers
+ * only requests that name this machine as their host (so that a page whose name resolves to loopback, DNS rebinding, is
+ * refused), and it takes no writes from pages of other origins.
+ */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { CallboardError } from "../errors.ts"
 import { SCOPES, type Scope } from "../options/scopes.ts"
@@ -7,20 +12,20 @@ export interface Token {
   /** Sent as `Authorization: Bearer <token>`. Long and random: `openssl rand -hex 32`. */
   readonly token: string
   readonly scopes: ReadonlyArray<Scope>
-  /** Who has it, for people. */
+  /** Name of the person or program that holds the token, for people; nothing is decided by it. */
   readonly name?: string
 }
 
-/** Who asks. */
+/** The sender of a request, as far as its token tells. */
 export interface Caller {
-  /** Tells callers apart without telling their tokens; empty without tokens. */
+  /** Hash of the token: differs between tokens, and does not reveal one. Empty where the service has no tokens. */
   readonly key: string
   may(scope: Scope): boolean
 }
 
 const UNRESTRICTED: Caller = { key: "", may: () => true }
 
-/** Who asks on a route that is open to all. */
+/** The caller on a route that needs no token. */
 export const ANONYMOUS: Caller = { key: "", may: () => false }
 
 /** Shortest token of a service that other machines reach, in characters. */

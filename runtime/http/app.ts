@@ -1,6 +1,6 @@
 /**
- * The Hono application: the table of routes behind one door. It can be served by itself, or mounted in another
- * application: `app.route("/jobs", http(client, { tokens }))`.
+ * The Hono application with all routes of Callboard. It can be served by itself, or mounted in another application:
+ * `app.route("/jobs", http(client, { tokens }))`.
  */
 import type { Hono } from "hono"
 import type { Client } from "../client/client.ts"
@@ -18,30 +18,33 @@ import type { HttpContext } from "./route.ts"
 import { routes } from "./routes.ts"
 
 export interface HttpAppOptions {
-  /** Who may do what. Without any, say `loopbackOnly: true` or `open: true`. */
+  /** Tokens, each with its scopes. Without any, say `loopbackOnly: true` or `open: true`. Defaults to none. */
   readonly tokens?: ReadonlyArray<Token>
   /**
-   * Without tokens: everyone who reaches the application may do everything, except pages of other origins. For an
-   * application that lets in by itself only those who may. Defaults to false.
+   * Without tokens: every request that reaches the application may do everything, except from pages of other origins. For
+   * an application that authenticates requests before they get here. Defaults to false.
    */
   readonly open?: boolean
   /** Largest task, in bytes; an array may have 16 times as many. The transport may allow less. Defaults to 1 MiB. */
   readonly maxBody?: number
-  /** What `/readyz` says, besides whether the transport is within reach. Defaults to yes. */
+  /** Whether `/readyz` says yes while the transport is within reach; without the transport it says no. Defaults to true. */
   readonly ready?: () => boolean
   /** Answer only requests that name this machine as their host: for an application that listens on loopback. Defaults to false. */
   readonly loopbackOnly?: boolean
-  /** Ends waits and streams when it fires, and refuses what comes after. */
+  /** When this signal fires, waits and streams end, and later requests are refused with 503. Defaults to never. */
   readonly closing?: AbortSignal
-  /** How often a stream on which nothing happens shows that it lives, in milliseconds. Defaults to 15 seconds. */
+  /** How often an idle stream of events sends a comment, so that proxies keep it open: milliseconds. Defaults to 15,000. */
   readonly keepAliveMs?: number
   /** Where faults are logged. Defaults to standard output. */
   readonly log?: Log | LogSink
-  /** What `/metrics` answers with; false: nothing. Defaults to what can be told of the board: give a service's own `metrics` for the rest. */
+  /**
+   * What `/metrics` answers with; false: 404. Defaults to the metrics of queues and connection; give a service's own
+   * `metrics` to add those of its worker.
+   */
   readonly metrics?: MetricsText | false
 }
 
-/** Loads what it needs only now, and not with the package. */
+/** Metrics of the queues and the connection. prom-client is loaded here, so that an application without metrics never loads it. */
 const boardMetrics = (client: Client): MetricsText => {
   const loaded = import("../metrics/metrics.ts").then(({ Metrics }) => {
     const metrics = new Metrics()
@@ -52,8 +55,15 @@ const boardMetrics = (client: Client): MetricsText => {
 }
 
 /**
- * An application over a client, which stays the caller's. Fails with `invalid-input` when a token cannot be used, and
- * where there is none and neither `loopbackOnly` nor `open` says that this is meant.
+ * The HTTP interface over a client, as a Hono application. Closing the client is left to the caller. Fails with
+ * `CallboardError` `invalid-input` when a token cannot be used, and without tokens unless `loopbackOnly` or `open` says that
+ * this is meant.
+ *
+ * @example
+ * ```ts
+ * const app = new Hono()
+ * app.route("/jobs", http(client, { tokens: [{ token: process.env.TOKEN ?? "", scopes: ["submit", "read"] }] }))
+ * ```
  */
 export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
   const { tokens = [], loopbackOnly = false, open = false } = options
@@ -64,14 +74,14 @@ export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
   return attachable.app
 }
 
-/** An application whose client is still to come. */
+/** An application that listens before its client has connected. */
 export interface AttachableHttp {
   readonly app: Hono
-  /** From now on it answers for the board of this client; before, that the transport cannot be reached. */
+  /** From now on requests are served by this client. Until then each route that needs the transport answers 503. */
   attach(client: Client): void
 }
 
-/** {@link http}, before there is a client. Without `metrics` it tells none. */
+/** {@link http} without a client yet. Without `metrics`, `/metrics` answers 404. */
 export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
   const { tokens = [], loopbackOnly = false, ready = () => true, metrics = false } = options
   const { maxBody = DEFAULTS.maxBody } = options
@@ -96,7 +106,7 @@ export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
       const known = documents.get(base)
       if (known !== undefined) return known
       const made = openApiOf(routes, base, tokens.length > 0)
-      // Bases are where applications mount this one, unless a pattern makes them endless.
+      // There is one base per place where the application is mounted, unless it is mounted under a pattern: so few are kept.
       if (documents.size < 10) documents.set(base, made)
       return made
     },

@@ -1,4 +1,4 @@
-/** Routes that steer: queues are paused and purged, workers suspended, inspected and told what to do. */
+/** Routes that control queues and workers: pause, purge, suspend, inspect, command, and revoke by header. */
 import { Schema } from "effect"
 import { COMMANDS, isCommand } from "../cluster/remote/command.ts"
 import { parseRevoke, Revocation, RevokeOptions } from "../cluster/revocation.ts"
@@ -80,7 +80,7 @@ const controlRoute = (name: string, summary: string, takes: ReadonlyArray<string
 
 const hasBody = ({ body, headers }: Request): boolean => body !== null && headers.get("content-length") !== "0"
 
-/** Fails with `invalid-input` where the body is no object; what is in it is the command's affair. */
+/** The arguments of a command, which the worker checks. Fails with `invalid-input` where the body is no object. */
 const argumentsOf = async (name: string, request: Request, maxBody: number): Promise<object> => {
   const { value } = await readBody(request, { one: maxBody, many: maxBody })
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value

@@ -41,7 +41,7 @@ const stream = (
   context: HttpContext,
   events: (signal: AbortSignal) => AsyncIterable<SseMessage>,
 ): Response => {
-  // A HEAD request has nobody who would read, or close, a stream.
+  // The client of a HEAD request neither reads nor closes a stream.
   if (c.req.raw.method === "HEAD") return new Response(null, { headers: STREAM_HEADERS })
   const response = streamSSE(c, async (out) => {
     const stop = new AbortController()
@@ -50,7 +50,7 @@ const stream = (
     context.closing.addEventListener("abort", end)
     let isIdle = true
     const keepAlive = setInterval(() => {
-      // A reader that does not read gets no heap of comments either.
+      // The last comment is not sent yet: a client that does not read must not fill the memory with comments.
       if (!isIdle) return
       isIdle = false
       void out.write(": keep-alive\n\n").then(() => {
@@ -65,7 +65,7 @@ const stream = (
         await out.writeSSE(message)
       }
     } catch (cause) {
-      // The status is sent: ending the stream is all that is left, and readers come back by themselves.
+      // The status line is sent already, so the stream can only be ended; clients reconnect by themselves.
       context.log.debug("a stream of events broke", { cause: String(cause) })
     } finally {
       clearInterval(keepAlive)
@@ -95,9 +95,9 @@ const boardMessage = (record: JobRecord): SseMessage | undefined => {
 
 const EVENT_TYPE = /^[A-Za-z0-9_-]{1,100}$/
 
-/** By its own type, so that a reader can choose; a type that no line of a stream can carry is only in the data. */
+/** The event under its own type, so that a client can listen to that type; a type with other characters is only in the data. */
 const workerMessage = (event: ReceivedEvent): SseMessage | undefined => {
-  // As it came: an event of anybody may hold what plain JSON has no words for, such as large integers.
+  // Not by JSON.stringify: an application's event may hold values that it cannot write, such as large integers.
   const data = renderJson(event)
   if (Result.isFailure(data)) return undefined
   return { event: EVENT_TYPE.test(event.type) ? event.type : "event", data: data.success }
@@ -105,7 +105,7 @@ const workerMessage = (event: ReceivedEvent): SseMessage | undefined => {
 
 const EVENT_ID = /^\d{1,15}\.\d{1,15}$/
 
-/** Where a client left off, by header or, for the first request of an EventSource, by query. */
+/** Id of the last event that the client has seen: from the header, or from the query, since an EventSource sends no header at first. */
 const lastEventId = (c: Context, query: string | undefined): string | undefined => {
   const [field, given] = query === undefined ? ["Last-Event-ID", c.req.header("last-event-id")] : ["lastEventId", query]
   if (given === undefined || given === "") return undefined
@@ -179,7 +179,7 @@ export const eventRoutes: ReadonlyArray<Route> = [
       if (context.outage() !== undefined) throw new TransportError("unavailable", "the transport is not connected")
       return stream(c, context, async function* (signal) {
         const { connection } = context.client
-        // Made into messages when they are read: what is dropped costs nothing.
+        // A message is made when it is sent, so that dropped events cost no rendering.
         const messages = latest<() => SseMessage | undefined>(
           (push, listening) =>
             Promise.all([

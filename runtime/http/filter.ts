@@ -53,7 +53,7 @@ export const queryOf = (given: Values<typeof filter>): RecordQuery => ({
   ...(given.cursor === undefined ? {} : { after: given.cursor }),
 })
 
-/** What a query comes to; a cursor that the transport cannot read is the client's fault, by name. */
+/** Runs a query. Fails with `invalid-input` naming `cursor` where the transport cannot read the cursor. */
 export const withCursor = async <T>(query: RecordQuery, work: (query: RecordQuery) => Promise<T>): Promise<T> => {
   try {
     return await work(query)

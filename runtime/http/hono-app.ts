@@ -1,6 +1,6 @@
 /**
- * The door of an application: its table of routes, who may come in, and what becomes of whatever is thrown inside. What
- * there is behind it is the context's affair.
+ * A Hono application from a table of routes. Before each handler it checks that the service is not stopping, the host, the
+ * origin, and the token; what a handler throws becomes a problem response.
  */
 import { Hono } from "hono"
 import { CallboardError } from "../errors.ts"
@@ -11,21 +11,21 @@ import type { HttpContext, Route } from "./route.ts"
 
 export interface HonoAppOptions {
   readonly routes: ReadonlyArray<Route>
-  /** None: everyone may do everything, except pages of other origins. */
+  /** Without tokens every caller may do everything, except pages of other origins. */
   readonly tokens: ReadonlyArray<Token>
   /** Answer only requests that name this machine as their host. */
   readonly loopbackOnly: boolean
-  /** What is said of every other path. */
+  /** The message of the 404 for every other path. */
   readonly unknownPath: string
 }
 
 const honoPath = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ":$1")
 
-/** Whether a path, or the template of one, is one that a route serves. */
+/** Whether a route serves a path, or a template such as `/v1/jobs/{id}`. */
 const serves = (route: Route, path: string): boolean =>
   new RegExp(`^${route.path.replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(path)
 
-/** All paths, those without parameters first, with the methods that they have, for `Allow`. */
+/** Each path with its methods, as the `Allow` header names them; paths without parameters come first. */
 const allowedOf = (routes: ReadonlyArray<Route>): ReadonlyArray<readonly [path: string, methods: string]> =>
   [...new Set(routes.map(({ path }) => path))]
     .sort((a, b) => Number(a.includes("{")) - Number(b.includes("{")))

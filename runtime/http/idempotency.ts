@@ -19,7 +19,7 @@ import type { Store } from "../transport/store.ts"
 import { IDEMPOTENCY_TTL_MS } from "./limits.ts"
 import { itemProblem } from "./response.ts"
 
-/** What came of each task of a request. */
+/** Per task of a request: its receipt, or why it was not accepted. */
 export type SubmitResults = ReadonlyArray<Receipt | CallboardError>
 
 const Entry = Schema.Struct({
@@ -41,7 +41,7 @@ const Entry = Schema.Struct({
 })
 type Entry = typeof Entry.Type
 
-/** What is kept of requests, by a hash of caller and key. */
+/** Entries of the store, named by a hash of caller and key. */
 const REQUESTS = new StoreEntry("idempotency/", Entry, { ttlMs: IDEMPOTENCY_TTL_MS })
 
 const hash = (...parts: ReadonlyArray<string | Uint8Array>): string => {
@@ -61,10 +61,10 @@ export const parseKey = (header: string | null): string | undefined => {
   })
 }
 
-/** What an earlier request under the key left. */
+/** What an earlier request stored under the key. */
 export type EarlierRequest =
   | { readonly status: "done"; readonly results: SubmitResults }
-  /** It may have been submitted, or not: submit these ids. */
+  /** Its tasks may have been submitted: submit them again under these ids, which adds none twice. */
   | { readonly status: "unfinished"; readonly ids: ReadonlyArray<string> }
 
 const repeated = (kept: NonNullable<Entry["answers"]>[number]): Receipt | CallboardError => {
@@ -77,7 +77,7 @@ export class IdempotentRequest {
   readonly #name: string
   readonly #fingerprint: string
 
-  /** `caller` scopes the key: two tokens never meet. */
+  /** `caller` scopes the key: the same key under another token is another request. */
   constructor(
     store: Store,
     request: {
@@ -98,7 +98,7 @@ export class IdempotentRequest {
     return found === undefined ? undefined : this.#compare(entryOf(found))
   }
 
-  /** Takes the key with fresh `ids`, unless another request was faster. Fails with `idempotency-mismatch`. */
+  /** Reserves the key for `ids`, unless another request has reserved it. Fails with `idempotency-mismatch`. */
   async reserve(ids: ReadonlyArray<string>): Promise<EarlierRequest | "reserved"> {
     const value: Entry = { fingerprint: this.#fingerprint, ids, state: "pending" }
     let earlier: EarlierRequest | undefined

@@ -1,4 +1,4 @@
-/** Finds a job for a reader, and waits for its end. */
+/** The record of a job for the routes: found now, or waited for until the job has ended. */
 import { WaitTimeout } from "../errors.ts"
 import type { JobResult } from "../jobs/responses.ts"
 import { findRecord, goneError } from "../jobs/tracking/finding.ts"
@@ -48,7 +48,7 @@ export const jobOutcome = (record: JobRecord): Omit<typeof JobResult.Type, "id">
 
 /**
  * Runs `work` with a signal that fires with the first of `signals`. Unlike `AbortSignal.any` it stops listening when the
- * work is over: the signal of a service lives as long as all of its requests.
+ * work is over: the signal of a service outlives each request, and would collect their listeners.
  */
 export const withAnySignal = async <T>(
   signals: ReadonlyArray<AbortSignal>,

@@ -30,7 +30,7 @@ const Wait = Schema.String.annotate({
   }),
 )
 
-/** Seconds after which it is worth asking again: soon, or when a scheduled job is due, at most a minute. */
+/** `Retry-After` in seconds: 1, or until a scheduled job is due, 60 at most. */
 const retryAfter = ({ state, dueAt }: JobRecord): string => {
   if (state !== "scheduled" || dueAt === undefined) return "1"
   return String(Math.min(Math.max(Math.ceil((dueAt - Date.now()) / 1000), 1), 60))

@@ -1,4 +1,4 @@
-/** Bounds of the HTTP interface that do not depend on the service; told by `/v1/info`. */
+/** Bounds of the HTTP interface that no setting changes. `/v1/info` names those that a client must know. */
 import { within } from "../async/deadline.ts"
 import { TransportError } from "../transport/mod.ts"
 
@@ -17,7 +17,7 @@ export const MAX_WAIT_MS = 60_000
 
 export const IDEMPOTENCY_TTL_MS = 86_400_000
 
-/** A submission is answered within two seconds, whatever the transport does; the rest is for everything else. */
+/** A submission is answered within two seconds, whatever the transport does; half a second of that is left for everything else. */
 export const SUBMIT_DEADLINE_MS = 1_500
 
 /** Longest wait for a transport that is asked about something. */
@@ -26,7 +26,7 @@ export const READ_DEADLINE_MS = 5_000
 /** Proxies cut streams on which nothing happens; most of them after a minute, some after half of one. */
 export const KEEP_ALIVE_MS = 15_000
 
-/** An answer of the transport that a reader waits for. Fails with `unavailable` when it takes too long. */
+/** Bounds a question to the transport, so that the request ends also while the transport is away. Fails with `unavailable`. */
 export const withReadDeadline = <T>(work: Promise<T>): Promise<T> =>
   within(
     READ_DEADLINE_MS,

@@ -4,9 +4,9 @@ import { hostText } from "./access.ts"
 
 export interface Listener {
   readonly port: number
-  /** Takes nothing new; resolves when what runs has been answered. */
+  /** Accepts no new requests; resolves when the running ones have been answered. */
   drain(): Promise<void>
-  /** Ends what still runs after that, as far as the runtime can. */
+  /** Closes the connections of requests that still run, as far as the runtime can. */
   kill(): Promise<void>
 }
 
@@ -47,7 +47,7 @@ const canServe = (value: unknown): value is { serve: unknown } =>
 const isBun = (value: unknown): value is BunLike => canServe(value)
 const isDeno = (value: unknown): value is DenoLike => canServe(value)
 
-/** Seconds that a connection may be silent: longer than the longest wait and than the pause between signs of life. */
+/** Seconds that a connection may be silent: longer than the longest wait for a result and than the keep-alive of streams. */
 const IDLE_TIMEOUT = 120
 
 const onBun = (bun: BunLike, { host, port }: Address, handler: Handler): Listener => {
@@ -56,7 +56,7 @@ const onBun = (bun: BunLike, { host, port }: Address, handler: Handler): Listene
     port,
     fetch: handler,
     idleTimeout: IDLE_TIMEOUT,
-    // The application has a limit of its own, and says so in an answer; Bun would just cut the line.
+    // The application has a limit of its own and answers 413; Bun would close the connection without a word.
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
   })
   return { port: server.port, drain: () => server.stop(), kill: () => server.stop(true) }
@@ -67,8 +67,8 @@ const onDeno = (deno: DenoLike, { host, port }: Address, handler: Handler): List
   return {
     port: server.addr.port,
     drain: () => server.shutdown(),
-    // Deno 2.9: a shutdown cannot be hurried (aborting it throws where nobody can catch). What is left, such as a client
-    // that sends without end, must at least not keep the process alive.
+    // Deno 2.9 cannot hurry a shutdown: aborting it throws an error that no code of ours can catch. A connection that is
+    // left, such as that of a client that sends without end, must at least not keep the process alive.
     kill: async () => server.unref(),
   }
 }
@@ -89,7 +89,7 @@ export const listen = (address: Address, handler: Handler): Listener => {
   )
 }
 
-/** Another program has the port. What the runtime says about that is nothing more: there is no cause. */
+/** Another program has the port. The error of the runtime says nothing more, so it is not kept as the cause. */
 export class AddressTaken extends CallboardError {
   constructor(message: string) {
     super("invalid-input", message, { field: "http.port" })

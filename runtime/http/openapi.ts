@@ -11,11 +11,11 @@ const DESCRIPTION = `Post a task, keep the id: state, progress, result, events a
 Errors are problems (RFC 9457, \`application/problem+json\`); programs decide by \`code\`. Times are ISO 8601 in UTC.
 Where tokens are set, send one as \`Authorization: Bearer <token>\`; the scope \`admin\` includes \`read\` and \`submit\`.`
 
-/** Collects the schemas of a document, so that what has a name is described once. */
+/** Collects the schemas of a document, so that a schema with a name is described once. */
 class Components {
   readonly #definitions: Record<string, JsonSchema.JsonSchema> = {}
 
-  /** What is sent to us is closed: an unknown field is refused. What we send may gain fields. */
+  /** Schemas of requests are closed, since an unknown field is refused. Those of responses are open: later versions may add fields. */
   add(schema: Schema.Top, side: "request" | "response"): JsonSchema.JsonSchema {
     const { schema: root, definitions } = Schema.toJsonSchemaDocument(schema, {
       onExcessProperty: side === "request" ? "error" : "ignore",

@@ -1,5 +1,6 @@
 /**
- * Query parameters: text that becomes a value of a schema. Whatever is unknown, given twice or wrong is refused by name.
+ * Query parameters: text that becomes a value of a schema. A parameter that is unknown, given twice or wrong is refused by
+ * its name.
  */
 import { Result, Schema, SchemaIssue } from "effect"
 import { CallboardError } from "../errors.ts"
@@ -21,7 +22,7 @@ export const boolean = <S extends Schema.Codec<boolean>>(schema: S) => ({ form: 
 /** Values with commas between them. */
 export const list = <S extends Schema.Codec<ReadonlyArray<unknown>>>(schema: S) => ({ form: "list", schema }) as const
 
-/** The value that a text means; text that means none is left as it is, for the schema to refuse. */
+/** The value that a text stands for. A text that stands for none is returned as it is, and the schema refuses it. */
 const read = (form: Parameter["form"], given: string): unknown => {
   switch (form) {
     case "text":
@@ -68,7 +69,7 @@ export const queryParserOf = <P extends Parameters>(
       const why = isText ? NOT_OF_FORM[form] : (issue?.message ?? "is not valid")
       return refuse("invalid-input", field, `${field}: ${why}`)
     }
-    // The struct was made of these very parameters, in a loop that types cannot follow.
+    // The struct was made of these parameters in the loop above, which the compiler cannot follow.
     return Result.succeed(decoded.success as Values<P>)
   }
 }

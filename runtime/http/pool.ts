@@ -1,4 +1,4 @@
-/** What a pool of worker processes answers: whether it lives, whether it is ready, and what it has counted. */
+/** The HTTP interface of a pool of worker processes: liveness, readiness and metrics. */
 import { CallboardError } from "../errors.ts"
 import { honoApp } from "./hono-app.ts"
 import { KEEP_ALIVE_MS } from "./limits.ts"
@@ -18,7 +18,7 @@ export type PoolContext = Pick<HttpContext, "unready" | "metrics" | "log">
 export const startPoolHttp = (options: HttpOptions, { unready, metrics, log }: PoolContext): HttpServer =>
   startServer(options, ({ tokens, loopbackOnly, closing }) => {
     const context: HttpContext = {
-      // Each process has its own, and none of the routes asks for one.
+      // The process that watches over a pool has no transport, and none of these routes needs a client.
       get client(): never {
         throw new CallboardError("not-found", UNKNOWN_PATH)
       },

@@ -9,7 +9,7 @@ import { TransportError } from "../transport/mod.ts"
 
 export type Headers = Readonly<Record<string, string>>
 
-/** A value as the JSON body of an answer. */
+/** A response with a value as its JSON body. */
 export const json = <T>(value: T, status = 200, headers: Headers = {}): Response =>
   new Response(JSON.stringify(value), {
     status,
@@ -26,7 +26,7 @@ interface ProblemKind {
   readonly title: string
 }
 
-/** Every code with its status; the OpenAPI document and the reference page are made from it. */
+/** The status and title of each error code. The OpenAPI document and the reference page are made from this table. */
 export const PROBLEMS: Readonly<Record<ErrorCode, ProblemKind>> = {
   "invalid-json": { status: 400, title: "The body is not JSON that can be read" },
   "invalid-input": { status: 400, title: "A value is not valid" },
@@ -52,7 +52,7 @@ const RETRY_AFTER = "1"
 
 const CHALLENGE: Readonly<Partial<Record<ErrorCode, string>>> = { unauthorized: 'Bearer realm="callboard"' }
 
-/** How an error looks inside an answer. */
+/** An error as one element of a response to an array. */
 export const itemProblem = (error: CallboardError): ItemProblem => {
   const { field, index, id, outcome } = error.details
   return {
@@ -66,7 +66,7 @@ export const itemProblem = (error: CallboardError): ItemProblem => {
   }
 }
 
-/** An error as the answer to a request. `status` and `headers` override what the code says. */
+/** An error as a problem response. `status` and `headers` override those of the code. */
 export const problem = (
   error: CallboardError,
   options: {
@@ -93,7 +93,7 @@ export const problem = (
   })
 }
 
-/** Whatever a handler threw, as an error with a code. What nobody foresaw is logged and stays inside. */
+/** What a handler threw, as an error with a code. An unexpected error is logged, and its text is not sent to the client. */
 export const asCallboardError = (thrown: unknown, log: Log): CallboardError => {
   if (thrown instanceof CallboardError && thrown.code !== "internal") return thrown
   if (thrown instanceof TransportError) {

@@ -14,15 +14,16 @@ import type { Caller } from "./access.ts"
 import type { OpenApi } from "./openapi-document.ts"
 import { type Parameters, queryParserOf, type Values } from "./parameter.ts"
 
+/** What all handlers of one application share. */
 export interface HttpContext {
   readonly client: Client
   readonly log: Log
   /** Largest task, in bytes. */
   readonly maxBody: number
   readonly keepAliveMs: number
-  /** Why this does not do its work, for people; `undefined`: it does, it consumes, and its transport is within reach. */
+  /** Why this process is not ready, for people; `undefined` while it consumes and its transport is within reach. */
   readonly unready: () => string | undefined | Promise<string | undefined>
-  /** Why the transport is out of reach; `undefined` while it is not. */
+  /** Why the transport is out of reach; `undefined` while it is within reach. */
   readonly outage: () => string | undefined
   /** What `/metrics` answers with; `undefined` where metrics are off. */
   readonly metrics: MetricsText | undefined
@@ -34,7 +35,7 @@ export interface HttpContext {
 
 export type Method = "GET" | "POST" | "PATCH" | "DELETE"
 
-/** What a handler gets. */
+/** What a handler is called with. */
 export interface RouteRequest<P extends Parameters = Parameters> {
   readonly c: Context
   readonly context: HttpContext
@@ -46,7 +47,7 @@ export interface RouteRequest<P extends Parameters = Parameters> {
   readonly base: string
 }
 
-/** One way in which a route answers. */
+/** A response that a route can give, for the description. */
 export interface RouteResponse {
   readonly status: number
   readonly description: string
@@ -71,7 +72,7 @@ export interface Definition<P extends Parameters> {
   readonly group: string
   readonly summary: string
   readonly description?: string
-  /** What a token must allow; absent on routes that are open to everyone. */
+  /** The scope that a token must have; absent on routes that need no token. */
   readonly scope?: Scope
   /** What the `{id}` of the path is. Defaults to the id of a job. */
   readonly idDescription?: string
@@ -80,12 +81,12 @@ export interface Definition<P extends Parameters> {
   /** Schema of the body, by content type. */
   readonly body?: Readonly<Record<string, Schema.Top>>
   readonly responses: ReadonlyArray<RouteResponse>
-  /** Codes that this route can answer with, besides those that its kind always has. */
+  /** Error codes of this route, besides those that {@link problemsOf} adds to every route of its kind. */
   readonly problems?: ReadonlyArray<ErrorCode>
   readonly handle: (request: RouteRequest<P>) => Response | Promise<Response>
 }
 
-/** A route whose handler's types have been checked and are not needed any more. */
+/** A route whose handler is wrapped: `serve` parses query and id, and calls the handler with their values. */
 export interface Route extends Omit<Definition<Parameters>, "handle"> {
   readonly serve: (c: Context, context: HttpContext, caller: Caller) => Response | Promise<Response>
 }
@@ -107,15 +108,15 @@ export const route = <const P extends Parameters = Record<never, never>>(definit
           field: "id",
         })
       }
-      // Mounted, the root has no slash of its own.
+      // Where the application is mounted, the path of its root has no slash at the end.
       const base = definition.path === "/" ? url.pathname.replace(/\/$/, "") : (pattern.exec(url.pathname)?.[1] ?? "")
-      // The reader was made of this definition's own parameters.
+      // The parser was made of the parameters of this definition.
       return handle({ c, context, caller, id, query: query.success as Values<P>, base })
     },
   }
 }
 
-/** Finds what stands before a route's own path. */
+/** Matches a URL path; its group is the part before the route's own path, where the application is mounted. */
 const basePattern = (path: string): RegExp =>
   new RegExp(`^(.*)${path.replaceAll(/[.*+?^$()[\]\\|]/g, "\\$&").replaceAll(/\{\w+\}/g, "[^/]+")}$`)
 

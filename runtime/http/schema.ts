@@ -1,4 +1,7 @@
-/** What the answers of the HTTP interface look like that `jobs/responses.ts` does not have. The types of the handlers and the OpenAPI document come from here. */
+/**
+ * Schemas of responses that only the HTTP server needs; those that clients read as well are in `jobs/responses.ts`. The types
+ * of the handlers and the OpenAPI document are made from them.
+ */
 import { Schema } from "effect"
 import { ActorDescription, WorkerDescription } from "../cluster/directory.ts"
 import { Count, Durability, JobSummary, progress, transition } from "../jobs/responses.ts"
@@ -28,7 +31,7 @@ export const BoardEvent = Schema.Struct({ job: JobSummary, event: JobEventSchema
   identifier: "BoardEvent",
 })
 
-/** In Celery's form: what every event says, and what its type says beside it. */
+/** An event in Celery's form: three fields that every event has, and further ones by its type. */
 export const WorkerEvent = Schema.StructWithRest(
   Schema.Struct({
     type: Schema.String,

@@ -14,18 +14,18 @@ import { listen } from "./listener.ts"
 export interface HttpOptions {
   /** Port to listen on, 0–65,535; 0 takes a free one. Defaults to 7420. */
   readonly port?: number
-  /** Address to listen on. Another than loopback needs `tokens` of at least 16 characters. Defaults to `127.0.0.1`. */
+  /** Address to listen on. Any other than loopback needs `tokens` of at least 16 characters. Defaults to `127.0.0.1`. */
   readonly host?: string
-  /** Who may do what. None: every program on this machine may do everything. Defaults to none. */
+  /** Tokens, each with its scopes. Without any, every program on this machine may do everything. Defaults to none. */
   readonly tokens?: ReadonlyArray<Token>
 }
 
 export interface HttpServer {
-  /** Under which this machine reaches it. */
+  /** URL under which this machine reaches the server. */
   readonly url: string
-  /** Where it listens, which may be every address of the machine. */
+  /** URL of the address that the server listens on, which may stand for every address of the machine. */
   readonly listens: string
-  /** Ends listening; resolves when nothing is served any more. Idempotent. */
+  /** Stops listening; resolves when no request is served any more. Idempotent. */
   stop(): Promise<void>
 }
 
@@ -59,11 +59,11 @@ const addressOf = ({ port = DEFAULTS.http.port, host = DEFAULTS.http.host, token
   return { host: host.replace(/^\[(.*)\]$/, "$1"), port }
 }
 
-/** An address under which this machine reaches itself, also where it listens on all of them. */
+/** The host part of `url`: where the server listens on all addresses, the loopback one. */
 const shownHost = (host: string): string =>
   host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : hostText(host)
 
-/** What an application is told by the server that it runs in. */
+/** Access rules that the server passes to its application. */
 export interface ServerAccess {
   readonly tokens: ReadonlyArray<Token>
   readonly loopbackOnly: boolean
@@ -102,13 +102,13 @@ export const startServer = (
   }
 }
 
-/** A server that listens before there is a client. */
+/** A server that listens before its client has connected. */
 export interface AttachableServer extends HttpServer {
-  /** From now on it answers for the board of this client; before, that the transport cannot be reached. */
+  /** From now on requests are served by this client. Until then each route that needs the transport answers 503. */
   attach(client: Client): void
 }
 
-/** The whole interface. Fails as {@link startServer} does. */
+/** Starts a server with all routes. Fails as {@link startServer} does. */
 export const startHttp = (options: HttpOptions, context: HttpServerContext): AttachableServer => {
   let attach: AttachableServer["attach"] = () => undefined
   const server = startServer(options, (access) => {

@@ -1,4 +1,4 @@
-/** Routes about the service itself: queues, workers, actors, limits and health. */
+/** Routes about the service itself: queues, workers, actors, limits, health and metrics. */
 
 import { Schema } from "effect"
 import { CallboardError } from "../errors.ts"
@@ -79,7 +79,7 @@ export const serviceRoutes: ReadonlyArray<Route> = [
   }),
 ]
 
-/** Whether the process lives, and whether it does its work: open to everyone. */
+/** Liveness and readiness, without a token. */
 export const healthRoutes: ReadonlyArray<Route> = [
   route({
     method: "GET",

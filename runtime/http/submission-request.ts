@@ -1,6 +1,6 @@
 /**
- * Posts the tasks of one request, once per `Idempotency-Key` and within a deadline. Their ids are fixed first, so that
- * whatever happens then can be told by them, and repeating the request with them is safe.
+ * Submits the tasks of one request, once per `Idempotency-Key` and within a deadline. Each task gets its id first, so that an
+ * error can name the ids, and a client that submits them again adds none twice.
  */
 
 import { within } from "../async/deadline.ts"
@@ -12,7 +12,7 @@ import type { EarlierRequest, IdempotentRequest, SubmitResults } from "./idempot
 import { SUBMIT_DEADLINE_MS } from "./limits.ts"
 import type { HttpContext } from "./route.ts"
 
-/** What a submission says its id is; anything else than text is refused when it is checked. */
+/** The id that a task names. An id that is no text is refused when the task is checked. */
 const givenId = (task: unknown): string | undefined =>
   typeof task === "object" && task !== null && "id" in task && typeof task.id === "string" ? task.id : undefined
 
@@ -23,7 +23,7 @@ export interface SubmitOptions {
   readonly strict: boolean
   readonly traceparent?: string
   readonly tracestate?: string
-  /** Errors name the element, even of an array of one. */
+  /** Whether an array was sent: then errors name the element, also in an array of one. */
   readonly isArray: boolean
 }
 
@@ -31,7 +31,7 @@ export class SubmissionRequest {
   readonly #context: HttpContext
   readonly #tasks: ReadonlyArray<unknown>
   readonly #options: SubmitOptions
-  /** An earlier request under the same key may have fixed others. */
+  /** One id per task; replaced by those of an earlier request under the same key. */
   #ids: ReadonlyArray<string>
   /** Whether something may have been accepted. */
   #outcome: "none" | "unknown" = "none"
@@ -44,8 +44,8 @@ export class SubmissionRequest {
   }
 
   /**
-   * Posts. A transport that fails or does not answer in time is an answer as well, for each task: `transport-unavailable`
-   * with the id and whether it may have been accepted. Fails with what is wrong with the request.
+   * Submits the tasks. Where the transport fails or does not answer in time, each task's result is the error
+   * `transport-unavailable` with its id and whether it may have been accepted. Fails with what is wrong with the request.
    */
   async run(request: IdempotentRequest | undefined): Promise<SubmitResults> {
     const late = () => new TransportError("unavailable", "the transport did not answer in time")
@@ -63,7 +63,7 @@ export class SubmissionRequest {
 
   async #run(request: IdempotentRequest | undefined): Promise<SubmitResults> {
     if (request === undefined) return this.#post(await this.#prepare(this.#tasks))
-    // Looked at before the tasks are checked: what was right then (an `expires`) need not be right any more.
+    // The key is looked up before the tasks are checked: a task that was valid then (its `expires`) may not be valid any more.
     const earlier = (await request.earlier()) ?? (await this.#reserve(request))
     if (earlier.status === "done") return earlier.results
     const results = await this.#post(
@@ -73,7 +73,7 @@ export class SubmissionRequest {
     return results
   }
 
-  /** Takes the key for tasks that are right: a request that is refused takes none. Another request may be faster. */
+  /** Checks the tasks, then reserves the key, so that an invalid request reserves none. Another request may have reserved it. */
   async #reserve(
     request: IdempotentRequest,
   ): Promise<EarlierRequest | { readonly status: "reserved"; readonly prepared: Prepared }> {
@@ -82,7 +82,7 @@ export class SubmissionRequest {
     return outcome === "reserved" ? { status: "reserved", prepared } : outcome
   }
 
-  /** The tasks under the ids of an earlier request: named like the submitter's own, so that they are looked up. */
+  /** Prepares the tasks under the ids of an earlier request, as if the caller had named them: so existing jobs are looked up. */
   #withEarlierIds(ids: ReadonlyArray<string>): Promise<Prepared> {
     this.#ids = ids
     return this.#prepare(this.#tasks.map((task, at) => withId(task, ids[at])))
@@ -112,7 +112,7 @@ export class SubmissionRequest {
         if (unconfirmed.length === 0) await request.done(results)
       } else if (unconfirmed.every((error) => error.details.outcome === "none")) await request.failed()
     } catch (cause) {
-      // A repetition finds the ids under the key and submits those again, which adds nothing.
+      // Not needed for correctness: a repeated request finds the ids under the key and submits them again, which adds nothing.
       this.#context.log.debug("an Idempotency-Key was not brought up to date", { cause: String(cause) })
     }
   }

@@ -1,4 +1,4 @@
-/** `POST /v1/jobs`: tasks come in, one or an array. */
+/** `POST /v1/jobs`: submits one task or an array, by the headers `Idempotency-Key`, `Prefer` and `traceparent`. */
 import { Schema } from "effect"
 import { CallboardError } from "../errors.ts"
 import type { Receipt } from "../jobs/receipt.ts"
@@ -13,10 +13,10 @@ import { itemProblem, json, problem } from "./response.ts"
 import { type RouteRequest, route } from "./route.ts"
 import { SubmissionRequest, type SubmitOptions } from "./submission-request.ts"
 
-/** Version 00 has as many characters; of a later one that says more, this one knows nothing. */
+/** Length of a `traceparent` of version 00. Later versions may be longer, and are not understood here. */
 const TRACEPARENT_LENGTH = 55
 
-/** W3C trace context; anything else is no trace, as the recommendation says. */
+/** The W3C trace context of a request. A malformed one is ignored, as the recommendation says. */
 const traceOf = (headers: Headers): Pick<SubmitOptions, "traceparent" | "tracestate"> => {
   const traceparent = headers.get("traceparent") ?? ""
   if (traceparent.length !== TRACEPARENT_LENGTH || parseTraceparent(traceparent) === undefined) return {}
@@ -84,7 +84,7 @@ const submit = async (routeRequest: RouteRequest): Promise<Response> => {
   return json(receipt, 202, { location: receipt.href, ...preferenceApplied(applied) })
 }
 
-/** The task is accepted, whatever happens while its end is waited for: a wait that fails is one that was too short. */
+/** The outcome of an accepted task, if it ends within `ms`. A wait that fails counts as too short, since the task is accepted. */
 const outcomeWithin = async ({ c, context }: RouteRequest, id: string, ms: number) => {
   try {
     return jobOutcome(await recordAfterWait(context, id, ms, c.req.raw.signal))
@@ -165,13 +165,15 @@ A \`503\` carries the \`id\` and whether the task may have been accepted (\`outc
   }),
 ]
 
+/** What a client asked for in its `Prefer` header. */
 export interface Preferences {
   /** `wait=10`: longest wait for the result, in milliseconds. */
   readonly waitMs: number | undefined
-  /** `handling=lenient`: accept tasks that nobody is known to serve. */
+  /** `handling=lenient`: accept tasks that no known worker serves. */
   readonly lenient: boolean
 }
 
+/** Reads the `Prefer` header (RFC 7240). A preference that is unknown or malformed is ignored, as the RFC says. */
 export const parsePrefer = (header: string | null): Preferences => {
   const found = new Map<string, string>()
   for (const part of (header ?? "").split(",")) {
@@ -179,7 +181,7 @@ export const parsePrefer = (header: string | null): Preferences => {
     const equals = preference.indexOf("=")
     const name = (equals === -1 ? preference : preference.slice(0, equals)).trim().toLowerCase()
     const value = equals === -1 ? "" : preference.slice(equals + 1).trim()
-    // Of two of one name the first one counts.
+    // Where a preference is given twice, the first one counts (RFC 7240).
     if (!found.has(name)) found.set(name, value.replace(/^"(.*)"$/, "$1"))
   }
   const wait = found.get("wait") ?? ""

@@ -1,4 +1,4 @@
-/** Who may do what: tokens with scopes, and what protects a service that has none. */
+/** Access to routes: tokens with their scopes, and what protects a service without tokens. */
 import { connect as openSocket } from "node:net"
 import type { Token } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"

@@ -1,4 +1,4 @@
-/** Bad input: each kind gets a clear error with a code, and whoever comes next is served. */
+/** Bad input: each kind gets a clear error with a code, and the next request is served. */
 
 import { connect as openSocket } from "node:net"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
@@ -143,7 +143,7 @@ describe("POST /v1/jobs", () => {
     expect(response).toMatchObject({ status, body: { ...problem, status, detail: expect.stringMatching(/./) } })
     expect(response.headers.get("content-type")).toBe("application/problem+json")
     expect(response.body).not.toHaveProperty("stack")
-    // Whoever comes next is served.
+    // The next request is served.
     expect(await running.submit({ task: "work.echo", input: 1 }, { prefer: "wait=5" })).toMatchObject({ status: 200 })
   })
 

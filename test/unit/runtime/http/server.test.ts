@@ -1,4 +1,4 @@
-/** Starting, stopping, and being mounted in an application of somebody else. */
+/** Starting, stopping, and being mounted in the application of a user. */
 import { createServer } from "node:net"
 import { http } from "callboard"
 import { Hono } from "hono"
