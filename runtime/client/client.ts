@@ -1,4 +1,6 @@
-/** What applications hold: submit tasks, follow jobs, decide about them. HTTP and the command line are thin over this. */
+/**
+ * What applications hold: submit tasks, follow jobs, decide about them. HTTP and the command line are thin over this.
+ */
 import { hostname } from "node:os"
 import { type ActorHandle, type AnyActor, actorHandle } from "../actor/actor-handle.ts"
 import { stayAlive } from "../async/stay-alive.ts"
@@ -278,7 +280,9 @@ export class Client implements AsyncDisposable {
     return pausedQueues(this.connection.store)
   }
 
-  /** Cancels what waits in a queue; resolves with how many tasks that were. Fails with `invalid-input`, `unsupported`. */
+  /**
+   * Cancels what waits in a queue; resolves with how many tasks that were. Fails with `invalid-input`, `unsupported`.
+   */
   purge(queue: string, options: PurgeOptions = {}): Promise<number> {
     return purgeQueue(this.connection, queue, options)
   }

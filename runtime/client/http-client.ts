@@ -14,7 +14,10 @@ import { type Refusal, type Request, type RequestOptions, requestsTo } from "./h
 export interface HttpClientSettings {
   /** Sent as `Authorization: Bearer <token>`. Defaults to none; a service that has tokens answers only with one. */
   readonly token?: string | undefined
-  /** Longest wait for an answer of the service, in milliseconds, beside the wait for a job's end. Defaults to 10 seconds. */
+  /**
+   * Longest wait for an answer of the service, in milliseconds, beside the wait for a job's end. Defaults to 10
+   * seconds.
+   */
   readonly timeoutMs?: number
 }
 

@@ -20,7 +20,9 @@ export interface Refusal {
   readonly each?: ReadonlyArray<CallboardError>
 }
 
-/** Sends a request to a path of the service. Rejects with the signal's reason when that fires, and with nothing else. */
+/**
+ * Sends a request to a path of the service. Rejects with the signal's reason when that fires, and with nothing else.
+ */
 export type Request = (path: string, options?: RequestOptions) => Promise<Result.Result<unknown, Refusal>>
 
 export const requestsTo = (base: string, token: string | undefined, timeoutMs: number): Request => {
@@ -69,7 +71,10 @@ const asJson = (body: unknown): Result.Result<string, CallboardError> => {
 
 const readProblem = Schema.decodeUnknownResult(Problem)
 
-/** The value of an answer, or the error that it tells of. What is not JSON comes from something between, such as a proxy. */
+/**
+ * The value of an answer, or the error that it tells of. What is not JSON comes from something between, such as a
+ * proxy.
+ */
 const answerOf = (base: string, ok: boolean, status: number, text: string): Result.Result<unknown, Refusal> => {
   let value: unknown
   try {

@@ -1,4 +1,7 @@
-/** Callboard for applications that only submit and follow jobs: loads neither the HTTP server nor a worker, and runs on Node as well. */
+/**
+ * Callboard for applications that only submit and follow jobs: loads neither the HTTP server nor a worker, and runs on
+ * Node as well.
+ */
 export {
   connectHttp,
   type HttpClient,

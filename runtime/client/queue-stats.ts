@@ -11,7 +11,10 @@ export interface QueueStats {
   readonly scheduled: number
   /** Tasks that workers have taken and not settled. */
   readonly inFlight: number
-  /** When the oldest waiting task was submitted: ISO 8601, in UTC. Absent where none waits, or the transport cannot tell. */
+  /**
+   * When the oldest waiting task was submitted: ISO 8601, in UTC. Absent where none waits, or the transport cannot
+   * tell.
+   */
   readonly oldest?: string
   /** How long the oldest waiting task has waited, in seconds. Absent like `oldest`. */
   readonly oldestAge?: number

@@ -27,13 +27,20 @@ export interface HttpAppOptions {
   readonly open?: boolean
   /** Largest task, in bytes; an array may have 16 times as many. The transport may allow less. Defaults to 1 MiB. */
   readonly maxBody?: number
-  /** Whether `/readyz` says yes while the transport is within reach; without the transport it says no. Defaults to true. */
+  /**
+   * Whether `/readyz` says yes while the transport is within reach; without the transport it says no. Defaults to true.
+   */
   readonly ready?: () => boolean
-  /** Answer only requests that name this machine as their host: for an application that listens on loopback. Defaults to false. */
+  /**
+   * Answer only requests that name this machine as their host: for an application that listens on loopback. Defaults to
+   * false.
+   */
   readonly loopbackOnly?: boolean
   /** When this signal fires, waits and streams end, and later requests are refused with 503. Defaults to never. */
   readonly closing?: AbortSignal
-  /** How often an idle stream of events sends a comment, so that proxies keep it open: milliseconds. Defaults to 15,000. */
+  /**
+   * How often an idle stream of events sends a comment, so that proxies keep it open: milliseconds. Defaults to 15,000.
+   */
   readonly keepAliveMs?: number
   /** Where faults are logged. Defaults to standard output. */
   readonly log?: Log | LogSink
@@ -44,7 +51,10 @@ export interface HttpAppOptions {
   readonly metrics?: MetricsText | false
 }
 
-/** Metrics of the queues and the connection. prom-client is loaded here, so that an application without metrics never loads it. */
+/**
+ * Metrics of the queues and the connection. prom-client is loaded here, so that an application without metrics never
+ * loads it.
+ */
 const boardMetrics = (client: Client): MetricsText => {
   const loaded = import("../metrics/metrics.ts").then(({ Metrics }) => {
     const metrics = new Metrics()
@@ -106,7 +116,8 @@ export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
       const known = documents.get(base)
       if (known !== undefined) return known
       const made = openApiOf(routes, base, tokens.length > 0)
-      // There is one base per place where the application is mounted, unless it is mounted under a pattern: so few are kept.
+      // There is one base per place where the application is mounted, unless it is mounted under a pattern: so few are
+      // kept.
       if (documents.size < 10) documents.set(base, made)
       return made
     },

@@ -8,7 +8,10 @@ import { type Example, REFERENCE_HEADERS, referenceOf } from "./reference.ts"
 import { json } from "./response.ts"
 import { type HttpContext, type Route, route } from "./route.ts"
 
-/** Whether submitting needs no token. The page needs none either way, so it names actors only where a caller may see them. */
+/**
+ * Whether submitting needs no token. The page needs none either way, so it names actors only where a caller may see
+ * them.
+ */
 const needsNoToken = ({ paths }: OpenApi): boolean =>
   paths["/v1/jobs"]?.["post"]?.security.some((each) => Object.keys(each).length === 0) === true
 

@@ -95,7 +95,10 @@ const boardMessage = (record: JobRecord): SseMessage | undefined => {
 
 const EVENT_TYPE = /^[A-Za-z0-9_-]{1,100}$/
 
-/** The event under its own type, so that a client can listen to that type; a type with other characters is only in the data. */
+/**
+ * The event under its own type, so that a client can listen to that type; a type with other characters is only in the
+ * data.
+ */
 const workerMessage = (event: ReceivedEvent): SseMessage | undefined => {
   // Not by JSON.stringify: an application's event may hold values that it cannot write, such as large integers.
   const data = renderJson(event)
@@ -105,7 +108,10 @@ const workerMessage = (event: ReceivedEvent): SseMessage | undefined => {
 
 const EVENT_ID = /^\d{1,15}\.\d{1,15}$/
 
-/** Id of the last event that the client has seen: from the header, or from the query, since an EventSource sends no header at first. */
+/**
+ * Id of the last event that the client has seen: from the header, or from the query, since an EventSource sends no
+ * header at first.
+ */
 const lastEventId = (c: Context, query: string | undefined): string | undefined => {
   const [field, given] = query === undefined ? ["Last-Event-ID", c.req.header("last-event-id")] : ["lastEventId", query]
   if (given === undefined || given === "") return undefined

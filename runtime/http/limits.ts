@@ -17,7 +17,10 @@ export const MAX_WAIT_MS = 60_000
 
 export const IDEMPOTENCY_TTL_MS = 86_400_000
 
-/** A submission is answered within two seconds, whatever the transport does; half a second of that is left for everything else. */
+/**
+ * A submission is answered within two seconds, whatever the transport does; half a second of that is left for
+ * everything else.
+ */
 export const SUBMIT_DEADLINE_MS = 1_500
 
 /** Longest wait for a transport that is asked about something. */
@@ -26,7 +29,10 @@ export const READ_DEADLINE_MS = 5_000
 /** Proxies cut streams on which nothing happens; most of them after a minute, some after half of one. */
 export const KEEP_ALIVE_MS = 15_000
 
-/** Bounds a question to the transport, so that the request ends also while the transport is away. Fails with `unavailable`. */
+/**
+ * Bounds a question to the transport, so that the request ends also while the transport is away. Fails with
+ * `unavailable`.
+ */
 export const withReadDeadline = <T>(work: Promise<T>): Promise<T> =>
   within(
     READ_DEADLINE_MS,

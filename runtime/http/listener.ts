@@ -47,7 +47,10 @@ const canServe = (value: unknown): value is { serve: unknown } =>
 const isBun = (value: unknown): value is BunLike => canServe(value)
 const isDeno = (value: unknown): value is DenoLike => canServe(value)
 
-/** Seconds that a connection may be silent: longer than the longest wait for a result and than the keep-alive of streams. */
+/**
+ * Seconds that a connection may be silent: longer than the longest wait for a result and than the keep-alive of
+ * streams.
+ */
 const IDLE_TIMEOUT = 120
 
 const onBun = (bun: BunLike, { host, port }: Address, handler: Handler): Listener => {
@@ -67,7 +70,8 @@ const onDeno = (deno: DenoLike, { host, port }: Address, handler: Handler): List
   return {
     port: server.addr.port,
     drain: () => server.shutdown(),
-    // Deno 2.9 cannot hurry a shutdown: aborting it throws an error that no code of ours can catch. A connection that is
+    // Deno 2.9 cannot hurry a shutdown: aborting it throws an error that no code of ours can catch. A connection that
+    // is
     // left, such as that of a client that sends without end, must at least not keep the process alive.
     kill: async () => server.unref(),
   }

@@ -15,7 +15,10 @@ Where tokens are set, send one as \`Authorization: Bearer <token>\`; the scope \
 class Components {
   readonly #definitions: Record<string, JsonSchema.JsonSchema> = {}
 
-  /** Schemas of requests are closed, since an unknown field is refused. Those of responses are open: later versions may add fields. */
+  /**
+   * Schemas of requests are closed, since an unknown field is refused. Those of responses are open: later versions may
+   * add fields.
+   */
   add(schema: Schema.Top, side: "request" | "response"): JsonSchema.JsonSchema {
     const { schema: root, definitions } = Schema.toJsonSchemaDocument(schema, {
       onExcessProperty: side === "request" ? "error" : "ignore",

@@ -93,7 +93,9 @@ export const problem = (
   })
 }
 
-/** What a handler threw, as an error with a code. An unexpected error is logged, and its text is not sent to the client. */
+/**
+ * What a handler threw, as an error with a code. An unexpected error is logged, and its text is not sent to the client.
+ */
 export const asCallboardError = (thrown: unknown, log: Log): CallboardError => {
   if (thrown instanceof CallboardError && thrown.code !== "internal") return thrown
   if (thrown instanceof TransportError) {

@@ -14,7 +14,9 @@ import { listen } from "./listener.ts"
 export interface HttpOptions {
   /** Port to listen on, 0–65,535; 0 takes a free one. Defaults to 7420. */
   readonly port?: number
-  /** Address to listen on. Any other than loopback needs `tokens` of at least 16 characters. Defaults to `127.0.0.1`. */
+  /**
+   * Address to listen on. Any other than loopback needs `tokens` of at least 16 characters. Defaults to `127.0.0.1`.
+   */
   readonly host?: string
   /** Tokens, each with its scopes. Without any, every program on this machine may do everything. Defaults to none. */
   readonly tokens?: ReadonlyArray<Token>

@@ -63,7 +63,8 @@ export class SubmissionRequest {
 
   async #run(request: IdempotentRequest | undefined): Promise<SubmitResults> {
     if (request === undefined) return this.#post(await this.#prepare(this.#tasks))
-    // The key is looked up before the tasks are checked: a task that was valid then (its `expires`) may not be valid any more.
+    // The key is looked up before the tasks are checked: a task that was valid then (its `expires`) may not be valid
+    // any more.
     const earlier = (await request.earlier()) ?? (await this.#reserve(request))
     if (earlier.status === "done") return earlier.results
     const results = await this.#post(
@@ -73,7 +74,10 @@ export class SubmissionRequest {
     return results
   }
 
-  /** Checks the tasks, then reserves the key, so that an invalid request reserves none. Another request may have reserved it. */
+  /**
+   * Checks the tasks, then reserves the key, so that an invalid request reserves none. Another request may have
+   * reserved it.
+   */
   async #reserve(
     request: IdempotentRequest,
   ): Promise<EarlierRequest | { readonly status: "reserved"; readonly prepared: Prepared }> {
@@ -82,7 +86,10 @@ export class SubmissionRequest {
     return outcome === "reserved" ? { status: "reserved", prepared } : outcome
   }
 
-  /** Prepares the tasks under the ids of an earlier request, as if the caller had named them: so existing jobs are looked up. */
+  /**
+   * Prepares the tasks under the ids of an earlier request, as if the caller had named them: so existing jobs are
+   * looked up.
+   */
   #withEarlierIds(ids: ReadonlyArray<string>): Promise<Prepared> {
     this.#ids = ids
     return this.#prepare(this.#tasks.map((task, at) => withId(task, ids[at])))
@@ -112,7 +119,8 @@ export class SubmissionRequest {
         if (unconfirmed.length === 0) await request.done(results)
       } else if (unconfirmed.every((error) => error.details.outcome === "none")) await request.failed()
     } catch (cause) {
-      // Not needed for correctness: a repeated request finds the ids under the key and submits them again, which adds nothing.
+      // Not needed for correctness: a repeated request finds the ids under the key and submits them again, which adds
+      // nothing.
       this.#context.log.debug("an Idempotency-Key was not brought up to date", { cause: String(cause) })
     }
   }

@@ -84,7 +84,10 @@ const submit = async (routeRequest: RouteRequest): Promise<Response> => {
   return json(receipt, 202, { location: receipt.href, ...preferenceApplied(applied) })
 }
 
-/** The outcome of an accepted task, if it ends within `ms`. A wait that fails counts as too short, since the task is accepted. */
+/**
+ * The outcome of an accepted task, if it ends within `ms`. A wait that fails counts as too short, since the task is
+ * accepted.
+ */
 const outcomeWithin = async ({ c, context }: RouteRequest, id: string, ms: number) => {
   try {
     return jobOutcome(await recordAfterWait(context, id, ms, c.req.raw.signal))

@@ -13,18 +13,34 @@ import { type JobView, jobView } from "./view.ts"
 /** A job by its id. Nothing is asked of the transport until a method is called. */
 export interface JobHandle<R = unknown> {
   readonly id: string
-  /** Its record. Fails with `CallboardError` `not-found`. */
+  /** The job as it is now. Fails with `CallboardError` `not-found`. */
   find(): Promise<JobView>
-  /** Waits for the end and returns the result. Fails with `JobFailed | JobCancelled | JobExpired | ResultGone | WaitTimeout`. */
+  /**
+   * Waits for the end of the job and resolves with its result. Fails with `JobFailed`, `JobCancelled`, `JobExpired`,
+   * `ResultGone`, and with `WaitTimeout` while the job goes on.
+   *
+   * @example
+   * ```ts
+   * const job = await client.submit("orders.total", { input: { items: ["tea"] } })
+   * const total = await job.result({ timeout: "30 seconds" })
+   * ```
+   */
   result(options?: WaitOptions): Promise<R>
-  /** Waits for the end and tells how it came, as a union. Fails with `WaitTimeout`. */
+  /** Waits for the end of the job and resolves with its outcome, as a union by `state`. Fails with `WaitTimeout`. */
   outcome(options?: WaitOptions): Promise<Outcome<R>>
-  /** Its transitions and progress, replayed and then live, until it ends. */
+  /**
+   * The job's transitions and progress: first those so far (after `lastEventId`, if given), then live, until the job ends.
+   * Fails with `not-found`.
+   */
   events(options?: { readonly lastEventId?: string; readonly signal?: AbortSignal }): AsyncIterable<JobEvent>
-  /** Cancels it. Fails with `already-terminal`. */
+  /** Cancels the job. Fails with `already-terminal`. */
   cancel(options?: CancelOptions): Promise<JobView>
+  /**
+   * Runs the ended job again, as its next run. Fails with `job-exists` before it has ended, and `unsupported` where its
+   * input is not kept.
+   */
   retry(): Promise<JobView>
-  /** Forgets it. Fails with `job-exists` while it runs. */
+  /** Deletes the record of the job; if it waits, it will not run. Fails with `job-exists` while it runs. */
   delete(options?: DeleteOptions): Promise<void>
 }
 

@@ -1,9 +1,9 @@
-/** What a submission is answered with: a receipt, or why it is not known to be kept. */
+/** The result of a submission: a receipt, or why the task is not known to be stored. */
 import { CallboardError } from "../errors.ts"
 import type { Transport } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
 
-/** What came of a submission: kept as durably as `durability` says, or known already. */
+/** The task is stored, as durably as `durability` says; with `duplicate` it was stored before. */
 export interface Receipt {
   readonly id: string
   readonly state: "queued" | "scheduled" | "deferred"
@@ -12,10 +12,10 @@ export interface Receipt {
   readonly duplicate?: true
 }
 
-/** Of one task among several. */
+/** The result of one task among several. */
 export type SubmitResult = Receipt | CallboardError
 
-/** The refusal of a task that the transport did not take. `outcome` is given where nothing was published yet. */
+/** The error of a task that the transport did not confirm. `outcome` is given where nothing was published yet. */
 export const publishFailed = (
   id: string,
   error: TransportError | undefined,

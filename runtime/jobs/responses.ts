@@ -1,6 +1,6 @@
 /**
- * What is answered over HTTP about jobs, and about requests that fail, as schemas: the service writes by them, and the
- * client over HTTP reads by them.
+ * Schemas of the HTTP responses about jobs and about failed requests. The server's types are made from them, and the client
+ * over HTTP decodes by them.
  */
 import { Schema } from "effect"
 import { CallboardError, ERROR_CODES } from "../errors.ts"
@@ -45,7 +45,7 @@ export const progress = {
   at: Time,
 }
 
-/** What lists say of a job. */
+/** The fields of a job in lists. */
 const summary = {
   id: Schema.String,
   task: Schema.String,
@@ -154,7 +154,7 @@ export const BatchReceipts = Schema.Array(Schema.Union([ReceiptSchema, ItemProbl
   description: "One receipt or error per element, in order",
 })
 
-/** The error that an answer tells of. */
+/** The error that a problem in a response stands for. */
 export const errorOf = ({ code, detail, field, index, id, outcome }: ItemProblem): CallboardError =>
   new CallboardError(code, detail, {
     ...(field === undefined ? {} : { field }),

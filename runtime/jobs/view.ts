@@ -34,7 +34,9 @@ export interface JobView {
   readonly parentId?: string
   readonly rootId?: string
   readonly group?: string
-  /** Jobs that it waits for, or waited for; `waiting`, while it is deferred, are those that have not ended as they must. */
+  /**
+   * Jobs that it waits for, or waited for; `waiting`, while it is deferred, are those that have not ended as they must.
+   */
   readonly after?: {
     readonly ids: ReadonlyArray<string>
     readonly allowFailure?: boolean
@@ -56,7 +58,9 @@ export interface TransitionView {
   readonly due?: string
 }
 
-/** The longest time that JavaScript can tell, in milliseconds: a sender on the wire may claim any. */
+/**
+ * The latest time that a JavaScript Date can hold, in milliseconds. The headers of a foreign task may name any number.
+ */
 const MAX_TIME_MS = 8.64e15
 
 const iso = (ms: number): string => new Date(Math.min(Math.max(ms, -MAX_TIME_MS), MAX_TIME_MS)).toISOString()
@@ -71,7 +75,7 @@ export const transitionView = (transition: Transition): TransitionView => ({
   ...(transition.due === undefined ? {} : { due: iso(transition.due) }),
 })
 
-/** Who has ended waits for nobody. */
+/** The `after` of a view: an ended job does not show `waiting`, since it waits for no job. */
 const afterOf = (
   state: JobRecord["state"],
   { waiting, ...after }: NonNullable<JobRecord["after"]>,

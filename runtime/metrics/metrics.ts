@@ -15,7 +15,9 @@ export interface MetricsText {
 
 /** The metrics of a service, also as data. */
 export interface ServiceMetrics extends MetricsText {
-  /** The same, as prom-client's `getMetricsAsJSON` gives it: what `AggregatorRegistry.aggregate` sums up over processes. */
+  /**
+   * The same, as prom-client's `getMetricsAsJSON` gives it: what `AggregatorRegistry.aggregate` sums up over processes.
+   */
   families(): Promise<ReadonlyArray<object>>
 }
 

@@ -34,8 +34,8 @@ export interface PoolCount {
   readonly ready: number
 }
 
-/** What the processes of one seat have counted, one after the other. */
-interface Seat {
+/** What the processes of one member have counted, one after the other. */
+interface PoolMember {
   /** What the one that is there said last: when it is too busy to answer, it has done that much at least. */
   live: Families
   /** The sum of those that have ended. */
@@ -43,14 +43,17 @@ interface Seat {
 }
 
 export class PoolMetrics implements MetricsText {
-  readonly #seats: ReadonlyArray<Seat>
+  readonly #members: ReadonlyArray<PoolMember>
   readonly #own = new Registry()
   readonly #restarts: Counter
   readonly #refresh: () => Promise<void>
 
-  /** `count`: how many seats. `ask` is called at each scrape, and lets the processes {@link tell}; resolves with how many there are. */
+  /**
+   * `count`: how many members. `ask` is called at each scrape, and lets the processes {@link tell}; resolves with how
+   * many there are.
+   */
   constructor(count: number, ask: () => Promise<PoolCount>) {
-    this.#seats = Array.from({ length: count }, () => ({ live: [], past: [] }))
+    this.#members = Array.from({ length: count }, () => ({ live: [], past: [] }))
     const registers = [this.#own]
     const alive = new Gauge({ name: "callboard_pool_processes", help: "Worker processes that are alive", registers })
     const ready = new Gauge({ name: "callboard_pool_ready", help: "Worker processes that consume", registers })
@@ -66,19 +69,19 @@ export class PoolMetrics implements MetricsText {
     }
   }
 
-  /** The process of a seat, counted from 0, has said what it counted; what cannot be read was not said. */
+  /** The process of a member, counted from 0, has said what it counted; what cannot be read was not said. */
   tell(at: number, text: string): void {
-    const told = decodeText(text)
-    const seat = this.#seats[at]
-    if (Result.isSuccess(told) && seat !== undefined) seat.live = told.success
+    const decoded = decodeText(text)
+    const member = this.#members[at]
+    if (Result.isSuccess(decoded) && member !== undefined) member.live = decoded.success
   }
 
-  /** The process of a seat has ended. */
+  /** The process of a member has ended. */
   end(at: number): void {
-    const seat = this.#seats[at]
-    if (seat === undefined) return
-    seat.past = total({ ...seat, live: seat.live.filter(({ type }) => type !== "gauge") })
-    seat.live = []
+    const member = this.#members[at]
+    if (member === undefined) return
+    member.past = total({ ...member, live: member.live.filter(({ type }) => type !== "gauge") })
+    member.live = []
   }
 
   restarted(): void {
@@ -88,9 +91,10 @@ export class PoolMetrics implements MetricsText {
   async text(): Promise<string> {
     await this.#refresh()
     const own = await this.#own.getMetricsAsJSON()
-    // By seat first, in their order: added up in another, sums of fractions might fall in their last digit.
-    return AggregatorRegistry.aggregate([...this.#seats.map(total), own]).metrics()
+    // By member first, in their order: added up in another, sums of fractions might fall in their last digit.
+    return AggregatorRegistry.aggregate([...this.#members.map(total), own]).metrics()
   }
 }
 
-const total = ({ past, live }: Seat): Families => decode(AggregatorRegistry.aggregate([past, live]).getMetricsAsArray())
+const total = ({ past, live }: PoolMember): Families =>
+  decode(AggregatorRegistry.aggregate([past, live]).getMetricsAsArray())

@@ -13,7 +13,9 @@ import type { FailureHandler } from "../worker/telemetry/failure-handlers.ts"
 import type { Service } from "./service.ts"
 
 export interface ServeOptions extends ConnectSettings, TracingSettings {
-  /** Where tasks travel: a URL, or a client object that the application holds. Defaults to `sqlite:.callboard/board.db`. */
+  /**
+   * Where tasks travel: a URL, or a client object that the application holds. Defaults to `sqlite:.callboard/board.db`.
+   */
   readonly transport?: string | object
   /** Actors to run. None: no worker is started (HTTP only). */
   readonly actors?: ReadonlyArray<ActorDefinition>
@@ -61,11 +63,15 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   readonly unknownGrace?: DurationInput
   /** Largest body of a task, in bytes. Defaults to 1 MiB. */
   readonly maxBody?: number
-  /** What becomes of a lost transport, and of one that is not there at the start. Defaults to trying again 100 times. */
+  /**
+   * What becomes of a lost transport, and of one that is not there at the start. Defaults to trying again 100 times.
+   */
   readonly reconnect?: ReconnectOptions
   /** Fetch less after a broken connection, while the tasks that ran go on. Defaults to true. */
   readonly prefetchReduction?: boolean
-  /** Hand running tasks back, uncounted, when the connection is lost, instead of letting them go on. Defaults to false. */
+  /**
+   * Hand running tasks back, uncounted, when the connection is lost, instead of letting them go on. Defaults to false.
+   */
   readonly cancelOnConnectionLoss?: boolean
   /** Queue of the workers of another language, by the `lang` header: `{ py: "celery" }`. */
   readonly languages?: Readonly<Record<string, string>>
@@ -89,7 +95,9 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   readonly logFormat?: LogFormat
   /** Colours of `pretty`. Defaults to `auto`: on a terminal, unless NO_COLOR or FORCE_COLOR say otherwise. */
   readonly logColor?: ColourChoice
-  /** The application's own log, or an adapter to it; nothing is written anywhere else then. Defaults to standard output. */
+  /**
+   * The application's own log, or an adapter to it; nothing is written anywhere else then. Defaults to standard output.
+   */
   readonly log?: Log | LogSink
   /** Run in order after each failed attempt is stored; one that returns false ends the chain. */
   readonly onFailure?: ReadonlyArray<FailureHandler>

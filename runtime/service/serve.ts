@@ -163,7 +163,9 @@ const nextName = (): string => {
   return `${hostname()}-${process.pid}${named === 1 ? "" : `-${named}`}`
 }
 
-/** A thread can open the transport again if it has a URL, is not of this process alone, and its plugin comes by name. */
+/**
+ * A thread can open the transport again if it has a URL, is not of this process alone, and its plugin comes by name.
+ */
 const leaseThreadOf = (
   target: string | object,
   options: ServeOptions,

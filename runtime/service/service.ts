@@ -15,9 +15,15 @@ export interface Service extends AsyncDisposable {
   readonly url: string | undefined
   /** What `/metrics` answers with, for an application that serves it by itself; absent where metrics are off. */
   readonly metrics: ServiceMetrics | undefined
-  /** Whether it does its work now: its worker consumes, if it has one, and its transport is within reach. What `/readyz` says. */
+  /**
+   * Whether it does its work now: its worker consumes, if it has one, and its transport is within reach. What `/readyz`
+   * says.
+   */
   readonly isReady: boolean
-  /** Resolves once it consumes (and listens). Fails with the worker's error, and with `closed` when it is stopped before. */
+  /**
+   * Resolves once it consumes (and listens). Fails with the worker's error, and with `closed` when it is stopped
+   * before.
+   */
   ready(): Promise<void>
   /** Resolves, with the error, if the worker gives up by itself. */
   readonly failed: Promise<TransportError>

@@ -14,7 +14,10 @@ export interface SubmitContext {
   readonly parent?: { readonly id: string; readonly rootId: string }
   /** W3C trace context, carried along with the task. */
   readonly traceparent?: string
-  /** What tracing systems say beside it: dropped without a `traceparent`, and where it is malformed; 512 characters are kept. */
+  /**
+   * What tracing systems say beside it: dropped without a `traceparent`, and where it is malformed; 512 characters are
+   * kept.
+   */
   readonly tracestate?: string
   /** Refuse names that no worker is known to serve. */
   readonly strict?: boolean

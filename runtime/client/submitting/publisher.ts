@@ -1,4 +1,7 @@
-/** Stores what is to be submitted, with one result per task: what may start goes to its queue, what waits for others is deferred. */
+/**
+ * Stores what is to be submitted, with one result per task: what may start goes to its queue, what waits for others is
+ * deferred.
+ */
 
 import { Result } from "effect"
 import type { EventSender } from "../../cluster/events.ts"
@@ -26,7 +29,9 @@ export class Publisher {
     this.#methodOf = methodOf
   }
 
-  /** One answer per posting, in order. `known`: ids that may have been submitted before. `now`: when they were planned. */
+  /**
+   * One answer per posting, in order. `known`: ids that may have been submitted before. `now`: when they were planned.
+   */
   async publish(
     postings: ReadonlyArray<AddressedTask>,
     known: ReadonlySet<string>,

@@ -1,4 +1,4 @@
-/** Decisions about many jobs: a page of a query at a time, so that each call has an end. */
+/** Cancels or retries many jobs: one page of a query per call, so that a call is bounded. */
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError, type ErrorCode } from "../../errors.ts"
 import type { RecordQuery } from "../../transport/lift/transport.ts"
@@ -11,12 +11,12 @@ export interface BulkReport {
   readonly next?: string
 }
 
-/** Decisions that are on their way at a time. */
+/** Decisions that run at the same time. */
 const AT_A_TIME = 32
 
 /**
- * Decides about every job on a page. A job that refuses does not stop the others; a transport that fails does, and what
- * was decided until then stays decided.
+ * Decides about every job on a page. A job that cannot be changed is reported, and the rest goes on. Fails as the transport
+ * does; the decisions until then stay.
  */
 export const decideAll = async (
   connection: Connection,

@@ -8,16 +8,19 @@ import { release } from "../dependencies/release.ts"
 import { decide, goneError, removeOwnEdges } from "./decide.ts"
 
 export interface CancelOptions {
-  /** Ends the handler at once, where it runs in a process of its own; an inline one only has its signal. Defaults to false. */
+  /**
+   * Ends the handler at once, where it runs in a process of its own; an inline one only has its signal. Defaults to
+   * false.
+   */
   readonly terminate?: boolean
-  /** Jobs that wait for it need not wait for it any more. Defaults to false: they stay deferred. */
+  /** Lets the jobs that wait for this one start without it. Defaults to false: they stay deferred. */
   readonly release?: boolean
 }
 
 /**
- * Cancels a job. Waiting: it will not run. Running: its handler's signal fires and its outcome is refused; the reason on
- * record is `stopped`. Jobs that wait for it stay deferred, unless they are released: with `release` a job that was cancelled
- * before is no failure.
+ * Cancels a job. A waiting job will not run. Of a running job the handler's signal fires and the outcome is refused; the
+ * reason in its record is `stopped`. Jobs that wait for it stay deferred; with `release` they are released, also when the job
+ * was cancelled before.
  * Fails with `already-terminal`, `gone`, `not-found`.
  */
 export const cancelJob = async (
@@ -28,7 +31,7 @@ export const cancelJob = async (
   const { terminate = false, release: releasesDependents = false } = options
   const cancelled = await decide(connection, id, ({ record }) => {
     if (record.tombstone) throw goneError(id)
-    // Cancelled before, and those that wait for it not released, or not all of them.
+    // The job was cancelled before: its dependents may not have been released, or not all of them.
     if (releasesDependents && record.state === "cancelled") return undefined
     if (isTerminal(record.state)) {
       throw new CallboardError("already-terminal", `job ${id} is already ${record.state}`, { id })
@@ -41,7 +44,7 @@ export const cancelJob = async (
     })
     return { record: endedOutside(cancelled, now, connection.keepFailed), withdraw: true }
   })
-  // The record decides; the news only spares a worker the rest of the run.
+  // The record decides. The broadcast only lets the worker stop the handler at once.
   const payload = JSON.stringify({ id, run: cancelled.run, terminate })
   await connection.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(payload)).catch(() => undefined)
   await removeOwnEdges(connection, cancelled)

@@ -1,4 +1,4 @@
-/** Decides about a job from outside: a compare-and-set on its record, tried again when outrun. */
+/** Changes the record of a job from outside of a worker, by compare-and-set, with another try after each conflict. */
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import type { JobRecord } from "../../protocol/record.ts"
@@ -6,10 +6,10 @@ import type { Decision, Found } from "../../transport/lift/transport.ts"
 import { removeEdges } from "../dependencies/edges.ts"
 import { findRecord } from "../tracking/finding.ts"
 
-/** Somebody else may decide about the same job at the same time; more often than this in a row is not chance. */
+/** Most tries. A worker or another client may change the record at the same time, but hardly this often in a row. */
 const TRIES = 10
 
-/** Resolves with the record as it is then. `change` says nothing where the record is as it shall be. */
+/** Resolves with the record after the change. `change` returns `undefined` where the record needs none. */
 export const decide = async (
   connection: Connection,
   id: string,
@@ -26,11 +26,13 @@ export const decide = async (
   throw new CallboardError("internal", `job ${id} changes too fast to decide about; try again`, { id })
 }
 
-/** Nothing can be decided about a job of which only the tombstone is left. */
+/** The error of a decision about a job of which only the tombstone is left. */
 export const goneError = (id: string): CallboardError =>
   new CallboardError("gone", `job ${id} is not kept any more`, { id })
 
-/** Removes its edges: best effort, since a sweep removes what is left. */
+/**
+ * Removes the edges of a job that waits for no other job any more: best effort, since the sweep removes what is left.
+ */
 export const removeOwnEdges = async ({ store }: Connection, { id, after }: JobRecord): Promise<void> => {
   const edges = after?.waiting?.map((parent) => ({ parent, child: id })) ?? []
   await removeEdges(store, edges).catch(() => undefined)

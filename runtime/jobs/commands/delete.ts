@@ -1,4 +1,4 @@
-/** Forgets a job, and with it, if asked to, those that wait for it. */
+/** Deletes a job, and with `dependents` the jobs that wait for it. */
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { parentOutcomeOf } from "../../protocol/dependencies.ts"
@@ -9,13 +9,13 @@ import { release, waitingFor } from "../dependencies/release.ts"
 import { decide, goneError, removeOwnEdges } from "./decide.ts"
 
 export interface DeleteOptions {
-  /** Also forgets the jobs that wait for it, and those that wait for them. Defaults to false. */
+  /** Deletes the jobs that wait for it as well, and those that wait for them. Defaults to false. */
   readonly dependents?: boolean
 }
 
 /**
- * Forgets a job's record; a waiting job will not run. A job that waits for it fails, or starts if a failure will do, unless
- * the deleted one had succeeded; with `dependents` it is deleted as well.
+ * Deletes the record of a job; a waiting job will not run. Unless the deleted job had succeeded, a job that waits for it
+ * fails, or starts where `allowFailure` is set; with `dependents` it is deleted as well.
  * Fails with `job-exists` while it runs, `gone`, `not-found`.
  */
 export const deleteJob = async (connection: Connection, id: string, options: DeleteOptions = {}): Promise<void> => {
@@ -28,7 +28,9 @@ export const deleteJob = async (connection: Connection, id: string, options: Del
   await release(connection, new Map([[id, parentOutcomeOf(tombstone)]]))
 }
 
-/** From now on it cannot run, and is still there: should the deletion of its dependents fail, it can be asked for again. */
+/**
+ * Cancels the job but keeps its record, so that the deletion can be asked for again if that of its dependents fails.
+ */
 const withdraw = (connection: Connection, id: string): Promise<JobRecord> =>
   decide(connection, id, ({ record }) => {
     if (record.tombstone) throw goneError(id)
@@ -37,14 +39,14 @@ const withdraw = (connection: Connection, id: string): Promise<JobRecord> =>
     return { record: endedOutside(withdrawn(record, now), now, connection.keepFailed), withdraw: true }
   })
 
-/** A job that waits, and is not to run any more. Fails with `job-exists` while it runs. */
+/** The record of a waiting job, cancelled. Fails with `job-exists` while the job runs. */
 const withdrawn = (record: JobRecord, now: number): JobRecord => {
   const { id, state } = record
   if (state === "started") throw new CallboardError("job-exists", `job ${id} runs: cancel it, then delete it`, { id })
   return { ...step(record, { at: now, state: "cancelled", reason: "deleted" }), fence: NO_FENCE }
 }
 
-/** Ids of those that wait for a job, and of those that wait for them: none before those that wait for it. */
+/** Ids of all jobs that wait for a job, directly or through others; each comes after the jobs that wait for it. */
 const dependentsOf = async function* (connection: Connection, id: string): AsyncGenerator<string> {
   const path = [{ id, waiting: waitingFor(connection, id) }]
   for (let last = path.at(-1); last !== undefined; last = path.at(-1)) {
@@ -57,7 +59,7 @@ const dependentsOf = async function* (connection: Connection, id: string): Async
   }
 }
 
-/** Deletes it, unless somebody else has done so, or it has been started. */
+/** Deletes a dependent, unless it is deleted already or has been started. */
 const forget = async (connection: Connection, id: string): Promise<void> => {
   try {
     await removeOwnEdges(connection, await replaceByTombstone(connection, id))
@@ -75,13 +77,15 @@ const replaceByTombstone = (connection: Connection, id: string): Promise<JobReco
     return {
       record: {
         ...tombstone,
-        // Who watches the job hears why it ended.
+        // The timeline stays, so that a watcher of the job learns why it ended.
         timeline: ended.timeline,
         fence: NO_FENCE,
         endedAt: ended.endedAt ?? now,
         keepMs: 0,
       },
-      // Where a worker died with the outcome stored, its task comes again for the sake of what follows.
+      // With follow-ups the task stays in its queue: a worker may have died before it published them, and the task
+      // brings
+      // another worker to do so.
       withdraw: tombstone.followUps === undefined,
     }
   })

@@ -27,8 +27,8 @@ const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value) && isPlainObject(value)
 
 /**
- * Changes the meta data of an ended job by a merge patch. Fails with `unsupported` before: until then its meta data
- * travels with the task, and the outcome would be written over it. Fails with `gone`, `not-found`.
+ * Changes the meta data of an ended job by a merge patch. Fails with `unsupported` before the job has ended, because until
+ * then its meta data travels with the task and the outcome would overwrite the change. Fails with `gone`, `not-found`.
  */
 export const patchMeta = (
   connection: Connection,

@@ -1,4 +1,4 @@
-/** Empties a queue: every task that waits in it ends as cancelled, so that nobody waits for it for ever. */
+/** Empties a queue: each job that waits in it ends as cancelled, so that no caller waits for its result for ever. */
 import { Result } from "effect"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
@@ -10,17 +10,17 @@ import { decide } from "./decide.ts"
 import { deleteJob } from "./delete.ts"
 
 export interface PurgeOptions {
-  /** Forgets the jobs as well, as if they had never been. Defaults to false. */
+  /** Deletes the records of the jobs as well. Defaults to false. */
   readonly forget?: boolean
 }
 
 const PAGE = 500
-/** Decisions that are on their way at a time. */
+/** Decisions that run at the same time. */
 const AT_A_TIME = 32
 
 /**
- * Resolves with how many tasks were taken off the queue. What is submitted meanwhile may be among them, or not; what runs
- * goes on. Fails with `unsupported` where the transport cannot tell what waits.
+ * Resolves with the number of tasks taken off the queue. Tasks that are submitted meanwhile may be among them. Running jobs
+ * go on. Fails with `unsupported` where the transport cannot list the tasks that wait.
  */
 export const purgeQueue = async (
   connection: Connection,
@@ -35,7 +35,7 @@ export const purgeQueue = async (
   }
   const began = performance.now()
   let purged = 0
-  // Whoever submits without end must not keep this from ending.
+  // Bounded, because a client that submits without end could keep the queue from ever being empty.
   while (performance.now() - began < MAX_PURGE_MS) {
     const ids = await waiting.call(connection.jobs, { queue }, PAGE)
     let taken = 0
@@ -58,8 +58,8 @@ const purge = async (connection: Connection, id: string, forget: boolean): Promi
 }
 
 /**
- * Takes a waiting job off its queue: cancelled, with the reason `purged`. Resolves with whether it was still waiting;
- * what runs, or has ended, is left as it is.
+ * Cancels a waiting job, with the reason `purged`. Resolves with whether it was still waiting; a job that runs or has ended is
+ * left as it is.
  */
 const purgeJob = async (connection: Connection, id: string): Promise<boolean> => {
   try {

@@ -27,11 +27,11 @@ const nextRun = (record: JobRecord, message: Message, run: number, now: number):
   return posting.success
 }
 
-/** Who runs a job again wants it to run now. */
+/** The `after` of the next run, which waits for no job. */
 const released = ({ waiting: _waiting, ...after }: NonNullable<JobRecord["after"]>) => after
 
 /**
- * Runs an ended job again, as its next run; one that waited for others does not wait for them again. Fails with
+ * Runs an ended job again, as its next run. A job that waited for other jobs does not wait for them again. Fails with
  * `unsupported` when its message is not kept (succeeded jobs), `job-exists` when it has not ended, `gone`, `not-found`.
  */
 export const rerunJob = (connection: Connection, id: string): Promise<JobRecord> =>
@@ -69,7 +69,7 @@ export const rerunJob = (connection: Connection, id: string): Promise<JobRecord>
       keepMs: _keep,
       front: _front,
       after,
-      // With the follow-ups of the run before, until this one starts: its worker may have died before they were published.
+      // The follow-ups of the run before stay until this one starts: its worker may have died before it published them.
       ...kept
     } = record
     return {

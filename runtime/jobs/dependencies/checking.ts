@@ -1,4 +1,4 @@
-/** Which tasks wait for others, and whether they may be accepted. */
+/** Checks tasks with `after`: the jobs that they wait for must exist, and the transport must take the task later. */
 import { Result } from "effect"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
@@ -8,21 +8,21 @@ import type { AddressedTask, Message } from "../../protocol/message.ts"
 import { isPlainObject } from "../../protocol/value.ts"
 import { findAll } from "./find-all.ts"
 
-/** A task that waits for others. */
+/** A task that waits for other jobs. */
 export interface DeferredTask {
   readonly posting: AddressedTask
   readonly task: Task
-  /** Ids of those that it waits for. */
+  /** Ids of the jobs that it waits for. */
   readonly parents: ReadonlyArray<string>
 }
 
-/** Whether a task that was just submitted waits for others. Cheap: every submission is asked. */
+/** Whether a submitted task waits for other jobs. Called for each submission, so it parses as little as possible. */
 export const isDeferred = ({ headers }: Message): boolean => {
   const own = headers[OWN_HEADER]
   return typeof own === "object" && own !== null && isPlainObject(own) && "after" in own
 }
 
-/** The first that waits for one that comes after it: in that order nobody could accept it. */
+/** The first task that waits for a later task of the same list: tasks are accepted in order, so it would be refused. */
 export const firstBeforeItsParent = (
   postings: ReadonlyArray<AddressedTask>,
 ): { readonly index: number; readonly error: CallboardError } | undefined => {
@@ -41,15 +41,15 @@ export const firstBeforeItsParent = (
   return undefined
 }
 
-/** What came of checking: by id, why a task cannot be accepted. */
+/** The acceptable tasks, and by id why each other one is refused. */
 export interface CheckedTasks {
   readonly acceptable: ReadonlyArray<DeferredTask>
   readonly refused: ReadonlyMap<string, CallboardError>
 }
 
 /**
- * Checks tasks that wait for others; one that waits for another of them comes after it. `accepted`: jobs that are known to
- * be there, and need not be looked for. Fails as the transport does.
+ * Checks tasks that wait for other jobs. A task that waits for another task of the list comes after it. `accepted`: ids of
+ * jobs that are known to exist and are not looked up. Fails as the transport does.
  */
 export const checkAll = async (
   connection: Connection,
@@ -76,7 +76,7 @@ export const checkAll = async (
 
 const deferredTaskOf = (posting: AddressedTask): DeferredTask => {
   const task = parseTask(posting.message)
-  // It was made of these very headers a moment ago.
+  // The planner made these headers a moment ago, so they parse.
   if (Result.isFailure(task)) throw new Error(task.failure.message)
   return { posting, task: task.success, parents: task.success.own.after?.ids ?? [] }
 }
@@ -94,7 +94,7 @@ const problemOf = (
       id,
     )
   }
-  // Its task is posted when it is released: it must not turn out only then that nobody takes it.
+  // The task is published only when the job is released. A task that the transport can never take must be refused now.
   const frame = encodeEnvelope(message)
   if (Result.isFailure(frame)) return new CallboardError("invalid-input", frame.failure.message, { id })
   const { maxTask } = transport.capabilities
@@ -103,6 +103,6 @@ const problemOf = (
   return new CallboardError("too-large", why, { id })
 }
 
-/** Of the field `after`; `id`: of the job that is refused. */
+/** An `invalid-input` about the field `after`. `id`: the refused job. */
 export const invalidAfter = (why: string, id?: string): CallboardError =>
   new CallboardError("invalid-input", `after: ${why}`, { field: "after", ...(id === undefined ? {} : { id }) })

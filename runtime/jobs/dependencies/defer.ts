@@ -1,7 +1,8 @@
 /**
- * Submits jobs that wait for others: first the edges, then the record that holds the whole task, and only then a look at
- * those that they wait for. So whoever ends one of them either finds the edge, or has ended it before that look. Who dies
- * in between has accepted nothing, or leaves a job that a sweep moves on: a sweep goes by the edges, so those are first.
+ * Submits jobs that wait for other jobs (their parents): first the edges are written, then the record that holds the whole
+ * task, and only then the parents are looked at. So a process that ends a parent finds the edge, or has ended the parent
+ * before that look. A submitter that dies in between has accepted nothing, or leaves a job that the sweep releases; the edges
+ * come first because the sweep goes by them.
  */
 import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, type CallboardError } from "../../errors.ts"
@@ -17,8 +18,9 @@ import { moveOn } from "./release.ts"
 export type Deferred = "deferred" | "conflict" | CallboardError | TransportError
 
 /**
- * One answer per posting, in order; one that waits for another of them comes after it. `accepted`: jobs that are known to be
- * there, and need not be looked for. A job that nobody knows fails with `invalid-input`, field `after`. Never rejects.
+ * One result per posting, in order. A task that waits for another task of the list comes after it. `accepted`: ids of jobs
+ * that are known to exist and are not looked up. A task that waits for an unknown job fails with `invalid-input`, field
+ * `after`. Never rejects.
  */
 export const defer = async (
   connection: Connection,
@@ -46,7 +48,7 @@ export const defer = async (
 const edgesTo = (jobs: ReadonlyArray<DeferredTask>): ReadonlyArray<Edge> =>
   jobs.flatMap(({ posting, parents }) => parents.map((parent) => ({ parent, child: posting.id })))
 
-/** Those that wait for none of the others, then those that wait for these, and so on. */
+/** Groups tasks by rank: first those that wait for no task of the list, then those that wait for these, and so on. */
 const ranksOf = (jobs: ReadonlyArray<DeferredTask>): ReadonlyArray<ReadonlyArray<DeferredTask>> => {
   const ranks: Array<Array<DeferredTask>> = []
   const rankOf = new Map<string, number>()
@@ -60,7 +62,10 @@ const ranksOf = (jobs: ReadonlyArray<DeferredTask>): ReadonlyArray<ReadonlyArray
   return ranks
 }
 
-/** Stores the records of jobs of one rank, unless what they wait for was submitted with them and could not be stored. */
+/**
+ * Stores the records of one rank. A job whose parent was submitted with it and could not be stored is not stored
+ * either.
+ */
 const store = async (
   connection: Connection,
   jobs: ReadonlyArray<DeferredTask>,
@@ -90,7 +95,7 @@ const withoutParent = (parent: string, why: Deferred | undefined): Deferred => {
   return mayPass ? new TransportError("unavailable", message) : invalidAfter(message)
 }
 
-/** How those stand that they wait for, and what becomes of them: at most a moment after they were accepted. */
+/** Releases jobs whose parents have ended already. */
 const releaseEnded = async (connection: Connection, jobs: ReadonlyArray<DeferredTask>): Promise<void> => {
   try {
     const endings = await findParentOutcomes(
@@ -99,6 +104,6 @@ const releaseEnded = async (connection: Connection, jobs: ReadonlyArray<Deferred
     )
     await moveOn(connection, byChild(edgesTo(jobs), endings))
   } catch {
-    // They are accepted: a sweep finds out how those stand that they wait for.
+    // The jobs are accepted. The sweep releases those whose parents have ended.
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Tells which of the jobs that end may have others waiting for them, without asking the transport for each: a filter of
- * fixed size over all edges, kept by watching. It may name a job for which nobody waits; one for which somebody waits it
- * misses only where the transport lost the news, and then a sweep finds it.
+ * Says whether an ended job may have dependents, without a question to the transport per job: a filter of fixed size (a Bloom
+ * filter with one hash) over all edges, kept up to date by a watch. It may say yes for a job without dependents. It says no
+ * for a job with dependents only where the watch missed a change, and then the sweep releases them.
  */
 import type { Connection } from "../../connection/connection.ts"
 import { StoreWatch } from "../../connection/store-watch.ts"
@@ -11,22 +11,22 @@ import { EDGE_PREFIX, type EdgeCursor, hashOf, parseEdge, readEdges } from "./ed
 export interface EdgeWatchOptions {
   readonly connection: Connection
   readonly log: Log
-  /** An edge to one of those that ended last has become known after its end. */
+  /** Called where the edge to a job becomes known only after that job has ended. */
   readonly onLate: (parent: string) => void
   readonly signal: AbortSignal
 }
 
-/** 128 KiB: of a hundred thousand parents at a time one job in ten is asked for in vain. */
+/** 128 KiB: with 100,000 parents one job in ten is looked up in vain. */
 const BITS = 2 ** 20
-/** News of an edge may come later than the end of a job that was quick: so many of those are remembered. */
+/** How many of the last ended jobs are remembered: the watch may bring an edge later than the end of a quick parent. */
 const LAST_ENDED = 8_192
-/** The filter forgets nothing, and news may be lost: it is made anew this often. */
+/** The filter is built anew this often, because bits are never removed from it and the watch may miss changes. */
 const RENEW_MS = 600_000
 const PAGE = 10_000
 
 export class EdgeWatch {
   readonly #options: EdgeWatchOptions
-  /** Ids of those that ended last, oldest first. */
+  /** Ids of the jobs that ended last, oldest first. */
   readonly #lastEnded = new Set<string>()
   readonly #watch: StoreWatch
   #bits = new Uint8Array(BITS / 8)
@@ -54,7 +54,7 @@ export class EdgeWatch {
     return this.#watch.ready
   }
 
-  /** Whether nobody waits for anybody, as far as is known. */
+  /** Whether no job waits for another, as far as is known. */
   get isEmpty(): boolean {
     return this.#isEmpty
   }
@@ -64,7 +64,7 @@ export class EdgeWatch {
     return this.#lastEnded.size > 0
   }
 
-  /** Whether somebody may wait for a job that has ended just now. */
+  /** Notes that a job has ended. Returns whether another job may wait for it. */
   ended(id: string): boolean {
     this.#lastEnded.add(id)
     const [oldest] = this.#lastEnded
@@ -72,7 +72,7 @@ export class EdgeWatch {
     return !this.#isEmpty && has(this.#bits, id)
   }
 
-  /** Makes the filter anew, if it is time. `now` is of `performance.now()`. */
+  /** Builds the filter anew, if it is time. `now` is of `performance.now()`. */
   renew(now: number): void {
     if (now - this.#readAt >= RENEW_MS) void this.#watch.refresh()
   }
@@ -85,7 +85,7 @@ export class EdgeWatch {
       for (const { key } of entries) this.#see(key)
       cursor = next
     }
-    // What came by watching meanwhile is in it as well.
+    // The watch has added its changes to the new filter as well.
     this.#bits = this.#next
     this.#next = undefined
     this.#isEmpty = !this.#bits.some((bits) => bits !== 0)
@@ -102,7 +102,7 @@ export class EdgeWatch {
   }
 }
 
-/** Where an id has its bit. */
+/** Number of the bit that stands for an id. */
 const bitOf = (id: string): number => hashOf(id) % BITS
 
 const has = (bits: Uint8Array, id: string): boolean => {

@@ -1,7 +1,7 @@
 /**
- * Edges: for each job that waits, one entry of the store under each job that it waits for, so that whoever ends a job finds
- * those that wait for it. They are written before the record of the job that waits, and removed when it need not wait for
- * that one any more.
+ * Edges: one entry of the store per waiting job (the child) and job that it waits for (the parent), so that the process that
+ * ends a parent finds the children. Edges are written before the record of the child, and removed when the child need not
+ * wait for that parent any more.
  *
  * `after/<shard>/<parent>/<child>`, with the time at which it was written.
  */
@@ -11,12 +11,12 @@ import type { Entry, Store, StoreOperation } from "../../transport/store.ts"
 export const EDGE_PREFIX = "after/"
 
 /**
- * Edges lie on so many shards, by the job that is waited for: to list a few keys a transport may have to read all that
- * begin alike, and there may be a million.
+ * Number of shards that the edges are spread over, by the parent: to list a few keys, a transport may have to read all keys
+ * with the same prefix, and there may be a million.
  */
 const SHARDS = 16
 
-/** Operations that are written together: a transport need not take more at once. */
+/** Operations per write: a transport need not take more at once. */
 const AT_A_TIME = 500
 
 export interface Edge {
@@ -27,19 +27,21 @@ export interface Edge {
 
 const OWN_ID = /^[A-Za-z0-9_-]{1,128}$/
 
-/** Ids of a foreign wire may hold anything, a slash for instance. */
+/**
+ * An id as part of a key. Ids of tasks from other languages may hold any character, such as a slash: those are encoded.
+ */
 const keyPart = (id: string): string => (OWN_ID.test(id) ? id : `~${Buffer.from(id).toString("base64url")}`)
 const idFrom = (text: string): string =>
   text.startsWith("~") ? Buffer.from(text.slice(1), "base64url").toString() : text
 
 const shard = (at: number): string => `${EDGE_PREFIX}${at}/`
 
-/** Keys of those that wait for a job begin so. */
+/** Prefix of the keys of all edges to a parent. */
 export const edgePrefixOf = (parent: string): string => `${shard(hashOf(parent) % SHARDS)}${keyPart(parent)}/`
 
 const keyOf = ({ parent, child }: Edge): string => edgePrefixOf(parent) + keyPart(child)
 
-/** The edge of a key; `undefined` where it is none. */
+/** The edge that a key stands for; `undefined` for any other key. */
 export const parseEdge = (key: string): Edge | undefined => {
   const [prefix, , parent, child, ...more] = key.split("/")
   if (`${prefix}/` !== EDGE_PREFIX || !parent || !child || more.length > 0) return undefined
@@ -49,14 +51,14 @@ export const parseEdge = (key: string): Edge | undefined => {
 /** When an edge was written, in milliseconds since the epoch. */
 export const writtenAt = (value: Uint8Array): number => Number(new TextDecoder().decode(value)) || 0
 
-/** Where to go on with reading all edges. */
+/** Where {@link readEdges} goes on. */
 export interface EdgeCursor {
   readonly shard: number
-  /** Key of the last edge that was read there. */
+  /** Key of the last edge that was read in this shard. */
   readonly after?: string
 }
 
-/** Up to `limit` edges from a place on, and where the next ones are; `undefined`: there are no more. */
+/** Up to `limit` edges from the cursor on, and the cursor of the next ones; `undefined` where there are no more. */
 export const readEdges = async (
   store: Store,
   from: EdgeCursor,
@@ -84,7 +86,7 @@ export const writeEdges = (store: Store, edges: ReadonlyArray<Edge>, now: number
   )
 }
 
-/** What is not there stays so. */
+/** Removes edges; one that does not exist is no error. */
 export const removeEdges = (store: Store, edges: ReadonlyArray<Edge>): Promise<void> =>
   writeInChunks(
     store,

@@ -3,7 +3,10 @@ import type { Found, Jobs } from "../../transport/lift/transport.ts"
 
 const AT_A_TIME = 64
 
-/** By id, what is taken from each record, which may be large; what is not there is missing. Fails as the transport does. */
+/**
+ * What `take` returns for each record, by id; without jobs that do not exist. Only that is kept, as records may be
+ * large.
+ */
 export const findAll = async <A>(
   jobs: Pick<Jobs, "find">,
   ids: Iterable<string>,

@@ -1,4 +1,4 @@
-/** How a job ends that waits for others and can never start: as a dead letter, with its errbacks. */
+/** The end of a deferred job that can never start: it becomes a dead letter, and its errbacks are posted. */
 
 import type { KeepFailed } from "../../connection/connection.ts"
 import { keepOf, NO_FENCE } from "../../protocol/outside.ts"
@@ -8,24 +8,26 @@ import type { Decision } from "../../transport/lift/transport.ts"
 import type { TransportError } from "../../transport/mod.ts"
 import { failedInAbsence } from "../outcome/obituary.ts"
 
-/** A job that it waits for is not kept any more. */
+/** The record of a parent is not kept any more. */
 export const parentGone = (parent: string): JobError => ({
   name: "DependencyGone",
   message: `job ${parent}, for which it waited, is not kept any more, and is not known to have succeeded; run this one all the same by retrying it`,
   reason: "dependency-gone",
 })
 
-/** Its own task cannot be read. */
+/** The deferred task cannot be parsed. */
 export const unreadable = (why: string): JobError => ({ name: "InvalidTask", message: why, reason: "invalid-task" })
 
-/** The transport can never take it. */
+/** The transport refuses the task for good. */
 export const refused = ({ message }: TransportError): JobError => ({
   name: "NotReleased",
   message: `it waits for nothing any more, but the transport refuses its task: ${message}`,
   reason: "not-released",
 })
 
-/** The change that ends it. `bare`: without its message and what follows, where it would be too large with them. */
+/**
+ * The change that ends the job. `bare`: without its message and follow-ups, for a record that is too large with them.
+ */
 export const failure = (
   record: JobRecord,
   error: JobError,

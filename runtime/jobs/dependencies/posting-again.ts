@@ -1,8 +1,13 @@
-/** Posts what follows from an outcome, where whoever stored that outcome may have died before. */
+/**
+ * Publishes follow-ups of a stored outcome again: the process that stored it may have died before it published them.
+ */
 import type { Connection } from "../../connection/connection.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 
-/** What is known of is left alone. Fails as the transport does, unless it can never take a posting: that is left out. */
+/**
+ * Publishes the postings whose job does not exist yet. One that the transport refuses for good is left out. Fails as
+ * the transport does otherwise.
+ */
 export const postMissing = async ({ jobs }: Connection, postings: ReadonlyArray<AddressedTask>): Promise<void> => {
   for (const posting of postings) {
     if ((await jobs.find(posting.id)) !== undefined) continue

@@ -1,4 +1,4 @@
-/** Moves jobs on that wait for others, by compare-and-set, when it is known how those have ended. */
+/** Releases or fails deferred jobs, by compare-and-set, by what is known about their parents. */
 import type { Connection } from "../../connection/connection.ts"
 import { advance } from "../../protocol/dependencies.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
@@ -12,28 +12,31 @@ import { failure, parentGone, refused, unreadable } from "./never-released.ts"
 import type { ParentOutcomes } from "./parent-outcomes.ts"
 import { postMissing } from "./posting-again.ts"
 
-/** Several parents may end at the same time; more often than this in a row is not chance. */
+/** Most tries. Several parents of one job may end at the same time, but hardly this many in a row. */
 const TRIES = 10
-/** Longest wait before such a try, times its number: those who have met would only meet again. */
+/** Longest random wait before the second try on, times its number, so that processes that met do not meet again. */
 const BACKOFF_MS = 10
-/** Records that are held at a time, with their tasks. */
+/** Records, with their tasks, that are in memory at a time. */
 const AT_A_TIME = 64
 
-/** A job that waits, on its way. */
+/** A deferred job that is being released. */
 interface Moving {
   readonly child: string
   readonly endings: ParentOutcomes
-  /** What the transport has said where it can never store what it was asked to: the job ends then. */
+  /** Permanent refusals of the transport so far. After the first one the job is failed instead of released. */
   readonly refusals: ReadonlyArray<TransportError>
 }
 
-/** First it ends with its message and errbacks, then without, should those be too large. */
+/**
+ * After the first refusal the job fails with its message and errbacks; after the second without them, since they may be
+ * too large.
+ */
 const MAX_REFUSALS = 2
 
 /**
- * Moves each of these jobs (by id) on, as far as its endings say, and removes the edges that are not needed any more. Resolves with the
- * ids of those that have failed by that. Fails as the transport does; one that refuses one job of all does so only once the
- * others are done. A sweep finds again what was not.
+ * Releases or fails each of these jobs (by id), as far as its parents allow, and removes the edges that are not needed any
+ * more. Resolves with the ids of the jobs that have failed by that. Fails as the transport does; a refusal of a single job is
+ * thrown only after the other jobs are done. The sweep finds again what was not done.
  */
 export const progress = async (
   connection: Connection,
@@ -59,12 +62,12 @@ export const progress = async (
 
 interface Moved {
   readonly failed: Array<string>
-  /** Somebody else has changed them, or they end now. */
+  /** Jobs to try again: their record has changed meanwhile, or they are to fail now. */
   readonly again: Array<Moving>
   error?: TransportError
 }
 
-/** One try. */
+/** One try for each job. */
 const move = async (connection: Connection, pending: ReadonlyArray<Moving>): Promise<Moved> => {
   const moved: Moved = { failed: [], again: [] }
   const obsolete: Array<Edge> = []
@@ -73,12 +76,12 @@ const move = async (connection: Connection, pending: ReadonlyArray<Moving>): Pro
   const found = await findAll(connection.jobs, ids, (there) => there)
   for (const moving of pending) {
     const stored = found.get(moving.child)
-    // Not there: it is being submitted this moment, or was never accepted.
+    // Without a record the job is being submitted this moment, or was never accepted.
     if (stored === undefined) continue
     const change = changeOf(connection, stored, moving)
     if (change !== undefined) steps.push({ moving, change })
     else {
-      // Whoever has ended it may have died before what follows was posted.
+      // The process that ended the job may have died before it published the follow-ups.
       const { state, fence, followUps = [] } = stored.record
       if (isTerminal(state) && fence === NO_FENCE) await postMissing(connection, followUps)
       obsolete.push(...obsoleteEdges(stored.record, moving))
@@ -107,7 +110,7 @@ interface Step {
 const isPermanent = ({ reason }: TransportError): boolean =>
   reason === "too-large" || reason === "invalid" || reason === "unsupported"
 
-/** Edges to the job that it does not need any more. */
+/** Edges of the job to parents that it does not wait for any more. */
 const obsoleteEdges = ({ state, after }: JobRecord, { child, endings }: Moving): ReadonlyArray<Edge> => {
   const waiting = new Set(state === "deferred" ? after?.waiting : [])
   return [...endings.keys()].filter((parent) => !waiting.has(parent)).map((parent) => ({ parent, child }))

@@ -1,4 +1,4 @@
-/** What the end of a job means to those that wait for it: found by their edges, a page at a time. */
+/** Releases the dependents of ended jobs, found by their edges, a page at a time. */
 import type { Connection } from "../../connection/connection.ts"
 import { type Edge, edgePrefixOf, parseEdge } from "./edges.ts"
 import { findAll } from "./find-all.ts"
@@ -10,8 +10,8 @@ const PAGE = 500
 const AT_A_TIME = 32
 
 /**
- * Moves on whoever waits for these jobs, and whoever waits for those that fail by that. Those that do not satisfy, such as a
- * cancelled one, change nothing. Fails as the transport does: a sweep finds again what was not done.
+ * Releases or fails the jobs that wait for these, and those that wait for a job that fails by that. A parent that is cancelled
+ * or has not ended changes nothing. Fails as the transport does; the sweep finds again what was not done.
  */
 export const release = async (connection: Connection, endings: ParentOutcomes): Promise<void> => {
   const known = new Map([...endings].filter(([, ending]) => ending !== "open" && ending !== "cancelled"))
@@ -37,13 +37,16 @@ export const release = async (connection: Connection, endings: ParentOutcomes): 
   }
 }
 
-/** Moves these jobs on (by id), and whoever waits for those that fail by that. Fails as {@link release} does. */
+/**
+ * Releases or fails these jobs (by id), and the jobs that wait for one that fails by that. Fails as {@link release}
+ * does.
+ */
 export const moveOn = async (connection: Connection, jobs: ReadonlyMap<string, ParentOutcomes>): Promise<void> => {
   const failed = await progress(connection, jobs)
   await release(connection, new Map(failed.map((id) => [id, "failed"])))
 }
 
-/** Ids of jobs that are deferred and wait for this one. */
+/** Ids of deferred jobs that wait for a job. */
 export const waitingFor = async function* ({ store, jobs }: Connection, parent: string): AsyncGenerator<string> {
   for (let after: string | undefined; ; ) {
     const page = await store.list({

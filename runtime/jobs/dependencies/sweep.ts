@@ -1,6 +1,6 @@
 /**
- * Looks again at jobs that wait for others, a slice at a time: whoever ended one of those may have died before it could
- * move them on, or could not connectivity the transport.
+ * Looks again at deferred jobs, a slice at a time: the process that ended one of their parents may have died before it
+ * released them, or could not reach the transport.
  */
 import type { Connection } from "../../connection/connection.ts"
 import { parentOutcomeOf } from "../../protocol/dependencies.ts"
@@ -11,10 +11,13 @@ import { findAll } from "./find-all.ts"
 import { byChild, findParentOutcomes } from "./parent-outcomes.ts"
 import { moveOn, release } from "./release.ts"
 
-/** Edges that one look goes through. */
+/** Edges per look. */
 const SLICE = 200
 
-/** Nobody takes longer from an edge to the record of its job who is still alive. */
+/**
+ * An edge without a record of its child is removed after this long: a living submitter stores the record within
+ * seconds.
+ */
 const ABANDONED_MS = 3_600_000
 
 const FIRST_EDGE: EdgeCursor = { shard: 0 }
@@ -35,14 +38,15 @@ export class Sweep {
   async look(now: number): Promise<boolean> {
     const { store, jobs } = this.#connection
     const { entries, next } = await readEdges(store, this.#cursor, SLICE)
-    // Also where this slice fails: what cannot be moved on must not keep the others waiting.
+    // The cursor moves on also where this slice fails, so that one job that cannot be released does not block the rest.
     this.#cursor = next ?? FIRST_EDGE
     const written = entries.flatMap(({ key, value }) => {
       const edge = parseEdge(key)
       return edge === undefined ? [] : [{ edge, at: writtenAt(value) }]
     })
-    // Those that wait first: their records are stored after those of the jobs that they wait for. The other way round, one
-    // that is being submitted this moment would be found, and what it waits for be taken for gone.
+    // Children are read before parents, because a child's record is stored after those of its parents. The other way
+    // round, a
+    // child that is being submitted this moment would be found, and its parents taken for gone.
     const children = await findAll(
       jobs,
       written.map(({ edge }) => edge.child),

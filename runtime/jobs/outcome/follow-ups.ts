@@ -1,6 +1,6 @@
 /**
- * What follows a job, as postings that are complete, ids and all, before the record that decides the outcome is stored:
- * callbacks and the next link of a chain after a success, errbacks after a failure.
+ * The follow-ups of a job: callbacks and the next link of a chain after a success, errbacks after a failure. The postings are
+ * complete, with their ids, before the record with the outcome is stored, so that any worker can publish them again.
  *
  * Rules of Celery 5.6: a callback gets the result before its own arguments; of a chain the last signature is taken off
  * and carries the rest; root is handed down, the ended job is the parent. An errback gets request, error and traceback.
@@ -27,15 +27,18 @@ export interface Ended {
   readonly queueFor: (task: string, meth: string | null) => string
   readonly newId: () => string
   readonly now: number
-  /** W3C trace context that the follow-ups carry on. */
+  /** W3C trace context for the follow-ups. */
   readonly trace: TraceContext | undefined
 }
 
-/** Why an embed of the job `id` cannot be honoured: checked before the handler runs, so that nothing is dropped after it. */
+/**
+ * Why the follow-ups of job `id` cannot be submitted. Checked before the handler runs, so that none is dropped after
+ * it.
+ */
 export const embedProblem = (embed: Embed, id: string): string | undefined => {
   if (embed === NO_EMBED) return undefined
   if (embed.chord !== null) return "chords are not supported: nothing counts the tasks of their header"
-  // One id is one job: the second that has it would pass for a repetition of the first, and never run.
+  // An id names one job: a second follow-up with the same id would count as a duplicate and never run.
   const onSuccess = new Set([id])
   const onFailure = new Set([id])
   const { callbacks, errbacks, chain } = embed

@@ -1,4 +1,4 @@
-/** Turns whatever a handler throws, or an Effect fails with, into what the record keeps. */
+/** Turns what a handler throws, or an Effect fails with, into the error of the record. */
 
 import { dirname } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -21,7 +21,7 @@ const text = (value: unknown): string => {
 }
 
 const property = (value: object, key: string): unknown => {
-  // A getter may throw; an error must not hide another.
+  // A getter may throw, and must not hide the error that is being described.
   try {
     return Reflect.get(value, key)
   } catch {
@@ -41,7 +41,7 @@ const wholeNameOf = (thrown: object): string => {
   return typeof own === "string" && own !== "Object" && own !== "" ? own : "Error"
 }
 
-/** What a handler threw, or an error in its place where even a look at it throws: a revoked proxy. */
+/** What a handler threw; another error in its place where every access to it throws, such as a revoked proxy. */
 export const readable = (thrown: unknown): unknown => {
   try {
     void (thrown instanceof Error)
@@ -73,7 +73,7 @@ export const jobError = (thrown: unknown, reason = "handler"): JobError => {
 
 export const OUTCOME_LOST = "outcome-lost"
 
-/** Why a job fails whose handler has run, where something else has failed before its outcome was stored. */
+/** The error of a job whose handler has run, where its outcome could not be stored. */
 export const outcomeLost = (why: string): JobError => ({
   name: "OutcomeLost",
   message: cut(`its handler has run, and its outcome could not be stored: ${why}`, MAX_MESSAGE),

@@ -1,10 +1,12 @@
-/** A failure of which everything is known where it arises, or was told by the process where it arose: nothing is read off it. */
+/**
+ * A failure whose recorded error is known already: it was made where the failure arose, possibly in another process.
+ */
 import type { JobError } from "../../protocol/record.ts"
 
 export class KnownFailure extends Error {
   override readonly name: string
   readonly error: JobError
-  /** Not tried again, whatever the method's policy says: input or result is wrong, and would be so again. */
+  /** Whether the job is not retried, whatever its policy says: a wrong input or result would be wrong again. */
   readonly final: boolean
 
   constructor(error: JobError, final = false) {

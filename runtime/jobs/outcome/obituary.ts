@@ -1,6 +1,6 @@
 /**
- * The failure of a run whose own worker cannot tell of it any more, made of what is stored about it. Pure: the clock comes
- * from outside.
+ * The failure of a job whose worker is lost and cannot settle it, made from the job's record. Pure: the clock comes from
+ * outside.
  */
 import { Result } from "effect"
 import { generateId } from "../../id.ts"
@@ -13,19 +13,19 @@ import { afterFailure, type Ended, embedProblem } from "./follow-ups.ts"
 import { failed } from "./verdict.ts"
 
 export interface Obituary {
-  /** Of the delivery that has run the job; both are empty for a decision from outside of one. */
+  /** Token and fence of the delivery that ran the job; both are empty where no delivery is settled. */
   readonly token: string
   readonly fence: string
   readonly now: number
   /** How long the job is kept, in milliseconds, unless its task says otherwise. */
   readonly keepMs: number
-  /** Why it is a dead letter. Absent: it is none. */
+  /** Why the job becomes a dead letter. Absent: it does not become one. */
   readonly dead?: string
-  /** Queue of errbacks that name none. Defaults to the job's own. */
+  /** Queue of errbacks without a queue of their own. Defaults to the job's queue. */
   readonly queueFor?: Ended["queueFor"]
 }
 
-/** `undefined` where the record does not hold the task, or none that can be read. */
+/** `undefined` where the record holds no task that can be parsed. */
 export const failedInAbsence = (record: JobRecord, error: JobError, obituary: Obituary): AttemptEnd | undefined => {
   const { message, queue } = record
   if (message === undefined) return undefined

@@ -5,7 +5,7 @@ import type { JobError } from "../../protocol/record.ts"
 /** A policy with every default filled in; durations in milliseconds. */
 export interface ResolvedRetry {
   readonly max: number
-  /** Whether anybody said `max`: a handler that asks for a retry itself gets Celery's 3 otherwise. */
+  /** Whether task or method sets `max`. If not, a handler that throws `Retry` gets Celery's default of 3 retries. */
   readonly maxGiven: boolean
   readonly baseMs: number
   readonly factor: number
@@ -21,7 +21,7 @@ export interface ResolvedRetry {
 /** Celery's `max_retries` for a task that calls `retry()` itself. */
 const ASKED_RETRIES = 3
 
-/** What the task says wins over what its method says, field by field; its back-off over the method's intervals too. */
+/** The task's fields win over the method's, one by one. A back-off in the task also replaces the method's intervals. */
 export const resolveRetry = (task: RetryHeader | undefined, method: RetryHeader | undefined): ResolvedRetry => {
   const max = task?.max ?? method?.max
   const backsOff =
@@ -40,14 +40,14 @@ export const resolveRetry = (task: RetryHeader | undefined, method: RetryHeader 
   }
 }
 
-/** The wait before the `nth` of several, counted from 0: a list that is too short goes on with its last one. */
+/** The interval before the `nth` retry, counted from 0. After the end of the list the last interval holds. */
 export const intervalAt = (intervalsMs: ReadonlyArray<number>, nth: number): number =>
   intervalsMs[Math.min(nth, intervalsMs.length - 1)] ?? 0
 
 /** Milliseconds until the retry after `retries` earlier ones; `random` from 0 to 1. */
 export const backoff = (policy: ResolvedRetry, retries: number, random: number): number => {
   if (policy.intervalsMs !== undefined) return intervalAt(policy.intervalsMs, retries)
-  // After very many retries the factor is infinite, and nothing times that is no number.
+  // After very many retries the power is infinite, and 0 × ∞ would be NaN.
   const wait = policy.baseMs === 0 ? 0 : Math.min(policy.capMs, policy.baseMs * policy.factor ** retries)
   return Math.round(policy.jitter ? wait * random : wait)
 }

@@ -1,7 +1,8 @@
 /**
- * How an attempt ended, as the settlement that says so. Pure: clock and randomness come from outside.
+ * The settlement of an attempt: its record with the outcome, the follow-ups, and what becomes of the delivery. Pure: clock and
+ * randomness come from outside.
  *
- * Everything that follows from the outcome is fixed here, in the one record that decides it.
+ * Retry, callbacks, errbacks and the next run are fixed here, inside the record that decides the outcome.
  */
 import { Result } from "effect"
 import { OWN_HEADER, type OwnHeaders, postingOf, type RepeatHeader, type Task } from "../../protocol/headers.ts"
@@ -13,7 +14,7 @@ import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 
-/** What there is to know about the attempt that ended. */
+/** An attempt that has ended. */
 export interface Attempt {
   readonly token: string
   readonly fence: string
@@ -27,11 +28,11 @@ export interface Attempt {
   readonly trace?: TraceContext
 }
 
-/** What came and is no task: kept as it came, with the reason. */
+/** A delivery that cannot be parsed as a task: its bytes are kept, with the reason. */
 export interface Unreadable {
   readonly reason: "undecodable" | "invalid-task"
   readonly problem: string
-  /** What a newer version may be able to read. */
+  /** Kept, because a newer version may be able to read it. */
   readonly kept: { readonly raw: Uint8Array } | { readonly message: Message }
 }
 
@@ -41,7 +42,7 @@ export interface Keep {
   readonly failureMs: number
 }
 
-/** The record of a task that waits, or waited, with nothing stored about it. */
+/** The record of a waiting task about which no record is stored. */
 export const waiting = (posting: AddressedTask, task: Task, now: number): JobRecord => recordOfTask(posting, task, now)
 
 const ended = (attempt: Attempt, record: JobRecord): JobRecord => ({
@@ -49,7 +50,10 @@ const ended = (attempt: Attempt, record: JobRecord): JobRecord => ({
   endedAt: attempt.now,
 })
 
-/** A record that goes on in a successor. */
+/**
+ * The record of a job that goes on in a successor: without claims, message and early ack, with the fence of the
+ * attempt.
+ */
 const unended = (attempt: Attempt, record: JobRecord): JobRecord => {
   const { claims: _claims, message: _message, acked: _acked, ...kept } = record
   return { ...kept, fence: attempt.fence }
@@ -83,7 +87,7 @@ export const succeeded = (
   }
 }
 
-/** `dead` is why a task was given up without the application having decided so. */
+/** `dead`: why the job becomes a dead letter, where Callboard gave it up and not the application. */
 export const failed = (
   attempt: Attempt,
   error: JobError,
@@ -109,10 +113,10 @@ export const failed = (
 const following = (followUps: ReadonlyArray<AddressedTask>): { readonly followUps?: ReadonlyArray<AddressedTask> } =>
   followUps.length === 0 ? {} : { followUps }
 
-/** Its time to start has passed. */
+/** The task's `expires` has passed before it started. */
 export const expired = (attempt: Attempt): AttemptEnd => unrun(attempt, { state: "expired" })
 
-/** It falls under a revocation. */
+/** A revocation applies to the task. */
 export const revoked = (attempt: Attempt): AttemptEnd => unrun(attempt, { state: "cancelled", reason: "revoked" })
 
 const unrun = (attempt: Attempt, end: { readonly state: State; readonly reason?: string }): AttemptEnd => ({
@@ -143,7 +147,7 @@ const nextAttempt = (attempt: Attempt, due: number | undefined): Message => {
   }
 }
 
-/** What the next attempt knows of this one. */
+/** The trace context of this attempt, for a link from the next one. */
 const followed = ({ trace }: Attempt): Pick<OwnHeaders, "attempted"> =>
   trace === undefined ? {} : { attempted: trace.traceparent }
 
@@ -168,10 +172,10 @@ const goneOn = (
   message: (due: number | undefined) => Message,
   next: { readonly reason: string; readonly run: number; readonly waitMs: number; readonly front: boolean },
 ): AttemptEnd => {
-  // One that waits for nothing is queued, and was never scheduled.
+  // Without a wait the job is queued at once, and has no due time.
   const due = next.waitMs === 0 ? undefined : attempt.now + next.waitMs
   const posting = repost(message(due), attempt.posting.queue, next.front)
-  // They were about the attempt that is over; what is true of the next one as well is in its posting.
+  // These fields describe the attempt that is over. Those of the next attempt come from its posting.
   const { dueAt: _due, expiresAt: _expires, front: _front, ...before } = unended(attempt, record)
   return {
     token: attempt.token,
@@ -203,7 +207,7 @@ export const retried = (attempt: Attempt, error: JobError, waitMs: number, front
     front: front || attempt.posting.level >= FRONT_LEVEL,
   })
 
-/** Another run after a success, `waitMs` from now. What follows from the job follows from its last run. */
+/** The next run of a repeating job, `waitMs` from now. Callbacks are submitted only after the last run. */
 export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number): AttemptEnd => {
   const { record, posting, now } = attempt
   const run = posting.run + 1
@@ -233,17 +237,17 @@ export const forwarded = (attempt: Attempt, queue: string): AttemptEnd => {
   }
 }
 
-/** At the front where the task itself says so, or `front` does: a retry's place is its own, and no later run's. */
+/** The posting of the next attempt or run. `front` puts it before every priority, as does the task's own `front`. */
 const repost = (message: Message, queue: string, front: boolean): AddressedTask => {
   const posting = postingOf(message, queue)
-  // The headers were parsed once already, and only fields that we wrote ourselves have changed.
+  // The headers were parsed before, and only fields that this file writes have changed, so they parse again.
   if (Result.isFailure(posting)) throw new Error(posting.failure.message)
   return front ? { ...posting.success, level: FRONT_LEVEL } : posting.success
 }
 
 /**
- * Gives a task back uncounted, to be delivered again after `delayMs`. What was stored about its run, a claim or a report,
- * is taken back first.
+ * Hands a task back without counting the attempt, to be delivered again after `delayMs`. `stored`: a claim or a progress report
+ * was stored, which the record takes back first.
  */
 export const handedBack = (attempt: Attempt, stored: boolean, delayMs: number): AttemptEnd => ({
   token: attempt.token,
@@ -256,13 +260,13 @@ const unclaimed = (attempt: Attempt): JobRecord => {
   return {
     ...step(kept, { at: attempt.now, state: "queued", reason: "handed-back" }),
     fence: attempt.fence,
-    // Not counted: neither as an attempt nor as a claim.
+    // The hand-back counts neither as an attempt nor as a claim.
     attempt: Math.max(0, attempt.record.attempt - 1),
     claims: Math.max(0, (attempt.record.claims ?? 1) - 1),
   }
 }
 
-/** What cannot be read as a task, kept as it came: under its id where it has one, else one made of its fence. */
+/** The dead letter of a delivery that is no task, under its id; without one, the id is made of its fence. */
 export const unreadable = (
   delivery: Pick<JobDelivery, "token" | "fence" | "queue"> & { readonly id: string | undefined },
   { reason, problem, kept }: Unreadable,

@@ -25,7 +25,10 @@ const FollowUpSchema = Schema.Struct({
 }).annotate({ identifier: "FollowUp" })
 type FollowUp = typeof FollowUpSchema.Type
 
-/** More follow-ups than this are refused, in one list and with what a chain's links inherit: a chain travels with each of its links. */
+/**
+ * More follow-ups than this are refused, in one list and with what a chain's links inherit: a chain travels with each
+ * of its links.
+ */
 const MAX_FOLLOW_UPS = 10_000
 export const FollowUps = Schema.Array(FollowUpSchema).check(Schema.isMaxLength(MAX_FOLLOW_UPS))
 
@@ -47,7 +50,7 @@ export const checkFollowUps = (lists: Lists, own: string): void => {
   }
 }
 
-/** One id is one job: of two follow-ups with the same, the second would pass for a repetition and never be submitted. */
+/** An id names one job: a second follow-up with the same id would count as a duplicate and never be submitted. */
 const checkIds = (lists: Lists, own: string): void => {
   const { callbacks = [], errbacks = [], chain = [] } = lists
   const known = new Set([own])

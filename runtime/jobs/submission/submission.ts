@@ -1,4 +1,4 @@
-/** What a caller submits, as one schema: it checks HTTP bodies and calls from code, and describes itself in the OpenAPI document. */
+/** The schema of a submission: it checks HTTP bodies and calls from code, and appears in the OpenAPI document. */
 import { Result, Schema, SchemaIssue } from "effect"
 import { CallboardError } from "../../errors.ts"
 import { Duration } from "../../options/duration.ts"
@@ -87,7 +87,7 @@ export const SubmissionSchema = Schema.Struct({
 export type Submission = typeof SubmissionSchema.Type
 export type SubmissionFields = typeof SubmissionFieldsSchema.Type
 
-/** Fields of the task body that are understood but whose feature does not exist: refused by name, never ignored. */
+/** Fields that other task queues have and Callboard does not: refused by name with `unsupported`, never ignored. */
 export const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["chord", "key", "unique", "ttl"])
 
 const decode = Schema.decodeUnknownResult(SubmissionSchema, { onExcessProperty: "error", errors: "all" })

@@ -6,13 +6,13 @@ import type { JobRecord } from "../../protocol/record.ts"
 import { type JobView, jobView, transitionView } from "../view.ts"
 import type { JobEvent } from "./following.ts"
 
-/** A change of a job, as it is told to those who follow the whole board. */
+/** One change of one job, in the stream of all jobs. */
 export interface BoardEvent {
   readonly job: JobView
   readonly event: JobEvent
 }
 
-/** The newest of what a record tells; nothing where it tells nothing. */
+/** The newest event of a record: its progress or its last transition. `undefined` where it has neither. */
 export const boardEventOf = (record: JobRecord): BoardEvent | undefined => {
   const { state, timeline, progress } = record
   const transition = timeline.at(-1)
@@ -25,8 +25,8 @@ export const boardEventOf = (record: JobRecord): BoardEvent | undefined => {
 }
 
 /**
- * What happens on the whole board, from now on: each change of a job as one event, until the signal fires or the reader
- * leaves. Bounded: a slow reader misses some.
+ * The changes of all jobs, from now on, one event each, until the signal fires or the iteration ends. Bounded: a slow reader
+ * misses events.
  */
 export const followBoard = async function* (
   connection: Connection,

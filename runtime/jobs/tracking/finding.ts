@@ -1,4 +1,6 @@
-/** Finds a job's record, and judges its expiry: whoever looks first at a job that waits past its time records that. */
+/**
+ * Finds a job's record, and expires it: the first process that looks at a waiting job past its `expires` records that.
+ */
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { isExpired } from "../../protocol/expiry.ts"
@@ -7,16 +9,16 @@ import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import type { Found } from "../../transport/lift/transport.ts"
 
-/** A watch is best effort: a waiting reader looks for itself this often. */
+/** A watch may miss changes, so a caller that waits reads the record this often. */
 export const POLL_MS = 5_000
 
 /**
- * A run is reported when it has lasted for a moment: until then a job that started just in time looks as if it waited.
- * Its worker judges expiry to the millisecond; who only looks at the job waits for this much longer.
+ * A worker reports a run only after a moment, so a job that started just in time still looks queued. The worker judges expiry
+ * to the millisecond; every other process allows this much more.
  */
 const REPORT_DELAY_MS = 500
 
-/** Nobody knows the job. */
+/** There is no record of the job. */
 export const notFound = (id: string): CallboardError => new CallboardError("not-found", `there is no job ${id}`, { id })
 
 /** Only the tombstone of a job is left. */
@@ -31,11 +33,13 @@ export const findRecord = async (connection: Connection, id: string): Promise<Fo
   return isOverdue(found.record, Date.now()) ? expire(connection, found) : found
 }
 
-/** Whether a job waits past its time, as far as somebody can tell who does not hold its task. */
+/** Whether a job waits past its `expires`, as far as a process can tell that does not hold its task. */
 export const isOverdue = ({ state, expiresAt }: JobRecord, now: number): boolean =>
   (state === "queued" || state === "scheduled" || state === "deferred") && isExpired(expiresAt, now, REPORT_DELAY_MS)
 
-/** Records that a waiting job is past its time. Whoever notices first does it: a worker, a reader or maintenance. */
+/**
+ * Records that a waiting job has expired. Done by the first process that notices: a worker, a client or maintenance.
+ */
 export const expire = async (connection: Connection, found: Found): Promise<Found> => {
   const now = Date.now()
   const record = endedOutside(step(found.record, { at: now, state: "expired" }), now, connection.keepFailed)

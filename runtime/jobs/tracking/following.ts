@@ -12,7 +12,7 @@ export type JobEvent =
   | ({ readonly type: "transition" } & TransitionView)
   | { readonly type: "progress"; readonly fraction: number; readonly detail?: unknown; readonly at: string }
 
-/** A progress, as it is told. */
+/** The event of a progress report. */
 const progressEvent = (progress: Progress): JobEvent => ({
   type: "progress",
   ...progress,
@@ -28,8 +28,8 @@ const numberOf = (eventId: string | undefined): number => {
 const newestOf = (record: JobRecord): number => record.timeline.at(-1)?.n ?? 0
 
 /**
- * A job's transitions, replayed from its record after `lastEventId` and then live, with progress in between; ends with
- * the run. Fails with `not-found`.
+ * A job's transitions, first from its record after `lastEventId` and then live, with progress in between. Ends when the run
+ * has ended. Fails with `not-found`.
  */
 export const followJob = async function* (
   connection: Connection,
@@ -44,7 +44,7 @@ export const followJob = async function* (
   let refused: CallboardError | undefined
   let wake: (() => void) | undefined
   const seen = (record: JobRecord) => {
-    // A look that was under way for long answers with what was: it must not hide newer news.
+    // A read that took long may return an older record than the watch has brought: it must not replace the newer one.
     if (latest !== undefined && newestOf(record) < newestOf(latest) && !record.tombstone) return
     latest = record
     wake?.()
@@ -56,7 +56,7 @@ export const followJob = async function* (
       void findRecord(connection, id).then(
         (found) => seen(found.record),
         (cause: unknown) => {
-          // A transport that is down now may be back at the next look; a job that is gone for good will not.
+          // A transport that is down may be back at the next read. A job that does not exist will not.
           if (!(cause instanceof CallboardError)) return
           refused = cause
           wake?.()

@@ -1,4 +1,4 @@
-/** How a job ended, as far as its record tells. */
+/** The outcome of a job, from its record. */
 import { JobCancelled, JobExpired, JobFailed, ResultGone } from "../../errors.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
@@ -9,7 +9,7 @@ export type Outcome<R = unknown> =
   | { readonly state: "failed"; readonly error: JobError }
   | { readonly state: "cancelled" }
   | { readonly state: "expired" }
-  /** It ended, and what came of it is not kept any more. */
+  /** The job has ended, and its outcome is not kept any more. */
   | { readonly state: "gone" }
 
 /** `undefined` while the job goes on. */
@@ -33,7 +33,10 @@ export const outcomeOf = (
   }
 }
 
-/** The value of an outcome; throws the others. */
+/**
+ * The result of a job that succeeded. Throws `JobFailed`, `JobCancelled`, `JobExpired` or `ResultGone` for the other
+ * outcomes.
+ */
 export const valueOf = (id: string, outcome: Outcome): unknown => {
   switch (outcome.state) {
     case "succeeded":

@@ -39,14 +39,14 @@ export const waitForEnd = async (
     const lookNow = () => findRecord(connection, id).then((found) => seen(found.record))
     if (signal?.aborted) return aborted()
     signal?.addEventListener("abort", aborted, { once: true })
-    // Watch first, then look: what ends in between is seen either way.
+    // The watch begins before the first read, so that an end in between is seen by one of them.
     connection.jobs
       .watch({ id }, seen, stop.signal)
       .then(lookNow)
       .then(() => {
         if (stop.signal.aborted) return
         look = setInterval(() => {
-          // A transport that is down now may be back at the next look; the deadline bounds the wait.
+          // A transport that is down may be back at the next read; the timeout bounds the wait.
           lookNow().catch((cause: unknown) => {
             if (cause instanceof CallboardError) finish(() => reject(cause))
           })

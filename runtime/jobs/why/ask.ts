@@ -1,4 +1,7 @@
-/** Asks a board for what there is to know about one job, and says why it waits. Bounded in time, whatever does not answer. */
+/**
+ * Collects the facts about one job from store, queue and workers, and says why it waits. Each question has a time
+ * limit.
+ */
 import { Result, Schema } from "effect"
 import { DEFERRAL_REASONS } from "../../cluster/deferrals.ts"
 import { listActors, listWorkers, WorkerDescription } from "../../cluster/directory.ts"
@@ -21,7 +24,7 @@ export interface AskWhyOptions {
   readonly taskNames?: ReadonlyMap<string, string>
 }
 
-/** Longest wait for the record; without it nothing can be told. */
+/** Longest wait for the record, without which there is no answer. */
 const RECORD_MS = 3_000
 /** Longest wait for everything else. */
 const FACTS_MS = 2_000
@@ -78,7 +81,7 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
     askAll("stats"),
     askAll("reserved"),
     askAll("put-off", { id: record.id }),
-    // Of one that is not due there is no place in the line.
+    // Only a job that is due has a position in its queue.
     record.state === "queued" ? orUnknown(jobs.waiting?.({ queue: record.queue }, MAX_AHEAD + 1)) : undefined,
   ])
   const workers = living === undefined ? undefined : latest(living, stats ?? [])
@@ -107,7 +110,7 @@ const parentsOf = async ({ jobs }: Connection, { after }: JobRecord): Promise<No
   })
 }
 
-/** What an answer comes to; `undefined` where there is none, or not in time. */
+/** The value of a question; `undefined` where it fails or is not answered in time. */
 const orUnknown = async <A>(work: Promise<A> | undefined): Promise<A | undefined> => {
   if (work === undefined) return undefined
   try {
@@ -126,7 +129,7 @@ const within = <A>(ms: number, work: Promise<A>): Promise<A> =>
 
 const decodeWorker = Schema.decodeUnknownResult(WorkerDescription)
 
-/** The workers as they are now, where they say so; else as they were at their last beat. */
+/** Each living worker as its answer to `stats` describes it; without an answer, as at its last heartbeat. */
 const latest = (
   living: ReadonlyArray<WorkerDescription>,
   stats: ReadonlyArray<Reply>,
@@ -163,7 +166,10 @@ const decodeNotes = Schema.decodeUnknownResult(
 
 const notesIn = (value: unknown) => Result.getOrElse(decodeNotes(value), () => [])
 
-/** Not among as many as were asked for: it is further back. Among fewer: it is not in the line at all. */
+/**
+ * `waiting` holds the first jobs of the queue. A job that is not in a full list is further back; not in a shorter one,
+ * it does not wait in the queue.
+ */
 const positionIn = (waiting: ReadonlyArray<string>, id: string): QueuePosition => {
   const at = waiting.indexOf(id)
   if (at >= 0) return { ahead: at }

@@ -1,4 +1,4 @@
-/** Why a job waits, as people and programs are told. */
+/** The schema of the causes why a job waits. */
 import { Schema } from "effect"
 import { STATES } from "../../protocol/state.ts"
 
@@ -62,7 +62,7 @@ export const Cause = Schema.Struct({
 }).annotate({ identifier: "Cause", description: "Why a job waits" })
 export type Cause = typeof Cause.Type
 
-/** Why a job is where it is: the first cause is the true one, what else would hold it up follows. */
+/** Why a job waits: the first cause is the true one; the others would hold it up next. */
 export const Why = Schema.Struct({
   id: Text,
   state: Schema.optionalKey(Schema.Literals(STATES).annotate({ description: "Absent where it cannot be asked" })),

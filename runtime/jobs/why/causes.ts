@@ -1,6 +1,6 @@
 /**
- * Decides why a job waits. Pure: facts in, causes out, in the order in which they hold a job up. What somebody decided
- * comes before who is there, who is there before what they can run, and that before whose turn it is.
+ * Decides why a job waits. Pure: facts in, causes out, in the order in which they hold a job up: decisions of people (a paused
+ * queue), then whether workers are there, then whether they serve the actor, then the position in the queue.
  */
 
 import type { Deferral } from "../../cluster/deferrals.ts"
@@ -104,7 +104,7 @@ const deferred = ({ record, parents = [] }: Facts): Cause | undefined => {
   }
 }
 
-/** Whether a job will not come to what is waited for by itself. */
+/** Whether a parent has ended otherwise than is waited for, so that only a person can help. */
 const isStuck = (state: State | undefined, allowFailure: boolean): boolean =>
   state === "cancelled" || (!allowFailure && (state === "failed" || state === "expired"))
 
@@ -134,7 +134,7 @@ const timed = ({ record, actors, actor, method, now }: Facts): Cause | undefined
   }
 }
 
-/** What the task itself says; what its method says is not in the record. */
+/** The number of retries that the task itself names. That of its method is not in the record. */
 const maxRetriesOf = ({ message }: JobRecord): number | undefined => {
   const own = message?.headers["callboard"]
   const retry = typeof own === "object" && own !== null && "retry" in own ? own.retry : undefined
@@ -142,7 +142,7 @@ const maxRetriesOf = ({ message }: JobRecord): number | undefined => {
   return typeof max === "number" ? max : undefined
 }
 
-/** What a task of this queue and actor cannot get past, whosever turn it is. */
+/** What holds up every task of this queue and actor, at any position in the queue. */
 const obstaclesOf = (facts: Facts): ReadonlyArray<Cause> => {
   const { queue } = facts.record
   const paused: ReadonlyArray<Cause> = facts.paused?.includes(queue)
@@ -189,7 +189,7 @@ const missingWorkers = (facts: Facts): ReadonlyArray<Cause> => {
   return idle(facts, able)
 }
 
-/** Workers that serve what it is for. */
+/** Workers that serve the job's actor and method. */
 const servingOf = ({ actor, method, actors }: Facts, workers: ReadonlyArray<WorkerDescription>) => {
   const known = actors?.find(({ name }) => name === actor)
   const hasMethod = known === undefined || known.methods.some(({ name }) => name === method)
@@ -207,7 +207,7 @@ const unknownActor = ({ actor, method, actors }: Facts, workers: ReadonlyArray<W
   return { code: "unknown-actor", message, actor }
 }
 
-/** Why those who could run it all do not; nothing while one of them does. */
+/** Why none of the workers that could run the job does. Empty while one of them works. */
 const idle = ({ suspended, actor, record: { queue } }: Facts, able: ReadonlyArray<WorkerDescription>) => {
   const isSuspended = ({ name }: WorkerDescription) => suspended?.includes(name) === true
   const troubleOf = ({ unhealthy }: WorkerDescription) => unhealthy?.find((each) => each.actor === actor)
@@ -249,13 +249,13 @@ const idle = ({ suspended, actor, record: { queue } }: Facts, able: ReadonlyArra
   return causes
 }
 
-/** A note that is older than this is not about what holds the job up now. */
+/** A note whose `until` is this long past does not explain why the job waits now. */
 const LATE_MS = 3_000
 
 const notesOf = ({ deferrals = [], now }: Facts) =>
   deferrals.filter(({ until }) => until + LATE_MS >= now).sort((a, b) => b.until - a.until)
 
-/** What the worker says that handed it back: part of a cause that is known already, or one of its own. */
+/** Adds the note of the worker that handed the job back: to the cause with the same code, or as a cause of its own. */
 const withNotes = (obstacles: ReadonlyArray<Cause>, facts: Facts): ReadonlyArray<Cause> => {
   const [note] = notesOf(facts)
   if (note === undefined) return obstacles
@@ -280,14 +280,14 @@ const noteCause = (note: NonNullable<Facts["deferrals"]>[number], facts: Facts):
   return { code: reason, message: advice[reason], actor, workers: [worker], until: iso(until), reason: detail }
 }
 
-/** Whose turn it is. */
+/** Causes by the position in the queue: the jobs before it, and workers without a free handler. */
 const turn = (facts: Facts): ReadonlyArray<Cause> => {
   const { record, workers = [], reservedBy = [], position } = facts
   const { queue } = record
   const able = servingOf(facts, workers).filter(({ queues, state }) => queues.includes(queue) && state !== "stopping")
   const [holder] = reservedBy
   if (holder !== undefined) return [reserved(holder, workers, facts)]
-  // Handed back for a while: it has no place among the others meanwhile.
+  // A job that was handed back for a while has no position in the queue meanwhile.
   if (notesOf(facts).length > 0) return []
   const causes: Array<Cause> = []
   const { ahead = 0, more = false } = position?.inQueue ?? {}
@@ -297,7 +297,7 @@ const turn = (facts: Facts): ReadonlyArray<Cause> => {
   return causes
 }
 
-/** Those that wait for a limit are in flight, and take no room: only a worker that does not tell its room is judged by them. */
+/** By `room`, where the worker reports it: tasks that wait for a limit are in flight but take no room. */
 const isFull = ({ inFlight, capacity = Number.POSITIVE_INFINITY, room }: WorkerDescription): boolean =>
   room === undefined ? inFlight >= capacity : room === 0
 
@@ -349,7 +349,7 @@ const full = (queue: string, workers: ReadonlyArray<WorkerDescription>): Cause =
   }
 }
 
-/** Nothing stands in its way, as far as is known. */
+/** The cause where nothing that is known holds the job up. */
 const nothingKnown = ({ record, workers, position }: Facts): Cause => {
   const { queue } = record
   if (workers === undefined) {

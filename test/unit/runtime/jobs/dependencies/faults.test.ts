@@ -30,7 +30,7 @@ const answering = (
   },
 })
 
-/** As where record and tasks of a change are stored one after the other, and whoever posts dies in between. */
+/** A transport that stores record and tasks of a change one after the other, where the process dies in between. */
 const withoutPosting = (connection: Connection): Connection =>
   answering(connection, async ({ post, ...change }) => {
     if (post === undefined || post.length === 0) return undefined

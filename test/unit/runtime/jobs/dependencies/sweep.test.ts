@@ -1,4 +1,4 @@
-/** What the sweep finds when somebody died at any point between a submission and the release of what waited for it. */
+/** What the sweep finds when a process died at any point between a submission and the release of its dependents. */
 import { describe, expect, test } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
 import { writeEdges } from "../../../../../runtime/jobs/dependencies/edges.ts"
@@ -181,7 +181,7 @@ onEveryBoard((newBoard) => {
     for (const _parent of parents) await bench.end("succeeded")
     const releases = parents.map(({ id }) => release(bench.connection, new Map([[id, "succeeded"]])))
     const looks = Array.from({ length: 4 }, () => bench.look())
-    // Who is outrun too often leaves the rest to others.
+    // After too many conflicts the rest is left to the sweeps of other workers.
     await Promise.allSettled([...releases, ...looks])
     await bench.look()
     expect(await bench.stateOf(child)).toBe("queued")

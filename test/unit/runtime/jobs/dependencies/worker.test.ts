@@ -1,4 +1,4 @@
-/** What a worker does for those that wait for its jobs: also while its transport is slow or away. */
+/** How a worker releases the dependents of its jobs, also while its transport is slow or away. */
 import { actor, connect } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
