@@ -128,7 +128,7 @@ export const calls = async (client: Client) => {
   client.actor<{ count: () => number }>("shop")
 }
 
-// By import, as the documentation shows: types only, the actor's module and its libraries are not loaded.
+// With `typeof import(…)`, as in the documentation: the actor's module and its libraries are not loaded.
 export const byImport = async () => {
   await using client = await connect("memory:")
   const job = await client
@@ -139,7 +139,7 @@ export const byImport = async () => {
   await client.actor<typeof import("../../../../actors/text.ts").default>("text").count.submit({ words: "*.md" })
 }
 
-// In a handler: what is submitted there is a child, and typed alike.
+// In a handler: submitted jobs are children, with the same types.
 export const seller = actor("seller", {
   methods: {
     sell: async (input: { readonly item: string }, job) => {
@@ -156,7 +156,7 @@ export const seller = actor("seller", {
   },
 })
 
-// Commands to workers: their arguments, and what each answers.
+// Commands to workers: their arguments, and the value of each reply.
 export const commands = async (client: Client) => {
   const [pong] = await client.control("ping")
   same<typeof pong, AnswerTo<"ping"> | undefined>(true)

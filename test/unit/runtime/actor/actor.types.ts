@@ -1,4 +1,6 @@
-/** What must compile about `actor()`, with the types that come out of it, and what must not. Checked by tsc, never run. */
+/**
+ * What must compile about `actor()`, with the types that come out of it, and what must not. Checked by tsc, never run.
+ */
 import { type ActorHandle, actor, type Job } from "callboard"
 import { Context, Effect, Schema } from "effect"
 import * as v from "valibot"
@@ -9,7 +11,7 @@ class Database extends Context.Service<Database, { readonly rows: number }>()("D
 
 const Visit = Schema.Struct({ at: Schema.DateFromString })
 
-// All at once: schemas of three libraries, short forms, annotations, values, promises and Effects, resources.
+// Everything together: schemas of three libraries, short forms, annotations, values, promises and Effects, resources.
 export const mixed = actor("mixed", {
   start: async () => ({ words: new Set<string>() }),
   stop: (use) => use.words.clear(),
@@ -139,13 +141,13 @@ same<
 >(true)
 same<typeof mixed.name, "mixed">(true)
 
-// A definition in which every handler waits for the type of its job.
+// A definition in which the type of every handler's job is inferred.
 const waiting = actor("waiting", {
   methods: { a: (input: { n: 1 }, job) => job.attempt + input.n, b: (_, job) => job.id },
 })
 same<TypesOf<typeof waiting>["input"], { readonly a: { n: 1 }; readonly b: unknown }>(true)
 
-// `start` after the methods, and handlers that write out the type of their job.
+// `start` after the methods, and handlers that annotate the type of their job.
 const ordered = actor("ordered", {
   methods: {
     inferred: (_input, job) => job.use.rows,
@@ -157,10 +159,10 @@ const ordered = actor("ordered", {
 })
 same<TypesOf<typeof ordered>["result"]["checked"], string>(true)
 
-// Without `start` there is nothing to use.
+// Without `start`, `job.use` is undefined.
 actor("bare", { methods: { run: (_input, job) => same<typeof job.use, undefined>(true) } })
 
-// Hooks know their job; of the result a hook says itself what it takes, which is checked.
+// The job of a hook is inferred. The result is annotated by the hook, and checked.
 const hooked = actor("hooked", {
   start: () => ({ rows: 1 }),
   methods: {
@@ -260,7 +262,7 @@ actor("wrong", { methods: { run: { queue: "high" } } })
 // @ts-expect-error no schema
 actor("wrong", { methods: { run: { input: { path: "string" }, run: () => 1 } } })
 
-// A handler may answer with what has no type: the caller gets `unknown`.
+// A handler may return `any`: the caller gets `unknown`.
 const loose = actor("loose", {
   methods: {
     a: () => 1,
@@ -279,7 +281,7 @@ const loose = actor("loose", {
 same<keyof TypesOf<typeof loose>["result"], "a" | "b" | "c" | "d" | "e" | "f" | "g">(true)
 same<Awaited<ReturnType<Awaited<ReturnType<ActorHandle<typeof loose>["b"]["submit"]>>["result"]>>, unknown>(true)
 
-// What does not compile in a handler is one error, where it stands: none on the name.
+// Code in a handler that does not compile is one error, at its place, and none on the name.
 actor("wrong", {
   methods: {
     // @ts-expect-error nothing has this name

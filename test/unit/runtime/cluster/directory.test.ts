@@ -1,4 +1,4 @@
-/** Who serves what: what a submitter learns from the store, what it remembers, and what it must not. */
+/** The directory: what a submitter finds in the store, what it caches, and what it must not cache. */
 
 import { actor, connect } from "callboard"
 import { afterEach, describe, expect, test, vi } from "vitest"

@@ -1,4 +1,4 @@
-/** What workers and applications tell, on every transport: the fields are those of the message protocol document. */
+/** Events of workers and applications, on every transport, with the fields of the message protocol document. */
 import { type ActorDefinition, type Client, connect, type ReceivedEvent, type ServeOptions } from "callboard"
 import { describe, expect, test } from "vitest"
 import { EventSender } from "../../../../runtime/cluster/events.ts"
@@ -8,13 +8,13 @@ import { onEveryBoard } from "../../../scenarios/boards.ts"
 import { startNats } from "../../../support/servers/nats.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { start } from "../../../support/services.ts"
-import { telling, tellingApart } from "./telling-actor.ts"
+import { telling, tellingApart } from "./event-actor.ts"
 
 const WAIT = { timeout: 60 } as const
 
 const COMMON = ["type", "hostname", "timestamp", "utcoffset", "pid", "clock"]
 
-/** Section 4 of the document: the fields of each type beside the common ones. */
+/** The fields of each type besides the common ones, as in section 4 of the document. */
 const FIELDS: Readonly<Record<string, ReadonlyArray<string>>> = {
   "task-sent": "uuid root_id parent_id name args kwargs retries eta expires queue exchange routing_key".split(" "),
   "task-received": "uuid name args kwargs root_id parent_id retries eta expires".split(" "),
@@ -30,7 +30,7 @@ const FIELDS: Readonly<Record<string, ReadonlyArray<string>>> = {
   "worker-offline": "freq active processed loadavg sw_ident sw_ver sw_sys".split(" "),
 }
 
-/** Everything that is told on a board from now on. */
+/** All events on a board from now on. */
 const listenTo = async (client: Client, signal = new AbortController().signal) => {
   const heard: Array<ReceivedEvent> = []
   await client.listen((event) => {
@@ -42,7 +42,7 @@ const listenTo = async (client: Client, signal = new AbortController().signal) =
     heard,
     of,
     typesOf,
-    /** The events of a job, once there are as many, each checked against the document. */
+    /** The events of a job, once there are this many, each checked against the document. */
     untilTold: async (id: string, types: ReadonlyArray<string>): Promise<ReadonlyArray<ReceivedEvent>> => {
       await eventually(() => typesOf(id).length >= types.length, {
         message: `heard ${typesOf(id).join(", ")} instead of ${types.join(", ")}`,
@@ -62,7 +62,7 @@ const listenTo = async (client: Client, signal = new AbortController().signal) =
 
 const told = (service: { readonly client: Client }) => listenTo(service.client)
 
-/** A job that is told of after all that came before. */
+/** Runs a job whose events come after all earlier events. */
 const untilAllHeard = async (client: Client, listening: Awaited<ReturnType<typeof listenTo>>) => {
   const type = `fence-${generateId().slice(-8)}`
   await client.event(type)
@@ -99,7 +99,7 @@ onEveryBoard((newBoard, transport) => {
       expect(succeeded?.["runtime"]).toBeLessThan(20)
     })
 
-    // The others take a result of any size.
+    // The other transports store a result of any size.
     if (transport === "nats")
       test("a result that the transport refuses: received, started, failed", async () => {
         const service = await serving()
@@ -109,7 +109,7 @@ onEveryBoard((newBoard, transport) => {
         expect(events[2]).toMatchObject({ exception: expect.stringMatching(/^ResultTooLarge\(/) })
       })
 
-    // What follows no transport can change.
+    // The following checks do not depend on the transport.
     if (transport !== "memory") return
 
     test("a failure, in the worker and in a process of its own: received, started, failed", async () => {
@@ -120,7 +120,7 @@ onEveryBoard((newBoard, transport) => {
         const events = await untilTold(job.id, ["task-received", "task-started", "task-failed"])
         expect(events[2]).toMatchObject({
           exception: 'RangeError("out of luck")',
-          traceback: expect.stringContaining("telling-actor.ts"),
+          traceback: expect.stringContaining("event-actor.ts"),
         })
       }
     })
@@ -290,7 +290,7 @@ onEveryBoard((newBoard, transport) => {
         hostname: expect.stringMatching(/^gen\d+@/),
       })
       await service.client.submit("telling.works", { id: "quiet" })
-      // Known already: it was not sent again.
+      // A duplicate was not submitted again, so there is no event.
       await client.submit("telling.works", { id: "quiet" })
       await client.event("test-over")
       await eventually(() => heard.some(({ type }) => type === "test-over"), { message: "all is heard" })
@@ -355,7 +355,7 @@ onEveryBoard((newBoard, transport) => {
     })
   })
 
-  // The reader of /v1/events does not read, and the worker tells more than can be sent at once.
+  // The reader of /v1/events does not read, and the worker sends more events than fit at once.
   test("a flood of 5,000 jobs with a deaf listener: none is lost, and what waits for it is bounded", async () => {
     const service = await serving({ concurrency: 64, http: { port: 0 } })
     const deaf = new AbortController()
@@ -422,7 +422,7 @@ describe("events that applications may not tell", () => {
     ["fields", "order-shipped", { text: "é".repeat(40_000) }],
   ])("%s: %j", async (field, type, fields) => {
     await using client = await connect(`memory://${generateId()}`)
-    // What callers without types may give.
+    // Values that only callers without types can pass.
     await expect(Reflect.apply(client.event, client, [type, fields])).rejects.toMatchObject({
       code: "invalid-input",
       details: { field },
@@ -443,7 +443,7 @@ describe("events that applications may not tell", () => {
 })
 
 describe("what waits to be sent", () => {
-  /** A board whose transport takes nothing until it is released. */
+  /** A connection whose broadcast sends nothing until it is released. */
   const stuckBoard = async () => {
     await using client = await connect(`memory://${generateId()}`)
     const sent: Array<Uint8Array> = []
@@ -469,7 +469,7 @@ describe("what waits to be sent", () => {
       log: { debug: (message, fields) => lines.push([message, fields]) },
     })
     sender.emit("order-shipped", { at: -1 })
-    // The first is on its way when the flood comes.
+    // The first event is being sent when the others come.
     await new Promise((resolve) => setImmediate(resolve))
     for (let at = 0; at < 5_000; at++) sender.emit("order-shipped", { at })
     release()
@@ -491,7 +491,7 @@ describe("what waits to be sent", () => {
     const sizes = sent.map(({ length }) => length)
     expect(Math.max(...sizes)).toBeLessThanOrEqual(256 * 1024 + 200)
     expect(decode(sent).at(-1)).toMatchObject({ at: 499 })
-    // 4 MiB at most waited.
+    // At most 4 MiB of events waited.
     expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThan(4.1 * 1024 * 1024)
   })
 })

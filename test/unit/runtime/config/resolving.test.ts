@@ -1,4 +1,4 @@
-/** Settings: which source wins, and what is refused, with which advice. */
+/** Settings: which source wins, which values are refused, and what the messages advise. */
 import { Command } from "commander"
 import { describe, expect, test } from "vitest"
 import { addSettings, givenSettings } from "../../../../runtime/cli/options.ts"

@@ -1,4 +1,4 @@
-/** From a URL to a transport: which plugin, which options, and nothing secret in what is shown. */
+/** Connecting by URL: which plugin is chosen, which options it gets, and that no secret is shown. */
 import { connect, serve } from "callboard"
 import type { ConnectOptions } from "callboard/transport"
 import { describe, expect, test } from "vitest"
@@ -18,7 +18,7 @@ import { LeastBoard, leastDriver } from "../../../kit/driver/least-driver.ts"
 import { wholeDriver } from "../../../kit/driver/whole-driver.ts"
 import { memory } from "../../../support/memory.ts"
 
-/** A plugin that tells what it was asked for, and how often what it made was closed. */
+/** A plugin that notes the URLs and options of its connections, and how often they were closed. */
 const spy = (change: (transport: Transport) => Transport = (same) => same) => {
   const asked: Array<ConnectOptions> = []
   let closed = 0

@@ -1,6 +1,6 @@
 /**
- * A process that only listens, for tests: `listener.ts <transport> <listen | events>`. It says that it listens, on SIGUSR2
- * what this has cost since, and on SIGTERM closes its client and has nothing left to do.
+ * A process that only listens, for tests: `listener.ts <transport> <listen | events>`. It prints that it listens, on SIGUSR2
+ * the CPU time since then, and on SIGTERM it closes its client, after which nothing keeps it alive.
  */
 import { connect } from "callboard"
 
@@ -22,5 +22,5 @@ process.on("SIGUSR2", () => {
 })
 process.on("SIGTERM", () => void client.close())
 console.log("ready")
-// Waits at the top level, as programs do that only listen.
+// Awaits at the top level, as a program does that only listens.
 await (what === "events" ? listening : new Promise<void>((resolve) => process.once("SIGTERM", () => resolve())))

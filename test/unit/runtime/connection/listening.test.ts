@@ -1,4 +1,4 @@
-/** A process that does nothing but listen. */
+/** A process that only listens stays alive, and uses no CPU. */
 import { fileURLToPath } from "node:url"
 import { expect, test } from "vitest"
 import { isRunning, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
@@ -19,7 +19,7 @@ test.each(["listen", "events"])(
     expect(isRunning(listener.pid)).toBe(true)
     listener.kill("SIGUSR2")
     const [, used = ""] = await listener.waitForLine(/^used (\d+) ms/)
-    // An event loop that turns without a pause uses a whole core, or the share of it that others leave.
+    // A spinning event loop would use a whole core, or the part of it that other processes leave.
     expect(Number(used) / (performance.now() - began)).toBeLessThan(0.2)
     listener.kill("SIGTERM")
     expect(await listener.exited).toEqual({ code: 0, signal: null })

@@ -15,7 +15,10 @@ const decode = (bytes: Uint8Array) => {
   return text === "unreadable" ? undefined : text
 }
 
-/** A memory board whose watch can be made deaf, whose listing can be made to fail, and which can come back. */
+/**
+ * A connection to memory whose watch can be muted, whose listing can be made to fail, and which can report a
+ * reconnection.
+ */
 const shaky = async () => {
   const inner = await connectTransport(`memory://${generateId()}`, {})
   const { store } = connectionOf(inner)

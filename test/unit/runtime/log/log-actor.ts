@@ -1,4 +1,4 @@
-/** An actor whose methods say something, or fail, in all ways; in a file of its own: child processes load it. */
+/** An actor whose methods log, or fail, in every way. A file of its own, because child processes load it. */
 import { actor } from "callboard"
 
 export const noisy = actor("noisy", {
@@ -6,7 +6,7 @@ export const noisy = actor("noisy", {
   isolation: "process",
   methods: {
     speak: ({ word }: { word: string }, job) => job.log.info(word, { word }),
-    /** Nobody waits for what fails here. */
+    /** Leaves a rejected promise that is never awaited. */
     crash: () => {
       setTimeout(() => {
         throw new Error("boom")

@@ -1,6 +1,6 @@
 /**
- * A service that does everything it has a word for, and ends blocked: `log-service.ts host|json <transport> [file]`.
- * Run as a process of its own, so that everything it writes is seen.
+ * A service that does everything for which there is a log line, and at last blocks: `log-service.ts host|json <transport>
+ * [file]`. It runs as a process of its own, so that the test sees all its output.
  */
 import { appendFileSync } from "node:fs"
 import { serve } from "callboard"
@@ -27,7 +27,7 @@ for (const task of ["noisy.speak", "noisy.inline", "noisy.crash", "noisy.missing
   const job = await client.submit(task, { input: { word: "\u001b[31m\nred" } })
   if (task !== "noisy.missing") await job.outcome({ timeout: 20 })
 }
-// A fault inside the HTTP interface.
+// An error inside the HTTP interface.
 const settings =
   how === "host" ? { log } : { log: (await import("../../../../runtime/log/log.ts")).makeLog({ format: "json" }) }
 client.workers = () => Promise.reject(new TransportError("internal", "broken"))

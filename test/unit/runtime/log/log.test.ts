@@ -1,4 +1,6 @@
-/** Log lines: one per entry whatever they hold, colours and levels by option, and the host application's own log. */
+/**
+ * Log lines: one line per entry whatever its fields are, colours and levels by option, and the application's own log.
+ */
 import { readFileSync } from "node:fs"
 import { hostLog, type LogSink } from "callboard"
 import { afterEach, describe, expect, test, vi } from "vitest"
@@ -8,7 +10,7 @@ import { spawnScript, temporaryFolder } from "../../../support/servers/process.t
 
 afterEach(() => void vi.restoreAllMocks())
 
-/** What is written to the console, a text for each call. */
+/** The text of each call of the console. */
 const written = (settings: LogSettings, write: (log: ReturnType<typeof makeLog>) => void): ReadonlyArray<string> => {
   const lines: Array<string> = []
   vi.spyOn(console, "log").mockImplementation((...parts: ReadonlyArray<unknown>) => void lines.push(parts.join(" ")))

@@ -1,11 +1,14 @@
-/** How the number of handlers follows what is held: up at once, down after the keepalive, within bounds that can be moved. */
+/**
+ * The number of handlers follows the number of held tasks: up at once, down after the keepalive, within bounds that can
+ * change.
+ */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { makeLog } from "../../../../runtime/log/log.ts"
 import type { JobDelivery } from "../../../../runtime/transport/lift/transport.ts"
 import { DeliveryBuffer } from "../../../../runtime/worker/fetch/delivery-buffer.ts"
 import { PoolSize } from "../../../../runtime/worker/fetch/pool-size.ts"
 
-/** As the worker's: what it looks at in any case, however little arrives. */
+/** How often the worker looks in any case, even if no task arrives. */
 const KEEPALIVE_MS = 30_000
 
 beforeEach(() => {
@@ -39,12 +42,12 @@ const begin = () => {
   return {
     buffer,
     size,
-    /** Tasks arrive, which is when a worker looks. */
+    /** Tasks arrive, after which a worker scales. */
     arrive: (count: number) => {
       buffer.add(Array.from({ length: count }, () => delivery(taken++)))
       size.follow()
     },
-    /** Everything that is held ends. */
+    /** All held tasks end. */
     finish: () => {
       for (const inFlight of [...buffer.inFlight.values()]) buffer.drop(inFlight)
     },

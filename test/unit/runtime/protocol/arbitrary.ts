@@ -1,4 +1,4 @@
-/** Values for property tests, by what the codecs can hold. */
+/** Arbitrary values for property tests, one generator per codec. */
 import fc from "fast-check"
 import { formatTime } from "../../../../runtime/protocol/time.ts"
 import { Exact, ExactDate } from "../../../../runtime/protocol/value.ts"
@@ -34,10 +34,10 @@ const nest = (leaf: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> =>
 
 const basic = [fc.constant(null), fc.boolean(), fc.double(), fc.integer(), fc.maxSafeInteger()]
 
-/** 64 bits, and beyond what a number holds. */
+/** 64-bit integers that a number cannot hold. */
 const big = fc.bigInt({ min: 2n ** 53n, max: 2n ** 64n - 1n })
 
-/** Everything that msgpack holds. (The library writes −0 as the integer 0.) */
+/** Values that msgpack can hold. (The library writes −0 as the integer 0.) */
 export const jsonish = nest(
   fc.oneof(
     ...basic.map((leaf) => leaf.map((value: unknown) => (value === 0 ? 0 : value))),
@@ -48,7 +48,7 @@ export const jsonish = nest(
   ),
 )
 
-/** Everything that kombu's JSON holds, lone surrogates too. */
+/** Values that kombu's JSON can hold, lone surrogates included. */
 export const anyValue = nest(
   fc.oneof(
     ...basic,
@@ -60,7 +60,7 @@ export const anyValue = nest(
   ),
 )
 
-/** Everything that YAML holds. */
+/** Values that YAML can hold. */
 export const yamlish = nest(
   fc.oneof(...basic, fc.string({ unit: "grapheme" }), fc.string(), big, fc.uint8Array(), dates, days),
 )

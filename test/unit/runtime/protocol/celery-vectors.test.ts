@@ -1,4 +1,7 @@
-/** Every captured Celery message is read to what it means and written back to the same meaning, or listed with a reason. */
+/**
+ * Every captured Celery message is decoded to its meaning and encoded with the same meaning, or listed below with a
+ * reason.
+ */
 import { Result } from "effect"
 import { describe, expect, test } from "vitest"
 import { type Body, decodeBody, decodeValue, encodeBody, encodeValue } from "../../../../runtime/protocol/body.ts"
@@ -12,7 +15,10 @@ import { bytesOf, canonical, isFields, messageOf, type Vector, vectors, wrapped 
 const ofKind = (...kinds: ReadonlyArray<string>): ReadonlyArray<Vector> =>
   vectors.filter((vector) => kinds.includes(vector.expect.kind))
 
-/** Not read here, and why. The names are exact, so that none joins them unseen. */
+/**
+ * Vectors that this test skips, each with the reason. The names are exact, so that no new vector is skipped by
+ * accident.
+ */
 const UNSUPPORTED_COMPRESSION = [
   "amqp/json/v2/compression-bzip2",
   "celery55/redis/json/v2/compression-bzip2",
@@ -109,7 +115,7 @@ describe("tasks", () => {
     if (vector === undefined) throw new Error(`no vector ${name}`)
     const message = messageOf(vector)
     if (vector.protocol === 1) {
-      // Everything of protocol 1 lies in the body.
+      // A message of protocol 1 has everything in its body.
       expect(Result.flip(toProtocol2(message))).toMatchObject({ success: { reason: "unsupported-compression" } })
     } else {
       const posting = Result.getOrThrow(postingOf(message, "q"))

@@ -1,4 +1,4 @@
-/** What routes, expires, lists and dead-letters a task reads headers and properties, never the body. */
+/** Routing, expiring, listing and dead-lettering a task read its headers and properties, never its body. */
 import { Result } from "effect"
 import { expect, test } from "vitest"
 import { decodeBody } from "../../../../runtime/protocol/body.ts"
@@ -22,7 +22,7 @@ const expires = Date.UTC(2026, 10, 21)
 
 const properties = { content_type: "application/x-python-serialize", content_encoding: "binary", priority: 7 }
 
-/** Fails the test that looks at it. */
+/** A body that fails the test when it is read. */
 const closed: Message = {
   headers,
   properties,
@@ -31,7 +31,7 @@ const closed: Message = {
   },
 }
 
-/** Bytes that no codec here can make sense of, under each way of being wrong. */
+/** Bodies that cannot be decoded, one for each reason. */
 const broken: ReadonlyArray<readonly [string, Message]> = [
   ["pickle", { headers, properties, body: new Uint8Array([0x80, 4]) }],
   [

@@ -1,4 +1,4 @@
-/** What the end of a job means to those that wait for it. Pure. */
+/** What the outcome of a parent means for the jobs that wait for it. Pure. */
 
 import type { SubmissionFields } from "callboard"
 import { Result } from "effect"
@@ -11,7 +11,7 @@ import { STATES } from "../../../../runtime/protocol/state.ts"
 
 const NOW = Date.UTC(2026, 0, 1)
 
-/** The record of a job that waits. */
+/** The record of a job that waits for its parents. */
 const waiting = (after: NonNullable<SubmissionFields["after"]>, fields: SubmissionFields = {}): JobRecord => {
   const context = { now: NOW, id: "child", origin: "test", defaults: { queue: "q" } }
   const posting = Result.getOrThrow(plan({ task: "a.b", after, ...fields }, context))

@@ -16,7 +16,7 @@ const parsed = (headers: Headers): Task => Result.getOrThrow(parseTask({ headers
 
 const field = (headers: Headers): string => Result.getOrThrow(Result.flip(parseTask({ headers }))).field
 
-/** A message whose body cannot even be looked at. */
+/** A message whose body throws when it is read. */
 const closed = (headers: Headers, properties: Readonly<Record<string, unknown>> = {}): Message => ({
   headers,
   properties: { content_type: "application/x-python-serialize", content_encoding: "binary", ...properties },

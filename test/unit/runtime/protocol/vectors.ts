@@ -1,4 +1,6 @@
-/** The captured Celery messages of `test/fixtures/celery`, and their way of writing values down. */
+/**
+ * Reads the captured Celery messages of `test/fixtures/celery`, and converts values to the form that these files use.
+ */
 import { readFileSync } from "node:fs"
 import { ExtData } from "@msgpack/msgpack"
 import { encodeBase64 } from "../../../../runtime/protocol/base64.ts"
@@ -42,7 +44,7 @@ export const textOf = (value: unknown): string => (typeof value === "string" ? v
 export const bytesOf = (base64: unknown): Uint8Array =>
   Uint8Array.from(atob(textOf(base64)), (unit) => unit.charCodeAt(0))
 
-/** The message that a transport would hand over. */
+/** The message of a vector, as a transport would deliver it. */
 export const messageOf = ({ raw }: Vector): Message => {
   const properties = isFields(raw.properties) ? raw.properties : {}
   return {
@@ -56,7 +58,7 @@ export const messageOf = ({ raw }: Vector): Message => {
   }
 }
 
-/** A value as the vectors write it: plain JSON, and `$type` for the rest. */
+/** A value in the form of the vectors: plain JSON, with `$type` for all other values. */
 export const canonical = (value: unknown): unknown => {
   if (typeof value === "bigint") return { $type: "bigint", value: String(value) }
   if (typeof value === "number" && !Number.isFinite(value)) return { $type: "float", value: String(value) }
@@ -73,7 +75,7 @@ export const canonical = (value: unknown): unknown => {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, canonical(item)]))
 }
 
-/** The same for results, events and control messages, where the vectors keep kombu's own wrappers. */
+/** As above, for results, events and control messages, where the vectors keep kombu's own wrappers. */
 export const wrapped = (value: unknown): unknown => {
   if (typeof value !== "object" || value === null) return canonical(value)
   if (value instanceof ExactDate) return { __type__: "datetime", __value__: value.text }

@@ -1,4 +1,6 @@
-/** An actor whose handlers run in processes of their own and trace there, as an application sets it up. */
+/**
+ * An actor whose handlers run in child processes and make spans there, with a provider as an application sets it up.
+ */
 import { context, trace } from "@opentelemetry/api"
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks"
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base"
@@ -7,7 +9,7 @@ import { Effect } from "effect"
 
 const exporter = new InMemorySpanExporter()
 
-/** What was exported since it was last asked. */
+/** Spans that were exported since the last call. */
 const exported = () => {
   const spans = exporter.getFinishedSpans().map((span) => ({
     name: span.name,
@@ -46,7 +48,7 @@ export const apart = actor("apart", {
           active: trace.getActiveSpan()?.spanContext().spanId,
         }),
       ),
-    /** What the run before left, and nothing of its own. */
+    /** Returns the spans of the run before this one, and makes none. */
     left: () => exported(),
     submits: async (_input: unknown, job) => (await job.submit("traced.after")).id,
   },

@@ -1,4 +1,4 @@
-/** Traces as the real SDK of OpenTelemetry exports them, on every transport. */
+/** Traces, as OpenTelemetry's SDK exports them, on every transport. */
 import { context as api, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api"
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks"
 import {
@@ -35,7 +35,7 @@ const TRACE = "0af7651916cd43dd8448eb211c80319c"
 const CALLER = "b7ad6b7169203331"
 const WAIT = { timeout: 60 } as const
 
-/** The attempts of a job as other processes would see them: what its handlers noted of the active span. */
+/** The span of each attempt of a job, as its handlers noted the active span. */
 const traced = actor("traced", {
   methods: {
     flaky: {
@@ -57,7 +57,7 @@ const traced = actor("traced", {
 
 const spans = (): ReadonlyArray<ReadableSpan> => exporter.getFinishedSpans()
 
-/** Waits for spans with these names, however often each, and returns them in that order. */
+/** Waits for spans with these names, which may repeat, and returns them in that order. */
 const spansOf = (...names: ReadonlyArray<string>) =>
   eventually(() => {
     const left = [...spans()].sort((a, b) => a.startTime[0] - b.startTime[0] || a.startTime[1] - b.startTime[1])

@@ -55,7 +55,7 @@ describe("reading", () => {
     expect(read(0xc7, 12, 0xff, 0, 0, 3, 0xe8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)).toMatchObject({
       text: "1969-12-31T23:59:59.000001+00:00",
     })
-    // Of no known length, of a year that is none, of too many nanoseconds.
+    // Timestamps of an unknown length, beyond the year 9999, and with too many nanoseconds.
     expect(read(0xd4, 0xff, 1)).toBeInstanceOf(ExtData)
     expect(read(0xc7, 12, 0xff, 0, 0, 0, 0, 0x7f, 0, 0, 0, 0, 0, 0, 0)).toBeInstanceOf(ExtData)
     expect(read(0xd7, 0xff, 0xff, 0xff, 0xff, 0xfc, 0, 0, 0, 1)).toBeInstanceOf(ExtData)
@@ -131,7 +131,7 @@ describe("writing", () => {
     ["an invalid date", new Date(Number.NaN)],
   ])("%s is refused", (_name, value) => {
     expect(Result.flip(msgpackCodec.encode([value]))).toMatchObject({ success: { reason: "unserialisable" } })
-    // The writer is usable afterwards.
+    // The encoder still works after a failure.
     expect(back([1])).toEqual([1])
   })
 })

@@ -16,7 +16,7 @@ const refused = (text: string): string => {
 const written = (value: unknown): string => new TextDecoder().decode(Result.getOrThrow(yamlCodec.encode(value)))
 
 describe("reading", () => {
-  // What PyYAML 6.0's safe_load makes of each.
+  // The expected values are those of PyYAML 6.0's safe_load.
   test.each<readonly [string, unknown]>([
     ["y", "y"],
     ["N", "N"],
@@ -115,7 +115,7 @@ describe("reading", () => {
     Array.from({ length: count }, (_, at) => each(at)).join("")
   const deep = 400
 
-  // Each took seconds, or hundreds of mebibytes.
+  // Without the check, parsing each of these took seconds, or hundreds of mebibytes.
   test.each<readonly [string, string, RegExp]>([
     ["closers without openers", "]".repeat(MAX_YAML_BYTES), /^malformed: .*a ] that closes nothing \(at character 0\)/],
     [
@@ -189,7 +189,7 @@ describe("writing", () => {
     expect(written("\u0085\u2028\ufeff\ud83d🚀")).toBe('"\\u0085\\u2028\\ufeff\\ud83d🚀"\n')
     expect(written({ ["k".repeat(2000)]: 1 })).toMatch(/^\{\? "k+" : 1\}\n$/)
     expect(read(written({ ["k".repeat(2000)]: 1 }))).toEqual({ ["k".repeat(2000)]: 1 })
-    // A view of a larger buffer must not send the rest of it.
+    // Of a view on a larger buffer only its own bytes are encoded.
     expect(written(new Uint8Array([9, 1, 2, 9]).subarray(1, 3))).toBe('!!binary "AQI="\n')
   })
 

@@ -1,4 +1,4 @@
-/** Actors whose jobs go every way that there are events for, in the worker's process and in one of their own. */
+/** Actors whose jobs cause every type of event, in the worker's process and in a child process. */
 import { actor, CallboardError, Reject } from "callboard"
 
 const methods = {
@@ -7,7 +7,7 @@ const methods = {
     throw new RangeError("out of luck")
   },
   flaky: {
-    // Long enough for the first attempt to be told of before the second one is received.
+    // Long enough for the events of the first attempt to be sent before the second one is received.
     retry: { max: 1, interval: 0.25 },
     run: async (_input: unknown, job: { readonly retries: number }) => {
       if (job.retries === 0) throw new TypeError("not yet")
