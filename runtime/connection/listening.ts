@@ -1,4 +1,5 @@
 /** Listens on a topic and retries: a subscription that cannot be made now is made as soon as the transport is back. */
+import { sleep } from "../async/deadline.ts"
 import type { Log } from "../log/log.ts"
 import type { Broadcast } from "../transport/mod.ts"
 
@@ -22,18 +23,3 @@ export const keepListening = async (
     }
   }
 }
-
-/**
- * Resolves after `ms` milliseconds, or when the signal fires. Removes its listener from the signal in both cases: the
- * signal of a worker outlives many such waits.
- */
-export const sleep = (ms: number, signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer)
-      signal.removeEventListener("abort", done)
-      resolve()
-    }
-    const timer = setTimeout(done, ms)
-    signal.addEventListener("abort", done)
-  })

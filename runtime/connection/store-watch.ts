@@ -3,10 +3,10 @@
  * transport was away, because changes may have been missed meanwhile.
  */
 
+import { sleep } from "../async/deadline.ts"
 import type { Log } from "../log/log.ts"
 import { watchStore } from "../transport/lift/poll.ts"
 import type { Connection } from "./connection.ts"
-import { sleep } from "./listening.ts"
 
 export interface StoreWatchOptions {
   readonly connection: Connection
