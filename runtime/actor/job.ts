@@ -20,7 +20,9 @@ export interface Job<Use = unknown> {
   readonly retries: number
   /** Name of the actor whose handler this is. */
   readonly actorName: string
+  /** Name of the method. */
   readonly method: string
+  /** Queue that the task came from. */
   readonly queue: string
   /** `started` in the handler; in its hooks the outcome of the attempt. */
   readonly state: JobState
@@ -37,6 +39,7 @@ export interface Job<Use = unknown> {
   readonly signal: AbortSignal
   /** When the hard time limit ends this attempt, in milliseconds since the epoch. */
   readonly deadline: number
+  /** All headers of the task. */
   readonly headers: Headers
   /** What the submitter attached as `meta`; empty where it attached nothing. */
   readonly meta: Readonly<Record<string, unknown>>

@@ -25,6 +25,7 @@ const MethodDescription = Schema.Struct({
   output: Schema.optionalKey(Schema.Unknown),
 })
 
+/** An actor as the directory describes it: its queue and its methods. */
 export const ActorDescription = Schema.Struct({
   name: Schema.String,
   queue: Schema.String,
@@ -36,6 +37,7 @@ export type ActorDescription = typeof ActorDescription.Type
 /** Most running jobs that a worker lists in its entry. */
 export const MOST_RUNNING = 100
 
+/** A worker as the directory describes it. Renewed with every heartbeat. Times are ISO 8601. */
 export const WorkerDescription = Schema.Struct({
   name: Schema.String,
   pid: Schema.Int,

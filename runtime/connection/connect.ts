@@ -12,6 +12,7 @@ export const DEFAULT_NAMESPACE = "callboard"
 export const DEFAULT_LEASE_MS = 30_000
 export const DEFAULT_HEARTBEAT_MS = 20_000
 
+/** Settings of a connection to a transport. Parameters of the URL set the same options, and are overridden by these. */
 export interface ConnectSettings {
   /** Plugins of third parties, by scheme: the configuration's `transports`. */
   readonly transports?: Readonly<Record<string, AnyPlugin>>

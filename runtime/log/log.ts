@@ -16,6 +16,7 @@ export type LogFormat = (typeof LOG_FORMATS)[number]
 export type LineLevel = Exclude<LogLevel, "none">
 export type Fields = Readonly<Record<string, unknown>>
 
+/** A log with levels and fields. */
 export interface Log {
   /** The lowest level that is written. */
   readonly level: LogLevel
@@ -49,8 +50,11 @@ export interface Levels {
   readonly levels?: Readonly<Record<string, LogLevel>> | undefined
 }
 
+/** How a log on the console writes its lines. */
 export interface LogSettings extends Levels {
+  /** Defaults to `pretty` on a terminal, else to `logfmt`. */
   readonly format?: LogFormat | undefined
+  /** Whether `pretty` lines have colours. Defaults to `auto`: where the terminal supports them. */
   readonly color?: ColourChoice | undefined
 }
 

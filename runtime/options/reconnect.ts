@@ -5,6 +5,7 @@ import { type DurationInput, milliseconds } from "./duration.ts"
 import { refuseInput } from "./refuse.ts"
 import { wholeNumber } from "./whole.ts"
 
+/** What a worker does when its transport cannot be reached. Durations are seconds, or text such as `"0.25 seconds"`. */
 export interface ReconnectOptions {
   /** Try again when the transport is lost; false: its loss ends the worker. Defaults to true. */
   readonly enabled?: boolean

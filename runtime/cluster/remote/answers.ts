@@ -16,6 +16,7 @@ export interface ActiveTask {
   readonly startedAt: string
 }
 
+/** The value of a reply, by command. */
 export interface Answers {
   readonly ping: "pong"
   readonly active: ReadonlyArray<ActiveTask>

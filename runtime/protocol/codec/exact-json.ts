@@ -58,7 +58,7 @@ const exactNumber = (value: number, source: string): number | bigint => {
   return BigInt(source)
 }
 
-/** The value of a JSON text. Throws a SyntaxError on what is no JSON, a RangeError on what lies too deep. */
+/** Parses a JSON text. Throws a SyntaxError where it is no JSON, and a RangeError where it is nested too deep. */
 export const parseExactJson = (text: string): unknown =>
   JSON.parse(withoutWords(text), (_key: string, value: unknown, context?: { readonly source?: string }) =>
     typeof value === "number" ? exactNumber(value, context?.source ?? "") : value,
