@@ -16,7 +16,7 @@ import { start } from "../../../support/services.ts"
 
 const WAIT = { timeout: 60 } as const
 
-/** How long the board of a lost job keeps failures. */
+/** How long the connection of a lost job keeps failures. */
 const KEPT_MS = 5_400_000
 
 const open: Array<() => Promise<void>> = []
@@ -44,7 +44,7 @@ const gated = () => {
   const early = actor("early", {
     methods: {
       wait: { acks, run: wait },
-      /** Does not heed its signal. */
+      /** A handler that ignores its signal. */
       deaf: { acks, run: () => gate.promise },
       tell: {
         acks,
@@ -206,7 +206,7 @@ onEveryBoard((newBoard) => {
   })
 
   describe("of a worker that died", () => {
-    /** A board where a worker has taken jobs off their queue and is no more. */
+    /** A transport on which a worker has acked jobs early and died. */
     const abandoned = async () => {
       const url = newBoard()
       const transport = await connectTransport(url)
@@ -342,7 +342,7 @@ onEveryBoard((newBoard) => {
       const message = { ...next.message, headers: { ...next.message.headers, id: next.id } }
       const followed = succeeded(callback, 7, [{ ...next, message }])
       const retry = retried(again, { name: "TypeError", message: "no", reason: "handler" }, 0)
-      // Its worker dies between record and follow-ups.
+      // The worker dies after it stored the record, before it publishes the follow-ups.
       for (const { followUps: _followUps, ...settlement } of [followed, retry, succeeded(success, 8)])
         await connection.jobs.end([settlement])
       const each = sweeper()

@@ -1,4 +1,4 @@
-/** What comes over the wire and is no good: it ends among the dead letters with its reason, and the worker lives on. */
+/** Invalid messages: they end among the dead letters with their reason, and the worker lives on. */
 import { actor, type Service } from "callboard"
 import { describe, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
@@ -34,7 +34,7 @@ const message = (
   body,
 })
 
-/** Puts a message into the default queue as a foreign client would: nothing of ours has checked it. */
+/** Puts a message into the default queue as a foreign client would, without Callboard's checks. */
 const post = async (service: Service, id: string, wire: Message): Promise<void> => {
   const [receipt] = await service.client.connection.jobs.publish([
     { id, run: 1, retries: 0, queue: "default", level: 4, message: wire },
@@ -42,7 +42,7 @@ const post = async (service: Service, id: string, wire: Message): Promise<void> 
   expect(receipt).toEqual({ status: "stored" })
 }
 
-/** A body of which something follows. */
+/** A body with follow-ups. */
 const followed = (embed: object): Uint8Array => text(JSON.stringify([[], {}, embed]))
 
 const BODY = '[[],{},{"callbacks":null,"errbacks":null,"chain":null,"chord":null}]'
@@ -115,7 +115,7 @@ describe("a message that is no good", () => {
     })
     expect(dead).toMatchObject({ state: "failed", dead: reason })
     expect(dead.error?.message).not.toBe("")
-    // Only of a first posting it is certain that nothing else is stored under its id.
+    // Only for a first delivery it is certain that nothing else is stored under its id.
     const { id: said, callboard } = make(id).headers
     if (said !== undefined && !JSON.stringify(callboard ?? {}).includes('"run":')) expect(dead.id).toBe(id)
   })

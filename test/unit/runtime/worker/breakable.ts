@@ -1,4 +1,4 @@
-/** A memory board behind a line that can be cut, and the log of who works on it. */
+/** A memory transport behind a connection that can be cut, and the log of its worker. */
 import type { Log, ServeOptions } from "callboard"
 import { generateId } from "../../../../runtime/id.ts"
 import type { LiftedPlugin } from "../../../../runtime/transport/lift/plugin.ts"
@@ -7,13 +7,13 @@ import { TransportError } from "../../../../runtime/transport/mod.ts"
 import { memory } from "../../../support/memory.ts"
 
 export interface Breakable {
-  /** For `start`. */
+  /** Options for `start`. */
   readonly options: ServeOptions
-  /** What was logged, in order. */
+  /** The log lines, in order. */
   readonly lines: Array<string>
   cut(): void
   republishOrphans(): void
-  /** Whether news are subscribed to. */
+  /** Whether the worker has its broadcast subscriptions. */
   listens(): boolean
 }
 

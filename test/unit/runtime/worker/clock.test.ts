@@ -1,4 +1,4 @@
-/** What a jump of the wall clock does to a worker: nothing. */
+/** A jump of the wall clock changes nothing for a worker. */
 import { actor, connect } from "callboard"
 import { expect, onTestFinished, test } from "vitest"
 import { systemClock } from "../../../../runtime/async/clock.ts"
@@ -61,7 +61,7 @@ test.each([
     const submit = () => client.submit("timed", { timeLimit: 60 })
     const before = await submit()
     const scheduled = await client.submit("timed.soon", { delay: 2 })
-    // A limit still ends what it is to end, after as long as it says.
+    // A time limit still ends its run, after the time that it says.
     const limited = await client.submit("timed.endless", { timeLimit: 2 })
     const report = await told.promise
     await eventually(async () => (await limited.find()).state === "started", { message: "it runs" })
@@ -71,7 +71,7 @@ test.each([
     report(0.5)
     await eventually(async () => (await before.find()).progress?.fraction === 0.5, { message: "progress is told" })
     const asked = extended
-    // Two leases and more: a lease that were not extended would have been over.
+    // More than two leases: a lease that was not extended would have expired.
     await eventually(() => extended >= asked + 8, { message: "leases are extended" })
     expect(await limited.outcome({ timeout: 60 })).toMatchObject({ error: { name: "TimeLimitExceeded" } })
     expect(await scheduled.result({ timeout: 60 })).toBe("ran")
@@ -81,7 +81,7 @@ test.each([
       expect(await job.find()).toMatchObject({ attempts: 1, retries: 0 })
     }
     expect(runs).toEqual([before.id, after.id])
-    // Shown as a time of day, by the clock as it was set when each began.
+    // Times of day are those of the clock as it was set when each run began.
     const [first = 0, second = 0] = deadlines
     expect(Math.abs(second - first - turned)).toBeLessThan(60_000)
   },

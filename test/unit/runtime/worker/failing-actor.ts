@@ -10,7 +10,7 @@ const trap = (): never => {
   throw new Error("trap")
 }
 
-/** What no library throws, and somebody does. */
+/** Values that are no errors, thrown all the same. */
 const hostile = (kind: string): unknown => {
   if (kind === "proxy") {
     const { proxy, revoke } = Proxy.revocable({}, {})
@@ -35,7 +35,7 @@ const hostile = (kind: string): unknown => {
 const untilSoft = (signal: AbortSignal): Promise<never> =>
   new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }))
 
-/** What an Effect says, at a level of its own. */
+/** A log line of an Effect, at a level of its own. */
 const said = Effect.logWarning("an effect", { x: 1 }).pipe(
   Effect.annotateLogs({ step: "first" }),
   Effect.withLogSpan("took"),

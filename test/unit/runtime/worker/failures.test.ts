@@ -1,4 +1,4 @@
-/** What an application hears of failures: handlers in a chain, and one line of log. */
+/** How failures are reported to an application: handlers in a chain, and one log line. */
 import type { ActorDefinition, ServeOptions } from "callboard"
 import { describe, expect, test } from "vitest"
 import { ownFrames } from "../../../../runtime/jobs/outcome/job-error.ts"
@@ -94,7 +94,7 @@ describe("the line of a failure", () => {
     },
   )
 
-  test("hides the arguments of what nobody here knows", async () => {
+  test("hides the arguments of an unknown method", async () => {
     const { client, first } = await linesOf([failing], { unknownGrace: 0 })
     await client.submit("stranger.call", { input: { password: "p4ss" } })
     const { message, fields } = await first()
@@ -172,7 +172,7 @@ describe("the soft time limit", () => {
     },
   )
 
-  test("as the cause of another error, too; a TimeoutError of somebody else's is left alone", async () => {
+  test("as the cause of another error, too; another TimeoutError stays as it is", async () => {
     const { client } = await linesOf([failing])
     expect(await (await client.submit("failing.wrapped")).outcome({ timeout: 60 })).toMatchObject({
       error: { name: "SoftTimeLimitExceeded" },
@@ -193,7 +193,7 @@ describe("a traceback", () => {
     for (const frame of frames) expect(frame).toMatch(/failures\.test\.ts|failing-actor\.ts/)
   })
 
-  test("that is nobody's own stays as it is", () => {
+  test("without a frame of the application stays as it is", () => {
     const stack = "Error: x\n    at f (/app/node_modules/effect/dist/a.js:1:1)\n    at native"
     expect(ownFrames(stack)).toBe(stack)
     expect(ownFrames(`${stack}\n    at mine (/app/a.ts:1:1)`)).toBe("Error: x\n    at mine (/app/a.ts:1:1)")

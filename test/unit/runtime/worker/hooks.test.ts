@@ -8,7 +8,7 @@ import * as z from "zod"
 import { runStoppedHook } from "../../../../runtime/worker/attempt/attempt.ts"
 import { eventually } from "../../../support/servers/process.ts"
 
-/** What ran, in order. */
+/** The hooks and handlers that ran, in order. */
 let ran: Array<string> = []
 beforeEach(() => {
   ran = []

@@ -23,7 +23,10 @@ export const isolated = actor("isolated", {
     pid: () => process.pid,
     inline: { isolation: "inline", run: () => process.pid },
     echo: (input: unknown) => input,
-    /** One at a time for each tenant; its key wants what was sent, not what the schema makes of it. */
+    /**
+     * One run at a time for each tenant. The key is computed from the input as it was sent, before the schema
+     * transforms it.
+     */
     limited: {
       input: Schema.Struct({ n: Schema.FiniteFromString }),
       limit: {
@@ -37,7 +40,7 @@ export const isolated = actor("isolated", {
       run: (input: unknown) => input instanceof Uint8Array && [...input],
     },
     count: (_input: unknown, job) => ({ pid: process.pid, started: job.use.pid, runs: ++job.use.runs }),
-    /** Notes when the actor's resources are released. */
+    /** Records when the actor's resources are released. */
     keep: ({ ledger }: { ledger: string }, job) => {
       job.use.ledger = ledger
       return process.pid
@@ -47,7 +50,7 @@ export const isolated = actor("isolated", {
       job.use.fail(new Error("the connection is lost"))
       return process.pid
     },
-    /** Leaves a promise behind that nobody waits for. */
+    /** Leaves a promise behind that is never awaited. */
     careless: async (_input: unknown, job) => {
       const child = await job.submit("isolated.pid", { delay: 60 })
       void child.result()
@@ -70,7 +73,7 @@ export const isolated = actor("isolated", {
       appendFileSync(ledger, `${process.pid}\n`)
       return forever()
     },
-    /** Stops when it is told to, and notes why. */
+    /** Stops when its signal fires, and records why. */
     heed: ({ ledger }: { ledger: string }, job) => {
       appendFileSync(ledger, `${process.pid}\n`)
       return new Promise((resolve) => {
@@ -132,7 +135,7 @@ export const isolated = actor("isolated", {
       return { child: child.id, result: await child.result({ timeout: 10 }), state: (await child.find()).state }
     },
     misspelt: (_input: unknown, job) => job.submit("isolated.echo", { priority: 99 }),
-    /** What its schema makes of the input is no JSON. */
+    /** The schema turns the input into a value that is no JSON. */
     dated: {
       input: Schema.Struct({ at: Schema.DateFromString }),
       output: Schema.Struct({ year: Schema.Int }),

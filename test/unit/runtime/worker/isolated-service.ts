@@ -2,7 +2,7 @@
 import { actor, serve } from "callboard"
 import { isolated } from "./isolated-actor.ts"
 
-/** As nobody should write it: its file serves whenever it is loaded. */
+/** A file that serves whenever it is loaded, which is a mistake. */
 export const itself = actor("itself", {
   module: import.meta.url,
   isolation: "process",

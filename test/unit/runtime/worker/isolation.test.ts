@@ -1,4 +1,4 @@
-/** Handlers in processes of their own: what reaches them, what comes back, and that they are really killed. */
+/** Handlers in processes of their own: their input, their outcome, and that they are really killed. */
 import { existsSync, readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import {
@@ -312,7 +312,7 @@ onEveryBoard((newBoard, transport) => {
     expect(linesOf(ledger)).toHaveLength(3)
   })
 
-  // What follows no transport can change.
+  // The transport does not matter for the rest.
   if (transport !== "memory") return
 
   test("S172 kill the job's process", async () => {
@@ -327,7 +327,7 @@ onEveryBoard((newBoard, transport) => {
       error: { name: "ProcessDied", reason: "process-died", message: expect.stringContaining("signal 9") },
     })
     await eventually(() => service.worker?.describe().failed === 1, { message: "it counts as failed" })
-    // While idle: nothing fails for it, even when the next job comes before anybody has seen it die.
+    // It dies while idle: no job fails for that, even when the next job comes before the worker has noticed.
     const idle = Number(await result(client, "isolated.pid"))
     process.kill(idle, "SIGKILL")
     expect(await result(client, "isolated.pid")).not.toBe(idle)

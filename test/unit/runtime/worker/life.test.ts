@@ -1,4 +1,7 @@
-/** What a worker consists of, from start to stop: acquired in order, released in reverse, whatever part does not start. */
+/**
+ * The parts of a worker, from start to stop: acquired in order, released in reverse, also when a later part does not
+ * start.
+ */
 import { hostname } from "node:os"
 import { actor, connect } from "callboard"
 import { describe, expect, onTestFinished, test } from "vitest"
@@ -18,7 +21,7 @@ const NAME = "lives"
 const isName = (operations: ReadonlyArray<StoreOperation>, isWritten: boolean): boolean =>
   operations.some(({ key, value }) => key === WORKERS.key(NAME) && (value !== null) === isWritten)
 
-/** A board that notes what a worker acquires and releases on it, each once. */
+/** A transport that records what a worker acquires and releases on it, each once. */
 const board = async (
   write: (store: Store, operations: ReadonlyArray<StoreOperation>) => ReturnType<Store["write"]> = (
     store,
@@ -175,7 +178,7 @@ describe("a start that fails releases what was acquired until then, in reverse",
   test("when a later part throws: the name is free again", async () => {
     const on = await board()
     const options = optionsOn(on, [resource(on)])
-    // Asked for by the consumer alone, which comes last.
+    // Used only by the consumer, which starts last.
     Object.defineProperty(options, "rotate", {
       enumerable: false,
       get: () => {

@@ -1,4 +1,7 @@
-/** Actors that fail to start or break while they run: started anew, handed back meanwhile, and no concern of others. */
+/**
+ * Actors that fail to start or break while they run: they are restarted, their tasks are given back meanwhile, and
+ * other actors are not affected.
+ */
 import { actor } from "callboard"
 import { describe, expect, test } from "vitest"
 import { eventually } from "../../../support/servers/process.ts"

@@ -46,7 +46,7 @@ onEveryBoard((newBoard) => {
       submit({ tenant: ["other", "acme"] }),
       submit({ tenant: 7 }),
     ])
-    // A stamp of the name does not hide the header.
+    // A stamped header of the same name does not hide the header.
     const both = generateId()
     const headers = { task: "revocable", id: both, stamps: { tenant: ["other"] }, tenant: "acme" }
     const properties = { content_type: "application/json", content_encoding: "utf-8" }
@@ -117,7 +117,7 @@ describe("a revocation that means nothing is refused by its field", () => {
     [{ header: "x", values: ["y"], reason: "z" }, "reason"],
   ])("%j", async (options, field) => {
     const { client } = await start([])
-    // As HTTP hands it over: untyped.
+    // Untyped, as it comes from HTTP.
     await expect(Reflect.apply(client.revoke, client, [options])).rejects.toMatchObject({
       code: "invalid-input",
       details: { field },

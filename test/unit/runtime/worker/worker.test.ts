@@ -1,4 +1,4 @@
-/** What a worker promises, on the memory transport: the reference that every other transport is held to. */
+/** The promises of a worker, on the memory transport. */
 import { actor, Ignore, Reject } from "callboard"
 import { Effect, Schema } from "effect"
 import { describe, expect, test } from "vitest"
@@ -35,7 +35,7 @@ describe("dispatch", () => {
     expect(await (await client.submit("app.tasks.hi", { args: ["ada"] })).result(WAIT)).toBe("hello ada")
   })
 
-  test("a task that nobody serves is handed back, then becomes a dead letter with the reason, and its neighbours run", async () => {
+  test("a task that no worker serves is handed back, then becomes a dead letter with the reason, and its neighbours run", async () => {
     const { client } = await start([greet], { unknownGrace: 0.2 })
     const unknown = await client.submit("nobody.home")
     const neighbour = await client.submit("greet")

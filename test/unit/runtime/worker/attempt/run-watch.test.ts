@@ -17,7 +17,7 @@ afterEach(() => {
 
 const method = actor("echo", { methods: { run: () => null } }).methods.get("run")
 
-/** A watch, one run with these limits from now on, and what it reported. */
+/** A watch, one run with these limits that starts now, and its reports. */
 const start = async (limits: { readonly hard?: number; readonly soft?: number; readonly clock?: Clock } = {}) => {
   const client = await connect(`memory://${generateId()}`)
   await client.submit("echo", { id: "job" })

@@ -133,7 +133,7 @@ describe("a worker that ends while it takes its name", () => {
   })
 })
 
-test("a store that does not answer keeps nobody from ending", async () => {
+test("a store that does not answer keeps no worker from ending", async () => {
   const asked = Promise.withResolvers<void>()
   const { registry } = await start(() => ({
     write: () => {
@@ -184,7 +184,7 @@ describe("a name", () => {
   })
 
   test("that a live worker has is not overwritten when the store fails while it is claimed", async () => {
-    // Once, in the middle of the claim; what is asked next goes through.
+    // Once, while the name is being taken; later writes succeed.
     let fails = true
     const once = async <A>(ask: () => Promise<A>): Promise<A> => {
       if (!fails) return ask()

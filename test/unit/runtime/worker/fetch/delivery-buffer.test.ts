@@ -31,7 +31,7 @@ const drain = (inFlight: DeliveryBuffer): Array<string> => {
   return order
 }
 
-describe("hands", () => {
+describe("delivery buffers", () => {
   test("never start more handlers than the concurrency", () => {
     const inFlight = buffer()
     inFlight.add([delivery("1"), delivery("2"), delivery("3")])

@@ -1,4 +1,4 @@
-/** The prefetch after a broken connection: the numbers and words of Celery's smoke tests. */
+/** The prefetch after a broken connection: the numbers and log lines of Celery's smoke tests. */
 import { actor } from "callboard"
 import { describe, expect, test } from "vitest"
 import { isExhausted, reconnectDelay, resolveReconnect, retryNotice } from "../../../../../runtime/options/reconnect.ts"
@@ -61,7 +61,7 @@ const delivery = (number: number): JobDelivery => ({
   message: { undecodable: "made for this test", raw: new Uint8Array() },
 })
 
-describe("hands with a reduced prefetch", () => {
+describe("buffers with a reduced prefetch", () => {
   const busy = (concurrency: number, prefetch: number, running: number) => {
     const buffer = new DeliveryBuffer({ queues: ["q"], concurrency, prefetch, rotate: false })
     buffer.add(Array.from({ length: running }, (_, at) => delivery(at)))
@@ -108,7 +108,7 @@ describe("hands with a reduced prefetch", () => {
     expect(buffer.free).toBe(20)
   })
 
-  test("wake who waits for room when a step gives some", async () => {
+  test("wake the consumer when a step gives room", async () => {
     const { buffer, inFlight } = busy(4, 1, 4)
     buffer.reducePrefetch()
     buffer.add([delivery(100)])
@@ -157,7 +157,7 @@ describe("a worker whose connection breaks", () => {
     expect(line.lines).toContain(
       "The prefetch count will be gradually restored to 20 as the tasks complete processing.",
     )
-    // All that may be fetched is fetched: ten, beside the five that run.
+    // Everything that may be fetched is fetched: ten, beside the five that run.
     await service.client.submitMany(Array.from({ length: 30 }, (_, n) => ({ task: "waits", input: { n: 10 + n } })))
     await eventually(() => open.size === 10)
     expect(service.worker?.describe().inFlight).toBe(15)
@@ -177,7 +177,7 @@ describe("a worker whose connection breaks", () => {
     await eventually(() => open.size === 2)
     line.cut()
     await eventually(() => line.lines.includes("the connection is lost: 2 running task(s) are handed back"))
-    // Promises are only left: these end when they are told to.
+    // Promises cannot be interrupted: these end when the test tells them to.
     for (const end of open.values()) end()
     open.clear()
     line.republishOrphans()
@@ -187,7 +187,7 @@ describe("a worker whose connection breaks", () => {
     for (const job of jobs) {
       if (!("id" in job)) throw new Error("submitting failed")
       expect(await service.client.job(job.id).outcome({ timeout: 60 })).toMatchObject({ state: "succeeded" })
-      // Handed back, not tried again.
+      // Given back, not retried.
       expect(await service.client.job(job.id).find()).toMatchObject({ retries: 0 })
     }
     expect(await (await service.client.submit("waits.quick")).result({ timeout: 60 })).toBe("done")
@@ -249,7 +249,7 @@ describe("a worker whose connection breaks", () => {
     await eventually(() => open.size === 1)
     await eventually(() => line.listens())
     await job.cancel()
-    // Only its news ends a handler that runs.
+    // A running handler ends only by the broadcast message.
     await eventually(() => service.worker?.describe().running.length === 0)
     open.get(0)?.()
   })

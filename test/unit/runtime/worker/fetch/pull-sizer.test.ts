@@ -14,11 +14,11 @@ const delivery = (sequence: number): JobDelivery => ({
   message: { undecodable: "made for this test", raw: new Uint8Array() },
 })
 
-/** A hundred places and a hundred slots, of which so many deliveries find their limit used up. */
+/** A buffer with a hundred slots and room for a hundred tasks that wait for limits, of which this many do. */
 const crowded = (waiting: number) => {
   const buffer = new DeliveryBuffer({ queues: ["low"], concurrency: 100, prefetch: 1, rotate: false })
   const pullSizer = new PullSizer(buffer)
-  // The first pull looks at everything.
+  // The first pull looks behind the waiting tasks.
   expect(pullSizer.nextSize).toBe(100)
   buffer.add(Array.from({ length: waiting }, (_, at) => delivery(at)))
   for (let inFlight = buffer.next(); inFlight !== undefined; inFlight = buffer.next()) buffer.waitForLimit(inFlight)

@@ -1,4 +1,4 @@
-/** An isolated actor that does not say where its file is. */
+/** An isolated actor without the option `module`. */
 import { actor } from "callboard"
 
 export default actor("found", { methods: { run: { isolation: "process", run: () => process.pid } } })

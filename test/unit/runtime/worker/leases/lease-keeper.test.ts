@@ -1,4 +1,4 @@
-/** Who keeps the leases, until the thread that is to keep them is there, and from then on. */
+/** Which thread extends the leases, before the lease thread is connected and after. */
 import { test } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
@@ -11,7 +11,7 @@ import { eventually, freePort, temporaryFolder } from "../../../../support/serve
 
 const LEASE = 1_000
 
-/** A delivery in hand, and how often this thread has extended its lease. */
+/** A delivery, and how often the main thread has extended its lease. */
 const inFlight = async () => {
   const options = { namespace: "test", lease: LEASE, name: "test", timeout: 5_000 }
   const { jobs } = await memory.connect(new URL(`memory://${generateId()}`), options)
@@ -33,7 +33,7 @@ const keeping = { lease: LEASE, log: makeLog({ level: "none" }), onLost: () => u
 
 test("until its thread is connected, this one keeps the leases", async () => {
   const { seen, ...rest } = await inFlight()
-  // Nobody answers there: the thread tries again and again.
+  // No server answers at that address, so the thread tries again and again.
   const thread = { ...target, url: `nats://127.0.0.1:${await freePort()}` }
   const keeper = keepLeases({ ...keeping, ...rest, thread })
   try {
@@ -54,7 +54,7 @@ test("once its thread is connected, this one leaves them to it", async () => {
       before = seen.extended
       return same
     }
-    // Four times the interval in which it extends.
+    // Four times the interval of extensions.
     await eventually(rests, { every: (LEASE / 3) * 4, message: "it extends no more" })
   } finally {
     keeper.stop()

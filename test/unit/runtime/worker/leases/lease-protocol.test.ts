@@ -23,7 +23,7 @@ describe("the note of the last run", () => {
 })
 
 describe("a thread", () => {
-  /** What the main thread writes, and what the other one makes of it. */
+  /** The main thread's side of the shared memory, and the lease thread's side. */
   const threads = () => {
     const main = new SharedHeartbeat()
     return { main, other: new SharedHeartbeat(main.buffer) }
@@ -32,7 +32,7 @@ describe("a thread", () => {
   test("is blocked when it has not turned since its earliest hard limit, and the grace is over", () => {
     const { main, other } = threads()
     main.deadline(performance.now() + 10_000)
-    // The other thread's clock has begun at another moment.
+    // The monotonic clock of the other thread started at another moment.
     const now = 5
     expect(other.isBlocked(now)).toBe(false)
     expect(other.isBlocked(now + 9_000 + GRACE_MS)).toBe(false)

@@ -1,4 +1,4 @@
-/** Where tasks wait for their limits, when those come again that find no queue, and how rates are kept. */
+/** The queue in which tasks wait for limits, when deferred tasks come back, and how rates are kept. */
 
 import { Result } from "effect"
 import { describe, expect, test } from "vitest"
@@ -14,14 +14,14 @@ describe("a queue", () => {
   const queueFor = (capacity: number) =>
     new AdmissionQueue<number>({ capacity: () => capacity, precedes: (a, b) => a < b })
 
-  test("keeps each line in order", () => {
+  test("keeps each queue in order", () => {
     const queue = queueFor(9)
     for (const item of [3, 1, 2]) expect(queue.add("a", item)).toBeUndefined()
     expect(queue.tasksOf("a")).toEqual([1, 2, 3])
     expect(queue.first("b")).toBeUndefined()
   })
 
-  test("that is full lets the last one of the longest line go, so that no tenant fills it", () => {
+  test("that is full defers the last task of the longest queue, so that no tenant fills it", () => {
     const queue = queueFor(4)
     for (const item of [1, 2, 3, 4]) queue.add("many", item)
     expect(queue.add("one", 9)).toBe(4)
@@ -57,19 +57,19 @@ describe("a queue", () => {
 })
 
 describe("a backlog", () => {
-  test("lets those that were put off come before there is queue for them, not after", () => {
+  test("brings deferred tasks back before there is space for them, not after", () => {
     const backlog = new BacklogEstimate(0)
     backlog.setWaiting(true, 0)
     for (let at = 1; at <= 50; at++) backlog.started(at * 6)
     expect(backlog.spacing(300)).toBeCloseTo(6, 0)
-    // The last of a thousand is due in six seconds.
+    // The last of a thousand tasks is due in six seconds.
     const delays = Array.from({ length: 1_000 }, () => backlog.deferralMs(300, 3, 0.5))
     expect(delays.at(-1)).toBeGreaterThan(2_500)
     expect(delays.at(-1)).toBeLessThan(4_000)
     expect([...delays].sort((a, b) => a - b)).toEqual(delays)
   })
 
-  test("whose speed nobody knows yet is tried soon, and more seldom if it does not move", () => {
+  test("whose speed is unknown is tried soon, and more seldom if it does not move", () => {
     const backlog = new BacklogEstimate(0)
     backlog.setWaiting(true, 0)
     const first = Array.from({ length: 3_000 }, () => backlog.deferralMs(400, 1, 0.5))
@@ -101,7 +101,7 @@ describe("moments of a rate", () => {
     expect(pace.left(6_901)).toBe(0)
   })
 
-  /** Workers that always have something to do, each late now and then, over minutes that pass in no time. */
+  /** Workers that always have waiting tasks, each late now and then, over minutes of simulated time. */
   const simulate = (rate: Rate, workers: number, ms: number): ReadonlyArray<number> => {
     let seed = 7
     const random = () => {

@@ -1,4 +1,4 @@
-/** What a worker knows of tasks that others have put off. */
+/** What a worker knows of tasks that it or other workers have deferred. */
 import { expect, test } from "vitest"
 import { LATE_MS } from "../../../../../runtime/cluster/deferrals.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
@@ -40,11 +40,11 @@ const delivery = (deliveries: number, fresh: boolean, sequence = 7) => ({
   fresh,
 })
 
-test("a task that nobody else had since this worker has put it off is as good as new", () => {
+test("a task that this worker deferred at its first delivery is fresh when it comes back next", () => {
   const tasks = new FirstDeferrals()
   tasks.note(delivery(1, true))
   expect(tasks.markFresh(delivery(2, false)).fresh).toBe(true)
-  // Once: what comes then is another delivery.
+  // Only once: after that it is another delivery.
   expect(tasks.markFresh(delivery(3, false)).fresh).toBe(false)
 })
 

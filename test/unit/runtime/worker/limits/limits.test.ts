@@ -1,4 +1,4 @@
-/** Rates and limits in one worker, and what actors may say of them. */
+/** Rates and limits in one worker, and how actors set them. */
 import { actor, type InvalidActor } from "callboard"
 import { Schema } from "effect"
 import { describe, expect, test } from "vitest"

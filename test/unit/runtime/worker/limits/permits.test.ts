@@ -12,7 +12,7 @@ import { newStore, storeWith } from "./stores.ts"
 const KEY = "limit/a.run/"
 const log = makeLog({ level: "none" })
 
-/** A worker with so many tasks that wait, which starts what it may. */
+/** A worker with this many waiting tasks, which starts what it may. */
 const worker = (store: Store, limit: { concurrency: number; rate?: Rate }, ttlMs = 60_000, handlers = 20) => {
   const presence = new Presence(store, ttlMs, () => undefined)
   let waiting = 0
@@ -55,7 +55,7 @@ const stateOf = async (store: Store): Promise<{ readonly tat?: number; readonly 
   return entry === undefined ? {} : JSON.parse(new TextDecoder().decode(entry.value))
 }
 
-/** As the worker's timer does. */
+/** Ticks every limit, as the worker's timer does. */
 const ticking = (...workers: ReadonlyArray<ReturnType<typeof worker>>) => {
   const timer = setInterval(() => {
     for (const { permits } of workers) permits.tick()

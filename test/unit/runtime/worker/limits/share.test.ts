@@ -6,7 +6,7 @@ import type { LimitState } from "../../../../../runtime/worker/limits/state.ts"
 
 const NOW = 10_000
 
-/** `{ a: 2 }` holds, `{ b: [9_000, 3] }` asks since then for three. */
+/** A state: `{ a: 2 }` holds two permits, `{ b: [9_000, 3] }` has requested three since then. */
 const stateOf = (
   held: Readonly<Record<string, number>>,
   asking: Readonly<Record<string, readonly [number, number]>> = {},
@@ -55,7 +55,7 @@ describe("what a worker holds", () => {
     const old = stateOf({ me: 1 }, { me: [NOW - 900, 5], a: [NOW - 400, 5] })
     const given = decidePermits(old, own({ held: 1, wanted: 5 }), 1, NOW)
     expect(given).toMatchObject({ held: 0, mustNotify: true })
-    // It asks anew, behind the one that has waited for longer.
+    // It requests again, behind the worker that has waited longer.
     expect(decidePermits(given.state, own({ wanted: 5 }), 1, NOW).held).toBe(0)
     expect(decidePermits(given.state, { ...own({ wanted: 5 }), id: "a" }, 1, NOW).held).toBe(1)
   })

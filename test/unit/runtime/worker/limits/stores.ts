@@ -1,4 +1,4 @@
-/** Stores for tests of limits: one in memory, and one of which single operations are replaced. */
+/** Stores for tests of limits: one in memory, and one with single operations replaced. */
 import { connect } from "callboard"
 import { generateId } from "../../../../../runtime/id.ts"
 import { watchStore } from "../../../../../runtime/transport/lift/poll.ts"
@@ -11,7 +11,7 @@ export const newStore = async (): Promise<Store> => {
   return client.connection.store
 }
 
-/** The same store, with other operations in place of its own. */
+/** The same store, with some operations replaced. */
 export const storeWith = (store: Store, operations: Partial<Store>): Store => ({
   get: (key) => store.get(key),
   write: (batch) => store.write(batch),

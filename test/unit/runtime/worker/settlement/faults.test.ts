@@ -1,4 +1,4 @@
-/** Whatever fails between the end of a handler and its settlement: the handler runs once, and the job says what failed. */
+/** Faults between the end of a handler and its settlement: the handler runs once, and the job says what failed. */
 import { actor, type ServeOptions } from "callboard"
 import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test, vi } from "vitest"
@@ -42,7 +42,7 @@ const runOne = async (breaks: () => void, method: "fine" | "fails" | "early" = "
   const job = await service.client.submit(`work.${method}`, { input: {}, ...followed })
   const outcome = await job.outcome(WAIT)
   const view = await job.find()
-  // One that comes again would run in a moment: another job goes through the same worker behind it.
+  // A redelivered job would run in a moment, so another job goes through the same worker behind it.
   vi.restoreAllMocks()
   await (await service.client.submit("after")).outcome(WAIT)
   return { runs, outcome, dead: view.dead, attempts: view.attempts }
