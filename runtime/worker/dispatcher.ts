@@ -380,7 +380,7 @@ export class Dispatcher {
   }
 
   #logFault(inFlight: InFlight, cause: unknown): void {
-    this.#options.worker.log.error("a fault beside the outcome of a task", {
+    this.#options.worker.log.error("an internal error while a task was settled", {
       job: inFlight.id,
       cause: jobError(cause).message,
     })

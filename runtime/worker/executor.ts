@@ -112,7 +112,7 @@ export class Executor {
   #fault(inFlight: InFlight, cause: Cause.Cause<unknown>): AttemptEnd | undefined {
     const failed = this.afterFault(inFlight, Cause.squash(cause))
     if (failed !== undefined) {
-      this.#options.log.error("an outcome could not be made, and the job fails for that", {
+      this.#options.log.error("an outcome could not be determined, and the job fails for that", {
         job: inFlight.id,
         cause: Cause.pretty(cause),
       })

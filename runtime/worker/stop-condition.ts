@@ -114,7 +114,7 @@ export class ReturningTasks {
       this.#othersUntil = await dispatcher.othersComeUntil(subscription.queues)
     } catch (cause) {
       // A worker that cannot read the notes must not end; the next empty pull reads them again.
-      log.debug("it is not known whether tasks come back", { cause: String(cause) })
+      log.debug("the notes of deferred tasks could not be read", { cause: String(cause) })
       return false
     }
     return this.ms === 0

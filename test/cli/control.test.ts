@@ -120,7 +120,7 @@ describe("what cannot be done ends with exit code 1, and says why", () => {
   test.each([
     ["inspect ping --workers w2", "stderr", /^callboard: there is no live worker "w2" \(did you mean w1\?\)$/m],
     ["control pool-shrink 100", "stdout", /^w1 +count: it has \d handler\(s\) and must keep one: \d at most$/m],
-    ["control rate-limit works.no 1/s", "stdout", /^w1 +task: nobody here serves works\.no$/m],
+    ["control rate-limit works.no 1/s", "stdout", /^w1 +task: this worker does not serve works\.no$/m],
     ["control cancel-consumer none", "stdout", /^w1 +queue: it does not listen to none$/m],
     ["control revoke nobody", "stderr", /there is no job nobody/],
   ] as const)("callboard %s", async (args, stream, why) => {

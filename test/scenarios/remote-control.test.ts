@@ -118,7 +118,7 @@ onEveryBoard((newBoard) => {
     const job = await client.submit("scene.hold")
     expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error: { name: "TimeLimitExceeded" } })
     expect(await client.control("time-limit", { task: "scene.no", hard: 1 })).toMatchObject([
-      { error: "task: nobody here serves scene.no" },
+      { error: "task: this worker does not serve scene.no" },
     ])
   })
 
@@ -132,7 +132,7 @@ onEveryBoard((newBoard) => {
     expect(await answers("none")).toMatchObject([{ value: { rate: "none" } }])
     await (await client.submit("scene")).outcome(WAIT)
     expect(await client.control("rate-limit", { task: "scene.no", rate: 5 })).toMatchObject([
-      { error: "task: nobody here serves scene.no" },
+      { error: "task: this worker does not serve scene.no" },
     ])
   })
 

@@ -15,12 +15,13 @@ const decoder = new TextDecoder()
 /** Reads the payload of `CANCEL_TOPIC`; `undefined` for anything else. */
 export const cancellationOf = (payload: Uint8Array): Cancellation | undefined => {
   try {
-    const news: unknown = JSON.parse(decoder.decode(payload))
-    if (typeof news !== "object" || news === null || !("id" in news) || typeof news.id !== "string") return undefined
+    const message: unknown = JSON.parse(decoder.decode(payload))
+    if (typeof message !== "object" || message === null || !("id" in message) || typeof message.id !== "string")
+      return undefined
     return {
-      id: news.id,
-      run: "run" in news && typeof news.run === "number" ? news.run : undefined,
-      terminate: "terminate" in news && news.terminate === true,
+      id: message.id,
+      run: "run" in message && typeof message.run === "number" ? message.run : undefined,
+      terminate: "terminate" in message && message.terminate === true,
     }
   } catch {
     return undefined

@@ -124,7 +124,7 @@ const rated = (worker: Worker, { task, rate }: { readonly task: string; readonly
   const known = worker.rateLimit(task, isNone ? null : rate)
   return known
     ? value("rate-limit", { task, rate: isNone ? "none" : rate })
-    : { error: `task: nobody here serves ${task}` }
+    : { error: `task: this worker does not serve ${task}` }
 }
 
 const limited = (
@@ -134,5 +134,7 @@ const limited = (
   // The limits were validated with the command.
   const { hardMs, softMs } = timeLimitOf({ hard, soft }, "")
   const known = worker.limitTime(task, { ...(hardMs === undefined ? {} : { hardMs }), softMs: softMs ?? null })
-  return known ? value("time-limit", { task, hard, soft: soft ?? null }) : { error: `task: nobody here serves ${task}` }
+  return known
+    ? value("time-limit", { task, hard, soft: soft ?? null })
+    : { error: `task: this worker does not serve ${task}` }
 }

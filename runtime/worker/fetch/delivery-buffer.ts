@@ -27,7 +27,7 @@ export class DeliveryBuffer {
   /** Deliveries that ran when the prefetch was reduced; they do not count as fetched ahead. */
   readonly #runningAtLoss = new Set<InFlight>()
   /** Deliveries that may still come (`maxJobs`). */
-  #left = Number.POSITIVE_INFINITY
+  #jobsLeft = Number.POSITIVE_INFINITY
   #running = 0
   /** Handlers that still run although their delivery was decided. They keep their slot until they end. */
   #stuck = 0
@@ -51,7 +51,7 @@ export class DeliveryBuffer {
   }) {
     this.#rotate = options.rotate
     for (const queue of options.queues) this.#rankOf(queue)
-    this.#left = options.maxJobs ?? Number.POSITIVE_INFINITY
+    this.#jobsLeft = options.maxJobs ?? Number.POSITIVE_INFINITY
     this.#qos = new PrefetchQos(options.prefetch)
     this.resize(options)
   }
@@ -80,7 +80,7 @@ export class DeliveryBuffer {
 
   /** Whether as many deliveries came as `maxJobs` allows. */
   get isSpent(): boolean {
-    return this.#left <= 0
+    return this.#jobsLeft <= 0
   }
 
   get capacity(): number {
@@ -104,7 +104,7 @@ export class DeliveryBuffer {
   get free(): number {
     const fetched = this.inFlight.size - this.#limited
     const slots = this.#capacity - fetched - this.#stuck
-    return Math.min(this.#left, slots, this.#qos.limit(this.#capacity) - fetched + this.#runningAtLoss.size)
+    return Math.min(this.#jobsLeft, slots, this.#qos.limit(this.#capacity) - fetched + this.#runningAtLoss.size)
   }
 
   /** Number of deliveries that may wait for limits, in addition to those that are fetched ahead. */
@@ -178,7 +178,7 @@ export class DeliveryBuffer {
     // A pull costs a round trip, so under load it waits until a quarter of the slots is free. Buffered deliveries feed
     // every handler meanwhile, because three quarters of the capacity are at least the concurrency.
     const quarter = this.#prefetch > 1 ? Math.floor(this.#qos.limit(this.#capacity) / 4) : 1
-    return this.free >= Math.max(1, Math.min(quarter, this.#left))
+    return this.free >= Math.max(1, Math.min(quarter, this.#jobsLeft))
   }
 
   /** Resolves when no delivery is left. */
@@ -188,7 +188,7 @@ export class DeliveryBuffer {
   }
 
   add(deliveries: ReadonlyArray<JobDelivery>): void {
-    this.#left -= deliveries.length
+    this.#jobsLeft -= deliveries.length
     for (const delivery of deliveries) {
       const inFlight = new InFlight(delivery, this.#rankOf(delivery.queue))
       this.inFlight.set(delivery.token, inFlight)
@@ -201,7 +201,7 @@ export class DeliveryBuffer {
   receive(delivery: JobDelivery): InFlight {
     const inFlight = new InFlight(delivery, this.#rankOf(delivery.queue))
     inFlight.phase = "settling"
-    this.#left--
+    this.#jobsLeft--
     this.inFlight.set(delivery.token, inFlight)
     return inFlight
   }
@@ -210,9 +210,9 @@ export class DeliveryBuffer {
    * Replaces the delivery of a running job by a redelivery of the same task. The run continues under the new token and
    * lease.
    */
-  adopt(inFlight: InFlight, again: InFlight): void {
+  adopt(inFlight: InFlight, redelivery: InFlight): void {
     this.inFlight.delete(inFlight.delivery.token)
-    inFlight.delivery = again.delivery
+    inFlight.delivery = redelivery.delivery
     this.inFlight.set(inFlight.delivery.token, inFlight)
     this.handedBack()
     this.#changed()
@@ -280,8 +280,8 @@ export class DeliveryBuffer {
   }
 
   /** Takes buffered deliveries out, to give them back: all, or those that match. */
-  takeBuffered(meant: (inFlight: InFlight) => boolean = () => true): ReadonlyArray<InFlight> {
-    const taken = this.#buffered.filter(meant)
+  takeBuffered(matches: (inFlight: InFlight) => boolean = () => true): ReadonlyArray<InFlight> {
+    const taken = this.#buffered.filter(matches)
     if (taken.length === 0) return taken
     for (const inFlight of taken) inFlight.phase = "settling"
     const kept = this.#buffered.filter((inFlight) => inFlight.phase === "buffered")
@@ -299,7 +299,7 @@ export class DeliveryBuffer {
 
   /** A delivery was given back, so that another may come in its place under `maxJobs`. */
   handedBack(): void {
-    this.#left++
+    this.#jobsLeft++
   }
 
   /** Takes one delivery out of the buffer. False if it is not there. */

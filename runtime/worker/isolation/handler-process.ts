@@ -185,7 +185,7 @@ export class HandlerProcess {
   #receive(message: unknown): void {
     const received = parseProcessMessage(message)
     if (received === undefined) {
-      this.#log.debug("a process of isolated handlers said something else", { pid: this.pid })
+      this.#log.debug("a process of isolated handlers sent an unknown message", { pid: this.pid })
       return
     }
     switch (received.kind) {

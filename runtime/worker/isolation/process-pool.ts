@@ -157,11 +157,11 @@ export class ProcessPool {
   ): () => void {
     const { signal } = run
     const timers: Array<ReturnType<typeof setTimeout>> = []
-    const tell = () => process.abort(signal.reason, run.stop !== undefined)
-    signal.addEventListener("abort", tell, { once: true })
+    const abort = () => process.abort(signal.reason, run.stop !== undefined)
+    signal.addEventListener("abort", abort, { once: true })
     run.interrupt = () => {
       // The signal may have fired at the soft limit already; this message adds that the outcome is ignored now.
-      tell()
+      abort()
       if (run.stop === "timeout" || run.stop === "hand-back") process.kill()
       // The time limits of a decided job are not watched any more, so the process is killed at the hard limit here.
       else
@@ -175,7 +175,7 @@ export class ProcessPool {
       timers.push(setTimeout(leave, LEAVE_MS))
     }
     return () => {
-      signal.removeEventListener("abort", tell)
+      signal.removeEventListener("abort", abort)
       for (const timer of timers) clearTimeout(timer)
     }
   }

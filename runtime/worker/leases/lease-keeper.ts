@@ -109,20 +109,20 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   let here: LeaseKeeper | undefined = keepHere(options)
   let gaveUp = false
   let stopped = false
-  const order = (orders: LeaseThreadCommand) => thread.postMessage(orders)
+  const post = (command: LeaseThreadCommand) => thread.postMessage(command)
   const giveUp = (why: string) => {
     if (stopped || gaveUp) return
     gaveUp = true
     options.log.warn("leases are kept by the main thread: a handler that blocks it may lose its job", { cause: why })
     here ??= keepHere(options)
   }
-  thread.on("message", (news: LeaseThreadMessage) => {
-    if (news.kind === "lost") for (const token of news.tokens) lost(options, token)
-    else if (news.kind === "ready") {
+  thread.on("message", (message: LeaseThreadMessage) => {
+    if (message.kind === "lost") for (const token of message.tokens) lost(options, token)
+    else if (message.kind === "ready") {
       here?.stop()
       here = undefined
-    } else if (news.kind === "trouble") options.log.warn("leases could not be extended", { cause: news.message })
-    else giveUp(news.message)
+    } else if (message.kind === "trouble") options.log.warn("leases could not be extended", { cause: message.message })
+    else giveUp(message.message)
   })
   thread.on("error", (cause) => giveUp(cause instanceof Error ? cause.message : String(cause)))
   thread.on("exit", () => giveUp("its thread ended"))
@@ -130,20 +130,20 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   clock.beat()
   const beats = setInterval(() => clock.beat(), BEAT_MS)
   const syncs = setInterval(
-    () => order({ kind: "held", tokens: packTokens(leased(options).map(({ delivery }) => delivery.token)) }),
+    () => post({ kind: "held", tokens: packTokens(leased(options).map(({ delivery }) => delivery.token)) }),
     SYNC_MS,
   )
   return {
-    added: (tokens) => order({ kind: "added", tokens: packTokens(tokens) }),
+    added: (tokens) => post({ kind: "added", tokens: packTokens(tokens) }),
     deadline: (at) => clock.deadline(at),
     calling: (run) => clock.note(run),
-    keepAlive: (key, ttlMs) => order({ kind: "keep-alive", key, ttlMs }),
+    keepAlive: (key, ttlMs) => post({ kind: "keep-alive", key, ttlMs }),
     stop: () => {
       stopped = true
       clearInterval(beats)
       clearInterval(syncs)
       clock.deadline(Number.POSITIVE_INFINITY)
-      order({ kind: "stop" })
+      post({ kind: "stop" })
       here?.stop()
     },
   }

@@ -37,7 +37,7 @@ let entry: { readonly key: string; readonly ttlMs: number; beat: ReturnType<type
 
 const ALIVE = new TextEncoder().encode("alive")
 
-const tell = (news: LeaseThreadMessage) => parentPort?.postMessage(news)
+const post = (message: LeaseThreadMessage) => parentPort?.postMessage(message)
 
 /**
  * What fails since its last success. It is reported once, so that a long outage does not log one warning per attempt.
@@ -47,7 +47,7 @@ const troubled = new Set<"leases" | "entry">()
 const trouble = (what: "leases" | "entry", cause: unknown) => {
   if (troubled.has(what)) return
   troubled.add(what)
-  tell({ kind: "trouble", message: cause instanceof Error ? cause.message : String(cause) })
+  post({ kind: "trouble", message: cause instanceof Error ? cause.message : String(cause) })
 }
 
 const extend = async (connected: Transport) => {
@@ -68,7 +68,7 @@ const extend = async (connected: Transport) => {
     const lost = due.filter((_, at) => kept[at] === false)
     // A lost lease is tried again: the worker may continue with the job as long as no other delivery has claimed it.
     for (const token of due) if (held.has(token)) held.set(token, now)
-    if (lost.length > 0) tell({ kind: "lost", tokens: lost })
+    if (lost.length > 0) post({ kind: "lost", tokens: lost })
   } catch (cause) {
     trouble("leases", cause)
   } finally {
@@ -86,23 +86,23 @@ const beat = async () => {
   }
 }
 
-parentPort?.on("message", (orders: LeaseThreadCommand) => {
-  switch (orders.kind) {
+parentPort?.on("message", (command: LeaseThreadCommand) => {
+  switch (command.kind) {
     case "added": {
       // A delivery that came before this thread was connected may be older than it seems, so its lease is extended at
       // once.
       const since = transport === undefined ? Number.NEGATIVE_INFINITY : performance.now()
-      for (const token of unpackTokens(orders.tokens)) held.set(token, since)
+      for (const token of unpackTokens(command.tokens)) held.set(token, since)
       break
     }
     case "held": {
-      const still = new Set(unpackTokens(orders.tokens))
+      const still = new Set(unpackTokens(command.tokens))
       for (const token of held.keys()) if (!still.has(token)) held.delete(token)
       break
     }
     case "keep-alive":
       clearInterval(entry?.beat)
-      entry = { key: orders.key, ttlMs: orders.ttlMs, beat: setInterval(() => void beat(), orders.ttlMs / 3) }
+      entry = { key: command.key, ttlMs: command.ttlMs, beat: setInterval(() => void beat(), command.ttlMs / 3) }
       break
     case "stop":
       clearInterval(timer)
@@ -126,13 +126,13 @@ const connect = (): Promise<void> =>
   }).then(
     (connected) => {
       transport = connected
-      tell({ kind: "ready" })
+      post({ kind: "ready" })
     },
     (cause: unknown) => {
       const message = cause instanceof Error ? cause.message : String(cause)
       // The worker is connected to the same transport, so an outage here is likely to be short.
       if (cause instanceof TransportError && cause.retryable) setTimeout(() => void connect(), AGAIN_MS)
-      else tell({ kind: "failed", message })
+      else post({ kind: "failed", message })
     },
   )
 

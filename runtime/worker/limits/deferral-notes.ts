@@ -41,7 +41,7 @@ export class DeferralNotes {
     const ttl = Math.max(1_000, until - Date.now() + LATE_MS)
     this.#store.write([NOTES.put(`${queue}/${this.#id}`, until, ttl)]).catch((cause: unknown) => {
       this.#noted.delete(queue)
-      this.#log.debug("nobody else knows for now that tasks were put off", { queue, cause: String(cause) })
+      this.#log.debug("the note that tasks were deferred could not be stored", { queue, cause: String(cause) })
     })
   }
 

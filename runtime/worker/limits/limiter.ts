@@ -186,14 +186,14 @@ export class Limiter {
     const gate = this.#gateByTask.get(inFlight)
     if (gate === undefined) return undefined
     const now = performance.now()
-    const out = this.#queue.add(gate.key, inFlight)
+    const deferred = this.#queue.add(gate.key, inFlight)
     this.#updateBacklog(gate, now)
     gate.permits?.requestMissing(now)
-    if (out === undefined) return undefined
-    const other = this.#gateByTask.get(out) ?? gate
-    this.#gateByTask.delete(out)
+    if (deferred === undefined) return undefined
+    const other = this.#gateByTask.get(deferred) ?? gate
+    this.#gateByTask.delete(deferred)
     this.#updateBacklog(other, now)
-    return this.#refusal(other, out, now)
+    return this.#refusal(other, deferred, now)
   }
 
   /** The first waiting task that may start now. */
@@ -432,7 +432,9 @@ export class Limiter {
         if (await this.#presence.beat()) this.#surrender()
       } catch (cause) {
         this.#beatAt = Number.NEGATIVE_INFINITY
-        this.#options.log.debug("the permits of limits could not be kept alive now", { cause: String(cause) })
+        this.#options.log.debug("the entry that keeps the permits of this worker could not be renewed", {
+          cause: String(cause),
+        })
       }
     }
     let ticked = 0

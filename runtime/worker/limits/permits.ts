@@ -175,7 +175,7 @@ export class Permits {
         if (!isWritten) this.#nextRequestAt = performance.now() + CONFLICT_MS * TRIES
       } catch (cause) {
         // Without an answer tasks wait: a limit is never ignored.
-        log.debug("a limit cannot be asked now", { limit: key, cause: String(cause) })
+        log.debug("the state of a limit could not be read or written", { limit: key, cause: String(cause) })
         this.#isUnsure = true
         this.#nextRequestAt = performance.now() + AWAY_MS
         this.#again = false

@@ -144,6 +144,6 @@ export class Dependents {
   }
 
   #leaveForLater(cause: unknown): void {
-    this.#log.debug("jobs that wait for others are looked at again later", { cause: String(cause) })
+    this.#log.debug("dependent jobs could not be released now and are tried again", { cause: String(cause) })
   }
 }

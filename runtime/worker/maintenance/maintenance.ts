@@ -38,20 +38,20 @@ const sweep = async ({ connection, dependents }: MaintenanceParts, now: number):
 }
 
 /** Starts the rounds of maintenance. Returns a function that stops them. */
-export const maintain = (upkeep: MaintenanceParts): (() => void) => {
-  const { connection, lost, dependents, log } = upkeep
-  let busy = false
+export const maintain = (parts: MaintenanceParts): (() => void) => {
+  const { connection, lost, dependents, log } = parts
+  let isRunning = false
   const trying = (what: string, task: Promise<void>): Promise<void> =>
     task.catch((cause: unknown) => log.debug(what, { cause: cause instanceof Error ? cause.message : String(cause) }))
   const round = async () => {
-    if (busy) return
-    busy = true
+    if (isRunning) return
+    isRunning = true
     const now = Date.now()
-    await trying("expired tasks could not be swept", sweep(upkeep, now))
+    await trying("expired tasks could not be swept", sweep(parts, now))
     await trying("lost tasks could not be posted again", republishOrphans(connection, now - ORPHANED_MS))
     await trying("jobs without a worker could not be ended", lost.look(performance.now()))
     await trying("jobs that wait for others could not be looked at", dependents.look())
-    busy = false
+    isRunning = false
   }
   const timer = setInterval(() => void round(), EVERY_MS)
   return () => clearInterval(timer)

@@ -58,10 +58,10 @@ export class SettlementWriter {
   ): Promise<SettleResult> {
     let settled = answer
     let current = settlement
-    let instead = refused
+    let replacement = refused
     let wait = FIRST_WAIT_MS
     let faults = 0
-    const again = async () => {
+    const retry = async () => {
       settled = await this.#batcher.add(current).catch(failedOf)
     }
     while (true) {
@@ -80,15 +80,15 @@ export class SettlementWriter {
         const bare = error.reason === "too-large" ? withoutDetail(current) : undefined
         if (bare !== undefined) {
           current = bare
-          await again()
+          await retry()
           continue
         }
         const next: AttemptEnd | undefined =
-          instead?.(refusal(error)) ?? withoutLargeFields(current) ?? withoutFollowUps(current, error)
-        instead = undefined
+          replacement?.(refusal(error)) ?? withoutLargeFields(current) ?? withoutFollowUps(current, error)
+        replacement = undefined
         if (next !== undefined) {
           current = next
-          await again()
+          await retry()
           continue
         }
       }
@@ -101,7 +101,7 @@ export class SettlementWriter {
       }
       await this.#connectivity.untilConnected(wait, signal)
       wait = Math.min(LONGEST_WAIT_MS, wait * 2)
-      await again()
+      await retry()
     }
   }
 
