@@ -1,9 +1,15 @@
 /** One board in memory: queues, records, and commits that change both. */
 import type * as contract from "../../runtime/transport/driver.ts"
 import type { Index, Known, QueuedTask } from "../../runtime/transport/known.ts"
-import { matches } from "../../runtime/transport/matching.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
-import type { FoundJob, FoundJobs, Query, QueueBrowser, QueueDepth } from "../../runtime/transport/optional.ts"
+import {
+  type FoundJob,
+  type FoundJobs,
+  matches,
+  type Query,
+  type QueueBrowser,
+  type QueueDepth,
+} from "../../runtime/transport/optional.ts"
 import { Ending, Sorted } from "./sorted.ts"
 
 /** One task in a queue. Its content stays bytes: nobody outside can change it. */

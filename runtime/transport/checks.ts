@@ -1,8 +1,7 @@
 /** What a driver refuses without asking its broker. Each fails with a {@link TransportError} that says what is wrong. */
 import { FRONT_LEVEL } from "../protocol/message.ts"
-import type { Capabilities, Commit, Posting } from "./driver.ts"
+import type { Capabilities, Commit, ConnectOptions, Posting } from "./driver.ts"
 import { TransportError } from "./errors.ts"
-import type { ConnectOptions } from "./options.ts"
 import type { StoreOperation } from "./store.ts"
 
 const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/

@@ -11,7 +11,6 @@ import type { Message } from "../protocol/message.ts"
 import type { TransportError } from "./errors.ts"
 import type { Index, Known } from "./known.ts"
 import type { Broadcast, Queries, QueueBrowser } from "./optional.ts"
-import type { ConnectOptions } from "./options.ts"
 import type { Revision, Store } from "./store.ts"
 
 /** What a plugin module exports as `plugin` or as its default export. */
@@ -22,6 +21,26 @@ export interface Plugin {
   connect(url: URL, options: ConnectOptions): Promise<Driver>
   /** Uses a client object that the application holds; `undefined` if it is not this plugin's. `close` leaves it open. */
   adopt?(client: unknown, options: ConnectOptions): Promise<Driver> | undefined
+}
+
+/** What the runtime tells a plugin that connects. */
+export interface ConnectOptions {
+  /** Prefixes every stream, subject, key and row, so that several boards share a server. `[A-Za-z0-9_-]{1,64}`. */
+  readonly namespace: string
+  /** How long a delivery is ours unless extended. At least 1,000 or the declared resolution. */
+  readonly lease: number
+  /** Name of the connecting process, for the broker's own tools. */
+  readonly name: string
+  /** Bound on connecting. */
+  readonly timeout: number
+  /**
+   * Keep-alive of the connection, looked at twice as often: it counts as lost after one to one and a half of these
+   * intervals without a sign of life. 0: it is not watched. Absent: as the plugin sees fit. A plugin without a
+   * connection ignores it.
+   */
+  readonly heartbeat?: number
+  /** How long to wait before a try to connect again, counted from 1. Absent: as the plugin sees fit. */
+  readonly reconnectDelay?: (tries: number) => number
 }
 
 /** Queues and records over one broker or database. Each optional part is whole or absent. */

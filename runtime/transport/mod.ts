@@ -15,6 +15,7 @@ export type {
   Commit,
   CommitRecord,
   Committed,
+  ConnectOptions,
   Delivery,
   Driver,
   Interest,
@@ -28,8 +29,15 @@ export type {
 } from "./driver.ts"
 export { TransportError, type TransportReason } from "./errors.ts"
 export type { Index, Known, QueuedTask } from "./known.ts"
-export { matches } from "./matching.ts"
-export type { Broadcast, FoundJob, FoundJobs, Queries, Query, QueueBrowser, QueueDepth } from "./optional.ts"
-export type { ConnectOptions } from "./options.ts"
+export {
+  type Broadcast,
+  type FoundJob,
+  type FoundJobs,
+  matches,
+  type Queries,
+  type Query,
+  type QueueBrowser,
+  type QueueDepth,
+} from "./optional.ts"
 export { answerEach, asError, clientLibrary, type Failed, PlainDriver } from "./plain-driver.ts"
 export type { Entry, Revision, Store, StoreOperation } from "./store.ts"

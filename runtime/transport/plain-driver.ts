@@ -3,10 +3,9 @@
  * their signal or with the driver, news and announcements reach those that listen, queues take turns.
  */
 import { checkTopic } from "./checks.ts"
-import type { Delivery, Interest, News, TakeRequest } from "./driver.ts"
+import type { ConnectOptions, Delivery, Interest, News, TakeRequest } from "./driver.ts"
 import { TransportError } from "./errors.ts"
 import type { Broadcast } from "./optional.ts"
-import type { ConnectOptions } from "./options.ts"
 
 export interface Failed {
   readonly status: "failed"

@@ -1,10 +1,10 @@
 /** Begins an attempt: a claim is a commit of the started record over the revision that was read. */
 import { claimed, type JobRecord, recordOfPosting, unclaimed } from "../../protocol/record.ts"
-import { TransportError } from "../mod.ts"
+import { asError, TransportError } from "../mod.ts"
 import type { Revision } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
 import { decodeStored, toStore } from "./codec.ts"
-import { type Asking, asError, MOST_ROUNDS, tooFast } from "./commits.ts"
+import { type Asking, MOST_ROUNDS, tooFast } from "./commits.ts"
 import { judgeClaim, placeOf } from "./judge.ts"
 import type { Notes } from "./notes.ts"
 import type { Revisions } from "./revisions.ts"

@@ -12,10 +12,7 @@ export const MOST_ROUNDS = 10
 export const tooFast = (id: string): TransportError =>
   new TransportError("unavailable", `job ${id} changes too fast to write about it; try again`)
 
-export const asError = (thrown: unknown): TransportError =>
-  thrown instanceof TransportError ? thrown : new TransportError("internal", String(thrown), { cause: thrown })
-
-const unanswered = (): TransportError => new TransportError("internal", "the driver gave too few answers")
+export const unanswered = (): TransportError => new TransportError("internal", "the driver gave too few answers")
 
 interface Asked<In, Out> {
   readonly item: In

@@ -4,10 +4,11 @@
  */
 import type { JobRecord } from "../../protocol/record.ts"
 import type { Capabilities, Commit, CommitRecord, Committed, Driver, Posting, TaskEnd } from "../driver.ts"
+import { asError } from "../mod.ts"
 import type { Revision } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
 import { decodeStored, toPost, toStore } from "./codec.ts"
-import { type Asking, areOfDifferentJobs, asError, MOST_ROUNDS, tooFast } from "./commits.ts"
+import { type Asking, areOfDifferentJobs, MOST_ROUNDS, tooFast } from "./commits.ts"
 import { judgeConflict } from "./judge.ts"
 import { missing } from "./owed.ts"
 import type { Revisions } from "./revisions.ts"

@@ -3,13 +3,12 @@
  */
 
 import type { AddressedTask } from "../../protocol/message.ts"
-import type { Driver, Posting } from "../driver.ts"
-import type { ConnectOptions, Receipt } from "../mod.ts"
-import { TransportError } from "../mod.ts"
+import type { ConnectOptions, Driver, Posting, Receipt } from "../driver.ts"
+import { answerEach, TransportError } from "../mod.ts"
 import { readToken } from "./attempt.ts"
 import { begin } from "./begin.ts"
 import { toPost } from "./codec.ts"
-import { Asking, asError } from "./commits.ts"
+import { Asking, unanswered } from "./commits.ts"
 import { decide } from "./decide.ts"
 import { Ends } from "./end.ts"
 import { Finder } from "./find.ts"
@@ -92,27 +91,14 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
 
 const publish = async (driver: Driver, postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>> => {
   const now = Date.now()
-  const receipts: Array<Receipt> = []
-  const made: Array<Posting> = []
-  const places: Array<number> = []
-  const { capabilities } = driver
-  postings.forEach((posting, at) => {
-    try {
-      made.push(toPost(posting, now, capabilities))
-      places.push(at)
-    } catch (thrown) {
-      receipts[at] = { status: "failed", error: asError(thrown) }
-    }
-  })
-  const stored = made.length === 0 ? [] : await driver.publish(made)
-  if (made.length === postings.length) return stored
-  for (const [nth, at] of places.entries()) {
-    receipts[at] = stored[nth] ?? {
-      status: "failed",
-      error: new TransportError("internal", "the driver gave too few answers"),
-    }
-  }
-  return receipts
+  const checked = answerEach(postings, (posting) => toPost(posting, now, driver.capabilities))
+  const sound = checked.filter((each): each is Posting => !("status" in each))
+  const stored = sound.length === 0 ? [] : await driver.publish(sound)
+  if (sound.length === postings.length) return stored
+  const receipts = stored.values()
+  return checked.map((each) =>
+    "status" in each ? each : (receipts.next().value ?? { status: "failed", error: unanswered() }),
+  )
 }
 
 /** A text that is no token holds nothing. */

@@ -132,11 +132,13 @@ export class Notes {
   async #renew(): Promise<void> {
     const own = [...this.#own]
     const found = await Promise.all(own.map(([, { id }]) => this.#asking.read(id, "record")))
-    const standing = own.filter(([token, { about }], at) => {
-      const stands = (found[at]?.revision ?? "") === about
+    const standing = own.filter(([token, noted], at) => {
+      // The delivery may have ended, or reported again, while its record was read.
+      if (this.#own.get(token) !== noted) return false
+      const stands = (found[at]?.revision ?? "") === noted.about
       if (!stands) this.#own.delete(token)
       return stands
     })
-    await this.#write(standing.map(([, noted]) => noted).filter((noted) => [...this.#own.values()].includes(noted)))
+    await this.#write(standing.map(([, noted]) => noted))
   }
 }

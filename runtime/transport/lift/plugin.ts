@@ -1,6 +1,5 @@
 /** What a plugin connects to, as client and worker use it. */
-import type { Driver, Plugin } from "../driver.ts"
-import type { ConnectOptions } from "../options.ts"
+import type { ConnectOptions, Driver, Plugin } from "../driver.ts"
 import type { Transport } from "./transport.ts"
 
 /** A plugin whose `connect` has lifted its driver already: how tests of the runtime put faults between the two. */
