@@ -50,11 +50,11 @@ export class MemoryDriver extends PlainDriver implements Driver {
     if (drivers.delete(this)) drivers.add(this)
   }
 
-  readonly hear = (news: News): void => this.tell(news)
-  readonly hearAnnounced = (topic: string, payload: Uint8Array): void => this.announced(topic, payload)
+  readonly hear = (news: News): void => this.emit(news)
+  readonly hearAnnounced = (topic: string, payload: Uint8Array): void => this.emitAnnouncement(topic, payload)
 
   async #in<T>(run: (place: Place) => T): Promise<T> {
-    this.guard()
+    this.assertOpen()
     return run(this.#place)
   }
 
@@ -75,10 +75,10 @@ export class MemoryDriver extends PlainDriver implements Driver {
     )
 
   async take(request: TakeRequest, signal: AbortSignal): Promise<Taken> {
-    this.guard()
+    this.assertOpen()
     if (signal.aborted) return { deliveries: [] }
-    const taken = this.#place.board.take({ ...request, queues: this.inTurn(request) }, this.options.lease)
-    this.served(taken.deliveries)
+    const taken = this.#place.board.take({ ...request, queues: this.rotated(request) }, this.options.lease)
+    this.rotateAfter(taken.deliveries)
     return taken
   }
 
@@ -106,7 +106,7 @@ export class MemoryDriver extends PlainDriver implements Driver {
       }),
   }
 
-  readonly broadcast = this.broadcasting(async (topic, payload) => {
+  readonly broadcast = this.createBroadcast(async (topic, payload) => {
     const copy = payload.slice()
     queueMicrotask(() => {
       for (const driver of this.#place.drivers) driver.hearAnnounced(topic, copy)

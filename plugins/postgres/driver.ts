@@ -69,12 +69,12 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
   }
 
   #notified(kind: string | undefined, payload: string): void {
-    if (kind === "queue") this.tell({ kind, queue: payload })
-    if (kind === "job") this.tell({ kind, id: payload })
+    if (kind === "queue") this.emit({ kind, queue: payload })
+    if (kind === "job") this.emit({ kind, id: payload })
     if (kind !== "topic") return
     const [left, topic = "", part = ""] = payload.split(" ")
     this.#parts.push(Buffer.from(part, "base64"))
-    if (left === "0") this.announced(topic, Buffer.concat(this.#parts.splice(0)))
+    if (left === "0") this.emitAnnouncement(topic, Buffer.concat(this.#parts.splice(0)))
   }
 
   #ask<R extends object>(text: string, values: Array<unknown>, name?: string): Promise<ReadonlyArray<R>> {
@@ -83,13 +83,16 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
 
   // ── Tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  protected post({ ask }: PostgresLink, postings: ReadonlyArray<contract.Posting>) {
+  protected publishChecked({ ask }: PostgresLink, postings: ReadonlyArray<contract.Posting>) {
     const text = `SELECT CASE WHEN post(p) THEN 'stored' ELSE 'duplicate' END AS status
       FROM jsonb_array_elements($1) AS p`
     return ask<contract.Receipt>(text, [json(postings.map(jsonOf))], "publish")
   }
 
-  protected async hand({ ask }: PostgresLink, { queues, max, rotate }: contract.TakeRequest): Promise<contract.Taken> {
+  protected async takeNow(
+    { ask }: PostgresLink,
+    { queues, max, rotate }: contract.TakeRequest,
+  ): Promise<contract.Taken> {
     const text = `SELECT token, queue, level, sequence::float8, deliveries = 1 AS first,
       lpad(deliveries::text, 9, '0') AS fence, deliveries, frame AS content FROM take($1, $2, $3, $4)`
     const values = [queues, max, rotate ? 1 : max, this.options.lease]
@@ -100,7 +103,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     return typeof row?.next === "number" ? { deliveries, next: row.next } : { deliveries }
   }
 
-  protected takeBack({ ask }: PostgresLink, deliveries: ReadonlyArray<contract.Delivery>): Promise<unknown> {
+  protected giveBack({ ask }: PostgresLink, deliveries: ReadonlyArray<contract.Delivery>): Promise<unknown> {
     const back = `WITH back AS (UPDATE task SET ready = true, token = NULL, deliveries = deliveries - 1
       WHERE token = ANY ($1) RETURNING queue) SELECT tell('queue', queue) FROM back`
     return ask(back, [deliveries.map(({ token }) => token)])
@@ -121,7 +124,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     return (await this.#ask<KnownRow>(text, [ids.map(plain), what === "all"], "read")).map(knownOf)
   }
 
-  protected async settle({ ask }: PostgresLink, commits: ReadonlyArray<contract.Commit>) {
+  protected async commitChecked({ ask }: PostgresLink, commits: ReadonlyArray<contract.Commit>) {
     const text = `SELECT json_strip_nulls(json_build_object('status', status, 'gone', gone, 'revision',
       CASE status WHEN 'committed' THEN coalesce(stored::text, '') END)) AS answer FROM settle($1) ORDER BY place`
     const batch = commits.map(({ id, record, post = [], task }) => {
@@ -187,7 +190,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
       return keys.map((key) => found.find((entry) => entry.key === key))
     },
     write: async (operations) => {
-      this.guard()
+      this.assertOpen()
       for (const operation of operations) checkOperation(operation, capabilities)
       const batch = operations.map(({ value, ...rest }) => ({
         ...rest,
@@ -206,7 +209,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     now: async () => (await this.#ask<{ now: number }>("SELECT ms()::float8 AS now", [], "now"))[0]?.now ?? Date.now(),
   }
 
-  readonly broadcast = this.broadcasting((topic, payload) => {
+  readonly broadcast = this.createBroadcast((topic, payload) => {
     const last = Math.max(0, Math.ceil(payload.length / PART) - 1)
     const part = (at: number) => base64(payload.subarray(at * PART, (at + 1) * PART))
     const parts = Array.from({ length: last + 1 }, (_, at) => `${last - at} ${topic} ${part(at)}`)

@@ -5,7 +5,7 @@
 
 import { sleep } from "../async/deadline.ts"
 import type { Log } from "../log/log.ts"
-import { watchStore } from "../transport/lift/poll.ts"
+import { watchStore } from "../transport/lift/watch-store.ts"
 import type { Connection } from "./connection.ts"
 
 export interface StoreWatchOptions {

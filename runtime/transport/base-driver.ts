@@ -15,7 +15,7 @@ export interface Link {
 }
 
 /** A connection in use, and how to end the calls that wait for its answers. */
-interface Held<L extends Link> {
+interface Connection<L extends Link> {
   readonly link: L
   readonly waiting: Set<(why: TransportError) => void>
 }
@@ -28,9 +28,9 @@ const TICK_MS = 1_000
 export abstract class BaseDriver<L extends Link> extends PlainDriver {
   abstract readonly capabilities: Capabilities
   readonly #statusListeners = new Set<StatusListener>()
-  #held: Held<L> | undefined
+  #connection: Connection<L> | undefined
   /** Why there is no connection. */
-  #away = new TransportError("unavailable", "not connected yet")
+  #whyClosed = new TransportError("unavailable", "not connected yet")
   #closed: Promise<void> | undefined
 
   /**
@@ -49,16 +49,16 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
   protected abstract tick(link: L): Promise<unknown>
 
   /** Stores the tasks that passed the checks. */
-  protected abstract post(link: L, postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>>
+  protected abstract publishChecked(link: L, postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>>
 
   /** Does the commits that passed the checks. */
-  protected abstract settle(link: L, commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>>
+  protected abstract commitChecked(link: L, commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>>
 
   /** Hands over tasks; the queues are listed in the order of their turns. */
-  protected abstract hand(link: L, request: TakeRequest): Promise<Taken>
+  protected abstract takeNow(link: L, request: TakeRequest): Promise<Taken>
 
   /** Takes back, uncounted where the broker can, what a take brought after its signal. */
-  protected abstract takeBack(link: L, deliveries: ReadonlyArray<Delivery>): Promise<unknown>
+  protected abstract giveBack(link: L, deliveries: ReadonlyArray<Delivery>): Promise<unknown>
 
   /** Connects for the first time. Fails as the contract says of `connect`. */
   async start(): Promise<this> {
@@ -82,23 +82,23 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
 
   publish(postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>> {
     const check = (posting: Posting) => checkPosting(posting, this.capabilities)
-    return this.#batch(postings, check, (link, sound) => this.post(link, sound))
+    return this.#batch(postings, check, (link, sound) => this.publishChecked(link, sound))
   }
 
   commit(commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>> {
     const check = (commit: Commit) => checkCommit(commit, this.capabilities)
-    return this.#batch(commits, check, (link, sound) => this.settle(link, sound))
+    return this.#batch(commits, check, (link, sound) => this.commitChecked(link, sound))
   }
 
   async take(request: TakeRequest, signal: AbortSignal): Promise<Taken> {
-    this.guard()
+    this.assertOpen()
     if (signal.aborted) return { deliveries: [] }
-    const taken = await this.call((link) => this.hand(link, { ...request, queues: this.inTurn(request) }))
+    const taken = await this.call((link) => this.takeNow(link, { ...request, queues: this.rotated(request) }))
     if (signal.aborted) {
-      if (taken.deliveries.length > 0) await this.call((link) => this.takeBack(link, taken.deliveries))
+      if (taken.deliveries.length > 0) await this.call((link) => this.giveBack(link, taken.deliveries))
       return { deliveries: [] }
     }
-    this.served(taken.deliveries)
+    this.rotateAfter(taken.deliveries)
     return taken
   }
 
@@ -109,23 +109,23 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
 
   /** With a bound of 0 an answer is awaited for as long as there is the connection. */
   async #call<T>(run: (link: L) => Promise<T>, bound: number): Promise<T> {
-    this.guard()
-    const held = this.#held
-    if (held === undefined) throw this.#away
+    this.assertOpen()
+    const connection = this.#connection
+    if (connection === undefined) throw this.#whyClosed
     return new Promise<T>((resolve, reject) => {
       const late = new TransportError("unavailable", `no answer within ${bound} ms`)
-      const timer = bound > 0 ? setTimeout(() => this.#lose(held, late), bound) : undefined
+      const timer = bound > 0 ? setTimeout(() => this.#lose(connection, late), bound) : undefined
       const end = () => {
         clearTimeout(timer)
-        held.waiting.delete(fail)
+        connection.waiting.delete(fail)
       }
       const fail = (why: TransportError) => {
         end()
         reject(why)
       }
-      held.waiting.add(fail)
+      connection.waiting.add(fail)
       // Begins in this turn: what was handed over may be changed by the caller afterwards.
-      void (async () => run(held.link))().then(
+      void (async () => run(connection.link))().then(
         (value) => {
           end()
           resolve(value)
@@ -141,7 +141,7 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
     check: (item: I) => void,
     run: (link: L, items: ReadonlyArray<I>) => Promise<ReadonlyArray<A>>,
   ): Promise<ReadonlyArray<A | Failed>> {
-    this.guard()
+    this.assertOpen()
     const refused = answerEach(items, (item): Failed | undefined => void check(item))
     const sound = items.filter((_, at) => refused[at] === undefined)
     if (sound.length === 0) return refused.filter((each) => each !== undefined)
@@ -172,23 +172,23 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
   close(): Promise<void> {
     this.#closed ??= (async () => {
       this.closing.abort()
-      const held = this.#held
-      this.#held = undefined
-      for (const fail of held?.waiting ?? []) {
+      const connection = this.#connection
+      this.#connection = undefined
+      for (const fail of connection?.waiting ?? []) {
         fail(new TransportError("closed", "this transport was closed", { outcome: "unknown" }))
       }
-      await held?.link.close()
+      await connection?.link.close()
     })()
     return this.#closed
   }
 
   async #open(): Promise<void> {
     const late = new AbortController()
-    let held: Held<L> | undefined
+    let connection: Connection<L> | undefined
     let lost: TransportError | undefined
     const opening = this.open((why) => {
       lost ??= asError(why instanceof TransportError ? why : this.explain(why))
-      if (held !== undefined) this.#lose(held, lost)
+      if (connection !== undefined) this.#lose(connection, lost)
     }, late.signal)
     const link = await new Promise<L>((resolve, reject) => {
       const timer = setTimeout(() => {
@@ -204,18 +204,18 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
       await link.close()
       throw lost ?? new TransportError("closed", "this transport was closed")
     }
-    held = { link, waiting: new Set() }
-    this.#held = held
+    connection = { link, waiting: new Set() }
+    this.#connection = connection
   }
 
-  #lose(held: Held<L>, why: TransportError): void {
-    if (this.#held !== held) return
-    this.#held = undefined
-    this.#away = new TransportError("unavailable", why.message, { cause: why })
+  #lose(connection: Connection<L>, why: TransportError): void {
+    if (this.#connection !== connection) return
+    this.#connection = undefined
+    this.#whyClosed = new TransportError("unavailable", why.message, { cause: why })
     const unanswered = new TransportError("unavailable", why.message, { outcome: "unknown", cause: why })
-    for (const fail of held.waiting) fail(unanswered)
-    void (async () => held.link.close())().catch(() => undefined)
-    for (const listener of this.#statusListeners) listener("disconnected", this.#away)
+    for (const fail of connection.waiting) fail(unanswered)
+    void (async () => connection.link.close())().catch(() => undefined)
+    for (const listener of this.#statusListeners) listener("disconnected", this.#whyClosed)
     void this.#reconnect()
   }
 
@@ -227,11 +227,11 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
       try {
         await this.#open()
       } catch (error) {
-        this.#away = new TransportError("unavailable", asError(error).message, { cause: error })
+        this.#whyClosed = new TransportError("unavailable", asError(error).message, { cause: error })
         continue
       }
       for (const listener of this.#statusListeners) listener("connected")
-      this.tell({ kind: "missed" })
+      this.emit({ kind: "missed" })
       return
     }
   }

@@ -15,7 +15,7 @@ export interface Failed {
 export abstract class PlainDriver {
   protected readonly options: ConnectOptions
   protected readonly closing = new AbortController()
-  readonly #hearers = new Set<{ readonly interest: Interest; readonly listener: (news: News) => void }>()
+  readonly #listeners = new Set<{ readonly interest: Interest; readonly listener: (news: News) => void }>()
   readonly #topics = new Set<{ readonly topic: string; readonly listener: (payload: Uint8Array) => void }>()
   /** Queue that was served last, where queues take turns. */
   #served = ""
@@ -25,13 +25,13 @@ export abstract class PlainDriver {
   }
 
   /** Fails once the driver was closed. */
-  protected guard(): void {
+  protected assertOpen(): void {
     if (this.closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
   }
 
   /** Keeps an entry in a set until its signal fires or the driver is closed. */
   protected subscribe<T>(set: Set<T>, entry: T, signal: AbortSignal): void {
-    this.guard()
+    this.assertOpen()
     if (signal.aborted) return
     set.add(entry)
     const stop = () => set.delete(entry)
@@ -39,12 +39,12 @@ export abstract class PlainDriver {
   }
 
   async listen(interest: Interest, listener: (news: News) => void, signal: AbortSignal): Promise<void> {
-    this.subscribe(this.#hearers, { interest, listener }, signal)
+    this.subscribe(this.#listeners, { interest, listener }, signal)
   }
 
   /** Tells news to all that are interested. */
-  protected tell(news: News): void {
-    for (const { interest, listener } of this.#hearers) {
+  protected emit(news: News): void {
+    for (const { interest, listener } of this.#listeners) {
       const isWanted =
         news.kind === "missed" ||
         (news.kind === "queue" && interest.kind === "queues" && interest.queues.includes(news.queue)) ||
@@ -53,11 +53,11 @@ export abstract class PlainDriver {
     }
   }
 
-  /** Announcements: `send` brings one to every driver that listens, which says so with {@link announced}. */
-  protected broadcasting(send: (topic: string, payload: Uint8Array) => Promise<unknown>): Broadcast {
+  /** Announcements: `send` brings one to every driver that listens, which says so with {@link emitAnnouncement}. */
+  protected createBroadcast(send: (topic: string, payload: Uint8Array) => Promise<unknown>): Broadcast {
     return {
       send: async (topic, payload) => {
-        this.guard()
+        this.assertOpen()
         checkTopic(topic, payload)
         await send(topic, payload)
       },
@@ -68,17 +68,17 @@ export abstract class PlainDriver {
     }
   }
 
-  protected announced(topic: string, payload: Uint8Array): void {
+  protected emitAnnouncement(topic: string, payload: Uint8Array): void {
     for (const each of this.#topics) if (each.topic === topic) each.listener(payload.slice())
   }
 
   /** The queues of a take in the order in which they are served: with `rotate` it goes on where the last one ended. */
-  protected inTurn({ queues, rotate }: TakeRequest): ReadonlyArray<string> {
+  protected rotated({ queues, rotate }: TakeRequest): ReadonlyArray<string> {
     const first = rotate ? queues.indexOf(this.#served) + 1 : 0
     return [...queues.slice(first), ...queues.slice(0, first)]
   }
 
-  protected served(deliveries: ReadonlyArray<Delivery>): void {
+  protected rotateAfter(deliveries: ReadonlyArray<Delivery>): void {
     this.#served = deliveries.at(-1)?.queue ?? this.#served
   }
 }

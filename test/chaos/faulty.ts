@@ -4,8 +4,8 @@
  */
 import { connectTransport } from "../../runtime/connection/connect.ts"
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
-import { watchStore } from "../../runtime/transport/lift/poll.ts"
 import type { AttemptEnd, EndAnswer, Jobs, Transport } from "../../runtime/transport/lift/transport.ts"
+import { watchStore } from "../../runtime/transport/lift/watch-store.ts"
 import type { Store } from "../../runtime/transport/store.ts"
 
 export type Fault =
@@ -87,7 +87,7 @@ const endWith =
         await gap()
         await jobs.publish(
           settlements.flatMap((settlement, at) =>
-            settled[at]?.status === "settled" ? (settlement.followUps ?? []) : [],
+            settled[at]?.status === "ended" ? (settlement.followUps ?? []) : [],
           ),
         )
         return settled
@@ -101,7 +101,7 @@ const endWith =
           await jobs.decide([
             { id: record.id, expect: found.revision, record, ...(followUps ? { post: followUps } : {}) },
           ])
-          settled[at] = { status: "settled" }
+          settled[at] = { status: "ended" }
         }
         return settled
       }

@@ -624,7 +624,7 @@ describe("a task that comes again while its job runs", () => {
     const posting = { id: job.id, run: 1, retries: 0, queue: "default", level: 4, message: found.record.message }
     const { token } = taken
     const claim = { token, id: job.id, run: 1, retries: 0, worker: "other", at: Date.now(), posting }
-    expect(await client.connection.jobs.begin([claim])).toMatchObject([{ status: "claimed" }])
+    expect(await client.connection.jobs.begin([claim])).toMatchObject([{ status: "started" }])
     const [service] = services
     await eventually(() => service?.worker?.describe().superseded === 1, { message: "the first run is refused" })
   })

@@ -9,8 +9,8 @@ import type {
   EndAnswer,
   Found,
   JobDelivery,
-  PullRequest,
   StartAnswer,
+  TakeOptions,
   Transport,
 } from "../../runtime/transport/lift/transport.ts"
 import type { Receipt } from "../../runtime/transport/mod.ts"
@@ -62,7 +62,7 @@ export class Peer {
   /** One pull, of one task from one queue unless said otherwise. */
   async pull(
     queues: string | ReadonlyArray<string>,
-    request: Partial<PullRequest> & { readonly signal?: AbortSignal } = {},
+    request: Partial<TakeOptions> & { readonly signal?: AbortSignal } = {},
   ): Promise<ReadonlyArray<JobDelivery>> {
     const { signal = never, ...rest } = request
     const full = { queues: typeof queues === "string" ? [queues] : queues, max: 1, wait: 0, ...rest }
@@ -110,7 +110,7 @@ export class Peer {
   /** A claim that must succeed: the record as it was before. */
   async claimed(delivery: JobDelivery, posting: AddressedTask, worker = "kit"): Promise<JobRecord | undefined> {
     const claimed = await this.claim(delivery, posting, worker)
-    check(claimed.status === "claimed", `the claim must succeed, it was ${describe(claimed)}`)
+    check(claimed.status === "started", `the claim must succeed, it was ${describe(claimed)}`)
     return claimed.record
   }
 
@@ -132,7 +132,7 @@ export class Peer {
   /** Acks, and it must be settled. */
   async end(delivery: JobDelivery, ending: Ending = {}): Promise<void> {
     const settled = await this.ack(delivery, ending)
-    check(settled.status === "settled", `the ack of ${idOf(delivery)} must be settled, it was ${describe(settled)}`)
+    check(settled.status === "ended", `the ack of ${idOf(delivery)} must be settled, it was ${describe(settled)}`)
   }
 
   /** Acks as succeeded, and it must be settled: the record stored. */
@@ -145,10 +145,7 @@ export class Peer {
   /** Hands a task back, and it must be settled. */
   async release(delivery: JobDelivery, delay = 0, ending: Ending = {}): Promise<void> {
     const [settled] = await this.settle({ token: delivery.token, ...ending, then: { kind: "release", delay } })
-    check(
-      settled?.status === "settled",
-      `the release of ${idOf(delivery)} must be settled, it was ${describe(settled)}`,
-    )
+    check(settled?.status === "ended", `the release of ${idOf(delivery)} must be settled, it was ${describe(settled)}`)
   }
 
   /** What a token is still worth. */
@@ -179,7 +176,7 @@ export class Peer {
   /** Changes a record, and it must be changed. */
   async changed(change: Decision): Promise<void> {
     const changed = await this.change(change)
-    check(changed.status === "changed", `the record of ${change.id} must be changed, it was ${describe(changed)}`)
+    check(changed.status === "decided", `the record of ${change.id} must be changed, it was ${describe(changed)}`)
   }
 }
 

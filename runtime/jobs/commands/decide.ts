@@ -20,7 +20,7 @@ export const decide = async (
     const wanted = change(found)
     if (wanted === undefined) return found.record
     const [changed] = await connection.jobs.decide([{ id, expect: found.revision, ...wanted }])
-    if (changed?.status === "changed") return wanted.record
+    if (changed?.status === "decided") return wanted.record
     if (changed?.status === "failed") throw changed.error
   }
   throw new CallboardError("internal", `job ${id} changes too fast to decide about; try again`, { id })

@@ -85,7 +85,7 @@ const store = async (
   for (const [at, { posting }] of fit.entries()) {
     const answer = changed[at]
     if (answer?.status === "failed") answers.set(posting.id, answer.error)
-    else if (answer !== undefined) answers.set(posting.id, answer.status === "changed" ? "deferred" : "conflict")
+    else if (answer !== undefined) answers.set(posting.id, answer.status === "decided" ? "deferred" : "conflict")
   }
 }
 

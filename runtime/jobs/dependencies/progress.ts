@@ -90,7 +90,7 @@ const move = async (connection: Connection, pending: ReadonlyArray<Moving>): Pro
   const results = steps.length === 0 ? [] : await connection.jobs.decide(steps.map(({ change }) => change))
   for (const [at, { moving, change }] of steps.entries()) {
     const result = results[at]
-    if (result?.status === "changed") {
+    if (result?.status === "decided") {
       obsolete.push(...obsoleteEdges(change.record, moving))
       if (change.record.state === "failed") moved.failed.push(moving.child)
     } else if (result?.status !== "failed") moved.again.push(moving)

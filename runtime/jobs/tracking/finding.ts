@@ -44,6 +44,6 @@ export const expire = async (connection: Connection, found: Found): Promise<Foun
   const now = Date.now()
   const record = endedOutside(step(found.record, { at: now, state: "expired" }), now, connection.keepFailed)
   const [changed] = await connection.jobs.decide([{ id: record.id, expect: found.revision, record, withdraw: true }])
-  if (changed?.status === "changed") return { record, revision: found.revision }
+  if (changed?.status === "decided") return { record, revision: found.revision }
   return (await connection.jobs.find(record.id)) ?? found
 }

@@ -9,7 +9,7 @@ import type { Delivery } from "../driver.ts"
 import { TransportError } from "../mod.ts"
 import { ownHeader } from "./codec.ts"
 
-/** Place of a posting among those of its job, as text: run, then retries, then hops. */
+/** Position of a posting among those of its job, as text: run, then retries, then hops. */
 export type Order = string
 
 /** The order of what cannot be read: it is posting of no job. */
@@ -147,14 +147,14 @@ export const readToken = (text: string): Attempt => {
 }
 
 /** The attempt that a record's fence names. */
-export interface By {
+export interface FenceParts {
   readonly order: Order
   /** Rises over the deliveries of one task. */
   readonly fence: string
 }
 
 /** `undefined`: no delivery wrote the record. */
-export const byOf = (fence: string): By | undefined => {
+export const parseFence = (fence: string): FenceParts | undefined => {
   const dot = fence.indexOf(".")
   if (dot < 0) return undefined
   return { order: fence.slice(0, dot), fence: fence.slice(dot + 1, fence.lastIndexOf(".")) }

@@ -3,9 +3,9 @@ import { claimed, type JobRecord, recordOfPosting, unclaimed } from "../../proto
 import { asError, TransportError } from "../mod.ts"
 import type { Revision } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
-import { decodeStored, toStore } from "./codec.ts"
-import { type Asking, MOST_ROUNDS, tooFast } from "./commits.ts"
-import { judgeClaim, placeOf } from "./judge.ts"
+import { type BatchedDriver, contended, MAX_TRIES } from "./batching.ts"
+import { decodeStored, toCommitRecord } from "./codec.ts"
+import { judgeStart, positionOf } from "./judge.ts"
 import type { Notes } from "./notes.ts"
 import type { Revisions } from "./revisions.ts"
 import type { AttemptStart, StartAnswer } from "./transport.ts"
@@ -15,12 +15,12 @@ import type { AttemptStart, StartAnswer } from "./transport.ts"
  * again after that, or after a lost answer, finds itself.
  */
 export const begin = async (
-  asking: Asking,
+  batched: BatchedDriver,
   revisions: Revisions,
   notes: Pick<Notes, "of">,
-  claim: AttemptStart,
+  start: AttemptStart,
 ): Promise<StartAnswer> => {
-  const { token, id, posting } = claim
+  const { token, id, posting } = start
   let attempt: Attempt
   try {
     attempt = readToken(token)
@@ -32,10 +32,10 @@ export const begin = async (
   let stored: JobRecord | undefined
   // Nothing else can have written about the job of a first delivery: no need to look.
   let unread = !attempt.fresh || revisions.get(token) !== undefined
-  for (let round = 0; round < MOST_ROUNDS; round++) {
+  for (let round = 0; round < MAX_TRIES; round++) {
     if (unread) {
       // A worker that died may have said in a note alone that it had begun: people count that attempt.
-      const [known, [note]] = await Promise.all([asking.read(id, "record"), attempt.first ? [] : notes.of([id])])
+      const [known, [note]] = await Promise.all([batched.read(id, "record"), attempt.first ? [] : notes.of([id])])
       try {
         revision = known?.revision ?? ""
         stored = note?.about === revision ? note.record : known?.record && decodeStored(known.record)
@@ -44,34 +44,34 @@ export const begin = async (
       }
     }
     if (stored !== undefined) {
-      switch (judgeClaim(stored, placeOf(posting), attempt)) {
-        case "over":
+      switch (judgeStart(stored, positionOf(posting), attempt)) {
+        case "finished":
           return { status: "finished", record: stored }
-        case "late":
+        case "superseded":
           return { status: "superseded" }
-        case "mine":
+        case "repeated":
           revisions.set(token, revision)
-          return { status: "claimed", record: unclaimed(stored) }
+          return { status: "started", record: unclaimed(stored) }
       }
     }
-    let record: ReturnType<typeof toStore>
+    let record: ReturnType<typeof toCommitRecord>
     try {
-      record = toStore(startedBy(claim, attempt, stored), revision, Date.now())
+      record = toCommitRecord(startedRecord(start, attempt, stored), revision, Date.now())
     } catch (thrown) {
       return { status: "failed", error: asError(thrown) }
     }
-    const committed = await asking.commit({ id, record })
+    const committed = await batched.commit({ id, record })
     if (committed.status === "failed") return committed
     if (committed.status === "committed") {
       revisions.set(token, committed.revision)
-      return { status: "claimed", ...(stored === undefined ? {} : { record: stored }) }
+      return { status: "started", ...(stored === undefined ? {} : { record: stored }) }
     }
     unread = true
   }
-  return { status: "failed", error: tooFast(id) }
+  return { status: "failed", error: contended(id) }
 }
 
-const startedBy = (
+const startedRecord = (
   { worker, at, id, posting }: AttemptStart,
   { fence }: Attempt,
   stored: JobRecord | undefined,

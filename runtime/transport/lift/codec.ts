@@ -109,7 +109,7 @@ const hash = (text: string): string => {
 }
 
 /** A record as a commit carries it. Fails with `invalid`. */
-export const toStore = (record: JobRecord, expect: Revision, now: number): CommitRecord => {
+export const toCommitRecord = (record: JobRecord, expect: Revision, now: number): CommitRecord => {
   const keep = keepOf(record, now)
   const bytes = encodeStored(record)
   const index = indexOf(record)
@@ -150,7 +150,7 @@ const indexOfPosting = ({ queue, due, message }: AddressedTask, now: number): In
 }
 
 /** A posting as a driver stores it. Fails with `invalid`, `unsupported` or `too-large`. */
-export const toPost = (
+export const toPosting = (
   posting: AddressedTask,
   now: number,
   { delay, maxTask }: Pick<Capabilities, "delay" | "maxTask">,
@@ -180,5 +180,5 @@ export const toPost = (
 }
 
 /** What a task holds, or what was found in its place. */
-export const messageIn = (content: Uint8Array | Message): Message | Undecodable =>
+export const decodeContent = (content: Uint8Array | Message): Message | Undecodable =>
   content instanceof Uint8Array ? decodeEnvelope(content) : content

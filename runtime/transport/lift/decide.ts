@@ -4,14 +4,14 @@ import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Capabilities, Commit } from "../driver.ts"
 import { asError, TransportError } from "../mod.ts"
-import { decodeStored, toPost, toStore } from "./codec.ts"
-import type { Asking } from "./commits.ts"
-import { missing } from "./owed.ts"
+import type { BatchedDriver } from "./batching.ts"
+import { decodeStored, toCommitRecord, toPosting } from "./codec.ts"
+import { missingFollowUps } from "./follow-ups.ts"
 import { type Decision, type DecisionAnswer, TOMBSTONE_MS } from "./transport.ts"
 
 /** Never rejects but with what the driver threw before anything was tried. */
 export const decide = async (
-  asking: Asking,
+  batched: BatchedDriver,
   capabilities: Capabilities,
   { id, expect, record, withdraw, post = [] }: Decision,
 ): Promise<DecisionAnswer> => {
@@ -19,19 +19,19 @@ export const decide = async (
   let commit: Commit
   try {
     const wanted = record.id === id ? record : { ...record, id }
-    const debt = await debtOf(asking, wanted, expect, now)
-    if (debt === "conflict") return { status: "conflict" }
+    const owed = await owedFollowUps(batched, wanted, expect, now)
+    if (owed === "conflict") return { status: "conflict" }
     commit = {
       id,
-      record: toStore(debt.record, expect, now),
-      post: [...debt.post, ...post].map((posting) => toPost(posting, now, capabilities)),
+      record: toCommitRecord(owed.record, expect, now),
+      post: [...owed.post, ...post].map((posting) => toPosting(posting, now, capabilities)),
       ...(withdraw ? { task: { kind: "withdraw" } } : {}),
     }
   } catch (thrown) {
     return { status: "failed", error: asError(thrown) }
   }
-  const committed = await asking.commit(commit)
-  if (committed.status !== "failed") return committed.status === "committed" ? { status: "changed" } : committed
+  const committed = await batched.commit(commit)
+  if (committed.status !== "failed") return committed.status === "committed" ? { status: "decided" } : committed
   const { error, revision } = committed
   // The record is stored, so that the same change would meet a conflict: maintenance posts what is missing.
   const half = revision !== undefined && error.outcome === "none"
@@ -47,8 +47,8 @@ export const decide = async (
  * have died before its follow-ups were out. They are posted with the new record. A job whose tasks are gone, and that ended
  * longer ago than tombstones stay, owes nothing: a follow-up that ran may be forgotten, and must not run again.
  */
-const debtOf = async (
-  asking: Asking,
+const owedFollowUps = async (
+  batched: BatchedDriver,
   record: JobRecord,
   expect: string,
   now: number,
@@ -56,14 +56,14 @@ const debtOf = async (
   const { id, followUps = [] } = record
   const none = { record, post: [] }
   if (expect === "" || followUps.every((posting) => posting.id === id)) return none
-  const known = await asking.read(id, "all")
+  const known = await batched.read(id, "all")
   if ((known?.revision ?? "") !== expect) return "conflict"
   const before = known?.record && decodeStored(known.record)
   const old = new Set(before?.followUps?.flatMap((posting) => (posting.id === id ? [] : publishKey(posting))))
   const others = followUps.filter((posting) => old.has(publishKey(posting)))
   if (before === undefined || others.length === 0) return none
   const isPast = isTerminal(before.state) && now - (before.endedAt ?? now) >= TOMBSTONE_MS
-  if (known?.task !== undefined || !isPast) return { record, post: await missing(asking, id, others) }
+  if (known?.task !== undefined || !isPast) return { record, post: await missingFollowUps(batched, id, others) }
   const { followUps: _over, ...kept } = record
   const left = followUps.filter((posting) => !others.includes(posting))
   return { record: left.length === 0 ? kept : { ...kept, followUps: left }, post: [] }

@@ -1,5 +1,5 @@
 /**
- * Ends deliveries: one commit of the outcome with everything that follows from it. What comes first is one call for all of
+ * AttemptEnder deliveries: one commit of the outcome with everything that follows from it. What comes first is one call for all of
  * a batch, without a look at what is stored; what met something else is looked at one by one.
  */
 import type { JobRecord } from "../../protocol/record.ts"
@@ -7,16 +7,16 @@ import type { Capabilities, Commit, CommitRecord, Committed, Driver, Posting, Ta
 import { asError } from "../mod.ts"
 import type { Revision } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
-import { decodeStored, toPost, toStore } from "./codec.ts"
-import { type Asking, areOfDifferentJobs, MOST_ROUNDS, tooFast } from "./commits.ts"
+import { areDistinctJobs, type BatchedDriver, contended, MAX_TRIES } from "./batching.ts"
+import { decodeStored, toCommitRecord, toPosting } from "./codec.ts"
+import { missingFollowUps } from "./follow-ups.ts"
 import { judgeConflict } from "./judge.ts"
-import { missing } from "./owed.ts"
 import type { Revisions } from "./revisions.ts"
 import type { AttemptEnd, EndAnswer } from "./transport.ts"
 
-/** A settlement with everything made that can fail before the driver is asked. */
-interface Ending {
-  readonly settlement: AttemptEnd
+/** A end with everything made that can fail before the driver is asked. */
+interface PreparedEnd {
+  readonly end: AttemptEnd
   readonly attempt: Attempt
   readonly wanted: JobRecord | undefined
   /** Over the revision that is known, or over none; absent where nothing is to be stored. */
@@ -31,120 +31,120 @@ const NONE: ReadonlyArray<Posting> = []
 
 const failedOf = (thrown: unknown): EndAnswer => ({ status: "failed", error: asError(thrown) })
 
-export class Ends {
+export class AttemptEnder {
   readonly #driver: Driver
-  readonly #asking: Asking
+  readonly #batched: BatchedDriver
   readonly #revisions: Revisions
 
-  constructor(driver: Driver, asking: Asking, revisions: Revisions) {
+  constructor(driver: Driver, batched: BatchedDriver, revisions: Revisions) {
     this.#driver = driver
-    this.#asking = asking
+    this.#batched = batched
     this.#revisions = revisions
   }
 
   /** Rejects only with what the driver threw before anything was tried. */
-  async settle(settlements: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> {
+  async end(ends: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> {
     const now = Date.now()
-    const answers: Array<EndAnswer | Ending> = []
+    const answers: Array<EndAnswer | PreparedEnd> = []
     const commits: Array<Commit> = []
     const { capabilities } = this.#driver
-    settlements.forEach((settlement) => {
+    ends.forEach((end) => {
       try {
-        const ending = prepare(settlement, this.#revisions, capabilities, now)
-        answers.push(ending)
-        if (!ending.unread) commits.push(commitOf(ending))
+        const prepared = prepare(end, this.#revisions, capabilities, now)
+        answers.push(prepared)
+        if (!prepared.unread) commits.push(commitOf(prepared))
       } catch (thrown) {
         answers.push(failedOf(thrown))
       }
     })
     const first = await this.#commit(commits)
-    const settled: Array<EndAnswer> = []
+    const endAnswers: Array<EndAnswer> = []
     const slow: Array<Promise<void>> = []
     let nth = 0
     answers.forEach((answer, at) => {
-      if (!("settlement" in answer)) {
-        settled[at] = answer
+      if (!("end" in answer)) {
+        endAnswers[at] = answer
         return
       }
       const committed = answer.unread ? undefined : first[nth++]
-      if (committed !== undefined && committed.status !== "conflict") settled[at] = this.#answer(answer, committed)
+      if (committed !== undefined && committed.status !== "conflict") endAnswers[at] = this.#answer(answer, committed)
       else {
-        const late = this.#carefully(answer).catch(failedOf)
+        const late = this.#endOverStored(answer).catch(failedOf)
         slow.push(
           late.then((found) => {
-            settled[at] = found
+            endAnswers[at] = found
           }),
         )
       }
     })
     if (slow.length > 0) await Promise.all(slow)
-    return settled
+    return endAnswers
   }
 
   #commit(commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>> {
     if (commits.length === 0) return Promise.resolve([])
-    return areOfDifferentJobs(commits)
+    return areDistinctJobs(commits)
       ? this.#driver.commit(commits)
-      : Promise.all(commits.map((commit) => this.#asking.commit(commit)))
+      : Promise.all(commits.map((commit) => this.#batched.commit(commit)))
   }
 
-  #answer(ending: Ending, committed: Exclude<Committed, { readonly status: "conflict" }>): EndAnswer {
+  #answer(prepared: PreparedEnd, committed: Exclude<Committed, { readonly status: "conflict" }>): EndAnswer {
     if (committed.status === "failed") return committed
-    const { settlement, wanted, task } = ending
+    const { end, wanted, task } = prepared
     // An attempt that goes on writing about its job needs the revision; an outcome is the last word.
-    if (wanted?.state === "started" && task.kind === "ack") this.#revisions.set(settlement.token, committed.revision)
-    else if (wanted !== undefined) this.#revisions.delete(settlement.token)
-    return committed.gone ? { status: "gone" } : { status: "settled" }
+    if (wanted?.state === "started" && task.kind === "ack") this.#revisions.set(end.token, committed.revision)
+    else if (wanted !== undefined) this.#revisions.delete(end.token)
+    return committed.gone ? { status: "gone" } : { status: "ended" }
   }
 
   /** What met another revision than it expected, or does not know which to expect. */
-  async #carefully(ending: Ending): Promise<EndAnswer> {
-    const { settlement, attempt, wanted, record, post, task } = ending
-    if (wanted === undefined || record === undefined) return this.#rest(ending)
+  async #endOverStored(prepared: PreparedEnd): Promise<EndAnswer> {
+    const { end, attempt, wanted, record, post, task } = prepared
+    if (wanted === undefined || record === undefined) return this.#endStored(prepared)
     const { id } = wanted
-    for (let round = 0; round < MOST_ROUNDS; round++) {
-      const known = await this.#asking.read(id, "record")
+    for (let round = 0; round < MAX_TRIES; round++) {
+      const known = await this.#batched.read(id, "record")
       const stored = known?.record && decodeStored(known.record)
       const expect: Revision = known?.revision ?? ""
-      const verdict = judgeConflict(stored, wanted, attempt)
-      if (verdict === "refused") {
-        this.#revisions.delete(settlement.token)
+      const judgement = judgeConflict(stored, wanted, attempt)
+      if (judgement === "superseded") {
+        this.#revisions.delete(end.token)
         return { status: "superseded" }
       }
-      if (verdict === "done") return this.#rest(ending)
-      const committed = await this.#asking.commit({ id, record: { ...record, expect }, post, task })
-      if (committed.status !== "conflict") return this.#answer(ending, committed)
+      if (judgement === "stored") return this.#endStored(prepared)
+      const committed = await this.#batched.commit({ id, record: { ...record, expect }, post, task })
+      if (committed.status !== "conflict") return this.#answer(prepared, committed)
     }
-    return { status: "failed", error: tooFast(id) }
+    return { status: "failed", error: contended(id) }
   }
 
   /** The record is in: what follows from it and is not known, then the task. */
-  async #rest(ending: Ending): Promise<EndAnswer> {
-    const { settlement, attempt, wanted, post, task } = ending
-    const { followUps = [] } = settlement
-    const out = new Set(await missing(this.#asking, attempt.id, followUps))
+  async #endStored(prepared: PreparedEnd): Promise<EndAnswer> {
+    const { end, attempt, wanted, post, task } = prepared
+    const { followUps = [] } = end
+    const out = new Set(await missingFollowUps(this.#batched, attempt.id, followUps))
     const rest = post.filter((_, at) => {
       const followUp = followUps[at]
       return followUp !== undefined && out.has(followUp)
     })
-    const committed = await this.#asking.commit({ id: wanted?.id ?? jobOf(attempt), post: rest, task })
-    return committed.status === "conflict" ? { status: "superseded" } : this.#answer(ending, committed)
+    const committed = await this.#batched.commit({ id: wanted?.id ?? jobOf(attempt), post: rest, task })
+    return committed.status === "conflict" ? { status: "superseded" } : this.#answer(prepared, committed)
   }
 }
 
 /** Fails with `invalid`, `unsupported` or `too-large`. */
-const prepare = (settlement: AttemptEnd, revisions: Revisions, capabilities: Capabilities, now: number): Ending => {
-  const { token, record, followUps, then } = settlement
+const prepare = (end: AttemptEnd, revisions: Revisions, capabilities: Capabilities, now: number): PreparedEnd => {
+  const { token, record, followUps, then } = end
   const attempt = readToken(token)
   const expect = revisions.get(token) ?? (attempt.fresh ? "" : undefined)
   const { fence } = attempt
   const wanted = record === undefined || record.fence === fence ? record : { ...record, fence }
   return {
-    settlement,
+    end,
     attempt,
     wanted,
-    record: wanted && toStore(wanted, expect ?? "", now),
-    post: followUps === undefined ? NONE : followUps.map((posting) => toPost(posting, now, capabilities)),
+    record: wanted && toCommitRecord(wanted, expect ?? "", now),
+    post: followUps === undefined ? NONE : followUps.map((posting) => toPosting(posting, now, capabilities)),
     task:
       then.kind === "ack"
         ? { kind: "ack", token: attempt.token }
@@ -157,5 +157,5 @@ const prepare = (settlement: AttemptEnd, revisions: Revisions, capabilities: Cap
 /** What cannot be read is of no job. */
 const jobOf = ({ id, fence }: Attempt): string => (id === "" ? fence : id)
 
-const commitOf = ({ attempt, wanted, record, post, task }: Ending): Commit =>
+const commitOf = ({ attempt, wanted, record, post, task }: PreparedEnd): Commit =>
   record === undefined || wanted === undefined ? { id: jobOf(attempt), task } : { id: wanted.id, record, post, task }

@@ -4,24 +4,24 @@ import type { Driver } from "../driver.ts"
 import type { Known } from "../known.ts"
 import { TransportError } from "../mod.ts"
 import type { FoundJob, Query } from "../optional.ts"
-import type { Asking } from "./commits.ts"
+import type { BatchedDriver } from "./batching.ts"
 import { NOTES, type Notes } from "./notes.ts"
 import type { Found, RecordPage, RecordQuery } from "./transport.ts"
 import { viewOf } from "./view.ts"
 
 export class Finder {
   readonly #driver: Driver
-  readonly #asking: Asking
+  readonly #batched: BatchedDriver
   readonly #notes: Notes
 
-  constructor(driver: Driver, asking: Asking, notes: Notes) {
+  constructor(driver: Driver, batched: BatchedDriver, notes: Notes) {
     this.#driver = driver
-    this.#asking = asking
+    this.#batched = batched
     this.#notes = notes
   }
 
   async find(id: string): Promise<Found | undefined> {
-    const [known, [note]] = await Promise.all([this.#asking.read(id, "all"), this.#notes.of([id])])
+    const [known, [note]] = await Promise.all([this.#batched.read(id, "all"), this.#notes.of([id])])
     const record = known && viewOf(known, note, Date.now())
     return record && { record, revision: known?.revision ?? "" }
   }

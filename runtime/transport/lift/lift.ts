@@ -6,25 +6,25 @@ import type { AddressedTask } from "../../protocol/message.ts"
 import type { ConnectOptions, Driver, Posting, Receipt } from "../driver.ts"
 import { answerEach, TransportError } from "../mod.ts"
 import { readToken } from "./attempt.ts"
+import { BatchedDriver, tooFewAnswers } from "./batching.ts"
 import { begin } from "./begin.ts"
-import { toPost } from "./codec.ts"
-import { Asking, unanswered } from "./commits.ts"
+import { toPosting } from "./codec.ts"
 import { decide } from "./decide.ts"
-import { Ends } from "./end.ts"
+import { AttemptEnder } from "./end.ts"
 import { Finder } from "./find.ts"
 import { Notes } from "./notes.ts"
 import { Revisions } from "./revisions.ts"
 import { take } from "./take.ts"
 import type { Jobs, Transport } from "./transport.ts"
-import { watchJobs } from "./watch.ts"
+import { watchJobs } from "./watch-jobs.ts"
 
 export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): Transport => {
   const closing = new AbortController()
-  const asking = new Asking(driver)
+  const batched = new BatchedDriver(driver)
   const revisions = new Revisions()
-  const notes = new Notes(driver, asking, revisions, lease)
-  const ends = new Ends(driver, asking, revisions)
-  const finder = new Finder(driver, asking, notes)
+  const notes = new Notes(driver, batched, revisions, lease)
+  const ender = new AttemptEnder(driver, batched, revisions)
+  const finder = new Finder(driver, batched, notes)
   const { capabilities, broadcast } = driver
 
   /** What is decided here before the driver is asked must fail as the driver would. */
@@ -42,24 +42,24 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
       guard()
       return take(driver, request, signal, closing.signal)
     },
-    begin: async (claims) => {
+    begin: async (starts) => {
       guard()
-      return Promise.all(claims.map((claim) => begin(asking, revisions, notes, claim)))
+      return Promise.all(starts.map((start) => begin(batched, revisions, notes, start)))
     },
     report: async (reports) => {
       guard()
       return notes.report(reports)
     },
-    end: async (settlements) => {
+    end: async (ends) => {
       guard()
-      for (const { token } of settlements) notes.end(token)
-      return ends.settle(settlements)
+      for (const { token } of ends) notes.end(token)
+      return ender.end(ends)
     },
     extend: (tokens) => extend(driver, tokens),
     find: (id) => finder.find(id),
-    decide: async (changes) => {
+    decide: async (decisions) => {
       guard()
-      return Promise.all(changes.map((change) => decide(asking, capabilities, change)))
+      return Promise.all(decisions.map((decision) => decide(batched, capabilities, decision)))
     },
     ...(queues === undefined ? {} : { queues: () => queues.call(driver) }),
     ...(waiting === undefined ? {} : { waiting: (what, max) => waiting.call(driver, what, max) }),
@@ -91,13 +91,13 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
 
 const publish = async (driver: Driver, postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>> => {
   const now = Date.now()
-  const checked = answerEach(postings, (posting) => toPost(posting, now, driver.capabilities))
+  const checked = answerEach(postings, (posting) => toPosting(posting, now, driver.capabilities))
   const sound = checked.filter((each): each is Posting => !("status" in each))
   const stored = sound.length === 0 ? [] : await driver.publish(sound)
   if (sound.length === postings.length) return stored
   const receipts = stored.values()
   return checked.map((each) =>
-    "status" in each ? each : (receipts.next().value ?? { status: "failed", error: unanswered() }),
+    "status" in each ? each : (receipts.next().value ?? { status: "failed", error: tooFewAnswers() }),
   )
 }
 

@@ -6,8 +6,8 @@ import { encodeRecord, type JobRecord, recordFromJson } from "../../protocol/rec
 import type { Driver } from "../driver.ts"
 import type { Revision, Store } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
+import type { BatchedDriver } from "./batching.ts"
 import { decodeStored } from "./codec.ts"
-import type { Asking } from "./commits.ts"
 import { judgeConflict } from "./judge.ts"
 import type { Revisions } from "./revisions.ts"
 import type { Report } from "./transport.ts"
@@ -51,16 +51,16 @@ interface Noted {
 
 export class Notes {
   readonly #store: Store
-  readonly #asking: Asking
+  readonly #batched: BatchedDriver
   readonly #revisions: Revisions
   readonly #lease: number
   /** Of this process, by token. */
   readonly #own = new Map<string, Noted>()
   #renewing: ReturnType<typeof setInterval> | undefined
 
-  constructor({ store }: Pick<Driver, "store">, asking: Asking, revisions: Revisions, lease: number) {
+  constructor({ store }: Pick<Driver, "store">, batched: BatchedDriver, revisions: Revisions, lease: number) {
     this.#store = store
-    this.#asking = asking
+    this.#batched = batched
     this.#revisions = revisions
     this.#lease = lease
   }
@@ -84,9 +84,9 @@ export class Notes {
 
   /** Of an attempt that went on with another delivery of its task, and claimed nothing by it. */
   async #revision(token: string, record: JobRecord, attempt: Attempt): Promise<Revision | undefined> {
-    const known = await this.#asking.read(record.id, "record")
+    const known = await this.#batched.read(record.id, "record")
     const stored = known?.record && decodeStored(known.record)
-    if (judgeConflict(stored, record, attempt) !== "again") return undefined
+    if (judgeConflict(stored, record, attempt) !== "retry") return undefined
     const revision = known?.revision ?? ""
     this.#revisions.set(token, revision)
     return revision
@@ -131,7 +131,7 @@ export class Notes {
   /** Writes again what still stands; a job that went on without its worker has another revision. */
   async #renew(): Promise<void> {
     const own = [...this.#own]
-    const found = await Promise.all(own.map(([, { id }]) => this.#asking.read(id, "record")))
+    const found = await Promise.all(own.map(([, { id }]) => this.#batched.read(id, "record")))
     const standing = own.filter(([token, noted], at) => {
       // The delivery may have ended, or reported again, while its record was read.
       if (this.#own.get(token) !== noted) return false

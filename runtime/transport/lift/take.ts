@@ -2,8 +2,8 @@
 import type { Driver, TakeRequest } from "../driver.ts"
 import { TransportError } from "../mod.ts"
 import { attemptOf, tokenOf } from "./attempt.ts"
-import { messageIn } from "./codec.ts"
-import type { JobDelivery, PullRequest } from "./transport.ts"
+import { decodeContent } from "./codec.ts"
+import type { JobDelivery, TakeOptions } from "./transport.ts"
 
 /** News is best effort: a pull that waits looks this often all the same. */
 const LOOK_MS = 5_000
@@ -13,45 +13,45 @@ const PAUSE_MS = 5
 
 export const take = async (
   driver: Driver,
-  { queues, max, wait, rotate = false }: PullRequest,
+  options: TakeOptions,
   signal: AbortSignal,
   closing: AbortSignal,
 ): Promise<ReadonlyArray<JobDelivery>> => {
-  if (signal.aborted || max < 1) return []
-  const request: TakeRequest = { queues, max, wait, rotate }
-  if (driver.capabilities.waits || wait <= 0) return deliveriesOf(await driver.take(request, signal))
+  if (signal.aborted || options.max < 1) return []
+  const request: TakeRequest = { rotate: false, ...options }
+  if (driver.capabilities.waits || request.wait <= 0) return jobDeliveries(await driver.take(request, signal))
   const now = await driver.take({ ...request, wait: 0 }, signal)
-  if (now.deliveries.length > 0) return deliveriesOf(now)
-  return waiting(driver, request, AbortSignal.any([signal, closing]))
+  if (now.deliveries.length > 0) return jobDeliveries(now)
+  return takeOnNews(driver, request, AbortSignal.any([signal, closing]))
 }
 
-const waiting = async (
+const takeOnNews = async (
   driver: Driver,
   { wait, ...request }: TakeRequest,
   ending: AbortSignal,
 ): Promise<ReadonlyArray<JobDelivery>> => {
   const end = performance.now() + wait
   const listening = new AbortController()
-  let heard = true
+  let isNews = true
   let wake = (): void => undefined
-  const hear = (): void => {
-    heard = true
+  const onNews = (): void => {
+    isNews = true
     wake()
   }
-  ending.addEventListener("abort", hear)
+  ending.addEventListener("abort", onNews)
   try {
     await driver.listen(
       { kind: "queues", queues: request.queues },
       (news) => {
-        if (news.kind === "missed" || (news.kind === "queue" && request.queues.includes(news.queue))) hear()
+        if (news.kind === "missed" || (news.kind === "queue" && request.queues.includes(news.queue))) onNews()
       },
       listening.signal,
     )
     while (!ending.aborted) {
-      heard = false
+      isNews = false
       const taken = await driver.take({ ...request, wait: 0 }, ending)
       const left = end - performance.now()
-      if (taken.deliveries.length > 0 || left <= 0) return deliveriesOf(taken)
+      if (taken.deliveries.length > 0 || left <= 0) return jobDeliveries(taken)
       const next = Math.max(taken.next ?? LOOK_MS, PAUSE_MS)
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, Math.min(left, next, LOOK_MS))
@@ -59,7 +59,7 @@ const waiting = async (
           clearTimeout(timer)
           resolve()
         }
-        if (heard) wake()
+        if (isNews) wake()
       })
     }
     return []
@@ -69,13 +69,13 @@ const waiting = async (
     throw thrown
   } finally {
     listening.abort()
-    ending.removeEventListener("abort", hear)
+    ending.removeEventListener("abort", onNews)
   }
 }
 
-const deliveriesOf = ({ deliveries }: Awaited<ReturnType<Driver["take"]>>): ReadonlyArray<JobDelivery> =>
+const jobDeliveries = ({ deliveries }: Awaited<ReturnType<Driver["take"]>>): ReadonlyArray<JobDelivery> =>
   deliveries.map((delivery): JobDelivery => {
-    const message = messageIn(delivery.content)
+    const message = decodeContent(delivery.content)
     const attempt = attemptOf(delivery, message)
     const { queue, level, sequence, deliveries: count } = delivery
     const { fence, fresh } = attempt

@@ -5,7 +5,7 @@
 import type { AddressedTask, Message, Undecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { State } from "../../protocol/state.ts"
-import type { Capabilities, Receipt } from "../driver.ts"
+import type { Capabilities, Receipt, TakeRequest } from "../driver.ts"
 import type { TransportError } from "../errors.ts"
 import type { Broadcast, QueueBrowser } from "../optional.ts"
 import type { Revision, Store } from "../store.ts"
@@ -53,7 +53,7 @@ export interface Jobs extends Partial<QueueBrowser> {
    * what there is. Aborting the signal resolves with an empty list soon; tasks that arrive late for it are handed back,
    * never stranded. A task is in the hands of one delivery at a time, until its lease lapses.
    */
-  take(request: PullRequest, signal: AbortSignal): Promise<ReadonlyArray<JobDelivery>>
+  take(request: TakeOptions, signal: AbortSignal): Promise<ReadonlyArray<JobDelivery>>
 
   /**
    * Writes, before the handler starts, that this delivery runs the job: needed for every delivery that is not `fresh`,
@@ -68,7 +68,7 @@ export interface Jobs extends Partial<QueueBrowser> {
    * 4. Else `claimed`: the stored record then has state `started`, this fence, this worker and one more in `claims`, and
    *    no time to live.
    */
-  begin(claims: ReadonlyArray<AttemptStart>): Promise<ReadonlyArray<StartAnswer>>
+  begin(starts: ReadonlyArray<AttemptStart>): Promise<ReadonlyArray<StartAnswer>>
 
   /**
    * Says that a run goes on: state, progress, worker. Last value wins; may be less durable than records and may be
@@ -77,11 +77,11 @@ export interface Jobs extends Partial<QueueBrowser> {
   report(reports: ReadonlyArray<Report>): Promise<void>
 
   /**
-   * Ends deliveries. In this order, or as one transaction: the record by compare-and-set (fence), then the
+   * AttemptEnder deliveries. In this order, or as one transaction: the record by compare-and-set (fence), then the
    * follow-ups (idempotent by publish key), then the ack or release. On `superseded` nothing else happens. A token goes
    * on to settle records after its task was acked: a job that is taken off its queue early has its outcome later.
    */
-  end(settlements: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>>
+  end(ends: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>>
 
   /**
    * Extends leases to a full lease from now. Returns, in order, whether each was still ours. A token is plain text and
@@ -106,7 +106,7 @@ export interface Jobs extends Partial<QueueBrowser> {
    * may be lost with the process that posts it: {@link orphans} finds such jobs, so that the same change can be made again.
    * With `""` as the expected revision it may be the record of a job that was not posted yet: one that waits for others.
    */
-  decide(changes: ReadonlyArray<Decision>): Promise<ReadonlyArray<DecisionAnswer>>
+  decide(decisions: ReadonlyArray<Decision>): Promise<ReadonlyArray<DecisionAnswer>>
 
   /**
    * Ids of jobs, oldest first, that wait in vain: their record says `queued` or `scheduled`, holds its own `message`, was
@@ -120,18 +120,13 @@ export interface Jobs extends Partial<QueueBrowser> {
 
   /**
    * Records as they change, of one job or of all, from the moment the promise resolves. Best effort: what
-   * happened while disconnected is not repeated; a slow reader may see only the latest of several. Ends with the signal.
+   * happened while disconnected is not repeated; a slow reader may see only the latest of several. AttemptEnder with the signal.
    */
   watch(filter: { readonly id?: string }, listener: (record: JobRecord) => void, signal: AbortSignal): Promise<void>
 }
 
-export interface PullRequest {
-  /** In order of preference. */
-  readonly queues: ReadonlyArray<string>
-  readonly max: number
-  /** Longest wait for a first task; 0 does not wait. */
-  readonly wait: number
-  /** Queues take turns, one task each, instead of strict order. */
+/** What to take, as a driver is asked. Without `rotate` in strict order of the queues. */
+export interface TakeOptions extends Omit<TakeRequest, "rotate"> {
   readonly rotate?: boolean
 }
 
@@ -167,7 +162,7 @@ export type StartAnswer =
    * Ours. `record` is as stored before this claim (its `claims` do not count this one); absent if there was none. Of a
    * claim that was sent again it is what is stored with that claim taken back (`unclaimed`).
    */
-  | { readonly status: "claimed"; readonly record?: JobRecord }
+  | { readonly status: "started"; readonly record?: JobRecord }
   /**
    * The job's run is over, went on to a successor of this posting, or has this posting off its queue already: publish its
    * follow-ups again, then ack.
@@ -198,7 +193,7 @@ export interface AttemptEnd {
 }
 
 export type EndAnswer =
-  | { readonly status: "settled" }
+  | { readonly status: "ended" }
   /** A newer delivery, or a decision from outside (a cancel), has the job. Nothing was stored, published or acked. */
   | { readonly status: "superseded" }
   /** The task is not in the queue any more; record and follow-ups, if any, were stored. */
@@ -226,7 +221,7 @@ export interface Decision {
 }
 
 export type DecisionAnswer =
-  | { readonly status: "changed" }
+  | { readonly status: "decided" }
   /** The revision is outdated: find again and decide again. */
   | { readonly status: "conflict" }
   | { readonly status: "failed"; readonly error: TransportError }

@@ -5,7 +5,7 @@ import { type JobRecord, recordOfPosting, tombstoneOf } from "../../protocol/rec
 import { isTerminal } from "../../protocol/state.ts"
 import type { Known, QueuedTask } from "../known.ts"
 import type { Revision } from "../store.ts"
-import { decodeStored, messageIn } from "./codec.ts"
+import { decodeContent, decodeStored } from "./codec.ts"
 import { TOMBSTONE_MS } from "./transport.ts"
 
 /** What a worker says about a run while it goes on. Means nothing once the job has another revision. */
@@ -29,7 +29,7 @@ export const viewOf = (known: Known, note: RunNote | undefined, now: number): Jo
   const before = stored && (aged(stored, now) ?? (task && tombstoneOf(stored)))
   // The task of a job that is over may still be on its way out of the queue: it says nothing any more.
   if (before !== undefined && isTerminal(before.state)) return before
-  const message = task && messageIn(task.content)
+  const message = task && decodeContent(task.content)
   if (task === undefined || message === undefined || isUndecodable(message)) return before
   const runs = note !== undefined && note.about === known.revision && task.held !== false
   const record = runs ? note.record : before

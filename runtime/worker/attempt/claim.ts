@@ -75,7 +75,7 @@ export const recordAfterClaim = (
         ...(answer.record.followUps === undefined ? {} : { followUps: answer.record.followUps }),
         then: { kind: "ack" },
       })
-    case "claimed":
+    case "started":
       return answer.record ?? waiting.record
   }
 }

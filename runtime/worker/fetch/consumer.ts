@@ -7,7 +7,7 @@ import type { Connectivity } from "../../connection/connectivity.ts"
 import { asTransportError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
 import { isExhausted, type ReconnectPolicy, reconnectDelay, retryNotice } from "../../options/reconnect.ts"
-import type { JobDelivery, Jobs, PullRequest } from "../../transport/lift/transport.ts"
+import type { JobDelivery, Jobs, TakeOptions } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import type { DeliveryBuffer } from "./delivery-buffer.ts"
 import { PullSizer } from "./pull-sizer.ts"
@@ -143,7 +143,7 @@ const mayPass = (error: TransportError): boolean => error.retryable || error.rea
  * deliveries would wait until their leases expire. With a full buffer nothing is pulled, and only the transport's
  * status is known.
  */
-const pull = ({ jobs, accept }: ConsumerOptions, request: PullRequest): Effect.Effect<number, TransportError> =>
+const pull = ({ jobs, accept }: ConsumerOptions, request: TakeOptions): Effect.Effect<number, TransportError> =>
   Effect.tryPromise({
     try: async (signal) => {
       if (request.max < 1) return 0

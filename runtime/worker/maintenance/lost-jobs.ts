@@ -119,7 +119,7 @@ export class LostJobs {
       const change = this.#failed(record, Date.now())
       const [changed] = await connection.jobs.decide([{ id, expect: revision, ...change }])
       if (changed?.status === "failed") throw changed.error
-      if (changed?.status !== "changed") continue
+      if (changed?.status !== "decided") continue
       onLost(change.record)
       return
     }

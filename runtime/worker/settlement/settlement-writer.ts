@@ -44,7 +44,7 @@ export class SettlementWriter {
     refused?: (error: JobError) => AttemptEnd,
   ): Promise<SettleResult> {
     return this.#batcher.add(settlement).then(
-      (settled) => (settled.status === "settled" ? settlement : this.#retry(settlement, settled, signal, refused)),
+      (settled) => (settled.status === "ended" ? settlement : this.#retry(settlement, settled, signal, refused)),
       (cause: unknown) => this.#retry(settlement, failedOf(cause), signal, refused),
     )
   }
@@ -65,7 +65,7 @@ export class SettlementWriter {
       settled = await this.#batcher.add(current).catch(failedOf)
     }
     while (true) {
-      if (settled.status === "settled" || settled.status === "gone") return current
+      if (settled.status === "ended" || settled.status === "gone") return current
       if (settled.status === "superseded") return "superseded"
       const { error } = settled
       if (error.reason === "internal" && faults < MOST_FAULTS && !signal.aborted) {

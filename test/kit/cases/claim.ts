@@ -115,7 +115,7 @@ export const claimCases: ReadonlyArray<Case> = [
       await peer.end(second)
       equal((await peer.find(posting.id)).fence, first.fence, "fence of who runs it")
       const settled = await peer.ack(first, { record: recordOf(posting, "succeeded", { fence: first.fence }) })
-      check(["gone", "settled"].includes(settled.status), `it must be gone or settled, it was ${describe(settled)}`)
+      check(["gone", "ended"].includes(settled.status), `it must be gone or settled, it was ${describe(settled)}`)
     },
   },
   {
@@ -139,7 +139,7 @@ export const claimCases: ReadonlyArray<Case> = [
       const answers = await within("two claims", peer.transport.jobs.begin(claims))
       equal(
         answers.map(({ status }) => status),
-        ["finished", "claimed"],
+        ["finished", "started"],
         "answers",
       )
     },
@@ -205,7 +205,7 @@ export const claimCases: ReadonlyArray<Case> = [
         const claim = { token, id, run, retries, worker: "w", at, posting }
         const ask = async (): Promise<JobRecord | undefined> => {
           const [answer] = await context.within("a claim", peer.transport.jobs.begin([claim]))
-          check(answer?.status === "claimed", `a claim that is sent again must succeed, it was ${describe(answer)}`)
+          check(answer?.status === "started", `a claim that is sent again must succeed, it was ${describe(answer)}`)
           return answer.record
         }
         const first = await ask()

@@ -192,7 +192,7 @@ export const fenceCases: ReadonlyArray<Case> = [
       await sleep(lease + harness.capabilities.leaseResolution + 100)
       const record = recordOf(posting, "succeeded", { fence: first.fence, result: "late" })
       const settled = await peer.ack(first, { record })
-      check(["settled", "gone"].includes(settled.status), `its outcome must be stored, it was ${describe(settled)}`)
+      check(["ended", "gone"].includes(settled.status), `its outcome must be stored, it was ${describe(settled)}`)
       equal((await peer.find(posting.id)).result, "late", "result")
       // Where the ack came too late, the next delivery finds that the job is over.
       await until("an empty queue", async () => {

@@ -166,10 +166,10 @@ export const recordCases: ReadonlyArray<Case> = [
         )
         sameSet(
           answers.map(({ status }) => status),
-          ["changed", "conflict"],
+          ["decided", "conflict"],
           "answers",
         )
-        const winner = answers.findIndex(({ status }) => status === "changed")
+        const winner = answers.findIndex(({ status }) => status === "decided")
         equal((await peer.find(posting.id)).meta, { by: winner }, "meta")
       }
     },
@@ -191,7 +191,7 @@ export const recordCases: ReadonlyArray<Case> = [
       const answers = await within("two changes", peer.transport.jobs.decide(changes))
       equal(
         answers.map(({ status }) => status),
-        ["conflict", "changed"],
+        ["conflict", "decided"],
         "answers",
       )
       equal((await peer.all(queue, 1)).map(idOf), [postings[0]?.id], "what still comes")
@@ -244,7 +244,7 @@ export const recordCases: ReadonlyArray<Case> = [
         if (isSecond)
           await peer.end(delivery, { record: recordOf(again, "succeeded", { fence: delivery.fence, run: 2 }) })
       }
-      equal(statuses, { "run 1": "finished", "run 2": "claimed" }, "claims")
+      equal(statuses, { "run 1": "finished", "run 2": "started" }, "claims")
       equal((await peer.find(id)).state, "succeeded", "state")
     },
   },

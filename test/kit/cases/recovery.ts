@@ -58,7 +58,7 @@ const consume = async ({ peer, harness }: Context, queue: string, ids: ReadonlyA
     try {
       for (const [id, token] of held) {
         const [settled] = await peer.transport.jobs.end([{ token, then: { kind: "ack" } }])
-        if (settled?.status !== "settled" && settled?.status !== "gone") continue
+        if (settled?.status !== "ended" && settled?.status !== "gone") continue
         left.delete(id)
         held.delete(id)
       }

@@ -39,7 +39,7 @@ export const settleCases: ReadonlyArray<Case> = [
         { token: two?.token ?? "", then: { kind: "release", delay: 0 } },
         { token: three?.token ?? "", then },
       )
-      equal([settled[0]?.status, settled[2]?.status, settled[3]?.status], ["settled", "settled", "settled"], "answers")
+      equal([settled[0]?.status, settled[2]?.status, settled[3]?.status], ["ended", "ended", "ended"], "answers")
       check(
         settled[1]?.status === "gone" || settled[1]?.status === "failed",
         "what was never a token is gone, or failed",
@@ -61,7 +61,7 @@ export const settleCases: ReadonlyArray<Case> = [
         await peer.end(delivery, posting === noted ? { record: recordOf(posting, "started", { fence }) } : {})
         if (posting === noted) equal((await peer.find(posting.id)).state, "started", "state after the ack")
         const settled = await peer.ack(delivery, { record: recordOf(posting, "succeeded", { fence, result: 7 }) })
-        check(["gone", "settled"].includes(settled.status), `it must be gone or settled, it was ${describe(settled)}`)
+        check(["gone", "ended"].includes(settled.status), `it must be gone or settled, it was ${describe(settled)}`)
         equal((await peer.find(posting.id)).result, 7, "result")
       }
       await peer.none(queue, "both were acked")
@@ -88,7 +88,7 @@ export const settleCases: ReadonlyArray<Case> = [
             ? recordOf(posting, "failed", { fence, followUps })
             : recordOf(posting, "queued", { fence, followUps, successor: publishKey(retry), retries: 1 })
         const settled = await peer.ack(delivery, { record, followUps })
-        check(["gone", "settled"].includes(settled.status), `it must be gone or settled, it was ${describe(settled)}`)
+        check(["gone", "ended"].includes(settled.status), `it must be gone or settled, it was ${describe(settled)}`)
       }
       const followed = await peer.all(next, 2)
       sameSet(followed.map(idOf), [errback.id, again.id], "what follows")
@@ -132,7 +132,7 @@ export const settleCases: ReadonlyArray<Case> = [
         return { token: delivery.token, record, then: { kind: "ack" } as const }
       })
       const settled = await peer.settle(...settlements)
-      equal(settled.filter(({ status }) => status !== "settled").length, 0, "settlements that were not settled")
+      equal(settled.filter(({ status }) => status !== "ended").length, 0, "settlements that were not settled")
       for (const { record } of settlements) equal((await peer.find(record.id)).result, record.result, "result")
       await peer.none(queue, "all were acked")
     },
@@ -202,7 +202,7 @@ export const settleCases: ReadonlyArray<Case> = [
       await peer.succeed(await peer.one(other), ended)
       const again = await peer.ack(delivery, { record, followUps })
       check(
-        ["settled", "gone"].includes(again.status),
+        ["ended", "gone"].includes(again.status),
         `settled again must be settled or gone, it was ${describe(again)}`,
       )
       equal(idOf(await peer.one(other)), waiting.id, "the follow-up that is left")
@@ -334,7 +334,7 @@ export const settleCases: ReadonlyArray<Case> = [
       const [older, newer] = retries(0) === 0 ? deliveries : [...deliveries].reverse()
       check(older !== undefined && newer !== undefined, "two deliveries must come")
       equal((await peer.claim(older, posting)).status, "finished", "claim of the older posting")
-      equal((await peer.claim(newer, retry)).status, "claimed", "claim of the successor")
+      equal((await peer.claim(newer, retry)).status, "started", "claim of the successor")
       await peer.succeed(newer, retry)
       await peer.ack(older)
       equal((await peer.find(posting.id)).state, "succeeded", "state")

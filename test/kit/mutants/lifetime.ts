@@ -38,7 +38,7 @@ export const lifetimeMutants: ReadonlyArray<Mutant> = [
     breaker: jobsBroken(() => (jobs) => ({
       begin: async (claims) =>
         (await jobs.begin(claims)).map((answer, at) => {
-          const successor = answer.status === "claimed" ? answer.record?.successor : undefined
+          const successor = answer.status === "started" ? answer.record?.successor : undefined
           // The key is read from the front, where the id may hold anything.
           const wrong = successor !== undefined && successor.split("/")[1] !== String(claims[at]?.run)
           return wrong ? { status: "superseded" } : answer

@@ -1,14 +1,14 @@
 /** Mutants of how tasks are taken: waiting, order, due times and leases. */
 
 import type { AddressedTask } from "../../../runtime/protocol/message.ts"
-import type { JobDelivery, Jobs, PullRequest } from "../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Jobs, TakeOptions } from "../../../runtime/transport/lift/transport.ts"
 import { sleep } from "../context.ts"
 import { jobsBroken, type Mutant } from "./mutant.ts"
 
 const never = new AbortController().signal
 
 /** Every request is changed before it is pulled. */
-const requests = (change: (request: PullRequest) => PullRequest): Mutant["breaker"] =>
+const requests = (change: (request: TakeOptions) => TakeOptions): Mutant["breaker"] =>
   jobsBroken(() => (jobs) => ({ take: (request, signal) => jobs.take(change(request), signal) }))
 
 const deliveries = (change: (delivery: JobDelivery) => JobDelivery): Mutant["breaker"] =>

@@ -83,7 +83,7 @@ export const recordMutants: ReadonlyArray<Mutant> = [
         const answers = []
         for (const one of each) {
           const [answer] = await jobs.decide([one])
-          if (answer?.status !== "changed") return each.map(() => ({ status: "conflict" }))
+          if (answer?.status !== "decided") return each.map(() => ({ status: "conflict" }))
           answers.push(answer)
         }
         return answers
@@ -98,7 +98,7 @@ export const recordMutants: ReadonlyArray<Mutant> = [
     breaks: "records: an older run whose task comes again is finished, the newer run is not",
     breaker: jobsBroken(() => (jobs) => ({
       begin: async (claims) =>
-        (await jobs.begin(claims)).map((answer) => (answer.status === "finished" ? { status: "claimed" } : answer)),
+        (await jobs.begin(claims)).map((answer) => (answer.status === "finished" ? { status: "started" } : answer)),
     })),
   },
   {

@@ -49,7 +49,7 @@ const fenceless = jobsBroken(() => (jobs, transport) => ({
     for (const [at, { record, followUps = [] }] of each.entries()) {
       if (answers[at]?.status !== "superseded" || record === undefined) continue
       await overwrite(transport, record, followUps)
-      answers[at] = { status: "settled" }
+      answers[at] = { status: "ended" }
     }
     return answers
   },
@@ -65,13 +65,13 @@ const forgetful = jobsBroken(() => (jobs) => ({
     }),
 }))
 
-const claims = (change: (status: string, id: string) => "claimed" | "finished" | undefined): Mutant["breaker"] =>
+const claims = (change: (status: string, id: string) => "started" | "finished" | undefined): Mutant["breaker"] =>
   jobsBroken(() => (jobs) => ({
     begin: async (each) =>
       (await jobs.begin(each)).map((answer, at) => {
         const record = "record" in answer ? answer.record : undefined
         const changed = change(answer.status, each[at]?.id ?? "")
-        if (changed === "claimed") return { status: "claimed", ...(record ? { record } : {}) }
+        if (changed === "started") return { status: "started", ...(record ? { record } : {}) }
         return changed === "finished" && record ? { status: "finished", record } : answer
       }),
   }))
@@ -98,7 +98,7 @@ export const settleMutants: ReadonlyArray<Mutant> = [
         for (const one of each) {
           const [answer] = await jobs.end([one])
           answers.push(answer ?? { status: "gone" })
-          if (answer?.status !== "settled") break
+          if (answer?.status !== "ended") break
         }
         return each.map((_, at) => answers[at] ?? { status: "gone" })
       },
@@ -131,7 +131,7 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     breaker: jobsBroken(() => (jobs) => ({
       end: async (each) => {
         const answers = await jobs.end(each.slice(0, 256))
-        return each.map((_, at) => answers[at] ?? { status: "settled" })
+        return each.map((_, at) => answers[at] ?? { status: "ended" })
       },
     })),
   },
@@ -160,7 +160,7 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "settle: a terminal record ends the job for deliveries that come later",
-    breaker: claims((status) => (status === "finished" ? "claimed" : undefined)),
+    breaker: claims((status) => (status === "finished" ? "started" : undefined)),
   },
   {
     breaks: "settle: what follows a job is not lost with its record, as long as its task may come again",
@@ -193,7 +193,7 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   { breaks: "fence: a hand-back by a worker that was overtaken is refused", breaker: fenceless },
   {
     breaks: "fence: a claim by a worker that was overtaken is refused",
-    breaker: claims((status) => (status === "superseded" ? "claimed" : undefined)),
+    breaker: claims((status) => (status === "superseded" ? "started" : undefined)),
   },
   {
     breaks: "fence: a claim by a worker that wakes after another has finished is told so, and what follows",
@@ -234,14 +234,14 @@ export const settleMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "claim: a claim makes the record of a job that has none",
-    breaker: jobsBroken(() => () => ({ begin: async (each) => each.map(() => ({ status: "claimed" })) })),
+    breaker: jobsBroken(() => () => ({ begin: async (each) => each.map(() => ({ status: "started" })) })),
   },
   {
     breaks: "claim: claims without an outcome are counted, and told before the next one",
     breaker: jobsBroken(() => (jobs) => ({
       begin: async (each) =>
         (await jobs.begin(each)).map((answer) =>
-          answer.status === "claimed" && answer.record
+          answer.status === "started" && answer.record
             ? { ...answer, record: { ...answer.record, claims: 1 } }
             : answer,
         ),
@@ -293,7 +293,7 @@ export const settleMutants: ReadonlyArray<Mutant> = [
         },
         begin: async (each) =>
           (await jobs.begin(each.filter(({ token }) => !first.has(token)))).concat(
-            each.filter(({ token }) => first.has(token)).map(() => ({ status: "claimed" })),
+            each.filter(({ token }) => first.has(token)).map(() => ({ status: "started" })),
           ),
       })
     }),

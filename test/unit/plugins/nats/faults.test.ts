@@ -123,7 +123,7 @@ describe("a server that dies", () => {
         }
         const [claimed] = await transport.jobs.begin([claim]).catch(() => [])
         if (claimed?.status === "finished") finished = true
-        else if (claimed?.status !== "claimed") return
+        else if (claimed?.status !== "started") return
       }
       const record = recordOf(posting, "succeeded", { fence: delivery.fence, result: delivery.fence })
       const settlement = { token: delivery.token, ...(finished ? {} : { record }), then: { kind: "ack" as const } }
@@ -133,7 +133,7 @@ describe("a server that dies", () => {
         return answer?.status === "failed" && answer.error.retryable ? undefined : answer
       })
       // Where the task is gone, its lease had ended before the ack: the outcome is stored all the same.
-      const stored = settled.status === "settled" || settled.status === "gone"
+      const stored = settled.status === "ended" || settled.status === "gone"
       if (settled.status === "superseded" || finished) outcomes.set(posting.id, outcomes.get(posting.id) ?? 1)
       else outcomes.set(posting.id, (outcomes.get(posting.id) ?? 0) + (stored ? 1 : 0))
     }
@@ -268,7 +268,7 @@ describe("a server that lives", () => {
     const { token, fence } = await bench.one()
     await bench.api(`CONSUMER.DELETE.${bench.names.queueStream}.${bench.names.consumer("q", 4)}`)
     const record = recordOf(posting, "succeeded", { fence })
-    expect(await bench.transport.jobs.end([{ token, record, then: { kind: "ack" } }])).toEqual([{ status: "settled" }])
+    expect(await bench.transport.jobs.end([{ token, record, then: { kind: "ack" } }])).toEqual([{ status: "ended" }])
     expect(await bench.transport.jobs.take({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
   })
 
@@ -307,7 +307,7 @@ describe("a server that lives", () => {
     await stored(bench, posting)
     const first = await bench.one()
     const claim = { token: first.token, id: posting.id, run: 1, retries: 0, worker: "w", at: Date.now(), posting }
-    expect((await transport.jobs.begin([claim]))[0]?.status).toBe("claimed")
+    expect((await transport.jobs.begin([claim]))[0]?.status).toBe("started")
     expect(await headersOf(posting.id)).not.toContain("Nats-TTL")
     const record = recordOf(posting, "succeeded", { fence: first.fence, keepMs: 60_000, endedAt: Date.now() })
     await transport.jobs.end([{ token: first.token, record, then: { kind: "ack" } }])
@@ -327,7 +327,7 @@ describe("a server that lives", () => {
     for (let attempt = 0; attempt < 4; attempt++) {
       const { token, fence } = await bench.one()
       const claim = { token, id: posting.id, run: 1, retries: attempt, worker: "w", at: Date.now(), posting }
-      expect((await transport.jobs.begin([claim]))[0]?.status).toBe("claimed")
+      expect((await transport.jobs.begin([claim]))[0]?.status).toBe("started")
       const retry = retryOf(posting)
       const last = attempt === 3
       const record: JobRecord = last
@@ -335,7 +335,7 @@ describe("a server that lives", () => {
         : recordOf(posting, "queued", { fence, successor: publishKey(retry), followUps: [retry] })
       const followUps = last ? [] : [retry]
       expect(await transport.jobs.end([{ token, record, followUps, then: { kind: "ack" } }])).toEqual([
-        { status: "settled" },
+        { status: "ended" },
       ])
       posting = retry
     }
@@ -379,7 +379,7 @@ describe("a server that lives", () => {
     const followUps = claimed?.status === "finished" ? (claimed.record.followUps ?? []) : []
     expect(followUps.length).toBe(3)
     expect(await transport.jobs.end([{ token: second.token, followUps, then: { kind: "ack" } }])).toEqual([
-      { status: "settled" },
+      { status: "ended" },
     ])
     expect([...((await transport.jobs.waiting?.({ queue: "after" }, 10)) ?? [])].sort()).toEqual(
       callbacks
@@ -420,7 +420,7 @@ describe("a server that lives", () => {
     if (id === undefined || message === undefined) throw new Error("the record holds its task")
     const claim = { token: second.token, id, run: 2, retries: 0, worker: "w", at: Date.now() }
     const [claimed] = await transport.jobs.begin([{ ...claim, posting: { ...posting, run: 2, message } }])
-    expect(claimed).toMatchObject({ status: "claimed", record: { run: 2, state: "queued" } })
+    expect(claimed).toMatchObject({ status: "started", record: { run: 2, state: "queued" } })
     expect(await connection.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
     expect(await transport.jobs.take({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
   })
@@ -505,7 +505,7 @@ describe("a server that lives", () => {
       { token: first.token, then: { kind: "release", delay: 0 } },
       { token: second.token, then: { kind: "ack" } },
     ])
-    expect(settled.map(({ status }) => status)).toEqual(["settled", "gone"])
+    expect(settled.map(({ status }) => status)).toEqual(["ended", "gone"])
     const ids = [await bench.one(), await bench.one()].map(idOf)
     expect(ids.sort()).toEqual([idOf(first), idOf(second)].sort())
     await keeper.close()
@@ -578,6 +578,6 @@ test("the longer acknowledgement subjects of later servers are understood", asyn
     { token: first.token, record, then: { kind: "ack" } },
     { token: second.token, then: { kind: "release", delay: 0 } },
   ])
-  expect(settled.map(({ status }) => status)).toEqual(["settled", "settled"])
+  expect(settled.map(({ status }) => status)).toEqual(["ended", "ended"])
   expect(idOf(await bench.one())).toBe(idOf(second))
 })

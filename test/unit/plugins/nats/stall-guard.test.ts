@@ -75,7 +75,7 @@ describe("a task that came while the thread stood still", () => {
     // The worker has not returned the task either.
     expect(await pull(other, LEASE / 2)).toEqual([])
     const settled = await other.jobs.end([{ token: again?.token ?? "", then: { kind: "ack" } }])
-    expect(settled).toEqual([{ status: "settled" }])
+    expect(settled).toEqual([{ status: "ended" }])
   })
 
   test("comes again to the same worker when no other takes it, and later tasks come too", async () => {

@@ -3,7 +3,7 @@
 import type { JobRecord } from "../../../../runtime/protocol/record.ts"
 import type { Commit, Delivery, Driver, Posting } from "../../../../runtime/transport/driver.ts"
 import type { Known } from "../../../../runtime/transport/known.ts"
-import { messageIn, toPost, toStore } from "../../../../runtime/transport/lift/codec.ts"
+import { decodeContent, toCommitRecord, toPosting } from "../../../../runtime/transport/lift/codec.ts"
 import { idOf as idIn, recordOf, type TaskFields, taskOf } from "../../../kit/task.ts"
 
 /** A signal that never fires. */
@@ -13,7 +13,7 @@ const anything = { delay: Number.POSITIVE_INFINITY, maxTask: Number.POSITIVE_INF
 
 /** A task with nothing but these fields. */
 export const posted = (fields: TaskFields & { readonly id: string }): Posting =>
-  toPost(taskOf(fields), Date.now(), anything)
+  toPosting(taskOf(fields), Date.now(), anything)
 
 export const publish = (driver: Driver, ...ids: ReadonlyArray<string>) =>
   driver.publish(ids.map((id) => posted({ id, queue: "q" })))
@@ -31,7 +31,7 @@ export const takeOne = async (driver: Driver, queue = "q"): Promise<Delivery> =>
 }
 
 /** Id of the job that a delivery is of. */
-export const idOf = ({ content }: Delivery): string => idIn({ message: messageIn(content) })
+export const idOf = ({ content }: Delivery): string => idIn({ message: decodeContent(content) })
 
 export const find = async (driver: Driver, id: string): Promise<Known | undefined> =>
   (await driver.read([id], "all"))[0]
@@ -47,9 +47,9 @@ export const outcome = (
   state: JobRecord["state"] = "succeeded",
   fields: Partial<JobRecord> = {},
 ): Commit => {
-  const message = messageIn(delivery.content)
+  const message = decodeContent(delivery.content)
   const task = "headers" in message ? String(message.headers["task"]) : ""
   const posting = taskOf({ id: idOf(delivery), task, queue: delivery.queue })
   const record = recordOf(posting, state, { fence: delivery.fence, ...fields })
-  return { ...ack(delivery), record: toStore(record, "", Date.now()) }
+  return { ...ack(delivery), record: toCommitRecord(record, "", Date.now()) }
 }

@@ -237,7 +237,7 @@ onEveryBoard((newBoard) => {
         }
         const taking = await dead.take(new InFlight(delivery, 0), record, async (settlement) => {
           const [settled] = await connection.jobs.end([settlement])
-          return settled?.status === "settled" ? settlement : "lost"
+          return settled?.status === "ended" ? settlement : "lost"
         })
         expect(taking).toBe("taken")
         return { token, fence, posting, task: task.success, record, now, keep: { resultMs: 60_000, failureMs: 60_000 } }

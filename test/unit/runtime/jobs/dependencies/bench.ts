@@ -90,7 +90,7 @@ export const openBench = async (url: string): Promise<Bench> => {
         ...fields,
       })
       const [settled] = await connection.jobs.end([{ token, record: ended, then: { kind: "ack" } }])
-      if (settled?.status !== "settled") throw new Error(`it is ${settled?.status}`)
+      if (settled?.status !== "ended") throw new Error(`it is ${settled?.status}`)
       return ended
     },
     look: (now = Date.now()) => new Sweep(connection).look(now),

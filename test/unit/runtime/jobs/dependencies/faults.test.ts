@@ -35,7 +35,7 @@ const withoutPosting = (connection: Connection): Connection =>
   answering(connection, async ({ post, ...change }) => {
     if (post === undefined || post.length === 0) return undefined
     const [changed] = await connection.jobs.decide([change])
-    return changed?.status === "changed" ? { status: "failed", error: unavailable("unknown") } : changed
+    return changed?.status === "decided" ? { status: "failed", error: unavailable("unknown") } : changed
   })
 
 const lookAt = (connection: Connection): Promise<unknown> => new Sweep(connection).look(Date.now())

@@ -41,7 +41,7 @@ export const settleNext = async ({ connection }: Client, change: (record: JobRec
   const [settled] = await connection.jobs.end([
     { token: delivery.token, record: { ...change(record), fence: delivery.fence }, then: { kind: "ack" } },
   ])
-  expect(settled).toEqual({ status: "settled" })
+  expect(settled).toEqual({ status: "ended" })
 }
 export const succeed = (client: Client, result: unknown = null) =>
   settleNext(client, (record) => ({

@@ -2,11 +2,11 @@ import { describe, expect, test } from "vitest"
 import type { Delivery } from "../../../../../runtime/transport/driver.ts"
 import {
   attemptOf,
-  byOf,
   inOrder,
   orderOf,
   orderOfKey,
   orderOfMessage,
+  parseFence,
   readToken,
   tokenOf,
 } from "../../../../../runtime/transport/lift/attempt.ts"
@@ -47,8 +47,8 @@ test("a token says all that any thread needs", () => {
   const attempt = attemptOf(delivery, message({ id: "a b\nc" }))
   expect(tokenOf(attempt)).not.toContain("\n")
   expect(readToken(tokenOf(attempt))).toEqual(attempt)
-  expect(byOf(attempt.fence)).toEqual({ order: orderOf(posting()), fence: "0003" })
-  expect(byOf("")).toBeUndefined()
+  expect(parseFence(attempt.fence)).toEqual({ order: orderOf(posting()), fence: "0003" })
+  expect(parseFence("")).toBeUndefined()
   expect(attemptOf({ ...delivery, sequence: 8 }, message({ id: "a b\nc" })).fence).not.toBe(attempt.fence)
 })
 

@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest"
 import {
+  decodeContent,
   decodeStored,
   encodeStored,
   indexOf,
   keepOf,
-  messageIn,
-  toPost,
-  toStore,
+  toCommitRecord,
+  toPosting,
 } from "../../../../../runtime/transport/lift/codec.ts"
 import { TOMBSTONE_MS } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
@@ -47,7 +47,7 @@ describe("keep", () => {
     ["a tombstone", record({ state: "failed", endedAt: 10, keepMs: 0, tombstone: true }), HOUR],
   ])("%s", (_, of, keep) => {
     expect(keepOf(of, 100)).toBe(keep)
-    expect(toStore(of, "r", 100)).toEqual({
+    expect(toCommitRecord(of, "r", 100)).toEqual({
       expect: "r",
       bytes: encodeStored(of),
       index: indexOf(of),
@@ -89,7 +89,7 @@ describe("posting", () => {
 
   test("as a driver gets it", () => {
     const sent = { ...posting(2, 1, 3), due: 200, expires: 300, message: message({ meth: "m" }, { tenant: "t" }) }
-    const made = toPost(sent, 100, limits)
+    const made = toPosting(sent, 100, limits)
     expect(made).toMatchObject({ id: "j", key: "j/2/1/3", queue: "q", level: 4, due: 200, expires: 300 })
     expect(made.index).toEqual({
       state: "scheduled",
@@ -100,21 +100,21 @@ describe("posting", () => {
       tenant: "t",
       at: 5,
     })
-    expect(messageIn(made.frame)).toEqual(sent.message)
-    expect(messageIn(sent.message)).toBe(sent.message)
+    expect(decodeContent(made.frame)).toEqual(sent.message)
+    expect(decodeContent(sent.message)).toBe(sent.message)
   })
 
   test("what no driver can store is refused", () => {
-    expect(() => toPost({ ...posting(), key: "k" }, 0, limits)).toThrow(
+    expect(() => toPosting({ ...posting(), key: "k" }, 0, limits)).toThrow(
       expect.objectContaining({ reason: "unsupported" }),
     )
-    expect(() => toPost({ ...posting(), message: message({ big: 1n }) }, 0, limits)).toThrow(
+    expect(() => toPosting({ ...posting(), message: message({ big: 1n }) }, 0, limits)).toThrow(
       expect.objectContaining({ reason: "invalid" }),
     )
-    expect(() => toPost({ ...posting(), due: 1_001 }, 0, limits)).toThrow(
+    expect(() => toPosting({ ...posting(), due: 1_001 }, 0, limits)).toThrow(
       expect.objectContaining({ reason: "unsupported" }),
     )
-    expect(() => toPost(posting(), 0, { ...limits, maxTask: 20 })).toThrow(
+    expect(() => toPosting(posting(), 0, { ...limits, maxTask: 20 })).toThrow(
       expect.objectContaining({ reason: "too-large" }),
     )
   })

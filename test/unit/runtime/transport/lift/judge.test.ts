@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
 import { NO_ORDER, orderOf } from "../../../../../runtime/transport/lift/attempt.ts"
-import { isKnown, isOver, judgeClaim, judgeConflict, placeOf } from "../../../../../runtime/transport/lift/judge.ts"
+import { isOver, isPosted, judgeConflict, judgeStart, positionOf } from "../../../../../runtime/transport/lift/judge.ts"
 import { attempt, posting, record } from "./samples.ts"
 
-const first = placeOf(posting())
+const first = positionOf(posting())
 const retry = posting(1, 1)
 const by = (delivery: number, of = posting(), token?: string) => attempt(delivery, of, token).fence
 
@@ -40,45 +40,45 @@ describe("a follow-up is known", () => {
     ["the end of its run", retry, { record: record({ state: "failed" }) }, true],
     ["a later run", retry, { record: record({ run: 2, state: "queued" }) }, true],
     ["an earlier run", posting(2), { record: record({ state: "succeeded" }) }, false],
-  ])("by %s: %j", (_, followUp, kept, known) => expect(isKnown(followUp, "j", kept)).toBe(known))
+  ])("by %s: %j", (_, followUp, kept, known) => expect(isPosted(followUp, "j", kept)).toBe(known))
 })
 
 describe("a claim", () => {
   test.each([
-    ["nothing", undefined, "claim"],
-    ["an outcome", record({ state: "failed", fence: by(2) }), "over"],
-    ["this very claim", record({ fence: by(2) }), "mine"],
-    ["a hand-back of this very delivery", record({ state: "queued", fence: by(2) }), "late"],
-    ["an earlier claim", record({ fence: by(1) }), "claim"],
-    ["a later claim", record({ fence: by(3) }), "late"],
-    ["a claim of the same posting in another task", record({ fence: by(2, posting(), "other") }), "late"],
-    ["a later hand-back", record({ state: "queued", fence: by(3) }), "late"],
-    ["a decision from outside", record({ state: "queued" }), "claim"],
-  ])("that finds %s: %s", (_, stored, verdict) => expect(judgeClaim(stored, first, attempt(2))).toBe(verdict))
+    ["nothing", undefined, "start"],
+    ["an outcome", record({ state: "failed", fence: by(2) }), "finished"],
+    ["this very claim", record({ fence: by(2) }), "repeated"],
+    ["a hand-back of this very delivery", record({ state: "queued", fence: by(2) }), "superseded"],
+    ["an earlier claim", record({ fence: by(1) }), "start"],
+    ["a later claim", record({ fence: by(3) }), "superseded"],
+    ["a claim of the same posting in another task", record({ fence: by(2, posting(), "other") }), "superseded"],
+    ["a later hand-back", record({ state: "queued", fence: by(3) }), "superseded"],
+    ["a decision from outside", record({ state: "queued" }), "start"],
+  ])("that finds %s: %s", (_, stored, verdict) => expect(judgeStart(stored, first, attempt(2))).toBe(verdict))
 
   test("of a retry goes on from the record that names it", () => {
     const stored = record({ state: "queued", retries: 1, successor: "j/1/1", fence: by(7) })
-    expect(judgeClaim(stored, placeOf(retry), attempt(1, retry))).toBe("claim")
+    expect(judgeStart(stored, positionOf(retry), attempt(1, retry))).toBe("start")
   })
 })
 
 describe("an outcome", () => {
   const done = record({ state: "succeeded" })
   test.each([
-    ["nothing", undefined, "again"],
-    ["its own claim", record({ fence: by(2) }), "again"],
-    ["itself", record({ state: "succeeded", fence: by(2) }), "done"],
-    ["another outcome of its own", record({ state: "failed", fence: by(2) }), "refused"],
-    ["a cancellation", record({ state: "cancelled" }), "refused"],
-    ["a later claim", record({ fence: by(3) }), "refused"],
-    ["a later hand-back", record({ state: "queued", fence: by(3) }), "refused"],
-    ["an earlier claim, where it needed none", record({ fence: by(1) }), "again"],
-    ["a run that somebody began without a name", record(), "refused"],
-    ["a record that was posted again", record({ state: "queued" }), "again"],
+    ["nothing", undefined, "retry"],
+    ["its own claim", record({ fence: by(2) }), "retry"],
+    ["itself", record({ state: "succeeded", fence: by(2) }), "stored"],
+    ["another outcome of its own", record({ state: "failed", fence: by(2) }), "superseded"],
+    ["a cancellation", record({ state: "cancelled" }), "superseded"],
+    ["a later claim", record({ fence: by(3) }), "superseded"],
+    ["a later hand-back", record({ state: "queued", fence: by(3) }), "superseded"],
+    ["an earlier claim, where it needed none", record({ fence: by(1) }), "retry"],
+    ["a run that somebody began without a name", record(), "superseded"],
+    ["a record that was posted again", record({ state: "queued" }), "retry"],
   ])("that meets %s: %s", (_, stored, verdict) => expect(judgeConflict(stored, done, attempt(2))).toBe(verdict))
 
   test("of what cannot be read is done once it is recorded by anybody", () => {
     const mine = { ...attempt(2), fence: `${NO_ORDER}.2.t2`, order: NO_ORDER }
-    expect(judgeConflict(record({ state: "failed", fence: `${NO_ORDER}.1.t1` }), done, mine)).toBe("done")
+    expect(judgeConflict(record({ state: "failed", fence: `${NO_ORDER}.1.t1` }), done, mine)).toBe("stored")
   })
 })

@@ -108,7 +108,7 @@ describe("the hot path", () => {
   test("a first delivery costs a publish, a take and one commit", async () => {
     const { jobs, asked, take, settle } = open()
     await jobs.publish([posting()])
-    expect(await settle(success(await take()))).toBe("settled")
+    expect(await settle(success(await take()))).toBe("ended")
     expect(asked).toEqual(["publish", "take", 'commit record over "" + callback/1/0 + ack'])
   })
 
@@ -123,7 +123,7 @@ describe("the hot path", () => {
         return delivery ? [{ token: delivery.token, record: recordAs("succeeded", job, delivery), then: ack }] : []
       }),
     )
-    expect(settled.map(({ status }) => status)).toEqual(["settled", "settled", "settled"])
+    expect(settled.map(({ status }) => status)).toEqual(["ended", "ended", "ended"])
     expect(asked.map((each) => each.split(" ")[0])).toEqual(["publish", "take", "commit"])
   })
 
@@ -134,8 +134,8 @@ describe("the hot path", () => {
     lapse()
     const second = await take()
     asked.length = 0
-    expect((await claim(second))?.status).toBe("claimed")
-    expect(await settle(success(second, []))).toBe("settled")
+    expect((await claim(second))?.status).toBe("started")
+    expect(await settle(success(second, []))).toBe("ended")
     expect(asked).toEqual(["read record", 'commit record over ""', expect.stringMatching(/record over "\d+" \+ ack/)])
   })
 })
@@ -147,7 +147,7 @@ describe("begin", () => {
     const frozen = await take()
     lapse()
     const living = await take()
-    expect((await claim(living))?.status).toBe("claimed")
+    expect((await claim(living))?.status).toBe("started")
     expect((await claim(frozen))?.status).toBe("superseded")
     expect((await find()).record.fence).toBe(living.fence)
   })
@@ -159,7 +159,7 @@ describe("begin", () => {
     hook.step = lost
     expect((await claim(delivery))?.status).toBe("failed")
     delete hook.step
-    expect((await claim(delivery))?.status).toBe("claimed")
+    expect((await claim(delivery))?.status).toBe("started")
     expect((await find()).record.claims).toBe(1)
   })
 })
@@ -174,7 +174,7 @@ describe("end", () => {
       hook.step = (name) => (name === at ? lost() : undefined)
       expect(await settle(success(delivery))).toBe("failed")
       delete hook.step
-      expect(["settled", "gone"]).toContain(await settle(success(delivery)))
+      expect(["ended", "gone"]).toContain(await settle(success(delivery)))
       expect((await find()).record.state).toBe("succeeded")
       expect(keys()).toEqual(["callback/1/0"])
     },
@@ -189,7 +189,7 @@ describe("end", () => {
     delete hook.step
     const child = await take()
     await settle({ token: child.token, record: recordAs("succeeded", callback, child), then: ack })
-    expect(await settle(success(delivery))).toBe("settled")
+    expect(await settle(success(delivery))).toBe("ended")
     expect(keys()).toEqual([])
   })
 })
@@ -201,13 +201,13 @@ describe("a conflict of an outcome", () => {
     const waiting = { ...recordAs("queued", next, { fence: "" }), message: next.message }
     await jobs.decide([{ id: "j", expect: "", record: waiting, post: [next] }])
     const delivery = await take()
-    expect((await claim(delivery, next))?.status).toBe("claimed")
+    expect((await claim(delivery, next))?.status).toBe("started")
     // Maintenance found no task, and stores the same record once more.
     const { revision } = await find()
     const again = { ...waiting, state: "queued" as const }
-    expect(await jobs.decide([{ id: "j", expect: revision, record: again }])).toEqual([{ status: "changed" }])
+    expect(await jobs.decide([{ id: "j", expect: revision, record: again }])).toEqual([{ status: "decided" }])
     const record = recordAs("succeeded", next, delivery)
-    expect(await settle({ token: delivery.token, record, then: ack })).toBe("settled")
+    expect(await settle({ token: delivery.token, record, then: ack })).toBe("ended")
     expect((await find()).record.state).toBe("succeeded")
     expect(board.tasks.size).toBe(0)
   })
@@ -222,7 +222,7 @@ describe("a conflict of an outcome", () => {
     expect(await settle(success(overtaken))).toBe("superseded")
     expect((await find()).record).toMatchObject({ state: "started", fence: living.fence })
     expect(keys()).toEqual(["j/1/0"])
-    expect(await settle(success(living, []))).toBe("settled")
+    expect(await settle(success(living, []))).toBe("ended")
   })
 
   test("with a cancellation is refused", async () => {
@@ -242,7 +242,7 @@ describe("a conflict of an outcome", () => {
     await jobs.publish([posting()])
     const delivery = await take()
     lapse()
-    expect(await settle(success(delivery))).toBe("settled")
+    expect(await settle(success(delivery))).toBe("ended")
   })
 })
 
@@ -257,7 +257,7 @@ describe("over", () => {
     const second = await take()
     const claimed = await claim(second)
     expect(claimed).toMatchObject({ status: "finished", record: { followUps: [{ id: "callback" }] } })
-    expect(await settle({ token: second.token, followUps: [callback], then: ack })).toBe("settled")
+    expect(await settle({ token: second.token, followUps: [callback], then: ack })).toBe("ended")
     expect(keys()).toEqual(["callback/1/0"])
   })
 
@@ -272,7 +272,7 @@ describe("over", () => {
     lapse()
     const second = await take()
     expect((await claim(second))?.status).toBe("finished")
-    expect(await settle({ token: second.token, followUps: [callback], then: ack })).toBe("settled")
+    expect(await settle({ token: second.token, followUps: [callback], then: ack })).toBe("ended")
     expect(keys()).toEqual([])
   })
 
@@ -288,7 +288,7 @@ describe("over", () => {
     lapse()
     const again = await take()
     expect((await claim(again))?.status).toBe("finished")
-    expect(await settle({ token: again.token, followUps: [retry], then: ack })).toBe("settled")
+    expect(await settle({ token: again.token, followUps: [retry], then: ack })).toBe("ended")
     expect(keys()).toEqual(["j/1/1"])
   })
 })
@@ -307,7 +307,7 @@ describe("a decision from outside", () => {
     delete hook.step
     const { record, revision } = await find()
     const change = { id: "j", expect: revision, record: rerun(record), post: [posting(2)] }
-    expect(await jobs.decide([change])).toEqual([{ status: "changed" }])
+    expect(await jobs.decide([change])).toEqual([{ status: "decided" }])
     expect(keys()).toEqual(["j/1/0", "callback/1/0", "j/2/0"])
   })
 
@@ -409,7 +409,7 @@ describe("another thread", () => {
     const { token, ...delivery } = await take()
     await claim({ token, ...delivery })
     const record = recordAs("failed", posting(), delivery)
-    expect(await worker().jobs.end([{ token, record, then: ack }])).toEqual([{ status: "settled" }])
+    expect(await worker().jobs.end([{ token, record, then: ack }])).toEqual([{ status: "ended" }])
     expect((await find()).record.state).toBe("failed")
   })
 })

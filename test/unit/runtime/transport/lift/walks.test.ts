@@ -179,7 +179,7 @@ class Walk {
         const { followUps = [] } = answer.record
         await this.#settle(actor, jobs, { token, followUps, then: ack })
       }
-      if (answer?.status !== "claimed") return
+      if (answer?.status !== "started") return
       record = claimed(answer.record ?? waiting.success, begins)
     }
     for (let pause = Math.floor(this.random() * 6); pause > 0; pause--) await this.#gate(actor)

@@ -1,6 +1,6 @@
 /** A store that tells of no changes is looked at, so that whoever watches it hears of them all the same. */
 import { expect, test } from "vitest"
-import { watchStore } from "../../../../../runtime/transport/lift/poll.ts"
+import { watchStore } from "../../../../../runtime/transport/lift/watch-store.ts"
 import type { Store } from "../../../../../runtime/transport/store.ts"
 import { LeastBoard, leastDriver } from "../../../../kit/driver/least-driver.ts"
 import { eventually } from "../../../../support/servers/process.ts"

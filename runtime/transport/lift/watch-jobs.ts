@@ -4,7 +4,7 @@ import type { Driver, News } from "../driver.ts"
 import { decodeStored } from "./codec.ts"
 import type { Finder } from "./find.ts"
 import { NOTES, noteKey } from "./notes.ts"
-import { watchStore } from "./poll.ts"
+import { watchStore } from "./watch-store.ts"
 
 const decoder = new TextDecoder()
 
@@ -17,7 +17,7 @@ export const watchJobs = async (
   signal: AbortSignal,
 ): Promise<void> => {
   if (signal.aborted) return
-  /** Looked up now; `again` once more after that, since a look may have begun before the news. */
+  /** Lookup up now; `again` once more after that, since a look may have begun before the news. */
   const looks = new Map<string, "once" | "again">()
   const look = async (id: string): Promise<void> => {
     if (looks.has(id)) {

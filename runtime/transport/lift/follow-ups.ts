@@ -2,13 +2,13 @@
 import { type AddressedTask, isUndecodable } from "../../protocol/message.ts"
 import type { Known } from "../known.ts"
 import { orderOfMessage } from "./attempt.ts"
-import { decodeStored, messageIn } from "./codec.ts"
-import type { Asking } from "./commits.ts"
-import { isKnown, type Kept } from "./judge.ts"
+import type { BatchedDriver } from "./batching.ts"
+import { decodeContent, decodeStored } from "./codec.ts"
+import { isPosted, type KnownJob } from "./judge.ts"
 
-const keptOf = (known: Known | undefined): Kept | undefined => {
+const knownJobOf = (known: Known | undefined): KnownJob | undefined => {
   if (known === undefined) return undefined
-  const message = known.task && messageIn(known.task.content)
+  const message = known.task && decodeContent(known.task.content)
   return {
     ...(known.record === undefined ? {} : { record: decodeStored(known.record) }),
     ...(message === undefined || isUndecodable(message) ? {} : { task: orderOfMessage(message) }),
@@ -16,12 +16,12 @@ const keptOf = (known: Known | undefined): Kept | undefined => {
 }
 
 /** Those follow-ups of a job that are not known. `owner` is the job that owes them. */
-export const missing = async (
-  asking: Asking,
+export const missingFollowUps = async (
+  batched: BatchedDriver,
   owner: string,
   followUps: ReadonlyArray<AddressedTask>,
 ): Promise<ReadonlyArray<AddressedTask>> => {
   if (followUps.length === 0) return followUps
-  const known = await Promise.all(followUps.map(({ id }) => asking.read(id, "all")))
-  return followUps.filter((posting, at) => !isKnown(posting, owner, keptOf(known[at])))
+  const known = await Promise.all(followUps.map(({ id }) => batched.read(id, "all")))
+  return followUps.filter((posting, at) => !isPosted(posting, owner, knownJobOf(known[at])))
 }

@@ -7,24 +7,24 @@ import type { Known } from "../known.ts"
 import { TransportError } from "../mod.ts"
 
 /** How often one change is decided again because another process was faster: more often in a row is not chance. */
-export const MOST_ROUNDS = 10
+export const MAX_TRIES = 10
 
-export const tooFast = (id: string): TransportError =>
+export const contended = (id: string): TransportError =>
   new TransportError("unavailable", `job ${id} changes too fast to write about it; try again`)
 
-export const unanswered = (): TransportError => new TransportError("internal", "the driver gave too few answers")
+export const tooFewAnswers = (): TransportError => new TransportError("internal", "the driver gave too few answers")
 
-interface Asked<In, Out> {
+interface Pending<In, Out> {
   readonly item: In
   readonly resolve: (out: Out) => void
   readonly reject: (thrown: unknown) => void
 }
 
 /** Gathers what is asked in one turn of the microtasks; `split` takes out of a batch what may go into one call. */
-class Gathering<In, Out> {
+class Batcher<In, Out> {
   readonly #send: (items: ReadonlyArray<In>) => Promise<ReadonlyArray<Out>>
   readonly #keyOf: ((item: In) => string) | undefined
-  #waiting: Array<Asked<In, Out>> = []
+  #waiting: Array<Pending<In, Out>> = []
 
   constructor(send: (items: ReadonlyArray<In>) => Promise<ReadonlyArray<Out>>, keyOf?: (item: In) => string) {
     this.#send = send
@@ -49,7 +49,7 @@ class Gathering<In, Out> {
         for (const [at, { resolve, reject }] of batch.entries()) {
           const answer = answers[at]
           if (at in answers && answer !== undefined) resolve(answer)
-          else reject(unanswered())
+          else reject(tooFewAnswers())
         }
       } catch (thrown) {
         for (const { reject } of batch) reject(thrown)
@@ -58,7 +58,7 @@ class Gathering<In, Out> {
   }
 
   /** Those that may go into one call: no two with one key. */
-  #first(waiting: Array<Asked<In, Out>>): Array<Asked<In, Out>> {
+  #first(waiting: Array<Pending<In, Out>>): Array<Pending<In, Out>> {
     const keyOf = this.#keyOf
     if (keyOf === undefined || waiting.length === 1) return waiting
     const keys = new Set<string>()
@@ -70,25 +70,25 @@ class Gathering<In, Out> {
 }
 
 /** What is known, or that nothing is. */
-interface Looked {
+interface Lookup {
   readonly known: Known | undefined
 }
 
-const looking = (driver: Driver, what: "record" | "all") =>
-  new Gathering<string, Looked>(async (ids) => {
+const lookups = (driver: Driver, what: "record" | "all") =>
+  new Batcher<string, Lookup>(async (ids) => {
     const found = await driver.read(ids, what)
     return ids.map((_, at) => ({ known: found[at] }))
   })
 
-export class Asking {
+export class BatchedDriver {
   readonly #records
   readonly #all
   readonly #commits
 
   constructor(driver: Driver) {
-    this.#records = looking(driver, "record")
-    this.#all = looking(driver, "all")
-    this.#commits = new Gathering<Commit, Committed>(
+    this.#records = lookups(driver, "record")
+    this.#all = lookups(driver, "all")
+    this.#commits = new Batcher<Commit, Committed>(
       (commits) => driver.commit(commits),
       ({ id }) => id,
     )
@@ -105,7 +105,7 @@ export class Asking {
 }
 
 /** Whether no two commits are of one job, so that they may go into one call. */
-export const areOfDifferentJobs = (commits: ReadonlyArray<Commit>): boolean => {
+export const areDistinctJobs = (commits: ReadonlyArray<Commit>): boolean => {
   if (commits.length < 2) return true
   const ids = new Set<string>()
   for (const { id } of commits) ids.add(id)
