@@ -1,7 +1,6 @@
 /**
- * The base of drivers over a connection: what each of them needs and none does in a way of its own. Every call ends within
- * a bound; a connection that was lost is opened again, and all who listen are told so; items that can be refused without
- * the broker fail alone; what a take brings after its signal is given back.
+ * The base class of drivers over a connection. It bounds every call, opens a lost connection again and tells the listeners,
+ * refuses invalid items without asking the broker, and gives back tasks that arrive after the signal of their take.
  */
 import { checkCommit, checkOptions, checkPosting } from "./checks.ts"
 import type { Capabilities, Commit, Committed, Delivery, Posting, Receipt, Taken, TakeRequest } from "./driver.ts"
@@ -10,11 +9,11 @@ import { answerEach, asError, type Failed, PlainDriver } from "./plain-driver.ts
 
 /** An open connection. */
 export interface Link {
-  /** Ends the connection, also one that does not answer any more. */
+  /** Closes the connection, also one that does not answer any more. */
   close(): Promise<void> | void
 }
 
-/** A connection in use, and how to end the calls that wait for its answers. */
+/** An open connection, with functions that fail the calls that wait for an answer from it. */
 interface Connection<L extends Link> {
   readonly link: L
   readonly waiting: Set<(why: TransportError) => void>
@@ -22,45 +21,47 @@ interface Connection<L extends Link> {
 
 type StatusListener = (status: "connected" | "disconnected", why?: TransportError) => void
 
-/** How often {@link BaseDriver.tick} is called where no heartbeat was asked for, in milliseconds. */
+/** Interval of {@link BaseDriver.tick} without a heartbeat, in milliseconds. */
 const TICK_MS = 1_000
 
 export abstract class BaseDriver<L extends Link> extends PlainDriver {
   abstract readonly capabilities: Capabilities
   readonly #statusListeners = new Set<StatusListener>()
   #connection: Connection<L> | undefined
-  /** Why there is no connection. */
+  /** The error of calls while there is no connection. */
   #whyClosed = new TransportError("unavailable", "not connected yet")
   #closed: Promise<void> | undefined
 
   /**
-   * Opens a connection that is ready for calls, with everything that those who listen now need. `lost` is called when the
-   * connection ends by itself. The signal fires when it failed or took too long: then whatever was begun has to be ended.
+   * Opens a connection that is ready for calls and receives the news that current listeners want. The driver calls `lost`
+   * when the connection ends by itself. The signal fires when opening failed or took too long: then the driver has to close
+   * what it opened so far.
    */
   protected abstract open(lost: (why: unknown) => void, signal: AbortSignal): Promise<L>
 
-  /** Says what an error of the client library means. What is about the connection itself is `unavailable`. */
+  /** Translates an error of the client library. Errors of the connection itself are `unavailable`. */
   protected abstract explain(error: unknown): TransportError
 
   /**
-   * Called twice in each heartbeat; asks the broker something, so that a dead connection is noticed. The place to tidy up:
-   * with a heartbeat of 0 it is called as well, and a connection that does not answer it is not given up.
+   * Called twice in each heartbeat. It has to ask the broker something, so that a dead connection is noticed, and may
+   * remove expired data. With a heartbeat of 0 it is called once a second, and a missing answer does not close the
+   * connection.
    */
   protected abstract tick(link: L): Promise<unknown>
 
   /** Stores the tasks that passed the checks. */
   protected abstract publishChecked(link: L, postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>>
 
-  /** Does the commits that passed the checks. */
+  /** Applies the commits that passed the checks. */
   protected abstract commitChecked(link: L, commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>>
 
-  /** Hands over tasks; the queues are listed in the order of their turns. */
+  /** Takes tasks. The queues of the request are already rotated. */
   protected abstract takeNow(link: L, request: TakeRequest): Promise<Taken>
 
-  /** Takes back, uncounted where the broker can, what a take brought after its signal. */
+  /** Gives tasks back that arrived after the signal of their take, uncounted where the broker can do that. */
   protected abstract giveBack(link: L, deliveries: ReadonlyArray<Delivery>): Promise<unknown>
 
-  /** Connects for the first time. Fails as the contract says of `connect`. */
+  /** Connects for the first time. Fails like `connect` of a plugin. */
   async start(): Promise<this> {
     checkOptions(this.options)
     await this.#open()
@@ -102,12 +103,12 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
     return taken
   }
 
-  /** Asks the broker. A connection that does not answer in time is given up. */
+  /** Asks the broker. A connection that does not answer within `options.timeout` is closed and opened again. */
   protected call<T>(run: (link: L) => Promise<T>): Promise<T> {
     return this.#call(run, this.options.timeout)
   }
 
-  /** With a bound of 0 an answer is awaited for as long as there is the connection. */
+  /** A bound of 0 waits for as long as the connection lasts. */
   async #call<T>(run: (link: L) => Promise<T>, bound: number): Promise<T> {
     this.assertOpen()
     const connection = this.#connection
@@ -124,7 +125,7 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
         reject(why)
       }
       connection.waiting.add(fail)
-      // Begins in this turn: what was handed over may be changed by the caller afterwards.
+      // Starts before the first await, since the caller may change its arguments after this call returned.
       void (async () => run(connection.link))().then(
         (value) => {
           end()
@@ -135,7 +136,7 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
     })
   }
 
-  /** Asks about the items that pass a check, all at once; each of the others fails alone, and the broker never sees it. */
+  /** Sends the items that pass the check to the broker in one call. The broker never sees the others, which fail alone. */
   async #batch<I, A>(
     items: ReadonlyArray<I>,
     check: (item: I) => void,
@@ -150,7 +151,7 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
       answers = await this.call((link) => run(link, sound))
     } catch (thrown) {
       const error = asError(thrown)
-      // Only a failure that says for certain that nothing was tried may be thrown.
+      // A driver may throw only where nothing was tried; otherwise each item fails with an unknown outcome.
       if (error.outcome === "none") throw error
       answers = sound.map(() => ({ status: "failed", error }))
     }
@@ -163,7 +164,7 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
   }
 
   onStatus(listener: StatusListener): () => void {
-    // A listener that is given twice is two.
+    // A function that is added twice is called twice, so each call adds a listener of its own.
     const own: StatusListener = (status, why) => listener(status, why)
     this.#statusListeners.add(own)
     return () => this.#statusListeners.delete(own)

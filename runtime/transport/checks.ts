@@ -1,4 +1,4 @@
-/** What a driver refuses without asking its broker. Each fails with a {@link TransportError} that says what is wrong. */
+/** Checks that need no broker. Each fails with a {@link TransportError} that says what is wrong. */
 import { FRONT_LEVEL } from "../protocol/message.ts"
 import type { Capabilities, Commit, ConnectOptions, Posting } from "./driver.ts"
 import { TransportError } from "./errors.ts"
@@ -6,9 +6,8 @@ import type { StoreOperation } from "./store.ts"
 
 const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/
 const TOPIC = /^[a-z0-9.-]{1,128}$/
-/** Longest announcement, in bytes. */
-/** An event of an application may have 64 KiB, and needs some bytes around it. */
-const MAX_PAYLOAD = 66 * 1024
+/** Largest announcement, in bytes. */
+const MAX_PAYLOAD = 65_536
 
 const encoder = new TextEncoder()
 

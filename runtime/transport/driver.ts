@@ -1,10 +1,10 @@
 /**
- * What a transport must do. A driver moves bytes: it stores tasks in queues, hands them to workers, and stores one record
- * per job. The runtime decides what a record says, which worker is too late, and what follows from an outcome.
+ * What a transport has to do. A driver moves bytes: it stores tasks in queues, delivers them to workers, and stores one
+ * record per job. The runtime decides what a record says, which delivery is too late, and what follows from an outcome.
  *
- * Rules for every method: it takes a batch and answers item by item, in order; one item that fails does not stop the others.
- * It may be called at any time, also at the same time. It throws only a `TransportError`, and only when nothing was tried.
- * It ends within a bound when the broker does not answer. It never retries by itself what the caller can retry.
+ * Rules for every method: it takes a batch and answers item by item, in order; an item that fails does not stop the others.
+ * It may be called at any time, also while other calls run. It throws only a `TransportError`, and only when nothing was
+ * tried. It ends within a bound when the broker does not answer. It never repeats a call that its caller can repeat.
  * Times are milliseconds since the epoch, durations are milliseconds. Ids are text of 1 to 255 bytes, queue names too.
  */
 import type { Message } from "../protocol/message.ts"
@@ -13,33 +13,33 @@ import type { Index, Known } from "./known.ts"
 import type { Broadcast, Queries, QueueBrowser } from "./optional.ts"
 import type { Revision, Store } from "./store.ts"
 
-/** What a plugin module exports as `plugin` or as its default export. */
+/** A plugin. Its module exports it as `plugin` or as the default export. */
 export interface Plugin {
   /** URL schemes it serves, without the colon. */
   readonly schemes: ReadonlyArray<string>
   /** Connects once, within `options.timeout`. Fails with `unavailable`, `unauthorized`, `unsupported` or `invalid`. */
   connect(url: URL, options: ConnectOptions): Promise<Driver>
-  /** Uses a client object that the application holds; `undefined` if it is not this plugin's. `close` leaves it open. */
+  /** Connects over a client object of the application, which `close` leaves open. `undefined` for an object of another library. */
   adopt?(client: unknown, options: ConnectOptions): Promise<Driver> | undefined
 }
 
 /** What the runtime tells a plugin that connects. */
 export interface ConnectOptions {
-  /** Prefixes every stream, subject, key and row, so that several boards share a server. `[A-Za-z0-9_-]{1,64}`. */
+  /** Prefix of every stream, subject, key and row, so that several boards can share a server. `[A-Za-z0-9_-]{1,64}`. */
   readonly namespace: string
-  /** How long a delivery is ours unless extended. At least 1,000 or the declared resolution. */
+  /** How long a delivery has its task unless extended, in milliseconds. At least 1,000 and the declared resolution. */
   readonly lease: number
   /** Name of the connecting process, for the broker's own tools. */
   readonly name: string
-  /** Bound on connecting. */
+  /** Longest time for connecting, in milliseconds. */
   readonly timeout: number
   /**
-   * Keep-alive of the connection, looked at twice as often: it counts as lost after one to one and a half of these
-   * intervals without a sign of life. 0: it is not watched. Absent: as the plugin sees fit. A plugin without a
-   * connection ignores it.
+   * Interval of the keep-alive in milliseconds, checked twice per interval: a connection counts as lost after one to one
+   * and a half intervals without an answer. 0: the connection is not checked. Absent: the plugin chooses. A plugin without
+   * a connection ignores it.
    */
   readonly heartbeat?: number
-  /** How long to wait before a try to connect again, counted from 1. Absent: as the plugin sees fit. */
+  /** Milliseconds to wait before try number `tries` (from 1) to connect again. Absent: the plugin chooses. */
   readonly reconnectDelay?: (tries: number) => number
 }
 
@@ -47,79 +47,82 @@ export interface ConnectOptions {
 export interface Driver extends Partial<QueueBrowser>, Partial<Queries> {
   readonly name: string
   readonly capabilities: Capabilities
-  /** Keyed values: what workers share. Limits, pauses, dependencies, the worker list and progress live in it. */
+  /** Keyed values that workers share: limits, pauses, dependencies, the worker list and progress. */
   readonly store: Store
   /** Announcements to all processes that listen. Absent: no remote control and no live events. */
   readonly broadcast?: Broadcast
 
   /**
-   * Stores tasks, as durably as declared before it answers. `duplicate`: this `key` is in a queue now, or was published
-   * within `dedupeWindow`; nothing was stored. Queues begin to exist by use.
+   * Stores tasks, as durably as declared, before it answers. `duplicate`: a task with this `key` is in a queue now, or was
+   * published within `dedupeWindow`; nothing was stored. A queue exists once a task was published to it.
    */
   publish(postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>>
 
   /**
-   * Hands over at most `max` tasks that are due, ordered by queue (as listed), level (high first) and sequence; with
-   * `rotate` the queues take turns of one task, from one call to the next. A task that was accepted before this call began
-   * comes before lower ones of it. A task belongs to one delivery until its lease ends, then it comes again.
+   * Delivers at most `max` tasks that are due, ordered by queue (as listed), level (high first) and sequence; with `rotate`
+   * the queues take turns of one task, from one call to the next. A task that was accepted before this call began comes
+   * before lower ones of its queue. One delivery has a task until its lease ends; then the task is delivered again.
    *
-   * Where `capabilities.waits`, it waits up to `wait` for the first task; else it answers at once. When the signal fires it
-   * answers soon with nothing, and gives back what arrives late, undelayed and, where the broker can, uncounted. It fails
-   * with `unavailable` when it cannot ask the broker: an empty answer means that the broker has nothing.
+   * With `capabilities.waits` it waits up to `wait` for the first task, else it answers at once. When the signal fires it
+   * answers soon with nothing, and gives late tasks back, without a delay and, where the broker can, uncounted. It fails
+   * with `unavailable` when it cannot ask the broker: an empty answer means that no task is due.
    */
   take(request: TakeRequest, signal: AbortSignal): Promise<Taken>
 
   /**
-   * Lengthens leases to a full lease from now. `true` only if the delivery still has its task: never after the task was
-   * handed to another delivery. A broker that cannot tell so (the acknowledgements of JetStream) answers what it can tell:
-   * the runtime goes by fences. A token is plain text and works from every thread and process that opened the same URL.
+   * Extends leases to a full lease from now. `true` only if the delivery still has its task, never after another delivery
+   * got it. A broker that cannot tell (the acknowledgements of JetStream) answers as well as it can, since the runtime
+   * compares fences. A token is plain text and works from every thread and process that opened the same URL.
    */
   extend(tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>>
 
   /**
    * What is known about jobs. It sees every commit that was answered before it began, by any process.
-   * `record`: only the stored record is needed (one lookup). `all`: also the task in the queue; a job that moves between
-   * queue and record must never be missed, so look where it was before where it goes, and confirm a miss once.
+   * `record`: only the stored record is needed (one lookup). `all`: also the task in the queue. A job that moves between
+   * queue and record must not be missed: read where jobs come from before where they go, and confirm a miss once.
    */
   read(ids: ReadonlyArray<string>, what: "record" | "all"): Promise<ReadonlyArray<Known | undefined>>
 
-  /** Does what the commits say; see {@link Commit}. */
+  /** Applies commits; see {@link Commit}. */
   commit(commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>>
 
   /**
-   * Needed unless `capabilities.atomic`. Ids of jobs, oldest first, whose record says `queued` or `scheduled`, was stored
-   * at `before` or earlier, and of which no task is in any queue: their posting was lost between two steps of a commit. It
-   * may name a job that is in motion. A record that was found healthy once need not be looked at again.
+   * Needed unless `capabilities.atomic`. Ids of jobs whose task was lost between two steps of a commit, oldest first: the
+   * record says `queued` or `scheduled`, was stored at `before` or earlier, and no task of the job is in any queue. It may
+   * name a job that is moving right now. A record that was found healthy once need not be checked again.
    */
   orphans?(before: number, max: number): Promise<ReadonlyArray<string>>
 
   /**
-   * Tells of changes that anybody made, from when the promise resolves until the signal fires. Best effort: the runtime also
-   * looks by itself, seldom. A `take` or `read` that begins after the news must see what the news is about. The driver may
-   * tell more than was asked for. `missed`: news may have been lost, for instance during a reconnection.
+   * Calls the listener on changes by any process, from when the promise resolves until the signal fires. Best effort, since
+   * the runtime also asks by itself now and then. A `take` or `read` that begins after the news must see the change. The
+   * driver may report more than was asked for. `missed`: news may have been lost, for instance during a reconnection.
    */
   listen(interest: Interest, listener: (news: News) => void, signal: AbortSignal): Promise<void>
 
-  /** Calls the listener on each change between reachable and not. Returns how to stop. Starts as reachable. */
+  /** Calls the listener on each change between reachable and not, with reachable first. Returns a function that removes it. */
   onStatus(listener: (status: "connected" | "disconnected", why?: TransportError) => void): () => void
 
-  /** Ends waiting takes, and closes what it opened. Idempotent. Later calls fail with `closed`. Does not wait for deliveries. */
+  /**
+   * Ends calls of `take` that wait, and closes what the driver opened, without waiting for deliveries. May be called twice.
+   * Later calls of other methods fail with `closed`.
+   */
   close(): Promise<void>
 }
 
-/** Declared, and tested by the conformance kit. */
+/** What a driver declares about itself. The conformance kit tests it. */
 export interface Capabilities {
-  /** What an answered publish or commit survives. */
+  /** What a task or record survives once its publish or commit was answered. */
   readonly durability: "none" | "process" | "server" | "fsync" | "quorum"
-  /** Which processes can meet on it. */
+  /** Which processes can share its queues. */
   readonly reach: "process" | "host" | "network"
-  /** Record, postings and task of one commit are one transaction. */
+  /** A commit is one transaction. */
   readonly atomic: boolean
-  /** `take` waits by itself. */
+  /** `take` waits for a first task by itself. */
   readonly waits: boolean
-  /** How long a publish key is remembered after publishing, in milliseconds. `Infinity`: for as long as the job's record. */
+  /** How long a publish key is remembered, in milliseconds. `Infinity`: for as long as the job's record. */
   readonly dedupeWindow: number
-  /** Longest time that `due` and a delayed release may lie ahead, in milliseconds. What lies further ahead is refused. */
+  /** Longest time until `due` and longest delay of a release, in milliseconds. Longer ones are refused. */
   readonly delay: number
   /** How many distinct bands the levels 0–9 fall into: 10, 4, 3, 1. Level 10 (front) has a band of its own if `front`. */
   readonly bands: number
@@ -128,7 +131,7 @@ export interface Capabilities {
   readonly maxTask: number
   /** Largest `CommitRecord.bytes`. */
   readonly maxRecord: number
-  /** A lease may end this much late, a due task may come this much late, in milliseconds. */
+  /** How many milliseconds late a lease may end, and a due task may come. */
   readonly leaseResolution: number
   readonly dueResolution: number
 }
@@ -138,20 +141,20 @@ export interface Capabilities {
 /** A task on its way into a queue. */
 export interface Posting {
   readonly id: string
-  /** Publish key: `<id>/<run>/<retries>`. Two postings with one key are the same task. */
+  /** Publish key: `<id>/<run>/<retries>`. Two postings with the same key are the same task. */
   readonly key: string
   readonly queue: string
   /** 0–9; 10 is the front. Higher is taken first. */
   readonly level: number
-  /** Not to be taken before. */
+  /** Not taken before this time. */
   readonly due?: number
-  /** Not to be started after. The driver never drops such a task; it only lists it (`waiting`). */
+  /** Not started after this time. The driver keeps such a task and lists it (`waiting`). */
   readonly expires?: number
-  /** What lists look for, for as long as the task is all that is known of the job. */
+  /** The fields to list the job by while it has no record. */
   readonly index: Index
-  /** The whole task as bytes; made when it is first asked for. */
+  /** The whole task as bytes. */
   readonly frame: Uint8Array
-  /** The same as headers, properties and body, for brokers with a message form of their own (Celery's). */
+  /** The same task as headers, properties and body, for brokers with a message form of their own (Celery's). */
   readonly message: Message
 }
 
@@ -168,11 +171,11 @@ export interface TakeRequest {
 
 export interface Taken {
   readonly deliveries: ReadonlyArray<Delivery>
-  /** Nothing was there: in how many milliseconds something in these queues falls due or loses its lease, if known. */
+  /** Where no task was due: milliseconds until one of these queues has a task that falls due or loses its lease, if known. */
   readonly next?: number
 }
 
-/** One handing-over of a task. */
+/** One delivery of a task to a worker. */
 export interface Delivery {
   /** Names this delivery. Never used twice. No line feeds. */
   readonly token: string
@@ -180,34 +183,34 @@ export interface Delivery {
   readonly level: number
   /** Orders the tasks of one queue and level. The same for every delivery of a task. */
   readonly sequence: number
-  /** For certain this task was never handed over before. If in doubt: false. */
+  /** Whether it is certain that this task was never delivered before. */
   readonly first: boolean
-  /** Rises with each delivery of this task, compared as text (pad numbers). 1 to 40 characters, none of them a space. */
+  /** Rises with each delivery of this task, compared as text (pad numbers). 1 to 40 characters, no spaces. */
   readonly fence: string
-  /** How often this task was handed over, this time included; 1 when it is not counted. */
+  /** How often this task was delivered, this time included; 1 where the broker does not count. */
   readonly deliveries: number
-  /** The frame as it was posted, or the message that was made of the broker's own form. */
+  /** The frame as it was posted, or the message, decoded from the broker's own form. */
   readonly content: Uint8Array | Message
 }
 
 // ── Records ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * One change of one job. Steps, in this order: **record**, then **post**, then **task**. An atomic driver does all or none.
- * Another one does them one after the other and stops at the first that fails; the runtime repeats what is missing.
+ * One change of one job. Its steps, in this order: **record**, then **post**, then **task**. An atomic driver does all or
+ * none. Another driver does one after the other and stops at the first that fails; the runtime repeats the missing steps.
  *
- * 1. Everything that can be refused without the broker (sizes, names, due times) is refused before the first step: `failed`.
+ * 1. What can be refused without the broker (sizes, names, due times) is refused before the first step: `failed`.
  * 2. `record`: stored if the job's revision is `expect`; else `conflict`, and no further step is done. `""` holds only if
  *    nothing is stored under this id, not even a hidden record.
- * 3. `post`: as `publish` does; a duplicate is as good as stored.
+ * 3. `post`: as `publish` does; a duplicate counts as stored.
  * 4. `task`: done if this delivery still has its task. If the task is gone, or another delivery has it, nothing is done, and
  *    the answer is `committed` with `gone`. A broker that cannot tell may do it for a delivery whose lease ended.
  *
- * In one batch there is at most one commit per id. The task need not be of this job: what cannot be read as a task is recorded
- * under an id that the runtime makes up.
+ * In one batch there is at most one commit per id. The task may be of another job: a message that cannot be read as a task
+ * is recorded under an id that the runtime makes up.
  */
 export interface Commit {
-  /** Of the job that record and `withdraw` are about; without these a text that the runtime may have made up. */
+  /** Id of the job of `record` and `withdraw`. Without these the runtime may have made it up. */
   readonly id: string
   readonly record?: CommitRecord
   readonly post?: ReadonlyArray<Posting>
@@ -218,23 +221,23 @@ export interface CommitRecord {
   readonly expect: Revision
   readonly bytes: Uint8Array
   readonly index: Index
-  /** Kept at least this long from now, then removed. Absent: kept until it is replaced. The keep of the record before is void. */
+  /** Milliseconds to keep the record, at least. Absent: until it is replaced. It replaces the `keep` of the record before. */
   readonly keep?: number
 }
 
 export type TaskEnd =
-  /** Takes the task off its queue. */
+  /** Removes the task from its queue. */
   | { readonly kind: "ack"; readonly token: string }
-  /** Gives the task back; it comes again after `delay`, in its old place. It counts as delivered. */
+  /** Gives the task back. It is delivered again after `delay`, in the order of its old sequence, and counts as delivered. */
   | { readonly kind: "release"; readonly token: string; readonly delay: number }
-  /** Takes off their queues all tasks of this job that no delivery has; one that a delivery has may go too. */
+  /** Removes all tasks of this job that no delivery has. It may also remove one that a delivery has. */
   | { readonly kind: "withdraw" }
 
 export type Committed =
-  /** `revision`: of the record that was stored; `""` if none was given. */
+  /** `revision` of the stored record; `""` for a commit without a record. `gone`: the delivery no longer had the task. */
   | { readonly status: "committed"; readonly revision: Revision; readonly gone?: true }
   | { readonly status: "conflict" }
-  /** `revision`: the record was stored, a later step failed. */
+  /** With a `revision` the record was stored, and a later step failed. */
   | { readonly status: "failed"; readonly error: TransportError; readonly revision?: Revision }
 
 // ── News ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -245,8 +248,8 @@ export type Interest =
   | { readonly kind: "jobs" }
 
 export type News =
-  /** A task can be taken now that could not before: published, fallen due, given back. */
+  /** A task became available: it was published, fell due, or was given back. */
   | { readonly kind: "queue"; readonly queue: string }
-  /** A record was stored, or a task was published. With what was stored, where that costs nothing. */
+  /** A record was stored, or a task was published. `record` has the stored bytes where they cost the driver nothing. */
   | { readonly kind: "job"; readonly id: string; readonly record?: Uint8Array }
   | { readonly kind: "missed" }

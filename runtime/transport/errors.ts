@@ -1,4 +1,4 @@
-/** The one error of transports. */
+/** The error of transports, and its reasons. */
 
 export type TransportReason =
   | "unavailable" // not reachable now; trying again may help
@@ -6,15 +6,15 @@ export type TransportReason =
   | "unauthorized"
   | "unsupported" // the broker, or this plugin, cannot do that
   | "too-large"
-  | "invalid" // never right, whenever it is tried
+  | "invalid" // fails whenever it is tried
   | "internal" // a fault of the plugin or the broker
 
-/** The one error that a driver throws or answers. `reason` is for programs, `message` for people; neither holds credentials. */
+/** The only error that a driver throws or answers. Programs read `reason`, people `message`; neither holds credentials. */
 export class TransportError extends Error {
   readonly _tag = "TransportError"
   override readonly name = "TransportError"
   readonly reason: TransportReason
-  /** Whether what was asked may have happened all the same: `unknown` after a lost acknowledgement. */
+  /** `unknown`: the call may have succeeded all the same, for instance where its acknowledgement was lost. */
   readonly outcome: "none" | "unknown"
   constructor(
     reason: TransportReason,

@@ -1,4 +1,4 @@
-/** What a transport knows about one job, and what it is listed by. */
+/** What a driver knows about one job, and the fields by which jobs are listed. */
 import type { Message } from "../protocol/message.ts"
 import type { State } from "../protocol/state.ts"
 import type { Revision } from "./store.ts"
@@ -8,13 +8,13 @@ export interface Known {
   /** Revision of the stored record; `""` when none is stored. */
   readonly revision: Revision
   readonly record?: Uint8Array
-  /** Only with `all`: the newest task of this job that is in a queue, whether a delivery has it or not. */
+  /** Only with `all`: the newest task of this job that is in a queue, also one that a delivery has. */
   readonly task?: QueuedTask
 }
 
 export interface QueuedTask {
   readonly queue: string
-  /** Not to be taken before, as it was posted. What was given back with a delay is not due later. */
+  /** When it was due as posted. The delay of a release does not change it. */
   readonly due?: number
   readonly expires?: number
   /** When it was published. */
@@ -24,10 +24,10 @@ export interface QueuedTask {
   readonly content: Uint8Array | Message
 }
 
-/** What lists look for. */
+/** The fields by which jobs are listed. */
 export interface Index {
   readonly state: State
-  /** Not to be listed any more: the job was forgotten, and its record only refuses late workers. */
+  /** The job is not listed any more: it was forgotten, and its record stays only to refuse late workers. */
   readonly hidden?: true
   readonly dead?: true
   readonly queue: string
@@ -36,9 +36,9 @@ export interface Index {
   readonly root?: string
   readonly parent?: string
   readonly group?: string
-  /** Fingerprint of a failure: jobs that failed alike have the same. */
+  /** Fingerprint of the failure, the same for jobs that failed alike. */
   readonly error?: string
-  /** Tenant of the job, where a limit of its method counts by one. */
+  /** Tenant of the job, where a limit of its method counts per tenant. */
   readonly tenant?: string
   /** When the job was submitted. */
   readonly at: number

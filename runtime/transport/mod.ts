@@ -1,7 +1,7 @@
 /**
- * The transport contract (`callboard/transport`): what the author of a transport writes is a {@link Driver}. It stores tasks in
- * queues, hands them over, keeps one record per job, and changes both by `commit`. The runtime does everything else, once
- * for all transports: it decides what a record says, which worker is too late, and what follows from an outcome.
+ * The transport contract (`callboard/transport`). The author of a transport writes a {@link Driver}: it stores tasks in
+ * queues, delivers them, keeps one record per job, and changes tasks and records by `commit`. The runtime does the rest for
+ * all transports: it decides what a record says, which delivery is too late, and what follows from an outcome.
  *
  * Plain TypeScript: promises and `AbortSignal`. Times are milliseconds since the epoch by the clock of the caller unless
  * said otherwise; durations are milliseconds.

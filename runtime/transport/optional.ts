@@ -1,10 +1,7 @@
-/**
- * What a driver may do by itself because its broker does it better. Each interface is whole or absent. The comment on each
- * says what the runtime does where it is absent.
- */
+/** The optional parts of a driver. Each is whole or absent; its comment says what the runtime does where it is absent. */
 import type { Index, Known } from "./known.ts"
 
-/** Absent: this transport cannot list jobs, so that there is no page of them and no command about many. */
+/** Absent: jobs cannot be listed, and commands about many jobs fail with `unsupported`. */
 export interface Queries {
   /**
    * Jobs, newest first: stored records that are not hidden, and tasks whose job has no record. It may return more than the
@@ -36,7 +33,7 @@ export interface Query {
   /** Submitted at this time or later, before that time. */
   readonly since?: number
   readonly until?: number
-  /** How long the broker may be searched, in milliseconds. */
+  /** Longest time of the search, in milliseconds. Absent: unlimited. */
   readonly budget?: number
   readonly limit: number
   readonly after?: string
@@ -44,9 +41,10 @@ export interface Query {
 
 const FIELDS = ["queue", "root", "parent", "group"] as const
 
-/** What was scheduled may be due by now: that is for the reader to say. */
+/** Scheduled and queued match each other, since a scheduled task may be due by now; the runtime tells them apart. */
 const waits = (state: Index["state"]): boolean => state === "queued" || state === "scheduled"
 
+/** Whether a job matches a query, for drivers that compare in code. */
 export const matches = (index: Index, query: Omit<Query, "limit">): boolean => {
   const { states, dead, task, since = 0, until = Number.POSITIVE_INFINITY } = query
   const isIn = states === undefined || states.includes(index.state) || (waits(index.state) && states.some(waits))
@@ -56,12 +54,12 @@ export const matches = (index: Index, query: Omit<Query, "limit">): boolean => {
   return FIELDS.every((field) => query[field] === undefined || query[field] === index[field])
 }
 
-/** Absent: no depths, no purge by queue; that a job has expired is noticed when it is taken or read. */
+/** Absent: no depths of queues and no purge; an expired job is noticed only when its task is taken or its record read. */
 export interface QueueBrowser {
   queues(): Promise<ReadonlyArray<QueueDepth>>
   /**
-   * Ids of tasks that no delivery has: those of a queue, as they would be taken, undue ones last; or those whose
-   * `expires` has passed, oldest first.
+   * Ids of jobs whose task no delivery has: those in a queue, in the order of taking with scheduled ones last; or those
+   * whose `expires` has passed, oldest first.
    */
   waiting(
     what: { readonly queue: string } | { readonly expiredBy: number },
@@ -78,9 +76,9 @@ export interface QueueDepth {
   readonly oldest?: number
 }
 
-/** Absent: no remote control and no live events. */
+/** Announcements to all processes. Absent: no remote control and no live events. */
 export interface Broadcast {
-  /** To all that listen now, the sender's process included. At most 66 KiB. Topics: `[a-z0-9.-]{1,128}`. */
+  /** Sends to all current listeners, also to those of the own process. At most 64 KiB. Topics: `[a-z0-9.-]{1,128}`. */
   send(topic: string, payload: Uint8Array): Promise<void>
   listen(topic: string, listener: (payload: Uint8Array) => void, signal: AbortSignal): Promise<void>
 }

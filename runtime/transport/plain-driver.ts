@@ -1,6 +1,6 @@
 /**
- * What each driver does alike, with a connection or without one: calls after `close` fail as closed, subscriptions end with
- * their signal or with the driver, news and announcements reach those that listen, queues take turns.
+ * The base class of all drivers, also of those without a connection. Calls after `close` fail with `closed`, subscriptions
+ * end with their signal or with the driver, news and announcements go to their listeners, and queues are rotated.
  */
 import { checkTopic } from "./checks.ts"
 import type { ConnectOptions, Delivery, Interest, News, TakeRequest } from "./driver.ts"
@@ -17,19 +17,19 @@ export abstract class PlainDriver {
   protected readonly closing = new AbortController()
   readonly #listeners = new Set<{ readonly interest: Interest; readonly listener: (news: News) => void }>()
   readonly #topics = new Set<{ readonly topic: string; readonly listener: (payload: Uint8Array) => void }>()
-  /** Queue that was served last, where queues take turns. */
+  /** Queue of the last delivery; with `rotate` the next take begins after it. */
   #served = ""
 
   constructor(options: ConnectOptions) {
     this.options = options
   }
 
-  /** Fails once the driver was closed. */
+  /** Fails with `closed` once the driver was closed. */
   protected assertOpen(): void {
     if (this.closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
   }
 
-  /** Keeps an entry in a set until its signal fires or the driver is closed. */
+  /** Adds an entry to a set, and removes it when the signal fires or the driver is closed. */
   protected subscribe<T>(set: Set<T>, entry: T, signal: AbortSignal): void {
     this.assertOpen()
     if (signal.aborted) return
@@ -42,7 +42,7 @@ export abstract class PlainDriver {
     this.subscribe(this.#listeners, { interest, listener }, signal)
   }
 
-  /** Tells news to all that are interested. */
+  /** Calls all listeners whose interest the news match. */
   protected emit(news: News): void {
     for (const { interest, listener } of this.#listeners) {
       const isWanted =
@@ -53,7 +53,10 @@ export abstract class PlainDriver {
     }
   }
 
-  /** Announcements: `send` brings one to every driver that listens, which says so with {@link emitAnnouncement}. */
+  /**
+   * Makes the {@link Broadcast} of a driver. `send` has to carry an announcement to every driver on the broker, the own
+   * one included; each of them passes it on with {@link emitAnnouncement}.
+   */
   protected createBroadcast(send: (topic: string, payload: Uint8Array) => Promise<unknown>): Broadcast {
     return {
       send: async (topic, payload) => {
@@ -72,7 +75,7 @@ export abstract class PlainDriver {
     for (const each of this.#topics) if (each.topic === topic) each.listener(payload.slice())
   }
 
-  /** The queues of a take in the order in which they are served: with `rotate` it goes on where the last one ended. */
+  /** The queues of a take in the order to ask them. With `rotate` it begins after the queue of the last delivery. */
   protected rotated({ queues, rotate }: TakeRequest): ReadonlyArray<string> {
     const first = rotate ? queues.indexOf(this.#served) + 1 : 0
     return [...queues.slice(first), ...queues.slice(0, first)]
@@ -83,7 +86,7 @@ export abstract class PlainDriver {
   }
 }
 
-/** Answers item by item: one that throws fails alone. */
+/** Answers item by item. An item whose answer throws fails alone. */
 export const answerEach = <I, A>(items: ReadonlyArray<I>, answer: (item: I) => A): ReadonlyArray<A | Failed> =>
   items.map((item) => {
     try {
@@ -96,7 +99,7 @@ export const answerEach = <I, A>(items: ReadonlyArray<I>, answer: (item: I) => A
 export const asError = (thrown: unknown): TransportError =>
   thrown instanceof TransportError ? thrown : new TransportError("internal", String(thrown), { cause: thrown })
 
-/** The client library of a plugin, which the application installs that uses it. */
+/** Loads the client library of a plugin, an optional peer dependency. Where it is missing, the error says how to install it. */
 export const clientLibrary = async <T>(plugin: string, name: string, load: () => Promise<T>): Promise<T> => {
   try {
     return await load()

@@ -1,21 +1,22 @@
 /**
- * Names of attempts. One text says which posting an attempt is of, which delivery of its task, and which task, as a posting
- * may have been stored twice: `<posting>.<fence of the driver>.<sequence of the task>`. It is the `fence` of deliveries and
- * records, rises over all deliveries of a job when compared as text, and no two of them share it. A record names by it the
- * attempt that last claimed or decided the job; a decision from outside of any delivery names none.
+ * Names of attempts, which are the `fence` of deliveries and records: `<order>.<fence of the driver>.<sequence>`. The order
+ * says which task of the job it is (run, retries, hops), the driver's fence which delivery of it, and the sequence which
+ * copy, as a task may have been stored twice. Compared as text, fences rise over all deliveries of a job, and each
+ * is unique. The fence of a record names the attempt that last claimed the job or ended it; it is empty after a decision
+ * that no delivery made.
  */
 import { type AddressedTask, isUndecodable, type Message, type Undecodable } from "../../protocol/message.ts"
 import type { Delivery } from "../driver.ts"
 import { TransportError } from "../mod.ts"
 import { ownHeader } from "./codec.ts"
 
-/** Position of a posting among those of its job, as text: run, then retries, then hops. */
+/** Rank of a task among those of its job, as text: run, then retries, then hops (moves to another queue). */
 export type Order = string
 
-/** The order of what cannot be read: it is posting of no job. */
+/** The order of a message that cannot be read, which belongs to no job. */
 export const NO_ORDER: Order = "u"
 
-/** Numbers that compare as text: the length of the digits before them. */
+/** A number whose text sorts like the number: the count of its digits, as a letter, stands before them. */
 const sortable = (value: number): string => {
   const digits = value.toString(36)
   return String.fromCharCode(96 + digits.length) + digits
@@ -35,7 +36,7 @@ export const orderOfKey = (id: string, key: string): Order => {
   return orderOf({ run, retries, hops })
 }
 
-/** Run and retries of an order that is one of a job. */
+/** Run and retries out of an order other than {@link NO_ORDER}. */
 export const inOrder = (order: Order): Pick<AddressedTask, "run" | "retries"> => {
   const after = order.charCodeAt(0) - 95
   return {
@@ -47,7 +48,7 @@ export const inOrder = (order: Order): Pick<AddressedTask, "run" | "retries"> =>
 const count = (value: unknown, otherwise: number): number =>
   typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : otherwise
 
-/** The order of a message's posting, out of the headers that say it. */
+/** The order of a task, read from its headers. */
 export const orderOfMessage = (message: Message | Undecodable): Order => {
   if (isUndecodable(message)) return NO_ORDER
   const own = ownHeader(message)
@@ -55,11 +56,11 @@ export const orderOfMessage = (message: Message | Undecodable): Order => {
   return orderOf({ run: count(own["run"], 1), retries, hops: count(own["hops"], 0) })
 }
 
-/** Whether a delivery is of a job's first posting and the job waited for nothing: then nothing can be stored about it. */
+/** Whether it is the first task of a job that waited for no other job: then no record of the job can be stored. */
 const isUntouched = (order: Order, message: Message | Undecodable): boolean =>
   isUndecodable(message) || (order === FIRST && hasHeaders(message) && !isDeferred(message))
 
-/** Those of protocol 1 lie in the body. */
+/** Tasks of Celery's protocol 1 have these fields in the body instead. */
 const hasHeaders = ({ headers }: Message): boolean =>
   typeof headers["task"] === "string" || typeof headers["id"] === "string"
 
@@ -68,22 +69,22 @@ const isDeferred = (message: Message): boolean => {
   return after !== undefined && after !== null
 }
 
-/** What a token of the runtime says. */
+/** The content of a token. */
 export interface Attempt {
-  /** Of the job; empty where that cannot be read. */
+  /** Id of the job; empty where it cannot be read. */
   readonly id: string
-  /** Names the attempt: what the record says. */
+  /** Name of the attempt, which its records carry. */
   readonly fence: string
   readonly order: Order
-  /** Nothing can be stored about its job but by this delivery. */
+  /** Only this delivery can have stored anything about the job. */
   readonly fresh: boolean
-  /** Its task was never handed over before. */
+  /** The task was never delivered before. */
   readonly first: boolean
   /** The driver's own token. */
   readonly token: string
 }
 
-/** The attempt that a delivery is. */
+/** The attempt that a delivery begins. */
 export const attemptOf = (delivery: Delivery, message: Message | Undecodable): Attempt => {
   const order = orderOfMessage(message)
   return {
@@ -105,19 +106,19 @@ const idIn = (message: Message | Undecodable): string => {
 /** Ids that stand in a token as they are. */
 const PLAIN = /^[\w-]*$/
 
-/** How a token begins. */
+/** First letter of a token: a fresh delivery, the first delivery of a task whose job may have a record, or a later one. */
 const FRESH = "f"
 const FIRST_OF_TASK = "c"
 const AGAIN = "r"
 
-/** Any thread or process can act for an attempt whose token it knows. */
+/** Encodes an attempt as a token, so that any thread or process that has the token can act for it. */
 export const tokenOf = ({ id, fresh, first, fence, token }: Attempt): string =>
   `${fresh ? FRESH : first ? FIRST_OF_TASK : AGAIN}${fence} ${PLAIN.test(id) ? id : encodeURIComponent(id)} ${token}`
 
 const notOurs = (text: string): TransportError =>
   new TransportError("invalid", `not a token of this transport: ${JSON.stringify(text.slice(0, 60))}`)
 
-/** Fails with `invalid`. */
+/** Fails with `invalid` for a text that is not a token. */
 export const readToken = (text: string): Attempt => {
   const flag = text[0]
   const dot = text.indexOf(".")
@@ -146,14 +147,14 @@ export const readToken = (text: string): Attempt => {
   }
 }
 
-/** The attempt that a record's fence names. */
+/** The parts of a fence that are compared. */
 export interface FenceParts {
   readonly order: Order
-  /** Rises over the deliveries of one task. */
+  /** The driver's fence, which rises over the deliveries of one task. */
   readonly fence: string
 }
 
-/** `undefined`: no delivery wrote the record. */
+/** `undefined` for an empty fence: no delivery wrote the record. */
 export const parseFence = (fence: string): FenceParts | undefined => {
   const dot = fence.indexOf(".")
   if (dot < 0) return undefined

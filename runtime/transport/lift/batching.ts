@@ -1,12 +1,12 @@
 /**
- * One driver, asked item by item: what is asked in one turn goes into one call. Commits of one job go into calls of their
- * own, one after the other.
+ * Batches reads and commits: what is asked in one turn of the event loop goes to the driver in one call. A second commit of
+ * the same job goes into a later call, since a driver takes at most one commit per job in a batch.
  */
 import type { Commit, Committed, Driver } from "../driver.ts"
 import type { Known } from "../known.ts"
 import { TransportError } from "../mod.ts"
 
-/** How often one change is decided again because another process was faster: more often in a row is not chance. */
+/** How often a commit is tried again after a conflict. More conflicts in a row are not chance. */
 export const MAX_TRIES = 10
 
 export const contended = (id: string): TransportError =>
@@ -20,7 +20,7 @@ interface Pending<In, Out> {
   readonly reject: (thrown: unknown) => void
 }
 
-/** Gathers what is asked in one turn of the microtasks; `split` takes out of a batch what may go into one call. */
+/** Collects what is asked in one turn of the microtasks. Items with the same key go into separate calls, in order. */
 class Batcher<In, Out> {
   readonly #send: (items: ReadonlyArray<In>) => Promise<ReadonlyArray<Out>>
   readonly #keyOf: ((item: In) => string) | undefined
@@ -57,7 +57,7 @@ class Batcher<In, Out> {
     }
   }
 
-  /** Those that may go into one call: no two with one key. */
+  /** The items for the next call: the first one of each key. */
   #first(waiting: Array<Pending<In, Out>>): Array<Pending<In, Out>> {
     const keyOf = this.#keyOf
     if (keyOf === undefined || waiting.length === 1) return waiting
@@ -69,7 +69,7 @@ class Batcher<In, Out> {
   }
 }
 
-/** What is known, or that nothing is. */
+/** Answer of a read. A batch tells a missing answer from a job that is not known. */
 interface Lookup {
   readonly known: Known | undefined
 }
@@ -104,7 +104,7 @@ export class BatchedDriver {
   }
 }
 
-/** Whether no two commits are of one job, so that they may go into one call. */
+/** Whether each commit is of another job, so that all of them may go into one call. */
 export const areDistinctJobs = (commits: ReadonlyArray<Commit>): boolean => {
   if (commits.length < 2) return true
   const ids = new Set<string>()

@@ -1,4 +1,4 @@
-/** Begins an attempt: a claim is a commit of the started record over the revision that was read. */
+/** Begins an attempt by a claim: it commits the started record over the revision that was read. */
 import { claimed, type JobRecord, recordOfPosting, unclaimed } from "../../protocol/record.ts"
 import { asError, TransportError } from "../mod.ts"
 import type { Revision } from "../store.ts"
@@ -11,8 +11,8 @@ import type { Revisions } from "./revisions.ts"
 import type { AttemptStart, StartAnswer } from "./transport.ts"
 
 /**
- * Answers as `Jobs.begin` says. Rejects only with what the driver threw before anything was tried; a claim that is sent
- * again after that, or after a lost answer, finds itself.
+ * Answers as {@link Jobs.begin} says. Rejects only with an error that the driver threw before anything was tried. A claim
+ * may be sent again after that, or after a lost answer: it then finds that it is stored.
  */
 export const begin = async (
   batched: BatchedDriver,
@@ -30,11 +30,11 @@ export const begin = async (
   }
   let revision: Revision = ""
   let stored: JobRecord | undefined
-  // Nothing else can have written about the job of a first delivery: no need to look.
+  // Only this delivery can have stored anything about the job of a fresh delivery, so the record need not be read.
   let unread = !attempt.fresh || revisions.get(token) !== undefined
   for (let round = 0; round < MAX_TRIES; round++) {
     if (unread) {
-      // A worker that died may have said in a note alone that it had begun: people count that attempt.
+      // A worker that died may have reported its attempt in a run note only; that attempt counts too.
       const [known, [note]] = await Promise.all([batched.read(id, "record"), attempt.first ? [] : notes.of([id])])
       try {
         revision = known?.revision ?? ""

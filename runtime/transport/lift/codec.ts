@@ -1,4 +1,4 @@
-/** What the runtime stores through a driver, as bytes: records with the version of their form, and tasks as frames. */
+/** Encodes what the runtime stores through a driver: records, with a version, and tasks, as frames. */
 import { decodeEnvelope, encodeEnvelope } from "../../protocol/envelope.ts"
 import { isMap } from "../../protocol/header-field.ts"
 import { OWN_HEADER } from "../../protocol/headers.ts"
@@ -12,11 +12,11 @@ import { TransportError } from "../mod.ts"
 import type { Revision } from "../store.ts"
 import { TOMBSTONE_MS } from "./transport.ts"
 
-/** Begins every stored record, so that an older version never takes the form of a newer one for its own. */
+/** Begins every stored record, so that an older Callboard refuses a newer form instead of misreading it. */
 const RECORD_VERSION = 1
 const RECORD_HEAD = `{"v":${RECORD_VERSION},`
 
-/** Records up to this many characters are encoded in place; three bytes of UTF-8 per character at most. */
+/** Records up to this many characters are encoded in a shared buffer. A character has at most three bytes of UTF-8. */
 const SCRATCH_CHARACTERS = 4096
 const scratch = new Uint8Array(RECORD_HEAD.length + SCRATCH_CHARACTERS * 3)
 const scratchBody = scratch.subarray(RECORD_HEAD.length - 1)
@@ -25,7 +25,7 @@ const encoder = new TextEncoder()
 const head = encoder.encode(RECORD_HEAD)
 const decoder = new TextDecoder("utf-8", { fatal: true })
 
-/** Fails with `invalid` where the record is no plain JSON. */
+/** Fails with `invalid` where the record is not plain JSON. */
 export const encodeStored = (record: JobRecord): Uint8Array => {
   let json: string
   try {
@@ -34,13 +34,13 @@ export const encodeStored = (record: JobRecord): Uint8Array => {
     throw new TransportError("invalid", `the record of ${record.id} is not plain JSON: ${String(cause)}`, { cause })
   }
   if (json.length > SCRATCH_CHARACTERS) return encoder.encode(RECORD_HEAD + json.slice(1))
-  // The head ends where the first brace of the record was.
+  // The last byte of the head takes the place of the record's opening brace.
   const { written } = encoder.encodeInto(json, scratchBody)
   scratch.set(head)
   return scratch.slice(0, head.length - 1 + written)
 }
 
-/** Fails with `unsupported` for a record of another version, with `internal` for what is no record. */
+/** Fails with `unsupported` for a record of another version, with `internal` for bytes that are not a record. */
 export const decodeStored = (bytes: Uint8Array): JobRecord => {
   let text: string
   try {
@@ -61,7 +61,7 @@ export const decodeStored = (bytes: Uint8Array): JobRecord => {
   throw new TransportError("internal", `a stored record cannot be read: ${record.failure.message}`)
 }
 
-/** How long a driver has to keep a record from now on; absent: until it is replaced. Its time as a tombstone is in it. */
+/** How many milliseconds a driver has to keep a record from now, its time as a tombstone included. Absent: for ever. */
 export const keepOf = (record: JobRecord, now: number): number | undefined => {
   if (record.tombstone) return TOMBSTONE_MS
   const { state, endedAt, keepMs } = record
@@ -69,7 +69,7 @@ export const keepOf = (record: JobRecord, now: number): number | undefined => {
   return Math.max(0, endedAt + keepMs - now) + TOMBSTONE_MS
 }
 
-/** What lists look for, of a stored record. */
+/** The index of a stored record. */
 export const indexOf = (record: JobRecord): Index => {
   const index: { -readonly [Field in keyof Index]: Index[Field] } = {
     state: record.state,
@@ -87,13 +87,13 @@ export const indexOf = (record: JobRecord): Index => {
   return index
 }
 
-/** Jobs that failed alike have the same: numbers in the message, such as ids and times, tell no failures apart. */
+/** The same for failures that differ only in numbers of the message, such as ids and times. */
 const fingerprint = ({ name, reason, message }: JobError): string =>
   hash(
     `${name}\n${reason}\n${message.slice(0, 1_000).replace(/[0-9a-f-]+/gi, (part) => (/\d/.test(part) ? "#" : part))}`,
   )
 
-/** 62 bits of a text, short and the same everywhere (cyrb53): tells texts apart, and protects nothing. */
+/** A hash of 62 bits, the same in every process (cyrb53). Not cryptographic. */
 const hash = (text: string): string => {
   let one = 0xdeadbeef
   let two = 0x41c6ce57
@@ -104,11 +104,11 @@ const hash = (text: string): string => {
   }
   one = Math.imul(one ^ (one >>> 16), 2246822507) ^ Math.imul(two ^ (two >>> 13), 3266489909)
   two = Math.imul(two ^ (two >>> 16), 2246822507) ^ Math.imul(one ^ (one >>> 13), 3266489909)
-  // Two numbers of 31 bits: a larger one takes much longer to print.
+  // 31 bits each, since larger numbers take much longer to print.
   return (one >>> 1).toString(36) + (two >>> 1).toString(36)
 }
 
-/** A record as a commit carries it. Fails with `invalid`. */
+/** Encodes a record for a commit. Fails with `invalid`. */
 export const toCommitRecord = (record: JobRecord, expect: Revision, now: number): CommitRecord => {
   const keep = keepOf(record, now)
   const bytes = encodeStored(record)
@@ -120,13 +120,13 @@ const text = (value: unknown): string | undefined => (typeof value === "string" 
 
 const NOTHING: Headers = {}
 
-/** The own header of a message, as far as it is a map. */
+/** Callboard's own header of a message; empty where it is missing or not a map. */
 export const ownHeader = ({ headers }: Message): Headers => {
   const own = headers[OWN_HEADER]
   return isMap(own) ? own : NOTHING
 }
 
-/** What lists look for, of a task that nothing is stored about. Reads what it knows, and passes over what is no task. */
+/** The index of a task whose job has no record. Fields that are missing or of another type are left out. */
 const indexOfPosting = ({ queue, due, message }: AddressedTask, now: number): Index => {
   const { headers } = message
   const own = ownHeader(message)
@@ -149,7 +149,7 @@ const indexOfPosting = ({ queue, due, message }: AddressedTask, now: number): In
   return index
 }
 
-/** A posting as a driver stores it. Fails with `invalid`, `unsupported` or `too-large`. */
+/** Encodes a task for a driver. Fails with `invalid`, `unsupported` or `too-large`. */
 export const toPosting = (
   posting: AddressedTask,
   now: number,
@@ -179,6 +179,6 @@ export const toPosting = (
   return made
 }
 
-/** What a task holds, or what was found in its place. */
+/** Decodes the content of a task. Bytes that are not a task come back as {@link Undecodable}. */
 export const decodeContent = (content: Uint8Array | Message): Message | Undecodable =>
   content instanceof Uint8Array ? decodeEnvelope(content) : content

@@ -1,4 +1,4 @@
-/** Decides about jobs from outside of any delivery: reads all that is known, and commits over the revision that was read. */
+/** Stores decisions that no delivery makes (cancel, rerun, delete), over the revision that the caller has read. */
 import { publishKey } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
@@ -9,7 +9,7 @@ import { decodeStored, toCommitRecord, toPosting } from "./codec.ts"
 import { missingFollowUps } from "./follow-ups.ts"
 import { type Decision, type DecisionAnswer, TOMBSTONE_MS } from "./transport.ts"
 
-/** Never rejects but with what the driver threw before anything was tried. */
+/** Rejects only with an error that the driver threw before anything was tried. */
 export const decide = async (
   batched: BatchedDriver,
   capabilities: Capabilities,
@@ -33,7 +33,7 @@ export const decide = async (
   const committed = await batched.commit(commit)
   if (committed.status !== "failed") return committed.status === "committed" ? { status: "decided" } : committed
   const { error, revision } = committed
-  // The record is stored, so that the same change would meet a conflict: maintenance posts what is missing.
+  // The record is stored, and the same decision would meet a conflict. Maintenance publishes the missing tasks.
   const half = revision !== undefined && error.outcome === "none"
   const { reason, message } = error
   return {
@@ -43,9 +43,9 @@ export const decide = async (
 }
 
 /**
- * What a job still owes to others when its record is replaced by one that keeps it: the worker that decided the outcome may
- * have died before its follow-ups were out. They are posted with the new record. A job whose tasks are gone, and that ended
- * longer ago than tombstones stay, owes nothing: a follow-up that ran may be forgotten, and must not run again.
+ * The follow-ups of a job that its new record keeps, and that are not published yet: the worker that stored the outcome may
+ * have died before it published them. They are published with the new record. A job that has no task in a queue, and that
+ * ended longer ago than tombstones stay, owes none: its follow-ups may have run and been forgotten, and must not run again.
  */
 const owedFollowUps = async (
   batched: BatchedDriver,

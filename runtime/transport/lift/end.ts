@@ -1,6 +1,6 @@
 /**
- * AttemptEnder deliveries: one commit of the outcome with everything that follows from it. What comes first is one call for all of
- * a batch, without a look at what is stored; what met something else is looked at one by one.
+ * Ends attempts: one commit each for the record, its follow-ups and the task. A batch is first committed in one call over
+ * the revisions that are known here. Attempts whose commit met another revision then read the record, one by one.
  */
 import type { JobRecord } from "../../protocol/record.ts"
 import type { Capabilities, Commit, CommitRecord, Committed, Driver, Posting, TaskEnd } from "../driver.ts"
@@ -14,16 +14,16 @@ import { judgeConflict } from "./judge.ts"
 import type { Revisions } from "./revisions.ts"
 import type { AttemptEnd, EndAnswer } from "./transport.ts"
 
-/** A end with everything made that can fail before the driver is asked. */
+/** The end of an attempt, encoded: all that can fail without the driver has been done. */
 interface PreparedEnd {
   readonly end: AttemptEnd
   readonly attempt: Attempt
   readonly wanted: JobRecord | undefined
-  /** Over the revision that is known, or over none; absent where nothing is to be stored. */
+  /** Expects the revision that is known here, or none. Absent where nothing is to be stored. */
   readonly record: CommitRecord | undefined
   readonly post: ReadonlyArray<Posting>
   readonly task: TaskEnd
-  /** What is stored is not known here: it has to be looked at first. */
+  /** The stored record is not known here and has to be read before the commit. */
   readonly unread: boolean
 }
 
@@ -42,7 +42,7 @@ export class AttemptEnder {
     this.#revisions = revisions
   }
 
-  /** Rejects only with what the driver threw before anything was tried. */
+  /** Rejects only with an error that the driver threw before anything was tried. */
   async end(ends: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> {
     const now = Date.now()
     const answers: Array<EndAnswer | PreparedEnd> = []
@@ -91,13 +91,13 @@ export class AttemptEnder {
   #answer(prepared: PreparedEnd, committed: Exclude<Committed, { readonly status: "conflict" }>): EndAnswer {
     if (committed.status === "failed") return committed
     const { end, wanted, task } = prepared
-    // An attempt that goes on writing about its job needs the revision; an outcome is the last word.
+    // An attempt that was acked early commits its outcome later, over this revision. After an outcome nothing follows.
     if (wanted?.state === "started" && task.kind === "ack") this.#revisions.set(end.token, committed.revision)
     else if (wanted !== undefined) this.#revisions.delete(end.token)
     return committed.gone ? { status: "gone" } : { status: "ended" }
   }
 
-  /** What met another revision than it expected, or does not know which to expect. */
+  /** Reads the stored record, and commits over its revision where the attempt still has the job. */
   async #endOverStored(prepared: PreparedEnd): Promise<EndAnswer> {
     const { end, attempt, wanted, record, post, task } = prepared
     if (wanted === undefined || record === undefined) return this.#endStored(prepared)
@@ -118,7 +118,7 @@ export class AttemptEnder {
     return { status: "failed", error: contended(id) }
   }
 
-  /** The record is in: what follows from it and is not known, then the task. */
+  /** Where the record is stored already: publishes the follow-ups that are missing, and ends the task. */
   async #endStored(prepared: PreparedEnd): Promise<EndAnswer> {
     const { end, attempt, wanted, post, task } = prepared
     const { followUps = [] } = end
@@ -149,12 +149,12 @@ const prepare = (end: AttemptEnd, revisions: Revisions, capabilities: Capabiliti
       then.kind === "ack"
         ? { kind: "ack", token: attempt.token }
         : { kind: "release", token: attempt.token, delay: then.delay },
-    // Follow-ups without a record are those of an outcome that another attempt has stored, and may have posted.
+    // Follow-ups without a record are of an outcome that another attempt has stored; that attempt may have published them.
     unread: wanted === undefined ? followUps !== undefined && followUps.length > 0 : expect === undefined,
   }
 }
 
-/** What cannot be read is of no job. */
+/** Id for the commit. A message that cannot be read has no job, and its attempt's name stands in. */
 const jobOf = ({ id, fence }: Attempt): string => (id === "" ? fence : id)
 
 const commitOf = ({ attempt, wanted, record, post, task }: PreparedEnd): Commit =>

@@ -1,4 +1,4 @@
-/** Finds jobs: each with its record, its task and the note about its run, as one record. */
+/** Finds and lists jobs. Record, task and run note of a job are merged into one record. */
 import { isOfTask, type JobRecord } from "../../protocol/record.ts"
 import type { Driver } from "../driver.ts"
 import type { Known } from "../known.ts"
@@ -26,7 +26,10 @@ export class Finder {
     return record && { record, revision: known?.revision ?? "" }
   }
 
-  /** Pages of jobs that run without a record come first, where running jobs are asked for: no list of the driver has them. */
+  /**
+   * A page of jobs. Where running jobs are asked for, the first pages have those that run without a stored record, since
+   * the driver lists them as waiting. A cursor says which of the two lists it goes on in.
+   */
   async query(query: RecordQuery): Promise<RecordPage> {
     const { limit, after = "" } = query
     if (this.#driver.query === undefined) {
@@ -48,7 +51,7 @@ export class Finder {
     return next === undefined ? { records } : { records, next: `d:${next}` }
   }
 
-  /** Jobs that run and have no record yet: they are known by the notes of their workers. Answers with a cursor. */
+  /** Adds jobs that run and have no record yet, found by the run notes of their workers. Returns a cursor. */
   async #running(query: RecordQuery, after: string, into: Array<JobRecord>): Promise<string | undefined> {
     let last = after
     while (into.length < query.limit) {
@@ -67,7 +70,7 @@ export class Finder {
 
   async #listed(query: RecordQuery, after: string, into: Array<JobRecord>): Promise<string | undefined> {
     let cursor = after
-    // A page before this one has had what ran then; on the first page the look at what runs came a moment ago.
+    // These jobs were listed by their run notes, on this page or on one before.
     const ran = new Set(into.map(({ id }) => id))
     const isListed = ({ revision, id }: FoundJob, { state }: JobRecord): boolean =>
       query.states?.includes("started") === true &&
@@ -120,7 +123,7 @@ const queryOf = (
 
 const FIELDS = ["queue", "rootId", "parentId", "group"] as const
 
-/** A driver may answer with more than it was asked for. */
+/** Filters the answer, since a driver may return more than it was asked for. */
 const fits = (record: JobRecord | undefined, { states, dead, task, ...query }: RecordQuery): record is JobRecord =>
   record !== undefined &&
   !record.tombstone &&

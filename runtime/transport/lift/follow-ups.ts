@@ -1,4 +1,4 @@
-/** Follow-ups that may be out already: those that are known are left out, since no driver remembers its keys for ever. */
+/** Finds the follow-ups that still have to be published. Publish keys cannot tell: drivers forget them after a while. */
 import { type AddressedTask, isUndecodable } from "../../protocol/message.ts"
 import type { Known } from "../known.ts"
 import { orderOfMessage } from "./attempt.ts"
@@ -15,7 +15,7 @@ const knownJobOf = (known: Known | undefined): KnownJob | undefined => {
   }
 }
 
-/** Those follow-ups of a job that are not known. `owner` is the job that owes them. */
+/** The follow-ups of the job `owner` that are not published yet. */
 export const missingFollowUps = async (
   batched: BatchedDriver,
   owner: string,

@@ -1,11 +1,11 @@
-/** What a stored record means for a posting, for a follow-up, and for an attempt. Pure: the rules of all transports. */
+/** Decides what a stored record means for a task, for a follow-up, and for an attempt. Pure; the same on all transports. */
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTakenEarly } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { type Attempt, inOrder, NO_ORDER, type Order, orderOf, orderOfKey, parseFence } from "./attempt.ts"
 
-/** Where a posting stands in its job. */
+/** Where a task stands among the tasks of its job. */
 export interface Position extends Pick<AddressedTask, "run" | "retries"> {
   readonly order: Order
 }
@@ -16,12 +16,12 @@ export const positionOf = (posting: Pick<AddressedTask, "run" | "retries" | "hop
   order: orderOf(posting),
 })
 
-/** Of the posting that an attempt was made for. */
+/** Position of the task that an attempt runs. */
 export const positionOfAttempt = ({ order }: Attempt): Position => ({ ...inOrder(order), order })
 
 /**
- * Whether a posting has nothing left to do: a later run is stored, or its run has ended, or went on to a successor, or is
- * in the hands of a later posting, or was taken off its queue by another attempt than `fence`.
+ * Whether a task has nothing left to do: a later run is stored, or its run has ended, or continues in a successor, or a
+ * later task of the job has begun, or the task was acked early by another attempt than `fence`.
  */
 export const isOver = (stored: JobRecord, posting: Position, fence: string): boolean => {
   if (stored.run !== posting.run) return stored.run > posting.run
@@ -32,16 +32,16 @@ export const isOver = (stored: JobRecord, posting: Position, fence: string): boo
   return by !== undefined && by.order !== NO_ORDER && by.order > posting.order
 }
 
-/** What is known about the job of a follow-up. */
+/** What is stored about the job of a follow-up. */
 export interface KnownJob {
   readonly record?: JobRecord
-  /** Of the newest task of the job that is in a queue. */
+  /** Order of the job's newest task that is in a queue. */
   readonly task?: Order
 }
 
 /**
- * Whether a follow-up of the job `owner` need not be posted again: its task is in a queue, or its job has a record; of the
- * own job, one that has come as far as this posting.
+ * Whether a follow-up of the job `owner` was published already: its task is in a queue, or its job has a record. Where the
+ * follow-up is the next task of the owner itself, the record must have come as far as that task.
  */
 export const isPosted = (followUp: AddressedTask, owner: string, kept: KnownJob | undefined): boolean => {
   if (kept === undefined) return false
@@ -57,8 +57,8 @@ export const isPosted = (followUp: AddressedTask, owner: string, kept: KnownJob 
 }
 
 /**
- * What becomes of a claim. `over`: the posting has nothing left to do. `mine`: this very attempt has claimed already.
- * `late`: a later delivery of the same task has claimed. Else `claim`.
+ * Whether an attempt may claim its job. `finished`: the task has nothing left to do. `repeated`: this attempt has claimed
+ * the job before. `superseded`: a later delivery of the same task has claimed it. Else `start`.
  */
 export const judgeStart = (
   stored: JobRecord | undefined,
@@ -71,22 +71,22 @@ export const judgeStart = (
   return isNewer(stored, attempt) ? "superseded" : "start"
 }
 
-/** Whether the record was written by a delivery of the attempt's own posting that came after it, or beside it. */
+/** Whether the record was written by a later delivery of the attempt's task, or by one of a second copy of that task. */
 const isNewer = (stored: JobRecord, attempt: Attempt): boolean => {
   const by = parseFence(stored.fence)
   const mine = parseFence(attempt.fence)
   return by !== undefined && mine !== undefined && by.order === mine.order && by.fence >= mine.fence
 }
 
-/** Whether it was written by a delivery that the attempt's own came after: of its task, or of an earlier posting. */
+/** Whether the record was written by an earlier delivery of the attempt's task, or by one of an earlier task of the job. */
 const isOlder = (stored: JobRecord, attempt: Attempt): boolean => {
   const by = parseFence(stored.fence)
   return by !== undefined && by.order !== NO_ORDER && by.order <= attempt.order && !isNewer(stored, attempt)
 }
 
 /**
- * What becomes of a record that met another revision than it expected. `again`: store it over what was read. `done`: it is
- * stored already, and the answer was lost. `refused`: another attempt has the job, or it is decided.
+ * What to do with a record whose expected revision was outdated. `retry`: store it over the record that was read. `stored`:
+ * the record is stored already, and the answer was lost. `superseded`: another attempt has the job, or the job has ended.
  */
 export const judgeConflict = (
   stored: JobRecord | undefined,
@@ -99,7 +99,7 @@ export const judgeConflict = (
     const same = stored.state === wanted.state && stored.run === wanted.run && stored.retries === wanted.retries
     return same && stored.successor === wanted.successor ? "stored" : "superseded"
   }
-  // What cannot be read as a task belongs to no job: that it is recorded is all that its task waits for.
+  // A message that cannot be read belongs to no job. Once any delivery has recorded it as failed, it is done.
   if (attempt.order === NO_ORDER) return isTerminal(stored.state) ? "stored" : "retry"
   if (isOver(stored, positionOfAttempt(attempt), attempt.fence)) return "superseded"
   if (stored.state === "started") return isOlder(stored, attempt) ? "retry" : "superseded"

@@ -1,7 +1,4 @@
-/**
- * What client and worker use, made out of a driver: the rules about which process may write what are here, and no driver knows them.
- */
-
+/** Makes the interface of client and worker out of a driver, and adds the rules about which delivery may write a record. */
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { ConnectOptions, Driver, Posting, Receipt } from "../driver.ts"
 import { answerEach, TransportError } from "../mod.ts"
@@ -27,7 +24,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
   const finder = new Finder(driver, batched, notes)
   const { capabilities, broadcast } = driver
 
-  /** What is decided here before the driver is asked must fail as the driver would. */
+  /** A call that is answered without the driver fails on a closed transport like one that asks it. */
   const guard = (): void => {
     if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
   }
@@ -101,7 +98,7 @@ const publish = async (driver: Driver, postings: ReadonlyArray<AddressedTask>): 
   )
 }
 
-/** A text that is no token holds nothing. */
+/** A text that is not a token has no lease to extend: its answer is `false`, and the driver is not asked about it. */
 const extend = async (driver: Driver, tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> => {
   const held = tokens.map((token) => {
     try {

@@ -1,6 +1,7 @@
 /**
- * Notes about runs that go on: one entry of the store for each, which lives for three leases. A note names the revision of
- * the job that it is about, so that a claim, an outcome or a hand-back ends it without a write.
+ * Run notes: the last report of each running attempt, one entry of the store each, which lives for three leases. A note
+ * names the revision of the job that it was written for. A claim, an outcome or a release changes that revision, and thereby
+ * makes the note void without another write.
  */
 import { encodeRecord, type JobRecord, recordFromJson } from "../../protocol/record.ts"
 import type { Driver } from "../driver.ts"
@@ -19,12 +20,12 @@ export const NOTES = "run/"
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
 
-/** Keys are 512 bytes at most, ids 255. */
+/** Fits into a key of the store, which has 512 bytes; an id has 255 at most. */
 export const noteKey = (id: string): string => NOTES + id
 
 const LINE = 10
 
-/** The revision, a line feed, the record. */
+/** The form of a note: revision, line feed, record. */
 const encodeNote = (about: Revision, record: JobRecord): Uint8Array => {
   const head = encoder.encode(`${about}\n`)
   const body = encodeRecord(record)
@@ -34,7 +35,7 @@ const encodeNote = (about: Revision, record: JobRecord): Uint8Array => {
   return bytes
 }
 
-/** `undefined` for a note that cannot be read: it is not needed. */
+/** `undefined` for a note that cannot be read: the record alone is shown then. */
 export const decodeNote = (bytes: Uint8Array | undefined): RunNote | undefined => {
   const line = bytes?.indexOf(LINE) ?? -1
   if (bytes === undefined || line < 0) return undefined
@@ -54,7 +55,7 @@ export class Notes {
   readonly #batched: BatchedDriver
   readonly #revisions: Revisions
   readonly #lease: number
-  /** Of this process, by token. */
+  /** Notes of this process, by token of the delivery. */
   readonly #own = new Map<string, Noted>()
   #renewing: ReturnType<typeof setInterval> | undefined
 
@@ -71,7 +72,7 @@ export class Notes {
       const attempt = readToken(token)
       const { fresh, fence } = attempt
       const about = this.#revisions.get(token) ?? (fresh ? "" : await this.#revision(token, record, attempt))
-      // Another attempt has the job, and reports by itself.
+      // Another attempt has the job now, and sends its own reports.
       if (about === undefined) continue
       const { message: _message, ...said } = record
       const note = { id: record.id, about, bytes: encodeNote(about, { ...said, fence }) }
@@ -82,7 +83,7 @@ export class Notes {
     await this.#write(noted)
   }
 
-  /** Of an attempt that went on with another delivery of its task, and claimed nothing by it. */
+  /** Reads the revision for a delivery that has not claimed the job: a worker took over its own attempt. */
   async #revision(token: string, record: JobRecord, attempt: Attempt): Promise<Revision | undefined> {
     const known = await this.#batched.read(record.id, "record")
     const stored = known?.record && decodeStored(known.record)
@@ -92,7 +93,7 @@ export class Notes {
     return revision
   }
 
-  /** The delivery is settled: its note ends by itself. */
+  /** Stops renewing the note of an attempt that ends. The entry then expires by itself. */
   end(token: string): void {
     if (this.#own.size === 0) return
     this.#own.delete(token)
@@ -112,7 +113,7 @@ export class Notes {
   async #write(noted: ReadonlyArray<Noted>): Promise<void> {
     if (noted.length === 0) return
     const ttl = Math.max(3 * this.#lease, 1_000)
-    // The newest of each job.
+    // Of several notes about one job only the newest is written.
     const operations = new Map(noted.map(({ id, bytes }) => [id, { key: noteKey(id), value: bytes, ttl }]))
     await this.#store.write([...operations.values()])
   }
@@ -128,7 +129,7 @@ export class Notes {
     return timer
   }
 
-  /** Writes again what still stands; a job that went on without its worker has another revision. */
+  /** Writes notes again before they expire. A note whose job has another revision by now is dropped. */
   async #renew(): Promise<void> {
     const own = [...this.#own]
     const found = await Promise.all(own.map(([, { id }]) => this.#batched.read(id, "record")))

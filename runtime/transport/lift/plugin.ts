@@ -1,8 +1,8 @@
-/** What a plugin connects to, as client and worker use it. */
+/** The two kinds of plugins that the runtime can connect: one with a driver, and one with a whole transport (tests). */
 import type { ConnectOptions, Driver, Plugin } from "../driver.ts"
 import type { Transport } from "./transport.ts"
 
-/** A plugin whose `connect` has lifted its driver already: how tests of the runtime put faults between the two. */
+/** A plugin that returns a transport instead of a driver. Tests use it to put faults between the runtime and a transport. */
 export interface LiftedPlugin extends Pick<Plugin, "schemes"> {
   connect(url: URL, options: ConnectOptions): Promise<Transport>
   adopt?(client: unknown, options: ConnectOptions): Promise<Transport> | undefined
@@ -10,7 +10,7 @@ export interface LiftedPlugin extends Pick<Plugin, "schemes"> {
 
 export type AnyPlugin = Plugin | LiftedPlugin
 
-/** What a driver needs is loaded with the first driver. */
+/** Lifts a driver. The code that does it is loaded when the first driver connects. */
 export const asTransport = async (
   connected: Transport | Driver,
   options: Pick<ConnectOptions, "lease">,

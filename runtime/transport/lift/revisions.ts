@@ -1,15 +1,15 @@
-/** What the attempts of this process know of the revisions of their jobs. */
+/** Remembers the revision of each job that an attempt of this process has written, so that it need not be read again. */
 import type { Revision } from "../store.ts"
 
-/** More than any worker holds at once. What is forgotten is read again. */
+/** More deliveries than a worker has at once. A revision that was dropped is read again. */
 const MOST = 16_384
 
 export class Revisions {
   readonly #known = new Map<string, Revision>()
 
-  /** By the runtime's token of the delivery. */
+  /** The key is the runtime's token of the delivery. */
   get(token: string): Revision | undefined {
-    // Most deliveries are of first postings, of which nothing needs to be known.
+    // Most deliveries are fresh and have no entry: the map is often empty.
     return this.#known.size > 0 ? this.#known.get(token) : undefined
   }
 
@@ -17,7 +17,7 @@ export class Revisions {
     this.#known.delete(token)
     this.#known.set(token, revision)
     if (this.#known.size <= MOST) return
-    // Deliveries whose leases ended are never settled: the oldest go.
+    // Deliveries whose lease ended are never removed by an end, so the oldest entry is dropped.
     for (const oldest of this.#known.keys()) {
       this.#known.delete(oldest)
       return

@@ -1,14 +1,14 @@
-/** Takes tasks. Where the driver does not wait by itself, a pull listens, and looks again at news and when something is due. */
+/** Takes tasks. For a driver that does not wait by itself, it listens for news and asks again after news and due times. */
 import type { Driver, TakeRequest } from "../driver.ts"
 import { TransportError } from "../mod.ts"
 import { attemptOf, tokenOf } from "./attempt.ts"
 import { decodeContent } from "./codec.ts"
 import type { JobDelivery, TakeOptions } from "./transport.ts"
 
-/** News is best effort: a pull that waits looks this often all the same. */
+/** News may be lost, therefore a waiting call asks the driver at least this often. */
 const LOOK_MS = 5_000
 
-/** What is due now may be in other hands a moment later: no pull asks without a pause. */
+/** Least pause between two questions: a task that is due now may be taken by another worker each time. */
 const PAUSE_MS = 5
 
 export const take = async (
@@ -64,7 +64,7 @@ const takeOnNews = async (
     }
     return []
   } catch (thrown) {
-    // A transport that is closed ends its waiting pulls: that is no failure of theirs.
+    // Closing the transport ends calls that wait, without a failure.
     if (ending.aborted && thrown instanceof TransportError && thrown.reason === "closed") return []
     throw thrown
   } finally {

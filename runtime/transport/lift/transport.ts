@@ -1,6 +1,6 @@
 /**
- * What client and worker use of a transport: the interface that `lift` makes of a driver. The rules of claims, outcomes and
- * decisions are behind it, once for all drivers.
+ * The interface through which client and worker use a transport. `lift` builds it over a driver, and applies the rules of
+ * claims, outcomes and decisions there, so that no driver has to know them.
  */
 import type { AddressedTask, Message, Undecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
@@ -19,99 +19,102 @@ export interface Transport {
   readonly store: Store
   readonly broadcast?: Broadcast
   /**
-   * Called on each change between reachable and not, with the reason where the transport knows one; returns how to stop
-   * listening. Starts as reachable.
+   * Calls the listener on each change between reachable and not, with the reason where the transport knows one. A
+   * transport counts as reachable at first. The returned function removes the listener.
    */
   onStatus(listener: (status: "connected" | "disconnected", why?: TransportError) => void): () => void
   /**
-   * Flushes what was accepted, ends waiting pulls and watches, closes what this transport opened. Idempotent; must
-   * not wait for deliveries that are not settled. Afterwards every call fails with `closed`.
+   * Sends what was accepted, ends calls of `take` that wait and all watches, and closes what this transport opened. May be
+   * called twice. It does not wait for attempts that have not ended. Afterwards every call fails with `closed`.
    */
   close(): Promise<void>
 }
 
 // ── Jobs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/**
- * All that client and worker do with jobs. Depths of queues and what waits in them can be asked for where the driver has
- * them; see `QueueBrowser`.
- */
+/** What client and worker do with jobs. The methods of {@link QueueBrowser} are here where the driver has them. */
 export interface Jobs extends Partial<QueueBrowser> {
   /**
-   * Stores tasks, as durably as declared before it resolves. One receipt per posting, in order; one posting that fails
-   * fails alone. The same publish key again is `duplicate` and stores nothing. Queues come into being by use.
-   * Rejects only if nothing at all was tried.
+   * Stores tasks, as durably as the capabilities declare, before it resolves. One receipt per task, in order; a task that
+   * fails does not stop the others. A task whose publish key is stored already is `duplicate` and is not stored again. A
+   * queue exists once a task was published to it. Rejects only if nothing was tried.
    */
   publish(postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>>
 
   /**
-   * Takes up to `max` tasks that are due, by queue (as listed), then level (high first), then sequence, as this pull finds
-   * them. Where a broker is asked one queue and level after the other (nats), a task that is accepted while a pull is
-   * under way, or that the broker has not heard of yet when it is asked, may come after what that pull brings (never more
-   * than `max`); elsewhere one that was accepted before a lower one is taken goes first. With `rotate` the queues take
-   * turns, from one pull to the next, and levels count within each. Waits up to `wait` for the first one and then returns
-   * what there is. Aborting the signal resolves with an empty list soon; tasks that arrive late for it are handed back,
-   * never stranded. A task is in the hands of one delivery at a time, until its lease lapses.
+   * Takes up to `max` tasks that are due, ordered by queue (as listed), then level (high first), then sequence. With
+   * `rotate` the queues take turns, from one call to the next, and levels order the tasks within each queue.
+   *
+   * A task that was accepted before a lower one is taken comes first. An exception are brokers that are asked one queue and
+   * level after the other (nats): a task that is accepted during the call may come after the at most `max` tasks that the
+   * call returns.
+   *
+   * Waits up to `wait` for the first task, then returns the tasks that are there. When the signal fires it resolves soon
+   * with an empty list; tasks that arrive after that go back to their queue. One delivery at a time has a task, until its
+   * lease ends.
    */
   take(request: TakeOptions, signal: AbortSignal): Promise<ReadonlyArray<JobDelivery>>
 
   /**
-   * Writes, before the handler starts, that this delivery runs the job: needed for every delivery that is not `fresh`,
-   * allowed for those that are, whose record is made of the posting. By compare-and-set against the record, which is
-   * looked at in this order:
+   * Stores the claim of a delivery on its job, before the handler starts. Needed for every delivery that is not `fresh`;
+   * a fresh delivery may claim too, and its record is then made of the task. The claim is a compare-and-set against the
+   * stored record, by the first of these rules that applies:
    *
-   * 1. The run is over, went on to a successor of this posting, or a later run is stored, or this posting was taken off
-   *    its queue before it started (`isTakenEarly`): `finished`, whatever the fences. The record is enough to publish the follow-ups, also once it is a tombstone.
+   * 1. The run has ended, continues in a successor of this task, or a later run is stored, or this task was taken off its
+   *    queue before its attempt started (`isTakenEarly`): `finished`, whatever the fences. The record is enough to publish
+   *    the follow-ups, also once it is a tombstone.
    * 2. The fence is lower than the stored one, or another delivery has the task: `superseded`.
-   * 3. This very delivery has claimed already (`isClaimOf`), and the answer was lost: `claimed`, and nothing is written.
+   * 3. This delivery has claimed the job before (`isClaimOf`), and the answer was lost: `started`, and nothing is written.
    *    A claim that is sent again never counts twice, neither in `claims` nor in `attempt` nor in the timeline.
-   * 4. Else `claimed`: the stored record then has state `started`, this fence, this worker and one more in `claims`, and
+   * 4. Else `started`: the stored record then has state `started`, this fence, this worker and one more in `claims`, and
    *    no time to live.
    */
   begin(starts: ReadonlyArray<AttemptStart>): Promise<ReadonlyArray<StartAnswer>>
 
   /**
-   * Says that a run goes on: state, progress, worker. Last value wins; may be less durable than records and may be
-   * dropped when a later one or the outcome overtakes it. Refused silently when the fence is outdated.
+   * Stores the state, progress and worker of an attempt that is running. The last report of a job replaces the ones
+   * before. Reports may be less durable than records, and a report may be dropped when a later one or the outcome arrives.
+   * A report of an outdated delivery is ignored without an error.
    */
   report(reports: ReadonlyArray<Report>): Promise<void>
 
   /**
-   * AttemptEnder deliveries. In this order, or as one transaction: the record by compare-and-set (fence), then the
-   * follow-ups (idempotent by publish key), then the ack or release. On `superseded` nothing else happens. A token goes
-   * on to settle records after its task was acked: a job that is taken off its queue early has its outcome later.
+   * Ends attempts. In this order, or as one transaction: the record is stored by compare-and-set (fence), the follow-ups
+   * are published (once each, by publish key), the task is acked or released. On `superseded` none of it happens. A token
+   * may store records after its task was acked: with early acknowledgement the outcome comes after the ack.
    */
   end(ends: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>>
 
   /**
-   * Extends leases to a full lease from now. Returns, in order, whether each was still ours. A token is plain text and
-   * works from any thread that opened the same URL (in-process transports excepted).
+   * Extends leases to a full lease from now. Says for each token, in order, whether its delivery still has the task. A
+   * token is plain text and works from any thread that opened the same URL (except on transports within one process).
    */
   extend(tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>>
 
   /**
-   * The record of a job wherever it is: waiting, scheduled, running, ended, tombstone. Looks where a job was before
-   * where it goes and confirms a miss once, so that a job in motion is never missed. While its task is in the queue,
-   * the record carries that task as `message`, unless it is over. A record past its `keepMs` comes as a tombstone
-   * (`tombstoneOf`: without result, error and message, but with the follow-ups, which may still have to be published)
-   * for at least {@link TOMBSTONE_MS} more, then not at all; it should stay while a task of the job is in a
-   * queue.
+   * The record of a job in any state: waiting, scheduled, running, ended, tombstone. A job that moves between queue and
+   * record during the call is not missed. While a task of the job is in a queue and the job has not ended, the record
+   * carries that task as `message`.
+   *
+   * A record that was kept for its `keepMs` comes as a tombstone (`tombstoneOf`: without result, error and message, but
+   * with the follow-ups, which may still have to be published) for at least {@link TOMBSTONE_MS} more, and for as long as a
+   * task of the job is in a queue; after that the job is not found.
    */
   find(id: string): Promise<Found | undefined>
 
   /**
-   * Compare-and-set from outside a delivery: cancel, rerun, delete. Such a record has an empty fence, so that no
-   * delivery takes it for its own. In this order, or as one transaction: the record,
-   * then `withdraw` (takes the waiting task out of the queue), then `post`. Where that is not one transaction, a posting
-   * may be lost with the process that posts it: {@link orphans} finds such jobs, so that the same change can be made again.
-   * With `""` as the expected revision it may be the record of a job that was not posted yet: one that waits for others.
+   * Stores decisions about jobs that no delivery makes: cancel, rerun, delete. Each is a compare-and-set. The record has an
+   * empty fence, so that no delivery takes it for its own. In this order, or as one transaction: the record, then
+   * `withdraw` (removes the waiting task from its queue), then `post`. Where these are several steps, a process that dies
+   * between them may leave a task unpublished: {@link orphans} finds such jobs, and the decision can be made again. With
+   * `""` as the expected revision the record may be of a job without a task so far: one that waits for other jobs.
    */
   decide(decisions: ReadonlyArray<Decision>): Promise<ReadonlyArray<DecisionAnswer>>
 
   /**
-   * Ids of jobs, oldest first, that wait in vain: their record says `queued` or `scheduled`, holds its own `message`, was
-   * stored at `before` or earlier, and no task of theirs is in any queue. May name a job that is just in motion: whoever
-   * posts its task again does so by compare-and-set. For maintenance; absent where record and posting are one transaction.
+   * Ids of jobs whose task was lost, oldest first: the record says `queued` or `scheduled`, holds its own `message`, was
+   * stored at `before` or earlier, and no task of the job is in any queue. It may name a job that is moving right now,
+   * therefore maintenance publishes the task again by compare-and-set. Absent where record and task are one transaction.
    */
   orphans?(before: number, max: number): Promise<ReadonlyArray<string>>
 
@@ -119,8 +122,9 @@ export interface Jobs extends Partial<QueueBrowser> {
   list(query: RecordQuery): Promise<RecordPage>
 
   /**
-   * Records as they change, of one job or of all, from the moment the promise resolves. Best effort: what
-   * happened while disconnected is not repeated; a slow reader may see only the latest of several. AttemptEnder with the signal.
+   * Calls the listener with records as they change, of one job or of all, from when the promise resolves until the signal
+   * fires. Best effort: changes during a disconnection are not repeated, and of several quick changes a listener may get
+   * only the latest.
    */
   watch(filter: { readonly id?: string }, listener: (record: JobRecord) => void, signal: AbortSignal): Promise<void>
 }
@@ -133,15 +137,18 @@ export interface TakeOptions extends Omit<TakeRequest, "rotate"> {
 export interface JobDelivery {
   /** Names this delivery to `begin`, `end` and `extend`. */
   readonly token: string
-  /** Strictly rising over all deliveries of a job, compared as text. */
+  /** Names the attempt. Higher, compared as text, for each later delivery of a job. */
   readonly fence: string
   readonly queue: string
   readonly level: number
   /** Orders deliveries of one queue and level. */
   readonly sequence: number
-  /** Nothing but this delivery can have written about the job: no claim is needed. */
+  /** No other delivery or decision can have stored anything about the job, so that no claim is needed. */
   readonly fresh: boolean
-  /** How often the broker handed this task over, this time included; 1 when it does not count. Not an attempt. */
+  /**
+   * How often the broker delivered this task, this time included; 1 where the broker does not count. A delivery need not
+   * have become an attempt.
+   */
   readonly deliveries: number
   readonly message: Message | Undecodable
 }
@@ -153,22 +160,22 @@ export interface AttemptStart {
   readonly retries: number
   readonly worker: string
   readonly at: number
-  /** The task of this delivery: what the record is made of when there is none yet. */
+  /** The task of this delivery. The record is made of it when none is stored yet. */
   readonly posting: AddressedTask
 }
 
 export type StartAnswer =
   /**
-   * Ours. `record` is as stored before this claim (its `claims` do not count this one); absent if there was none. Of a
-   * claim that was sent again it is what is stored with that claim taken back (`unclaimed`).
+   * The delivery has the job. `record` is the one before this claim (its `claims` do not count this one); absent if there
+   * was none. For a claim that was sent again it is the stored record without that claim (`unclaimed`).
    */
   | { readonly status: "started"; readonly record?: JobRecord }
   /**
-   * The job's run is over, went on to a successor of this posting, or has this posting off its queue already: publish its
-   * follow-ups again, then ack.
+   * The run has ended, continues in a successor of this task, or has its task off the queue already. The worker publishes
+   * the follow-ups again and acks the task.
    */
   | { readonly status: "finished"; readonly record: JobRecord }
-  /** Another delivery is ahead: do nothing. */
+  /** A later delivery has the job. The worker leaves the task alone. */
   | { readonly status: "superseded" }
   | { readonly status: "failed"; readonly error: TransportError }
 
@@ -180,36 +187,36 @@ export interface Report {
 export interface AttemptEnd {
   readonly token: string
   /**
-   * Stored by compare-and-set before anything else: refused as `superseded` when a higher fence, a terminal record of
-   * this run or a later run is stored, also of the run before one that the record begins; a stored record with this very fence that is terminal, or names the same
-   * successor, is a lost acknowledgement: as if it had just been stored. Its `fence` is this delivery's. Absent:
-   * nothing to store.
+   * Stored by compare-and-set before anything else. Refused as `superseded` when a higher fence, a terminal record of this
+   * run, or a later run is stored; for a record that begins the next run, a terminal record of the run before counts too.
+   * A stored record with the same fence that is terminal, or names the same successor, means that the answer to an earlier
+   * call was lost: it counts as stored now. The record gets the fence of this delivery. Absent: nothing is stored.
    */
   readonly record?: JobRecord
   /** Published after the record and before the ack. */
   readonly followUps?: ReadonlyArray<AddressedTask>
-  /** `ack` takes the task off the queue; `release` hands it back, to be delivered again after `delay`. */
+  /** `ack` removes the task from its queue; `release` gives it back, to be delivered again after `delay` milliseconds. */
   readonly then: { readonly kind: "ack" } | { readonly kind: "release"; readonly delay: number }
 }
 
 export type EndAnswer =
   | { readonly status: "ended" }
-  /** A newer delivery, or a decision from outside (a cancel), has the job. Nothing was stored, published or acked. */
+  /** A newer delivery has the job, or a decision such as a cancel ended it. Nothing was stored, published or acked. */
   | { readonly status: "superseded" }
-  /** The task is not in the queue any more; record and follow-ups, if any, were stored. */
+  /** The delivery no longer has the task. Record and follow-ups, if any, were stored. */
   | { readonly status: "gone" }
-  /** `retryable`: settle again. `too-large` or `invalid`: settle with another record. */
+  /** `retryable`: end the attempt again. `too-large` or `invalid`: end it with another record. */
   | { readonly status: "failed"; readonly error: TransportError }
 
 // ── Decisions and lists ─────────────────────────────────────────────────────────────────────────────────────────────
 
 export interface Found {
   readonly record: JobRecord
-  /** `""`: nothing is stored, the record is derived from the task in the queue. */
+  /** `""`: no record is stored, and this one is made of the task in the queue. */
   readonly revision: Revision
 }
 
-/** How long an ended record's tombstone stays after the record itself is over. */
+/** How long a tombstone stays after the record's `keepMs` have passed, in milliseconds: one hour. */
 export const TOMBSTONE_MS = 3_600_000
 
 export interface Decision {
@@ -222,13 +229,13 @@ export interface Decision {
 
 export type DecisionAnswer =
   | { readonly status: "decided" }
-  /** The revision is outdated: find again and decide again. */
+  /** The record has changed since it was read: find the job and decide again. */
   | { readonly status: "conflict" }
   | { readonly status: "failed"; readonly error: TransportError }
 
 export interface RecordQuery {
   readonly states?: ReadonlyArray<State>
-  /** The task header, or task and method joined by a dot: `isOfTask` of the protocol says. */
+  /** Name of the task, or task and method joined by a dot (see `isOfTask`). */
   readonly task?: string
   readonly queue?: string
   readonly rootId?: string
@@ -236,9 +243,9 @@ export interface RecordQuery {
   readonly group?: string
   /** Only dead letters. */
   readonly dead?: boolean
-  /** 1–1,000. */
+  /** Jobs on a page, 1–1,000. */
   readonly limit: number
-  /** `next` of the page before. Opaque; a cursor that cannot be read fails with `invalid`. */
+  /** `next` of the page before. A text that is no cursor of this transport fails with `invalid`. */
   readonly after?: string
 }
 

@@ -1,4 +1,4 @@
-/** What is to be seen of a job: its record, its task and the note about its run, as one record. Pure. */
+/** Merges record, task and run note of a job into the record that is shown. Pure. */
 import { postingOf } from "../../protocol/headers.ts"
 import { isUndecodable, type Message } from "../../protocol/message.ts"
 import { type JobRecord, recordOfPosting, tombstoneOf } from "../../protocol/record.ts"
@@ -8,26 +8,26 @@ import type { Revision } from "../store.ts"
 import { decodeContent, decodeStored } from "./codec.ts"
 import { TOMBSTONE_MS } from "./transport.ts"
 
-/** What a worker says about a run while it goes on. Means nothing once the job has another revision. */
+/** The last report of a running attempt. Void once the job has another revision than `about`. */
 export interface RunNote {
   readonly about: Revision
   readonly record: JobRecord
 }
 
-/** A record, its tombstone once it was kept long enough, and an hour later nothing. */
+/** The record; its tombstone once `keepMs` have passed; `undefined` an hour after that. */
 export const aged = (record: JobRecord, now: number): JobRecord | undefined => {
   const { state, endedAt, keepMs = -1, tombstone } = record
   if (tombstone || !isTerminal(state) || endedAt === undefined || keepMs < 0 || now < endedAt + keepMs) return record
   return now < endedAt + keepMs + TOMBSTONE_MS ? tombstoneOf(record) : undefined
 }
 
-/** `undefined`: nothing is left of the job. Fails with a `TransportError` where the stored record cannot be read. */
+/** `undefined` where nothing is left of the job. Fails with a `TransportError` where the stored record cannot be read. */
 export const viewOf = (known: Known, note: RunNote | undefined, now: number): JobRecord | undefined => {
   const stored = known.record && decodeStored(known.record)
   const { task } = known
-  // A task that is still in a queue must find that its job is over, however long ago.
+  // While a task of the job is in a queue the tombstone stays, so that the task is not run again.
   const before = stored && (aged(stored, now) ?? (task && tombstoneOf(stored)))
-  // The task of a job that is over may still be on its way out of the queue: it says nothing any more.
+  // After the outcome was stored, the task may be in the queue for a moment more; it no longer matters.
   if (before !== undefined && isTerminal(before.state)) return before
   const message = task && decodeContent(task.content)
   if (task === undefined || message === undefined || isUndecodable(message)) return before
@@ -38,7 +38,7 @@ export const viewOf = (known: Known, note: RunNote | undefined, now: number): Jo
   return waits ? { ...record, state: waitingState(task, now), message } : { ...record, message }
 }
 
-/** A job that nothing is stored about but its task. */
+/** The record of a job of which only the task is stored. */
 const waiting = (task: QueuedTask, message: Message, now: number): JobRecord | undefined => {
   const posting = postingOf(message, task.queue)
   if (posting._tag === "Failure") return undefined
@@ -47,6 +47,6 @@ const waiting = (task: QueuedTask, message: Message, now: number): JobRecord | u
   return { ...derived.success, state: waitingState(task, now), message }
 }
 
-/** A task that a delivery has is no longer put off. */
+/** A task that a delivery has is due, whatever it was posted with. */
 const waitingState = ({ due, held }: QueuedTask, now: number): "scheduled" | "queued" =>
   held !== true && due !== undefined && due > now ? "scheduled" : "queued"

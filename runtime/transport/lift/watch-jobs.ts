@@ -1,4 +1,4 @@
-/** Watches jobs: a record comes with the news of it, or is looked up; notes about runs come from the store. */
+/** Watches jobs. A record comes with the driver's news or is read; run notes come from a watch on the store. */
 import type { JobRecord } from "../../protocol/record.ts"
 import type { Driver, News } from "../driver.ts"
 import { decodeStored } from "./codec.ts"
@@ -8,7 +8,7 @@ import { watchStore } from "./watch-store.ts"
 
 const decoder = new TextDecoder()
 
-/** Resolves once it listens; ends with the signal. */
+/** Resolves once it listens. Ends when the signal fires. */
 export const watchJobs = async (
   driver: Driver,
   finder: Finder,
@@ -17,7 +17,7 @@ export const watchJobs = async (
   signal: AbortSignal,
 ): Promise<void> => {
   if (signal.aborted) return
-  /** Lookup up now; `again` once more after that, since a look may have begun before the news. */
+  /** Jobs that are being read. `again`: news came during the read, which may have missed it, so the job is read again. */
   const looks = new Map<string, "once" | "again">()
   const look = async (id: string): Promise<void> => {
     if (looks.has(id)) {
@@ -26,7 +26,7 @@ export const watchJobs = async (
     }
     for (let more = true; more && !signal.aborted; more = looks.get(id) === "again") {
       looks.set(id, "once")
-      // What watches a job looks by itself, seldom: what cannot be read now is no loss.
+      // Watching is best effort: callers also look by themselves now and then, so a failed read may be skipped.
       const found = await finder.find(id).catch(() => undefined)
       if (found !== undefined && !signal.aborted) listener(found.record)
     }
@@ -42,7 +42,7 @@ export const watchJobs = async (
       else listener(record)
     }
   }
-  /** What the notes last said: one that is only written again is no news. */
+  /** Last content of each note. A note that was only renewed is not reported again. */
   const said = new Map<string, string>()
   const prefix = only === undefined ? NOTES : noteKey(only)
   const listening = driver.listen(only === undefined ? { kind: "jobs" } : { kind: "job", id: only }, hear, signal)
@@ -56,7 +56,7 @@ export const watchJobs = async (
       if (text === undefined) said.delete(id)
       else if (said.get(id) !== text) {
         said.set(id, text)
-        // A note is not shown as it is: it may be about a run that is over.
+        // The note may be of a run that has ended, so the job is read instead of showing the note.
         void look(id)
       }
     },

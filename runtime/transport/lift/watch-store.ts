@@ -1,4 +1,4 @@
-/** Watches a prefix of a store. One that tells of no changes is listed once a second, and revisions are compared. */
+/** Watches a prefix of a store. Where the store has no `watch`, the prefix is listed once a second to find changes. */
 import type { Entry, Revision, Store } from "../store.ts"
 
 const LOOK_MS = 1_000
@@ -15,7 +15,7 @@ const listAll = async (store: Store, prefix: string): Promise<ReadonlyArray<Entr
   }
 }
 
-/** Resolves once it listens, or has seen what is there; tells what changes from then on. */
+/** Calls the listener with changes from when the promise resolves until the signal fires. */
 export const watchStore = (
   store: Store,
   prefix: string,
@@ -46,7 +46,7 @@ const poll = async (
   let timer: ReturnType<typeof setTimeout> | undefined
   const again = (): void => {
     timer = setTimeout(() => {
-      // A store that is out of reach is asked again.
+      // A store that cannot be reached is listed again a second later.
       void look()
         .catch(() => undefined)
         .finally(() => {
