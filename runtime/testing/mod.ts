@@ -16,8 +16,10 @@
  * })
  * ```
  */
-import type { ActorDefinition } from "../actor/actor.ts"
+import { Effect } from "effect"
+import type { ActorDefinition, ErasedMethod } from "../actor/actor.ts"
 import type { ActorHandle, AnyActor } from "../actor/actor-handle.ts"
+import { Retry } from "../actor/outcomes.ts"
 import type { Client } from "../client/client.ts"
 import { CallboardError, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
@@ -29,7 +31,6 @@ import { isTerminal, STATES } from "../protocol/state.ts"
 import { serve } from "../service/serve.ts"
 import type { Service } from "../service/service.ts"
 import { collectLog, type LogLine } from "./log.ts"
-import { retryAtOnce } from "./retry.ts"
 
 export type { LogLine } from "./log.ts"
 
@@ -183,3 +184,32 @@ const eachMethod = <T>(make: (method: string) => (input?: unknown, fields?: Subm
     // A promise would be asked for `then`; no method can have that name.
     get: (_target, method) => (typeof method === "string" && method !== "then" ? make(method) : undefined),
   })
+
+/** The same actor, without any wait between attempts. How many there are is unchanged. */
+const retryAtOnce = (actor: ActorDefinition): ActorDefinition => ({
+  ...actor,
+  methods: new Map([...actor.methods].map(([name, method]) => [name, withoutWait(method)])),
+})
+
+const withoutWait = (method: ErasedMethod): ErasedMethod => ({
+  ...method,
+  retry: { ...method.retry, intervalsMs: [0] },
+  run: (input, job) => {
+    let answer: unknown
+    try {
+      answer = method.run(input, job)
+    } catch (thrown) {
+      throw atOnce(thrown)
+    }
+    if (Effect.isEffect(answer)) return Effect.mapError(answer, atOnce)
+    return answer instanceof Promise
+      ? answer.catch((thrown: unknown) => {
+          throw atOnce(thrown)
+        })
+      : answer
+  },
+})
+
+/** `job.retry({ after })` names its own wait, which the method's back-off does not touch. */
+const atOnce = (thrown: unknown): unknown =>
+  thrown instanceof Retry ? new Retry({ after: 0, ...("cause" in thrown ? { cause: thrown.cause } : {}) }) : thrown

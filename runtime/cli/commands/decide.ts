@@ -1,12 +1,14 @@
-/** What `cancel`, `retry` and `delete` have in common: the same decision about several jobs, each on its own. */
+/** `callboard cancel`, `retry` and `delete`: one decision about each of several jobs. */
+import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
 import type { JobHandle } from "../../jobs/handle.ts"
 import type { JobView } from "../../jobs/view.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { CommandFailed, EXIT, lineOf } from "../failure.ts"
 import { stateText } from "../format.ts"
-import { fullId } from "../job-id.ts"
+import { fullId, ID_HELP } from "../job-id.ts"
 import type { Output } from "../output.ts"
+import { runs } from "./command.ts"
 
 interface Decided {
   readonly id: string
@@ -40,4 +42,45 @@ export const decideAll = async (
   }
   if (output.json) output.document(all)
   if (all.some((each) => each.error !== undefined)) throw new CommandFailed(EXIT.failed)
+}
+
+/** `callboard cancel ID…`: waiting jobs will not run; the handlers of running ones are told, and their outcome is refused. */
+export const addCancel = (program: Command): void => {
+  const command = program.command("cancel").description("cancel jobs").argument("<id...>", ID_HELP)
+  command.option("--terminate", "end the handlers of isolated methods at once")
+  command.option("--release", "jobs that wait for them need not wait any more, also if they were cancelled before")
+  runs(command, ({ output, withClient }) => {
+    const { terminate = false, release = false } = command.opts<{
+      readonly terminate?: true
+      readonly release?: true
+    }>()
+    return withClient((client) =>
+      decideAll(client, output, command.args, (job) => job.cancel({ terminate, release }), "cancelled"),
+    )
+  })
+}
+
+/** `callboard delete ID…`: forgets jobs; waiting ones will not run, running ones are refused. */
+export const addDelete = (program: Command): void => {
+  const command = program
+    .command("delete")
+    .description("forget jobs and what came of them")
+    .argument("<id...>", ID_HELP)
+  command.option("--dependents", "also those that wait for them")
+  runs(command, ({ output, withClient }) => {
+    const { dependents = false } = command.opts<{ readonly dependents?: true }>()
+    const forget = async (job: JobHandle) => {
+      await job.delete({ dependents })
+      return undefined
+    }
+    return withClient((client) => decideAll(client, output, command.args, forget, "deleted"))
+  })
+}
+
+/** `callboard retry ID…`: ended jobs run again, as their next run. */
+export const addRetry = (program: Command): void => {
+  const command = program.command("retry").description("run ended jobs again").argument("<id...>", ID_HELP)
+  runs(command, ({ output, withClient }) =>
+    withClient((client) => decideAll(client, output, command.args, (job) => job.retry(), "queued")),
+  )
 }

@@ -14,7 +14,7 @@ import { CommandFailed, EXIT } from "../failure.ts"
 import type { Invocation } from "../invocation.ts"
 import { JobLines } from "../job-lines.ts"
 import { addSettings, givenSettings, HTTP_SETTINGS, WORKER_SETTINGS } from "../options.ts"
-import { reportLast, reportTo } from "../pool/reporter.ts"
+import { questionOf, type Report } from "../pool/message.ts"
 import { WorkerPool } from "../pool/supervisor.ts"
 import { gaveUp, untilStopped } from "../run-service.ts"
 import { httpOptions, isWatched, logOf, serveOptions, transportText } from "../serve-options.ts"
@@ -136,3 +136,26 @@ const work = async (invocation: Invocation, answers: boolean): Promise<void> => 
     if (isPooled) await reportLast(service)
   }
 }
+
+/** Answers questions from now on. */
+const reportTo = (service: Service): void => {
+  process.on("message", (message: unknown) => {
+    const asked = questionOf(message)
+    if (asked === undefined) return
+    void reportOf(service, asked.metrics).then((report) => process.send?.({ ...report, answers: asked.question }))
+  })
+}
+
+/** Says, once it has stopped, what it came to: nobody can ask it later. Resolves when that has gone out. */
+const reportLast = async (service: Service): Promise<void> => {
+  const report = await reportOf(service, true)
+  await new Promise<void>((resolve) => {
+    if (process.send === undefined || !process.connected) resolve()
+    else process.send(report, () => resolve())
+  })
+}
+
+const reportOf = async ({ isReady, metrics }: Service, wantsMetrics: boolean): Promise<Report> => ({
+  isReady,
+  ...(wantsMetrics && metrics !== undefined ? { metrics: JSON.stringify(await metrics.families()) } : {}),
+})

@@ -2,6 +2,8 @@
  * The process that does the work of `callboard dev`: worker and HTTP in one. It loads settings and actors, says so, and
  * starts when it is told to, when the process before it has let go of the port.
  */
+import { createServer } from "node:net"
+import { setTimeout as sleep } from "node:timers/promises"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { discoverActors } from "../../actor/discover.ts"
 import { displayUrl } from "../../connection/connect.ts"
@@ -11,6 +13,7 @@ import type { Service } from "../../service/service.ts"
 import type { StopReport } from "../../worker/control/worker.ts"
 import { actorRows, printBanner } from "../banner.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
+import { listText, oneLine, shortId } from "../format.ts"
 import type { Invocation } from "../invocation.ts"
 import { JobLines } from "../job-lines.ts"
 import { stopOf, stopText } from "../run-service.ts"
@@ -19,8 +22,6 @@ import { terminalLog } from "../terminal-log.ts"
 import { onOrphaned, tellEnding } from "../work-process.ts"
 import { curlOf, exampleOf } from "./curl.ts"
 import { isOrder, type News, type Order } from "./message.ts"
-import { waitForPort } from "./port.ts"
-import { tellRunning } from "./running.ts"
 
 /** The process before may take this long to let go of its port; its jobs may take longer. */
 const PORT_MS = 10_000
@@ -141,4 +142,52 @@ const explain = async (
   const example = await exampleOf(actors)
   if (example === undefined || service.url === undefined) return
   output.line(`\nPost a task:\n\n  ${curlOf(example, service.url, (config.http?.tokens ?? []).length > 0)}\n`)
+}
+
+const PORT_CHECK_MS = 20
+
+const isFree = (port: number, host: string): Promise<boolean> =>
+  new Promise((resolve) => {
+    const probe = createServer()
+    probe.once("error", (error: NodeJS.ErrnoException) => resolve(error.code !== "EADDRINUSE"))
+    probe.listen({ port, host, exclusive: true }, () => probe.close(() => resolve(true)))
+  })
+
+/** Whether the port becomes free within a time; 0 looks once. Any port (0) is always free. */
+const waitForPort = async (port: number, host: string, withinMs: number): Promise<boolean> => {
+  if (port === 0) return true
+  const end = performance.now() + withinMs
+  while (!(await isFree(port, host))) {
+    if (performance.now() >= end) return false
+    await sleep(PORT_CHECK_MS)
+  }
+  return true
+}
+
+/** How often it is told while the process lives. A process that exits tells it once more; one that is killed cannot. */
+const RUNNING_MS = 200
+
+/** Jobs that are named. */
+const MAX_NAMED = 3
+
+/** Until the signal: an end after that was decided by the process itself. */
+const tellRunning = ({ worker }: Service, tell: (news: News) => void, signal: AbortSignal): void => {
+  if (worker === undefined) return
+  let told = ""
+  const look = () => {
+    const jobs = listText(
+      worker.inspect().active.map(({ id, name }) => `${oneLine(name)} ${shortId(id)}`),
+      MAX_NAMED,
+    )
+    if (jobs === told) return
+    told = jobs
+    tell({ type: "running", jobs })
+  }
+  const timer = setInterval(look, RUNNING_MS)
+  process.on("exit", look)
+  const end = () => {
+    clearInterval(timer)
+    process.off("exit", look)
+  }
+  signal.addEventListener("abort", end, { once: true })
 }
