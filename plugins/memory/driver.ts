@@ -3,7 +3,7 @@ import { checkCommit, checkOperation, checkPosting } from "../../runtime/transpo
 import type { Capabilities, Driver, News, Taken, TakeRequest } from "../../runtime/transport/driver.ts"
 import { answerEach, type ConnectOptions, PlainDriver } from "../../runtime/transport/mod.ts"
 import type { Store } from "../../runtime/transport/store.ts"
-import { Board } from "./board.ts"
+import { Board } from "./job-storage.ts"
 import { MemoryStore } from "./store.ts"
 
 export const capabilities: Capabilities = {

@@ -1,4 +1,4 @@
-/** What workers answered, as tables: each worker's fields in columns, or a line each where there are many. */
+/** Prints the answers of workers as tables: fields in columns, or one field per line where there are many. */
 import type { Reply } from "../cluster/remote/message.ts"
 import { bytesText, idText, listText, oneLine, spanText, timeText } from "./format.ts"
 import type { Output } from "./output.ts"
@@ -13,7 +13,7 @@ const isPlain = (value: unknown): boolean => typeof value !== "object" || value 
 /** `startedAt` as a heading: `STARTED AT`. */
 const headingOf = (key: string): string => key.replace(/[A-Z]/g, (letter) => ` ${letter}`).toUpperCase()
 
-/** Fields that hold a time in milliseconds since the epoch, seconds, and bytes: their names say so nowhere else. */
+/** These fields hold milliseconds since the epoch, seconds, and bytes; only their names tell. */
 const isMoment = (key: string, value: unknown): value is number => key === "until" && typeof value === "number"
 const isSpan = (key: string, value: unknown): value is number => key.endsWith("Seconds") && typeof value === "number"
 const isBytes = (key: string, value: unknown): value is number => key.startsWith("memory ") && typeof value === "number"
@@ -31,7 +31,7 @@ const cellOf = (key: string, value: unknown, output: Output): string => {
   return key.endsWith("At") ? timeText(text, output) : oneLine(text)
 }
 
-/** A list of plain values with commas; of others, how many there are. */
+/** Plain values joined by commas; for objects and lists only their number. */
 const listOf = (key: string, list: ReadonlyArray<unknown>, output: Output): string =>
   list.every(isPlain)
     ? listText(
@@ -40,7 +40,7 @@ const listOf = (key: string, list: ReadonlyArray<unknown>, output: Output): stri
       )
     : String(list.length)
 
-/** Everything that an answer says, a row each: fields of fields by both names. */
+/** One row for each field of an answer. Nested fields are named by both names. */
 const factsOf = (fields: Fields, output: Output, within = ""): ReadonlyArray<ReadonlyArray<string>> =>
   Object.entries(fields).flatMap(([key, value]) =>
     isFields(value)
@@ -58,16 +58,16 @@ interface Row {
   readonly fields: Fields
 }
 
-/** A list is a row for each element, anything else one row. */
+/** One row for each element of a list, one row for any other value. */
 const rowsOf = ({ worker, value }: Reply): ReadonlyArray<Row> => {
   const list: ReadonlyArray<unknown> = Array.isArray(value) && !value.every(isPlain) ? value : [value]
   return list.map((each) => ({ worker, fields: isFields(each) ? each : { answer: each } }))
 }
 
-/** More than a table has room for. */
+/** Whether an answer has nested fields, for which a table has no room. */
 const isLong = ({ value }: Reply): boolean => isFields(value) && Object.values(value).some((each) => !isPlain(each))
 
-/** Prints the values, and then why there is none of other workers. */
+/** Prints the answers, then the errors of workers that could not answer. */
 export const printAnswers = (output: Output, answers: ReadonlyArray<Reply>): void => {
   const values = answers.filter(({ error }) => error === undefined)
   const errors = answers.filter(({ error }) => error !== undefined)

@@ -1,4 +1,4 @@
-/** What `dev` and `worker` say on a terminal when they are ready: what runs, and where. */
+/** The lines that `dev` and `worker` print on a terminal when they are ready: actors, queues, transport, address. */
 import type { ActorDefinition } from "../actor/actor.ts"
 import { VERSION } from "../version.ts"
 import { columns, type Output } from "./output.ts"

@@ -1,4 +1,4 @@
-/** How a command fails: one line that says what to do, and an exit code. Never a stack trace, unless asked for. */
+/** Failures of commands: one line that says what to do, and an exit code. Stack traces only with `-l debug`. */
 
 import { fileURLToPath } from "node:url"
 import { stripVTControlCharacters } from "node:util"
@@ -8,10 +8,10 @@ import { CallboardError, type ErrorCode } from "../errors.ts"
 import { AddressTaken } from "../http/listener.ts"
 import { TransportError, type TransportReason } from "../transport/mod.ts"
 
-/** What a script can tell apart. */
+/** Exit codes, by which scripts tell failures apart. */
 export const EXIT = { done: 0, failed: 1, usage: 2, timeout: 3, unreachable: 4 } as const
 
-/** Ends a command with a line and an exit code of its own. Without a line, everything was said before. */
+/** Ends a command with a line and an exit code. Without a message nothing more is printed. */
 export class CommandFailed extends Error {
   readonly _tag = "CommandFailed"
   override readonly name = "CommandFailed"
@@ -22,7 +22,7 @@ export class CommandFailed extends Error {
   }
 }
 
-/** Fails because of how the command was called. */
+/** Fails with {@link EXIT.usage}: the arguments of the command are wrong. */
 export const wrongUsage = (message: string): never => {
   throw new CommandFailed(EXIT.usage, message)
 }
@@ -49,13 +49,13 @@ export const exitCodeOf = (error: unknown): number => {
   if (error instanceof CommandFailed) return error.exitCode
   if (error instanceof ConfigError) return EXIT.usage
   if (error instanceof TransportError) return TRANSPORT[error.reason] ?? EXIT.failed
-  // No misuse: it would have been right a moment before.
+  // Not a usage error, since the arguments were right a moment before.
   if (error instanceof AddressTaken) return EXIT.failed
   if (error instanceof CallboardError) return REQUEST[error.code] ?? EXIT.failed
   return hasTag(error, "WaitTimeout") ? EXIT.timeout : EXIT.failed
 }
 
-/** What went wrong in one line. */
+/** An error in one line. */
 export const lineOf = (error: unknown): string => {
   const message = messageOf(error)
     .replace(/(?<!\s)\s*\n\s*/g, " ")
@@ -69,7 +69,7 @@ export const lineOf = (error: unknown): string => {
 const messageOf = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error)
   if (error instanceof CommandFailed) return error.message
-  // A file that does not compile: Bun says where beside the message, Deno in it.
+  // A file that does not compile: Bun gives the position in a field, Deno in the message.
   if (error instanceof DiscoveryFailed || error instanceof ConfigError) {
     const found = syntaxErrorOf(error.cause)
     if (found !== undefined) return `${found.where} cannot be loaded: ${found.message}`
@@ -83,7 +83,7 @@ interface SyntaxErrorFound {
   readonly message: string
 }
 
-/** The first thing that a compiler found, if that is what went wrong. */
+/** The first error of a compiler, if the failure is a compile error. */
 const syntaxErrorOf = (cause: unknown): SyntaxErrorFound | undefined => {
   const error: unknown = cause instanceof AggregateError ? cause.errors[0] : cause
   if (typeof error !== "object" || error === null || !("message" in error)) return undefined
@@ -99,7 +99,7 @@ const ofBun = (error: object & { readonly message: unknown }): SyntaxErrorFound 
   return { where: `${position.file}${line}${column}`, message: String(message) }
 }
 
-/** Deno puts a picture of the line between what is wrong and where. */
+/** Message and position of a compile error in Deno, which prints the source line between the two. */
 const ofDeno = (message: string): SyntaxErrorFound | undefined => {
   const [, file, position] = /^[ \t]*at (file:\S+)(:\d+:\d+)$/m.exec(stripVTControlCharacters(message)) ?? []
   if (file === undefined) return undefined

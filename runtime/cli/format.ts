@@ -1,4 +1,4 @@
-/** Jobs, times and sizes in words for people. */
+/** Formats jobs, times and sizes for people. */
 
 import type { JobView } from "../jobs/view.ts"
 import { isTerminal, type State } from "../protocol/state.ts"
@@ -19,17 +19,17 @@ export const stateText = (paint: Paint, state: State): string => paint(state, CO
 
 const two = (value: number): string => String(value).padStart(2, "0")
 
-/** Time of day on this machine, with milliseconds if asked for. */
+/** Local time of day, with milliseconds if asked for. */
 export const clockTime = (at: Date, fine = false): string =>
   `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}${fine ? `.${String(at.getMilliseconds()).padStart(3, "0")}` : ""}`
 
-/** Date and time of day on this machine. */
+/** Local date and time of day. */
 export const localTime = (iso: string): string => {
   const at = new Date(iso)
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clockTime(at)}`
 }
 
-/** A span of time as people say it: `12 ms`, `3.4 s`, `5 min 12 s`, `2 h 3 min`, `4 d 5 h`. */
+/** A span of time: `12 ms`, `3.4 s`, `5 min 12 s`, `2 h 3 min`, `4 d 5 h`. */
 export const spanText = (ms: number): string => {
   if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`
   if (ms < 60_000) return `${Number((ms / 1_000).toFixed(ms < 10_000 ? 2 : 1))} s`
@@ -49,13 +49,13 @@ export const spanText = (ms: number): string => {
   return parts.slice(0, 2).join(" ")
 }
 
-/** The end of an id: generated ids begin with the time, so that their beginnings are alike. */
+/** The end of an id. Generated ids begin with the time, so that the beginnings of recent ids are alike. */
 export const shortId = (id: string): string => (id.length <= 12 ? id : `…${id.slice(-8)}`)
 
-/** An id as there is room for it. */
+/** An id, whole with `--wide`, else short. */
 export const idText = (id: string, { wide }: { readonly wide: boolean }): string => (wide ? id : shortId(id))
 
-/** When something was, as there is room for it: without the day if that is today, else without the seconds. */
+/** A time, whole with `--wide`; else without the day if that is today, or without the seconds. */
 export const timeText = (iso: string, { wide }: { readonly wide: boolean }): string => {
   const whole = localTime(iso)
   const [day, time = ""] = whole.split(" ")
@@ -63,7 +63,7 @@ export const timeText = (iso: string, { wide }: { readonly wide: boolean }): str
   return day === localTime(new Date().toISOString()).split(" ")[0] ? time : whole.slice(0, "2026-01-01 00:00".length)
 }
 
-/** How long a job has run, or nothing if it never did. */
+/** How long a job has run; empty for one that has not started. */
 export const runTime = ({ times, state }: JobView): string => {
   if (times.started === undefined) return ""
   const end = times.ended ?? (isTerminal(state) ? undefined : new Date().toISOString())
@@ -78,7 +78,7 @@ export const oneLine = (text: string, max = MAX_CELL): string => {
   return line.length > max ? `${line.slice(0, max - 1)}…` : line
 }
 
-/** What a list says in its last column: the error of a job that failed, the progress of one that runs. */
+/** Last column of a list: the error of a failed job, the progress of a running one, the due time of a scheduled one. */
 export const remarkOf = (job: JobView): string => {
   if (job.error !== undefined) return oneLine(`${job.error.name}: ${job.error.message}`)
   if (job.state === "started" && job.progress !== undefined) return percent(job.progress.fraction)
@@ -95,6 +95,6 @@ export const bytesText = (bytes: number): string =>
       ? `${Math.round((bytes / 1024) * 10) / 10} KiB`
       : `${bytes} bytes`
 
-/** A list, cut where it would be long: `--json` has all of it. */
+/** A list, cut after `most` words; `--json` prints all of it. */
 export const listText = (words: ReadonlyArray<string>, most = 10): string =>
   words.length <= most ? words.join(", ") : `${words.slice(0, most).join(", ")} and ${words.length - most} more`

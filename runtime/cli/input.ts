@@ -1,4 +1,4 @@
-/** Values that are given on the command line: JSON, `@file` with JSON in it, `-` for standard input, and answers to questions. */
+/** Reads values of the command line: JSON, `@file` with JSON, `-` for standard input, and answers to questions. */
 import { readFile } from "node:fs/promises"
 import { createInterface } from "node:readline"
 import { visible } from "../log/log-value.ts"
@@ -19,7 +19,7 @@ const textOf = (given: string): Promise<string> => {
   )
 }
 
-/** Reads a JSON value. `what` names it in the refusal. */
+/** Reads a JSON value. `what` names it in the error. */
 export const jsonOf = async (what: string, given: string): Promise<unknown> => {
   const text = await textOf(given)
   try {
@@ -41,14 +41,14 @@ export const objectOf = async (what: string, given: string): Promise<Readonly<Re
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** A number as it was written; what is no number is left to the check of the field. */
+/** A numeral as a number. Other text stays text, for the check of the field to refuse. */
 export const numberOrText = (text: string): number | string =>
   text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text
 
-/** Whether a person sits at both ends: there is something to read an answer from, and the question is seen. */
+/** Whether questions can be asked: both standard input and standard error are a terminal. */
 export const canAsk = (): boolean => process.stdin.isTTY === true && process.stderr.isTTY === true
 
-/** Asks on standard error, and reads a line. Anything but `y` or `yes` is a no, the end of the input included. */
+/** Asks on standard error, and reads a line. Any answer but `y` or `yes` means no, also the end of the input. */
 export const confirms = async (question: string): Promise<boolean> => {
   const lines = createInterface({ input: process.stdin, output: process.stderr })
   const answer = await new Promise<string>((resolve) => {

@@ -1,4 +1,4 @@
-/** What every command starts from: the settings as they were given, its output, and a client while it needs one. */
+/** What every command gets: the resolved settings, its output, and a connected client where it asks for one. */
 import type { Command } from "commander"
 import { type Client, type ClientSettings, connect } from "../client/client.ts"
 import { loadConfigFile } from "../config/file.ts"
@@ -16,7 +16,7 @@ export interface Invocation {
   readonly config: Config
   readonly transport: string
   readonly output: Output
-  /** Runs with a client that is connected, and closes it. */
+  /** Connects a client, calls the function with it, and closes it. */
   withClient<A>(use: (client: Client) => Promise<A>): Promise<A>
 }
 
@@ -51,7 +51,7 @@ const clientSettings = ({
   ...(taskSentEvents === undefined ? {} : { taskSentEvents }),
 })
 
-/** How to connect, as far as the configuration says. */
+/** Connect options of the configuration. */
 export const connectSettings = (config: Config): ConnectSettings => {
   const { lease, heartbeat } = config
   return {
@@ -62,7 +62,7 @@ export const connectSettings = (config: Config): ConnectSettings => {
   }
 }
 
-/** The level that decides whether an error comes with its stack; asked for before settings are known to be right. */
+/** The log level, which decides whether errors are printed with a stack. Readable also where other settings are invalid. */
 export const wantsStack = (command: Command): boolean => {
   const level: LogLevel = "debug"
   return (givenSettings(command).get("log.level")?.text ?? process.env["CALLBOARD_LOG_LEVEL"]) === level

@@ -1,33 +1,33 @@
-/** Ids of jobs as they are given on the command line: whole, or the ending that tables show. */
+/** Finds the job that an id on the command line means: a whole id, or the ending that tables show. */
 import type { Client, JobPage } from "../client/client.ts"
 import { CallboardError } from "../errors.ts"
 import { TransportError } from "../transport/mod.ts"
 import { wrongUsage } from "./failure.ts"
 
-/** Shortest ending that is looked for, in characters. */
+/** Shortest ending that is searched for, in characters. */
 export const LEAST_ENDING = 4
 
-/** How many jobs are searched for an ending at most, newest first: a list reads each of them. */
+/** Most jobs that are searched for an ending, newest first, since listing reads each of them. */
 export const MOST_SEARCHED = 10_000
 
 const PAGE = 1_000
 
-/** Candidates that a refusal names. */
+/** Most candidates that the error names. */
 const MOST_NAMED = 5
 
-/** What the help of a command says about the ids that it takes. */
+/** Help text of id arguments. */
 export const ID_HELP = `its id, or an ending of at least ${LEAST_ENDING} characters that only one of the newest ${MOST_SEARCHED.toLocaleString("en")} jobs has`
 
-/** A whole id of ours is not looked up. */
+/** The form of generated ids, which need no lookup. */
 const GENERATED = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /**
- * The id of the job that is meant: the one of exactly this id, else the only one whose id ends so. What no job is found for
- * is returned as it is, for the command to say. Several are wrong usage, with the candidates.
+ * The id of the job with exactly this id, else of the only job whose id ends with it. A text that matches no job is
+ * returned as it is, and the command reports it. Several matches are a usage error that names the candidates.
  */
 export const fullId = async (client: Client, given: string): Promise<string> => {
   if (GENERATED.test(given)) return given
-  // As tables write it.
+  // Tables print an ellipsis before the ending.
   const ending = given.replace(/^…/, "")
   if (ending.length < LEAST_ENDING || (await exists(client, given))) return given
   const found = await search(client, ending)
@@ -40,7 +40,7 @@ export const fullId = async (client: Client, given: string): Promise<string> => 
 export const fullIds = (client: Client, given: ReadonlyArray<string>): Promise<ReadonlyArray<string>> =>
   Promise.all(given.map((id) => fullId(client, id)))
 
-/** Whether there is a job of exactly this id, or the transport cannot tell: then the command meets the same failure. */
+/** Whether a job has exactly this id. Also true where the lookup fails: the command will then report that failure. */
 const exists = async (client: Client, id: string): Promise<boolean> => {
   try {
     await client.job(id).find()
@@ -50,7 +50,7 @@ const exists = async (client: Client, id: string): Promise<boolean> => {
   }
 }
 
-/** A page of jobs; none from a transport that keeps no list: there, whole ids are all there is. */
+/** A page of jobs; empty on a transport that cannot list jobs, where only whole ids work. */
 const pageAfter = async (client: Client, after: string | undefined): Promise<JobPage> => {
   try {
     return await client.jobs({ limit: PAGE, ...(after === undefined ? {} : { after }) })
@@ -66,7 +66,7 @@ interface Found {
 }
 
 const search = async (client: Client, ending: string): Promise<ReadonlyArray<Found>> => {
-  // By id: a job that changes meanwhile may be on two pages.
+  // Unique by id, since a job that changes during the search may be on two pages.
   const found = new Map<string, Found>()
   let after: string | undefined
   for (let searched = 0; searched < MOST_SEARCHED; ) {

@@ -1,4 +1,4 @@
-/** One line per job, when it has ended or will be tried again. */
+/** Prints one line per attempt that ended: the job has ended, or will be tried again. */
 import type { Client } from "../client/client.ts"
 import { type JobView, jobView } from "../jobs/view.ts"
 import { isTerminal } from "../protocol/state.ts"
@@ -25,7 +25,7 @@ const jobLine = (job: JobView, { paint }: Output): string => {
   return cells.filter((cell) => cell !== "").join("  ")
 }
 
-/** How many ids are remembered, to say things once. */
+/** Lines that are remembered, so that none is printed twice. */
 const CAPACITY = 1_000
 
 export class JobLines {
@@ -36,12 +36,12 @@ export class JobLines {
     this.#output = output
   }
 
-  /** What this process has done. */
+  /** Prints an attempt of this process. */
   readonly settled = ({ record }: AttemptEnd): void => {
     if (record !== undefined) this.#say(jobView(record))
   }
 
-  /** Also what ends without a worker: cancelled, or expired while it waited. Until the signal. */
+  /** Also prints jobs that end without an attempt here, cancelled or expired while they waited. Until the signal. */
   async follow(client: Client, signal: AbortSignal): Promise<void> {
     for await (const { job } of client.events(signal)) {
       if (isTerminal(job.state)) this.#say(job)

@@ -1,4 +1,4 @@
-/** Flags that stand for settings, made from the schema of the settings; and how to find out which were given. */
+/** Makes the flags of settings from their schema, and reads which of them were given. */
 import { type Command, Option } from "commander"
 import type { FlagValue } from "../config/resolving.ts"
 import { SETTINGS, type Setting } from "../config/settings.ts"
@@ -6,21 +6,21 @@ import { SETTINGS, type Setting } from "../config/settings.ts"
 /** Settings that every command takes. */
 export const COMMON_SETTINGS = ["transport", "actors", "log.level", "log.color"]
 
-/** Settings of what works on tasks. */
+/** Settings of commands that run a worker. */
 export const WORKER_SETTINGS = SETTINGS.map((setting) => setting.path).filter(
   (path) => !path.startsWith("http.") && !COMMON_SETTINGS.includes(path),
 )
 
-/** Settings of what answers HTTP. */
+/** Settings of commands that serve HTTP. */
 export const HTTP_SETTINGS = ["http.port", "http.host"]
 
 const settingsOfOptions = new WeakMap<Option, string>()
 
-/** A flag that negates says what it does itself: the setting's own sentence and default would mean the opposite. */
+/** Help text of a flag. A negating flag has a text of its own, since that of the setting would mean the opposite. */
 const helpOf = ({ description, default: otherwise, negation }: Setting): string =>
   negation ?? `${description} (default: ${otherwise})`
 
-/** Adds the flags of some settings; those that have none are left out. */
+/** Adds the flags of settings. A setting without a flag is skipped. */
 export const addSettings = (command: Command, paths: ReadonlyArray<string>): Command => {
   for (const setting of SETTINGS) {
     if (setting.flag === undefined || !paths.includes(setting.path)) continue

@@ -1,4 +1,4 @@
-/** What commands print: aligned columns for people, JSON for programs. */
+/** Output of commands: aligned columns for people, JSON for programs. */
 import { randomUUID } from "node:crypto"
 import { type ColourChoice, takesColour } from "../log/colour.ts"
 import { inOneLine, visible } from "../log/log-value.ts"
@@ -9,29 +9,29 @@ export type Colour = keyof typeof CODES
 export type Paint = (text: string, colour: Colour | undefined) => string
 
 /**
- * Names, descriptions and errors were written by others, and the terminal must show them and not obey them. So a command
- * paints with a key that nobody else knows, and what it prints is escaped, but for colours with that key.
+ * Names, descriptions and errors may hold control characters, which the terminal must not interpret. Commands
+ * therefore mark their colours with a random key, and all other control characters of the output are escaped.
  */
 const KEY = `${randomUUID()};`
 const PAINTED = new RegExp(`\\u001b\\[${KEY}(\\d+)m`)
 
-/** Colours text for a stream, or leaves it as it is. */
+/** Colours text, or returns it unchanged where the stream takes no colours. */
 export const painter =
   (enabled: boolean): Paint =>
   (text, colour) =>
     enabled && colour !== undefined && text !== "" ? `\u001b[${KEY}${CODES[colour]}m${text}\u001b[${KEY}0m` : text
 
-/** Changes a text between its colours. */
+/** Applies a function to the text between colour marks. */
 const between = (text: string, change: (part: string) => string, colour: (code: string) => string): string =>
   text
     .split(PAINTED)
     .map((part, at) => (at % 2 === 0 ? change(part) : colour(part)))
     .join("")
 
-/** What a command wants to print, as the terminal gets it. */
+/** The output of a command as it is sent to the terminal: colours as escape sequences, control characters escaped. */
 export const shown = (text: string): string => between(text, visible, (code) => `\u001b[${code}m`)
 
-/** A cell lies in one line. */
+/** A cell in one line, with its colours. */
 const cellText = (text: string): string => between(text, inOneLine, (code) => `\u001b[${KEY}${code}m`)
 
 const widthOf = (text: string): number =>
@@ -43,7 +43,7 @@ const widthOf = (text: string): number =>
 
 const GAP = "  "
 
-/** The beginning of a cell, with its colours, where it is too long. */
+/** A cell, cut to a width, with its colours kept. */
 const cutCell = (cell: string, most: number): string => {
   if (widthOf(cell) <= most) return cell
   let left = Math.max(0, most - 1)
@@ -55,17 +55,17 @@ const cutCell = (cell: string, most: number): string => {
   return `${between(cell, take, (code) => `\u001b[${KEY}${code}m`)}…`
 }
 
-/** Columns that are narrower are cut last: they hold states, counts and times, which say nothing when they are cut. */
+/** Narrower columns are cut last: they hold states, counts and times, which are useless when cut. */
 const NARROW = 12
 const LEAST = 4
 
-/** Takes from the widest column until all fit, and from none below `least`. */
+/** Narrows the widest columns until all fit, and none below `least`. */
 const narrow = (widths: Array<number>, width: number, least: number): void => {
   let over = widths.reduce((sum, each) => sum + each, 0) + GAP.length * (widths.length - 1) - width
   while (over > 0) {
     const widest = Math.max(...widths)
     if (widest <= least) return
-    // Down to the next widest at once: a long text costs no step for each character.
+    // Narrows to the next widest column in one step, instead of character by character.
     const share = Math.ceil(over / widths.filter((each) => each === widest).length)
     const next = Math.max(least, widest - share, ...widths.filter((each) => each < widest))
     widths[widths.lastIndexOf(widest)] = next
@@ -73,7 +73,7 @@ const narrow = (widths: Array<number>, width: number, least: number): void => {
   }
 }
 
-/** A text in lines of so many characters at most, ended between words where there are any. */
+/** Wraps a text into lines of limited length, between words where possible. */
 export const wrapped = (text: string, width: number): ReadonlyArray<string> => {
   const lines: Array<string> = []
   let rest = inOneLine(text)
@@ -87,8 +87,8 @@ export const wrapped = (text: string, width: number): ReadonlyArray<string> => {
 }
 
 /**
- * Rows in columns that are as wide as their widest cell. The last column is not filled up. With a `width`, cells are cut so
- * that lines have so many characters at most.
+ * Aligns rows in columns as wide as their widest cell. The last column is not padded. With a `width`, cells are cut so
+ * that no line is longer.
  */
 export const columns = (given: ReadonlyArray<ReadonlyArray<string>>, width = Number.POSITIVE_INFINITY): string => {
   const whole = given.map((row) => row.map(cellText))
@@ -109,22 +109,22 @@ export const columns = (given: ReadonlyArray<ReadonlyArray<string>>, width = Num
 
 /** Output of one command. */
 export interface Output {
-  /** Whether the command was asked for JSON. */
+  /** Whether `--json` was given. */
   readonly json: boolean
   readonly paint: Paint
-  /** Whether nothing is to be left out or cut for want of room. */
+  /** Whether `--wide` was given: nothing is left out or cut. */
   readonly wide: boolean
-  /** How many characters a line may have: those of the terminal, 80 where there is none, infinitely many with `wide`. */
+  /** Longest line in characters: the width of the terminal, 80 without a terminal, unlimited with `wide`. */
   readonly width: number
-  /** A line on standard output. */
+  /** Prints a line on standard output. */
   line(text?: string): void
-  /** A line on standard error: what is not the answer. */
+  /** Prints a line on standard error, for remarks that are not the result of the command. */
   note(text: string): void
-  /** One JSON document: indented for people on a terminal, else one line. */
+  /** Prints one JSON document: indented on a terminal, else in one line. */
   document(value: unknown): void
-  /** One line of a stream of JSON. */
+  /** Prints one line of a JSON stream. */
   record(value: unknown): void
-  /** A table with a heading, as wide as {@link Output.width} at most; `empty` instead when there are no rows. */
+  /** Prints a table with a heading, at most {@link Output.width} wide; without rows it prints `empty`. */
   table(heading: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>, empty: string): void
 }
 
@@ -137,7 +137,7 @@ export interface OutputOptions {
 }
 
 export const outputFor = ({ json = false, wide = false, colour = "auto" }: OutputOptions): Output => {
-  // A terminal that does not know its size says 0.
+  // A terminal of unknown size reports 0.
   const width = wide ? Number.POSITIVE_INFINITY : process.stdout.columns || DEFAULT_WIDTH
   const paint = painter(takesColour(colour, process.stdout))
   const line = (text = "") => void process.stdout.write(`${shown(text)}\n`)

@@ -1,4 +1,4 @@
-/** The program `callboard`: its commands, and what becomes of their failures. */
+/** The program `callboard`: its commands, and how their failures are printed. */
 import { Command, CommanderError } from "commander"
 import { visible } from "../log/log-value.ts"
 import { didYouMean } from "../options/suggest.ts"
@@ -53,7 +53,7 @@ const makeProgram = (): Command => {
     .helpOption("-h, --help", "show this help")
     .helpCommand(false)
     .configureHelp({ showGlobalOptions: true })
-    // What went wrong is said once, below.
+    // The error is printed once, below.
     .configureOutput({ outputError: () => undefined })
     .exitOverride()
   addSettings(program, COMMON_SETTINGS)
@@ -89,11 +89,11 @@ const addHelp = (program: Command): void => {
     })
 }
 
-/** The command that a failure happened in, as far as the arguments tell. */
+/** The command that failed, as far as the arguments tell. */
 const calledIn = (program: Command, args: ReadonlyArray<string>): Command =>
   program.commands.find((command) => args.includes(command.name())) ?? program
 
-/** Runs a command line; returns its exit code. Everything that has to be said was written then. */
+/** Runs a command line, prints its output and errors, and returns the exit code. */
 export const run = async (args: ReadonlyArray<string>): Promise<number> => {
   const program = makeProgram()
   try {
@@ -110,7 +110,7 @@ export const run = async (args: ReadonlyArray<string>): Promise<number> => {
 
 const usageFailure = (error: CommanderError): number => {
   if (error.exitCode === 0) return EXIT.done
-  // "(outputHelp)" was called without a command: the help is the answer.
+  // "(outputHelp)": no command was given, and the help was printed.
   if (error.code !== "commander.help") {
     const line = error.message
       .replace(/^error: /, "")

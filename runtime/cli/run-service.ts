@@ -7,15 +7,15 @@ import { CommandFailed, EXIT, lineOf } from "./failure.ts"
 import type { Invocation } from "./invocation.ts"
 import { isWatched } from "./serve-options.ts"
 
-/** Ends when the service has stopped, and says what that came to. Fails, exit code 1, when the worker gave up by itself. */
+/** Resolves when the service has stopped, and logs a summary. Fails with exit code 1 when the worker gave up by itself. */
 export const untilStopped = async (service: Service, log: Log, invocation: Invocation): Promise<void> => {
   const report = await stopOf(service)
-  // The numbers are in the text: as fields they are for programs.
+  // On a terminal the numbers are in the text; for programs they are fields.
   const fields = isWatched(invocation) ? {} : { ...report }
   log.with({ logger: "callboard.cli" })[report.lost > 0 ? "warn" : "info"](stopText(report), fields)
 }
 
-/** The end of a worker whose transport was tried for long enough. */
+/** The failure of a worker that has given up reaching its transport. */
 export const gaveUp = (cause: TransportError): CommandFailed =>
   new CommandFailed(EXIT.failed, `the worker gives up: ${lineOf(cause)}`, { cause })
 
@@ -27,11 +27,11 @@ export const stopText = ({ finished, handedBack, stuck, lost }: StopReport): str
     ...(lost > 0 ? [`${lost} not handed back, which come again when their lease is over`] : []),
   ].join(", ")
 
-/** What the stop of a service came to, once it has stopped. Fails as {@link untilStopped} does. */
+/** The report of a service once it has stopped. Fails like {@link untilStopped}. */
 export const stopOf = async (service: Service): Promise<StopReport> => {
   const failure = await Promise.race([service.stopped.then(() => undefined), service.failed])
   if (failure !== undefined) {
-    // What it holds is handed back as far as the transport can be reached; the rest comes back when its lease is over.
+    // Tasks are given back where the transport can be reached; the others are delivered again when their leases end.
     await service.stop({ now: true })
     throw gaveUp(failure)
   }

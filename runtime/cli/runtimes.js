@@ -14,7 +14,7 @@ import { fileURLToPath } from "node:url"
 
 const windows = process.platform === "win32"
 
-/** Tells the programs, tens of megabytes, from the stubs in their place. */
+/** Least size of a runtime, which has tens of megabytes; a smaller file is a stub. */
 const leastProgramSize = 1_000_000
 
 /**
@@ -99,15 +99,15 @@ export function findRuntime(name) {
  * @param {string} program
  */
 export function runArguments(name, program) {
-  // Whoever comes here came through npm: its node_modules is the one to use, whatever a deno.json says.
+  // The launcher was started through npm, so node_modules is used, whatever a deno.json says.
   return name === "bun" ? [program] : ["run", "-A", "--node-modules-dir=manual", program]
 }
 
 /**
  * Ends this process the way its child ended: with its exit code, or 128 + n when signal n ended it.
  *
- * Signals that reach this process are passed on, and never end it before the child: whoever waits for this process
- * waits for the work. A terminal delivers Ctrl+C to both, so that the child sees it twice; it counts both as one.
+ * Signals are passed to the child and do not end this process before it, since callers wait for this process. A terminal
+ * delivers Ctrl+C to both processes, so that the child gets it twice; it counts both as one.
  *
  * @param {import("node:child_process").ChildProcess} child
  * @param {Record<string, number>} signalNumbers

@@ -1,4 +1,4 @@
-/** The options of `serve()` as the configuration says them, for the commands that start a service. */
+/** Makes the options of `serve()` from the settings, for the commands that start a service. */
 
 import type { Config } from "../config/schema.ts"
 import { displayUrl } from "../connection/connect.ts"
@@ -8,20 +8,20 @@ import { DEFAULTS } from "../options/defaults.ts"
 import type { ServeOptions } from "../service/options.ts"
 import type { Service } from "../service/service.ts"
 import { connectSettings, type Invocation } from "./invocation.ts"
-import { type Told, terminalLog } from "./terminal-log.ts"
+import { type PrintedElsewhere, terminalLog } from "./terminal-log.ts"
 
-/** Whether a person watches: on a terminal, unless `--json` or `log.format` asks for lines that a program can read. */
+/** Whether the output is for a person: on a terminal, and neither `--json` nor `log.format` asks for machine output. */
 export const isWatched = ({ config, output }: Invocation): boolean =>
   process.stdout.isTTY === true && !output.json && (config.log?.format ?? "pretty") === "pretty"
 
-/** The log of a command that goes on: a short line each where a person watches. */
-export const logOf = (invocation: Invocation, told: Told = { ready: false, jobs: false }): Log => {
+/** The log of a long-running command, with short lines on a terminal. */
+export const logOf = (invocation: Invocation, told: PrintedElsewhere = { ready: false, jobs: false }): Log => {
   const { config, output } = invocation
   if (isWatched(invocation)) return terminalLog(config.log ?? {}, told)
   return makeLog({ ...(output.json ? { format: "json" } : {}), ...config.log })
 }
 
-/** Everything but actors, HTTP and log. */
+/** All options except actors, HTTP and log. */
 export const serveOptions = ({ config, transport }: Invocation): ServeOptions => {
   const { queues, order, rateLimits, languages, taskNames, metrics, tracing, events, taskSentEvents } = config
   return {
@@ -64,6 +64,6 @@ export const httpOptions = ({ http }: Config): HttpOptions => ({
   ...(http?.tokens === undefined ? {} : { tokens: http.tokens }),
 })
 
-/** A transport in a few words: `sqlite:.callboard/board.db (fsync)`. */
+/** A transport in one line: `sqlite:.callboard/board.db (fsync)`. */
 export const transportText = (service: Pick<Service, "client">, transport: string): string =>
   `${displayUrl(transport)} (durable: ${service.client.connection.transport.capabilities.durability})`

@@ -1,4 +1,4 @@
-/** The log of a command that runs tasks on a terminal: a line each on standard error, beside the lines about jobs. */
+/** The log of a command on a terminal: one short line per entry on standard error, next to the lines about jobs. */
 import { takesColour } from "../log/colour.ts"
 import { type Fields, type LineLevel, type Log, type LogSettings, logOver } from "../log/log.ts"
 import { inOneLine } from "../log/log-value.ts"
@@ -12,17 +12,17 @@ const MAX_FIELD = 200
 const text = (value: unknown): string =>
   inOneLine(oneLine(typeof value === "string" ? value : (JSON.stringify(value) ?? ""), MAX_FIELD))
 
-/** What other lines say already: the banner says that it is ready, and a job that failed has a line with its error. */
-export interface Told {
+/** Entries that other output repeats: the banner says that the worker is ready, and job lines show errors. */
+export interface PrintedElsewhere {
   readonly ready: boolean
   readonly jobs: boolean
 }
 
-const isTold = (message: string, fields: Fields, told: Told): boolean =>
-  (told.jobs && "reason" in fields && "job" in fields && / failed: /.test(message)) ||
-  (told.ready && message === "ready")
+const isPrintedElsewhere = (message: string, fields: Fields, printed: PrintedElsewhere): boolean =>
+  (printed.jobs && "reason" in fields && "job" in fields && / failed: /.test(message)) ||
+  (printed.ready && message === "ready")
 
-/** Which job a line is about, in the words of the lines about jobs; the logger's name would say no more. */
+/** Names the job of an entry the way job lines do. */
 const subjectOf = ({ job, task, method }: Fields): ReadonlyArray<string> => [
   ...(typeof task === "string" && typeof method === "string" ? [inOneLine(oneLine(`${task}.${method}`))] : []),
   ...(typeof job === "string" ? [inOneLine(shortId(job))] : []),
@@ -38,11 +38,11 @@ const fieldsOf = (fields: Fields): string =>
     })
     .join(" ")
 
-export const terminalLog = (settings: LogSettings, told: Told): Log => {
+export const terminalLog = (settings: LogSettings, printed: PrintedElsewhere): Log => {
   const paint = painter(takesColour(settings.color ?? "auto", process.stderr))
   return logOver(
     (level, message, fields) => {
-      if (isTold(message, fields, told)) return
+      if (isPrintedElsewhere(message, fields, printed)) return
       const line = [
         clockTime(new Date()),
         paint(level, COLOURS[level]),

@@ -1,19 +1,19 @@
 /**
- * A process of our own that does the work, under one that watches over it. It tells and is told by messages, and stops
- * when nobody watches any more.
+ * Starts this program again as a worker process under a supervisor. The two exchange messages, and a worker process stops
+ * when its supervisor is gone.
  */
 import { type ChildProcess, spawn } from "node:child_process"
 import { extname } from "node:path"
 import { fileURLToPath } from "node:url"
 import { runArguments } from "./runtimes.js"
 
-/** This very program: TypeScript in the repository, JavaScript in the package. */
+/** The file of this program: TypeScript in the repository, JavaScript in the package. */
 const MAIN = fileURLToPath(new URL(`./main${extname(import.meta.url)}`, import.meta.url))
 
-/** Says to a command that it is the process that works. Not for people. */
+/** Hidden flag of a worker process. */
 export const WORK_FLAG = "--work-process"
 
-/** Starts this command line once more, with some arguments more, as the process that works, on the same terminal. */
+/** Starts this command line, with more arguments, as a worker process on the same terminal. */
 export const startWorkProcess = (more: ReadonlyArray<string> = []): ChildProcess => {
   const runtime = "bun" in process.versions ? "bun" : "deno"
   const args = [...runArguments(runtime, MAIN), ...process.argv.slice(2), ...more, WORK_FLAG]
@@ -22,29 +22,29 @@ export const startWorkProcess = (more: ReadonlyArray<string> = []): ChildProcess
 
 const READY = "ready"
 
-/** Tells the process that watches over this one that it works. */
-export const tellReady = (): void => {
+/** Tells the supervisor that this process is ready. */
+export const sendReady = (): void => {
   process.send?.(READY)
 }
 
-/** Calls back when a process says that it works. */
-export const onToldReady = (child: ChildProcess, ready: () => void): void => {
+/** Calls back when a worker process is ready. */
+export const onReady = (child: ChildProcess, ready: () => void): void => {
   child.on("message", (message) => {
     if (message === READY) ready()
   })
 }
 
 const ENDING = "ending"
-const NOTED = "noted"
+const ACKNOWLEDGED = "noted"
 
-/** Longest wait for the watcher to note that this process ends. */
-const NOTED_MS = 1_000
+/** Longest wait for the supervisor to acknowledge the end of this process, in milliseconds. */
+const ACKNOWLEDGED_MS = 1_000
 
 /**
- * Tells the process that watches over this one that it ends by its own decision: one that is gone without having said so
- * died of what it ran. Resolves when that was noted, since the end itself may be seen before any message.
+ * Announces a normal end to the supervisor, which treats an end without it as a crash. Resolves when the supervisor has
+ * acknowledged it, since otherwise the exit could be seen before the message.
  */
-export const tellEnding = (): Promise<void> => {
+export const sendEnding = (): Promise<void> => {
   told ??= ending()
   return told
 }
@@ -61,9 +61,9 @@ const ending = (): Promise<void> =>
       resolve()
     }
     const hear = (message: unknown) => {
-      if (message === NOTED) done()
+      if (message === ACKNOWLEDGED) done()
     }
-    const timer = setTimeout(done, NOTED_MS)
+    const timer = setTimeout(done, ACKNOWLEDGED_MS)
     process.on("message", hear)
     process.once("disconnect", done)
     process.send(ENDING, (error: Error | null) => {
@@ -71,17 +71,17 @@ const ending = (): Promise<void> =>
     })
   })
 
-/** Calls back when a process says that it ends by its own decision. */
-export const onToldEnding = (child: ChildProcess, ending: () => void): void => {
+/** Calls back when a worker process announces a normal end. */
+export const onEnding = (child: ChildProcess, ending: () => void): void => {
   child.on("message", (message) => {
     if (message !== ENDING) return
     ending()
-    // It may be gone by now.
-    child.send(NOTED, () => undefined)
+    // The process may have exited already.
+    child.send(ACKNOWLEDGED, () => undefined)
   })
 }
 
-/** Calls back when the process that watches over this one is gone. */
+/** Calls back when the supervisor of this process is gone. */
 export const onOrphaned = (stop: () => void): void => {
   process.once("disconnect", stop)
 }
@@ -92,6 +92,6 @@ export const passSignal = (child: ChildProcess, signal: NodeJS.Signals): void =>
   try {
     process.kill(child.pid, signal)
   } catch {
-    // It has ended just now.
+    // The process has ended in the meantime.
   }
 }

@@ -1,4 +1,4 @@
-/** `callboard dead`: the dead letters, with the reason of each; `dead redrive` puts them back to work. */
+/** `callboard dead` lists dead letters with their reasons; `dead redrive` runs them again. */
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
 import { wrongUsage } from "../failure.ts"
@@ -20,7 +20,7 @@ const filterOf = ({ task, queue }: Filter): Filter => ({
 
 const PAGE = 200
 
-/** Ids of all dead letters there are now: what is redriven leaves the list, and may come back to it later. */
+/** Ids of all current dead letters, read before the first is redriven: a job that fails again returns to the list. */
 const idsOf = async (client: Client, filter: Filter): Promise<ReadonlyArray<string>> => {
   const ids: Array<string> = []
   for (let after: string | undefined, more = true; more; more = after !== undefined) {
@@ -64,7 +64,7 @@ export const addDead = (program: Command): void => {
   )
   redrive.option("--all", "all of them, or all that the filters name")
   runs(redrive, ({ output, withClient }) => {
-    // The filters are options of `dead` as well, and then it is `dead` that has them.
+    // `dead` has the same filter options, and commander gives them to `dead` instead of to `redrive`.
     const { all = false, ...filter } = redrive.optsWithGlobals<Filter & { readonly all?: boolean }>()
     const ids = redrive.args
     if (all === ids.length > 0) wrongUsage("dead redrive: name jobs, or say --all")

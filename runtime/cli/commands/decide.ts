@@ -17,8 +17,8 @@ interface Decided {
 }
 
 /**
- * Decides about each job. One that is refused does not stop the others, and makes the command fail at the end; a
- * transport that is gone ends it at once.
+ * Applies a decision to each job. A job that refuses it does not stop the others, and makes the command fail at the end. A
+ * transport that cannot be reached ends the command at once.
  */
 export const decideAll = async (
   client: Client,
@@ -44,7 +44,7 @@ export const decideAll = async (
   if (all.some((each) => each.error !== undefined)) throw new CommandFailed(EXIT.failed)
 }
 
-/** `callboard cancel ID…`: waiting jobs will not run; the handlers of running ones are told, and their outcome is refused. */
+/** `callboard cancel ID…`: a waiting job will not run; the handler of a running job is told, and its outcome is refused. */
 export const addCancel = (program: Command): void => {
   const command = program.command("cancel").description("cancel jobs").argument("<id...>", ID_HELP)
   command.option("--terminate", "end the handlers of isolated methods at once")
@@ -60,7 +60,7 @@ export const addCancel = (program: Command): void => {
   })
 }
 
-/** `callboard delete ID…`: forgets jobs; waiting ones will not run, running ones are refused. */
+/** `callboard delete ID…`: removes jobs; a waiting job will not run, and the outcome of a running job is refused. */
 export const addDelete = (program: Command): void => {
   const command = program
     .command("delete")
@@ -77,7 +77,7 @@ export const addDelete = (program: Command): void => {
   })
 }
 
-/** `callboard retry ID…`: ended jobs run again, as their next run. */
+/** `callboard retry ID…`: starts the next run of jobs that have ended. */
 export const addRetry = (program: Command): void => {
   const command = program.command("retry").description("run ended jobs again").argument("<id...>", ID_HELP)
   runs(command, ({ output, withClient }) =>

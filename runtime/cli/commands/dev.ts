@@ -1,4 +1,4 @@
-/** `callboard dev`: worker and HTTP in one process, which is replaced by a new one when a file changes. */
+/** `callboard dev`: worker and HTTP in one process. A new process replaces it when a file changes. */
 import { existsSync } from "node:fs"
 import { resolve } from "node:path"
 import { type Command, Option } from "commander"

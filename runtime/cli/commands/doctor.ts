@@ -1,4 +1,4 @@
-/** `callboard doctor`: every setting and where it came from, what the transport can do, and whether it can be reached. */
+/** `callboard doctor`: every setting and its source, the capabilities of the transport, and whether it can be reached. */
 import type { Command } from "commander"
 import { discoverActors } from "../../actor/discover.ts"
 import { type Client, connect } from "../../client/client.ts"
@@ -24,7 +24,7 @@ const versions = (): ReadonlyArray<readonly [string, string]> => {
   ]
 }
 
-/** A value as it may be shown: neither a token nor a password. */
+/** A value without tokens and passwords, which must not be printed. */
 const shown = ({ setting, value }: ResolvedSetting): string => {
   if (value === undefined) return setting.here?.() ?? setting.default.replaceAll("`", "")
   if (setting.secret) return Array.isArray(value) ? `${value.length} set` : "set"
@@ -55,8 +55,8 @@ interface Reached {
   readonly workers: number
 }
 
-/** Connects, and asks one question: a connection alone proves little. */
-const reach = async ({ config, transport }: Invocation): Promise<Reached> => {
+/** Connects and lists the workers, since a broker may accept connections and still refuse requests. */
+const connectivity = async ({ config, transport }: Invocation): Promise<Reached> => {
   const began = performance.now()
   await using client: Client = await connect(transport, connectSettings(config))
   const { name, capabilities, jobs } = client.connection.transport
@@ -87,7 +87,7 @@ export const addDoctor = (program: Command): void => {
     const { resolved, config, output, transport } = invocation
     const folder = config.actors ?? DEFAULTS.actors
     const actors = await settled(async () => (await discoverActors(folder)).map((actor) => actor.name))
-    const reached = await settled(() => reach(invocation))
+    const reached = await settled(() => connectivity(invocation))
     const settings = resolved.entries.map((entry) => ({
       setting: entry.setting.path,
       value: shown(entry),

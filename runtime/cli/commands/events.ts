@@ -1,4 +1,4 @@
-/** `callboard events`: what workers and applications tell, as it happens, until Ctrl+C. */
+/** `callboard events`: prints events of workers and applications as they are sent, until Ctrl+C. */
 import { stripVTControlCharacters } from "node:util"
 import type { Command } from "commander"
 import { Result, Schema } from "effect"
@@ -33,19 +33,19 @@ const COLOURS: Readonly<Record<string, Colour>> = {
   "worker-heartbeat": "dim",
 }
 
-/** Anybody may tell events: nothing of them is for the terminal to obey. */
+/** Any process may send events, so control characters in them must not reach the terminal. */
 const plain = (value: unknown): string => {
   const text = typeof value === "string" ? value : Result.getOrElse(renderJson(value), () => "?")
   return inOneLine(oneLine(stripVTControlCharacters(text), MAX_VALUE))
 }
 
-/** One event as a line: when, what, who, and what else it says. */
+/** One event as a line: time, type, sender, and the other fields. */
 export const eventText = (event: ReceivedEvent, { paint }: Pick<Output, "paint">): string => {
   const { type, hostname, timestamp, utcoffset: _offset, pid: _pid, clock: _clock, ...rest } = event
   const at = typeof timestamp === "number" ? clockTime(new Date(timestamp * 1000), true) : "--:--:--.---"
   const fields = Object.entries(rest).flatMap(([name, value]) => {
     if (value === null || value === "") return []
-    // The rest of a traceback says nothing on one line; `--json` has it.
+    // A traceback does not fit into a line; `--json` prints it.
     return name === "traceback" ? [] : [`${paint(`${plain(name)}=`, "dim")}${plain(value)}`]
   })
   return [at, paint(plain(type).padEnd(16), COLOURS[type]), plain(hostname), ...fields].join("  ")
@@ -66,7 +66,7 @@ export const addEvents = (program: Command): void => {
     return withClient(async (client) => {
       const stop = new AbortController()
       const end = () => stop.abort()
-      // Not only once: `bun run` delivers Ctrl+C twice.
+      // Not `once`, since `bun run` delivers Ctrl+C twice.
       for (const signal of SIGNALS) process.on(signal, end)
       const heard = latest<ReceivedEvent>(async (push, listening) => {
         const listener = (event: ReceivedEvent) => {
@@ -76,7 +76,7 @@ export const addEvents = (program: Command): void => {
         if (!output.json) output.note("listening; Ctrl+C ends")
       }, stop.signal)
       for await (const event of heard) {
-        // As it came: what anybody tells may hold what plain JSON has no words for, such as large integers.
+        // Printed as it was received: events may hold values that JSON.stringify refuses, such as bigint.
         if (output.json) output.line(Result.getOrElse(renderJson(event), () => JSON.stringify({ type: event.type })))
         else output.line(eventText(event, output))
       }

@@ -1,4 +1,4 @@
-/** `callboard init`: the files of a first project, in the folder it is called in. Never overwrites anything. */
+/** `callboard init`: writes the files of a first project into the current folder. Existing files are not overwritten. */
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises"
 import { basename, dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -13,20 +13,20 @@ const TEMPLATES = fileURLToPath(new URL("../templates", import.meta.url))
 
 const SCRIPTS = { dev: "callboard dev", worker: "callboard worker", serve: "callboard serve" }
 
-/** npm leaves a `.gitignore` out of packages, so this one cannot lie among the templates. */
+/** In the code and not among the templates, since npm leaves `.gitignore` files out of packages. */
 const GITIGNORE = "node_modules\n.callboard\n"
 
 interface Made {
   readonly path: string
   readonly what: "written" | "completed" | "kept"
-  /** What the author has to know about it. */
+  /** A remark about the file for the author of the project. */
   readonly note?: string
 }
 
 const isThere = (cause: unknown): boolean =>
   typeof cause === "object" && cause !== null && "code" in cause && cause.code === "EEXIST"
 
-/** Writes a file unless there is one. */
+/** Writes a file unless it exists. */
 const writeNew = async (path: string, text: string): Promise<Made["what"]> => {
   await mkdir(dirname(path), { recursive: true })
   try {
@@ -44,8 +44,8 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 const COMMONJS = `"type": "commonjs"`
 
 /**
- * Adds what is missing in the manifest; what is there stays as it is. One thing is changed, and said: `npm init` writes
- * `"type": "commonjs"`, which TypeScript refuses in an actor. `hasCode`: the folder holds code that may need it.
+ * Adds missing fields to package.json and leaves the others as they are, with one exception, which is printed: `npm init`
+ * writes `"type": "commonjs"`, with which TypeScript refuses actors. In a folder with code (`hasCode`), which may need it, it stays.
  */
 const completeManifest = async (path: string, hasCode: boolean): Promise<Omit<Made, "path">> => {
   const fresh = { name: nameOf(dirname(path)), private: true, type: "module", scripts: SCRIPTS }
@@ -77,14 +77,14 @@ const completeManifest = async (path: string, hasCode: boolean): Promise<Omit<Ma
   return { what: "completed", ...note }
 }
 
-/** A folder's name as npm takes it. */
+/** The name of a folder as a valid npm package name. */
 const nameOf = (folder: string): string =>
   basename(folder)
     .toLowerCase()
     .replace(/[^a-z0-9._-]+/g, "-")
     .replace(/^[._-]+|(?<!-)-+$/g, "") || "tasks"
 
-/** Whether a folder holds anything that could be an actor already. */
+/** Whether a folder has source files, which may be actors. */
 const hasFiles = async (folder: string): Promise<boolean> =>
   (await readdir(folder).catch((): ReadonlyArray<string> => [])).some((name) => /\.[mc]?[jt]sx?$/.test(name))
 
@@ -100,7 +100,7 @@ export const addInit = (program: Command): void => {
       const text = await readFile(join(TEMPLATES, template), "utf8")
       made.push({ path, what: await writeNew(join(folder, path), text) })
     }
-    // Who has actors needs no example among them.
+    // A project that has actors gets no example actor.
     const example = join(actors, "hello.ts")
     if (await hasFiles(join(folder, actors))) made.push({ path: example, what: "kept" })
     else await copy("actors/hello.ts", example)

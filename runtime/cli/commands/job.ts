@@ -1,9 +1,9 @@
-/** `callboard job ID`: everything about one job; with `--watch` as it goes on, until it ends. */
+/** `callboard job ID`: prints all that is known about one job; with `--watch` also its changes, until it ends. */
 import type { Command } from "commander"
 import { CommandFailed, EXIT } from "../failure.ts"
 import { oneLine } from "../format.ts"
 import { fullId, ID_HELP } from "../job-id.ts"
-import { eventLine, jobPage } from "../story.ts"
+import { eventLine, jobReport } from "../job-report.ts"
 import { runs } from "./command.ts"
 
 export const addJob = (program: Command): void => {
@@ -17,7 +17,7 @@ export const addJob = (program: Command): void => {
       const job = client.job(await fullId(client, command.args[0] ?? ""))
       const first = await job.find()
       if (!command.opts<{ readonly watch?: boolean }>().watch) {
-        return output.json ? output.document(first) : output.line(jobPage(first, output))
+        return output.json ? output.document(first) : output.line(jobReport(first, output))
       }
       if (!output.json) output.line(`${output.paint(oneLine(first.name), "bold")}  ${first.id}`)
       for await (const event of job.events()) {

@@ -1,4 +1,4 @@
-/** `callboard jobs`: jobs, newest first, a page at a time. */
+/** `callboard jobs`: lists jobs, newest first, one page per call. */
 import type { Command } from "commander"
 import type { JobView } from "../../jobs/view.ts"
 import { didYouMean } from "../../options/suggest.ts"
@@ -49,7 +49,7 @@ const queryOf = (options: Options): RecordQuery => ({
   ...(options.cursor === undefined ? {} : { after: options.cursor }),
 })
 
-/** Prints a page of jobs, and how to get the next one. */
+/** Prints a page of jobs, and the option that prints the next page. */
 export const printJobs = (
   output: Output,
   jobs: ReadonlyArray<JobView>,

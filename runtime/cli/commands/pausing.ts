@@ -24,7 +24,7 @@ const addQueueCommand = (
   )
 }
 
-/** Says on the side that a queue may be another than was meant: none waits in it, and no worker listens to it. */
+/** Warns that the name of a queue may be misspelt: it has no tasks, and no worker takes from it. */
 const noteUnknownQueue = async (client: Client, queue: string, output: Output): Promise<void> => {
   const [queues, workers] = await Promise.all([client.queues(), client.workers()])
   const known = new Set([...queues.map(({ name }) => name), ...workers.flatMap((worker) => worker.queues)])
@@ -34,9 +34,9 @@ const noteUnknownQueue = async (client: Client, queue: string, output: Output): 
   )
 }
 
-/** Ends the command unless the person agrees, or has agreed beforehand. */
-const agreeToPurge = async (client: Client, queue: string, output: Output): Promise<void> => {
-  const stats = (await client.queues()).find(({ name }) => name === queue)
+/** Asks before a purge, and fails unless the answer is yes. */
+const confirmPurge = async (client: Client, queue: string, output: Output): Promise<void> => {
+  const stats = (await client.queues()).find((each) => each.name === queue)
   const waiting = stats === undefined ? "everything that waits in it" : `${stats.depth + stats.scheduled} waiting tasks`
   if (output.json || !canAsk()) wrongUsage(`purge ${queue}: would cancel ${waiting}: say --yes`)
   if (await confirms(`purge ${queue}: cancel ${waiting}?`)) return
@@ -54,7 +54,7 @@ const addPurge = (program: Command): void => {
     const [queue = ""] = command.args
     const { forget = false, yes = false } = command.opts<{ readonly forget?: true; readonly yes?: true }>()
     return withClient(async (client) => {
-      if (!yes) await agreeToPurge(client, queue, output)
+      if (!yes) await confirmPurge(client, queue, output)
       const purged = await client.purge(queue, { forget })
       if (output.json) output.document({ queue, purged })
       else output.line(String(purged))

@@ -1,4 +1,4 @@
-/** `callboard queues`: what waits where, and for how long. */
+/** `callboard queues`: how many tasks each queue has, and the age of the oldest. */
 import type { Command } from "commander"
 import { spanText } from "../format.ts"
 import { runs } from "./command.ts"

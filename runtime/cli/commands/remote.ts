@@ -1,4 +1,4 @@
-/** `callboard inspect COMMAND` and `callboard control COMMAND ARGUMENTS`: what workers answer, a line each. */
+/** `callboard inspect COMMAND` and `callboard control COMMAND ARGUMENTS`: send a command to workers and print the answers. */
 import type { Command } from "commander"
 import { Result } from "effect"
 import type { CommandName } from "../../cluster/remote/command.ts"
@@ -38,7 +38,7 @@ const known = (kind: "inspect" | "control", name: string, others: ReadonlyArray<
   return wrongUsage(`${kind} ${name}: is not a command${didYouMean(name, all)}; there are ${all.join(", ")}`)
 }
 
-/** Arguments by the names of the command, in their order; numbers where they are written as such. */
+/** Names the given arguments, in the order in which the command declares them. Numerals become numbers. */
 const argumentsOf = (name: CommandName, given: ReadonlyArray<string>): Record<string, string | number> => {
   const { takes } = COMMANDS[name]
   if (name === "autoscale" && given.length === 1) return boundsOf(given[0] ?? "")
@@ -48,7 +48,7 @@ const argumentsOf = (name: CommandName, given: ReadonlyArray<string>): Record<st
   return Object.fromEntries(given.map((text, at) => [takes[at] ?? "", numberOrText(text)]))
 }
 
-/** Bounds in one argument, as `--autoscale` takes them. */
+/** Bounds in one argument, in the form of `--autoscale`. */
 const boundsOf = (text: string): Record<string, number> => {
   const parsed = parseAutoscale(text)
   return Result.isSuccess(parsed) ? { ...parsed.success } : wrongUsage(`control autoscale: ${parsed.failure}`)
@@ -70,13 +70,13 @@ const askOptions = ({ workers, timeout }: Options) => ({
   ...(timeout === undefined ? {} : { timeout: numberOrText(timeout) }),
 })
 
-/** What is answered without any worker refuses what is only about workers, instead of ignoring it. */
-const asksNobody = (name: string, { workers, timeout }: Options): void => {
+/** Refuses options about workers for a command that asks no worker, instead of ignoring them. */
+const refuseWorkerOptions = (name: string, { workers, timeout }: Options): void => {
   if (workers === undefined && timeout === undefined) return
   wrongUsage(`${name}: asks no worker, and takes neither --workers nor --timeout`)
 }
 
-/** Jobs wait for their time at the transport, and not in any worker: so that is asked. */
+/** The command that lists scheduled jobs. It asks the transport, since scheduled jobs wait there and not in a worker. */
 const SCHEDULED = "scheduled"
 
 const addInspect = (program: Command): void => {
@@ -91,7 +91,7 @@ const addInspect = (program: Command): void => {
     const [name = ""] = command.args
     const options = askOptions(command.opts<Options>())
     if (name === SCHEDULED) {
-      asksNobody(`inspect ${name}`, command.opts<Options>())
+      refuseWorkerOptions(`inspect ${name}`, command.opts<Options>())
       return withClient(async (client) => {
         const page = await client.jobs({ states: ["scheduled"], limit: 1_000 })
         if (output.json) return output.document(page)
@@ -117,7 +117,7 @@ const addInspect = (program: Command): void => {
   })
 }
 
-/** Decided by the record of a job, which every worker keeps to: no worker needs to be asked. */
+/** Commands that only change the record of a job, which every worker obeys; no worker is asked. */
 const DECISIONS = ["revoke", "terminate"]
 
 const addControl = (program: Command): void => {
@@ -135,7 +135,7 @@ const addControl = (program: Command): void => {
     const [name = "", ...given] = command.args
     const options = askOptions(command.opts<Options>())
     if (DECISIONS.includes(name)) {
-      asksNobody(`control ${name}`, command.opts<Options>())
+      refuseWorkerOptions(`control ${name}`, command.opts<Options>())
       if (given.length === 0) wrongUsage(`control ${name}: name the jobs`)
       const terminate = name === "terminate"
       return withClient((client) => decideAll(client, output, given, (job) => job.cancel({ terminate }), "cancelled"))

@@ -1,4 +1,4 @@
-/** `callboard revoke HEADER=VALUE…`: cancels every task that carries the header, now and until the revocation lapses. */
+/** `callboard revoke HEADER=VALUE…`: cancels every task with that header, until the revocation expires. */
 import type { Command } from "commander"
 import type { Revocation } from "../../cluster/revocation.ts"
 import { wrongUsage } from "../failure.ts"
@@ -18,7 +18,7 @@ const show = (output: Output, revocations: ReadonlyArray<Revocation>): void => {
   output.table(["ID", "HEADER", "VALUES", "UNTIL"], rows, "no revocations")
 }
 
-/** `tenant=acme tenant=other` as one header with its values. */
+/** Groups values by header: `tenant=acme tenant=other` is one header with two values. */
 const meantBy = (
   pairs: ReadonlyArray<string>,
 ): { readonly header: string; readonly values: [string, ...Array<string>] } => {

@@ -1,4 +1,4 @@
-/** `callboard serve`: answers HTTP, and runs no actors; those run in workers. */
+/** `callboard serve`: serves HTTP without running actors, which run in workers. */
 import type { Command } from "commander"
 import { serve } from "../../service/serve.ts"
 import { addSettings, HTTP_SETTINGS } from "../options.ts"

@@ -1,4 +1,4 @@
-/** `callboard submit text.count '{"path": "…"}'`: posts a task, and waits for its end if asked to. */
+/** `callboard submit text.count '{"path": "…"}'`: submits a task, and with `--wait` waits for its end. */
 import type { Command } from "commander"
 import { Result } from "effect"
 import type { Client } from "../../client/client.ts"
@@ -42,7 +42,7 @@ interface Options {
 
 const idsOf = (text: string): ReadonlyArray<string> => text.split(",").map((id) => id.trim())
 
-/** Headers as they were given, one by one. What their names may be is checked where every other submission is checked. */
+/** Headers from the options. Their names are checked together with all other fields of a submission. */
 const headersOf = (given: ReadonlyArray<string>): Readonly<Record<string, string>> => {
   const headers = new Map<string, string>()
   for (const text of given) {
@@ -55,10 +55,10 @@ const headersOf = (given: ReadonlyArray<string>): Readonly<Record<string, string
   return Object.fromEntries(headers)
 }
 
-/** 0 is how a command line says that there shall be none. */
+/** On the command line 0 turns retries off. */
 const retries = (max: number): NonNullable<SubmissionFields["retry"]> => (max === 0 ? false : { max })
 
-/** The fields of the task body, as they are given. Their values are checked where every other submission is checked. */
+/** Fields of the submission from the options. Their values are checked like those of every other submission. */
 const fieldsOf = async (input: string | undefined, options: Options): Promise<SubmissionFields> => {
   const number = (text: string, flag: string): number => {
     const value = numberOrText(text)
@@ -85,21 +85,21 @@ const fieldsOf = async (input: string | undefined, options: Options): Promise<Su
   }
 }
 
-/** The jobs that a task names, by their whole ids. */
+/** Whole ids of the jobs that the options name. */
 const namedJobs = async (client: Client, { parent, root, after, allowFailure = false }: Options) => ({
   ...(parent === undefined ? {} : { parentId: await fullId(client, parent) }),
   ...(root === undefined ? {} : { rootId: await fullId(client, root) }),
   ...(after === undefined ? {} : { after: { ids: await fullIds(client, idsOf(after)), allowFailure } }),
 })
 
-/** The bound on waiting, checked before anything is submitted. */
+/** Longest wait, checked before the task is submitted. */
 const timeoutOf = (wait: string | true | undefined): number | undefined => {
   if (wait === undefined || wait === true) return undefined
   const parsed = parseDuration(wait)
   return Result.isSuccess(parsed) ? parsed.success / 1_000 : wrongUsage(`--wait: ${parsed.failure.message}`)
 }
 
-/** Says on the side when nobody is known to do the task: it waits then, and that is easily mistaken for a fault. */
+/** Warns when no worker serves the task: it waits then, which is easily mistaken for a fault. */
 const noteUnknown = async (
   client: Client,
   task: string,
@@ -135,14 +135,14 @@ const printReceipt = (output: Output, { id, receipt }: SubmittedJob): void => {
     output.document(receipt)
     return
   }
-  // The id alone is the answer, so that a script can take it: id=$(callboard submit …).
+  // Prints only the id, so that scripts can use it: id=$(callboard submit …).
   output.line(id)
   output.note(
     `${receipt.duplicate ? "known already" : receipt.state}, kept as durably as: ${receipt.durability}; follow it: callboard job ${id} --watch`,
   )
 }
 
-/** An option that may be given several times, as a list. */
+/** Collects the values of an option that may be repeated. */
 const collected = (text: string, before: ReadonlyArray<string> = []): ReadonlyArray<string> => [...before, text]
 
 export const addSubmit = (program: Command): void => {
@@ -179,7 +179,7 @@ export const addSubmit = (program: Command): void => {
     if (options.allowFailure && options.after === undefined) wrongUsage("--allow-failure: name the jobs with --after")
     const fields: Omit<Submission, "task"> = await fieldsOf(input, options)
     await withClient(async (client) => {
-      // Nobody could ever run it.
+      // No worker can ever run it.
       if (client.connection.transport.capabilities.reach === "process") {
         wrongUsage(
           `what is submitted to ${displayUrl(transport)} ends with this process: name a transport that a worker shares with --transport, such as ${DEFAULTS.transport}`,

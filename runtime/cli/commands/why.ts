@@ -1,4 +1,4 @@
-/** `callboard why ID`: why a job does not run, a cause per line, the true one first. */
+/** `callboard why ID`: why a job does not run, one cause per line, the deciding one first. */
 import type { Command } from "commander"
 import { CommandFailed, EXIT } from "../failure.ts"
 import { fullId, ID_HELP } from "../job-id.ts"

@@ -14,11 +14,11 @@ import { CommandFailed, EXIT } from "../failure.ts"
 import type { Invocation } from "../invocation.ts"
 import { JobLines } from "../job-lines.ts"
 import { addSettings, givenSettings, HTTP_SETTINGS, WORKER_SETTINGS } from "../options.ts"
-import { questionOf, type Report } from "../pool/message.ts"
+import { parseQuestion, type Report } from "../pool/message.ts"
 import { WorkerPool } from "../pool/supervisor.ts"
 import { gaveUp, untilStopped } from "../run-service.ts"
 import { httpOptions, isWatched, logOf, serveOptions, transportText } from "../serve-options.ts"
-import { onOrphaned, tellEnding, tellReady, WORK_FLAG } from "../work-process.ts"
+import { onOrphaned, sendEnding, sendReady, WORK_FLAG } from "../work-process.ts"
 import { runs } from "./command.ts"
 
 export const addWorker = (program: Command): void => {
@@ -34,15 +34,15 @@ HTTP is answered only if --port is given here. Of several --processes, the one t
   )
   command.addOption(new Option(WORK_FLAG).hideHelp())
   runs(command, (invocation) => {
-    // Two workers on one machine share a configuration, but cannot share its port.
-    const answers = givenSettings(command).has("http.port")
+    // The port of the configuration is ignored: several workers on a machine share the file, and cannot share a port.
+    const servesHttp = givenSettings(command).has("http.port")
     return command.opts<{ readonly workProcess?: boolean }>().workProcess
-      ? workAndTell(invocation, answers)
-      : watch(invocation, answers)
+      ? runWorkProcess(invocation, servesHttp)
+      : supervise(invocation, servesHttp)
   })
 }
 
-/** Says on a terminal what runs here, and where. Of several processes each has a line of its log for it. */
+/** Prints the banner of a single worker on a terminal. The processes of a pool log a line instead. */
 const announce = (
   { output, transport }: Invocation,
   { worker, url, client }: Service,
@@ -61,31 +61,31 @@ const announce = (
 
 const processesOf = ({ config }: Invocation): number => config.processes ?? DEFAULTS.processes
 
-/** The process that watches over those that work. */
-const watch = async (invocation: Invocation, answers: boolean): Promise<void> => {
+/** Runs the supervising process, which starts the workers and starts them again when they are killed. */
+const supervise = async (invocation: Invocation, servesHttp: boolean): Promise<void> => {
   const { config } = invocation
   const count = processesOf(invocation)
   const name = config.name ?? `${hostname()}-${process.pid}`
   const pool = new WorkerPool({
     count,
-    argumentsOf: (seat) => (count === 1 ? [] : ["--name", `${name}-${seat}`]),
+    argumentsOf: (member) => (count === 1 ? [] : ["--name", `${name}-${member}`]),
     note: (text) => void process.stderr.write(`callboard: ${visible(text)}\n`),
   })
-  // A single worker answers by itself.
-  const http = answers && count > 1 ? await answerFor(pool, invocation) : undefined
+  // A single worker serves HTTP itself.
+  const http = servesHttp && count > 1 ? await servePoolHttp(pool, invocation) : undefined
   const exitCode = await pool.run()
   await http?.stop()
   if (exitCode !== EXIT.done) throw new CommandFailed(exitCode)
 }
 
-/** Fails with `invalid-input` where the address cannot be had, before any process is started. */
-const answerFor = async (pool: WorkerPool, invocation: Invocation): Promise<HttpServer> => {
+/** Serves health checks and metrics of the pool. Fails with `invalid-input` on an unusable address, before a worker starts. */
+const servePoolHttp = async (pool: WorkerPool, invocation: Invocation): Promise<HttpServer> => {
   const { config } = invocation
   const log = logOf(invocation)
   const { startPoolHttp } = await import("../../http/pool.ts")
   const { PoolMetrics } = await import("../../metrics/pool-metrics.ts")
   const metrics = config.metrics === false ? undefined : new PoolMetrics(processesOf(invocation), () => pool.count())
-  if (metrics !== undefined) pool.countInto(metrics)
+  if (metrics !== undefined) pool.exportTo(metrics)
   const http = startPoolHttp(httpOptions(config), { unready: () => pool.unready(), metrics, log })
   log
     .with({ logger: "callboard.cli" })
@@ -93,16 +93,16 @@ const answerFor = async (pool: WorkerPool, invocation: Invocation): Promise<Http
   return http
 }
 
-/** The process that works. However it comes to its end, it says so: one that does not was ended by what it ran. */
-const workAndTell = async (invocation: Invocation, answers: boolean): Promise<void> => {
+/** Runs a worker process. It announces its end, so that the supervisor can tell a normal end from a crash of a handler. */
+const runWorkProcess = async (invocation: Invocation, servesHttp: boolean): Promise<void> => {
   try {
-    await work(invocation, answers)
+    await work(invocation, servesHttp)
   } finally {
-    await tellEnding()
+    await sendEnding()
   }
 }
 
-const work = async (invocation: Invocation, answers: boolean): Promise<void> => {
+const work = async (invocation: Invocation, servesHttp: boolean): Promise<void> => {
   const { config } = invocation
   const isPooled = processesOf(invocation) > 1
   const isAlone = isWatched(invocation) && !isPooled
@@ -113,16 +113,16 @@ const work = async (invocation: Invocation, answers: boolean): Promise<void> => 
     ...serveOptions(invocation),
     log,
     actors,
-    http: answers && !isPooled ? httpOptions(config) : false,
-    metrics: config.metrics ?? answers,
+    http: servesHttp && !isPooled ? httpOptions(config) : false,
+    metrics: config.metrics ?? servesHttp,
     ...(lines === undefined ? {} : { onSettled: lines.settled }),
     onReady: (ready: Service) => {
       if (isAlone) announce(invocation, ready, actors)
-      if (isPooled) reportTo(ready)
-      tellReady()
+      if (isPooled) answerQuestions(ready)
+      sendReady()
     },
   }).catch((cause: unknown) => {
-    // It was tried again as often as it may be: the same end as when it is lost later.
+    // All tries to connect have failed: ends like a worker whose transport stays lost.
     const triedAgain = config.reconnect?.atStart ?? DEFAULTS.reconnect.atStart
     if (triedAgain && cause instanceof TransportError && cause.retryable) throw gaveUp(cause)
     throw cause
@@ -131,31 +131,31 @@ const work = async (invocation: Invocation, answers: boolean): Promise<void> => 
   try {
     await untilStopped(service, log, invocation)
   } finally {
-    // First: a handler that ignores its signal is ended with the process, which may be any moment now.
-    await tellEnding()
-    if (isPooled) await reportLast(service)
+    // Before the report: a handler that ignores its signal may end the process at any moment now.
+    await sendEnding()
+    if (isPooled) await sendLastReport(service)
   }
 }
 
-/** Answers questions from now on. */
-const reportTo = (service: Service): void => {
+/** Answers the questions of the supervisor: whether this worker is ready, and its metrics. */
+const answerQuestions = (service: Service): void => {
   process.on("message", (message: unknown) => {
-    const asked = questionOf(message)
+    const asked = parseQuestion(message)
     if (asked === undefined) return
-    void reportOf(service, asked.metrics).then((report) => process.send?.({ ...report, answers: asked.question }))
+    void makeReport(service, asked.metrics).then((report) => process.send?.({ ...report, answers: asked.question }))
   })
 }
 
-/** Says, once it has stopped, what it came to: nobody can ask it later. Resolves when that has gone out. */
-const reportLast = async (service: Service): Promise<void> => {
-  const report = await reportOf(service, true)
+/** Sends the final metrics of a stopped worker, which cannot be asked later. Resolves when they were sent. */
+const sendLastReport = async (service: Service): Promise<void> => {
+  const report = await makeReport(service, true)
   await new Promise<void>((resolve) => {
     if (process.send === undefined || !process.connected) resolve()
     else process.send(report, () => resolve())
   })
 }
 
-const reportOf = async ({ isReady, metrics }: Service, wantsMetrics: boolean): Promise<Report> => ({
+const makeReport = async ({ isReady, metrics }: Service, wantsMetrics: boolean): Promise<Report> => ({
   isReady,
   ...(wantsMetrics && metrics !== undefined ? { metrics: JSON.stringify(await metrics.families()) } : {}),
 })

@@ -1,4 +1,4 @@
-/** `callboard workers`: who is alive, what they serve, and how busy they are. */
+/** `callboard workers`: the workers that are alive, their queues and actors, and their load. */
 import type { Command } from "commander"
 import { oneLine, spanText } from "../format.ts"
 import { runs } from "./command.ts"

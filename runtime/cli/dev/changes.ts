@@ -1,23 +1,23 @@
 /**
- * Notices that source files have changed. Looks at their times a few times a second: that works on every system, in
- * containers and on network folders, where notifications do not arrive, and costs less than a percent of a core.
+ * Detects changed source files by comparing their times a few times a second. This works on every system, also in
+ * containers and network folders, where notifications do not arrive, and costs less than a percent of a core.
  */
 import { readdir, stat } from "node:fs/promises"
 import { join } from "node:path"
 
 export interface Watched {
-  /** Everything below it that is code, wherever it is. */
+  /** Folder whose code files are watched, at any depth. */
   readonly folder: string
-  /** Files that may or may not exist. */
+  /** Single files, which need not exist. */
   readonly files: ReadonlyArray<string>
 }
 
 const EVERY_MS = 200
 
-/** Data that an actor writes next to itself must not start it again. */
+/** Only these files are watched, so that data which an actor writes beside itself does not cause a reload. */
 const CODE = /\.([mc]?[jt]sx?|json)$/
 
-/** Code and JSON in a folder and those in it, without `node_modules` and what begins with a dot. */
+/** Code and JSON files below a folder, without `node_modules` and names that begin with a dot. */
 export const filesBelow = async (folder: string): Promise<ReadonlyArray<string>> => {
   const entries = await readdir(folder, { withFileTypes: true }).catch(() => [])
   const found = await Promise.all(
@@ -31,7 +31,7 @@ export const filesBelow = async (folder: string): Promise<ReadonlyArray<string>>
   return found.flat()
 }
 
-/** Names, sizes and times in one text: two that are the same mean that nothing has changed. */
+/** Names, sizes and times of the files in one text, which changes with any of them. */
 const fingerprint = async ({ folder, files }: Watched): Promise<string> => {
   const all = [...(await filesBelow(folder)), ...files].sort()
   const parts = await Promise.all(
@@ -43,7 +43,7 @@ const fingerprint = async ({ folder, files }: Watched): Promise<string> => {
   return parts.join("\n")
 }
 
-/** Calls back once per change, when it is complete: nothing has moved between two looks. Ends with the signal. */
+/** Calls back after a change, once two checks in a row found the same files. Ends when the signal fires. */
 export const onChanges = async (watched: Watched, changed: () => void, signal: AbortSignal): Promise<void> => {
   let known = await fingerprint(watched)
   let seen = known

@@ -1,4 +1,4 @@
-/** A `curl` to paste that posts a task which one of the actors can do. */
+/** Makes a `curl` command that submits a task of one of the actors. */
 import type { ActorDefinition, ErasedMethod } from "../../actor/actor.ts"
 import { jsonSchemaOf } from "../../options/json-schema.ts"
 import { sampleOf } from "../../options/sample.ts"
@@ -14,7 +14,7 @@ const inputOf = (method: ErasedMethod): unknown => {
   return Object.fromEntries((method.params ?? []).map((name) => [name, 1]))
 }
 
-/** Whether the method's own check takes the input. */
+/** Whether the input schema of a method accepts an input. */
 const isTaken = async (method: ErasedMethod, input: unknown): Promise<boolean> => {
   if (method.input === undefined) return true
   try {
@@ -25,7 +25,7 @@ const isTaken = async (method: ErasedMethod, input: unknown): Promise<boolean> =
   }
 }
 
-/** The first method whose input can be made up; else the first method. */
+/** The first method for which a valid example input can be made; else the first method. */
 export const exampleOf = async (actors: ReadonlyArray<ActorDefinition>): Promise<Example | undefined> => {
   const examples = actors.flatMap((actor) =>
     [...actor.methods.values()].map((method) => ({
@@ -40,7 +40,7 @@ export const exampleOf = async (actors: ReadonlyArray<ActorDefinition>): Promise
 
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
-/** The command, in one line, so that it survives pasting. The answer is the result, if it comes in time. */
+/** The command, in one line, since several lines break when pasted. It waits up to 10 seconds for the result. */
 export const curlOf = ({ task, input }: Example, url: string, needsToken: boolean): string =>
   [
     `curl -s ${url}/v1/jobs`,

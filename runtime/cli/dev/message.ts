@@ -1,26 +1,26 @@
-/** What `callboard dev` and the process that does the work say to each other. */
+/** Messages between the supervisor of `callboard dev` and the process that runs worker and HTTP. */
 
-/** To the process. */
-export type Order =
-  /** Take over. `port`: the one that the process before it had. */
+/** From the supervisor to the process. */
+export type SupervisorMessage =
+  /** Start serving. `port` is the one that the process before used. */
   | { readonly type: "start"; readonly reload: boolean; readonly port?: number }
-  /** Stop softly: another process takes over. */
+  /** Stop, and let running jobs finish: another process takes over. */
   | { readonly type: "stop" }
 
-/** From the process. */
-export type News =
-  /** Settings and actors are there; nothing was started. */
+/** From the process to the supervisor. */
+export type ProcessMessage =
+  /** Settings and actors are loaded; nothing was started yet. */
   | { readonly type: "loaded" }
-  /** It works, and listens on this port. */
+  /** The worker is ready, and HTTP listens on this port. */
   | { readonly type: "ready"; readonly port: number }
-  /** The jobs that run, by name and id, when that has changed and at its end. */
+  /** Names and ids of the running jobs, sent when they change and when the process exits. */
   | { readonly type: "running"; readonly jobs: string }
 
 const hasType = (value: unknown): value is { readonly type: unknown } =>
   typeof value === "object" && value !== null && "type" in value
 
-export const isOrder = (value: unknown): value is Order =>
+export const isSupervisorMessage = (value: unknown): value is SupervisorMessage =>
   hasType(value) && (value.type === "start" || value.type === "stop")
 
-export const isNews = (value: unknown): value is News =>
+export const isProcessMessage = (value: unknown): value is ProcessMessage =>
   hasType(value) && (value.type === "loaded" || value.type === "ready" || value.type === "running")

@@ -1,6 +1,6 @@
 /**
- * The process that does the work of `callboard dev`: worker and HTTP in one. It loads settings and actors, says so, and
- * starts when it is told to, when the process before it has let go of the port.
+ * The process of `callboard dev` that runs worker and HTTP. It loads settings and actors, reports that, and starts serving
+ * when the supervisor asks for it and the process before it has released the port.
  */
 import { createServer } from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -19,39 +19,39 @@ import { JobLines } from "../job-lines.ts"
 import { stopOf, stopText } from "../run-service.ts"
 import { httpOptions, serveOptions, transportText } from "../serve-options.ts"
 import { terminalLog } from "../terminal-log.ts"
-import { onOrphaned, tellEnding } from "../work-process.ts"
+import { onOrphaned, sendEnding } from "../work-process.ts"
 import { curlOf, exampleOf } from "./curl.ts"
-import { isOrder, type News, type Order } from "./message.ts"
+import { isSupervisorMessage, type ProcessMessage, type SupervisorMessage } from "./message.ts"
 
-/** The process before may take this long to let go of its port; its jobs may take longer. */
+/** Longest wait for the process before to release its port. Its jobs may take longer. */
 const PORT_MS = 10_000
 
-const tell = (news: News): void => {
-  process.send?.(news)
+const sendMessage = (message: ProcessMessage): void => {
+  process.send?.(message)
 }
 
 interface Orders {
-  /** Rejects when there is nobody left to give the order. */
-  readonly start: Promise<Extract<Order, { type: "start" }>>
-  /** Resolves when another process takes over, or nobody watches any more. */
+  /** Rejects when the supervisor is gone. */
+  readonly start: Promise<Extract<SupervisorMessage, { type: "start" }>>
+  /** Resolves when another process takes over, or the supervisor is gone. */
   readonly stop: Promise<void>
 }
 
 const listenToOrders = (): Orders => {
-  const start = Promise.withResolvers<Extract<Order, { type: "start" }>>()
+  const start = Promise.withResolvers<Extract<SupervisorMessage, { type: "start" }>>()
   const stop = Promise.withResolvers<void>()
-  process.on("message", (order: unknown) => {
-    if (!isOrder(order)) return
-    if (order.type === "start") start.resolve(order)
+  process.on("message", (message: unknown) => {
+    if (!isSupervisorMessage(message)) return
+    if (message.type === "start") start.resolve(message)
     else stop.resolve()
   })
   const leave = () => start.reject(new CommandFailed(EXIT.done))
-  // Without whoever watches the files this process would stay for ever, and nobody would know of it.
+  // Without its supervisor this process would never be stopped.
   onOrphaned(() => {
     leave()
     stop.resolve()
   })
-  // Before the start there is nothing to stop.
+  // Until the service runs, a signal ends the process at once.
   for (const signal of ["SIGINT", "SIGTERM", "SIGQUIT"] as const) process.once(signal, leave)
   return { start: start.promise, stop: stop.promise }
 }
@@ -60,7 +60,7 @@ export const runDevProcess = async (invocation: Invocation): Promise<void> => {
   const { config, output } = invocation
   const actors = await discoverActors(config.actors ?? DEFAULTS.actors)
   const orders = listenToOrders()
-  tell({ type: "loaded" })
+  sendMessage({ type: "loaded" })
   const { reload, port: earlierPort } = await orders.start
   const http = httpOptions(config)
   const port = earlierPort ?? http.port ?? DEFAULTS.http.port
@@ -82,27 +82,27 @@ export const runDevProcess = async (invocation: Invocation): Promise<void> => {
   })
   await Promise.race([service.ready().catch(() => undefined), service.stopped])
   announce(invocation, service, actors, reload)
-  tell({ type: "ready", port: Number(new URL(service.url ?? "http://localhost").port) })
+  sendMessage({ type: "ready", port: Number(new URL(service.url ?? "http://localhost").port) })
   if (!reload && !output.json) await explain(invocation, service, actors)
-  tellRunning(service, tell, following.signal)
-  const report = await stopAndTell(service)
+  sendRunningJobs(service, sendMessage, following.signal)
+  const report = await stopThenSendEnding(service)
   const { finished, handedBack, stuck, lost } = report
   following.abort()
-  // Being replaced is worth a word only if a job noticed.
+  // A process that was replaced logs its stop only if jobs were running.
   if (!replaced || finished + handedBack + stuck + lost > 0)
     log.with({ logger: "callboard.cli" }).info(stopText(report))
 }
 
-/** However it stops, it says so: a process that is gone without a word was ended by what it ran. */
-const stopAndTell = async (service: Service): Promise<StopReport> => {
+/** Announces the end, so that the supervisor can tell a normal end from a crash of a handler. */
+const stopThenSendEnding = async (service: Service): Promise<StopReport> => {
   try {
     return await stopOf(service)
   } finally {
-    await tellEnding()
+    await sendEnding()
   }
 }
 
-/** One line after a reload; on the first start, what is there and where. */
+/** Prints the banner at the first start, and one line after a reload. */
 const announce = (
   { transport, output }: Invocation,
   service: Service,
@@ -133,7 +133,7 @@ const announce = (
   ])
 }
 
-/** What to do next. */
+/** Prints a command that submits a first task. */
 const explain = async (
   { config, output }: Invocation,
   service: Service,
@@ -153,7 +153,7 @@ const isFree = (port: number, host: string): Promise<boolean> =>
     probe.listen({ port, host, exclusive: true }, () => probe.close(() => resolve(true)))
   })
 
-/** Whether the port becomes free within a time; 0 looks once. Any port (0) is always free. */
+/** Whether the port becomes free within a time; with 0 it is checked once. Port 0 stands for any port and is free. */
 const waitForPort = async (port: number, host: string, withinMs: number): Promise<boolean> => {
   if (port === 0) return true
   const end = performance.now() + withinMs
@@ -164,24 +164,28 @@ const waitForPort = async (port: number, host: string, withinMs: number): Promis
   return true
 }
 
-/** How often it is told while the process lives. A process that exits tells it once more; one that is killed cannot. */
+/** Interval of checks for running jobs. They are also sent on exit; a process that is killed cannot do that. */
 const RUNNING_MS = 200
 
 /** Jobs that are named. */
 const MAX_NAMED = 3
 
-/** Until the signal: an end after that was decided by the process itself. */
-const tellRunning = ({ worker }: Service, tell: (news: News) => void, signal: AbortSignal): void => {
+/** Sends the names of running jobs, until the signal: an end after that is a normal one. */
+const sendRunningJobs = (
+  { worker }: Service,
+  sendMessage: (message: ProcessMessage) => void,
+  signal: AbortSignal,
+): void => {
   if (worker === undefined) return
-  let told = ""
+  let sent = ""
   const look = () => {
     const jobs = listText(
       worker.inspect().active.map(({ id, name }) => `${oneLine(name)} ${shortId(id)}`),
       MAX_NAMED,
     )
-    if (jobs === told) return
-    told = jobs
-    tell({ type: "running", jobs })
+    if (jobs === sent) return
+    sent = jobs
+    sendMessage({ type: "running", jobs })
   }
   const timer = setInterval(look, RUNNING_MS)
   process.on("exit", look)

@@ -1,14 +1,14 @@
 /**
- * `callboard dev` itself: starts the process that does the work, and another one when a file has changed. The new one
- * loads first; only when that went well is the old one told to stop, which it does softly, finishing the jobs that it
- * runs. So a broken file costs nothing: the last version that worked goes on.
+ * The supervisor of `callboard dev`: starts the process that runs worker and HTTP, and another one when a file has changed.
+ * The new process loads its files first. Only when that succeeded is the old one stopped, which lets its jobs finish. With a
+ * broken file the last version that worked keeps running.
  */
 import type { ChildProcess } from "node:child_process"
 import { makeLog } from "../../log/log.ts"
 import { onSignals } from "../../service/signals.ts"
-import { onToldEnding, passSignal, startWorkProcess } from "../work-process.ts"
+import { onEnding, passSignal, startWorkProcess } from "../work-process.ts"
 import { onChanges, type Watched } from "./changes.ts"
-import { isNews, type Order } from "./message.ts"
+import { isProcessMessage, type SupervisorMessage } from "./message.ts"
 
 export interface DevOptions {
   readonly watched: Watched
@@ -16,12 +16,12 @@ export interface DevOptions {
   readonly note: (text: string) => void
 }
 
-interface Generation {
+interface DevProcess {
   readonly child: ChildProcess
   state: "loading" | "starting" | "ready" | "leaving"
-  /** The jobs that it runs, as far as it has told. */
+  /** Names of the jobs that it runs, as it last reported them. */
   running: string
-  /** Whether it has said that it ends by its own decision. */
+  /** Whether it has announced a normal end. */
   isEnding: boolean
 }
 
@@ -33,12 +33,12 @@ export const superviseDev = (options: DevOptions): Promise<number> => {
 
 class Supervisor {
   readonly #options: DevOptions
-  readonly #all = new Set<Generation>()
+  readonly #all = new Set<DevProcess>()
   readonly #end = new AbortController()
-  /** The one that works, or is about to. */
-  #current: Generation | undefined
-  /** The one that loads, to take its place. */
-  #next: Generation | undefined
+  /** The process that serves, or is about to. */
+  #current: DevProcess | undefined
+  /** The process that loads the changed files, and will replace the current one. */
+  #next: DevProcess | undefined
   #port: number | undefined
   #wasReady = false
   #stopping = false
@@ -55,10 +55,10 @@ class Supervisor {
     const offSignals = onSignals({
       soft: () => this.#stop(),
       hurry: () => this.#stop(),
-      // The processes say it.
+      // The processes log their stop themselves.
       log: makeLog({ level: "none" }),
     })
-    // A third signal ends this process at once, and nothing may outlive it.
+    // A third signal ends this process at once, and its children with it.
     const killAll = () => {
       for (const { child } of this.#all) passSignal(child, "SIGKILL")
     }
@@ -71,73 +71,73 @@ class Supervisor {
     return exitCode
   }
 
-  /** Starts loading what is in the files now. */
+  /** Starts a process that loads the current files. */
   #load(): void {
     if (this.#stopping) return
-    // It has not started anything, and what it loads is outdated.
+    // This process has loaded outdated files, and has not started anything.
     if (this.#next !== undefined) passSignal(this.#next.child, "SIGKILL")
     const child = startWorkProcess()
-    const generation: Generation = { child, state: "loading", running: "", isEnding: false }
-    this.#all.add(generation)
-    this.#next = generation
-    child.on("message", (news: unknown) => {
-      if (!isNews(news)) return
-      if (news.type === "loaded") this.#replace(generation)
-      else if (news.type === "running") generation.running = news.jobs
-      else this.#ready(generation, news.port)
+    const devProcess: DevProcess = { child, state: "loading", running: "", isEnding: false }
+    this.#all.add(devProcess)
+    this.#next = devProcess
+    child.on("message", (message: unknown) => {
+      if (!isProcessMessage(message)) return
+      if (message.type === "loaded") this.#replace(devProcess)
+      else if (message.type === "running") devProcess.running = message.jobs
+      else this.#ready(devProcess, message.port)
     })
-    onToldEnding(child, () => {
-      generation.isEnding = true
+    onEnding(child, () => {
+      devProcess.isEnding = true
     })
     child.on("error", (error) => {
       this.#options.note(`the process could not be started: ${error.message}`)
-      this.#exited(generation, 1)
+      this.#exited(devProcess, 1)
     })
-    child.on("exit", (code, signal) => this.#exited(generation, code, signal))
+    child.on("exit", (code, signal) => this.#exited(devProcess, code, signal))
   }
 
-  #replace(generation: Generation): void {
-    if (generation !== this.#next || this.#stopping) return
+  #replace(devProcess: DevProcess): void {
+    if (devProcess !== this.#next || this.#stopping) return
     const before = this.#current
     this.#next = undefined
-    this.#current = generation
-    generation.state = "starting"
+    this.#current = devProcess
+    devProcess.state = "starting"
     if (before !== undefined) {
       before.state = "leaving"
       send(before, { type: "stop" })
     }
-    send(generation, {
+    send(devProcess, {
       type: "start",
       reload: this.#wasReady,
       ...(this.#port === undefined ? {} : { port: this.#port }),
     })
   }
 
-  #ready(generation: Generation, port: number): void {
-    if (generation.state === "starting") generation.state = "ready"
+  #ready(devProcess: DevProcess, port: number): void {
+    if (devProcess.state === "starting") devProcess.state = "ready"
     this.#port = port
     this.#wasReady = true
   }
 
-  #exited(generation: Generation, exitCode: number | null, signal: NodeJS.Signals | null = null): void {
-    if (!this.#all.delete(generation)) return
-    const { state } = generation
-    const outdated = state === "loading" && generation !== this.#next
-    if (this.#next === generation) this.#next = undefined
-    if (this.#current === generation) this.#current = undefined
+  #exited(devProcess: DevProcess, exitCode: number | null, signal: NodeJS.Signals | null = null): void {
+    if (!this.#all.delete(devProcess)) return
+    const { state } = devProcess
+    const outdated = state === "loading" && devProcess !== this.#next
+    if (this.#next === devProcess) this.#next = undefined
+    if (this.#current === devProcess) this.#current = undefined
     if (this.#stopping) {
       if (this.#all.size === 0) this.#resolve(state === "loading" ? 0 : (exitCode ?? 1))
       return
     }
     if (outdated) return
-    const isUnasked = !generation.isEnding && (state === "ready" || state === "leaving")
+    const isUnasked = !devProcess.isEnding && (state === "ready" || state === "leaving")
     if (isUnasked)
-      this.#options.note(`${endText(generation, exitCode, signal)}${state === "ready" ? "; starting again" : ""}`)
+      this.#options.note(`${endText(devProcess, exitCode, signal)}${state === "ready" ? "; starting again" : ""}`)
     if (state === "leaving") return
     if (state === "ready" && isUnasked) {
       this.#load()
     } else if (state === "starting" && !this.#wasReady) {
-      // Nothing in the files is to blame: the port is taken, or the transport cannot be reached.
+      // The files were loaded, so the cause lies elsewhere: the port is in use, or the transport cannot be reached.
       this.#stopping = true
       this.#resolve(exitCode ?? 1)
     } else if (this.#current !== undefined) {
@@ -147,7 +147,7 @@ class Supervisor {
     }
   }
 
-  /** Each signal goes on to the processes, which count them and stop as a worker does. */
+  /** Passes each signal to the processes, which count signals and stop like a worker. */
   #stop(): void {
     this.#stopping = true
     for (const { child } of this.#all) passSignal(child, "SIGTERM")
@@ -155,12 +155,12 @@ class Supervisor {
   }
 }
 
-/** How a process ended that has not said so: a handler called `process.exit`, blocked its thread, or took all the memory. */
-const endText = ({ running }: Generation, exitCode: number | null, signal: NodeJS.Signals | null): string => {
+/** Describes an end that was not announced: a handler called `process.exit`, blocked its thread, or took all memory. */
+const endText = ({ running }: DevProcess, exitCode: number | null, signal: NodeJS.Signals | null): string => {
   const how = exitCode === null ? `was ended by ${signal ?? "a signal"}` : `ended with exit code ${exitCode}`
   return `the process that runs the actors ${how}, ${running === "" ? "while no job ran" : `while it ran ${running}`}`
 }
 
-const send = ({ child }: Generation, order: Order): void => {
-  if (child.connected) child.send(order)
+const send = ({ child }: DevProcess, message: SupervisorMessage): void => {
+  if (child.connected) child.send(message)
 }

@@ -1,49 +1,49 @@
 /**
- * Watches over workers: starts one again when it was killed. A handler that blocks its thread beyond its time limit can
- * be ended in no other way, and neither can one that takes all the memory. Can say how all of them are, taken together.
+ * Runs several worker processes, and starts one again when it was killed: a handler that blocks its thread beyond its time
+ * limit, or takes all memory, can only be ended with its process. Reports readiness and metrics of all workers together.
  */
 import { makeLog } from "../../log/log.ts"
 import type { PoolCount, PoolMetrics } from "../../metrics/pool-metrics.ts"
 import { onSignals } from "../../service/signals.ts"
-import { Seat } from "./seat.ts"
+import { PoolMember } from "./member.ts"
 
-/** Longest wait for a process to say whether it is ready: whoever probes waits for about a second. */
+/** Longest wait for the readiness of a process, in milliseconds. Health probes usually wait for a second. */
 const READY_MS = 500
 
-/** Longest wait for what a process has counted: it asks its transport, for two seconds at most. */
+/** Longest wait for the metrics of a process, in milliseconds. The process asks its transport for up to two seconds. */
 const METRICS_MS = 3_000
 
-export interface Supervision {
-  /** How many workers, each in a process of its own. */
+export interface PoolOptions {
+  /** Number of workers, each in a process of its own. */
   readonly count: number
-  /** What a seat's process is told beside this command line. Seats are counted from 1. */
-  readonly argumentsOf: (seat: number) => ReadonlyArray<string>
-  /** Says something to people. */
+  /** Arguments of a worker besides those of this command line. Workers are numbered from 1. */
+  readonly argumentsOf: (member: number) => ReadonlyArray<string>
+  /** Prints a line for people. */
   readonly note: (text: string) => void
 }
 
 export class WorkerPool {
-  readonly #supervision: Supervision
-  #seats: ReadonlyArray<Seat> = []
+  readonly #options: PoolOptions
+  #members: ReadonlyArray<PoolMember> = []
   #metrics: PoolMetrics | undefined
   #stopping = false
 
-  constructor(supervision: Supervision) {
-    this.#supervision = supervision
+  constructor(options: PoolOptions) {
+    this.#options = options
   }
 
-  /** From now on what the processes say of their numbers goes there. */
-  countInto(metrics: PoolMetrics): void {
+  /** Adds the metrics of all processes to these. */
+  exportTo(metrics: PoolMetrics): void {
     this.#metrics = metrics
   }
 
   /** Runs workers until each has ended by itself or a signal stops them; resolves with the highest of their exit codes. */
   async run(): Promise<number> {
-    const { count, argumentsOf, note } = this.#supervision
-    this.#seats = Array.from(
+    const { count, argumentsOf, note } = this.#options
+    this.#members = Array.from(
       { length: count },
       (_, at) =>
-        new Seat({
+        new PoolMember({
           arguments: argumentsOf(at + 1),
           name: count === 1 ? "the worker" : `worker ${at + 1}`,
           note,
@@ -54,38 +54,43 @@ export class WorkerPool {
           },
         }),
     )
-    // Each signal goes on to the workers, which count them, and say what they do.
+    // Each signal is passed to the workers, which count signals and log what they do.
     const pass = () => {
       this.#stopping = true
-      for (const seat of this.#seats) seat.stop()
+      for (const member of this.#members) member.stop()
     }
     onSignals({ soft: pass, hurry: pass, log: makeLog({ level: "none" }) })
-    // A third signal ends this process at once, and nothing may outlive it.
+    // A third signal ends this process at once, and its children with it.
     process.once("exit", () => {
-      for (const seat of this.#seats) seat.kill()
+      for (const member of this.#members) member.kill()
     })
-    return Math.max(...(await Promise.all(this.#seats.map((seat) => seat.done))))
+    return Math.max(...(await Promise.all(this.#members.map((member) => member.done))))
   }
 
   /**
-   * Why the pool is not at work as it should be: every process that has not ended well must consume. `undefined`: it is.
+   * Why the pool is not ready: every process must take tasks, except those that have ended with exit code 0. `undefined`
+   * where it is ready.
    */
   async unready(): Promise<string | undefined> {
     if (this.#stopping) return "this pool is stopping"
-    const meant = this.#seats.filter(({ exitCode }) => exitCode !== 0)
+    const meant = this.#members.filter(({ exitCode }) => exitCode !== 0)
     const ready = await this.#ready(meant, READY_MS, { metrics: false })
     if (ready === meant.length && ready > 0) return undefined
     return `${ready} of the ${meant.length} processes of this pool consume now`
   }
 
-  /** Lets each process tell its numbers. */
+  /** Collects the metrics of all processes. */
   async count(): Promise<PoolCount> {
-    const ready = await this.#ready(this.#seats, METRICS_MS, { metrics: true })
-    return { alive: this.#seats.filter(({ isAlive }) => isAlive).length, ready }
+    const ready = await this.#ready(this.#members, METRICS_MS, { metrics: true })
+    return { alive: this.#members.filter(({ isAlive }) => isAlive).length, ready }
   }
 
-  async #ready(seats: ReadonlyArray<Seat>, ms: number, options: { readonly metrics: boolean }): Promise<number> {
-    const reports = await Promise.all(seats.map((seat) => seat.ask(ms, options)))
+  async #ready(
+    members: ReadonlyArray<PoolMember>,
+    ms: number,
+    options: { readonly metrics: boolean },
+  ): Promise<number> {
+    const reports = await Promise.all(members.map((member) => member.ask(ms, options)))
     return reports.filter((report) => report?.isReady).length
   }
 }

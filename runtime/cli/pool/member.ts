@@ -1,40 +1,40 @@
-/** One worker of a pool, again and again: started again when it was killed, or ended by what it ran. */
+/** One worker of a pool. Its process is started again when it was killed or crashed. */
 import type { ChildProcess } from "node:child_process"
 import { EXIT } from "../failure.ts"
-import { onToldEnding, onToldReady, passSignal, startWorkProcess } from "../work-process.ts"
-import { type Report, reportOf } from "./message.ts"
+import { onEnding, onReady, passSignal, startWorkProcess } from "../work-process.ts"
+import { parseReport, type Report } from "./message.ts"
 
 const FIRST_WAIT_MS = 1_000
 const LONGEST_WAIT_MS = 30_000
 
-/** Processes in a row that may be killed before they are ready: more of the same would come to nothing. */
+/** After so many processes in a row that were killed before they were ready, the worker is given up. */
 const MOST_UNREADY = 5
 
-/** Who has lived this long did not die of how it starts. */
+/** A process that lived this long is counted as having started well. */
 const STABLE_MS = 60_000
 
-export interface SeatOptions {
-  /** What its process is told beside this command line. */
+export interface PoolMemberOptions {
+  /** Arguments of the process besides those of this command line. */
   readonly arguments: ReadonlyArray<string>
-  /** For people. */
+  /** Name in messages to people. */
   readonly name: string
-  /** Says something to people. */
+  /** Prints a line for people. */
   readonly note: (text: string) => void
-  /** Its process has said how it is. */
+  /** Called with each report of the process. */
   readonly onReport: (report: Report) => void
-  /** Its process has ended, and says nothing more; `again`: another takes its place. */
+  /** Called when the process has ended. `again`: another one will be started. */
   readonly onExit: (again: boolean) => void
 }
 
-export class Seat {
-  readonly #options: SeatOptions
+export class PoolMember {
+  readonly #options: PoolMemberOptions
   readonly #done = Promise.withResolvers<number>()
   readonly #asked = new Map<number, (report: Report) => void>()
   #exitCode: number | undefined
   #child: ChildProcess | undefined
-  /** Whether the process there is was ready: only then it answers. */
+  /** Whether the current process has become ready; it answers no questions before. */
   #isReady = false
-  /** Whether it has said that it ends by its own decision. */
+  /** Whether the process has announced a normal end. */
   #isEnding = false
   #questions = 0
   #timer: ReturnType<typeof setTimeout> | undefined
@@ -43,17 +43,17 @@ export class Seat {
   /** Processes in a row that were ended before they were ready. */
   #unready = 0
 
-  constructor(options: SeatOptions) {
+  constructor(options: PoolMemberOptions) {
     this.#options = options
     this.#start()
   }
 
-  /** Resolves with the exit code of the worker that ended by itself, or was stopped. */
+  /** Resolves with the exit code once the worker has ended by itself or was stopped. */
   get done(): Promise<number> {
     return this.#done.promise
   }
 
-  /** The same, once it is known. */
+  /** The exit code, once it is known. */
   get exitCode(): number | undefined {
     return this.#exitCode
   }
@@ -62,7 +62,7 @@ export class Seat {
     return this.#child !== undefined
   }
 
-  /** Asks its process how it is. `undefined`: there is none that could say, or it does not within so many milliseconds. */
+  /** Asks the process for a report. `undefined` where no process is ready, or none answers within `ms` milliseconds. */
   ask(ms: number, options: { readonly metrics: boolean }): Promise<Report | undefined> {
     const child = this.#child
     if (child === undefined || !child.connected || !this.#isReady) return Promise.resolve(undefined)
@@ -107,16 +107,16 @@ export class Seat {
     this.#child = child
     this.#isReady = false
     this.#isEnding = false
-    onToldReady(child, () => {
+    onReady(child, () => {
       this.#isReady = true
       this.#unready = 0
     })
-    onToldEnding(child, () => {
+    onEnding(child, () => {
       if (this.#child === child) this.#isEnding = true
     })
     child.on("message", (message: unknown) => {
-      const report = reportOf(message)
-      // What was on its way when it died comes too late.
+      const report = parseReport(message)
+      // A message of a process that has ended meanwhile is ignored.
       if (report === undefined || this.#child !== child) return
       onReport(report)
       if (report.answers !== undefined) this.#asked.get(report.answers)?.(report)
@@ -131,11 +131,11 @@ export class Seat {
     })
   }
 
-  /** What becomes of a seat whose process has ended. True: another is started soon. */
+  /** Handles the end of the process. Returns whether another one will be started. */
   #decide(code: number | null, signal: NodeJS.Signals | null, livedMs: number): boolean {
     const { name, note } = this.#options
-    // Who has not said that it ends was ended: by a signal, or because a handler called `process.exit`, or threw where
-    // nobody could catch it.
+    // A process that did not announce its end was killed by a signal, or a handler called `process.exit` or threw an
+    // error that could not be caught.
     if (this.#isEnding || this.#stopping) {
       this.#end(code ?? 0)
       return false

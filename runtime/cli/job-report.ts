@@ -1,4 +1,4 @@
-/** A job as a page of text: what it is, how it stands, and its story step by step. */
+/** The report of a job: its fields, and its transitions with their times. */
 
 import type { JobEvent } from "../jobs/tracking/following.ts"
 import type { JobView, TransitionView } from "../jobs/view.ts"
@@ -60,7 +60,7 @@ const facts = (job: JobView): ReadonlyArray<readonly [string, string]> => {
   ]
 }
 
-/** One step of a story: when, which state, and what is known about it. */
+/** One transition as cells: time, state, details. */
 export const stepCells = (step: TransitionView, paint: Paint): ReadonlyArray<string> => [
   `  ${clockTime(new Date(step.at), true)}`,
   stateText(paint, step.state),
@@ -72,10 +72,10 @@ export const stepCells = (step: TransitionView, paint: Paint): ReadonlyArray<str
   ].join(", "),
 ]
 
-/** Lines that a fact may have before it is cut. */
+/** Lines of a field before it is cut. */
 const MOST_LINES = 10
 
-/** A fact with its name before the first of its lines. */
+/** The lines of a field, with its name before the first. */
 const factLines = (name: string, value: string, nameWidth: number, { paint, width }: Page): ReadonlyArray<string> => {
   const room = Math.max(20, width - nameWidth - 4)
   const lines = wrapped(value, room)
@@ -89,14 +89,14 @@ const factLines = (name: string, value: string, nameWidth: number, { paint, widt
 
 type Page = Pick<Output, "paint" | "width">
 
-/** The whole page. */
-export const jobPage = (job: JobView, page: Page): string => {
+/** The whole report as text. */
+export const jobReport = (job: JobView, page: Page): string => {
   const { paint, width } = page
-  const told = facts(job)
-  const nameWidth = Math.max(...told.map(([name]) => name.length))
+  const rows = facts(job)
+  const nameWidth = Math.max(...rows.map(([name]) => name.length))
   return [
     `${paint(oneLine(job.name, Math.max(12, width - job.id.length - job.state.length - 4)), "bold")}  ${job.id}  ${stateText(paint, job.state)}`,
-    ...told.flatMap(([name, value]) => factLines(name, value, nameWidth, page)),
+    ...rows.flatMap(([name, value]) => factLines(name, value, nameWidth, page)),
     ...(job.error?.traceback === undefined ? [] : [indented(job.error.traceback)]),
     "",
     columns(
@@ -106,7 +106,7 @@ export const jobPage = (job: JobView, page: Page): string => {
   ].join("\n")
 }
 
-/** A step or a progress as one line, as it happens. */
+/** A transition or a progress event as one line. */
 export const eventLine = (event: JobEvent, paint: Paint): string =>
   event.type === "transition"
     ? stepCells(event, paint).join("  ").trimEnd()
