@@ -16,7 +16,7 @@ const full = (url: URL): Harness => ({
   name: "memory",
   capabilities,
   connect: (options) => memory.connect(url, options),
-  corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).board.inject(queue, bytes),
+  corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).jobs.inject(queue, bytes),
 })
 
 /** Memory behind a line that can be cut: it loses nothing by that, as a server would not. */

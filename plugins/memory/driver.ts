@@ -1,9 +1,9 @@
-/** One connection to a board in memory. Everything happens between two turns of the event loop: each call is a transaction. */
+/** A connection to a board in memory. Each call runs within one turn of the event loop, and is therefore a transaction. */
 import { checkCommit, checkOperation, checkPosting } from "../../runtime/transport/checks.ts"
 import type { Capabilities, Driver, News, Taken, TakeRequest } from "../../runtime/transport/driver.ts"
 import { answerEach, type ConnectOptions, PlainDriver } from "../../runtime/transport/mod.ts"
 import type { Store } from "../../runtime/transport/store.ts"
-import { Board } from "./job-storage.ts"
+import { JobStorage } from "./job-storage.ts"
 import { MemoryStore } from "./store.ts"
 
 export const capabilities: Capabilities = {
@@ -21,13 +21,13 @@ export const capabilities: Capabilities = {
   dueResolution: 20,
 }
 
-/** What all connections of one name and namespace share, for as long as the process lives. */
-export class Place {
+/** The data that all connections of one name and namespace share, for as long as the process lives. */
+export class MemoryBoard {
   readonly drivers = new Set<MemoryDriver>()
   readonly store = new MemoryStore()
-  readonly board = new Board((news) =>
+  readonly jobs = new JobStorage((news) =>
     queueMicrotask(() => {
-      for (const driver of this.drivers) driver.hear(news)
+      for (const driver of this.drivers) driver.onNews(news)
     }),
   )
 }
@@ -35,59 +35,59 @@ export class Place {
 export class MemoryDriver extends PlainDriver implements Driver {
   readonly name = "memory"
   readonly capabilities = capabilities
-  readonly #place: Place
+  readonly #shared: MemoryBoard
 
-  constructor(place: Place, options: ConnectOptions) {
+  constructor(board: MemoryBoard, options: ConnectOptions) {
     super(options)
-    this.#place = place
-    place.drivers.add(this)
+    this.#shared = board
+    board.drivers.add(this)
   }
 
-  /** News go to the connection first that has listened longest, so that workers which wait get tasks by turns. */
+  /** News go first to the connection that has listened longest, so that waiting workers get tasks by turns. */
   override async listen(...args: Parameters<Driver["listen"]>): Promise<void> {
     await super.listen(...args)
-    const { drivers } = this.#place
+    const { drivers } = this.#shared
     if (drivers.delete(this)) drivers.add(this)
   }
 
-  readonly hear = (news: News): void => this.emit(news)
-  readonly hearAnnounced = (topic: string, payload: Uint8Array): void => this.emitAnnouncement(topic, payload)
+  readonly onNews = (news: News): void => this.emit(news)
+  readonly onAnnouncement = (topic: string, payload: Uint8Array): void => this.emitAnnouncement(topic, payload)
 
-  async #in<T>(run: (place: Place) => T): Promise<T> {
+  async #in<T>(run: (board: MemoryBoard) => T): Promise<T> {
     this.assertOpen()
-    return run(this.#place)
+    return run(this.#shared)
   }
 
   readonly publish: Driver["publish"] = (postings) =>
-    this.#in(({ board }) =>
+    this.#in(({ jobs }) =>
       answerEach(postings, (posting) => {
         checkPosting(posting, capabilities)
-        return { status: board.post(posting) }
+        return { status: jobs.post(posting) }
       }),
     )
 
   readonly commit: Driver["commit"] = (commits) =>
-    this.#in(({ board }) =>
+    this.#in(({ jobs }) =>
       answerEach(commits, (commit) => {
         checkCommit(commit, capabilities)
-        return board.commit(commit)
+        return jobs.commit(commit)
       }),
     )
 
   async take(request: TakeRequest, signal: AbortSignal): Promise<Taken> {
     this.assertOpen()
     if (signal.aborted) return { deliveries: [] }
-    const taken = this.#place.board.take({ ...request, queues: this.rotated(request) }, this.options.lease)
+    const taken = this.#shared.jobs.take({ ...request, queues: this.rotated(request) }, this.options.lease)
     this.rotateAfter(taken.deliveries)
     return taken
   }
 
   readonly extend: Driver["extend"] = (tokens) =>
-    this.#in(({ board }) => tokens.map((token) => board.extend(token, this.options.lease)))
-  readonly read: Driver["read"] = (ids, what) => this.#in(({ board }) => ids.map((id) => board.read(id, what)))
-  readonly query: NonNullable<Driver["query"]> = (query) => this.#in(({ board }) => board.query(query))
-  readonly queues: NonNullable<Driver["queues"]> = () => this.#in(({ board }) => board.queues())
-  readonly waiting: NonNullable<Driver["waiting"]> = (what, max) => this.#in(({ board }) => board.waiting(what, max))
+    this.#in(({ jobs }) => tokens.map((token) => jobs.extend(token, this.options.lease)))
+  readonly read: Driver["read"] = (ids, what) => this.#in(({ jobs }) => ids.map((id) => jobs.read(id, what)))
+  readonly query: NonNullable<Driver["query"]> = (query) => this.#in(({ jobs }) => jobs.query(query))
+  readonly queues: NonNullable<Driver["queues"]> = () => this.#in(({ jobs }) => jobs.queues())
+  readonly waiting: NonNullable<Driver["waiting"]> = (what, max) => this.#in(({ jobs }) => jobs.waiting(what, max))
 
   readonly store: Store = {
     get: (keys) => this.#in(({ store }) => keys.map((key) => store.get(key))),
@@ -109,17 +109,17 @@ export class MemoryDriver extends PlainDriver implements Driver {
   readonly broadcast = this.createBroadcast(async (topic, payload) => {
     const copy = payload.slice()
     queueMicrotask(() => {
-      for (const driver of this.#place.drivers) driver.hearAnnounced(topic, copy)
+      for (const driver of this.#shared.drivers) driver.onAnnouncement(topic, copy)
     })
   })
 
-  /** Memory is always within reach. */
+  /** Memory is always reachable, so the listener is never called. */
   onStatus(): () => void {
     return () => undefined
   }
 
   async close(): Promise<void> {
     this.closing.abort()
-    this.#place.drivers.delete(this)
+    this.#shared.drivers.delete(this)
   }
 }

@@ -1,4 +1,4 @@
-/** One board in memory: queues, records, and commits that change both. */
+/** Queues and records in memory, and the commits that change both. */
 import type * as contract from "../../runtime/transport/driver.ts"
 import type { Index, Known, QueuedTask } from "../../runtime/transport/known.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
@@ -10,74 +10,74 @@ import {
   type QueueBrowser,
   type QueueDepth,
 } from "../../runtime/transport/optional.ts"
-import { Ending, Sorted } from "./sorted.ts"
+import { ExpiryQueue, Sorted } from "./sorted.ts"
 
-/** One task in a queue. Its content stays bytes: nobody outside can change it. */
+/** One task in a queue. Its content is a copy of the bytes, which callers cannot change. */
 interface Task {
   readonly posting: Omit<contract.Posting, "message" | "frame">
   readonly frame: Uint8Array
   readonly sequence: number
   readonly at: number
-  place: "ready" | "scheduled" | "held" | "gone"
-  /** Where it is scheduled or held: when that ends. */
+  status: "ready" | "scheduled" | "held" | "gone"
+  /** For a scheduled task when it falls due; for a held task when its lease ends. */
   until: number
-  /** Of the last delivery; "" once it was given back. */
+  /** Token of the last delivery; "" once the task was given back. */
   token: string
   deliveries: number
 }
 
 interface Stored extends Pick<contract.CommitRecord, "bytes" | "index"> {
   readonly id: string
-  /** Its revision, as a number. */
+  /** The revision, as a number. */
   readonly sequence: number
   readonly until: number
 }
 
 interface Job {
-  /** Of its first appearance: what lists are ordered by. */
+  /** Rises with the first task or record of each job; lists are ordered by it. */
   readonly sequence: number
   /** Publish keys, remembered for as long as the job is known. */
   readonly keys: Set<string>
-  /** In queues, oldest first; hardly ever more than one. */
+  /** Tasks that are in queues, oldest first; rarely more than one. */
   readonly tasks: Set<Task>
   stored?: Stored | undefined
 }
 
-/** One queue: its tasks that can be taken, and those that cannot yet. */
-class Lane {
+/** One queue: tasks that can be taken now, and tasks that can be taken later. */
+class Queue {
   readonly ready = new Sorted<Task>((a, b) => b.posting.level - a.posting.level || a.sequence - b.sequence)
-  /** Scheduled and held. */
-  readonly later = new Ending<Task>()
+  /** Scheduled and held tasks, by when they become ready. */
+  readonly later = new ExpiryQueue<Task>()
 
-  /** Puts a task into its place: ready, or later than that. */
-  move(task: Task, place: Task["place"], until = 0): void {
-    if (task.place === "ready") this.ready.remove(task)
+  /** Changes the status of a task, and moves it between the two lists. */
+  move(task: Task, status: Task["status"], until = 0): void {
+    if (task.status === "ready") this.ready.remove(task)
     else this.later.remove(task)
-    task.place = place
+    task.status = status
     task.until = until
-    if (place === "ready") this.ready.add(task)
-    else if (place !== "gone") this.later.add(task)
+    if (status === "ready") this.ready.add(task)
+    else if (status !== "gone") this.later.add(task)
   }
 
-  /** Makes ready what is due, and what was held for longer than its lease. */
+  /** Makes tasks ready that have fallen due or whose lease has ended. */
   advance(now: number): this {
-    for (const task of this.later.ended(now)) this.move(task, "ready")
+    for (const task of this.later.takeExpired(now)) this.move(task, "ready")
     return this
   }
 }
 
-export class Board {
-  readonly #tell: (news: contract.News) => void
-  readonly #lanes = new Map<string, Lane>()
-  /** Tasks in queues by sequence. */
+export class JobStorage {
+  readonly #emit: (news: contract.News) => void
+  readonly #queues = new Map<string, Queue>()
+  /** Tasks of all queues by sequence. */
   readonly #tasks = new Map<number, Task>()
   readonly #jobs = new Map<string, Job>()
-  /** Records that are not kept for ever. */
-  readonly #ends = new Ending<Stored>()
+  /** Records with a limited time to live. */
+  readonly #expiring = new ExpiryQueue<Stored>()
   #counter = 0
 
-  constructor(tell: (news: contract.News) => void) {
-    this.#tell = tell
+  constructor(emit: (news: contract.News) => void) {
+    this.#emit = emit
   }
 
   post({ message: _message, frame, ...posting }: contract.Posting): "stored" | "duplicate" {
@@ -85,39 +85,39 @@ export class Board {
     if (job.keys.has(posting.key)) return "duplicate"
     job.keys.add(posting.key)
     job.tasks.add(this.#enqueue(posting, frame.slice()))
-    this.#tell({ kind: "job", id: posting.id })
+    this.#emit({ kind: "job", id: posting.id })
     return "stored"
   }
 
-  /** Puts bytes where a task should be: for tests. */
+  /** Puts bytes that need not be a task into a queue, for tests. */
   inject(queue: string, frame: Uint8Array): void {
     const index: Index = { state: "queued", queue, task: "", at: Date.now() }
     this.#enqueue({ id: "", key: "", queue, level: 4, index }, frame)
   }
 
-  /** The queues are in the order of their turns. */
+  /** The queues of the request are already rotated. */
   take({ queues, max, rotate }: contract.TakeRequest, lease: number): contract.Taken {
     const now = Date.now()
-    const lanes = queues.flatMap((name) => this.#lanes.get(name)?.advance(now) ?? [])
+    const named = queues.flatMap((name) => this.#queues.get(name)?.advance(now) ?? [])
     const deliveries: Array<contract.Delivery> = []
     for (let before = -1; deliveries.length > before && deliveries.length < max; ) {
       before = deliveries.length
-      for (const lane of lanes) {
+      for (const queue of named) {
         const turn = Math.min(max, deliveries.length + (rotate ? 1 : max))
-        for (let task = lane.ready.first; task !== undefined && deliveries.length < turn; task = lane.ready.first) {
-          lane.move(task, "held", now + lease)
+        for (let task = queue.ready.first; task !== undefined && deliveries.length < turn; task = queue.ready.first) {
+          queue.move(task, "held", now + lease)
           deliveries.push(deliver(task))
         }
       }
     }
-    const next = Math.min(...lanes.map(({ later }) => later.first?.until ?? Number.POSITIVE_INFINITY)) - now
+    const next = Math.min(...named.map(({ later }) => later.first?.until ?? Number.POSITIVE_INFINITY)) - now
     return deliveries.length > 0 || next === Number.POSITIVE_INFINITY ? { deliveries } : { deliveries, next }
   }
 
   extend(token: string, lease: number): boolean {
     const task = this.#taskOf(token)
     if (task === undefined || task.until <= Date.now()) return false
-    this.#lane(task.posting.queue).move(task, "held", Date.now() + lease)
+    this.#queue(task.posting.queue).move(task, "held", Date.now() + lease)
     return true
   }
 
@@ -139,7 +139,7 @@ export class Board {
       return { status: "conflict" }
     }
     const revision = record === undefined ? "" : this.#store(id, record)
-    // Before the postings, which may be of the same job.
+    // Before the postings: a withdraw must not remove a task that this commit posts.
     const isDone = task === undefined || this.#end(id, task)
     for (const posting of post) this.post(posting)
     return isDone ? { status: "committed", revision } : { status: "committed", revision, gone: true }
@@ -165,31 +165,31 @@ export class Board {
 
   queues(): ReadonlyArray<QueueDepth> {
     const now = Date.now()
-    return [...this.#lanes].map(([queue, lane]) => {
-      const { ready, later } = lane.advance(now)
-      const held = [...later].filter(({ place }) => place === "held").length
-      const counts = { queue, ready: ready.size, scheduled: later.size - held, held }
+    return [...this.#queues].map(([name, queue]) => {
+      const { ready, later } = queue.advance(now)
+      const held = [...later].filter(({ status }) => status === "held").length
+      const counts = { queue: name, ready: ready.size, scheduled: later.size - held, held }
       return ready.size === 0 ? counts : { ...counts, oldest: [...ready].reduce((a, { at }) => Math.min(a, at), now) }
     })
   }
 
   waiting(what: Parameters<QueueBrowser["waiting"]>[0], max: number): ReadonlyArray<string> {
     const ids: Array<string> = []
-    for (const { posting, place } of "queue" in what ? this.#inOrder(what.queue) : this.#expired(what.expiredBy)) {
+    for (const { posting, status } of "queue" in what ? this.#inOrder(what.queue) : this.#expired(what.expiredBy)) {
       if (ids.length >= max) break
-      if (place !== "held" && posting.id !== "") ids.push(posting.id)
+      if (status !== "held" && posting.id !== "") ids.push(posting.id)
     }
     return ids
   }
 
-  *#inOrder(queue: string): Iterable<Task> {
-    const lane = this.#lanes.get(queue)?.advance(Date.now())
-    yield* lane?.ready ?? []
-    yield* lane?.later ?? []
+  *#inOrder(name: string): Iterable<Task> {
+    const queue = this.#queues.get(name)?.advance(Date.now())
+    yield* queue?.ready ?? []
+    yield* queue?.later ?? []
   }
 
   #expired(by: number): ReadonlyArray<Task> {
-    for (const lane of this.#lanes.values()) lane.advance(Date.now())
+    for (const queue of this.#queues.values()) queue.advance(Date.now())
     const endOf = ({ posting }: Task) => posting.expires ?? Number.POSITIVE_INFINITY
     return [...this.#tasks.values()].filter((task) => endOf(task) <= by).sort((a, b) => endOf(a) - endOf(b))
   }
@@ -203,42 +203,42 @@ export class Board {
     return job
   }
 
-  #lane(name: string): Lane {
-    let lane = this.#lanes.get(name)
-    if (lane === undefined) {
-      lane = new Lane()
-      this.#lanes.set(name, lane)
+  #queue(name: string): Queue {
+    let queue = this.#queues.get(name)
+    if (queue === undefined) {
+      queue = new Queue()
+      this.#queues.set(name, queue)
     }
-    return lane
+    return queue
   }
 
   #store(id: string, { bytes, index, keep = Number.POSITIVE_INFINITY }: contract.CommitRecord): string {
     const job = this.#job(id)
-    if (job.stored !== undefined) this.#ends.remove(job.stored)
+    if (job.stored !== undefined) this.#expiring.remove(job.stored)
     job.stored = { id, bytes: bytes.slice(), index, sequence: ++this.#counter, until: Date.now() + keep }
-    if (keep < Number.POSITIVE_INFINITY) this.#ends.add(job.stored)
-    this.#tell({ kind: "job", id, record: bytes.slice() })
+    if (keep < Number.POSITIVE_INFINITY) this.#expiring.add(job.stored)
+    this.#emit({ kind: "job", id, record: bytes.slice() })
     return String(job.stored.sequence)
   }
 
   #enqueue(posting: Task["posting"], frame: Uint8Array): Task {
     const at = Date.now()
     const sequence = ++this.#counter
-    const task: Task = { posting, frame, sequence, at, place: "gone", until: 0, token: "", deliveries: 0 }
+    const task: Task = { posting, frame, sequence, at, status: "gone", until: 0, token: "", deliveries: 0 }
     this.#tasks.set(sequence, task)
     const { due = 0, queue } = posting
-    this.#lane(queue).move(task, due > at ? "scheduled" : "ready", due)
-    this.#tell({ kind: "queue", queue })
+    this.#queue(queue).move(task, due > at ? "scheduled" : "ready", due)
+    this.#emit({ kind: "queue", queue })
     return task
   }
 
-  /** The task that a delivery still has. */
+  /** The task of a token, if that delivery still has it. */
   #taskOf(token: string): Task | undefined {
     const task = this.#tasks.get(Number.parseInt(token, 10))
     return task?.token === token ? task : undefined
   }
 
-  /** Whether the task was there. */
+  /** Returns whether the delivery still had the task. */
   #end(id: string, how: contract.TaskEnd): boolean {
     if (how.kind === "withdraw") {
       for (const task of this.#jobs.get(id)?.tasks ?? []) this.#remove(task)
@@ -250,25 +250,25 @@ export class Board {
     else {
       const { queue } = task.posting
       task.token = ""
-      this.#lane(queue).move(task, how.delay > 0 ? "scheduled" : "ready", Date.now() + how.delay)
-      this.#tell({ kind: "queue", queue })
+      this.#queue(queue).move(task, how.delay > 0 ? "scheduled" : "ready", Date.now() + how.delay)
+      this.#emit({ kind: "queue", queue })
     }
     return true
   }
 
   #remove(task: Task): void {
-    const { queue, id } = task.posting
-    const lane = this.#lane(queue)
-    lane.move(task, "gone")
-    if (lane.ready.size + lane.later.size === 0) this.#lanes.delete(queue)
+    const { queue: name, id } = task.posting
+    const queue = this.#queue(name)
+    queue.move(task, "gone")
+    if (queue.ready.size + queue.later.size === 0) this.#queues.delete(name)
     this.#tasks.delete(task.sequence)
     this.#jobs.get(id)?.tasks.delete(task)
     this.#forget(id)
   }
 
-  /** Removes records that were kept for long enough. */
+  /** Removes records whose time to live has ended. */
   #sweep(): void {
-    for (const { id } of this.#ends.ended()) {
+    for (const { id } of this.#expiring.takeExpired()) {
       const job = this.#jobs.get(id)
       if (job !== undefined) job.stored = undefined
       this.#forget(id)
@@ -291,8 +291,8 @@ const deliver = (task: Task): contract.Delivery => {
   return { token: task.token, queue, level, sequence, first: deliveries === 1, fence, deliveries, content }
 }
 
-const queuedTask = ({ posting, place, until, at, frame }: Task): QueuedTask => {
+const queuedTask = ({ posting, status, until, at, frame }: Task): QueuedTask => {
   const { queue, due, expires } = posting
   const times = { ...(due === undefined ? {} : { due }), ...(expires === undefined ? {} : { expires }) }
-  return { queue, at, held: place === "held" && until > Date.now(), content: frame.slice(), ...times }
+  return { queue, at, held: status === "held" && until > Date.now(), content: frame.slice(), ...times }
 }

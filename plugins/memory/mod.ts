@@ -1,21 +1,21 @@
 /**
- * The transport inside one process: nothing survives its end. The reference for plugin authors and the default of
- * tests. `memory:` and `memory://name` with the same name and namespace are one board.
+ * The transport within one process, whose jobs are lost when it ends. Tests use it, and plugin authors can read it as the
+ * reference. URLs with the same name (`memory:`, `memory://name`) and namespace share one board.
  */
 import { checkOptions } from "../../runtime/transport/checks.ts"
 import type { Plugin } from "../../runtime/transport/driver.ts"
-import { capabilities, MemoryDriver, Place } from "./driver.ts"
+import { capabilities, MemoryBoard, MemoryDriver } from "./driver.ts"
 
 export { capabilities }
 
-const places = new Map<string, Place>()
+const boards = new Map<string, MemoryBoard>()
 
-/** The board behind a URL and a namespace: for tests that look behind the contract. */
-export const placeOf = (url: URL, namespace: string): Place => {
+/** The board of a URL and namespace, for tests that bypass the contract. */
+export const placeOf = (url: URL, namespace: string): MemoryBoard => {
   const key = `${url.host}${url.pathname} ${namespace}`
-  const place = places.get(key) ?? new Place()
-  places.set(key, place)
-  return place
+  const board = boards.get(key) ?? new MemoryBoard()
+  boards.set(key, board)
+  return board
 }
 
 export const plugin: Plugin = {

@@ -1,11 +1,11 @@
-/** Items in order, in one array: most are added at its end and taken at its beginning. */
+/** A sorted list in one array, fast where most items are added at the end and removed at the beginning. */
 export class Sorted<T> {
   #items: Array<T | undefined> = []
-  /** Items before this place were taken; they are swept out now and then. */
+  /** Index of the first item. The slots before it are empty, and are removed now and then. */
   #from = 0
   readonly #compare: (a: T, b: T) => number
 
-  /** Items that are not the same never compare as equal. */
+  /** `compare` returns 0 only for the same item. */
   constructor(compare: (a: T, b: T) => number) {
     this.#compare = compare
   }
@@ -19,11 +19,11 @@ export class Sorted<T> {
   }
 
   add(item: T): void {
-    this.#items.splice(this.#place(item), 0, item)
+    this.#items.splice(this.#shared(item), 0, item)
   }
 
   remove(item: T): void {
-    const at = this.#place(item)
+    const at = this.#shared(item)
     if (this.#items[at] !== item) return
     if (at > this.#from) {
       this.#items.splice(at, 1)
@@ -36,9 +36,9 @@ export class Sorted<T> {
     this.#from = 0
   }
 
-  /** From this item on, or from the first that comes after it. */
+  /** Items from this one on, or from the next one if it is not in the list. */
   *from(item: T): Iterable<T> {
-    for (let at = this.#place(item); at < this.#items.length; at++) {
+    for (let at = this.#shared(item); at < this.#items.length; at++) {
       const each = this.#items[at]
       if (each !== undefined) yield each
     }
@@ -48,7 +48,7 @@ export class Sorted<T> {
     if (this.first !== undefined) yield* this.from(this.first)
   }
 
-  #place(item: T): number {
+  #shared(item: T): number {
     let low = this.#from
     let high = this.#items.length
     const last = this.#items[high - 1]
@@ -63,14 +63,14 @@ export class Sorted<T> {
   }
 }
 
-/** Items that end, by when they do. */
-export class Ending<T extends { readonly until: number; readonly sequence: number }> extends Sorted<T> {
+/** Items with a time limit, sorted by it. */
+export class ExpiryQueue<T extends { readonly until: number; readonly sequence: number }> extends Sorted<T> {
   constructor() {
     super((a, b) => a.until - b.until || a.sequence - b.sequence)
   }
 
-  /** Takes out what has ended. */
-  *ended(now = Date.now()): Iterable<T> {
+  /** Removes and returns items whose time has passed. */
+  *takeExpired(now = Date.now()): Iterable<T> {
     for (let item = this.first; item !== undefined && item.until <= now; item = this.first) {
       this.remove(item)
       yield item

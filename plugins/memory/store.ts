@@ -1,26 +1,26 @@
-/** Keyed values in the order of their bytes. */
+/** The store: keyed values, sorted by the bytes of their keys. */
 import { Buffer } from "node:buffer"
 import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/store.ts"
-import { Ending, Sorted } from "./sorted.ts"
+import { ExpiryQueue, Sorted } from "./sorted.ts"
 
-interface Kept extends Entry {
+interface StoredEntry extends Entry {
   readonly sequence: number
   readonly until: number
 }
 
 type Listener = Parameters<NonNullable<Store["watch"]>>[1]
 
-/** How often a watched store looks for values whose time has ended, in milliseconds. */
+/** Interval at which a watched store removes expired values, in milliseconds. */
 const LOOK_MS = 50
 
-/** The bytes of a key as text of one byte each, which sorts as they do. */
+/** The UTF-8 bytes of a key as one character each, so that text order is byte order. */
 const bytesOf = (key: string): string => Buffer.from(key).toString("latin1")
 
 export class MemoryStore {
-  /** By the bytes of their keys. */
-  readonly #kept = new Map<string, Kept>()
+  /** Entries by the bytes of their keys. */
+  readonly #entries = new Map<string, StoredEntry>()
   readonly #keys = new Sorted<string>((a, b) => (a < b ? -1 : Number(a > b)))
-  readonly #ends = new Ending<Kept>()
+  readonly #expiring = new ExpiryQueue<StoredEntry>()
   readonly #watchers = new Set<{ readonly prefix: string; readonly listener: Listener }>()
   #counter = 0
 
@@ -32,7 +32,7 @@ export class MemoryStore {
   write(operations: ReadonlyArray<StoreOperation>): ReadonlyArray<Revision> | "conflict" {
     this.#sweep()
     const holds = ({ key, expect }: StoreOperation) =>
-      expect === undefined || (this.#kept.get(bytesOf(key))?.revision ?? "") === expect
+      expect === undefined || (this.#entries.get(bytesOf(key))?.revision ?? "") === expect
     if (!operations.every(holds)) return "conflict"
     return operations.map(({ key, value, ttl = Number.POSITIVE_INFINITY }) => {
       if (value === undefined) return ""
@@ -52,7 +52,7 @@ export class MemoryStore {
     this.#sweep()
     const [first, last] = [bytesOf(prefix), after === undefined ? undefined : bytesOf(after)]
     const found: Array<string> = []
-    // Going up, the first keys will do; going down, all up to `after` are looked at, and the last ones taken.
+    // Upward it stops at `limit`; downward it collects all keys up to `after` and returns the last of them.
     for (const key of this.#keys.from(reverse ? first : (last ?? first))) {
       if ((reverse && last !== undefined && key >= last) || (!key.startsWith(first) && key > first)) break
       if (key.startsWith(first) && key !== last && found.push(key) === limit && !reverse) break
@@ -60,7 +60,7 @@ export class MemoryStore {
     return (reverse ? found.reverse().slice(0, limit) : found).flatMap((key) => this.#entry(key) ?? [])
   }
 
-  /** Returns how to stop. */
+  /** Returns a function that stops the watch. */
   watch(prefix: string, listener: Listener): () => void {
     const watcher = { prefix, listener }
     this.#watchers.add(watcher)
@@ -73,28 +73,28 @@ export class MemoryStore {
   }
 
   #entry(bytes: string): Entry | undefined {
-    const kept = this.#kept.get(bytes)
-    return kept && { key: kept.key, value: kept.value.slice(), revision: kept.revision }
+    const entry = this.#entries.get(bytes)
+    return entry && { key: entry.key, value: entry.value.slice(), revision: entry.revision }
   }
 
-  #put(key: string, kept?: Kept): Revision {
+  #put(key: string, entry?: StoredEntry): Revision {
     const bytes = bytesOf(key)
-    const before = this.#kept.get(bytes)
-    if (before !== undefined) this.#ends.remove(before)
-    if (kept !== undefined) {
+    const before = this.#entries.get(bytes)
+    if (before !== undefined) this.#expiring.remove(before)
+    if (entry !== undefined) {
       if (before === undefined) this.#keys.add(bytes)
-      this.#kept.set(bytes, kept)
-      if (kept.until < Number.POSITIVE_INFINITY) this.#ends.add(kept)
-    } else if (this.#kept.delete(bytes)) this.#keys.remove(bytes)
+      this.#entries.set(bytes, entry)
+      if (entry.until < Number.POSITIVE_INFINITY) this.#expiring.add(entry)
+    } else if (this.#entries.delete(bytes)) this.#keys.remove(bytes)
     else return ""
     for (const { prefix, listener } of this.#watchers) {
       if (!key.startsWith(prefix)) continue
-      queueMicrotask(() => listener(kept === undefined ? { key } : { key, value: kept.value.slice() }))
+      queueMicrotask(() => listener(entry === undefined ? { key } : { key, value: entry.value.slice() }))
     }
-    return kept?.revision ?? ""
+    return entry?.revision ?? ""
   }
 
   #sweep(): void {
-    for (const { key } of this.#ends.ended()) this.#put(key)
+    for (const { key } of this.#expiring.takeExpired()) this.#put(key)
   }
 }

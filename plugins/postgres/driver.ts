@@ -1,4 +1,4 @@
-/** The driver: each method asks one statement, and says what was answered. */
+/** The driver. Each method runs one SQL statement and translates its rows. */
 import { Buffer } from "node:buffer"
 import type { ClientConfig } from "pg"
 import { BaseDriver } from "../../runtime/transport/base-driver.ts"
@@ -26,12 +26,15 @@ export const capabilities: contract.Capabilities = {
   dueResolution: 50,
 }
 
-/** A notification holds 8,000 bytes: an announcement comes in parts of so many, as base64 behind a number and a topic. */
+/**
+ * Bytes of an announcement per notification, which has 8,000 bytes at most. A part is sent as the number of parts that
+ * follow, the topic, and base64.
+ */
 const PART = 5_000
-/** So many jobs are looked at by one statement of a search: no list holds up a commit. */
+/** Jobs that one statement of a search reads, so that a long search does not delay commits. */
 const PORTION = 2_000
 
-/** What is known of a job: its record, and the newest of its tasks. */
+/** Columns of a job's record and its newest task. */
 const KNOWN = `job.revision, job.bytes, frame, json_strip_nulls(json_build_object('queue', queue, 'due', due,
   'expires', expires, 'at', posted, 'held', in_hand)) AS task`
 const KNOWN_FROM = `LEFT JOIN job ON job.id = asked.id AND job.until > ms() LEFT JOIN LATERAL (SELECT *, ${HELD} AS in_hand
@@ -146,7 +149,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     ...fields
   }: Query): Promise<FoundJobs> {
     const end = performance.now() + budget
-    // What was scheduled may be due by now.
+    // The index of a task keeps its state: one that was posted as scheduled may be due by now.
     const wanted = states?.some((state) => WAITS.has(state)) ? [...states, ...WAITS] : states
     const filter = [json(fields), wanted, task && plain(task), since ?? 0, fields.root && plain(fields.root)]
     const [cursor, at, id] = /^(\d{1,16}):(.*)$/s.exec(after ?? `${until}:`) ?? []
@@ -203,7 +206,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     list: async ({ prefix, after, limit, reverse = false }) => {
       const text = `SELECT key, value, revision FROM entry WHERE key BETWEEN $1 AND $2 AND until > ms()
         AND ($3::text IS NULL OR key ${reverse ? "<" : ">"} $3) ORDER BY key ${reverse ? "DESC" : ""} LIMIT $4`
-      // A key has 512 bytes: none with this prefix comes later.
+      // The upper bound is above every key with this prefix, since a key has 512 bytes at most.
       return this.#ask<Entry>(text, [prefix, prefix + "\u{10ffff}".repeat(128), after, limit])
     },
     now: async () => (await this.#ask<{ now: number }>("SELECT ms()::float8 AS now", [], "now"))[0]?.now ?? Date.now(),
@@ -219,7 +222,10 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
 
 const WAITS: ReadonlySet<string> = new Set(["queued", "scheduled"])
 
-/** What a search looks at: newest first, from a cursor on; of what does not fit only the last, from which it goes on. */
+/**
+ * One step of a search: up to {@link PORTION} jobs from a cursor on, newest first. It returns the jobs that match, and also
+ * the last one that it read, from which the next step continues.
+ */
 const FITS = `NOT index ? 'hidden' AND index @> $1 AND ($2::text[] IS NULL OR index->>'state' = ANY ($2))
   AND ($3::text IS NULL OR $3 IN (index->>'task', (index->>'task') || '.' || (index->>'method'))) AS fits`
 const part = (from: string) => `(SELECT id, at, ${FITS} FROM ${from} AND at >= $4
@@ -250,7 +256,10 @@ const knownOf = ({ revision, bytes, frame, task }: KnownRow): Known | undefined 
   return { revision: revision ?? "", ...record, ...(frame && { task: { ...task, content: new Uint8Array(frame) } }) }
 }
 
-/** PostgreSQL's text holds no zero and no half of a pair. Ids and queues with such are refused; what lists look for is not worth that. */
+/**
+ * Replaces what PostgreSQL's text cannot hold: the zero character and half surrogates. Ids and queue names with them are
+ * refused by the checks; fields of the index are changed instead.
+ */
 const plain = (text: string): string => text.toWellFormed().replaceAll("\0", "\ufffd")
 const json = (value: object): string =>
   JSON.stringify(value, (_, each: unknown) => (typeof each === "string" ? plain(each) : each))

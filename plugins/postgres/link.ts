@@ -1,4 +1,4 @@
-/** A connection to PostgreSQL: clients of the library `pg`, which send without waiting for the answer before. */
+/** A connection to PostgreSQL: several clients of the library `pg`, in pipeline mode. */
 import { Socket } from "node:net"
 import type { Client, ClientConfig, QueryResultRow } from "pg"
 import { type Link, TransportError, type TransportReason } from "../../runtime/transport/mod.ts"
@@ -6,9 +6,9 @@ import { type Link, TransportError, type TransportReason } from "../../runtime/t
 export type Library = Pick<typeof import("pg"), "Client">
 
 export interface PostgresLink extends Link {
-  /** Opens one more client: a batch that waits for the disk does not hold up another one. */
+  /** Opens one more client, so that a statement that waits for the disk does not delay others. */
   open(): Promise<void>
-  /** Runs one statement. The server keeps the plan of one with a name. */
+  /** Runs a statement on the least busy client. The server keeps the plan of a statement with a name. */
   ask<R extends QueryResultRow>(text: string, values?: Array<unknown>, name?: string): Promise<ReadonlyArray<R>>
 }
 
@@ -22,7 +22,7 @@ export const linkTo = (
   const clients: Array<{ readonly client: Client; readonly socket: Socket; running: number }> = []
   return {
     open: async () => {
-      // A socket of our own can be ended when the server is silent.
+      // With its own socket the client can be closed although the server does not answer.
       const socket = new Socket()
       const client = new Client({ ...config, keepAlive: true, pipeline: true, stream: () => socket })
       clients.push({ client, socket, running: 0 })
@@ -45,9 +45,9 @@ export const linkTo = (
   }
 }
 
-/** By the code of the server, in which the first two characters are a class. What is not here is a fault of this plugin. */
+/** Reasons by the server's error code, whose first two characters are a class. Other codes are faults of this plugin. */
 const REASONS: ReadonlyArray<readonly [RegExp, TransportReason]> = [
-  // Not now: it is full, stops or starts, is a standby, or another transaction was in the way.
+  // May pass: out of resources, shutting down or starting, read-only standby, conflict with another transaction.
   [/^(53|57|40|25006)/, "unavailable"],
   [/^(28|42501)/, "unauthorized"],
   [/^(3D000|22P05)/, "invalid"],
@@ -58,7 +58,7 @@ export const explain = (error: unknown): TransportError => {
     return new TransportError("internal", `postgres: ${String(error)}`, { cause: error })
   }
   const code = "severity" in error && "code" in error ? String(error.code) : undefined
-  // Where the server said nothing, or that it ends, the connection was lost: what was asked may have happened.
+  // Without a code, or with one of a shutdown, the connection was lost, and the statement may have been executed.
   const outcome = code === undefined || /^(08|57P0)/.test(code) ? "unknown" : "none"
   const [, reason = "internal"] = REASONS.find(([pattern]) => pattern.test(code ?? "57")) ?? []
   return new TransportError(reason, `postgres: ${error.message}`, { outcome, cause: error })

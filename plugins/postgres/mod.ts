@@ -1,4 +1,4 @@
-/** The transport over PostgreSQL: queues, records and the store are tables, news are notifications. */
+/** The transport over PostgreSQL. Queues, records and the store are tables; news are notifications. */
 import type { Plugin } from "../../runtime/transport/driver.ts"
 import { clientLibrary } from "../../runtime/transport/mod.ts"
 import { capabilities, PostgresDriver } from "./driver.ts"
@@ -9,7 +9,7 @@ export const plugin: Plugin = {
   schemes: ["postgres", "postgresql"],
   connect: async (url, options) => {
     const library = await clientLibrary("postgres", "pg", () => import("pg"))
-    // `?sslmode=` and what else the library reads in a URL is there; ours it passes over.
+    // The library reads its own options from the URL (`?sslmode=`) and ignores those of Callboard.
     const config = { connectionString: url.href, application_name: options.name }
     return new PostgresDriver(library, config, options).start()
   },

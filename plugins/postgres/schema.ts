@@ -1,21 +1,21 @@
-/** What lies in the database: one schema for each namespace, with its tables, and functions that do a batch in one round trip. */
+/** The database schema of a namespace: tables, and functions that process a batch in one round trip. */
 import { createHash } from "node:crypto"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { PostgresLink } from "./link.ts"
 
-/** Of what is made here: another one is refused. */
+/** Version of the tables and functions. A schema of another version is refused. */
 const VERSION = 1
 /** How long a publish key is remembered, in milliseconds. */
 export const DEDUPE_MS = 120_000
-/** A time that never comes: the longest that JavaScript counts exactly. */
+/** A time that never comes: the largest integer that JavaScript holds exactly. */
 export const NEVER = Number.MAX_SAFE_INTEGER
-/** A delivery has the task, and its lease has not ended. */
+/** Condition: a delivery has the task, and its lease has not ended. */
 export const HELD = "(token IS NOT NULL AND NOT ready AND until > ms())"
 
 const TABLES = `
 CREATE TABLE meta (version int NOT NULL);
 INSERT INTO meta VALUES (${VERSION});
--- Tasks, records and values have their numbers from here: none comes twice, and a later one is higher.
+-- Numbers of tasks, records and values: unique, and rising.
 CREATE SEQUENCE counter;
 
 CREATE TABLE job (id text COLLATE "C" PRIMARY KEY, revision bigint NOT NULL, bytes bytea NOT NULL,
@@ -24,8 +24,8 @@ CREATE INDEX ON job (at, id);
 CREATE INDEX ON job ((index->>'root'));
 CREATE INDEX ON job (until) WHERE until < ${NEVER};
 
--- A task that is not ready is scheduled or held until a time; then the next take makes it ready. The token is that of its
--- last delivery, unless that gave it back.
+-- A task that is not ready is scheduled or held until a time; after that the next take makes it ready. The token is that of
+-- the last delivery; NULL once the task was given back.
 CREATE TABLE task (sequence bigint PRIMARY KEY, id text COLLATE "C" NOT NULL, queue text COLLATE "C" NOT NULL,
   level int NOT NULL, ready boolean NOT NULL, until bigint NOT NULL, token text, deliveries int NOT NULL DEFAULT 0,
   due bigint, expires bigint, posted bigint NOT NULL, index jsonb NOT NULL, at bigint NOT NULL, frame bytea NOT NULL);
@@ -36,11 +36,11 @@ CREATE INDEX ON task (id, sequence);
 CREATE INDEX ON task (at, id);
 CREATE INDEX ON task (expires) WHERE expires IS NOT NULL;
 
--- Publish keys: remembered for a while, and as long as their task is in a queue.
+-- Publish keys, kept for the dedupe window and for as long as their task is in a queue.
 CREATE TABLE posted (key text COLLATE "C" PRIMARY KEY, sequence bigint NOT NULL, until bigint NOT NULL);
 CREATE INDEX ON posted (until);
 
--- The store. This order of keys is that of their bytes.
+-- The store. The collation "C" sorts keys by their bytes.
 CREATE TABLE entry (key text COLLATE "C" PRIMARY KEY, value bytea NOT NULL, revision bigint NOT NULL,
   until bigint NOT NULL);
 CREATE INDEX ON entry (until) WHERE until < ${NEVER};`
@@ -49,11 +49,11 @@ const FUNCTIONS = `
 CREATE FUNCTION ms() RETURNS bigint LANGUAGE sql STABLE
   AS 'SELECT (extract(epoch FROM statement_timestamp()) * 1000)::bigint';
 
--- News leave with their transaction, so that whatever asks because of them sees what they are about.
+-- Notifications are sent when their transaction commits, so that a statement after the news sees the change.
 CREATE FUNCTION tell(kind text, what text) RETURNS void LANGUAGE sql
   AS $$ SELECT pg_notify(current_schema() || ':' || kind, what) $$;
 
--- Puts one task into its queue. False: its key is known.
+-- Puts one task into its queue. Returns false for a duplicate key.
 CREATE FUNCTION post(p jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE number bigint := nextval('counter'); due bigint := (p->>'due')::bigint;
 BEGIN
@@ -89,12 +89,13 @@ BEGIN
   END LOOP;
 END $$;
 
--- Commits: a conflict ends its own. In one transaction nobody sees that postings come last, where no withdraw finds them.
+-- Applies commits. A conflict skips the other steps of its commit. Postings come last, so that a withdraw does not remove
+-- them; within one transaction that order is not visible.
 CREATE FUNCTION settle(batch jsonb) RETURNS TABLE (place bigint, stored bigint, status text, gone boolean)
 LANGUAGE plpgsql AS $$
 DECLARE c jsonb; name text;
 BEGIN
-  -- Every call locks tasks first, by sequence, and then records, by id: none waits for another one that waits for it.
+  -- Every call locks tasks first, by sequence, and then records, by id, so that calls do not deadlock.
   PERFORM FROM task WHERE token = ANY (ARRAY(SELECT b->>'token' FROM jsonb_array_elements(batch) b))
     ORDER BY sequence FOR UPDATE;
   FOR c, place IN SELECT * FROM jsonb_array_elements(batch) WITH ORDINALITY AS i(c, n) ORDER BY i.c->>'id' LOOP
@@ -124,7 +125,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- The store: all operations, or no row. Writers of a namespace take turns, since an absent key cannot be locked.
+-- Writes to the store: all operations, or none and no row. Writers of a namespace wait for each other, since an absent key
+-- cannot be locked.
 CREATE FUNCTION write(batch jsonb) RETURNS TABLE (place bigint, stored bigint) LANGUAGE plpgsql AS $$
 DECLARE o jsonb;
 BEGIN
@@ -143,18 +145,18 @@ BEGIN
   END LOOP;
 END $$;
 
--- Removes what has ended, a part of it at a time.
+-- Removes expired rows, up to 5,000 of each table per call.
 CREATE FUNCTION sweep() RETURNS void LANGUAGE sql AS $$
   DELETE FROM job WHERE id = ANY (ARRAY(SELECT id FROM job WHERE until <= ms() LIMIT 5000 FOR UPDATE SKIP LOCKED));
   DELETE FROM entry WHERE key = ANY (ARRAY(SELECT key FROM entry WHERE until <= ms() LIMIT 5000 FOR UPDATE SKIP LOCKED));
   DELETE FROM posted WHERE key = ANY (ARRAY(SELECT key FROM posted WHERE until <= ms()
     AND NOT EXISTS (SELECT FROM task WHERE task.sequence = posted.sequence) LIMIT 5000 FOR UPDATE SKIP LOCKED)) $$;`
 
-/** The schema of a namespace. A name has 63 bytes in PostgreSQL, and those of channels begin with it. */
+/** Name of the schema of a namespace. PostgreSQL limits names to 63 bytes, and channel names begin with this one. */
 export const schemaOf = (namespace: string): string =>
   `callboard_${namespace.length <= 40 ? namespace : createHash("sha256").update(namespace).digest("hex").slice(0, 40)}`
 
-/** Makes the schema where there is none, once; refuses one of another version, and a server that cannot hold it. */
+/** Creates the schema unless it exists. Refuses one of another version, and a server that lacks what is needed. */
 export const prepare = async ({ ask }: PostgresLink, schema: string): Promise<void> => {
   const [server] = await ask<{ fits: boolean }>(`SELECT current_setting('server_version_num')::int >= 130000
     AND current_setting('server_encoding') = 'UTF8' AND current_setting('fsync') = 'on' AS fits`)

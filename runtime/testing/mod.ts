@@ -1,6 +1,6 @@
 /**
- * For tests of applications: an actor runs for real (queue, worker, retries, progress, cancellation), inside this
- * process, on a private board in memory. Nothing is mocked, nothing is shared, nothing is left when it is closed.
+ * Test support for applications (`callboard/testing`). {@link runActor} serves an actor in this process with a real queue,
+ * worker, retries, progress and cancellation, on a transport in memory that no other test shares. Closing it removes all.
  *
  * ```ts
  * import { expect, test } from "vitest"
@@ -35,25 +35,25 @@ import { collectLog, type LogLine } from "./log.ts"
 export type { LogLine } from "./log.ts"
 
 export interface RunOptions {
-  /** Other actors that this one submits to, served beside it. Defaults to none. */
+  /** Other actors to serve, to which this one submits. Default: none. */
   readonly actors?: ReadonlyArray<ActorDefinition>
-  /** Handlers that run at a time, 1–10,000. Defaults to 4. */
+  /** Handlers that run at the same time, 1–10,000. Default: 4. */
   readonly concurrency?: number
-  /** Longest wait of `call` and `drain`, after which they fail and name what has not ended. Defaults to 5 seconds. */
+  /** Longest wait of `call` and `drain`; after it they fail and name the jobs that have not ended. Default: 5 seconds. */
   readonly timeout?: DurationInput
   /**
-   * How long failed attempts wait for the next: `none` runs it at once, whatever the method's back-off or
-   * `job.retry({ after })` says, so that a test need not wait; `real` waits. Defaults to `none`.
+   * Wait before the next attempt of a failed job. `none` retries at once, whatever the method's back-off or
+   * `job.retry({ after })` says; `real` waits as in production. Default: `none`.
    */
   readonly backoff?: "none" | "real"
 }
 
-/** Submits, resolves when the task is kept. One function for each method of the actor. */
+/** One function for each method of the actor, which submits a task and resolves with its job once the task is stored. */
 export type Submits<A extends AnyActor> = {
   readonly [K in keyof ActorHandle<A>]: ActorHandle<A>[K] extends { readonly submit: infer S } ? S : never
 }
 
-/** Submits and waits for the result. One function for each method; fails with `JobFailed` and its like, see `result()`. */
+/** One function for each method, which submits a task and waits for its result. Fails like `result()`, e.g. `JobFailed`. */
 export type Calls<A extends AnyActor> = {
   readonly [K in keyof ActorHandle<A>]: ActorHandle<A>[K] extends {
     submit(...args: infer Args): Promise<SubmittedJob<infer R>>
@@ -62,23 +62,24 @@ export type Calls<A extends AnyActor> = {
     : never
 }
 
-/** An actor at work. `await using` closes it. */
+/** A running actor. `await using` closes it. */
 export interface ActorRun<A extends AnyActor> extends AsyncDisposable {
   readonly submit: Submits<A>
   readonly call: Calls<A>
-  /** For everything else: jobs by id, lists, tasks of other actors. */
+  /** The client of the service, for jobs by id, lists, and tasks of other actors. */
   readonly client: Client
-  /** What the actors and the worker have logged so far, every level. */
+  /** Log lines of the actors and the worker so far, of every level. */
   readonly logs: ReadonlyArray<LogLine>
   /**
-   * Resolves when every job has ended, also those that jobs have submitted meanwhile. Fails with {@link NotDrained}.
+   * Resolves when every job has ended, also those that jobs submit meanwhile. Fails with {@link NotDrained} after the
+   * timeout (default: that of the run).
    */
   drain(options?: { readonly timeout?: DurationInput }): Promise<void>
-  /** Lets running handlers end, for a second at most, and releases the actors' resources. */
+  /** Waits up to a second for running handlers, then releases the actors' resources. */
   close(): Promise<void>
 }
 
-/** Jobs that had not ended when {@link ActorRun.drain} gave up. */
+/** Failure of {@link ActorRun.drain}: `jobs` have not ended within the timeout. */
 export class NotDrained extends Error {
   readonly _tag = "NotDrained"
   override readonly name = "NotDrained"
@@ -94,7 +95,7 @@ export class NotDrained extends Error {
   }
 }
 
-/** Starts an actor, and resolves when it is ready for tasks. Fails with `ActorStartFailed` and as `serve()` does. */
+/** Serves an actor, and resolves when it takes tasks. Fails with `ActorStartFailed`, and like `serve()`. */
 export const runActor = async <A extends AnyActor & ActorDefinition>(
   actor: A,
   options: RunOptions = {},
@@ -174,18 +175,18 @@ class RunningActor<A extends AnyActor> implements ActorRun<A> {
   }
 }
 
-/** A job that was deleted, or whose record was not to be kept, has ended. */
+/** Whether an error says that the job is not kept any more: it has ended, or was deleted. */
 const isForgotten = (cause: unknown): boolean =>
   cause instanceof CallboardError && (cause.code === "not-found" || cause.code === "gone")
 
-/** An object with a function for every method name: which names there are is known to the types and to the actor. */
+/** An object with a function for every name. The types limit the names to the methods of the actor. */
 const eachMethod = <T>(make: (method: string) => (input?: unknown, fields?: SubmissionFields) => unknown): T =>
   new Proxy(Object.create(null), {
-    // A promise would be asked for `then`; no method can have that name.
+    // `await` looks for `then`, which is no method name; a function there would make this object a promise.
     get: (_target, method) => (typeof method === "string" && method !== "then" ? make(method) : undefined),
   })
 
-/** The same actor, without any wait between attempts. How many there are is unchanged. */
+/** The same actor with no wait between attempts. Their number stays the same. */
 const retryAtOnce = (actor: ActorDefinition): ActorDefinition => ({
   ...actor,
   methods: new Map([...actor.methods].map(([name, method]) => [name, withoutWait(method)])),
@@ -210,6 +211,6 @@ const withoutWait = (method: ErasedMethod): ErasedMethod => ({
   },
 })
 
-/** `job.retry({ after })` names its own wait, which the method's back-off does not touch. */
+/** Also removes the wait of `job.retry({ after })`, which does not use the back-off of the method. */
 const atOnce = (thrown: unknown): unknown =>
   thrown instanceof Retry ? new Retry({ after: 0, ...("cause" in thrown ? { cause: thrown.cause } : {}) }) : thrown

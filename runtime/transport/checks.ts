@@ -7,7 +7,8 @@ import type { StoreOperation } from "./store.ts"
 const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/
 const TOPIC = /^[a-z0-9.-]{1,128}$/
 /** Largest announcement, in bytes. */
-const MAX_PAYLOAD = 65_536
+/** An application event may have 64 KiB, and needs a few bytes around it. */
+const MAX_PAYLOAD = 66 * 1024
 
 const encoder = new TextEncoder()
 

@@ -78,7 +78,7 @@ export interface QueueDepth {
 
 /** Announcements to all processes. Absent: no remote control and no live events. */
 export interface Broadcast {
-  /** Sends to all current listeners, also to those of the own process. At most 64 KiB. Topics: `[a-z0-9.-]{1,128}`. */
+  /** Sends to all current listeners, also to those of the own process. At most 66 KiB. Topics: `[a-z0-9.-]{1,128}`. */
   send(topic: string, payload: Uint8Array): Promise<void>
   listen(topic: string, listener: (payload: Uint8Array) => void, signal: AbortSignal): Promise<void>
 }

@@ -13,7 +13,7 @@ const harness: Harness = {
   slack: 2_500,
   capabilities,
   connect: (options) => plugin.connect(url, options),
-  corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).board.inject(queue, bytes),
+  corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).jobs.inject(queue, bytes),
 }
 
 register(test, harness, { spared: "omit" })
