@@ -1,8 +1,8 @@
-/** A case as data: no runner is imported to define one. */
+/** The form of a case. Cases are data, so that defining one needs no test runner. */
 import type { Context } from "./context.ts"
 import type { Ground, Harness } from "./harness.ts"
 
-/** What a case cannot do without: `true`, or why this transport is spared. */
+/** Whether a transport has what a case needs: `true`, or the reason why the case is skipped. */
 export type Need = NeedOf<Harness>
 export type NeedOf<H> = (harness: H) => true | string
 
@@ -11,14 +11,14 @@ export type Case = CaseOf<Harness, Context>
 /** A case of either level of the kit. */
 export interface CaseOf<H, C> {
   readonly group: string
-  /** A sentence about behaviour; unique within its group. */
+  /** A sentence about the behaviour, unique within the group. */
   readonly name: string
   readonly needs?: ReadonlyArray<NeedOf<H>>
-  /** Lease of its connections, in milliseconds. Defaults to 30,000: long enough to play no part. */
+  /** Lease of its connections, in milliseconds. Defaults to 30,000, longer than the case runs. */
   readonly lease?: number
-  /** Longest that it may take, in milliseconds. Defaults to 60,000. */
+  /** Time limit of the case, in milliseconds. Defaults to 60,000. */
   readonly timeout?: number
-  /** Disturbs others (restarts a server): must run alone. */
+  /** The case restarts or cuts the server, and has to run alone. */
   readonly exclusive?: boolean
   run(context: C): Promise<void>
 }
@@ -26,7 +26,7 @@ export interface CaseOf<H, C> {
 export const titleOf = ({ group, name }: { readonly group: string; readonly name: string }): string =>
   `${group}: ${name}`
 
-/** Why a harness is spared a case; `undefined` when it is not. */
+/** Why a case is skipped for a harness; `undefined` where it runs. */
 export const spared = <H>({ needs = [] }: Pick<CaseOf<H, never>, "needs">, harness: H): string | undefined => {
   for (const need of needs) {
     const met = need(harness)
@@ -35,13 +35,13 @@ export const spared = <H>({ needs = [] }: Pick<CaseOf<H, never>, "needs">, harne
   return undefined
 }
 
-/** Needs something that the harness can do to the transport. */
+/** The case needs a function of the harness, such as `restart`. */
 export const hook =
   (name: "restart" | "kill" | "cut" | "corrupt"): NeedOf<Ground<unknown>> =>
   (harness) =>
     harness[name] !== undefined || `its harness offers no ${name}()`
 
-/** Needs a transport that can list jobs. */
+/** The case needs a transport that can list jobs. */
 export const lists: Need = ({ canList = true }) => canList || "it cannot list jobs"
 export const delay: Need = ({ capabilities }) => capabilities.delay > 0 || "it keeps no due times (delay: 0)"
 export const durable: Need = ({ capabilities }) =>

@@ -1,27 +1,27 @@
 /** All cases, in the order in which a report lists them. */
 import type { Case } from "./case.ts"
-import { claimCases } from "./cases/claim.ts"
+import { beginCases } from "./cases/begin.ts"
 import { closeCases } from "./cases/close.ts"
 import { delayCases } from "./cases/delay.ts"
+import { endCases } from "./cases/end.ts"
 import { fenceCases } from "./cases/fence.ts"
 import { hostileCases } from "./cases/hostile.ts"
 import { leaseCases } from "./cases/lease.ts"
 import { nextRunCases } from "./cases/next-run.ts"
 import { publishCases } from "./cases/publish.ts"
-import { pullCases } from "./cases/pull.ts"
 import { queryCases } from "./cases/query.ts"
 import { recordCases } from "./cases/records.ts"
 import { recoveryCases } from "./cases/recovery.ts"
-import { settleCases } from "./cases/settle.ts"
+import { takeCases } from "./cases/take.ts"
 
 export const cases: ReadonlyArray<Case> = [
   ...publishCases,
-  ...pullCases,
+  ...takeCases,
   ...delayCases,
   ...leaseCases,
-  ...settleCases,
+  ...endCases,
   ...fenceCases,
-  ...claimCases,
+  ...beginCases,
   ...nextRunCases,
   ...recordCases,
   ...queryCases,

@@ -1,4 +1,4 @@
-/** What a case says when a promise does not hold. The kit brings its own, so that it needs no test runner. */
+/** Assertions of the kit, which needs no test runner. */
 import { Buffer } from "node:buffer"
 import { inspect, isDeepStrictEqual } from "node:util"
 import type { TransportError, TransportReason } from "../../runtime/transport/mod.ts"
@@ -28,7 +28,7 @@ export const sameSet = (actual: ReadonlyArray<string>, expected: ReadonlyArray<s
     equal([...actual].sort(), [...expected].sort(), what)
     return
   }
-  // Of many, only what differs is told.
+  // Of long lists only the differences are printed.
   const [missing, other] = [without(expected, actual), without(actual, expected)]
   const some = (texts: ReadonlyArray<string>): string => texts.slice(0, 3).map(show).join(", ")
   check(
@@ -37,7 +37,7 @@ export const sameSet = (actual: ReadonlyArray<string>, expected: ReadonlyArray<s
   )
 }
 
-/** What is left of some texts when others are taken away, each as often as it is there. */
+/** The texts that are not in the other list, counting repetitions. */
 const without = (texts: ReadonlyArray<string>, others: ReadonlyArray<string>): ReadonlyArray<string> => {
   const counts = new Map<string, number>()
   for (const each of others) counts.set(each, (counts.get(each) ?? 0) + 1)
@@ -67,7 +67,7 @@ export const refuses = async (promise: Promise<unknown>, reason: TransportReason
   throw new BrokenPromise(`${what}: expected it to fail as ${reason}, it resolved with ${show(found)}`)
 }
 
-/** By its tag: a plugin may bring another copy of the class. */
+/** Recognised by its tag, since a plugin may have another copy of the class. */
 export const isTransportError = (error: unknown): error is TransportError =>
   error instanceof Error && "_tag" in error && error._tag === "TransportError"
 

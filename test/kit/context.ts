@@ -1,4 +1,4 @@
-/** What a case about a transport works with. */
+/** The functions that cases about a transport use. */
 import type { AddressedTask } from "../../runtime/protocol/message.ts"
 import type { Transport } from "../../runtime/transport/lift/transport.ts"
 import type { Harness } from "./harness.ts"
@@ -22,7 +22,7 @@ export class Context extends Stage<Transport, Harness, Peer> {
     return new Peer(this)
   }
 
-  /** A task on its way into a queue. What is not said is made up. */
+  /** A task to publish. Fields that are not given are generated. */
   readonly task = (fields: TaskFields): AddressedTask => taskOf({ id: this.fresh("job"), ...fields })
 
   /** Several tasks for one queue. */

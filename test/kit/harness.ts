@@ -1,4 +1,4 @@
-/** What the author of a plugin tells the kit: what the transport claims, how to reach it, and what can be done to it. */
+/** What the author of a plugin gives to the kit: the declared capabilities, how to connect, and how to disturb the broker. */
 import type { Capabilities } from "../../runtime/transport/driver.ts"
 import type { Transport } from "../../runtime/transport/lift/transport.ts"
 import type { ConnectOptions } from "../../runtime/transport/mod.ts"
@@ -9,15 +9,15 @@ export interface Harness extends Ground<Transport> {
   readonly canList?: boolean
 }
 
-/** What both levels of the kit are told; `Connection` is a transport, or the driver of one. */
+/** The part that both levels of the kit need. `Connection` is a transport or a driver. */
 export interface Ground<Connection> {
-  /** Begins the titles of reports. */
+  /** First word of the titles of cases. */
   readonly name: string
   readonly capabilities: { readonly leaseResolution: number }
 
   /**
    * Opens a transport with these options and no others. Called several times per case; all transports of one namespace
-   * must meet on one board. The kit closes what it opened.
+   * must share one board. The kit closes them.
    */
   connect(options: ConnectOptions): Promise<Connection>
 
@@ -28,31 +28,31 @@ export interface Ground<Connection> {
   second?(options: ConnectOptions): Promise<Connection>
 
   /**
-   * Stops what the transport stands on (a server, say), in good order, and starts it again with what it stored.
-   * Transports that are open must recover by themselves. Absent where there is nothing to restart.
+   * Stops the broker in good order and starts it again with its data. Open transports must recover by themselves. Absent
+   * where there is nothing to restart.
    */
   restart?(): Promise<void>
 
   /** Like `restart`, but ends it without warning (`kill -9`). */
   kill?(): Promise<void>
 
-  /** Cuts the connections of all open transports, until `heal`. Meanwhile nothing arrives, in either direction. */
+  /** Cuts the connections of all open transports, in both directions, until `heal`. */
   cut?(): Promise<void>
   heal?(): Promise<void>
 
-  /** Puts bytes that are no message where a task of this queue should be. */
+  /** Puts bytes that are not a message into a queue, in place of a task. */
   corrupt?(queue: string, bytes: Uint8Array, namespace: string): Promise<void>
 
-  /** Removes what a case left behind in its namespace. Called after each case. */
+  /** Removes the data of a namespace. Called after each case. */
   clean?(namespace: string): Promise<void>
 
-  /** How far the clocks of transport and kit may be apart, in milliseconds. Defaults to 20. */
+  /** Largest difference between the clocks of transport and kit, in milliseconds. Defaults to 20. */
   readonly clockTolerance?: number
 
   /**
-   * Set for a transport that asks its broker one queue and level after the other: a task that is accepted while a pull is
+   * Set for a transport that asks its broker one queue and level after the other: a task that is accepted while a take is
    * under way, or that the broker has not heard of yet (does not count in `stats`) when it is asked, may come after what
-   * that pull brings.
+   * that take brings.
    */
   readonly lanewise?: boolean
 

@@ -39,7 +39,7 @@ export class Line {
         jobs: {
           ...jobs,
           publish: guard(jobs.publish),
-          // A pull must not go on taking tasks for somebody who is out of reach.
+          // A take must end with the cut, or it would take tasks that its caller never gets.
           take: guard((request, signal) => jobs.take(request, AbortSignal.any([signal, this.#cutting.signal]))),
           begin: guard(jobs.begin),
           report: guard(jobs.report),
@@ -68,7 +68,7 @@ export class Line {
     return () => void this.#listeners.delete(listener)
   }
 
-  /** The same call over this line. */
+  /** Wraps a call, which fails while the line is cut. */
   guard<Args extends ReadonlyArray<unknown>, T>(call: (...args: Args) => Promise<T>): (...args: Args) => Promise<T> {
     return async (...args) => {
       const { signal } = this.#cutting

@@ -1,4 +1,4 @@
-/** One connection, with the verbs that cases are written in. Each verb has a deadline and fails with what it awaited. */
+/** One connection, with the calls that cases make. Each has a deadline, and fails with the name of what it waited for. */
 
 import type { AddressedTask } from "../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../runtime/protocol/record.ts"
@@ -51,7 +51,7 @@ export class Peer {
     return receipts
   }
 
-  /** Publishes tasks, all of which must be stored. */
+  /** Publishes tasks, and fails unless all of them are stored. */
   async publish(...postings: ReadonlyArray<AddressedTask>): Promise<void> {
     const receipts = await this.receipts(postings)
     receipts.forEach((receipt, at) => {
@@ -59,47 +59,47 @@ export class Peer {
     })
   }
 
-  /** One pull, of one task from one queue unless said otherwise. */
-  async pull(
+  /** Takes once: by default one task, without waiting. */
+  async take(
     queues: string | ReadonlyArray<string>,
     request: Partial<TakeOptions> & { readonly signal?: AbortSignal } = {},
   ): Promise<ReadonlyArray<JobDelivery>> {
     const { signal = never, ...rest } = request
     const full = { queues: typeof queues === "string" ? [queues] : queues, max: 1, wait: 0, ...rest }
     const deliveries = await this.#context.within(
-      `a pull that waits ${full.wait} ms`,
+      `a take that waits ${full.wait} ms`,
       this.transport.jobs.take(full, signal),
       full.wait + 5_000,
     )
-    check(deliveries.length <= full.max, `a pull of ${full.max} tasks brought ${deliveries.length}`)
+    check(deliveries.length <= full.max, `a take of ${full.max} tasks brought ${deliveries.length}`)
     return deliveries
   }
 
-  /** The next task of a queue, which must come. */
+  /** The next task of a queue. Fails if none comes in time. */
   async one(queue: string, wait = 5_000): Promise<JobDelivery> {
     const [delivery] = await this.all(queue, 1, wait)
     return present(delivery, "a delivery")
   }
 
-  /** The next tasks of a queue, as many as said, which must come, in as many pulls as it takes. */
+  /** The next `count` tasks of the queues, in one or several takes. Fails if fewer come in time. */
   async all(queues: string | ReadonlyArray<string>, count: number, wait = 5_000): Promise<ReadonlyArray<JobDelivery>> {
     const deliveries: Array<JobDelivery> = []
     const end = Date.now() + wait
     while (deliveries.length < count) {
       const left = end - Date.now()
       check(left > 0, `${count} tasks must come within ${wait} ms, ${deliveries.length} came`)
-      deliveries.push(...(await this.pull(queues, { max: Math.min(count - deliveries.length, 256), wait: left })))
+      deliveries.push(...(await this.take(queues, { max: Math.min(count - deliveries.length, 256), wait: left })))
     }
     return deliveries
   }
 
-  /** Nothing may come from these queues for a while. */
+  /** Fails if a task comes from these queues within a while. */
   async none(queues: string | ReadonlyArray<string>, why: string, ms = this.#context.quiet): Promise<void> {
-    const deliveries = await this.pull(queues, { max: 10, wait: ms })
+    const deliveries = await this.take(queues, { max: 10, wait: ms })
     equal(deliveries.map(idOf), [], `tasks that come although ${why}`)
   }
 
-  async claim(delivery: JobDelivery, posting: AddressedTask, worker = "kit"): Promise<StartAnswer> {
+  async begin(delivery: JobDelivery, posting: AddressedTask, worker = "kit"): Promise<StartAnswer> {
     const { id, run, retries } = posting
     const claim = { token: delivery.token, id, run, retries, worker, at: Date.now(), posting }
     const claimed = await this.#context.within(`the claim of ${id}`, this.transport.jobs.begin([claim]))
@@ -107,48 +107,45 @@ export class Peer {
     return present(claimed[0], "an answer")
   }
 
-  /** A claim that must succeed: the record as it was before. */
-  async claimed(delivery: JobDelivery, posting: AddressedTask, worker = "kit"): Promise<JobRecord | undefined> {
-    const claimed = await this.claim(delivery, posting, worker)
+  /** Begins an attempt, and fails unless it starts. Returns the record before the claim. */
+  async begun(delivery: JobDelivery, posting: AddressedTask, worker = "kit"): Promise<JobRecord | undefined> {
+    const claimed = await this.begin(delivery, posting, worker)
     check(claimed.status === "started", `the claim must succeed, it was ${describe(claimed)}`)
     return claimed.record
   }
 
-  async settle(...settlements: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> {
-    const settled = await this.#context.within(
-      `${settlements.length} settlements`,
-      this.transport.jobs.end(settlements),
-    )
-    equal(settled.length, settlements.length, "number of answers to settlements")
-    return settled
+  async endAll(...ends: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> {
+    const ended = await this.#context.within(`${ends.length} ends`, this.transport.jobs.end(ends))
+    equal(ended.length, ends.length, "number of answers to ends")
+    return ended
   }
 
-  /** Takes a task off the queue: what becomes of it. */
+  /** Ends an attempt with an ack, and returns the answer. */
   async ack(delivery: JobDelivery, ending: Ending = {}): Promise<EndAnswer> {
-    const [settled] = await this.settle({ token: delivery.token, ...ending, then: { kind: "ack" } })
-    return present(settled, "an answer")
+    const [ended] = await this.endAll({ token: delivery.token, ...ending, then: { kind: "ack" } })
+    return present(ended, "an answer")
   }
 
-  /** Acks, and it must be settled. */
-  async end(delivery: JobDelivery, ending: Ending = {}): Promise<void> {
-    const settled = await this.ack(delivery, ending)
-    check(settled.status === "ended", `the ack of ${idOf(delivery)} must be settled, it was ${describe(settled)}`)
+  /** Ends an attempt with an ack, and fails unless it is ended. */
+  async acked(delivery: JobDelivery, ending: Ending = {}): Promise<void> {
+    const ended = await this.ack(delivery, ending)
+    check(ended.status === "ended", `the ack of ${idOf(delivery)} must be ended, it was ${describe(ended)}`)
   }
 
-  /** Acks as succeeded, and it must be settled: the record stored. */
+  /** Ends an attempt as succeeded, and returns the stored record. */
   async succeed(delivery: JobDelivery, posting: AddressedTask, fields: Partial<JobRecord> = {}): Promise<JobRecord> {
     const record = recordOf(posting, "succeeded", { fence: delivery.fence, result: "done", ...fields })
-    await this.end(delivery, { record })
+    await this.acked(delivery, { record })
     return record
   }
 
-  /** Hands a task back, and it must be settled. */
+  /** Ends an attempt with a release, and fails unless it is ended. */
   async release(delivery: JobDelivery, delay = 0, ending: Ending = {}): Promise<void> {
-    const [settled] = await this.settle({ token: delivery.token, ...ending, then: { kind: "release", delay } })
-    check(settled?.status === "ended", `the release of ${idOf(delivery)} must be settled, it was ${describe(settled)}`)
+    const [ended] = await this.endAll({ token: delivery.token, ...ending, then: { kind: "release", delay } })
+    check(ended?.status === "ended", `the release of ${idOf(delivery)} must be ended, it was ${describe(ended)}`)
   }
 
-  /** What a token is still worth. */
+  /** Extends leases: whether each delivery still has its task. */
   async extend(...tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> {
     return this.#context.within("an extension", this.transport.jobs.extend(tokens))
   }
@@ -159,7 +156,7 @@ export class Peer {
     return this.#context.within(`find(${id})`, this.transport.jobs.find(id))
   }
 
-  /** The record of a job, which must be there. */
+  /** The record of a job. Fails if there is none. */
   async found(id: string): Promise<Found> {
     return present(await this.lookup(id), `a record of ${id}`)
   }
@@ -168,21 +165,21 @@ export class Peer {
     return (await this.found(id)).record
   }
 
-  async change(change: Decision): Promise<DecisionAnswer> {
+  async decide(change: Decision): Promise<DecisionAnswer> {
     const [changed] = await this.#context.within(`the change of ${change.id}`, this.transport.jobs.decide([change]))
     return present(changed, "an answer")
   }
 
-  /** Changes a record, and it must be changed. */
-  async changed(change: Decision): Promise<void> {
-    const changed = await this.change(change)
+  /** Decides about a job, and fails unless the decision is stored. */
+  async decided(change: Decision): Promise<void> {
+    const changed = await this.decide(change)
     check(changed.status === "decided", `the record of ${change.id} must be changed, it was ${describe(changed)}`)
   }
 }
 
 const never = new AbortController().signal
 
-/** An answer in the words of the contract. */
+/** Describes an answer for the message of a failure. */
 export const describe = (answer: { readonly status: string } | undefined): string => {
   if (answer === undefined) return "nothing"
   const error = "error" in answer && answer.error instanceof Error ? answer.error : undefined

@@ -5,22 +5,22 @@ import { Context } from "./context.ts"
 import type { Harness } from "./harness.ts"
 
 export const DEFAULT_LEASE = 30_000
-/** Far longer than any case takes: a busy machine breaks no promise. */
+/** Much longer than any case takes, since a busy machine must not fail one. */
 export const DEFAULT_TIMEOUT = 60_000
 
-/** The cases of one level of the kit, and how one of them is run: rejects with what does not hold. */
+/** The cases of one level of the kit, and the function that runs one. It rejects with the broken promise. */
 export interface Suite<H, C> {
   readonly cases: ReadonlyArray<CaseOf<H, C>>
   readonly runCase: (each: CaseOf<H, C>, harness: H) => Promise<void>
 }
 
-/** Runs one case on one harness. Rejects with what does not hold. */
+/** Runs one case on one harness. Rejects with the broken promise. */
 export const runCase = (
   { lease = DEFAULT_LEASE, timeout = DEFAULT_TIMEOUT, run }: Case,
   harness: Harness,
 ): Promise<void> => Context.run(harness, { lease, timeout }, run)
 
-/** Groups that can end otherwise over one driver than over another; of the others the cases about drivers say the same. */
+/** Groups whose result depends on the driver. The other groups are covered by the cases about drivers. */
 const GROUPS: ReadonlySet<string> = new Set([
   "claim",
   "fence",
@@ -30,7 +30,7 @@ const GROUPS: ReadonlySet<string> = new Set([
   "records",
   "recovery",
   "report",
-  "settle",
+  "end",
   "watch",
 ])
 
@@ -41,9 +41,9 @@ const rules: Suite<Harness, Context> = { cases: cases.filter(({ group }) => GROU
 export interface TestFunction {
   /** `timeout` is in milliseconds, longer than the case's own. */
   (title: string, run: () => Promise<void>, timeout: number): unknown
-  /** Used for cases that a transport is spared; the reason is in the title. */
+  /** Registers skipped cases; the reason is in the title. */
   readonly skip?: (title: string, run: () => Promise<void>) => unknown
-  /** Used for cases that disturb nobody. */
+  /** Registers cases that may run at the same time. */
   readonly concurrent?: (title: string, run: () => Promise<void>, timeout: number) => unknown
 }
 
@@ -85,7 +85,7 @@ export const registerSuite = <H, C>(
 export interface CaseResult {
   readonly title: string
   readonly outcome: "passed" | "failed" | "skipped"
-  /** Why it was skipped, or what does not hold. */
+  /** Why the case was skipped, or which promise is broken. */
   readonly reason?: string
   readonly error?: unknown
   readonly ms: number

@@ -1,7 +1,7 @@
 /**
- * What a case works with: its own namespace, names and connections, and deadlines that say what was awaited. Nothing is
- * shared between cases, so that they may run in any order and at the same time. Cases take what they need apart
- * (`{ peer, fresh }`): all functions are bound.
+ * The environment of a case: its own namespace, names and connections, and deadlines whose errors name what was awaited.
+ * Cases share nothing, so that they may run in any order and at the same time. All functions are bound, so that cases can
+ * destructure them (`{ peer, fresh }`).
  */
 
 import { randomUUID } from "node:crypto"
@@ -10,7 +10,7 @@ import type { ConnectOptions } from "../../runtime/transport/mod.ts"
 import { BrokenPromise } from "./check.ts"
 import type { Ground } from "./harness.ts"
 
-/** Thousands only when asked for: KIT=full. */
+/** Chooses a size: the large one only with KIT=full. */
 export const size = (quick: number, full: number): number => (process.env["KIT"] === "full" ? full : quick)
 
 /** One connection of a case. */
@@ -67,17 +67,17 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
     return this.harness.slack ?? (this.harness.slow ? 2_500 : 1_000)
   }
 
-  /** What the two clocks may disagree by. */
+  /** Largest difference between the two clocks. */
   get tolerance(): number {
     return this.harness.clockTolerance ?? 20
   }
 
-  /** How long to look before believing that nothing comes. */
+  /** How long to wait before concluding that nothing comes. */
   get quiet(): number {
     return this.harness.slow ? 1_200 : 250
   }
 
-  /** A text that no other case has. */
+  /** A text that is unique to this case. */
   readonly fresh = (label: string): string => `${label}-${++this.#names}-${randomUUID().slice(0, 8)}`
 
   /** One more connection to the same board, or to the one of another namespace. */
@@ -109,7 +109,7 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
     }
   }
 
-  /** Asks again and again until there is an answer. */
+  /** Repeats a question until it is answered. */
   readonly until = async <T>(what: string, ask: () => Promise<T | undefined | false>, ms = 8_000): Promise<T> => {
     const end = Date.now() + ms
     for (let pause = 5; ; pause = Math.min(pause * 2, 100)) {

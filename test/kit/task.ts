@@ -1,4 +1,4 @@
-/** Tasks and records as an application would make them, with as little said as possible. */
+/** Minimal tasks and records, as an application would make them. */
 import { encodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { postingOf } from "../../runtime/protocol/headers.ts"
 import type { AddressedTask, Message } from "../../runtime/protocol/message.ts"
@@ -100,12 +100,12 @@ export const recordOf = (
   return { ...moved, attempt: 1, startedAt: now, ...ended, ...fields }
 }
 
-/** The record of a job that somebody outside of any delivery cancels. */
+/** The record of a job that was cancelled by a decision and not by a delivery. */
 export const cancelled = (record: JobRecord, fields: Partial<JobRecord> = {}): JobRecord => {
   const { message, ...rest } = record
   const now = Date.now()
   const moved = step(rest, { at: now, state: "cancelled" })
-  // No delivery wrote this: its own fence would make the outcome of the delivery that runs look like this one.
+  // An empty fence, since no delivery wrote the record: with a fence the running delivery would take it for its own.
   return { ...moved, fence: "", endedAt: now, keepMs: 3_600_000, ...fields }
 }
 

@@ -1,4 +1,4 @@
-/** The end of a connection: quick, final, and harmless to others. */
+/** Closing a connection: it is quick and final, and other connections keep working. */
 import type { Case } from "../case.ts"
 import { check, isTransportError, refuses } from "../check.ts"
 import { sleep } from "../context.ts"
@@ -9,7 +9,7 @@ const group = "close"
 export const closeCases: ReadonlyArray<Case> = [
   {
     group,
-    name: "closing ends a pull that waits",
+    name: "closing ends a take that waits",
     async run({ another, fresh, within, slack }) {
       const { transport } = await another()
       const request = { queues: [fresh("queue")], max: 1, wait: 30_000 }
@@ -19,8 +19,8 @@ export const closeCases: ReadonlyArray<Case> = [
       )
       await sleep(100)
       await within("close", transport.close())
-      const outcome = await within("the end of a pull, after close", waiting, slack)
-      check(outcome === 0 || outcome === "closed", `the pull must end with nothing, or as closed; it was ${outcome}`)
+      const outcome = await within("the end of a take, after close", waiting, slack)
+      check(outcome === 0 || outcome === "closed", `the take must end with nothing, or as closed; it was ${outcome}`)
     },
   },
   {
@@ -36,10 +36,10 @@ export const closeCases: ReadonlyArray<Case> = [
       const record = recordOf(posting, "succeeded", { fence: "1" })
       const calls: ReadonlyArray<readonly [string, (() => Promise<unknown>) | undefined]> = [
         ["publish", () => jobs.publish([posting])],
-        ["pull", () => jobs.take({ queues: [posting.queue], max: 1, wait: 0 }, signal)],
+        ["take", () => jobs.take({ queues: [posting.queue], max: 1, wait: 0 }, signal)],
         ["claim", () => jobs.begin([{ token: "1", id, run, retries, worker: "w", at: 0, posting }])],
         ["report", () => jobs.report([{ token: "1", record }])],
-        ["settle", () => jobs.end([{ token: "1", then: { kind: "ack" } }])],
+        ["end", () => jobs.end([{ token: "1", then: { kind: "ack" } }])],
         ["extend", () => jobs.extend(["1"])],
         ["stats", jobs.queues && (() => Promise.resolve(jobs.queues?.()))],
         ["waiting", jobs.waiting && (() => Promise.resolve(jobs.waiting?.({ queue: posting.queue }, 1)))],
@@ -58,11 +58,11 @@ export const closeCases: ReadonlyArray<Case> = [
       ]
       for (const [name, call] of calls) {
         if (call !== undefined)
-          await within(`${name} after close`, refuses(settled(call), "closed", `${name} after close`))
+          await within(`${name} after close`, refuses(ended(call), "closed", `${name} after close`))
       }
     },
   },
 ]
 
-/** A call that throws instead of rejecting rejects all the same. */
-const settled = async (call: () => Promise<unknown>): Promise<unknown> => call()
+/** Calls a function that may throw, and rejects in that case. */
+const ended = async (call: () => Promise<unknown>): Promise<unknown> => call()

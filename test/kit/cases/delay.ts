@@ -1,4 +1,4 @@
-/** Due times: never early, not late by more than declared. */
+/** Due times: a task is never early, and not later than the declared resolution. */
 import { type Case, delay } from "../case.ts"
 import { between, equal } from "../check.ts"
 
@@ -8,7 +8,7 @@ const needs = [delay]
 export const delayCases: ReadonlyArray<Case> = [
   {
     group,
-    name: "a task is not early and not late, for a pull that waits",
+    name: "a task is not early and not late, for a take that waits",
     needs,
     async run({ peer, fresh, task, harness, tolerance, slack }) {
       const queue = fresh("queue")

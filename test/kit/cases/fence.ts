@@ -1,4 +1,4 @@
-/** One outcome: of several deliveries, and of those who decide from outside, the newest decision stands. */
+/** A run has one outcome: of several deliveries and of decisions such as a cancel, only the newest may write. */
 
 import type { AddressedTask } from "../../../runtime/protocol/message.ts"
 import { publishKey } from "../../../runtime/protocol/message.ts"
@@ -15,21 +15,21 @@ const lease = 1_000
 
 interface Overtaken {
   readonly posting: AddressedTask
-  /** Frozen, until its lease had lapsed. */
+  /** Delivery of the worker that froze until its lease had ended. */
   readonly first: JobDelivery
-  /** Has claimed the job. */
+  /** Delivery of the worker that has claimed the job since. */
   readonly second: JobDelivery
   readonly outcome: (delivery: JobDelivery, result: string) => JobRecord
 }
 
-/** A job whose first worker froze and whose second one has begun. */
+/** A job with two deliveries: the first worker froze, and the second one has begun. */
 const overtaken = async ({ peer, fresh, task }: Context): Promise<Overtaken> => {
   const queue = fresh("queue")
   const posting = task({ queue })
   await peer.publish(posting)
   const first = await peer.one(queue)
   const second = await peer.one(queue, 8_000)
-  await peer.claimed(second, posting, "second")
+  await peer.begun(second, posting, "second")
   const outcome = (delivery: JobDelivery, result: string): JobRecord =>
     recordOf(posting, "succeeded", { fence: delivery.fence, result })
   return { posting, first, second, outcome }
@@ -41,11 +41,11 @@ const refuse = async (
   why: string,
 ): Promise<void> => {
   const other = fresh("other")
-  const settled = await peer.ack(first, {
+  const ended = await peer.ack(first, {
     record: outcome(first, "from the first"),
     followUps: [task({ queue: other })],
   })
-  equal(settled.status, "superseded", `answer to the first worker, although ${why}`)
+  equal(ended.status, "superseded", `answer to the first worker, although ${why}`)
   await peer.none(other, "it follows from an outcome that was refused")
 }
 
@@ -59,7 +59,7 @@ export const fenceCases: ReadonlyArray<Case> = [
       const { posting, first, second, outcome } = await overtaken(context)
       await refuse(context, { first, outcome }, "the second has begun")
       equal((await peer.find(posting.id)).state, "started", "state after the first was refused")
-      await peer.end(second, { record: outcome(second, "from the second") })
+      await peer.acked(second, { record: outcome(second, "from the second") })
       equal((await peer.find(posting.id)).result, "from the second", "result")
     },
   },
@@ -70,7 +70,7 @@ export const fenceCases: ReadonlyArray<Case> = [
     async run(context) {
       const { peer } = context
       const { posting, first, second, outcome } = await overtaken(context)
-      await peer.end(second, { record: outcome(second, "from the second") })
+      await peer.acked(second, { record: outcome(second, "from the second") })
       await refuse(context, { first, outcome }, "the second has finished")
       equal((await peer.find(posting.id)).result, "from the second", "result")
     },
@@ -84,10 +84,10 @@ export const fenceCases: ReadonlyArray<Case> = [
       const { posting, first, second, outcome } = await overtaken(context)
       await refuse(context, { first, outcome }, "the second has begun")
       equal(await peer.extend(second.token), [true], "extension of the second delivery")
-      // The second worker dies in turn: the task must still be there.
+      // The second worker dies too, and the task must still be in the queue.
       const third = await peer.one(posting.queue, 8_000)
       check(third.fence > second.fence, "a third delivery must come, with a higher fence")
-      const before = await peer.claimed(third, posting)
+      const before = await peer.begun(third, posting)
       equal(before?.claims, 1, "claims before the third")
     },
   },
@@ -99,10 +99,10 @@ export const fenceCases: ReadonlyArray<Case> = [
       const { peer } = context
       const { posting, first, second, outcome } = await overtaken(context)
       const record = recordOf(posting, "queued", { fence: first.fence })
-      const [settled] = await peer.settle({ token: first.token, record, then: { kind: "release", delay: 0 } })
-      equal(settled?.status, "superseded", "answer to the first worker")
+      const [ended] = await peer.endAll({ token: first.token, record, then: { kind: "release", delay: 0 } })
+      equal(ended?.status, "superseded", "answer to the first worker")
       await peer.none(posting.queue, "the second worker has it", 200)
-      await peer.end(second, { record: outcome(second, "from the second") })
+      await peer.acked(second, { record: outcome(second, "from the second") })
     },
   },
   {
@@ -112,7 +112,7 @@ export const fenceCases: ReadonlyArray<Case> = [
     async run(context) {
       const { peer } = context
       const { posting, first, second } = await overtaken(context)
-      equal((await peer.claim(first, posting, "first")).status, "superseded", "answer to the first worker")
+      equal((await peer.begin(first, posting, "first")).status, "superseded", "answer to the first worker")
       const { fence, worker, claims } = await peer.find(posting.id)
       equal({ fence, worker, claims }, { fence: second.fence, worker: "second", claims: 1 }, "record")
     },
@@ -125,9 +125,9 @@ export const fenceCases: ReadonlyArray<Case> = [
       const { peer, fresh, task } = context
       const { posting, first, second, outcome } = await overtaken(context)
       const callback = task({ queue: fresh("other") })
-      await peer.end(second, { record: { ...outcome(second, "from the second"), followUps: [callback] } })
-      const claimed = await peer.claim(first, posting, "first")
-      // Its fence is the lower one, and yet there may be nobody else left to publish them.
+      await peer.acked(second, { record: { ...outcome(second, "from the second"), followUps: [callback] } })
+      const claimed = await peer.begin(first, posting, "first")
+      // Its fence is lower, but it may be the only worker left that can publish the follow-ups.
       check(claimed.status === "finished", `the claim must say finished, it said ${describe(claimed)}`)
       equal(claimed.record.followUps?.map(publishKey), [publishKey(callback)], "follow-ups in the record")
       equal((await peer.find(posting.id)).result, "from the second", "result")
@@ -155,7 +155,7 @@ export const fenceCases: ReadonlyArray<Case> = [
       await peer.publish(posting)
       const first = await peer.one(queue)
       const { record, revision } = await peer.found(posting.id)
-      await peer.changed({ id: posting.id, expect: revision, record: cancelled(record) })
+      await peer.decided({ id: posting.id, expect: revision, record: cancelled(record) })
       const outcome = (): JobRecord => recordOf(posting, "succeeded", { fence: first.fence })
       await refuse(context, { first, outcome }, "the job was cancelled")
       equal((await peer.find(posting.id)).state, "cancelled", "state")
@@ -170,12 +170,12 @@ export const fenceCases: ReadonlyArray<Case> = [
       const posting = task({ queue })
       await peer.publish(posting)
       const first = await peer.one(queue)
-      await peer.claimed(first, posting)
+      await peer.begun(first, posting)
       const { record, revision } = await peer.found(posting.id)
-      await peer.changed({ id: posting.id, expect: revision, record: cancelled(record), withdraw: true })
+      await peer.decided({ id: posting.id, expect: revision, record: cancelled(record), withdraw: true })
       const outcome = (): JobRecord => recordOf(posting, "succeeded", { fence: first.fence })
       await refuse(context, { first, outcome }, "the job was cancelled")
-      const again = await peer.claim(first, posting)
+      const again = await peer.begin(first, posting)
       equal(again.status, "finished", `a claim of a cancelled job (${describe(again)})`)
       equal((await peer.find(posting.id)).state, "cancelled", "state")
     },
@@ -191,15 +191,15 @@ export const fenceCases: ReadonlyArray<Case> = [
       const first = await peer.one(queue)
       await sleep(lease + harness.capabilities.leaseResolution + 100)
       const record = recordOf(posting, "succeeded", { fence: first.fence, result: "late" })
-      const settled = await peer.ack(first, { record })
-      check(["ended", "gone"].includes(settled.status), `its outcome must be stored, it was ${describe(settled)}`)
+      const ended = await peer.ack(first, { record })
+      check(["ended", "gone"].includes(ended.status), `its outcome must be stored, it was ${describe(ended)}`)
       equal((await peer.find(posting.id)).result, "late", "result")
-      // Where the ack came too late, the next delivery finds that the job is over.
+      // Where the ack came too late, the next delivery finds that the job has ended.
       await until("an empty queue", async () => {
-        const [again] = await peer.pull(queue, { wait: 300 })
+        const [again] = await peer.take(queue, { wait: 300 })
         if (again === undefined) return true
-        equal((await peer.claim(again, posting)).status, "finished", "claim of a later delivery")
-        await peer.end(again)
+        equal((await peer.begin(again, posting)).status, "finished", "claim of a later delivery")
+        await peer.acked(again)
         return false
       })
       equal((await peer.find(posting.id)).result, "late", "result at the end")

@@ -1,4 +1,4 @@
-/** Input from strangers: any text is only text, and what is no message harms nobody. */
+/** Hostile input: any text is treated as text, and bytes that are not a message do no harm. */
 import { Buffer } from "node:buffer"
 import { publishKey } from "../../../runtime/protocol/message.ts"
 import { type Case, hook, lists } from "../case.ts"
@@ -32,7 +32,7 @@ export const hostileCases: ReadonlyArray<Case> = [
       for (const [at, delivery] of found.entries()) {
         const posting = postings[at]
         check(posting !== undefined, "each delivery has its posting")
-        await peer.claimed(delivery, posting)
+        await peer.begun(delivery, posting)
         await peer.succeed(delivery, posting, { result: posting.id })
       }
       for (const id of ids) equal((await peer.find(id)).result, id, "result in the record of a job that ended")
@@ -82,9 +82,9 @@ export const hostileCases: ReadonlyArray<Case> = [
           successor: publishKey(retry),
           followUps: [retry],
         })
-        await peer.end(first, { record, followUps: [retry] })
+        await peer.acked(first, { record, followUps: [retry] })
         const second = await peer.one(queue)
-        await peer.claimed(second, retry)
+        await peer.begun(second, retry)
         await peer.succeed(second, retry)
       }
     },
@@ -113,7 +113,7 @@ export const hostileCases: ReadonlyArray<Case> = [
         "bytes of what is no message",
       )
       for (const { undecodable } of raws) check(undecodable.length > 0, "what is no message must come with a reason")
-      for (const delivery of found) await peer.end(delivery)
+      for (const delivery of found) await peer.acked(delivery)
       await peer.none(queue, "all was acked")
     },
   },
@@ -128,7 +128,7 @@ export const hostileCases: ReadonlyArray<Case> = [
       const delivery = await peer.one(queue)
       const placeholder = task({ queue })
       const record = recordOf(placeholder, "failed", { fence: delivery.fence, dead: "undecodable", raw })
-      await peer.end(delivery, { record })
+      await peer.acked(delivery, { record })
       equal(await peer.find(placeholder.id), record, "record")
       const page = await peer.transport.jobs.list({ queue, dead: true, limit: 10 })
       equal(

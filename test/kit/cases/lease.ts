@@ -1,4 +1,4 @@
-/** Leases: a delivery is ours for so long, or longer if extended, and then somebody else's. */
+/** Leases: a delivery has its task until the lease ends, or longer if extended; then another delivery gets it. */
 import type { Case } from "../case.ts"
 import { between, check, equal } from "../check.ts"
 import { sleep } from "../context.ts"
@@ -11,7 +11,7 @@ const lease = 1_000
 export const leaseCases: ReadonlyArray<Case> = [
   {
     group,
-    name: "a delivery that is not settled comes again after its lease, not before, with a higher fence",
+    name: "a task whose attempt does not end comes again after its lease, not before, with a higher fence",
     lease,
     async run({ peer, fresh, task, elsewhere, harness, lease, tolerance, slack }) {
       const queue = fresh("queue")
@@ -42,8 +42,8 @@ export const leaseCases: ReadonlyArray<Case> = [
       const lost = await peer.one(queue)
       const ours = await peer.one(queue, 8_000)
       equal(await peer.extend(lost.token, ours.token), [false, true], "extensions of the old and the new token")
-      await peer.end(ours)
-      equal(await peer.extend(ours.token), [false], "extension of a token that was settled")
+      await peer.acked(ours)
+      equal(await peer.extend(ours.token), [false], "extension of a token that was ended")
     },
   },
   {
@@ -70,7 +70,7 @@ export const leaseCases: ReadonlyArray<Case> = [
       const age = `${Date.now() - start} ms after it was asked for, with a lease of ${lease} ms`
       equal(await other.extend(delivery.token), [true], `extension from another connection, ${age}`)
       await peer.none(queue, "its lease was extended", 0.7 * lease)
-      await other.end(delivery)
+      await other.acked(delivery)
       await peer.none(queue, "it was acked", 1.2 * lease)
     },
   },

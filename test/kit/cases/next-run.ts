@@ -1,4 +1,4 @@
-/** A job that goes on as its next run: the record that ends one run begins the next. */
+/** A job that repeats: the record that ends one run begins the next. */
 
 import type { AddressedTask } from "../../../runtime/protocol/message.ts"
 import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
@@ -8,7 +8,7 @@ import { cancelled, recordOf, taskOf } from "../task.ts"
 
 const group = "next run"
 
-/** What a worker settles when a job that repeats has succeeded: its next run waits, and the record names it. */
+/** The end of a run of a job that repeats: the next run waits, and the record names it as successor. */
 const goesOn = (posting: AddressedTask, { fence }: Pick<JobDelivery, "fence">) => {
   const next = taskOf({ id: posting.id, queue: posting.queue, run: posting.run + 1 })
   const record = recordOf(posting, "queued", {
@@ -23,17 +23,17 @@ const goesOn = (posting: AddressedTask, { fence }: Pick<JobDelivery, "fence">) =
 export const nextRunCases: ReadonlyArray<Case> = [
   {
     group,
-    name: "a job may end one run and begin the next in one settlement",
+    name: "an attempt may end one run and begin the next",
     async run({ peer, fresh, task }) {
       const posting = task({ queue: fresh("queue") })
       await peer.publish(posting)
       const first = await peer.one(posting.queue)
-      await peer.end(first, goesOn(posting, first).ending)
+      await peer.acked(first, goesOn(posting, first).ending)
       const second = await peer.one(posting.queue)
       const { next } = goesOn(posting, second)
-      const before = await peer.claimed(second, next)
+      const before = await peer.begun(second, next)
       equal({ run: before?.run, state: before?.state }, { run: 2, state: "queued" }, "record before the next run")
-      await peer.end(second, { record: recordOf(next, "succeeded", { fence: second.fence, result: "twice" }) })
+      await peer.acked(second, { record: recordOf(next, "succeeded", { fence: second.fence, result: "twice" }) })
       const { run, state, result } = await peer.find(posting.id)
       equal({ run, state, result }, { run: 2, state: "succeeded", result: "twice" }, "record at the end")
       await peer.none(posting.queue, "both runs are over")
@@ -48,12 +48,12 @@ export const nextRunCases: ReadonlyArray<Case> = [
       await peer.publish(posting)
       const first = await peer.one(posting.queue)
       const second = await peer.one(posting.queue, 8_000)
-      await peer.claimed(second, posting, "second")
+      await peer.begun(second, posting, "second")
       equal((await peer.ack(first, goesOn(posting, first).ending)).status, "superseded", "answer to the first worker")
       const { run, state, worker } = await peer.find(posting.id)
       equal({ run, state, worker }, { run: 1, state: "started", worker: "second" }, "record")
       await peer.none(posting.queue, "the next run of an outcome that was refused", 200)
-      await peer.end(second, { record: recordOf(posting, "succeeded", { fence: second.fence }) })
+      await peer.acked(second, { record: recordOf(posting, "succeeded", { fence: second.fence }) })
     },
   },
   {
@@ -64,7 +64,7 @@ export const nextRunCases: ReadonlyArray<Case> = [
       await peer.publish(posting)
       const delivery = await peer.one(posting.queue)
       const found = await peer.found(posting.id)
-      await peer.changed({ id: posting.id, expect: found.revision, record: cancelled(found.record) })
+      await peer.decided({ id: posting.id, expect: found.revision, record: cancelled(found.record) })
       equal((await peer.ack(delivery, goesOn(posting, delivery).ending)).status, "superseded", "answer to the worker")
       equal((await peer.find(posting.id)).state, "cancelled", "state")
     },

@@ -1,4 +1,4 @@
-/** Storing tasks: each on its own, and once per publish key. */
+/** Publishing: each task succeeds or fails alone, and is stored once per publish key. */
 import type { Case } from "../case.ts"
 import { equal, sameSet } from "../check.ts"
 import { encodedSize, idOf, retryOf } from "../task.ts"

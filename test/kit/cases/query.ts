@@ -1,4 +1,4 @@
-/** Lists of records: filters, order and pages; and news about them. */
+/** Lists of jobs: filters, order and pages; and watching jobs. */
 
 import type { Headers } from "../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
@@ -35,7 +35,7 @@ interface Ended {
   readonly dead?: string
 }
 
-/** Jobs that ended one after the other, newest last. */
+/** Jobs that ended in this order, the newest last. */
 const ended = async (
   { peer, task }: Context,
   queue: string,
@@ -47,9 +47,9 @@ const ended = async (
     await peer.publish(posting)
     const delivery = await peer.one(queue)
     const { fence } = delivery
-    await peer.end(delivery, { record: recordOf(posting, state, dead === undefined ? { fence } : { fence, dead }) })
+    await peer.acked(delivery, { record: recordOf(posting, state, dead === undefined ? { fence } : { fence, dead }) })
     ids.push(posting.id)
-    // Order by time needs times that differ.
+    // The order by time can only be seen where times differ.
     await sleep(3)
   }
   return ids
@@ -209,7 +209,7 @@ export const queryCases: ReadonlyArray<Case> = [
       await peer.publish(posting)
       const delivery = await peer.one(queue)
       const { token, fence } = delivery
-      await peer.claimed(delivery, posting, "worker 1")
+      await peer.begun(delivery, posting, "worker 1")
       const hears = (what: string, wanted: (record: JobRecord) => boolean): Promise<boolean> =>
         until(`news: ${what}`, async () => heard.some(wanted))
       await hears("the claim", ({ state, worker }) => state === "started" && worker === "worker 1")
@@ -219,7 +219,7 @@ export const queryCases: ReadonlyArray<Case> = [
       await hears("the report", (each) => each.progress?.fraction === 0.5)
       const stored = await peer.succeed(delivery, posting)
       const { revision: expect } = await peer.found(posting.id)
-      await peer.changed({ id: posting.id, expect, record: { ...stored, meta: { note: "changed" } } })
+      await peer.decided({ id: posting.id, expect, record: { ...stored, meta: { note: "changed" } } })
       await hears("the change", ({ meta }) => meta?.["note"] === "changed")
     },
   },

@@ -1,4 +1,4 @@
-/** The record of a job, wherever the job is, and those who change it from outside. */
+/** The record of a job in every state, and decisions that change it. */
 
 import { publishKey } from "../../../runtime/protocol/message.ts"
 import { step, tombstoneOf } from "../../../runtime/protocol/record.ts"
@@ -76,7 +76,7 @@ export const recordCases: ReadonlyArray<Case> = [
       await peer.publish(posting)
       const delivery = await peer.one(queue)
       equal((await peer.find(posting.id)).message?.headers["id"], posting.id, "id in the task, before the claim")
-      await peer.claimed(delivery, posting)
+      await peer.begun(delivery, posting)
       const { state, message } = await peer.find(posting.id)
       equal([state, message?.headers["id"]], ["started", posting.id], "state and id in the task, after the claim")
     },
@@ -102,12 +102,12 @@ export const recordCases: ReadonlyArray<Case> = [
         for (let at = 0; at < 12; at++) {
           const delivery = await peer.one(queue)
           await sleep(5)
-          if (at > 0) await peer.claimed(delivery, posting)
+          if (at > 0) await peer.begun(delivery, posting)
           const due = harness.capabilities.delay && at % 3 === 1 ? { due: Date.now() + 250 } : {}
           const retry = retryOf(posting, due)
           const ending = { fence: delivery.fence, successor: publishKey(retry), followUps: [retry] }
           const record = recordOf(posting, "queued", ending)
-          if (at < 11) await peer.end(delivery, { record, followUps: [retry] })
+          if (at < 11) await peer.acked(delivery, { record, followUps: [retry] })
           else await peer.succeed(delivery, posting)
           posting = retry
         }
@@ -121,7 +121,7 @@ export const recordCases: ReadonlyArray<Case> = [
             `the job must be found at any time; look ${looks} missed it`,
           )
           looks++
-          // A transport in this process may answer without a turn of the event loop: the others need one.
+          // A transport in this process may answer without a turn of the event loop, which the other calls need.
           await sleep(0)
         }
       }
@@ -142,9 +142,9 @@ export const recordCases: ReadonlyArray<Case> = [
       await peer.publish(posting)
       const stored = await peer.succeed(await peer.one(queue), posting)
       const { revision } = await peer.found(posting.id)
-      await peer.changed({ id: posting.id, expect: revision, record: { ...stored, meta: { by: "first" } } })
+      await peer.decided({ id: posting.id, expect: revision, record: { ...stored, meta: { by: "first" } } })
       for (const expect of [revision, ""]) {
-        const changed = await peer.change({ id: posting.id, expect, record: { ...stored, meta: { by: "second" } } })
+        const changed = await peer.decide({ id: posting.id, expect, record: { ...stored, meta: { by: "second" } } })
         equal(changed.status, "conflict", `answer to a change that expects "${expect}"`)
       }
       equal((await peer.find(posting.id)).meta, { by: "first" }, "meta")
@@ -162,7 +162,7 @@ export const recordCases: ReadonlyArray<Case> = [
         const stored = await peer.succeed(await peer.one(queue), posting)
         const { revision: expect } = await peer.found(posting.id)
         const answers = await Promise.all(
-          [peer, other].map((each, by) => each.change({ id: posting.id, expect, record: { ...stored, meta: { by } } })),
+          [peer, other].map((each, by) => each.decide({ id: posting.id, expect, record: { ...stored, meta: { by } } })),
         )
         sameSet(
           answers.map(({ status }) => status),
@@ -206,7 +206,7 @@ export const recordCases: ReadonlyArray<Case> = [
       check(before !== undefined && posting !== undefined && after !== undefined, "there are three tasks")
       await peer.publish(before, posting, after)
       const { record, revision } = await peer.found(posting.id)
-      await peer.changed({ id: posting.id, expect: revision, record: cancelled(record), withdraw: true })
+      await peer.decided({ id: posting.id, expect: revision, record: cancelled(record), withdraw: true })
       equal((await peer.all(queue, 2)).map(idOf), [before.id, after.id], "what comes")
       await peer.none(queue, "the third one was withdrawn")
       const found = await peer.found(posting.id)
@@ -225,24 +225,24 @@ export const recordCases: ReadonlyArray<Case> = [
       const { id } = posting
       await peer.publish(posting)
       await peer.one(queue)
-      // Cancelled while it runs, run again at once; then its first worker dies.
+      // Cancelled while it runs, and run again at once; then the first worker dies.
       const running = await peer.found(id)
       const stopped = cancelled(running.record)
-      await peer.changed({ id, expect: running.revision, record: stopped })
+      await peer.decided({ id, expect: running.revision, record: stopped })
       const again = task({ queue, id, run: 2 })
       const { endedAt, keepMs, ...rest } = stopped
       const queued = step(rest, { at: Date.now(), state: "queued", run: 2, reason: "rerun" })
-      await peer.changed({ id, expect: (await peer.found(id)).revision, record: queued, post: [again] })
+      await peer.decided({ id, expect: (await peer.found(id)).revision, record: queued, post: [again] })
       const statuses: Record<string, string> = {}
       for (let count = 0; count < 2; count++) {
         const delivery = await peer.one(queue, 8_000)
         const of = delivery.message
         const own: unknown = "headers" in of ? of.headers["callboard"] : undefined
         const isSecond = typeof own === "object" && own !== null && "run" in own && own.run === 2
-        const { status } = await peer.claim(delivery, isSecond ? again : posting)
+        const { status } = await peer.begin(delivery, isSecond ? again : posting)
         statuses[isSecond ? "run 2" : "run 1"] = status
         if (isSecond)
-          await peer.end(delivery, { record: recordOf(again, "succeeded", { fence: delivery.fence, run: 2 }) })
+          await peer.acked(delivery, { record: recordOf(again, "succeeded", { fence: delivery.fence, run: 2 }) })
       }
       equal(statuses, { "run 1": "finished", "run 2": "started" }, "claims")
       equal((await peer.find(id)).state, "succeeded", "state")
@@ -262,7 +262,7 @@ export const recordCases: ReadonlyArray<Case> = [
       const again = task({ queue, id, run: 2 })
       const { endedAt, keepMs, result, ...rest } = record
       const queued = { ...step(rest, { at: Date.now(), state: "queued", run: 2, reason: "rerun" }), fence: "" }
-      await peer.changed({ id, expect: revision, record: queued, post: [again] })
+      await peer.decided({ id, expect: revision, record: queued, post: [again] })
       const { state, run, message } = await peer.find(id)
       equal([state, run, message?.headers["id"]], ["queued", 2, id], "state, run and task")
       const second = await peer.one(queue)
@@ -271,8 +271,8 @@ export const recordCases: ReadonlyArray<Case> = [
       const late = await peer.ack(first, { record: recordOf(posting, "failed", { fence: first.fence }) })
       check(["superseded", "gone"].includes(late.status), `the first run is over, it was ${describe(late)}`)
       equal((await peer.find(id)).run, 2, "run, after the first one tried to write")
-      await peer.claimed(second, again)
-      await peer.end(second, {
+      await peer.begun(second, again)
+      await peer.acked(second, {
         record: recordOf(again, "succeeded", { fence: second.fence, run: 2, result: "of run 2" }),
       })
       equal((await peer.find(id)).result, "of run 2", "result")
@@ -283,21 +283,21 @@ export const recordCases: ReadonlyArray<Case> = [
     name: "a record can be there before its task",
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
-      // A task that waited for others says so: by that its first delivery knows that something is stored about it.
+      // A task that waited for other jobs says so in a header, so that its first delivery is not fresh.
       const callboard = { run: 1, submittedAt: Date.now(), after: { ids: [fresh("parent")] } }
       const posting = task({ queue, headers: { callboard } })
       const { id } = posting
       const record = { ...recordOf(posting, "deferred", { fence: "", attempt: 0 }), message: posting.message }
-      await peer.changed({ id, expect: "", record })
+      await peer.decided({ id, expect: "", record })
       const found = await peer.found(id)
       equal([found.record.state, found.record.message?.headers["id"]], ["deferred", id], "state and id in the task")
       await peer.none(queue, "it waits for others")
-      equal((await peer.change({ id, expect: "", record })).status, "conflict", "answer to making it again")
+      equal((await peer.decide({ id, expect: "", record })).status, "conflict", "answer to making it again")
       const released = step(record, { at: Date.now(), state: "queued" })
-      await peer.changed({ id, expect: found.revision, record: released, post: [posting] })
+      await peer.decided({ id, expect: found.revision, record: released, post: [posting] })
       const delivery = await peer.one(queue)
       check(!delivery.fresh, "a delivery of a job that has a record is not fresh")
-      equal((await peer.claimed(delivery, posting))?.state, "queued", "state before the claim")
+      equal((await peer.begun(delivery, posting))?.state, "queued", "state before the claim")
     },
   },
   {
@@ -312,11 +312,11 @@ export const recordCases: ReadonlyArray<Case> = [
       await peer.publish(posting)
       const first = await peer.one(queue)
       const second = await peer.one(queue, 8_000)
-      await peer.claimed(second, posting)
+      await peer.begun(second, posting)
       await peer.succeed(second, posting)
       const { record, revision } = await peer.found(id)
       const { result, message, ...rest } = record
-      await peer.changed({ id, expect: revision, record: { ...rest, tombstone: true } })
+      await peer.decided({ id, expect: revision, record: { ...rest, tombstone: true } })
       const grave = await peer.find(id)
       const { tombstone, state, run } = grave
       equal({ tombstone, state, run }, { tombstone: true, state: "succeeded", run: 1 }, "tombstone")
@@ -341,18 +341,18 @@ export const recordCases: ReadonlyArray<Case> = [
       const { id } = posting
       await peer.publish(posting)
       const first = await peer.one(queue)
-      // As if the worker had died between storing the outcome and publishing what follows.
+      // As if the worker had died after storing the outcome and before publishing the follow-ups.
       const outcome = recordOf(posting, "succeeded", { fence: first.fence, followUps: [callback] })
       await peer.release(first, 0, { record: outcome })
       const { record, revision } = await peer.found(id)
-      await peer.changed({ id, expect: revision, record: { ...tombstoneOf(record), fence: "", keepMs: 0 } })
+      await peer.decided({ id, expect: revision, record: { ...tombstoneOf(record), fence: "", keepMs: 0 } })
       equal((await peer.find(id)).tombstone, true, "tombstone")
       const second = await peer.one(queue)
-      const claimed = await peer.claim(second, posting)
+      const claimed = await peer.begin(second, posting)
       check(claimed.status === "finished", `the claim must say finished, it said ${describe(claimed)}`)
       const { followUps = [] } = claimed.record
       equal(followUps.map(publishKey), [publishKey(callback)], "follow-ups in the tombstone")
-      await peer.end(second, { followUps })
+      await peer.acked(second, { followUps })
       equal(idOf(await peer.one(callback.queue)), callback.id, "the follow-up, published by the later delivery")
       await peer.none([queue, callback.queue], "it was acked")
     },
@@ -403,7 +403,7 @@ export const recordCases: ReadonlyArray<Case> = [
       const { record, revision } = await peer.found(posting.id)
       const description = "x".repeat(harness.capabilities.maxRecord)
       const big = { ...cancelled(record), description }
-      const changed = await peer.change({ id: posting.id, expect: revision, record: big, withdraw: true })
+      const changed = await peer.decide({ id: posting.id, expect: revision, record: big, withdraw: true })
       check(changed.status === "failed", `a record that is too large must fail, it was ${describe(changed)}`)
       equal(changed.error.reason, "too-large", "reason")
       equal(idOf(await peer.one(queue)), posting.id, "what still comes")

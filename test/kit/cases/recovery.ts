@@ -1,4 +1,4 @@
-/** What was stored outlives connections, servers and cuts; and those who listen hear of it. */
+/** Stored tasks and records survive closed connections, restarts and cuts, and watches go on after them. */
 
 import type { AddressedTask } from "../../../runtime/protocol/message.ts"
 import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
@@ -10,7 +10,7 @@ import { idOf } from "../task.ts"
 
 const group = "recovery"
 
-/** Publishes one by one until each task is stored, whatever happens meanwhile. */
+/** Publishes tasks one by one, and repeats each until it is stored. */
 const persist = async ({ peer, until }: Context, postings: ReadonlyArray<AddressedTask>): Promise<void> => {
   for (const posting of postings) {
     await until(
@@ -36,7 +36,7 @@ const published = async ({ transport }: Peer, posting: AddressedTask): Promise<b
   return receipts[0] !== undefined && receipts[0].status !== "failed"
 }
 
-/** One pull; nothing while the transport is away. */
+/** One take; nothing while the transport is away. */
 const pullThrough = async ({ transport }: Peer, queue: string, wait = 500): Promise<ReadonlyArray<JobDelivery>> => {
   try {
     return await transport.jobs.take({ queues: [queue], max: 1, wait }, new AbortController().signal)
@@ -46,19 +46,19 @@ const pullThrough = async ({ transport }: Peer, queue: string, wait = 500): Prom
   }
 }
 
-/** Pulls and acks until each of the ids has come. */
+/** Takes and acks tasks until each of the ids has been delivered. */
 const consume = async ({ peer, harness }: Context, queue: string, ids: ReadonlyArray<string>): Promise<void> => {
   const left = new Set(ids)
   const end = Date.now() + (harness.slow ? 40_000 : 25_000)
   const { signal } = new AbortController()
-  /** In hand: an answer that was lost may be that of an ack, after which the task never comes again. */
+  /** Deliveries whose ack got no answer. It may have succeeded, so that the task is not delivered again. */
   const held = new Map<string, string>()
   while (left.size > 0) {
     check(Date.now() < end, `all tasks must come, ${left.size} of ${ids.length} did not`)
     try {
       for (const [id, token] of held) {
-        const [settled] = await peer.transport.jobs.end([{ token, then: { kind: "ack" } }])
-        if (settled?.status !== "ended" && settled?.status !== "gone") continue
+        const [ended] = await peer.transport.jobs.end([{ token, then: { kind: "ack" } }])
+        if (ended?.status !== "ended" && ended?.status !== "gone") continue
         left.delete(id)
         held.delete(id)
       }
@@ -109,7 +109,7 @@ export const recoveryCases: ReadonlyArray<Case> = [
   },
   {
     group,
-    name: "a pull that waits through a cut, or the next one, brings what comes afterwards",
+    name: "a take that waits through a cut, or the next one, brings what comes afterwards",
     needs: [hook("cut")],
     exclusive: true,
     timeout: 60_000,
@@ -122,7 +122,7 @@ export const recoveryCases: ReadonlyArray<Case> = [
       await within("the healing", harness.heal?.() ?? Promise.resolve())
       const posting = task({ queue })
       await until("a receipt after the cut", () => published(peer, posting), 20_000)
-      const early = await within("the end of the pull that waited", waiting, 20_000)
+      const early = await within("the end of the take that waited", waiting, 20_000)
       const found = early[0] ?? (await until("the task", async () => (await pullThrough(peer, queue))[0], 20_000))
       equal(idOf(found), posting.id, "what comes")
     },

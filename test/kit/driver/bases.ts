@@ -1,4 +1,4 @@
-/** What the kit tries its own cases and mutants on: the least driver, atomic, stepwise, with everything, over a line. */
+/** The drivers on which the kit tests its own cases and mutants: the least driver in several variants. */
 import type { Driver } from "../../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import { Line } from "../line.ts"

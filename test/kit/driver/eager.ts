@@ -3,7 +3,7 @@ import type { Driver } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { sleep } from "../stage.ts"
 
-/** Those who watch the store of one namespace, over all connections. */
+/** Watchers of the store of one namespace, over all connections. */
 export type Watchers = Set<(key: string, value?: Uint8Array) => void>
 
 export const eagerDriver = (driver: Driver, watchers: Watchers): Driver => {

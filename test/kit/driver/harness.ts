@@ -9,7 +9,7 @@ export type DriverPart = "query" | "browse" | "broadcast" | "watch" | "orphans"
 export const DRIVER_PARTS: ReadonlyArray<DriverPart> = ["query", "browse", "broadcast", "watch", "orphans"]
 
 export interface DriverHarness extends Ground<Driver> {
-  /** What the driver is expected to declare, word for word: a claim in one place only is no claim. */
+  /** The capabilities that the driver has to declare, repeated here so that a change by mistake is noticed. */
   readonly capabilities: Capabilities
   /** Optional members that the driver has. Defaults to all, but `orphans` only where it is not atomic. */
   readonly parts?: ReadonlyArray<DriverPart>
@@ -18,7 +18,7 @@ export interface DriverHarness extends Ground<Driver> {
    * be done between steps. A driver that is atomic has stored nothing then.
    */
   failAfter?(driver: Driver, step: "record" | "post"): () => void
-  /** Connects with credentials that the broker refuses. Absent where it refuses nobody. */
+  /** Connects with credentials that the broker refuses. Absent where it has no authentication. */
   intrude?(options: ConnectOptions): Promise<Driver>
   /** Makes a driver of a client object that the application holds. Absent where there are no such objects. */
   adopt?(options: ConnectOptions): Promise<Adopted>

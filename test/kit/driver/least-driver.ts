@@ -25,7 +25,7 @@ interface Task {
   readonly frame: Uint8Array
   readonly sequence: number
   readonly at: number
-  /** Of the delivery that has it; "" when nobody has. */
+  /** Token of the delivery that has the task; "" where none has. */
   token: string
   /** Not to be taken before. */
   until: number

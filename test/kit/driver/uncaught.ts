@@ -21,14 +21,14 @@ const takeOver = (): void => {
   }
 }
 
-/** Runs, and fails when meanwhile an error was caught by nobody. */
+/** Runs a function, and fails if an error was not caught meanwhile. */
 export const withoutUncaught = async (run: () => Promise<void>): Promise<void> => {
   const errors: Array<unknown> = []
   if (running.size === 0) takeOver()
   running.add(errors)
   try {
     await run()
-    // The engine tells of a rejection that nobody handles after its turn.
+    // The engine reports an unhandled rejection after the current turn of the event loop.
     await new Promise((resolve) => setTimeout(resolve, 20))
   } finally {
     running.delete(errors)

@@ -1,16 +1,16 @@
-/** Mutants of input from strangers, of closing and of recovery. */
+/** Mutants of hostile input, of closing and of recovery. */
 import type { Transport } from "../../../runtime/transport/lift/transport.ts"
 import { jobsBroken, type Mutant, transportBroken } from "./mutant.ts"
 
 const closing = (close: (transport: Transport) => () => Promise<void>): Mutant["breaker"] =>
   transportBroken(() => (transport) => ({ ...transport, close: close(transport) }))
 
-/** Closed a good while after it was said to be. */
+/** Closes a while after `close` has resolved. */
 const lingering = closing((transport) => async () => {
   setTimeout(() => void transport.close(), 3_000)
 })
 
-/** Every tenth publish is said to be stored, and is not. */
+/** Reports every tenth publish as stored without storing it. */
 const leaking = jobsBroken(() => {
   let count = 0
   return (jobs) => ({
@@ -57,10 +57,10 @@ export const lifetimeMutants: ReadonlyArray<Mutant> = [
       },
     })),
   },
-  { breaks: "close: closing ends a pull that waits", breaker: lingering },
+  { breaks: "close: closing ends a take that waits", breaker: lingering },
   { breaks: "close: afterwards every call fails as closed", breaker: lingering },
   {
-    breaks: "recovery: a pull that waits through a cut, or the next one, brings what comes afterwards",
+    breaks: "recovery: a take that waits through a cut, or the next one, brings what comes afterwards",
     on: "line",
     // Once it has failed, it never recovers.
     breaker: jobsBroken(() => {

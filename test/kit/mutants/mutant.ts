@@ -1,4 +1,4 @@
-/** A mutant: a good transport with one promise broken, and the case that must notice. */
+/** A mutant: a correct transport with one promise broken, and the case that has to fail. */
 
 import type { Jobs, Transport } from "../../../runtime/transport/lift/transport.ts"
 import type { ConnectOptions } from "../../../runtime/transport/mod.ts"
@@ -10,7 +10,7 @@ export interface Mutant {
   readonly breaks: string
   /** Which harness the case runs on: a full one, or one whose line can be cut. Defaults to `full`. */
   readonly on?: "full" | "line"
-  /** Called once per run of the case: what it remembers is shared by the connections of that run. */
+  /** Called once per run of the case; its state is shared by the connections of that run. */
   breaker(): (connect: Connect) => Connect
 }
 

@@ -8,7 +8,7 @@ let hops = 1_000
 /** The same task under another publish key. */
 const renamed = (posting: AddressedTask): AddressedTask => ({ ...posting, hops: ++hops })
 
-/** Stores what `isNew` says is new, and calls the rest duplicates. */
+/** Stores the tasks for which `isNew` holds, and answers `duplicate` for the others. */
 const deduplicating = (
   isNew: (posting: AddressedTask, seen: Set<string>) => boolean | Promise<boolean>,
 ): Mutant["breaker"] =>
@@ -30,7 +30,7 @@ export const publishMutants: ReadonlyArray<Mutant> = [
     breaks: "publish: one byte more is too-large, and its neighbours are stored all the same",
     breaker: jobsBroken(() => (jobs, { capabilities }) => ({
       publish: async (each) => {
-        // All or nothing, where each should stand alone.
+        // Fails all tasks of a batch where only one should fail.
         const receipts = await jobs.publish(each.filter((posting) => encodedSize(posting) <= capabilities.maxTask))
         return each.map((_, at) => receipts[at] ?? { status: "stored" })
       },

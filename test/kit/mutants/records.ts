@@ -1,4 +1,4 @@
-/** Mutants of records, lists, news about them, and of what maintenance asks. */
+/** Mutants of records, lists, watches and orphans. */
 
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import type { Decision, Found, RecordPage, RecordQuery } from "../../../runtime/transport/lift/transport.ts"
@@ -6,7 +6,7 @@ import { jobsBroken, type Mutant } from "./mutant.ts"
 
 const never = new AbortController().signal
 
-/** What is found is changed before it is handed over. */
+/** Changes records before they are returned. */
 const finding = (change: (found: Found | undefined, id: string) => Found | undefined): Mutant["breaker"] =>
   jobsBroken(() => (jobs) => ({ find: async (id) => change(await jobs.find(id), id) }))
 
@@ -18,7 +18,7 @@ const querying = (
   after: (page: RecordPage) => RecordPage = (page) => page,
 ): Mutant["breaker"] => jobsBroken(() => (jobs) => ({ list: async (query) => after(await jobs.list(before(query))) }))
 
-/** Changes are written whatever is stored. */
+/** Stores decisions without comparing revisions. */
 const carefree = jobsBroken(() => (jobs) => ({
   decide: (each) =>
     Promise.all(

@@ -1,4 +1,4 @@
-/** The end of a connection: quick, final, and harmless to others. */
+/** Closing a connection: it is quick and final, and other connections keep working. */
 import { between, check, equal, isTransportError, refuses } from "../../check.ts"
 import { type DriverCase, offered, waits } from "../case.ts"
 import { sleep } from "../context.ts"

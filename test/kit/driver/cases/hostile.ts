@@ -1,4 +1,4 @@
-/** Input from strangers: any text is only text, and what is no message harms nobody. */
+/** Hostile input: any text is treated as text, and bytes that are not a message do no harm. */
 import { Buffer } from "node:buffer"
 import { hook } from "../../case.ts"
 import { check, equal, sameSet } from "../../check.ts"

@@ -1,4 +1,4 @@
-/** News: of jobs and queues to those who listen, and announcements to everybody. */
+/** News of jobs and queues for listeners, and announcements to all connections. */
 import { Buffer } from "node:buffer"
 import type { News } from "../../../../runtime/transport/driver.ts"
 import { check, equal, refuses } from "../../check.ts"

@@ -6,7 +6,7 @@ import { idOf, idsOf } from "../task.ts"
 
 const group = "order"
 
-/** Resolves when a take that begins must see this task of a queue without others. */
+/** Resolves once a take that begins now must see this only task of a queue. */
 const seen = async ({ harness, peer, until }: DriverContext, queue: string): Promise<void> => {
   if (harness.lanewise) await until("the broker to count the task", async () => (await peer.depth(queue))?.ready === 1)
 }

@@ -1,4 +1,4 @@
-/** What is known of a job, wherever it is. */
+/** Reading jobs in every state. */
 import { between, check, equal } from "../../check.ts"
 import { type DriverCase, delay, part } from "../case.ts"
 import { patience, size, sleep } from "../context.ts"
@@ -145,7 +145,7 @@ export const readCases: ReadonlyArray<DriverCase> = [
         while (!done) {
           check((await other.read(id)) !== undefined, `the job must be known at any time; look ${looks} missed it`)
           looks++
-          // A driver in this process may answer without a turn of the event loop: the others need one.
+          // A driver in this process may answer without a turn of the event loop, which the other calls need.
           await sleep(1)
         }
       }

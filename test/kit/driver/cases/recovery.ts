@@ -1,4 +1,4 @@
-/** What was stored outlives connections, servers and cuts; calls end in time; and listeners go on hearing. */
+/** Stored data survives closed connections, restarts and cuts; calls end in time; listeners keep getting news. */
 import type { Committed, Delivery, Driver, News, Posting, Receipt } from "../../../../runtime/transport/driver.ts"
 import { hook } from "../../case.ts"
 import { between, check, equal, isTransportError, refuses, sameSet } from "../../check.ts"
@@ -147,7 +147,7 @@ const calls = (
     ...(driver.queues ? [["queues", async () => driver.queues?.()] as const] : []),
     ...(driver.waiting ? [["waiting", async () => driver.waiting?.({ queue: posting.queue }, 1)] as const] : []),
     ...(driver.orphans ? [["orphans", async () => driver.orphans?.(Date.now(), 1)] as const] : []),
-    // An announcement is for those who hear it: it may be lost without a word.
+    // An announcement may be lost without an error.
     ...(broadcast
       ? [["send", () => broadcast.send("a", new Uint8Array(1)).catch(() => Promise.reject(lost))] as const]
       : []),

@@ -1,4 +1,4 @@
-/** The rules about who may write what, one scenario each, over a driver that is stopped between two steps. */
+/** The rules about which delivery may write a record, one scenario each, over a driver that is stopped between two steps. */
 import { describe, expect, test } from "vitest"
 import type { AddressedTask } from "../../../../../runtime/protocol/message.ts"
 import { type JobRecord, recordOfPosting, step } from "../../../../../runtime/protocol/record.ts"

@@ -1,4 +1,4 @@
-/** A store that tells of no changes is looked at, so that whoever watches it hears of them all the same. */
+/** A store without `watch` is listed again and again, so that its watchers still get the changes. */
 import { expect, test } from "vitest"
 import { watchStore } from "../../../../../runtime/transport/lift/watch-store.ts"
 import type { Store } from "../../../../../runtime/transport/store.ts"

@@ -1,4 +1,4 @@
-/** Claims and reports: who runs a job, how often one was begun without an outcome, and how far it is. */
+/** Begin and report: which worker runs a job, how many claims had no outcome, and the progress of an attempt. */
 
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import { claimed } from "../../../runtime/protocol/record.ts"
@@ -7,9 +7,9 @@ import { check, equal } from "../check.ts"
 import { describe } from "../peer.ts"
 import { idOf, recordOf } from "../task.ts"
 
-const group = "claim"
+const group = "begin"
 
-export const claimCases: ReadonlyArray<Case> = [
+export const beginCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a claim makes the record of a job that has none",
@@ -18,7 +18,7 @@ export const claimCases: ReadonlyArray<Case> = [
       const posting = task({ queue, task: "text.count", priority: 7 })
       await peer.publish(posting)
       const delivery = await peer.one(queue)
-      equal(await peer.claimed(delivery, posting, "worker 1"), undefined, "record before the first claim")
+      equal(await peer.begun(delivery, posting, "worker 1"), undefined, "record before the first claim")
       const { record, revision } = await peer.found(posting.id)
       const { id, task: name, priority, state, fence, worker, claims, run, retries } = record
       equal(
@@ -43,7 +43,7 @@ export const claimCases: ReadonlyArray<Case> = [
   },
   {
     group,
-    name: "claims without an outcome are counted, and told before the next one",
+    name: "claims without an outcome are counted, and the next claim gets their number",
     lease: 1_000,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
@@ -51,7 +51,7 @@ export const claimCases: ReadonlyArray<Case> = [
       await peer.publish(posting)
       for (let before = 0; before < 3; before++) {
         const delivery = await peer.one(queue, 8_000)
-        const record = await peer.claimed(delivery, posting)
+        const record = await peer.begun(delivery, posting)
         equal(record?.claims ?? 0, before, "claims in the record as it was before")
         equal((await peer.find(posting.id)).claims, before + 1, "claims in the record now")
       }
@@ -59,7 +59,7 @@ export const claimCases: ReadonlyArray<Case> = [
   },
   {
     group,
-    name: "a neighbour that was delivered and never claimed counts as nothing",
+    name: "a task that was delivered beside another and never claimed has no claims",
     lease: 1_000,
     async run({ peer, fresh, tasks }) {
       const queue = fresh("queue")
@@ -69,12 +69,12 @@ export const claimCases: ReadonlyArray<Case> = [
       check(killer !== undefined, "a delivery must come")
       const claimed = postings.find(({ id }) => id === idOf(killer))
       check(claimed !== undefined, "what comes must be one of the two")
-      await peer.claimed(killer, claimed)
-      // Its worker dies; both come again.
+      await peer.begun(killer, claimed)
+      // The worker dies, and both tasks are delivered again.
       for (const delivery of await peer.all(queue, 2, 8_000)) {
         const posting = postings.find(({ id }) => id === idOf(delivery))
         check(posting !== undefined, "what comes must be one of the two")
-        const before = await peer.claimed(delivery, posting)
+        const before = await peer.begun(delivery, posting)
         equal(
           before?.claims ?? 0,
           posting === claimed ? 1 : 0,
@@ -85,17 +85,17 @@ export const claimCases: ReadonlyArray<Case> = [
   },
   {
     group,
-    name: "a hand-back that closes its claim leaves none",
+    name: "a release that takes its claim back leaves none",
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const posting = task({ queue })
       await peer.publish(posting)
       const first = await peer.one(queue)
-      await peer.claimed(first, posting)
+      await peer.begun(first, posting)
       const record = recordOf(posting, "queued", { fence: first.fence, claims: 0, attempt: 0 })
       await peer.release(first, 0, { record })
       const second = await peer.one(queue)
-      equal((await peer.claimed(second, posting))?.claims ?? 0, 0, "claims before the next one")
+      equal((await peer.begun(second, posting))?.claims ?? 0, 0, "claims before the next one")
       await peer.succeed(second, posting)
       equal((await peer.find(posting.id)).state, "succeeded", "state")
     },
@@ -111,11 +111,11 @@ export const claimCases: ReadonlyArray<Case> = [
       // As if the acknowledgement had been lost.
       await peer.release(first, 0, { record: recordOf(posting, "started", { fence: first.fence, acked: true }) })
       const second = await peer.one(queue)
-      equal((await peer.claim(second, posting)).status, "finished", "answer to a claim")
-      await peer.end(second)
-      equal((await peer.find(posting.id)).fence, first.fence, "fence of who runs it")
-      const settled = await peer.ack(first, { record: recordOf(posting, "succeeded", { fence: first.fence }) })
-      check(["gone", "ended"].includes(settled.status), `it must be gone or settled, it was ${describe(settled)}`)
+      equal((await peer.begin(second, posting)).status, "finished", "answer to a claim")
+      await peer.acked(second)
+      equal((await peer.find(posting.id)).fence, first.fence, "fence of the attempt that runs it")
+      const ended = await peer.ack(first, { record: recordOf(posting, "succeeded", { fence: first.fence }) })
+      check(["gone", "ended"].includes(ended.status), `it must be gone or ended, it was ${describe(ended)}`)
     },
   },
   {
@@ -167,8 +167,8 @@ export const claimCases: ReadonlyArray<Case> = [
       await peer.publish(posting, lost)
       const [delivery, abandoned] = await peer.all(queue, 2)
       check(delivery?.fresh === true && abandoned?.fresh === true, "first deliveries must be fresh")
-      equal(await peer.claimed(delivery, posting, "worker 1"), undefined, "record before the claim")
-      equal(await peer.claimed(abandoned, lost, "worker 1"), undefined, "record before the claim")
+      equal(await peer.begun(delivery, posting, "worker 1"), undefined, "record before the claim")
+      equal(await peer.begun(abandoned, lost, "worker 1"), undefined, "record before the claim")
       const { state, fence, worker, claims, attempt, timeline } = await peer.find(posting.id)
       equal(
         { state, fence, worker, claims, attempt, steps: timeline.map((each) => each.state) },
@@ -186,12 +186,12 @@ export const claimCases: ReadonlyArray<Case> = [
       equal(await peer.find(posting.id), record, "record of the outcome")
       const next = await peer.one(queue, 8_000)
       equal(idOf(next), lost.id, "what comes again")
-      equal((await peer.claimed(next, lost))?.claims, 1, "claims before the second delivery")
+      equal((await peer.begun(next, lost))?.claims, 1, "claims before the second delivery")
     },
   },
   {
     group,
-    name: "a claim that is sent again counts once, and tells what was before the first one",
+    name: "a claim that is sent again counts once, and gets the record before the first one",
     async run(context) {
       const { peer, fresh, task } = context
       const queue = fresh("queue")
@@ -216,7 +216,7 @@ export const claimCases: ReadonlyArray<Case> = [
           const record = await ask()
           check(record !== undefined, "a claim that is sent again must tell of the record")
           equal([record.claims ?? 0, record.attempt], [before, before], "claims and attempt, told once more")
-          // What a worker goes on with is what is stored.
+          // The worker continues with the record that is stored.
           const { message: _message, ...begun } = claimed(record, { fence, worker: "w", at })
           equal(begun, stored, "the record that the answer leads to")
           const { message: task, ...now } = await peer.find(id)
@@ -258,14 +258,14 @@ export const claimCases: ReadonlyArray<Case> = [
       await peer.publish(posting)
       const delivery = await peer.one(queue)
       const { token, fence } = delivery
-      await peer.claimed(delivery, posting)
+      await peer.begun(delivery, posting)
       const progress = { fraction: 0.5, at: Date.now() }
       const record = recordOf(posting, "started", { fence, worker: "w", progress, claims: 1 })
       await within("a report", peer.transport.jobs.report([{ token, record }]))
       await until("the report, in the record", async () => (await peer.find(posting.id)).progress?.fraction === 0.5)
       await peer.release(delivery)
       const again = await peer.one(queue)
-      equal((await peer.claimed(again, posting))?.claims, 1, "claims before the next one")
+      equal((await peer.begun(again, posting))?.claims, 1, "claims before the next one")
     },
   },
   {

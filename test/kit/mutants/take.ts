@@ -7,7 +7,7 @@ import { jobsBroken, type Mutant } from "./mutant.ts"
 
 const never = new AbortController().signal
 
-/** Every request is changed before it is pulled. */
+/** Changes each request before it is sent. */
 const requests = (change: (request: TakeOptions) => TakeOptions): Mutant["breaker"] =>
   jobsBroken(() => (jobs) => ({ take: (request, signal) => jobs.take(change(request), signal) }))
 
@@ -31,17 +31,17 @@ const dueEarlier = batches((postings) =>
   postings.map((posting) => (posting.due === undefined ? posting : { ...posting, due: posting.due - 250 })),
 )
 
-export const pullMutants: ReadonlyArray<Mutant> = [
+export const takeMutants: ReadonlyArray<Mutant> = [
   {
-    breaks: "pull: an empty queue is waited for about as long as asked, then there is nothing",
+    breaks: "take: an empty queue is waited for about as long as asked, then there is nothing",
     breaker: requests((request) => ({ ...request, wait: 0 })),
   },
   {
-    breaks: "pull: without a wait there is an answer at once",
+    breaks: "take: without a wait there is an answer at once",
     breaker: requests((request) => ({ ...request, wait: Math.max(request.wait, 1_500) })),
   },
   {
-    breaks: "pull: what is there comes without waiting for max",
+    breaks: "take: tasks that are there come without waiting for max",
     breaker: jobsBroken(() => (jobs) => ({
       take: async (request, signal) => {
         const found = await jobs.take(request, signal)
@@ -51,7 +51,7 @@ export const pullMutants: ReadonlyArray<Mutant> = [
     })),
   },
   {
-    breaks: "pull: a waiting pull is woken by a task from another connection",
+    breaks: "take: a waiting take is woken by a task from another connection",
     breaker: jobsBroken(() => (jobs) => ({
       take: async (request, signal) => {
         const found = await jobs.take({ ...request, wait: 0 }, signal)
@@ -62,14 +62,14 @@ export const pullMutants: ReadonlyArray<Mutant> = [
     })),
   },
   {
-    breaks: "pull: an aborted pull ends soon and strands nothing",
+    breaks: "take: an aborted take ends soon and loses no task",
     breaker: jobsBroken(() => (jobs) => ({
       take: (request, signal) =>
         jobs.take({ ...request, wait: Math.min(request.wait, 4_000) }, signal.aborted ? signal : never),
     })),
   },
   {
-    breaks: "pull: a pull that is aborted while tasks arrive strands none of them",
+    breaks: "take: a take that is aborted while tasks arrive loses none of them",
     breaker: jobsBroken(() => (jobs) => ({
       take: (request, signal) =>
         Promise.race([
@@ -79,12 +79,12 @@ export const pullMutants: ReadonlyArray<Mutant> = [
     })),
   },
   {
-    breaks: "pull: a pull whose signal has fired takes nothing",
+    breaks: "take: a take whose signal has fired takes nothing",
     breaker: jobsBroken(() => (jobs) => ({
       take: (request, signal) => jobs.take(request, signal.aborted ? never : signal),
     })),
   },
-  { breaks: "delay: a task is not early and not late, for a pull that waits", breaker: dueEarlier },
+  { breaks: "delay: a task is not early and not late, for a take that waits", breaker: dueEarlier },
   {
     breaks: "delay: a task that is due in a year waits, and is found as scheduled",
     // As a timer of 32 bits does.
@@ -96,7 +96,7 @@ export const pullMutants: ReadonlyArray<Mutant> = [
     ),
   },
   {
-    breaks: "lease: a delivery that is not settled comes again after its lease, not before, with a higher fence",
+    breaks: "lease: a task whose attempt does not end comes again after its lease, not before, with a higher fence",
     breaker: jobsBroken(() => (jobs) => ({
       take: async (request, signal) => {
         const found = await jobs.take(request, signal)

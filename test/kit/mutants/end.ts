@@ -1,4 +1,4 @@
-/** Mutants of how deliveries end: settling, fences, claims and reports. */
+/** Mutants of how attempts begin and end: ends, fences, claims and reports. */
 import { Buffer } from "node:buffer"
 import { postingOf } from "../../../runtime/protocol/headers.ts"
 import type { AddressedTask } from "../../../runtime/protocol/message.ts"
@@ -8,11 +8,11 @@ import type { AttemptEnd, EndAnswer, Transport } from "../../../runtime/transpor
 import { encodedSize } from "../task.ts"
 import { jobsBroken, type Mutant } from "./mutant.ts"
 
-/** Every settlement is changed before it is settled. */
-const settlements = (change: (settlement: AttemptEnd) => AttemptEnd): Mutant["breaker"] =>
+/** Changes each end before it is sent. */
+const ends = (change: (end: AttemptEnd) => AttemptEnd): Mutant["breaker"] =>
   jobsBroken(() => (jobs) => ({ end: (each) => jobs.end(each.map(change)) }))
 
-/** Records are changed on their way into a settlement. */
+/** Changes the record of each end. */
 const recorded = (change: (record: JobRecord, transport: Transport) => Partial<JobRecord>): Mutant["breaker"] =>
   jobsBroken(() => (jobs, transport) => ({
     end: (each) =>
@@ -36,13 +36,13 @@ const followUps = (
       ),
   }))
 
-/** Writes a record whatever is stored. */
+/** Stores a record without comparing revisions. */
 export const overwrite = async ({ jobs }: Transport, record: JobRecord, post: ReadonlyArray<AddressedTask> = []) => {
   const found = await jobs.find(record.id)
   await jobs.decide([{ id: record.id, expect: found?.revision ?? "", record, post }])
 }
 
-/** What is superseded is stored and published all the same. */
+/** Stores and publishes although the answer is superseded. */
 const fenceless = jobsBroken(() => (jobs, transport) => ({
   end: async (each) => {
     const answers = [...(await jobs.end(each))]
@@ -55,7 +55,7 @@ const fenceless = jobsBroken(() => (jobs, transport) => ({
   },
 }))
 
-/** Nothing that ended tells what follows it. */
+/** Leaves out the follow-ups of a finished job. */
 const forgetful = jobsBroken(() => (jobs) => ({
   begin: async (each) =>
     (await jobs.begin(each)).map((answer) => {
@@ -76,7 +76,7 @@ const claims = (change: (status: string, id: string) => "started" | "finished" |
       }),
   }))
 
-/** Reports are written as if they were decisions. */
+/** Stores reports as decisions. */
 const reportsDecide = jobsBroken(() => (_, transport) => ({
   report: async (each) => {
     for (const { record } of each) await overwrite(transport, record)
@@ -85,13 +85,13 @@ const reportsDecide = jobsBroken(() => (_, transport) => ({
 
 const reportsLost = jobsBroken(() => () => ({ report: async () => undefined }))
 
-export const settleMutants: ReadonlyArray<Mutant> = [
+export const endMutants: ReadonlyArray<Mutant> = [
   {
-    breaks: "settle: a task that is handed back with a delay waits so long",
-    breaker: settlements((one) => (one.then.kind === "ack" ? one : { ...one, then: { kind: "release", delay: 0 } })),
+    breaks: "end: a task that is handed back with a delay waits so long",
+    breaker: ends((one) => (one.then.kind === "ack" ? one : { ...one, then: { kind: "release", delay: 0 } })),
   },
   {
-    breaks: "settle: settlements of one batch stand alone, in order",
+    breaks: "end: attempts of one batch end alone, in order",
     breaker: jobsBroken(() => (jobs) => ({
       end: async (each) => {
         const answers: Array<EndAnswer> = []
@@ -105,7 +105,7 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     })),
   },
   {
-    breaks: "settle: an outcome that comes after an early ack is stored",
+    breaks: "end: an outcome that comes after an early ack is stored",
     breaker: jobsBroken(() => {
       const acked = new Set<string>()
       return (jobs) => ({
@@ -119,15 +119,15 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     }),
   },
   {
-    breaks: "settle: an outcome that comes after an early ack publishes what follows",
+    breaks: "end: an outcome that comes after an early ack publishes what follows",
     breaker: followUps(() => []),
   },
   {
-    breaks: "settle: an outcome that comes after an early ack is refused where the job was cancelled meanwhile",
+    breaks: "end: an outcome that comes after an early ack is refused where the job was cancelled meanwhile",
     breaker: fenceless,
   },
   {
-    breaks: "settle: many settlements of one batch are all stored",
+    breaks: "end: many attempts that end in one batch are all stored",
     breaker: jobsBroken(() => (jobs) => ({
       end: async (each) => {
         const answers = await jobs.end(each.slice(0, 256))
@@ -135,39 +135,39 @@ export const settleMutants: ReadonlyArray<Mutant> = [
       },
     })),
   },
-  { breaks: "settle: a record comes back as it was settled", breaker: recorded(() => ({ timeline: [] })) },
-  { breaks: "settle: follow-ups are published", breaker: followUps(() => []) },
+  { breaks: "end: a record is read as it was stored", breaker: recorded(() => ({ timeline: [] })) },
+  { breaks: "end: follow-ups are published", breaker: followUps(() => []) },
   {
-    breaks: "settle: a follow-up keeps its due time",
+    breaks: "end: a follow-up keeps its due time",
     breaker: followUps(({ due, ...posting }) => [posting]),
   },
   {
-    breaks: "settle: settling again after a lost acknowledgement succeeds, and doubles no follow-up",
+    breaks: "end: an end that is sent again after a lost acknowledgement succeeds, and doubles no follow-up",
     // Jobs of their own each time: neither a key nor a record tells that they were posted before.
     breaker: followUps((posting) => [{ ...posting, id: `${posting.id}-${++copies}` }]),
   },
   {
-    breaks: "settle: a record over maxRecord is refused as too-large, and a smaller one settles",
+    breaks: "end: a record over maxRecord is refused as too-large, and a smaller one is stored",
     breaker: recorded(({ result }) => (typeof result === "string" ? { result: result.slice(0, 1_000) } : {})),
   },
   {
-    breaks: "settle: a record that is no JSON is refused as invalid, and another one settles",
+    breaks: "end: a record that is not JSON is refused as invalid, and another one is stored",
     breaker: recorded(({ result }) => (typeof result === "bigint" ? { result: String(result) } : {})),
   },
   {
-    breaks: "settle: a follow-up that is too large fails the settlement, and one without it settles",
+    breaks: "end: a follow-up that is too large fails the end of its attempt, which ends without it",
     breaker: followUps((posting, { capabilities }) => (encodedSize(posting) > capabilities.maxTask ? [] : [posting])),
   },
   {
-    breaks: "settle: a terminal record ends the job for deliveries that come later",
+    breaks: "end: a terminal record ends the job for deliveries that come later",
     breaker: claims((status) => (status === "finished" ? "started" : undefined)),
   },
   {
-    breaks: "settle: what follows a job is not lost with its record, as long as its task may come again",
+    breaks: "end: what follows a job is not lost with its record, as long as its task may come again",
     breaker: forgetful,
   },
   {
-    breaks: "settle: a record that names a successor ends older postings, not the successor",
+    breaks: "end: a record that names a successor ends older postings, not the successor",
     breaker: recorded(() => ({ successor: "" })),
   },
   {
@@ -217,7 +217,7 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     breaker: fenceless,
   },
   {
-    breaks: "next run: a job may end one run and begin the next in one settlement",
+    breaks: "next run: an attempt may end one run and begin the next",
     breaker: followUps(() => []),
   },
   { breaks: "next run: a worker that was overtaken cannot begin the next run", breaker: fenceless },
@@ -233,11 +233,11 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     })),
   },
   {
-    breaks: "claim: a claim makes the record of a job that has none",
+    breaks: "begin: a claim makes the record of a job that has none",
     breaker: jobsBroken(() => () => ({ begin: async (each) => each.map(() => ({ status: "started" })) })),
   },
   {
-    breaks: "claim: claims without an outcome are counted, and told before the next one",
+    breaks: "begin: claims without an outcome are counted, and the next claim gets their number",
     breaker: jobsBroken(() => (jobs) => ({
       begin: async (each) =>
         (await jobs.begin(each)).map((answer) =>
@@ -248,7 +248,7 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     })),
   },
   {
-    breaks: "claim: a neighbour that was delivered and never claimed counts as nothing",
+    breaks: "begin: a task that was delivered beside another and never claimed has no claims",
     breaker: jobsBroken(() => (jobs) => ({
       take: async (request, signal) => {
         const found = await jobs.take(request, signal)
@@ -263,26 +263,26 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     })),
   },
   {
-    breaks: "claim: a hand-back that closes its claim leaves none",
+    breaks: "begin: a release that takes its claim back leaves none",
     breaker: recorded(() => ({ claims: 1 })),
   },
   {
-    breaks: "claim: a task that left its queue before it started, and comes again all the same, is finished",
+    breaks: "begin: a task that left its queue before it started, and comes again all the same, is finished",
     breaker: recorded(() => ({ acked: false })),
   },
   {
-    breaks: "claim: claims of one batch stand alone, in order",
+    breaks: "begin: claims of one batch stand alone, in order",
     breaker: jobsBroken(() => (jobs) => ({ begin: async (each) => [...(await jobs.begin(each))].reverse() })),
   },
   {
-    breaks: "claim: a first delivery needs no claim",
+    breaks: "begin: a first delivery needs no claim",
     breaker: jobsBroken(() => (jobs) => ({
       take: async (request, signal) =>
         (await jobs.take(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
     })),
   },
   {
-    breaks: "claim: a first delivery may be claimed all the same",
+    breaks: "begin: a first delivery may be claimed all the same",
     breaker: jobsBroken(() => {
       const first = new Set<string>()
       return (jobs) => ({
@@ -299,7 +299,7 @@ export const settleMutants: ReadonlyArray<Mutant> = [
     }),
   },
   {
-    breaks: "claim: a claim that is sent again counts once, and tells what was before the first one",
+    breaks: "begin: a claim that is sent again counts once, and gets the record before the first one",
     breaker: jobsBroken(() => (jobs, transport) => ({
       begin: async (each) => {
         const before = await Promise.all(each.map(({ id }) => transport.jobs.find(id)))

@@ -1,4 +1,4 @@
-/** How deliveries end: record, follow-ups and ack, in this order or as one. */
+/** The end of attempts: record, follow-ups and ack, in this order or as one transaction. */
 
 import { publishKey } from "../../../runtime/protocol/message.ts"
 import { type Case, delay } from "../case.ts"
@@ -7,9 +7,9 @@ import { size } from "../context.ts"
 import { describe } from "../peer.ts"
 import { cancelled, idOf, messageOf, recordOf, retryOf } from "../task.ts"
 
-const group = "settle"
+const group = "end"
 
-export const settleCases: ReadonlyArray<Case> = [
+export const endCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a task that is handed back with a delay waits so long",
@@ -26,24 +26,21 @@ export const settleCases: ReadonlyArray<Case> = [
   },
   {
     group,
-    name: "settlements of one batch stand alone, in order",
+    name: "attempts of one batch end alone, in order",
     async run({ peer, fresh, tasks }) {
       const queue = fresh("queue")
       const postings = tasks(3, { queue })
       await peer.publish(...postings)
       const [one, two, three] = await peer.all(queue, 3)
       const then = { kind: "ack" } as const
-      const settled = await peer.settle(
+      const ended = await peer.endAll(
         { token: one?.token ?? "", then },
         { token: "never a token", then },
         { token: two?.token ?? "", then: { kind: "release", delay: 0 } },
         { token: three?.token ?? "", then },
       )
-      equal([settled[0]?.status, settled[2]?.status, settled[3]?.status], ["ended", "ended", "ended"], "answers")
-      check(
-        settled[1]?.status === "gone" || settled[1]?.status === "failed",
-        "what was never a token is gone, or failed",
-      )
+      equal([ended[0]?.status, ended[2]?.status, ended[3]?.status], ["ended", "ended", "ended"], "answers")
+      check(ended[1]?.status === "gone" || ended[1]?.status === "failed", "what was never a token is gone, or failed")
       equal((await peer.all(queue, 1)).map(idOf), [postings[1]?.id], "what comes again")
       await peer.none(queue, "the others were acked")
     },
@@ -58,10 +55,10 @@ export const settleCases: ReadonlyArray<Case> = [
       for (const posting of [noted, silent]) {
         const delivery = await peer.one(queue)
         const { fence } = delivery
-        await peer.end(delivery, posting === noted ? { record: recordOf(posting, "started", { fence }) } : {})
+        await peer.acked(delivery, posting === noted ? { record: recordOf(posting, "started", { fence }) } : {})
         if (posting === noted) equal((await peer.find(posting.id)).state, "started", "state after the ack")
-        const settled = await peer.ack(delivery, { record: recordOf(posting, "succeeded", { fence, result: 7 }) })
-        check(["gone", "ended"].includes(settled.status), `it must be gone or settled, it was ${describe(settled)}`)
+        const ended = await peer.ack(delivery, { record: recordOf(posting, "succeeded", { fence, result: 7 }) })
+        check(["gone", "ended"].includes(ended.status), `it must be gone or ended, it was ${describe(ended)}`)
         equal((await peer.find(posting.id)).result, 7, "result")
       }
       await peer.none(queue, "both were acked")
@@ -79,7 +76,7 @@ export const settleCases: ReadonlyArray<Case> = [
         const delivery = await peer.one(queue)
         const { fence } = delivery
         const message = messageOf(delivery)
-        await peer.end(delivery, { record: recordOf(posting, "started", { fence, acked: true, message }) })
+        await peer.acked(delivery, { record: recordOf(posting, "started", { fence, acked: true, message }) })
         equal((await peer.find(posting.id)).message?.headers["id"], posting.id, "the task that its record keeps")
         const retry = { ...retryOf(posting), queue: next }
         const followUps = posting === ends ? [errback] : [retry]
@@ -87,8 +84,8 @@ export const settleCases: ReadonlyArray<Case> = [
           posting === ends
             ? recordOf(posting, "failed", { fence, followUps })
             : recordOf(posting, "queued", { fence, followUps, successor: publishKey(retry), retries: 1 })
-        const settled = await peer.ack(delivery, { record, followUps })
-        check(["gone", "ended"].includes(settled.status), `it must be gone or settled, it was ${describe(settled)}`)
+        const ended = await peer.ack(delivery, { record, followUps })
+        check(["gone", "ended"].includes(ended.status), `it must be gone or ended, it was ${describe(ended)}`)
       }
       const followed = await peer.all(next, 2)
       sameSet(followed.map(idOf), [errback.id, again.id], "what follows")
@@ -104,42 +101,42 @@ export const settleCases: ReadonlyArray<Case> = [
       await peer.publish(posting)
       const delivery = await peer.one(queue)
       const { fence } = delivery
-      await peer.end(delivery, { record: recordOf(posting, "started", { fence, acked: true }) })
+      await peer.acked(delivery, { record: recordOf(posting, "started", { fence, acked: true }) })
       const { record, revision } = await peer.found(posting.id)
-      await peer.changed({ id: posting.id, expect: revision, record: cancelled(record), withdraw: true })
+      await peer.decided({ id: posting.id, expect: revision, record: cancelled(record), withdraw: true })
       const followUps = [task({ queue: next })]
-      const settled = await peer.ack(delivery, {
+      const ended = await peer.ack(delivery, {
         record: recordOf(posting, "succeeded", { fence, followUps }),
         followUps,
       })
-      equal(settled.status, "superseded", "answer")
+      equal(ended.status, "superseded", "answer")
       equal((await peer.find(posting.id)).state, "cancelled", "state")
       await peer.none(next, "what would follow was refused too")
     },
   },
   {
     group,
-    name: "many settlements of one batch are all stored",
+    name: "many attempts that end in one batch are all stored",
     async run({ peer, fresh, tasks }) {
       const queue = fresh("queue")
       const postings = tasks(size(400, 1_000), { queue })
       await peer.publish(...postings)
       const byId = new Map(postings.map((posting) => [posting.id, posting]))
-      const settlements = (await peer.all(queue, postings.length)).map((delivery, at) => {
+      const ends = (await peer.all(queue, postings.length)).map((delivery, at) => {
         const posting = byId.get(idOf(delivery))
         check(posting !== undefined, "what comes must have been published")
         const record = recordOf(posting, "succeeded", { fence: delivery.fence, result: at })
         return { token: delivery.token, record, then: { kind: "ack" } as const }
       })
-      const settled = await peer.settle(...settlements)
-      equal(settled.filter(({ status }) => status !== "ended").length, 0, "settlements that were not settled")
-      for (const { record } of settlements) equal((await peer.find(record.id)).result, record.result, "result")
+      const ended = await peer.endAll(...ends)
+      equal(ended.filter(({ status }) => status !== "ended").length, 0, "ends that failed")
+      for (const { record } of ends) equal((await peer.find(record.id)).result, record.result, "result")
       await peer.none(queue, "all were acked")
     },
   },
   {
     group,
-    name: "a record comes back as it was settled",
+    name: "a record is read as it was stored",
     async run({ peer, fresh, task, elsewhere }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -167,7 +164,7 @@ export const settleCases: ReadonlyArray<Case> = [
       const [retry, callback] = [retryOf(posting), task({ queue: other })]
       const delivery = await peer.one(queue)
       const record = recordOf(posting, "queued", { fence: delivery.fence, successor: publishKey(retry) })
-      await peer.end(delivery, { record, followUps: [retry, callback] })
+      await peer.acked(delivery, { record, followUps: [retry, callback] })
       equal((await peer.all([queue, other], 2)).map(idOf), [posting.id, callback.id], "what comes")
       await peer.none([queue, other], "each follow-up is published once")
     },
@@ -180,14 +177,14 @@ export const settleCases: ReadonlyArray<Case> = [
       const queue = fresh("queue")
       const [posting, due] = [task({ queue }), Date.now() + 900]
       await peer.publish(posting)
-      await peer.end(await peer.one(queue), { followUps: [task({ queue, due })] })
+      await peer.acked(await peer.one(queue), { followUps: [task({ queue, due })] })
       await peer.one(queue, 8_000)
       between(Date.now() - due, -tolerance, Infinity, "milliseconds after its time")
     },
   },
   {
     group,
-    name: "settling again after a lost acknowledgement succeeds, and doubles no follow-up",
+    name: "an end that is sent again after a lost acknowledgement succeeds, and doubles no follow-up",
     needs: [({ capabilities }) => capabilities.dedupeWindow > 0 || "it does not recognise publish keys"],
     async run({ peer, fresh, task }) {
       const [queue, other] = [fresh("queue"), fresh("other")]
@@ -196,15 +193,12 @@ export const settleCases: ReadonlyArray<Case> = [
       const delivery = await peer.one(queue)
       const followUps = [task({ queue: other }), task({ queue: other })]
       const record = recordOf(posting, "succeeded", { fence: delivery.fence, result: 7, followUps })
-      await peer.end(delivery, { record, followUps })
+      await peer.acked(delivery, { record, followUps })
       const [ended, waiting] = followUps
       check(ended !== undefined && waiting !== undefined, "there are two follow-ups")
       await peer.succeed(await peer.one(other), ended)
       const again = await peer.ack(delivery, { record, followUps })
-      check(
-        ["ended", "gone"].includes(again.status),
-        `settled again must be settled or gone, it was ${describe(again)}`,
-      )
+      check(["ended", "gone"].includes(again.status), `ended again must be ended or gone, it was ${describe(again)}`)
       equal(idOf(await peer.one(other)), waiting.id, "the follow-up that is left")
       await peer.none([queue, other], "they were published before")
       equal((await peer.find(posting.id)).result, 7, "result")
@@ -212,7 +206,7 @@ export const settleCases: ReadonlyArray<Case> = [
   },
   {
     group,
-    name: "a record over maxRecord is refused as too-large, and a smaller one settles",
+    name: "a record over maxRecord is refused as too-large, and a smaller one is stored",
     async run({ peer, fresh, task, harness }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -225,14 +219,14 @@ export const settleCases: ReadonlyArray<Case> = [
       equal(refused.error.reason, "too-large", "reason")
       const error = { name: "ResultTooLarge", message: "too large", reason: "result-too-large" }
       const small = recordOf(posting, "failed", { fence, error })
-      await peer.end(delivery, { record: small })
+      await peer.acked(delivery, { record: small })
       equal(await peer.find(posting.id), small, "record")
       await peer.none(queue, "nothing else was published")
     },
   },
   {
     group,
-    name: "a record that is no JSON is refused as invalid, and another one settles",
+    name: "a record that is not JSON is refused as invalid, and another one is stored",
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -242,13 +236,13 @@ export const settleCases: ReadonlyArray<Case> = [
       const refused = await peer.ack(delivery, { record: recordOf(posting, "succeeded", { fence, result: 1n }) })
       check(refused.status === "failed", `a record with a BigInt must fail, it was ${describe(refused)}`)
       equal(refused.error.reason, "invalid", "reason")
-      await peer.end(delivery, { record: recordOf(posting, "failed", { fence }) })
+      await peer.acked(delivery, { record: recordOf(posting, "failed", { fence }) })
       equal((await peer.find(posting.id)).state, "failed", "state")
     },
   },
   {
     group,
-    name: "a follow-up that is too large fails the settlement, and one without it settles",
+    name: "a follow-up that is too large fails the end of its attempt, which ends without it",
     async run({ peer, fresh, task, harness }) {
       const queue = fresh("queue")
       const posting = task({ queue })
@@ -259,7 +253,7 @@ export const settleCases: ReadonlyArray<Case> = [
       const refused = await peer.ack(delivery, { record: recordOf(posting, "succeeded", { fence }), followUps: [big] })
       check(refused.status === "failed", `a follow-up that is too large must fail, it was ${describe(refused)}`)
       equal(refused.error.reason, "too-large", "reason")
-      await peer.end(delivery, { record: recordOf(posting, "failed", { fence }) })
+      await peer.acked(delivery, { record: recordOf(posting, "failed", { fence }) })
       equal((await peer.find(posting.id)).state, "failed", "state")
     },
   },
@@ -275,11 +269,11 @@ export const settleCases: ReadonlyArray<Case> = [
       const record = recordOf(posting, "succeeded", { fence: first.fence, result: 7, followUps: [callback] })
       await peer.release(first, 0, { record })
       const second = await peer.one(queue)
-      const claimed = await peer.claim(second, posting)
+      const claimed = await peer.begin(second, posting)
       check(claimed.status === "finished", `the claim must say finished, it said ${describe(claimed)}`)
       equal(claimed.record.result, 7, "result in the record")
       equal(claimed.record.followUps?.map(publishKey), [publishKey(callback)], "follow-ups in the record")
-      await peer.end(second, { followUps: [callback] })
+      await peer.acked(second, { followUps: [callback] })
       equal((await peer.find(posting.id)).result, 7, "result, still")
       equal(idOf(await peer.one(callback.queue)), callback.id, "the follow-up, published by the later delivery")
       await peer.none([queue, callback.queue], "it was acked")
@@ -293,7 +287,7 @@ export const settleCases: ReadonlyArray<Case> = [
       const [posting, callback] = [task({ queue }), task({ queue: fresh("other") })]
       await peer.publish(posting)
       const first = await peer.one(queue)
-      // As if the worker had died between storing the outcome and publishing what follows. Results are not kept.
+      // As if the worker had died after storing the outcome and before publishing the follow-ups. Results are not kept.
       const fields = { fence: first.fence, result: 7, followUps: [callback], keepMs: 0 }
       const record = recordOf(posting, "succeeded", fields)
       await peer.release(first, 0, { record })
@@ -303,11 +297,11 @@ export const settleCases: ReadonlyArray<Case> = [
         return tombstone
       })
       const second = await peer.one(queue)
-      const claimed = await peer.claim(second, posting)
+      const claimed = await peer.begin(second, posting)
       check(claimed.status === "finished", `the claim must say finished, it said ${describe(claimed)}`)
       const { followUps = [] } = claimed.record
       equal(followUps.map(publishKey), [publishKey(callback)], "follow-ups in the record")
-      await peer.end(second, { followUps })
+      await peer.acked(second, { followUps })
       const next = await peer.one(callback.queue)
       equal(idOf(next), callback.id, "the follow-up, published by the later delivery")
       equal(messageOf(next).body, callback.message.body, "its body")
@@ -333,8 +327,8 @@ export const settleCases: ReadonlyArray<Case> = [
       sameSet([String(retries(0)), String(retries(1))], ["0", "1"], "retries of what comes")
       const [older, newer] = retries(0) === 0 ? deliveries : [...deliveries].reverse()
       check(older !== undefined && newer !== undefined, "two deliveries must come")
-      equal((await peer.claim(older, posting)).status, "finished", "claim of the older posting")
-      equal((await peer.claim(newer, retry)).status, "started", "claim of the successor")
+      equal((await peer.begin(older, posting)).status, "finished", "claim of the older posting")
+      equal((await peer.begin(newer, retry)).status, "started", "claim of the successor")
       await peer.succeed(newer, retry)
       await peer.ack(older)
       equal((await peer.find(posting.id)).state, "succeeded", "state")

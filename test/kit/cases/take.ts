@@ -1,19 +1,19 @@
-/** Taking tasks: waiting, limits, and never twice at the same time. */
+/** Taking tasks: waiting, limits, and one delivery at a time. */
 import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
 import type { Case } from "../case.ts"
 import { between, equal, sameSet } from "../check.ts"
 import { sleep } from "../context.ts"
 import { idOf } from "../task.ts"
 
-const group = "pull"
+const group = "take"
 
-export const pullCases: ReadonlyArray<Case> = [
+export const takeCases: ReadonlyArray<Case> = [
   {
     group,
     name: "an empty queue is waited for about as long as asked, then there is nothing",
     async run({ peer, fresh, tolerance, slack }) {
       const start = performance.now()
-      equal(await peer.pull(fresh("queue"), { wait: 400 }), [], "deliveries")
+      equal(await peer.take(fresh("queue"), { wait: 400 }), [], "deliveries")
       between(Math.round(performance.now() - start), 400 - tolerance, 400 + slack, "milliseconds waited")
     },
   },
@@ -22,33 +22,33 @@ export const pullCases: ReadonlyArray<Case> = [
     name: "without a wait there is an answer at once",
     async run({ peer, fresh, task, slack }) {
       const queue = fresh("queue")
-      await peer.pull(queue)
+      await peer.take(queue)
       const start = performance.now()
-      equal(await peer.pull(queue), [], "deliveries")
+      equal(await peer.take(queue), [], "deliveries")
       between(Math.round(performance.now() - start), 0, slack, "milliseconds waited")
       await peer.publish(task({ queue }))
-      equal((await peer.pull(queue)).length, 1, "deliveries once there is a task")
+      equal((await peer.take(queue)).length, 1, "deliveries once there is a task")
     },
   },
   {
     group,
-    name: "what is there comes without waiting for max",
+    name: "tasks that are there come without waiting for max",
     async run({ peer, fresh, task, slack }) {
       const queue = fresh("queue")
       await peer.publish(task({ queue }))
       const start = performance.now()
-      equal((await peer.pull(queue, { max: 50, wait: 5_000 })).length, 1, "deliveries")
+      equal((await peer.take(queue, { max: 50, wait: 5_000 })).length, 1, "deliveries")
       between(Math.round(performance.now() - start), 0, slack, "milliseconds waited")
     },
   },
   {
     group,
-    name: "a waiting pull is woken by a task from another connection",
+    name: "a waiting take is woken by a task from another connection",
     async run({ peer, fresh, task, elsewhere, slack }) {
       const queue = fresh("queue")
       const other = await elsewhere()
       const posting = task({ queue })
-      const waiting = peer.pull(queue, { wait: 8_000 })
+      const waiting = peer.take(queue, { wait: 8_000 })
       await sleep(300)
       const start = performance.now()
       await other.publish(posting)
@@ -58,22 +58,22 @@ export const pullCases: ReadonlyArray<Case> = [
   },
   {
     group,
-    name: "an aborted pull ends soon and strands nothing",
+    name: "an aborted take ends soon and loses no task",
     async run({ peer, fresh, task, slack, within }) {
       const queue = fresh("queue")
       const stop = new AbortController()
-      const waiting = peer.pull(queue, { wait: 20_000, signal: stop.signal })
+      const waiting = peer.take(queue, { wait: 20_000, signal: stop.signal })
       await sleep(100)
       stop.abort()
-      equal(await within("the end of an aborted pull", waiting, slack), [], "deliveries of an aborted pull")
+      equal(await within("the end of an aborted take", waiting, slack), [], "deliveries of an aborted take")
       const posting = task({ queue })
       await peer.publish(posting)
-      equal(idOf(await peer.one(queue, 2 * slack)), posting.id, "what comes to the next pull")
+      equal(idOf(await peer.one(queue, 2 * slack)), posting.id, "what comes to the next take")
     },
   },
   {
     group,
-    name: "a pull that is aborted while tasks arrive strands none of them",
+    name: "a take that is aborted while tasks arrive loses none of them",
     async run({ peer, fresh, tasks, slack, elsewhere }) {
       const queue = fresh("queue")
       const other = await elsewhere()
@@ -81,7 +81,7 @@ export const pullCases: ReadonlyArray<Case> = [
       const found: Array<JobDelivery> = []
       for (const [at, posting] of postings.entries()) {
         const stop = new AbortController()
-        const waiting = peer.pull(queue, { wait: 20_000, max: 2, signal: stop.signal })
+        const waiting = peer.take(queue, { wait: 20_000, max: 2, signal: stop.signal })
         const publishing = other.publish(posting)
         if (at % 3 > 0) await sleep(at % 3)
         stop.abort()
@@ -99,12 +99,12 @@ export const pullCases: ReadonlyArray<Case> = [
   },
   {
     group,
-    name: "a pull whose signal has fired takes nothing",
+    name: "a take whose signal has fired takes nothing",
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
       await peer.publish(task({ queue }))
-      equal(await peer.pull(queue, { wait: 1_000, signal: AbortSignal.abort() }), [], "deliveries")
-      equal((await peer.one(queue)).queue, queue, "queue of what the next pull brings")
+      equal(await peer.take(queue, { wait: 1_000, signal: AbortSignal.abort() }), [], "deliveries")
+      equal((await peer.one(queue)).queue, queue, "queue of what the next take brings")
     },
   },
 ]
