@@ -62,7 +62,7 @@ export const imageActor = (options: ImageOptions = {}) =>
   actor("image", {
     description: "Thumbnails and facts of pictures",
     start: () => {
-      // The worker's concurrency decides how many pictures are in work: one thread for each of them.
+      // One thread per picture: the worker's concurrency decides how many pictures are processed at the same time.
       sharp.concurrency(1)
       return {
         root: resolve(options.root ?? process.env["IMAGE_ROOT"] ?? "images"),
@@ -87,10 +87,10 @@ export const imageActor = (options: ImageOptions = {}) =>
           )
           const thumbnails: Array<z.infer<typeof Thumbnail>> = []
           for (const { size, format } of wanted) {
-            // What libvips has begun it ends; the job stops between two of them.
+            // libvips cannot be interrupted, so a cancelled job stops between two thumbnails.
             job.signal.throwIfAborted()
             const name = `${size}.${format}`
-            // Readers never see half a picture: it gets its name when it is whole. A repeated attempt overwrites.
+            // Written under another name and renamed when complete, so that readers never see half a picture.
             const draft = join(target, `.${name}.${job.id}`)
             try {
               const { width, height, bytes } = await resize(source, draft, {
@@ -147,7 +147,7 @@ const resize = async (source: string, target: string, { size, format, fit, quali
     .timeout({ seconds: Math.min(3_600, Math.max(1, secondsLeft)) })
     .autoOrient()
     .resize({ width: size, height: size, fit, withoutEnlargement: true })
-  // JPEG knows no transparency, and for PNG a quality would mean fewer colours.
+  // JPEG has no transparency, and for PNG a quality would reduce the colours.
   if (format === "jpeg") picture.flatten({ background: "#fff" })
   const {
     width,

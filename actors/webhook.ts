@@ -17,7 +17,7 @@
  * })
  * ```
  *
- * What becomes of a notification changes nothing about the job that it tells of, which must be kept until it is sent.
+ * A failed notification does not change the job that it is about. The record of that job must be kept until it is sent.
  *
  * Needs `npm install standardwebhooks ipaddr.js valibot`. Secrets never travel in a task, which is stored and shown: they
  * are `webhookActor({ secrets })`, else the environment's `WEBHOOK_SECRET`. Several, separated by spaces, sign side by side
@@ -42,11 +42,11 @@ import { EndpointBusy, retryAfter, throwForStatus } from "./webhook/verdict.ts"
 export interface WebhookOptions {
   /** Secrets (`whsec_…`) by the name that tasks say; several of one name sign side by side. */
   readonly secrets?: Readonly<Record<string, string | ReadonlyArray<string>>>
-  /** Networks that are spoken to although they are not public, as `10.1.0.0/16`. */
+  /** Networks to which webhooks are sent although they are not public, such as `10.1.0.0/16`. */
   readonly allow?: ReadonlyArray<string>
 }
 
-/** No secret of this name is configured: an unsigned message would be worth nothing. */
+/** No secret of this name is configured, and an unsigned webhook could not be trusted. */
 export class NoSecret extends Error {
   readonly _tag = "NoSecret"
   override readonly name = "NoSecret"
@@ -185,7 +185,7 @@ const deliver = async (
 const words = (text: string | undefined, separator: RegExp): ReadonlyArray<string> =>
   (text ?? "").split(separator).filter((word) => word !== "")
 
-/** Reads the secrets when the worker starts: a wrong one must not wait for the first event to be noticed. */
+/** Reads the secrets when the worker starts, so that a wrong one is reported then and not with the first event. */
 const signersOf = (secrets: NonNullable<WebhookOptions["secrets"]>): ReadonlyMap<string, ReadonlyArray<Webhook>> => {
   const signers = new Map<string, ReadonlyArray<Webhook>>()
   for (const [name, given] of Object.entries(secrets)) {

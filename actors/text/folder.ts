@@ -1,4 +1,4 @@
-/** The folder that submitted paths are confined to: no path, pattern or link leads out of it. */
+/** Confines submitted paths to a folder: no path, pattern or link leads out of it. */
 import { glob, realpath, stat } from "node:fs/promises"
 import { isAbsolute, join, relative, sep } from "node:path"
 
@@ -20,9 +20,9 @@ export class TooManyFiles extends Error {
 }
 
 export interface TextFile {
-  /** As people see it: relative to the folder, with forward slashes. */
+  /** Path for people: relative to the folder, with forward slashes. */
   readonly path: string
-  /** Where it really is, links resolved. */
+  /** Real path, with links resolved. */
   readonly location: string
   readonly bytes: number
 }
@@ -87,7 +87,7 @@ const expand = async function* (root: string, pattern: string): AsyncGenerator<s
   for await (const entry of entries) yield join(entry.parentPath, entry.name)
 }
 
-/** What is at a path: a file, one that is really elsewhere, or nothing to read. */
+/** What a path leads to: a file, a file outside of the folder, or nothing that can be read. */
 const look = async (root: string, path: string, name: string): Promise<TextFile | "outside" | undefined> => {
   try {
     const location = await realpath(path)

@@ -1,7 +1,7 @@
-/** Reads a text file paragraph by paragraph: whatever its size, only a piece of it is in memory. */
+/** Reads a text file paragraph by paragraph, so that only a part of a large file is in memory. */
 import { createReadStream } from "node:fs"
 
-/** A file whose bytes are no UTF-8 text. */
+/** The file is not UTF-8 text. */
 export class NotText extends Error {
   readonly _tag = "NotText"
   override readonly name = "NotText"

@@ -1,6 +1,6 @@
 /** Counts words and sentences as the rules of a language see them (Unicode's segmentation, no dictionary needed). */
 
-/** How many different words are counted exactly; beyond, rare ones are forgotten, so that memory stays bounded. */
+/** Number of different words that are counted exactly. With more, rare words are dropped, so that memory stays bounded. */
 const DIFFERENT = 100_000
 
 /** Words of more letters than this are long, says LIX. */
@@ -29,7 +29,7 @@ export class Tally {
     }
   }
 
-  /** Adds what another tally of the same language has counted. */
+  /** Adds the counts of another tally of the same language. */
   merge(other: Tally): void {
     this.words += other.words
     this.longWords += other.longWords

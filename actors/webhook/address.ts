@@ -1,4 +1,4 @@
-/** Decides which addresses are spoken to, so that nobody can send the worker into the network that it lives in. */
+/** Decides to which addresses webhooks are sent, so that no task can make the worker call hosts of its own network. */
 import { type LookupAddress, lookup } from "node:dns"
 import type { LookupFunction } from "node:net"
 import { isIP } from "node:net"
@@ -27,7 +27,7 @@ export const addressGuard = (allow: ReadonlyArray<string>): AddressGuard => {
     }
   })
   const check = (host: string, text: string): void => {
-    // An IPv4 address in IPv6 clothes is judged as what it is.
+    // An IPv4 address mapped into IPv6 is checked as the IPv4 address.
     const address = ipaddr.process(text)
     if (address.range() === "unicast") return
     const allowed = networks.some(
@@ -40,8 +40,8 @@ export const addressGuard = (allow: ReadonlyArray<string>): AddressGuard => {
       const address = host.replace(/^\[|\]$/g, "")
       if (isIP(address) !== 0) check(host, address)
     },
-    // The connection is made to what is checked here. A name that was resolved, checked and then resolved again by
-    // somebody else could give another address the second time.
+    // The request connects to the addresses that are checked here: a name that is resolved again for the connection could
+    // give another address the second time.
     lookup: (host, options, done) => {
       lookup(host, { ...options, all: true }, (error, addresses: ReadonlyArray<LookupAddress>) => {
         if (error !== null) return done(error, [])

@@ -1,7 +1,7 @@
-/** What an endpoint is told about a job that has ended, in the words of RQ's webhooks. */
+/** The notification about a job that has ended, in the form of RQ's webhooks. */
 import type { Job, JobView } from "callboard"
 
-/** There is no record of an ended job to tell of. */
+/** The job to notify about has no record any more, or has not ended. */
 export class NoEndedJob extends Error {
   readonly _tag = "NoEndedJob"
   override readonly name = "NoEndedJob"
@@ -15,11 +15,11 @@ export interface EndedJob {
   /** ISO 8601 in UTC. */
   readonly enqueued_at: string
   readonly ended_at: string
-  /** Of a failure: the traceback, else name and message of the error. */
+  /** For a failed job: the traceback, else name and message of the error. */
   readonly exc_info?: string
 }
 
-/** Tells of the job that this one follows. Fails with {@link NoEndedJob}. */
+/** The notification about the job that this one follows. Fails with {@link NoEndedJob}. */
 export const endedParent = async (job: Job): Promise<EndedJob> => {
   const { parentId } = job
   if (parentId === undefined) {

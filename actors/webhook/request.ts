@@ -1,4 +1,4 @@
-/** One request to an address that was checked. Redirects are not followed, and what is answered is not kept. */
+/** Sends one request to an address that was checked. Redirects are not followed, and the body of the answer is dropped. */
 import { type IncomingHttpHeaders, type IncomingMessage, request as requestHttp } from "node:http"
 import { request as requestHttps } from "node:https"
 import type { AddressGuard } from "./address.ts"
@@ -40,14 +40,14 @@ export const request = async (
   try {
     return await new Promise((resolve, reject) => {
       const answered = (response: IncomingMessage): void => {
-        // The status says all. Reading on would let the other side decide how long this takes.
+        // Only the status is needed. Reading the body would let the endpoint decide how long the attempt takes.
         response.destroy()
         resolve({ status: response.statusCode ?? 0, headers: response.headers })
       }
       const sent = start(url, {
         method,
         headers: body === "" ? headers : { ...headers, "content-length": String(Buffer.byteLength(body)) },
-        // A connection of its own: one that is kept alive was checked for another task, under another configuration.
+        // A new connection each time, since one that is kept alive was checked for another task.
         agent: false,
         signal,
         lookup: (host, options, done) =>

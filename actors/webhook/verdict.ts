@@ -1,19 +1,19 @@
-/** What an endpoint's answer means for the delivery. */
+/** Decides from the answer of an endpoint whether the webhook was delivered, is sent again, or fails. */
 import type { IncomingHttpHeaders } from "node:http"
 
-/** The endpoint cannot take it now. It is tried again. */
+/** The endpoint is busy. The job is retried. */
 export class EndpointBusy extends Error {
   readonly _tag = "EndpointBusy"
   override readonly name = "EndpointBusy"
 }
 
-/** The endpoint will not take it, now or later. */
+/** The endpoint refuses the webhook. The job is not retried. */
 export class EndpointRefused extends Error {
   readonly _tag = "EndpointRefused"
   override readonly name = "EndpointRefused"
 }
 
-/** The endpoint has moved. It is not followed: the new place was not agreed with anybody, and may be anywhere. */
+/** The endpoint has moved. Redirects are not followed, since the new address was never configured and may be any host. */
 export class EndpointRedirected extends Error {
   readonly _tag = "EndpointRedirected"
   override readonly name = "EndpointRedirected"
@@ -32,7 +32,7 @@ export const throwForStatus = (status: number, headers: IncomingHttpHeaders): vo
   throw new EndpointRefused(`the endpoint answered ${status}`)
 }
 
-/** An endpoint that says "next year" must not keep a job for so long. */
+/** Longest wait that an endpoint can ask for, so that it cannot keep a job waiting for a year. */
 const LONGEST_SECONDS = 24 * 3_600
 
 /** Seconds to wait, from a `Retry-After` header: seconds, or a date. `undefined` if there is none, or none to read. */
