@@ -18,7 +18,7 @@ if (mode === "fill") {
   }
 } else {
   const noop = actor("noop", { methods: { run: async () => null } })
-  let settled = 0
+  let ended = 0
   const worked = Promise.withResolvers<void>()
   const service = await serve({
     transport,
@@ -27,7 +27,7 @@ if (mode === "fill") {
     logLevel: "warn",
     signals: false,
     onSettled: () => {
-      if (++settled === WORKED) worked.resolve()
+      if (++ended === WORKED) worked.resolve()
     },
   })
   await worked.promise

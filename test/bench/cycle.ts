@@ -1,5 +1,5 @@
 /**
- * Submit → executed no-op → result recorded → settled, in one process, through the whole runtime: prints jobs/s as JSON.
+ * Submit → executed no-op → result recorded → ended, in one process, through the whole runtime: prints jobs/s as JSON.
  * `cycle.ts <transport> [jobs] [concurrency]`
  */
 import { actor, serve } from "callboard"
@@ -7,7 +7,7 @@ import { actor, serve } from "callboard"
 const [transport = "memory:", jobs = "50000", concurrency = "200"] = process.argv.slice(2)
 const noop = actor("noop", { methods: { run: async () => null } })
 
-let settled = 0
+let ended = 0
 let reached: (() => void) | undefined
 let goal = 0
 const service = await serve({
@@ -17,7 +17,7 @@ const service = await serve({
   logLevel: "warn",
   signals: false,
   onSettled: () => {
-    if (++settled === goal) reached?.()
+    if (++ended === goal) reached?.()
   },
 })
 await service.ready()
@@ -26,7 +26,7 @@ const CHUNK = 1_000
 const task = { task: "noop", input: { payload: "x".repeat(232) } }
 
 const run = async (count: number): Promise<number> => {
-  settled = 0
+  ended = 0
   goal = count
   const done = new Promise<void>((resolve) => {
     reached = resolve

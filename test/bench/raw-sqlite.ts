@@ -92,7 +92,7 @@ const run = (handle: DatabaseSync, { jobs, batch, payload, sync }: Required<RawS
   const frame = new Uint8Array(payload + 400)
   const record = new TextEncoder().encode(JSON.stringify({ id: randomUUID(), timeline: "x".repeat(420) }))
   let last = 0
-  /** Handing over need not be on the disk: after power loss nobody holds a task any more. */
+  /** A take need not be on the disk: after a power loss no worker has a task any more. */
   const waitForDisk = (wait: boolean): void => {
     if (sync === "full") handle.exec(`PRAGMA synchronous = ${wait ? "FULL" : "NORMAL"}`)
   }

@@ -1,6 +1,6 @@
 /**
- * Reads the history of a chaos run, in the manner of Jepsen's queue checker: what was accepted must have come to exactly
- * one end, with everything that follows from it. A run in which everything merely failed is no proof, and fails.
+ * Checks the history of a chaos run, like Jepsen's queue checker: every accepted job must have exactly one outcome per run,
+ * and all follow-ups of it. A run in which no job succeeded proves nothing, and fails.
  */
 import type { History, Plan } from "./history.ts"
 
@@ -14,25 +14,25 @@ export interface Report {
 }
 
 export type Problem =
-  /** Accepted, and nothing is known of it. */
+  /** The job was accepted, and has no record. */
   | "lost"
-  /** Accepted, and not at an end. */
+  /** The job was accepted, and has not ended. */
   | "stuck"
-  /** It came to another end than it must. */
+  /** The job has another outcome than planned. */
   | "wrong"
-  /** More than one end within a run. */
+  /** A run has more than one outcome. */
   | "changed"
   /** A follow-up that was not published. */
   | "missing"
   /** A follow-up that was published more than once. */
   | "doubled"
-  /** It started before a job that it waits for had ended. */
+  /** The job started before a job that it waits for had ended. */
   | "early"
-  /** Ran more often than kills and freezes explain. */
+  /** The handler ran more often than kills and freezes explain. */
   | "repeated"
-  /** A worker's slot that did not come back. */
+  /** A worker has less room than at its start. */
   | "leaked"
-  /** Nothing succeeded. */
+  /** No job succeeded. */
   | "vacuous"
 
 const TERMINAL = new Set(["succeeded", "failed", "cancelled", "expired"])
@@ -91,7 +91,7 @@ const checkFollowUps = (plan: Plan, history: History, problems: Record<Problem, 
   }
 }
 
-/** Its last attempt began after they had ended: it is that which its record tells of. */
+/** Whether the last attempt, the one in the record, began after the parents had ended. */
 const checkOrder = ({ id, after = [] }: Plan, { final }: History, early: Array<string>): void => {
   const started = final.get(id)?.times.started
   if (started === undefined) return

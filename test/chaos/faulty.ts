@@ -1,6 +1,6 @@
 /**
- * Deliberately broken builds, as transports that break one rule of settling. The checker must catch each: a check that
- * no fault fails checks nothing.
+ * Deliberately broken builds: transports that break one rule about the end of attempts. The checker has to catch each, or
+ * it would not catch a real fault.
  */
 import { connectTransport } from "../../runtime/connection/connect.ts"
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
@@ -13,11 +13,11 @@ export type Fault =
   | "ack-first"
   /** Follow-ups are published after the ack. */
   | "follow-ups-last"
-  /** An outcome is stored whoever has the job. */
+  /** An outcome is stored although another delivery has the job. */
   | "no-fence"
-  /** Nobody hears who waits for a job. */
+  /** The edges between jobs are lost, so that dependents are not released. */
   | "no-edges"
-  /** Some settlements are never answered, so that their workers hold them for ever. */
+  /** Some ends are never answered, so that their workers keep the deliveries for ever. */
   | "no-answer"
 
 export const FAULTS: ReadonlyArray<Fault> = ["ack-first", "follow-ups-last", "no-fence", "no-edges", "no-answer"]
@@ -25,7 +25,7 @@ export const isFault = (text: string): text is Fault => (FAULTS as ReadonlyArray
 
 /** Long enough for a kill to come between two writes. */
 const GAP_MS = 60
-/** Part of the settlements that are not answered. */
+/** Part of the ends that are not answered. */
 const UNANSWERED = 0.03
 const gap = () => new Promise<void>((resolve) => setTimeout(resolve, GAP_MS))
 
@@ -62,13 +62,13 @@ const EDGES = "after/"
 
 const endWith =
   (fault: Fault, inner: Transport) =>
-  async (settlements: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> => {
+  async (ends: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> => {
     const { jobs } = inner
     switch (fault) {
       case "ack-first": {
-        const settled = await jobs.end(settlements.map(({ token, then }) => ({ token, then })))
+        const answers = await jobs.end(ends.map(({ token, then }) => ({ token, then })))
         await gap()
-        for (const { record } of settlements) {
+        for (const { record } of ends) {
           if (record === undefined) continue
           const found = await jobs.find(record.id)
           await jobs.decide([
@@ -80,36 +80,32 @@ const endWith =
             },
           ])
         }
-        return settled
+        return answers
       }
       case "follow-ups-last": {
-        const settled = await jobs.end(settlements.map(({ followUps: _, ...rest }) => rest))
+        const answers = await jobs.end(ends.map(({ followUps: _, ...rest }) => rest))
         await gap()
-        await jobs.publish(
-          settlements.flatMap((settlement, at) =>
-            settled[at]?.status === "ended" ? (settlement.followUps ?? []) : [],
-          ),
-        )
-        return settled
+        await jobs.publish(ends.flatMap((end, at) => (answers[at]?.status === "ended" ? (end.followUps ?? []) : [])))
+        return answers
       }
       case "no-fence": {
-        const settled = [...(await jobs.end(settlements))]
-        for (const [at, { record, followUps }] of settlements.entries()) {
-          if (settled[at]?.status !== "superseded" || record === undefined) continue
+        const answers = [...(await jobs.end(ends))]
+        for (const [at, { record, followUps }] of ends.entries()) {
+          if (answers[at]?.status !== "superseded" || record === undefined) continue
           const found = await jobs.find(record.id)
           if (found === undefined) continue
           await jobs.decide([
             { id: record.id, expect: found.revision, record, ...(followUps ? { post: followUps } : {}) },
           ])
-          settled[at] = { status: "ended" }
+          answers[at] = { status: "ended" }
         }
-        return settled
+        return answers
       }
       case "no-answer": {
-        const settled = await jobs.end(settlements)
-        return Math.random() < UNANSWERED ? new Promise(() => undefined) : settled
+        const answers = await jobs.end(ends)
+        return Math.random() < UNANSWERED ? new Promise(() => undefined) : answers
       }
       default:
-        return jobs.end(settlements)
+        return jobs.end(ends)
     }
   }

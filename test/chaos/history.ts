@@ -1,15 +1,15 @@
-/** What happened in a chaos run: what was asked, what was answered, what ran, what was recorded. */
+/** The history of a chaos run: submissions, their answers, runs of handlers, and records. */
 import type { JobView } from "callboard"
 
-/** What a job is meant to do, and what must come of it. */
+/** The plan of a job: what it does, and the outcome that it must have. */
 export interface Plan {
   readonly id: string
   readonly kind: "plain" | "retry" | "errback" | "chain" | "after"
   /** Attempts that fail before one succeeds; with `errback` all of them fail. */
   readonly failures: number
-  /** Tasks that must have come of the job when all is over: its errbacks, the further links of its chain. */
+  /** Tasks that must exist in the end because of the job: its errbacks, and the next links of its chain. */
   readonly followUps: number
-  /** Jobs that must have ended before it starts, however they end. */
+  /** Jobs that must have ended, with any outcome, before this one starts. */
   readonly after?: ReadonlyArray<string>
 }
 
@@ -37,9 +37,9 @@ export interface History {
   readonly final: ReadonlyMap<string, JobView>
   /** What came of each planned job, at the end: its children and theirs. */
   readonly followUps: ReadonlyMap<string, ReadonlyArray<JobView>>
-  /** Workers that held something when nothing was left to do. */
+  /** Workers that still had deliveries when no job was left. */
   readonly leaked: ReadonlyArray<string>
   readonly kills: number
-  /** Deliveries that one kill or freeze can interrupt: all that a worker holds. */
+  /** Deliveries that one kill or freeze can interrupt: all that a worker has. */
   readonly inFlight: number
 }

@@ -27,7 +27,7 @@ export interface ChaosOptions {
   readonly leaseMs: number
   readonly workers?: number
   readonly concurrency?: number
-  /** How long the board may take to come to rest after the last kill. */
+  /** How long all jobs may take to end after the last kill. */
   readonly restMs?: number
   readonly fault?: Fault
   readonly say?: (line: string) => void
@@ -44,7 +44,7 @@ const PREFETCH = 4
 
 const WORKER = fileURLToPath(new URL("worker.ts", import.meta.url))
 
-/** So many wait for one another, one after the other. */
+/** Length of a chain of jobs that wait for one another. */
 const LONGEST_LINE = 20
 
 /** Jobs of all kinds, evenly. */
@@ -131,7 +131,7 @@ class Crew {
     }
   }
 
-  /** A rolling restart: the oldest lets go of everything in good order, and another takes its place. It counts as no kill. */
+  /** A rolling restart: the oldest worker stops in good order, and another one replaces it. It does not count as a kill. */
   async replace(): Promise<void> {
     const worker = this.workers.shift()
     if (worker === undefined) return
@@ -248,7 +248,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
   }
 }
 
-/** Ids of a batch whose submission was confirmed; what was not is submitted again under its id, which is safe. */
+/** Submits a batch and returns the confirmed ids. Tasks without an answer are submitted again under their id. */
 const submitted = async (client: Client, batch: ReadonlyArray<Plan>): Promise<ReadonlyArray<string>> => {
   const ids: Array<string> = []
   let open = batch

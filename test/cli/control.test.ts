@@ -92,7 +92,7 @@ test("pause, resume and purge; suspend and unsuspend", { timeout: 60_000 }, asyn
   await project.json("submit", "works.echo", "--id", "after")
   expect(await stateOf("after")).toBe("queued")
   expect((await project.ask("unsuspend", "w1")).code).toBe(0)
-  // It is for a worker to come: whoever means another name should see that.
+  // The name is of a worker that may start later; a misspelt name has to be noticed.
   expect(await project.ask("suspend", "w3", "--ttl", "1s")).toMatchObject({
     code: 0,
     stdout: "w3  suspended\n",

@@ -36,7 +36,7 @@ const post = async (url: string, task: string, input: unknown, wait = 10) => {
   return (await response.json()) as { id: string; result?: unknown }
 }
 
-/** What the method answers once a change has arrived; while processes change over, nobody listens for a moment. */
+/** What the method answers once a change has arrived; while one process replaces another, the port is closed for a moment. */
 const answers = (url: string, expected: string) =>
   eventually(async () => (await post(url, "hello.greet", {})).result === expected, { message: `no "${expected}"` })
 

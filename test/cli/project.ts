@@ -22,7 +22,7 @@ export interface Project extends Disposable {
   onTerminal(...args: readonly string[]): Spawned
   /** Runs a command to its end, in a process of its own. */
   run(...args: readonly string[]): Promise<Ran>
-  /** Runs a command to its end, in a process that stays for others: for those that ask or tell something and end. */
+  /** Runs a short command to its end, in a process that runs further commands afterwards. */
   ask(...args: readonly string[]): Promise<Answer>
   /** {@link Project.ask} with `--json`; takes the answer apart. */
   json<A>(...args: readonly string[]): Promise<A>

@@ -1,4 +1,4 @@
-/** The transports on which the end-to-end tests run: those that several processes can share. */
+/** The transports of the end-to-end tests: all that several processes can share. */
 import { generateId } from "../../runtime/id.ts"
 import { startNats } from "../support/servers/nats.ts"
 import { type PostgresServer, startPostgres } from "../support/servers/postgres.ts"
@@ -86,5 +86,5 @@ export const postgresBoards = (server: () => PostgresServer): BoardKind => ({
 
 export const sharedBoards: ReadonlyArray<BoardKind> = [sqlite, nats]
 
-/** With those that are tested only where workers and brokers die: their rules are those of the others. */
+/** Also the transports that are tested only where workers and brokers die. */
 export const allBoards: ReadonlyArray<BoardKind> = [...sharedBoards, postgres]

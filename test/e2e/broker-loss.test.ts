@@ -1,4 +1,4 @@
-/** What becomes of a worker whose broker goes away, with real servers that are killed, restarted, frozen and locked. */
+/** A worker without its broker, with real servers that are killed, restarted, frozen and locked. */
 import { fileURLToPath } from "node:url"
 import {
   actor,
@@ -29,7 +29,7 @@ const keep = <R extends AsyncDisposable>(resource: R): R => {
   return resource
 }
 
-/** A log whose lines can be looked at. */
+/** A log that keeps its lines. */
 const listing = () => {
   const lines: Array<string> = []
   const add = (line: string) => void lines.push(line)
@@ -142,7 +142,7 @@ describe("on a nats-server", () => {
         await red()
         await server.restart()
       } else {
-        // It is back within a moment, and readiness is red for less than that: on a busy machine nobody sees it.
+        // It is back within a moment. On a busy machine the test may not see that the worker was not ready.
         await server.restart()
         await eventually(() => reconnects() > before, { message: "the loss was not noticed" })
       }
@@ -313,7 +313,7 @@ describe("callboard worker", () => {
   })
 })
 
-/** A worker whose broker is not there. */
+/** A worker that starts without its broker. */
 const runAway = async (...args: ReadonlyArray<string>) => {
   using project = makeProject()
   project.env["CALLBOARD_TRANSPORT"] = "nats://127.0.0.1:1"
@@ -342,7 +342,7 @@ describe("in a cluster of three", () => {
     const stepDown = async () => {
       const streams = [names.queueStream, names.stateStream].map((stream) => `STREAM.LEADER.STEPDOWN.${stream}`)
       for (const subject of [`CONSUMER.LEADER.STEPDOWN.${consumer}`, ...streams]) {
-        // Between two leaders nobody answers.
+        // While a new leader is elected no server answers.
         await eventually(() => ask(subject), { deadline: 20_000 })
       }
     }
@@ -527,7 +527,7 @@ describe("on sqlite", () => {
     const locker = keep(spawnScript(fileURLToPath(new URL("lock.ts", import.meta.url)), [file]))
     await locker.waitForLine(/^locked$/)
     const began = performance.now()
-    // Reading goes on in a locked database; whoever wants to write finds out.
+    // A locked database can still be read; only a write fails.
     const refused = expect(service.client.submit("steps.run")).rejects.toMatchObject({ code: "transport-unavailable" })
     await red()
     console.log(`a locked database is red after ${Math.round(performance.now() - began)} ms`)

@@ -47,7 +47,7 @@ beforeAll(async () => {
 })
 afterAll(() => server?.stop())
 
-// Postgres is tried only where workers die: its rules are those of the others.
+// Postgres is tested only where workers die, since the runtime applies the same rules on all transports.
 describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind) => {
   test("a job that was accepted outlives the process that submitted it, and runs", async () => {
     const board = keep(await kind.open())

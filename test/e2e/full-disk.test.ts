@@ -1,4 +1,4 @@
-/** What becomes of a worker whose disk, or whose broker's store, is full: with real disks, limits and servers. */
+/** A worker on a full disk, or with a full store of its broker: with real disks, limits and servers. */
 import { readFileSync, writeFileSync } from "node:fs"
 import { connect as dial } from "nats"
 import { describe, expect, test } from "vitest"
@@ -50,7 +50,7 @@ const onDisks: ReadonlyArray<BoardKind> = diskKinds().map(({ name, make }) => ({
   },
 }))
 
-/** Its storage is used up by somebody else's stream. */
+/** A server whose storage is used up by another application's stream. */
 const onNats: BoardKind = {
   name: "on a nats-server without room",
   refusal: /insufficient resources .*make room/,

@@ -94,7 +94,7 @@ const e2e = actor("e2e", {
       acks: { when: "early" },
       run: step,
     },
-    /** An errback: notes whose. */
+    /** An errback: notes the job that failed. */
     heard: ({ ledger }: { ledger: string }, job) => appendFileSync(ledger, `${job.id}\n`),
     /** Kills its own worker, as a handler with a fault in native code does. */
     kill: ({ ledger }: Step) => {

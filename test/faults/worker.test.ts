@@ -72,7 +72,7 @@ describe("slots", () => {
         },
       },
     })
-    // The question which leases are left takes longer than settling what ran.
+    // The question which leases are left takes longer than ending the attempts that ran.
     const transports = withJobs((jobs) => ({
       extend: async (tokens) => {
         await slow.opened
@@ -106,15 +106,15 @@ describe("a great many tasks at once", () => {
 })
 
 describe("a queue that is not listened to any more", () => {
-  test("gives nothing to run, also what a pull brings in late", async () => {
+  test("gives nothing to run, also tasks that a take brings late", async () => {
     const late = gate()
-    let pulled = 0
+    let takes = 0
     let arrived = 0
     const transports = withJobs((jobs) => ({
       take: async (request, signal) => {
         const deliveries = await jobs.take(request, signal)
         if (deliveries.length === 0) return deliveries
-        pulled++
+        takes++
         await late.opened
         arrived++
         return deliveries
@@ -124,7 +124,7 @@ describe("a queue that is not listened to any more", () => {
     const counting = actor("counting", { methods: { run: () => void ran++ } })
     const service = await start([counting], { transports, queues: ["left", "default"] })
     const job = await service.client.submit("counting", { queue: "left" })
-    await eventually(() => pulled === 1, { message: "it is on its way" })
+    await eventually(() => takes === 1, { message: "it is on its way" })
     expect(service.worker?.removeQueue("left")).toBe(true)
     late.open()
     await eventually(() => arrived === 1 && service.worker?.describe().inFlight === 0, { message: "it is back" })
@@ -135,7 +135,7 @@ describe("a queue that is not listened to any more", () => {
 })
 
 describe("stopping", () => {
-  test("hands back what a pull brought in the very moment of the stop", async () => {
+  test("hands back tasks that a take brought in the very moment of the stop", async () => {
     const transport = `faulty://${generateId()}`
     let service: Service | undefined
     let stopped: Promise<unknown> | undefined
@@ -150,7 +150,7 @@ describe("stopping", () => {
     service = await start([quick], { transport, transports })
     const other = await start([quick], { transport, queues: ["other"] })
     const { id } = await other.client.submit("quick")
-    await eventually(() => stopped, { message: "the pull has brought the task" })
+    await eventually(() => stopped, { message: "the take has brought the task" })
     await stopped
     const stats = await other.client.queues()
     expect(stats).toMatchObject([{ name: "default", depth: 1, inFlight: 0 }])
@@ -389,10 +389,10 @@ describe("a transport that misbehaves", () => {
   })
 
   test("one that throws instead of rejecting does not end the process", async () => {
-    let settles = 0
+    let ends = 0
     const transports = withJobs((jobs) => ({
       end: (all) => {
-        if (++settles === 1) throw new TransportError("unavailable", "thrown, not rejected")
+        if (++ends === 1) throw new TransportError("unavailable", "thrown, not rejected")
         return jobs.end(all)
       },
     }))
@@ -400,11 +400,11 @@ describe("a transport that misbehaves", () => {
     expect(await (await service.client.submit("quick")).result(WAIT)).toBe("done")
   })
 
-  test("one internal fault of a pull does not end the worker", async () => {
-    let pulls = 0
+  test("one internal fault of a take does not end the worker", async () => {
+    let takes = 0
     const transports = withJobs((jobs) => ({
       take: (request, signal) =>
-        ++pulls === 2 ? Promise.reject(new TransportError("internal", "hiccup")) : jobs.take(request, signal),
+        ++takes === 2 ? Promise.reject(new TransportError("internal", "hiccup")) : jobs.take(request, signal),
     }))
     const service = await start([quick], { transports })
     for (let n = 0; n < 3; n++) expect(await (await service.client.submit("quick")).result(WAIT)).toBe("done")
@@ -422,7 +422,7 @@ describe("a transport that misbehaves", () => {
       },
     }))
     const service = await start([quick], { transports, log })
-    // Ready already: what comes of it later is nobody's unhandled rejection.
+    // Handled at once, so that its later failure is not an unhandled rejection.
     await service.ready()
     isRevoked = true
     revoked.open()
@@ -457,7 +457,7 @@ describe("a transport that misbehaves", () => {
       isDown = false
       await job.result(WAIT)
       await eventually(() => service.worker?.describe().inFlight === 0)
-      // The pull that waits, what may end it (a change, a loss), and nothing of the tries in between.
+      // The take that waits, what may end it (a change, a loss), and nothing of the tries in between.
       expect(listeners.size).toBeLessThanOrEqual(8)
     } finally {
       EventTarget.prototype.addEventListener = add

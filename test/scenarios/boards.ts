@@ -4,7 +4,7 @@ import { generateId } from "../../runtime/id.ts"
 import { type NatsServer, startNats } from "../support/servers/nats.ts"
 import { type TemporaryFolder, temporaryFolder } from "../support/servers/process.ts"
 
-/** URL of a board that nobody else uses; the same `lease`, in seconds, for all who connect to it. */
+/** URL of a board that no other test uses. All connections have the same `lease`, in seconds. */
 export type NewBoard = (options?: { readonly lease?: number }) => string
 
 /** Defines the same scenarios on memory, sqlite and nats. Real servers, one for all tests of a file. */

@@ -26,7 +26,7 @@ const newLedger = () => {
   return { meta: { ledger: path }, lines }
 }
 
-/** For a job whose notes nobody reads. */
+/** For a job whose notes the test does not read. */
 const noting = () => ({ meta: newLedger().meta })
 
 const expectUnknown = (client: Client, id: string) =>

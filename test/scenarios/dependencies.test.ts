@@ -169,7 +169,7 @@ onEveryBoard((newBoard) => {
     const p = await submit("p", { does: "hold" })
     await work()
     await reaches(client, p, "started")
-    // So that nobody takes what is to be looked at.
+    // Paused, so that no worker takes the tasks that the test looks at.
     await client.pause("default")
     const n1 = await submit("n1")
     const child = await submit("child", { after: p.id, front: true })
@@ -351,7 +351,7 @@ onEveryBoard((newBoard) => {
     for (const job of [a, b, c, lenient]) expect(await stateOf(client, job)).toBe("succeeded")
     expect(ran).toHaveLength(5)
 
-    // Its worker died in the very moment between its end and the look at who waits for it.
+    // Its worker died after it had stored the outcome and before it looked for the jobs that wait for it.
     const last = await submit("last", { does: "hold", delay: 3600 })
     const left = await submit("left", { after: last.id })
     const found = await client.connection.jobs.find(last.id)

@@ -84,7 +84,7 @@ const waiting = (services: ReadonlyArray<Served>): number =>
 const allWait = (services: ReadonlyArray<Served>, count: number): Promise<unknown> =>
   eventually(() => waiting(services) === count, { deadline: 20_000, message: `${count} wait` })
 
-/** How soon the next one must start on a busy machine; nobody may come to look by chance only. */
+/** How soon the next job must start on a busy machine. A start by the periodic check would be later. */
 const SOON_MS = 1_000
 
 onEveryBoard((newBoard, transport) => {
@@ -249,7 +249,7 @@ onEveryBoard((newBoard, transport) => {
 
     test("ten thousand who wait cost a few operations for each that runs", async () => {
       const { single, names, letGo, has } = stage()
-      const count = { store: 0, settle: 0 }
+      const count = { store: 0, end: 0 }
       const counted = (store: Store): Store => ({
         get: (key) => {
           count.store++
@@ -270,9 +270,9 @@ onEveryBoard((newBoard, transport) => {
         ...whole,
         jobs: {
           ...whole.jobs,
-          end: (settlements) => {
-            count.settle += settlements.length
-            return whole.jobs.end(settlements)
+          end: (ends) => {
+            count.end += ends.length
+            return whole.jobs.end(ends)
           },
         },
         store: counted(whole.store),
@@ -293,7 +293,7 @@ onEveryBoard((newBoard, transport) => {
       await eventually(() => names().length >= ran + 200, { deadline: 15_000, message: "two hundred have run" })
       const runs = names().length - ran
       expect((count.store - before.store) / runs).toBeLessThan(0.2)
-      expect((count.settle - before.settle) / runs).toBeLessThan(3)
+      expect((count.end - before.end) / runs).toBeLessThan(3)
     }, 60_000)
   })
 })

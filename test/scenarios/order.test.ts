@@ -123,7 +123,7 @@ onEveryBoard((newBoard, transport) => {
         const isHigh = (name: string) => name.startsWith("high")
         await eventually(() => started.filter(isHigh).length === 500, { deadline: 60_000 })
         const overtakers = started.slice(accepted, started.findLastIndex(isHigh)).filter((name) => !isHigh(name))
-        // Where the broker is asked lane by lane, the pull that is under way may bring low ones.
+        // Where the broker is asked lane by lane, the take that is under way may bring low ones.
         expect(overtakers.length).toBeLessThanOrEqual(transport === "nats" ? concurrency : 0)
         expect(started.filter(isHigh)).toHaveLength(500)
       },

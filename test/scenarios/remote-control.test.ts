@@ -91,7 +91,7 @@ onEveryBoard((newBoard) => {
     ])
     resolve()
     for (const job of jobs) await job.outcome(WAIT)
-    await eventually(() => worker?.describe().processed === 6, { message: "all are settled" })
+    await eventually(() => worker?.describe().processed === 6, { message: "all have ended" })
     expect(worker?.describe().concurrency).toBe(1)
   })
 
@@ -179,7 +179,7 @@ onEveryBoard((newBoard) => {
     expect(worker?.describe().concurrency).toBe(1)
     const jobs = await Promise.all(Array.from({ length: 12 }, () => client.submit("scene.hold")))
     await eventually(() => worker?.inspect().active.length === 4, { message: "four run" })
-    // Prefetch is made for the largest pool: eight. A pull waits until a quarter of that is free.
+    // Prefetch is made for the largest pool: eight. A take waits until a quarter of that is free.
     await eventually(() => (worker?.describe().inFlight ?? 0) > 6, { message: "it fetches for four" })
     expect(worker?.describe().inFlight).toBeLessThanOrEqual(8)
     expect(await client.control("autoscale", { min: 1, max: 6 })).toMatchObject([{ value: { min: 1, max: 6 } }])

@@ -141,7 +141,7 @@ onEveryBoard((newBoard, transport) => {
     const job = await client.submit("scene.works", { expires: 1, repeat: { times: 1, interval: 60 } })
     await eventually(async () => (await job.find()).state === "scheduled", { message: "its first run is over" })
     expect((await job.find()).times.expires).toBeUndefined()
-    // Past that time, and the moment that is left to whoever holds a task.
+    // Later than that time, and than the margin that a worker with the task has.
     const late = Date.now() + 10_000
     const found = await client.connection.jobs.find(job.id)
     expect(found && isOverdue(found.record, late)).toBe(false)

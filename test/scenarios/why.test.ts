@@ -321,8 +321,8 @@ const table: ReadonlyArray<Row> = [
       const job = await client.submit("scene")
       await eventually(
         async () => {
-          const pull = { queues: ["default"], max: 1, wait: 1_000 }
-          return (await client.connection.jobs.take(pull, new AbortController().signal)).length === 1
+          const request = { queues: ["default"], max: 1, wait: 1_000 }
+          return (await client.connection.jobs.take(request, new AbortController().signal)).length === 1
         },
         { message: "it is taken" },
       )

@@ -7,17 +7,17 @@ import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
 import type { Transport } from "../../runtime/transport/lift/transport.ts"
 import { memory } from "./memory.ts"
 
-/** What is done before or after a call reaches the transport; throwing fails the call. */
+/** Runs before or after a call reaches the transport. Throwing fails the call. */
 export type Fault = (call: string) => void | Promise<void>
 
 export class Faults {
-  /** Before a call reaches the transport: it has not happened when this throws. */
+  /** Runs before a call reaches the transport: when it throws, the call has not happened. */
   before: Fault = () => undefined
-  /** After it: it has happened, and only its confirmation is lost. */
+  /** Runs after the call: when it throws, the call has happened, and its answer is lost. */
   after: Fault = () => undefined
   /** Calls so far, by name: `jobs.publish`. */
   readonly calls = new Map<string, number>()
-  /** Watches that nobody has ended. */
+  /** Watches that have not ended. */
   readonly watching = new Set<AbortSignal>()
   readonly #listeners = new Set<(status: "connected" | "disconnected") => void>()
 
@@ -26,7 +26,7 @@ export class Faults {
     this.#heal = resolve
   })
 
-  /** A call that has no answer until the test is over. */
+  /** Keeps a call without an answer until the test ends. */
   hang(): Promise<void> {
     return this.#healed
   }

@@ -112,7 +112,7 @@ export class Spawned implements AsyncDisposable {
     return this.#exit
   }
 
-  /** Once a group is empty its number may come again and mean somebody else's processes. */
+  /** The number of a group that has ended may be given to other processes, so it must not be signalled again. */
   #forgetEmptyGroup(): void {
     try {
       process.kill(-this.pid, 0)
