@@ -6,8 +6,7 @@ import type { StoreOperation } from "./store.ts"
 
 const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/
 const TOPIC = /^[a-z0-9.-]{1,128}$/
-/** Largest announcement, in bytes. */
-/** An application event may have 64 KiB, and needs a few bytes around it. */
+/** Largest announcement, in bytes: an application event may have 64 KiB, and needs a few bytes around it. */
 const MAX_PAYLOAD = 66 * 1024
 
 const encoder = new TextEncoder()
