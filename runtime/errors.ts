@@ -2,11 +2,11 @@
 import type { JobError } from "./protocol/record.ts"
 import { TransportError } from "./transport/mod.ts"
 
-/** What a call to a transport was rejected with. Anything else than a `TransportError` is a fault of its plugin. */
+/** The error of a call to a transport. An error that is no `TransportError` is a bug of the plugin: `internal`. */
 export const asTransportError = (cause: unknown): TransportError =>
   cause instanceof TransportError ? cause : new TransportError("internal", String(cause), { cause })
 
-/** What can be wrong with a request. */
+/** All error codes. */
 export const ERROR_CODES = [
   "invalid-json",
   "invalid-input",
@@ -33,7 +33,7 @@ export type ErrorCode = (typeof ERROR_CODES)[number]
 export interface ErrorDetails {
   /** The field of the request that is wrong, as a path: `retry.max`. */
   readonly field?: string
-  /** Which element of a batch. */
+  /** Index of the element of an array that is wrong, from 0. */
   readonly index?: number
   /** Id of the job that the request is about. */
   readonly id?: string
@@ -55,7 +55,7 @@ export class CallboardError extends Error {
   }
 }
 
-/** The job failed. `error` is what is recorded: name, message, reason, traceback. */
+/** The job failed. `error` is the error of its record: name, message, reason, traceback. */
 export class JobFailed extends Error {
   readonly _tag = "JobFailed"
   override readonly name = "JobFailed"
@@ -68,6 +68,7 @@ export class JobFailed extends Error {
   }
 }
 
+/** The job was cancelled, and has no result. */
 export class JobCancelled extends Error {
   readonly _tag = "JobCancelled"
   override readonly name = "JobCancelled"
@@ -78,6 +79,7 @@ export class JobCancelled extends Error {
   }
 }
 
+/** The `expires` of the job passed before it was started. */
 export class JobExpired extends Error {
   readonly _tag = "JobExpired"
   override readonly name = "JobExpired"
@@ -99,7 +101,7 @@ export class ResultGone extends Error {
   }
 }
 
-/** The job had not ended when the time to wait was over. It goes on. */
+/** The job had not ended when the timeout of the wait was over. The job goes on. */
 export class WaitTimeout extends Error {
   readonly _tag = "WaitTimeout"
   override readonly name = "WaitTimeout"

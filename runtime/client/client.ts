@@ -1,5 +1,6 @@
 /**
- * What applications hold: submit tasks, follow jobs, decide about them. HTTP and the command line are thin over this.
+ * The client of an application: submits tasks, follows jobs, cancels and retries them, controls queues and workers. HTTP and
+ * the command line are thin layers over it.
  */
 import { hostname } from "node:os"
 import { type ActorHandle, type AnyActor, actorHandle } from "../actor/actor-handle.ts"
@@ -55,11 +56,11 @@ export interface JobPage {
 export interface ClientSettings extends ConnectSettings, TracingSettings {
   /** Task names that stand for an actor's method: `app.tasks.add` → `math.add`. */
   readonly taskNames?: ReadonlyMap<string, string>
-  /** Tells of each task that was accepted, as the event `task-sent`. Defaults to false. */
+  /** Whether the client sends the event `task-sent` for each accepted task. Defaults to false. */
   readonly taskSentEvents?: boolean
   /**
-   * How long a job is kept that this client cancels, or finds past its `expires`, unless its task says otherwise; negative:
-   * for ever. Defaults to 7 days.
+   * How long a job is kept that this client cancels, or finds past its `expires`, unless its task has a `failureTtl` of its
+   * own: seconds, or text such as `"1 hour"`; negative is for ever. Defaults to 7 days.
    */
   readonly failureTtl?: DurationInput
 }
@@ -78,7 +79,17 @@ const SETTINGS = {
   name: true,
 } satisfies Readonly<Record<keyof ClientSettings, true>>
 
-/** Connects to a transport and returns a client; `await using` closes it. An unknown option is `invalid-input`. */
+/**
+ * Connects to a transport, by URL or by a broker client that the application holds, and resolves with a client;
+ * `await using` closes it. Fails with `CallboardError` `invalid-input`, naming the option, and with `TransportError` where the
+ * transport cannot be reached or refuses.
+ *
+ * @example
+ * ```ts
+ * await using client = await connect("nats://127.0.0.1:4222")
+ * const job = await client.submit("orders.total", { input: { items: ["tea"] } })
+ * ```
+ */
 export const connect = async (target: string | object, settings: ClientSettings = {}): Promise<Client> => {
   refuseUnknown(settings, SETTINGS, "connect()")
   const { taskNames, taskSentEvents = false, failureTtl } = settings
@@ -134,7 +145,15 @@ export class Client implements AsyncDisposable {
     this.#submitter = new Submitter({ connection, directory, taskNames, origin, events: this.#events, tracing })
   }
 
-  /** Submits one task; resolves once it is kept. Fails with {@link CallboardError} or `TransportError`. */
+  /**
+   * Submits one task; resolves once it is stored, with a handle of its job. Fails with {@link CallboardError}: `invalid-input`
+   * and `unknown-field` name the field; `transport-unavailable` has in `details.outcome` whether the task may have been accepted.
+   *
+   * @example
+   * ```ts
+   * const job = await client.submit("orders.total", { input: { items: ["tea"] }, delay: "1 hour" })
+   * ```
+   */
   async submit(task: string, fields: SubmissionFields = {}, context: SubmitContext = {}): Promise<SubmittedJob> {
     const [answer] = await this.submitMany([{ ...fields, task }], context)
     if (answer === undefined) throw new CallboardError("internal", "the submission was lost")
@@ -143,8 +162,8 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Submits tasks in as few round trips as the transport needs. The whole array is checked first: one that is wrong
-   * fails all, with its `index`. Then each element has its own answer, in order.
+   * Submits tasks in as few round trips as the transport needs. The whole array is checked first: an invalid element fails the
+   * call, with its `index`. Then each element has a result of its own, in order: a receipt or an error.
    */
   async submitMany(
     submissions: ReadonlyArray<Submission>,
@@ -158,12 +177,12 @@ export class Client implements AsyncDisposable {
     return this.#submitter.prepare(submissions, context)
   }
 
-  /** The second half of {@link submitMany}. Each element has its own answer, in order. */
+  /** The second half of {@link submitMany}: stores the tasks. Each element has a result of its own, in order. */
   post(prepared: Prepared): Promise<ReadonlyArray<Receipt | CallboardError>> {
     return this.#submitter.post(prepared)
   }
 
-  /** A typed handle of an actor; types only, its module is not loaded. */
+  /** A handle with the methods of an actor, typed by `A`. The module of the actor is not loaded. */
   actor<A extends AnyActor>(name: A["name"]): ActorHandle<A> {
     return actorHandle<A>(name, {
       submit: (task, fields) => this.submit(task, fields),
@@ -184,8 +203,8 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Why a job does not run: the first cause is the true one. While the transport is down that is the cause. Fails with
-   * `not-found`, and with `gone` for a job that is not kept any more.
+   * Why a job does not run: the first cause is the true one; the others would hold it up next. While the transport is down that
+   * is the cause. Fails with `not-found`, and with `gone` for a job that is not kept any more.
    */
   why(id: string): Promise<Why> {
     return askWhy(this.connection, id, { taskNames: this.#taskNames })
@@ -207,7 +226,9 @@ export class Client implements AsyncDisposable {
     return decideAll(this.connection, recordQueryOf(query), rerunJob)
   }
 
-  /** Every job's changes, from now on, until the signal fires or the client is closed. */
+  /**
+   * The changes of all jobs, from now on, until the signal fires or the client is closed. A slow reader misses events.
+   */
   async *events(signal: AbortSignal): ReturnType<typeof followBoard> {
     const stop = new AbortController()
     const sources = [signal, this.#closing.signal]
@@ -221,8 +242,8 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Cancels every task that carries a header with one of some values, now and until the revocation lapses. Waiting ones
-   * end when their turn comes, running ones at once. Fails with `invalid-input`.
+   * Cancels every task that carries a header with one of some values, now and until the revocation lapses. A waiting task ends
+   * when it is delivered, a running one at once. Fails with `invalid-input`.
    */
   revoke(options: RevokeOptions): Promise<Revocation> {
     return revoke(this.connection.store, options)
@@ -239,8 +260,9 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * What workers and applications tell (`worker-online`, `task-superseded`, `order-shipped` …), from now on, until the signal
-   * fires. Resolves once it listens, and keeps the process alive as long. Best effort: nothing is replayed.
+   * Calls `listener` with the events of workers and applications (`worker-online`, `task-superseded`, `order-shipped` …), from
+   * now on, until the signal fires. Resolves once it listens, and keeps the process alive meanwhile. Best effort: nothing is
+   * replayed.
    */
   async listen(listener: (event: ReceivedEvent) => void, signal: AbortSignal): Promise<void> {
     const heard = (event: ReceivedEvent) => {
@@ -257,8 +279,8 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Tells an event of the application, `order-shipped`, to whoever listens now. The type is `category-action` in lower case,
-   * with another category than `task` and `worker`; the fields are JSON of 64 KiB at most. Resolves once it is sent. Fails with
+   * Sends an event of the application, such as `order-shipped`, to all that listen now. The type is `category-action` in lower
+   * case, with another category than `task` and `worker`; the fields are JSON of 64 KiB at most. Resolves once it is sent. Fails with
    * `CallboardError` `invalid-input`, naming the field, and with `TransportError`.
    */
   async event(type: string, fields: OwnEventFields = {}): Promise<void> {
@@ -266,11 +288,12 @@ export class Client implements AsyncDisposable {
     await this.#events.send(type, fields)
   }
 
-  /** Lets a queue take tasks and give none out, until it is resumed. Fails with `invalid-input`. */
+  /** Pauses a queue: it takes tasks and gives none out until it is resumed. Fails with `invalid-input`. */
   pause(queue: string): Promise<void> {
     return pauseQueue(this.connection.store, queue)
   }
 
+  /** Resumes a paused queue. Fails with `invalid-input`. */
   resume(queue: string): Promise<void> {
     return resumeQueue(this.connection.store, queue)
   }
@@ -281,18 +304,22 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Cancels what waits in a queue; resolves with how many tasks that were. Fails with `invalid-input`, `unsupported`.
+   * Cancels the jobs that wait in a queue; resolves with their number. Fails with `invalid-input`, and with `unsupported` where
+   * the transport cannot list the tasks that wait.
    */
   purge(queue: string, options: PurgeOptions = {}): Promise<number> {
     return purgeQueue(this.connection, queue, options)
   }
 
-  /** Lets a worker, or all there are and will be, pull nothing; what runs goes on. Fails with `invalid-input`. */
+  /**
+   * Suspends a worker, or without a name all present and future ones: it takes no more tasks; running jobs go on. Fails
+   * with `invalid-input`.
+   */
   suspend(worker?: string, options: SuspendOptions = {}): Promise<void> {
     return suspendWorkers(this.connection.store, worker, options)
   }
 
-  /** Ends the suspension of a worker, or every suspension there is. */
+  /** Ends the suspension of a worker, or without a name all suspensions. */
   unsuspend(worker?: string): Promise<void> {
     return resumeWorkers(this.connection.store, worker)
   }
@@ -305,7 +332,7 @@ export class Client implements AsyncDisposable {
     command: C,
     ...[given, options = {}]: ControlArguments<C>
   ): Promise<ReadonlyArray<AnswerTo<C>>> {
-    // What a worker sends back is made by the type of its answers; one of another version may answer in its own way.
+    // Workers make their replies by this type. A worker of another version may send another form.
     return (await askWorkers(this.connection, command, given ?? {}, options)) as ReadonlyArray<AnswerTo<C>>
   }
 
@@ -320,6 +347,7 @@ export class Client implements AsyncDisposable {
     return queueStats(counts, paused, Date.now())
   }
 
+  /** The living workers, as they described themselves at their last heartbeat. */
   workers(): Promise<ReadonlyArray<WorkerDescription>> {
     return listWorkers(this.connection.store)
   }
@@ -331,6 +359,9 @@ export class Client implements AsyncDisposable {
     return [...all.values()].sort((a, b) => a.name.localeCompare(b.name))
   }
 
+  /**
+   * Ends streams and listeners, sends the events that are left, and closes the transport if {@link connect} opened it.
+   */
   async close(): Promise<void> {
     this.#closing.abort()
     await this.#events.flush()

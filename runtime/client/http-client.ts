@@ -1,4 +1,7 @@
-/** A client over the HTTP of a service, for applications that reach no broker: `fetch`, the same handles and errors. */
+/**
+ * A client that speaks HTTP to a service, for applications that cannot reach the broker: by `fetch`, with the same
+ * handles and errors.
+ */
 import { Result, Schema } from "effect"
 import { CallboardError, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
@@ -24,9 +27,9 @@ export interface HttpClientSettings {
 const SETTINGS = { token: true, timeoutMs: true } satisfies Readonly<Record<keyof HttpClientSettings, true>>
 
 /**
- * A job by its id, over HTTP: all that a handle over a transport can do, but following its events. Every method fails with
- * `CallboardError`: `unauthorized`, `forbidden`, `transport-unavailable` and what {@link JobHandle} says of it. A job that is
- * not kept any more is `gone`.
+ * A job by its id, over HTTP: the methods of {@link JobHandle} except `events`. Every method fails with `CallboardError`:
+ * `unauthorized`, `forbidden`, `transport-unavailable`, `gone` for a job that is not kept any more, and as {@link JobHandle}
+ * says.
  */
 export type HttpJob<R = unknown> = Omit<JobHandle<R>, "events">
 
@@ -38,19 +41,20 @@ export interface HttpSubmittedJob<R = unknown> extends HttpJob<R> {
 /** Submits tasks to a service over HTTP and follows its jobs. It holds no connection, so there is nothing to close. */
 export interface HttpClient {
   /**
-   * Submits one task; resolves once it is kept. Fails with {@link CallboardError}. A task without an `id` gets one here: when
-   * the answer was lost (`transport-unavailable`, `outcome` `unknown`), submitting it again with `details.id` adds it once.
+   * Submits one task; resolves once it is stored. Fails with {@link CallboardError}. A task without an `id` gets one here: when
+   * the response was lost (`transport-unavailable`, `outcome` `unknown`), submitting it again with `details.id` adds it once.
    */
   submit<R = unknown>(task: string, fields?: SubmissionFields): Promise<HttpSubmittedJob<R>>
   /**
-   * Submits tasks in one request, 1,000 at most. The whole array is checked first: one that is wrong fails all, with its
-   * `index`. Then each element has its own answer, in order; the lost ones name their `id` as those of {@link submit} do.
+   * Submits tasks in one request, 1,000 at most. The whole array is checked first: an invalid element fails the call,
+   * with its `index`. Then each element has a result of its own, in order; one whose response was lost names its `id`, as in
+   * {@link submit}.
    */
   submitMany(submissions: ReadonlyArray<Submission>): Promise<ReadonlyArray<Receipt | CallboardError>>
-  /** A job by its id. Nothing is asked of the service until a method is called. */
+  /** A handle of a job by its id. No request is sent until a method is called. */
   job<R = unknown>(id: string): HttpJob<R>
   /**
-   * Resolves when the service does its work: it consumes, and its transport is within reach. Needs no token. Fails with
+   * Resolves when the service is ready: its worker consumes, and its transport is within reach. Needs no token. Fails with
    * `transport-unavailable`, saying why.
    */
   health(): Promise<void>
@@ -61,15 +65,15 @@ const DEFAULT_TIMEOUT_MS = 10_000
 /** Longest wait in one request: some proxies cut a connection on which nothing happens for half a minute. */
 const POLL_MS = 20_000
 
-/** A service that does not wait as it was asked to is not asked again before this long. */
+/** Least time between two requests for a result, for a service that answers before the asked wait is over. */
 const AGAIN_MS = 1_000
 
-/** What a header can carry of it. */
+/** The characters that a header can carry. */
 const TOKEN = /^[\x21-\x7e]+$/
 
 /**
- * A client over the HTTP of a service: `http://127.0.0.1:7420`, with the path where it is mounted, if it is. Nothing is sent
- * yet. Fails with `CallboardError` `invalid-input`, naming the option.
+ * A client over the HTTP of a service at `url`: `http://127.0.0.1:7420`, with the path where it is mounted, if any. No request
+ * is sent yet. Fails with `CallboardError` `invalid-input`, naming the option.
  */
 export const connectHttp = (url: string, settings: HttpClientSettings = {}): HttpClient => {
   refuseUnknown(settings, SETTINGS, "connectHttp()")
@@ -89,7 +93,7 @@ const baseOf = (text: string): string => {
 }
 
 const clientOf = (request: Request): HttpClient => {
-  /** Throws what the service refuses. */
+  /** Sends a request and decodes the response. Throws the error that the service answers with. */
   const ask = async <S extends Schema.Codec<unknown, unknown>>(
     schema: S,
     path: string,
@@ -106,7 +110,7 @@ const clientOf = (request: Request): HttpClient => {
     return {
       id,
       find: () => ask(Job, path),
-      // The answer holds what the method returned, in its JSON form: the caller's type says what that is.
+      // The response holds what the method returned, in its JSON form. Its type is the one that the caller gave.
       result: async (options) => valueOf(id, await end(options)) as R,
       outcome: async (options) => (await end(options)) as Outcome<R>,
       cancel: (options) => ask(Job, `${path}/cancel${queryOf({ ...options })}`, { method: "POST" }),
@@ -165,7 +169,7 @@ const queryOf = (options: Readonly<Record<string, boolean | undefined>>): string
 /** Whether a task may have been accepted although its submission failed, or can be submitted again later. */
 const isUnconfirmed = ({ code }: CallboardError): boolean => code === "transport-unavailable" || code === "internal"
 
-/** Why a submission failed. One that may have been accepted names its id, unless the service does so. */
+/** The error of a failed submission. If the task may have been accepted, it names the id, unless the service did. */
 const unconfirmed = (id: string, error: CallboardError): CallboardError => {
   const { code, details, message } = error
   if (!isUnconfirmed(error) || details.id !== undefined) return error
@@ -177,8 +181,8 @@ const unconfirmed = (id: string, error: CallboardError): CallboardError => {
 }
 
 /**
- * Asks for the end of a job again and again until it is there or the time is over. Once the service has answered, the wait
- * goes on while it cannot be reached: it may be back before the time is over.
+ * Polls for the end of a job until it has ended or the timeout is over. Once the service has answered, the wait goes on also
+ * while the service cannot be reached, as it may be back before the timeout.
  */
 const waitForEnd = async (
   request: Request,

@@ -1,4 +1,4 @@
-/** One request to a service over HTTP, and what came of it: a value, or an error with a code. */
+/** Sends one HTTP request to a service; the result is the decoded JSON, or an error with a code. */
 import { Result, Schema } from "effect"
 import { CallboardError } from "../errors.ts"
 import { errorOf, Problem } from "../jobs/responses.ts"
@@ -13,10 +13,10 @@ export interface RequestOptions {
   readonly signal?: AbortSignal | undefined
 }
 
-/** Why a request came to nothing. */
+/** Why a request failed. */
 export interface Refusal {
   readonly error: CallboardError
-  /** One for each task of an array, where the service says so. */
+  /** The error of each task of an array, where the service names them. */
   readonly each?: ReadonlyArray<CallboardError>
 }
 
@@ -72,8 +72,8 @@ const asJson = (body: unknown): Result.Result<string, CallboardError> => {
 const readProblem = Schema.decodeUnknownResult(Problem)
 
 /**
- * The value of an answer, or the error that it tells of. What is not JSON comes from something between, such as a
- * proxy.
+ * The JSON of a response, or the error that it stands for. A body that is not JSON comes from something in between, such as
+ * a proxy.
  */
 const answerOf = (base: string, ok: boolean, status: number, text: string): Result.Result<unknown, Refusal> => {
   let value: unknown
@@ -106,7 +106,7 @@ const reasonOf = (cause: unknown): string => {
   return fault.message === "" && "code" in fault ? String(fault.code) : fault.message
 }
 
-/** Codes of faults that come before anything is sent. */
+/** Codes of connection errors that come before anything is sent. */
 const UNSENT: ReadonlyArray<unknown> = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN"]
 
 const neverSent = (cause: unknown): boolean => {

@@ -1,16 +1,16 @@
-/** Which jobs a client lists, or decides about. */
+/** The query of lists and of bulk decisions. */
 import { CallboardError } from "../errors.ts"
 import type { State } from "../protocol/state.ts"
 import type { RecordQuery } from "../transport/lift/transport.ts"
 
-/** All that is given must be true of a job. A page holds the newest jobs first. */
+/** Selects the jobs that match all given fields. A page lists the newest jobs first. */
 export interface JobQuery {
   /** Any of these states. Defaults to every state. */
   readonly states?: ReadonlyArray<State>
   /** The task as it was submitted, `text` or `text.count`. */
   readonly task?: string
   readonly queue?: string
-  /** Id of the job that it all began with. */
+  /** Id of the first job of a workflow. */
   readonly rootId?: string
   /** Id of the job that submitted it, or that it follows. */
   readonly parentId?: string

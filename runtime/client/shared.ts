@@ -1,4 +1,6 @@
-/** What both entry points export, `callboard` and `callboard/client`: submit jobs, follow them, ask about them. */
+/**
+ * Exports of both entry points, `callboard` and `callboard/client`: to submit jobs, follow them, and ask about them.
+ */
 export type { Actor } from "../actor/actor.ts"
 export type { ActorHandle, MethodHandle } from "../actor/actor-handle.ts"
 export type { ActorDescription, WorkerDescription } from "../cluster/directory.ts"

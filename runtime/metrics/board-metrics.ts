@@ -1,14 +1,17 @@
-/** What a process can tell about its board: the queues, which are asked at each scrape, and the connection. */
+/** Metrics of the queues, which are counted at each scrape, and of the connection. */
 import { Counter, Gauge, type Registry } from "prom-client"
 import { within } from "../async/deadline.ts"
 import type { Client } from "../client/client.ts"
 import type { QueueStats } from "../client/queue-stats.ts"
 import { TransportError } from "../transport/mod.ts"
 
-/** A scrape must answer while the transport does not; Prometheus itself gives up after ten seconds. */
+/**
+ * Longest wait for the transport at a scrape, which must be answered also without it: Prometheus gives up after ten
+ * seconds.
+ */
 const QUEUES_TIMEOUT_MS = 2_000
 
-/** Most queues that are told: whoever may submit makes queues. Those in which most waits come first. */
+/** Most queues with metrics, the deepest first: each client with the scope `submit` can create queues without end. */
 export const MAX_QUEUES = 1_000
 
 export class BoardMetrics {
@@ -24,7 +27,7 @@ export class BoardMetrics {
 
   constructor(registry: Registry) {
     const gauge = (name: string, help: string) =>
-      // Of the whole board, whoever asks: processes that are added up say the same.
+      // Each process counts all queues, so the sum over processes would be wrong, and the maximum is right.
       new Gauge({
         name: `callboard_queue_${name}`,
         help,
@@ -52,7 +55,7 @@ export class BoardMetrics {
     })
   }
 
-  /** From now on it is about the board of this client, which has connected just now. */
+  /** Counts the queues and watches the connection of this client, which has connected just now. */
   follow(client: Client): void {
     this.#client = client
     this.#isConnected = true
@@ -63,10 +66,10 @@ export class BoardMetrics {
     })
   }
 
-  /** Asks what waits. Whatever the transport cannot tell now is absent. Never fails. */
+  /** Counts the queues. Metrics that the transport cannot give now are absent. Never fails. */
   async refresh(): Promise<void> {
     const queues = this.#client !== undefined && this.#isConnected ? await askQueues(this.#client) : []
-    // In one turn, so that another scrape sees either the one or the other.
+    // Without an await in between, so that a concurrent scrape sees either all old or all new values.
     for (const gauge of [this.#depth, this.#scheduled, this.#inFlight, this.#oldestAge]) gauge.reset()
     for (const { name: queue, depth, scheduled, inFlight, oldestAge } of queues) {
       this.#depth.set({ queue }, depth)

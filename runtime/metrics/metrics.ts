@@ -1,4 +1,4 @@
-/** The metrics of one service, as Prometheus reads them. Two services in a process have nothing in common. */
+/** The metrics of one service for Prometheus, in a registry of their own: two services in a process do not mix. */
 import { Registry } from "prom-client"
 import type { Client } from "../client/client.ts"
 import type { WorkerLoad } from "../worker/control/worker.ts"
@@ -29,7 +29,7 @@ export class Metrics implements ServiceMetrics {
     this.#board = new BoardMetrics(this.#registry)
   }
 
-  /** From now on it tells of the board of this client; before, that the transport is not within reach. */
+  /** Adds the queues of this client. Until then the metrics say that the transport is not connected. */
   follow(client: Client): void {
     this.#board.follow(client)
   }
@@ -49,7 +49,7 @@ export class Metrics implements ServiceMetrics {
     return this.#registry.getMetricsAsJSON()
   }
 
-  /** Listens to the transport no more. */
+  /** Stops watching the connection. */
   close(): void {
     this.#board.close()
   }

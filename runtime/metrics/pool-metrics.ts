@@ -1,6 +1,6 @@
 /**
- * The metrics of several processes as one. Counters and histograms of a process that has ended stay in the sum, so that
- * it never falls: Prometheus would take that for a restart. Its gauges end with it.
+ * The metrics of the processes of a pool, summed. Counters and histograms of a process that has ended stay in the sum, so that
+ * the sum never falls, which Prometheus would take for a restart. Gauges of an ended process are dropped.
  */
 import { Result, Schema } from "effect"
 import { AggregatorRegistry, Counter, Gauge, Registry } from "prom-client"
@@ -21,7 +21,7 @@ const FamilySchema = Schema.Struct({
   ),
 })
 
-/** What one process has counted, as prom-client tells it. */
+/** The metrics of one process, as prom-client's `getMetricsAsJSON` gives them. */
 type Families = ReadonlyArray<typeof FamilySchema.Type>
 
 const FamiliesSchema = Schema.Array(FamilySchema)
@@ -34,11 +34,11 @@ export interface PoolCount {
   readonly ready: number
 }
 
-/** What the processes of one member have counted, one after the other. */
+/** A place in the pool: the metrics of its current process and of those before. */
 interface PoolMember {
-  /** What the one that is there said last: when it is too busy to answer, it has done that much at least. */
+  /** The last report of the current process, which stands also while that process is too busy to answer. */
   live: Families
-  /** The sum of those that have ended. */
+  /** The sum of the processes that have ended. */
   past: Families
 }
 
@@ -49,8 +49,8 @@ export class PoolMetrics implements MetricsText {
   readonly #refresh: () => Promise<void>
 
   /**
-   * `count`: how many members. `ask` is called at each scrape, and lets the processes {@link tell}; resolves with how
-   * many there are.
+   * `count`: number of members. `ask` is called at each scrape: it passes the reports of the processes to {@link tell}, and
+   * resolves with how many processes are alive and ready.
    */
   constructor(count: number, ask: () => Promise<PoolCount>) {
     this.#members = Array.from({ length: count }, () => ({ live: [], past: [] }))
@@ -69,7 +69,7 @@ export class PoolMetrics implements MetricsText {
     }
   }
 
-  /** The process of a member, counted from 0, has said what it counted; what cannot be read was not said. */
+  /** Takes a report of the process of a member, counted from 0. A report that cannot be parsed is ignored. */
   tell(at: number, text: string): void {
     const decoded = decodeText(text)
     const member = this.#members[at]
@@ -91,7 +91,7 @@ export class PoolMetrics implements MetricsText {
   async text(): Promise<string> {
     await this.#refresh()
     const own = await this.#own.getMetricsAsJSON()
-    // By member first, in their order: added up in another, sums of fractions might fall in their last digit.
+    // Summed in a fixed order: in another order the last digit of a sum of fractions might fall.
     return AggregatorRegistry.aggregate([...this.#members.map(total), own]).metrics()
   }
 }

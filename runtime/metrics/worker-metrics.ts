@@ -1,4 +1,4 @@
-/** What a worker counts for Prometheus: one increment per happening, everything else at the scrape. */
+/** The metrics of a worker: counters rise with each event, everything else is read at the scrape. */
 import { Counter, Gauge, Histogram, type Registry } from "prom-client"
 import type { JobRecord } from "../protocol/record.ts"
 import type { AttemptEnd, JobDelivery } from "../transport/lift/transport.ts"
@@ -7,10 +7,10 @@ import type { InFlight, Run } from "../worker/delivery/in-flight.ts"
 import { OUTCOMES, type OutcomeName, outcomeNameOf, type WorkerObserver } from "../worker/telemetry/observer.ts"
 import type { TaskNames } from "../worker/telemetry/task-names.ts"
 
-/** Upper bounds in seconds: from a queue that is empty to the hard limit that holds unless another is set. */
+/** Upper bounds of buckets, in seconds: from the wait in an empty queue to the default hard limit of a handler. */
 const BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800]
 
-/** Label of everything that is not served here: names that a submitter chose must not become labels. */
+/** Label of tasks that this worker does not serve: a name that a submitter chose must not become a label. */
 const UNKNOWN = "(unknown)"
 
 /** The counters of one task, looked up once. */
@@ -58,7 +58,7 @@ export class WorkerMetrics implements WorkerObserver {
       const task = name ?? UNKNOWN
       const outcomeOf = (outcome: OutcomeName): Counter.Internal => {
         const made = jobs.labels({ task, outcome })
-        // Present from the beginning: a rate is known of what was 0 before.
+        // Present from the start with 0, so that Prometheus can compute a rate of the first increment.
         made.inc(0)
         return made
       }
@@ -132,12 +132,12 @@ export class WorkerMetrics implements WorkerObserver {
 }
 
 /**
- * How long a task had waited when it was started: since it was due. Unknown after a worker died with it: nobody knows
- * when it began to wait again.
+ * How long a task had waited, from its due time to its start. Unknown after a worker died with the task, because the time at
+ * which it began to wait again is not recorded.
  */
 const waitedMs = ({ timeline, startedAt }: JobRecord): number | undefined => {
   const before = timeline.at(-2)
   if (startedAt === undefined || (before?.state !== "queued" && before?.state !== "scheduled")) return undefined
-  // Clocks of several machines: never less than nothing.
+  // Clocks of several machines differ, so the difference may be negative: then it counts as 0.
   return Math.max(0, startedAt - Math.max(before.at, before.due ?? 0))
 }

@@ -1,4 +1,4 @@
-/** Checks what `serve()` is told by the schema of the configuration: the same rules in the same words. */
+/** Checks the options of `serve()` by the schema of the configuration: the same rules and the same messages. */
 import { Result, Schema } from "effect"
 import type { ActorDefinition } from "../actor/actor.ts"
 import { problemOf } from "../config/checking.ts"
@@ -20,7 +20,7 @@ const AnyObject = Schema.declare(isObject, { expected: "an object" })
 const { name, autoscale, ...worker } = ConfigSchema.fields
 const { lease: _lease, heartbeat: _heartbeat, processes: _processes, http: _http, log: _log, ...settings } = worker
 
-/** What only code can say, beside the settings of the configuration. */
+/** The settings of the configuration, and the options that only code can give. */
 const fields = {
   ...settings,
   name,
@@ -34,7 +34,7 @@ const fields = {
       }),
     ),
   ),
-  // Their ranges are checked where the URL's own options are.
+  // The ranges of these are checked where the options of the URL are parsed.
   namespace: Schema.optionalKey(Schema.String),
   leaseMs: Schema.optionalKey(Schema.Number),
   heartbeatMs: Schema.optionalKey(Schema.Number),
@@ -55,7 +55,7 @@ const fields = {
 
 const decode = Schema.decodeUnknownResult(Schema.Struct(fields), { onExcessProperty: "error", errors: "all" })
 
-/** Without what is there and says nothing, as code that passes its own options on writes it. */
+/** Removes fields that are `undefined`: code that passes options on writes them, and they mean the default. */
 const withoutUndefined = (value: unknown): unknown =>
   isObject(value) && Object.getPrototypeOf(value) === Object.prototype
     ? Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined))
@@ -67,7 +67,7 @@ export const checkOptions = (options: ServeOptions): void => {
   const decoded = decode(given)
   if (Result.isSuccess(decoded)) return
   const { path, message, isUnknown } = problemOf(decoded.failure.issue)
-  // Of a list the option is named, and the message says which element.
+  // For an element of a list, `field` names the option, and the message names the element.
   const field = path.replace(/\.\d+(\.|$).*/, "")
   const why = isUnknown ? `is not an option of serve()${didYouMean(path, namesBeside(path))}` : message
   throw new CallboardError("invalid-input", `${path}${isUnknown ? " " : ": "}${why}`, { field })

@@ -1,4 +1,4 @@
-/** What `serve()` can be told. */
+/** The options of `serve()`. */
 import type { ActorDefinition } from "../actor/actor.ts"
 import type { ConnectSettings } from "../connection/connect.ts"
 import type { HttpOptions } from "../http/server.ts"
@@ -36,8 +36,8 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   /** `strict`: earlier queues first; `rotate`: queues take turns. Defaults to `strict`. */
   readonly order?: "strict" | "rotate"
   /**
-   * Stops when the queues are empty: nothing in them is due, and nothing is to come back that a limit has put off. What is
-   * due later by itself (`eta`, the back-off of a retry) is not waited for. Defaults to false.
+   * Stops when the queues are empty: nothing in them is due, and no task that a limit has deferred is to come back.
+   * A task that is due later (`eta`, the back-off of a retry) is not waited for. Defaults to false.
    */
   readonly burst?: boolean
   /** Stops after so many jobs, 1 at least. Defaults to no bound. */
@@ -59,13 +59,14 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   readonly rateLimits?: boolean
   /** Worker deaths in mid-run after which a job is given up, 1–1,000. Defaults to 3. */
   readonly lostCap?: number
-  /** How long a task that nobody here serves is handed back before it is given up. Defaults to 60 seconds. */
+  /**
+   * How long a task that this worker does not serve is handed back before it becomes a dead letter. Defaults to 60
+   * seconds.
+   */
   readonly unknownGrace?: DurationInput
   /** Largest body of a task, in bytes. Defaults to 1 MiB. */
   readonly maxBody?: number
-  /**
-   * What becomes of a lost transport, and of one that is not there at the start. Defaults to trying again 100 times.
-   */
+  /** How a lost transport, and one that is away at the start, is connected again. Defaults to 100 tries. */
   readonly reconnect?: ReconnectOptions
   /** Fetch less after a broken connection, while the tasks that ran go on. Defaults to true. */
   readonly prefetchReduction?: boolean
@@ -77,13 +78,15 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   readonly languages?: Readonly<Record<string, string>>
   /** Task names that stand for an actor's method: `{"app.tasks.add": "math.add"}`. */
   readonly taskNames?: Readonly<Record<string, string>>
-  /** Workers tell what happens to every task, as events. Defaults to false; `worker.events(true)` changes it. */
+  /**
+   * Whether the worker sends an event for each step of every task. Defaults to false; `worker.events(true)` changes it.
+   */
   readonly events?: boolean
-  /** What this service submits is told as the event `task-sent`. Defaults to false. */
+  /** Whether the event `task-sent` is sent for each task that this service submits. Defaults to false. */
   readonly taskSentEvents?: boolean
-  /** Serves HTTP; absent or false: not. */
+  /** Serves HTTP with these options. Defaults to false: no HTTP. */
   readonly http?: HttpOptions | false
-  /** Counts what happens, for Prometheus. Defaults to whether it serves HTTP. */
+  /** Whether metrics for Prometheus are counted. Defaults to true where the service serves HTTP. */
   readonly metrics?: boolean
   /** Stop on SIGINT, SIGTERM and SIGQUIT. Defaults to true. */
   readonly signals?: boolean
@@ -103,6 +106,9 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   readonly onFailure?: ReadonlyArray<FailureHandler>
   /** Called once per settled job, after it is stored. */
   readonly onSettled?: (settlement: AttemptEnd) => void
-  /** Called once, when it consumes for the first time and HTTP, if there is any, listens. What it throws is logged. */
+  /**
+   * Called once, when the worker consumes for the first time and HTTP, if any, listens. An error that it throws is
+   * logged.
+   */
   readonly onReady?: (service: Service) => unknown
 }

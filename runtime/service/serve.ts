@@ -23,13 +23,20 @@ import { RunningService, type Service } from "./service.ts"
 import { settingsOf } from "./settings.ts"
 
 /**
- * Starts a service; resolves once the transport is there and the worker has started, or a signal has ended its start. HTTP
- * is answered from the beginning: until the transport is there with 503, but for what needs none. Fails with
- * `CallboardError` `invalid-input` naming an option, with `TransportError` when the transport refuses or stays away, and
- * with `ActorStartFailed`.
+ * Starts a service: a worker for the actors, and HTTP where it is asked for. Resolves once the transport is connected and the
+ * worker has started, or a signal has ended the start. HTTP listens from the beginning; until the transport is connected,
+ * routes that need it answer 503. Fails with `CallboardError` `invalid-input`, naming the option, with `TransportError` when the
+ * transport refuses or stays away, and with `ActorStartFailed`.
+ *
+ * @example
+ * ```ts
+ * const service = await serve({ transport: "nats://127.0.0.1:4222", actors: [orders], http: { port: 7420 } })
+ * await service.ready()
+ * ```
  */
 export const serve = async (options: ServeOptions = {}): Promise<Service> => {
-  // A file that serves when it is loaded would start a service in each process of its isolated handlers, and so on.
+  // Each process of isolated handlers loads the file of its actors. If that file called serve(), each would start a
+  // service.
   if (isHandlerProcess()) {
     throw new CallboardError(
       "unsupported",
@@ -74,11 +81,12 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   let metrics: Metrics | undefined
   try {
     if (options.metrics ?? (options.http !== undefined && options.http !== false)) {
-      // Loaded only where it is wanted: it takes its time.
+      // Loaded only where metrics are on, because loading prom-client takes a while.
       metrics = new (await import("../metrics/metrics.ts")).Metrics()
       if (actors.length > 0) observers.push(metrics.worker(names, () => service?.worker?.load))
     }
-    // First of all: connecting may be tried again for long, and whoever looks must be told that, and by whom.
+    // HTTP comes first: connecting may take many tries, and health checks must learn meanwhile that the process is not
+    // ready.
     if (options.http)
       http = (await import("../http/server.ts")).startHttp(options.http, {
         ready: () => service?.worker?.listening ?? actors.length === 0,
@@ -100,7 +108,8 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     })
     metrics?.follow(client)
     http?.attach(client)
-    // Listens to signals before the worker starts: one that comes while the worker takes its name must free it again.
+    // Signals are handled before the worker starts, so that a signal during the start frees the name of the worker
+    // again.
     service = new RunningService({ client, http, metrics }, own, options.signals ?? true)
     if (actors.length > 0) {
       const workerOptions: WorkerOptions = {
@@ -142,7 +151,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     })
     return options.onReady?.(running)
   }
-  // A worker that gives up says so by itself.
+  // The failure of a worker is reported by `failed`, not here.
   void running.ready().then(
     () =>
       Promise.resolve()
@@ -164,7 +173,8 @@ const nextName = (): string => {
 }
 
 /**
- * A thread can open the transport again if it has a URL, is not of this process alone, and its plugin comes by name.
+ * The lease thread opens the transport a second time. That is possible with a URL of a built-in plugin whose transport reaches
+ * beyond this process.
  */
 const leaseThreadOf = (
   target: string | object,

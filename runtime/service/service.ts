@@ -1,4 +1,4 @@
-/** A service that runs: its worker and its HTTP in one process, stopped together, by signals or by the application. */
+/** A running service: worker and HTTP in one process, stopped together, by signals or by the application. */
 import type { Client } from "../client/client.ts"
 import type { HttpServer } from "../http/server.ts"
 import type { Log } from "../log/log.ts"
@@ -11,25 +11,25 @@ export interface Service extends AsyncDisposable {
   readonly client: Client
   /** Absent where it serves no actors, or was stopped before its worker had started. */
   readonly worker: Worker | undefined
-  /** Where it answers HTTP. */
+  /** URL of its HTTP interface; `undefined` where it serves none. */
   readonly url: string | undefined
   /** What `/metrics` answers with, for an application that serves it by itself; absent where metrics are off. */
   readonly metrics: ServiceMetrics | undefined
-  /**
-   * Whether it does its work now: its worker consumes, if it has one, and its transport is within reach. What `/readyz`
-   * says.
-   */
+  /** Whether its worker, if any, consumes, and its transport is within reach: what `/readyz` says. */
   readonly isReady: boolean
   /**
-   * Resolves once it consumes (and listens). Fails with the worker's error, and with `closed` when it is stopped
-   * before.
+   * Resolves once the worker consumes. Fails with the worker's error, and with `TransportError` `closed` when the service is
+   * stopped before.
    */
   ready(): Promise<void>
-  /** Resolves, with the error, if the worker gives up by itself. */
+  /** Resolves with the error if the worker gives up by itself; otherwise never. */
   readonly failed: Promise<TransportError>
-  /** Resolves when it has stopped, for whatever reason. */
+  /** Resolves when the service has stopped, for any reason, with what became of its jobs. */
   readonly stopped: Promise<StopReport>
-  /** Soft stop; a second call with `now` hurries. */
+  /**
+   * Stops softly: running handlers have the `grace` to finish. With `now`, also in a second call, they are handed back
+   * at once.
+   */
   stop(options?: { readonly now?: boolean }): Promise<StopReport>
 }
 
@@ -91,7 +91,9 @@ export class RunningService implements Service {
     return this.#worker
   }
 
-  /** Starts the worker. A service that is stopped meanwhile ends the start, and has none. Fails as the worker does. */
+  /**
+   * Starts the worker. If the service is stopped meanwhile, the start ends without a worker. Fails as the worker does.
+   */
   start(begin: (signal: AbortSignal) => Promise<Worker>): Promise<void> {
     this.#starting = this.#start(begin)
     return this.#starting
@@ -124,7 +126,7 @@ export class RunningService implements Service {
       this.#log.warn(
         `${stuck} handler(s) go on after the stop and are ended with the process: let them heed job.signal`,
       )
-    // Whoever waits for `stopped` has its turn first.
+    // In a later turn, so that code that awaits `stopped` runs first.
     setTimeout(() => process.exit(0), 0)
   }
 
@@ -146,12 +148,12 @@ export class RunningService implements Service {
     void worker.done.then(() => {
       isDone = true
     })
-    // In a turn of its own: what is known already comes first.
+    // Lets the promises above run first, if they are settled already.
     await Promise.resolve()
-    // The worker says so by itself; it fails, or listens, within a moment.
+    // Polled: the worker listens, or fails, within a moment.
     while (!worker.listening) {
       if (error !== undefined) throw error
-      // It was ready, and has nothing more to do.
+      // The worker was ready, and has ended because it has nothing more to do.
       if (isDone) return
       if (this.#stopping !== undefined) throw stoppedBefore()
       await new Promise((resolve) => setTimeout(resolve, READY_POLL_MS))
@@ -161,14 +163,14 @@ export class RunningService implements Service {
   stop(options: { readonly now?: boolean } = {}): Promise<StopReport> {
     if (this.#stopping === undefined) {
       this.#stopping = this.#stop(options)
-      // Also when closing fails: whoever waits for the end must not wait for ever.
+      // Also when closing fails, so that `stopped` always resolves.
       this.#stopping.then(this.#resolveStopped, () => this.#resolveStopped(NOTHING_STOPPED))
     } else if (options.now) void this.worker?.stop(options)
     return this.#stopping
   }
 
   async #stop(options: { readonly now?: boolean }): Promise<StopReport> {
-    // New submissions are refused first; what is accepted already is kept by the transport.
+    // HTTP stops first, so that no submission is accepted any more; accepted tasks are stored in the transport.
     const http = this.#http?.stop()
     try {
       if (this.#starting !== undefined) {
@@ -179,7 +181,7 @@ export class RunningService implements Service {
       this.#log.debug("service stopped", { ...report })
       return report
     } finally {
-      // Whatever of it failed: what is left open would keep the process alive.
+      // Also after a failure: an open client would keep the process alive.
       this.#offSignals()
       this.metrics?.close()
       await this.client.close()

@@ -1,4 +1,6 @@
-/** What the options of a service come to: checked, in one unit, with their defaults. */
+/**
+ * The settings of a worker, made from the options of `serve()`: checked, durations in milliseconds, defaults filled in.
+ */
 import { Result } from "effect"
 import type { ActorDefinition } from "../actor/actor.ts"
 import { DEFAULT_QUEUE } from "../cluster/directory.ts"
@@ -10,7 +12,7 @@ import type { WorkerOptions } from "../worker/options.ts"
 import { checkOptions } from "./checking.ts"
 import type { ServeOptions } from "./options.ts"
 
-/** All that a worker is told by the options alone. */
+/** The settings of a worker that follow from the options alone. */
 type Settings = Omit<
   WorkerOptions,
   "connection" | "client" | "actors" | "name" | "leaseMs" | "leaseThread" | "log" | "observers"
@@ -60,6 +62,8 @@ const queuesOf = (actors: ReadonlyArray<ActorDefinition>): ReadonlyArray<string>
   return [...queues]
 }
 
-/** What is held beyond what runs was pulled before anything that came later to a queue that is before its own. */
+/**
+ * In strict order a worker holds no tasks in advance: they would run before tasks that come later to an earlier queue.
+ */
 const prefetchOf = ({ queues = [], order = DEFAULTS.order }: ServeOptions): number =>
   order === "strict" && queues.length > 1 ? 1 : DEFAULTS.prefetch

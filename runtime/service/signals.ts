@@ -1,4 +1,4 @@
-/** Signals as DESIGN says: the first stops softly, the second hands back now, the third ends the process. */
+/** Handles signals: the first stops softly, the second hands running jobs back now, the third ends the process. */
 import type { Log } from "../log/log.ts"
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGQUIT"] as const
@@ -12,7 +12,7 @@ export interface SignalSteps {
   readonly log: Log
 }
 
-/** Starts listening; returns how to stop. */
+/** Starts to listen; the returned function stops it. */
 export const onSignals = (steps: SignalSteps): (() => void) => {
   let count = 0
   let lastAt = Number.NEGATIVE_INFINITY

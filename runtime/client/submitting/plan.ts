@@ -30,16 +30,16 @@ import { tracestateBeside } from "../../protocol/trace-context.ts"
 export interface PlanContext {
   readonly now: number
   readonly id: string
-  /** Who submits: `gen<pid>@<host>`, as Celery writes it. */
+  /** The submitting process: `gen<pid>@<host>`, as Celery writes it. */
   readonly origin: string
-  /** Queue and priority of tasks that name none. */
+  /** Queue and priority of a task that names none. */
   readonly defaults: { readonly queue: string; readonly priority?: number }
-  /** The field of the input that says whose limit the job falls under, and names for positional arguments. */
+  /** The field of the input that names the tenant of a limit, and names for positional arguments. */
   readonly limitKey?: string
   readonly params?: ReadonlyArray<string>
   /** W3C trace context of the caller, carried along. */
   readonly traceparent?: string
-  /** What belongs to it; dropped where it is malformed, and cut to 512 characters. */
+  /** Goes with `traceparent`; dropped where it is malformed, and cut to 512 characters. */
   readonly tracestate?: string
   /** The job that submits, if one does. */
   readonly parent?: { readonly id: string; readonly rootId: string }
@@ -101,7 +101,9 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
   return Result.isSuccess(posting) ? posting.success : refuse(posting.failure.field, posting.failure.message)
 }
 
-/** Whose limit the job falls under, where that can be told: a worker need not read the input then to let it wait. */
+/**
+ * The tenant whose limit applies to the job. In a header, it lets a worker defer the job without decoding the input.
+ */
 const tenantOf = (body: Body, { limitKey, params }: PlanContext): string | undefined => {
   if (limitKey === undefined) return undefined
   const input = selectInput(body, params)
@@ -121,7 +123,7 @@ const expiryOf = (expires: number | string, now: number): number => {
   return isExpired(at, now) ? refuse("expires", "has already passed") : at
 }
 
-/** What the submitter makes up and the task carries as it is. */
+/** Checks what the task carries unchanged: custom headers, meta data and ids of other jobs. */
 const checkCarried = (submission: Submission): void => {
   for (const name of Object.keys(submission.headers ?? {})) {
     if (isReservedHeader(name)) refuse(`headers.${name}`, "is a standard header; use the field of the task instead")
@@ -129,7 +131,7 @@ const checkCarried = (submission: Submission): void => {
   if (submission.headers !== undefined) checkJson("headers", submission.headers)
   if (submission.meta !== undefined) checkJson("meta", submission.meta)
   for (const field of ["parentId", "rootId", "group"] as const) {
-    // Accepted, the task could not be read any more: nobody would find it, and its worker would call it dead.
+    // A task with such an id could not be parsed by its worker, which would make it a dead letter.
     const given = submission[field]
     if (given !== undefined && !isId(given)) refuse(field, `must be well-formed text of 1 to ${MAX_ID_BYTES} bytes`)
   }

@@ -1,4 +1,7 @@
-/** Fills in what a submission leaves open, above all its queue, by what is known of the actor that it is for. */
+/**
+ * Fills in what a submission leaves open, above all its queue, from the description of its actor, and makes its
+ * posting.
+ */
 import { Result } from "effect"
 import { type ActorDescription, DEFAULT_QUEUE, type Directory } from "../../cluster/directory.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
@@ -8,7 +11,7 @@ import type { AddressedTask } from "../../protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "../../protocol/name.ts"
 import { type PlanContext, plan } from "./plan.ts"
 
-/** What is known around a submission, beside the task itself. */
+/** The circumstances of a submission, beside the task itself. */
 export interface SubmitContext {
   /** The job that submits: becomes the new job's parent. */
   readonly parent?: { readonly id: string; readonly rootId: string }
@@ -51,11 +54,12 @@ export class Planner {
     const target = this.#targetOf(submission.task, submission.meth ?? null)
     let actor: ActorDescription | undefined
     try {
-      // The actor may be served by another process: what the store knows of it decides its queue.
+      // The actor may be served by another process: its description in the store names the queue.
       const asked = this.#directory.find(target.actor)
       actor = asked instanceof Promise ? await asked : asked
     } catch (cause) {
-      // In the default queue nobody may ever look for it: better not accepted than accepted there.
+      // Without the description the queue is unknown. The task is refused, since no worker may ever pull it from the
+      // default one.
       if (context.strict || submission.queue === undefined)
         return Result.fail(publishFailed(id, asTransportError(cause), "none"))
     }
@@ -86,7 +90,7 @@ export class Planner {
     return posting
   }
 
-  /** What is known of the method that a task is for. Fails as the store does. */
+  /** The description of the method that a task is for. Fails as the store does. */
   async methodOf(task: string, meth: string | null): Promise<MethodDescription | undefined> {
     const target = this.#targetOf(task, meth)
     return methodIn(await this.#directory.find(target.actor), target)

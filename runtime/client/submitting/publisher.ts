@@ -1,7 +1,4 @@
-/**
- * Stores what is to be submitted, with one result per task: what may start goes to its queue, what waits for others is
- * deferred.
- */
+/** Stores submitted tasks, with one result each: a task without `after` goes to its queue, one with `after` is deferred. */
 
 import { Result } from "effect"
 import type { EventSender } from "../../cluster/events.ts"
@@ -52,7 +49,7 @@ export class Publisher {
     const fresh: Array<AddressedTask> = []
     const waiting: Array<AddressedTask> = []
     const results = new Map<AddressedTask, SubmitResult>()
-    // Together: a thousand round trips one after the other would outlast the deadline of a request.
+    // In parallel: a thousand round trips in sequence would outlast the deadline of a request.
     const before = await Promise.all(
       postings.map((each) => (known.has(each.id) ? resultOfEarlier(this.#connection, each) : undefined)),
     )
@@ -98,7 +95,7 @@ export class Publisher {
     }
   }
 
-  /** Those that wait for others, after those that do not: what they wait for may be among them. */
+  /** Stores the tasks with `after`, last, because their parents may be among the other tasks. */
   async #defer(postings: ReadonlyArray<AddressedTask>, results: Map<AddressedTask, SubmitResult>): Promise<void> {
     const { durability } = this.#connection.transport.capabilities
     const accepted = [...results.values()].flatMap((result) => (result instanceof CallboardError ? [] : [result.id]))
@@ -116,7 +113,9 @@ export class Publisher {
   }
 }
 
-/** What the task is answered with if there is a job with its id. Never rejects. */
+/**
+ * The result of a task whose id may have been submitted before: `undefined` where there is no such job. Never rejects.
+ */
 export const resultOfEarlier = async (
   connection: Connection,
   posting: AddressedTask,
@@ -145,10 +144,10 @@ export const resultOfEarlier = async (
   return { id: posting.id, state: receiptState, durability, duplicate: true }
 }
 
-/** What a task's method says about showing its arguments, if that is known. */
+/** Looks up how a method's arguments may be shown; `undefined` where the method is unknown. */
 export type MethodOf = (task: string, meth: string | null) => Promise<Redaction | undefined>
 
-/** Never fails: an event is no reason to fail a submission. */
+/** Sends the event `task-sent` for an accepted task. Never fails, since a lost event must not fail the submission. */
 export const emitTaskSent = async (
   events: EventSender,
   { message, queue }: AddressedTask,
@@ -158,6 +157,6 @@ export const emitTaskSent = async (
   if (Result.isFailure(parsed)) return
   const task = parsed.success
   const method = await methodOf(task.task, task.meth).catch(() => undefined)
-  // As Celery has it: sent by way of the exchange without a name, which every queue is bound to by its own.
+  // As in Celery: sent through the default exchange, where the routing key is the name of the queue.
   events.emit("task-sent", { ...taskEventFields(task, message, method), queue, exchange: "", routing_key: queue })
 }

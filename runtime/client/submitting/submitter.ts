@@ -1,8 +1,8 @@
 /**
- * How a submission flows: all of it is checked and has its ids before anything is stored; then it is published.
+ * Submits tasks: all of them are checked and have their ids before the first one is stored.
  *
  * `jobs/submission/` checks the shape of each task, `planner.ts` and `plan.ts` make the posting of it that a transport carries,
- * `publisher.ts` stores the postings, `receipt.ts` is what came of each.
+ * `publisher.ts` stores the postings, `jobs/receipt.ts` has the result of each.
  */
 import { Result } from "effect"
 import type { Directory } from "../../cluster/directory.ts"
@@ -18,10 +18,10 @@ import type { Tracing } from "../../tracing/tracing.ts"
 import { Planner, type SubmitContext } from "./planner.ts"
 import { Publisher } from "./publisher.ts"
 
-/** Submissions that were checked, ready to be posted. */
+/** Checked submissions, ready to be stored. */
 export interface Prepared {
   readonly postings: ReadonlyArray<AddressedTask>
-  /** Ids that the submitter named: there may be jobs with them. */
+  /** Ids that the caller named: jobs with these ids may exist already. */
   readonly known: ReadonlySet<string>
   readonly now: number
 }
@@ -31,7 +31,7 @@ export interface SubmitterOptions {
   readonly directory: Directory
   /** Task names that stand for an actor's method. */
   readonly taskNames: ReadonlyMap<string, string>
-  /** Who submits: `gen<pid>@<host>`, as Celery writes it. */
+  /** The submitting process: `gen<pid>@<host>`, as Celery writes it. */
   readonly origin: string
   readonly events: EventSender
   readonly tracing: Tracing | undefined
@@ -49,7 +49,9 @@ export class Submitter {
     this.#tracing = tracing
   }
 
-  /** Checks everything and fixes the ids. One that is wrong fails all, with its `index`. Nothing is stored yet. */
+  /**
+   * Checks all submissions and fixes their ids. An invalid one fails the call, with its `index`. Nothing is stored yet.
+   */
   async prepare(submissions: ReadonlyArray<unknown>, context: SubmitContext): Promise<Prepared> {
     const now = Date.now()
     const known = new Set<string>()
@@ -61,7 +63,7 @@ export class Submitter {
         break
       }
       const id = checked.success.id ?? context.ids?.[index] ?? generateId(now)
-      // Together: what is asked about one actor after the other may each take as long as the transport needs to fail.
+      // In parallel: each lookup of an actor may take as long as the transport needs to fail.
       planning.push(this.#planner.plan(checked.success, id, now, context))
     }
     const postings: Array<AddressedTask> = []
@@ -74,14 +76,14 @@ export class Submitter {
     return { postings, known, now }
   }
 
-  /** Stores what was prepared. Each element has its own answer, in order. */
+  /** Stores prepared submissions. Each has a result of its own, in order. */
   async post({ postings, known, now }: Prepared): Promise<ReadonlyArray<SubmitResult>> {
     const publish = (all: ReadonlyArray<AddressedTask>) => this.#publisher.publish(all, known, now)
     return this.#tracing === undefined ? publish(postings) : this.#tracing.submission(postings, publish)
   }
 }
 
-/** A submission whose id no other of the same call has. Notes the id. */
+/** Fails where another submission of the same call has the id; otherwise adds the id to `known`. */
 const withUniqueId = (
   checked: Result.Result<Submission, CallboardError>,
   known: Set<string>,

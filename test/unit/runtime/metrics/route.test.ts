@@ -1,4 +1,4 @@
-/** `GET /metrics` as a route: who may ask, and what it answers while the transport is away. */
+/** `GET /metrics` as a route: which tokens may read it, and what it answers while the transport is away. */
 import { actor, http, TransportError } from "callboard"
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
@@ -130,7 +130,7 @@ test("an outcome that is lost, and one that is refused", async () => {
   const found = await jobs.find(body.id)
   if (found === undefined) throw new Error("there is no record")
   const record = { ...step(found.record, { at: Date.now(), state: "cancelled" }), fence: "", endedAt: Date.now() }
-  // Decided by somebody of whom the worker does not hear.
+  // Decided by a client whose broadcast does not reach the worker.
   await jobs.decide([{ id: body.id, expect: found.revision, record }])
   decide()
   const refused = await eventually(async () => {

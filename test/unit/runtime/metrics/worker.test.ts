@@ -90,7 +90,7 @@ onEveryBoard((newBoard, transport) => {
     // Nothing took long, and no attempt's wait includes the one before it.
     for (const name of ["callboard_job_run_seconds_sum", "callboard_job_wait_seconds_sum"])
       for (const seconds of Object.values(after.of(name))) expect(seconds).toBeLessThan(30)
-    // Tasks that nobody serves were given back at least once each, and what was given back came again.
+    // Tasks that no worker serves were given back at least once each, and what was given back came again.
     const handedBack = after.value("callboard_handed_back_total")
     expect(handedBack).toBeGreaterThanOrEqual(2)
     const redeliveries = after.value("callboard_redeliveries_total")

@@ -1,4 +1,4 @@
-/** A service from start to stop, and what of it anybody may wait for. */
+/** A service from start to stop, and the promises that it offers. */
 import { actor, CallboardError, connect, type ServeOptions, type Service, serve } from "callboard"
 import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test } from "vitest"
@@ -271,7 +271,7 @@ describe("stop", () => {
     const service = await start({ transports })
     await service.ready()
     await expect(service.stop()).rejects.toThrow("it did not like that")
-    // Whoever waits for the end gets one all the same.
+    // `stopped` resolves all the same.
     await service.stopped
     expect(closed).toBe(1)
   })
