@@ -5,7 +5,7 @@
 
 import { Cause, Effect, type Exit } from "effect"
 import { acksEarly } from "../actor/definition.ts"
-import * as verdict from "../jobs/outcome/verdict.ts"
+import * as settlement from "../jobs/outcome/settlement.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
 import { attempt, runStoppedHook } from "./attempt/attempt.ts"
@@ -88,7 +88,7 @@ export class Executor {
       case "unlisted":
         if (inFlight.stop !== undefined) return undefined
         return new SettledWithoutRun(
-          verdict.handedBack(this.#outcomes.attempt(inFlight, run), run.claimed, UNCLAIMED_DELAY_MS),
+          settlement.handedBack(this.#outcomes.attempt(inFlight, run), run.claimed, UNCLAIMED_DELAY_MS),
         )
       default:
         return new SettledWithoutRun(NOTHING_TO_SETTLE)

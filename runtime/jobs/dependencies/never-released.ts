@@ -6,7 +6,7 @@ import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { step } from "../../protocol/record.ts"
 import type { Decision } from "../../transport/lift/transport.ts"
 import type { TransportError } from "../../transport/mod.ts"
-import { failedInAbsence } from "../outcome/obituary.ts"
+import { lostJobFailure } from "../outcome/lost-job.ts"
 
 /** The record of a parent is not kept any more. */
 export const parentGone = (parent: string): JobError => ({
@@ -39,7 +39,7 @@ export const failure = (
   const { after, message, ...kept } = record
   const ended: JobRecord = after === undefined ? kept : { ...kept, after: withoutWaiting(after) }
   if (!bare && message !== undefined) {
-    const settlement = failedInAbsence({ ...ended, message }, error, { token: "", fence: NO_FENCE, now, keepMs, dead })
+    const settlement = lostJobFailure({ ...ended, message }, error, { token: "", fence: NO_FENCE, now, keepMs, dead })
     if (settlement?.record !== undefined) return { record: settlement.record, post: settlement.followUps ?? [] }
   }
   const { meta: _meta, ...small } = ended

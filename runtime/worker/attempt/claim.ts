@@ -5,7 +5,7 @@
 
 import type { Batcher } from "../../async/batcher.ts"
 import { asTransportError } from "../../errors.ts"
-import * as verdict from "../../jobs/outcome/verdict.ts"
+import * as settlement from "../../jobs/outcome/settlement.ts"
 import type { Log } from "../../log/log.ts"
 import { claimed, type JobError, type JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
@@ -40,7 +40,7 @@ export const claimWithRetries = async (
 /** What is known of the attempt that asked for the claim. */
 export interface ClaimingAttempt {
   /** The attempt with the record as it was before the claim. */
-  readonly waiting: verdict.Attempt
+  readonly waiting: settlement.Attempt
   readonly begins: Parameters<typeof claimed>[1]
   /** Whether this is the job's very first delivery. */
   readonly fresh: boolean
@@ -65,7 +65,7 @@ export const recordAfterClaim = (
       // is possible only where it is known which record it would have replaced.
       const doubtful = fresh && outcome === "unknown"
       const attempt = { ...waiting, record: claimed(waiting.record, begins) }
-      return new SettledWithoutRun(verdict.handedBack(attempt, doubtful, UNCLAIMED_DELAY_MS))
+      return new SettledWithoutRun(settlement.handedBack(attempt, doubtful, UNCLAIMED_DELAY_MS))
     }
     case "finished":
       // The job has its outcome already, but the worker that stored it may have died before it published the

@@ -1,5 +1,5 @@
 import type { ErasedMethod } from "../../actor/actor.ts"
-import type { Keep } from "../../jobs/outcome/verdict.ts"
+import type { Keep } from "../../jobs/outcome/settlement.ts"
 import { timeToLive } from "../../options/duration.ts"
 import { timeLimitOf } from "../../options/time-limit.ts"
 

@@ -9,7 +9,7 @@ import { afterFailure, afterSuccess, type Ended } from "../../jobs/outcome/follo
 import { jobError, OUTCOME_LOST, outcomeLost, readable } from "../../jobs/outcome/job-error.ts"
 import { KnownFailure } from "../../jobs/outcome/known-failure.ts"
 import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "../../jobs/outcome/retry.ts"
-import * as verdict from "../../jobs/outcome/verdict.ts"
+import * as settlement from "../../jobs/outcome/settlement.ts"
 import { milliseconds } from "../../options/duration.ts"
 import type { Embed } from "../../protocol/body.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
@@ -40,7 +40,7 @@ export class OutcomeDecider {
     inFlight.refused = (error) => this.givenUp(attempt, run.embed, error, deadOf(run.method.acks?.onFailure, error))
     const { repeat } = run.task.own
     if (repeat !== undefined && repeat.done < repeat.times)
-      return verdict.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done))
+      return settlement.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done))
     let followUps: ReadonlyArray<AddressedTask>
     try {
       followUps = afterSuccess(run.embed, exit.value, this.#ended(attempt))
@@ -49,7 +49,7 @@ export class OutcomeDecider {
       const error = { name: "FollowUpsRefused", message, reason: "follow-ups-refused" }
       return this.givenUp(attempt, run.embed, error, error.reason)
     }
-    return verdict.succeeded(attempt, exit.value, followUps)
+    return settlement.succeeded(attempt, exit.value, followUps)
   }
 
   /**
@@ -68,7 +68,7 @@ export class OutcomeDecider {
       const { token, fence } = inFlight.delivery
       const keep = { resultMs: DEFAULT_KEEP_FAILED_MS, failureMs: DEFAULT_KEEP_FAILED_MS }
       const attempt = { token, fence, posting, task, record, now: run.clock.now(), keep }
-      return verdict.failed(attempt, error, { dead: error.reason })
+      return settlement.failed(attempt, error, { dead: error.reason })
     }
   }
 
@@ -85,7 +85,7 @@ export class OutcomeDecider {
       case "hand-back":
         return inFlight.offQueue
           ? this.#givenUpOrRetried(attempt, run, WORKER_STOPPED, WORKER_STOPPED.reason)
-          : verdict.handedBack({ ...attempt, record: run.record }, run.claimed || run.reported, 0)
+          : settlement.handedBack({ ...attempt, record: run.record }, run.claimed || run.reported, 0)
       case "cancelled":
         // The record is cancelled already, so only the task is taken off its queue.
         return { token: attempt.token, then: { kind: "ack" } }
@@ -94,8 +94,8 @@ export class OutcomeDecider {
     }
   }
 
-  #failure(attempt: verdict.Attempt, run: Run, thrown: unknown): AttemptEnd {
-    if (thrown instanceof Ignore) return verdict.succeeded(attempt, undefined)
+  #failure(attempt: settlement.Attempt, run: Run, thrown: unknown): AttemptEnd {
+    if (thrown instanceof Ignore) return settlement.succeeded(attempt, undefined)
     if (thrown instanceof Reject) return this.givenUp(attempt, run.embed, jobError(thrown, "rejected"), "rejected")
     const { acks } = run.method
     if (thrown instanceof KnownFailure && thrown.final)
@@ -109,36 +109,36 @@ export class OutcomeDecider {
     const wait = askedRetryAfter(policy, after, run.posting.retries, Math.random())
     return wait === undefined
       ? this.givenUp(attempt, run.embed, error, dead)
-      : verdict.retried(attempt, error, wait, policy.front)
+      : settlement.retried(attempt, error, wait, policy.front)
   }
 
-  #givenUpOrRetried(attempt: verdict.Attempt, run: Run, error: JobError, dead?: string): AttemptEnd {
+  #givenUpOrRetried(attempt: settlement.Attempt, run: Run, error: JobError, dead?: string): AttemptEnd {
     return this.retried(attempt, run.method, error) ?? this.givenUp(attempt, run.embed, error, dead)
   }
 
   /** The settlement that schedules the next attempt, if the retry policies of task and method allow one. */
-  retried(attempt: verdict.Attempt, method: ErasedMethod, error: JobError): AttemptEnd | undefined {
+  retried(attempt: settlement.Attempt, method: ErasedMethod, error: JobError): AttemptEnd | undefined {
     const policy = resolveRetry(attempt.task.own.retry, method.retry)
     const wait = retryAfter(policy, error, attempt.posting.retries, Math.random())
-    return wait === undefined ? undefined : verdict.retried(attempt, error, wait, policy.front)
+    return wait === undefined ? undefined : settlement.retried(attempt, error, wait, policy.front)
   }
 
   /**
    * The settlement of a final failure. The errbacks are stored in the record, so that they are published even if this
    * worker dies.
    */
-  givenUp(attempt: verdict.Attempt, embed: Embed, error: JobError, dead?: string): AttemptEnd {
+  givenUp(attempt: settlement.Attempt, embed: Embed, error: JobError, dead?: string): AttemptEnd {
     let followUps: ReadonlyArray<AddressedTask>
     try {
       followUps = afterFailure(embed, error, this.#ended(attempt))
     } catch (cause) {
       const message = `${error.message} (and its errbacks cannot be submitted: ${messageOf(cause)})`
-      return verdict.failed(attempt, { ...error, message }, { dead: "errbacks-refused" })
+      return settlement.failed(attempt, { ...error, message }, { dead: "errbacks-refused" })
     }
-    return verdict.failed(attempt, error, { followUps, ...(dead === undefined ? {} : { dead }) })
+    return settlement.failed(attempt, error, { followUps, ...(dead === undefined ? {} : { dead }) })
   }
 
-  #ended(attempt: verdict.Attempt): Ended {
+  #ended(attempt: settlement.Attempt): Ended {
     const { task, posting, now } = attempt
     const trace = attempt.trace ?? traceContextOf(task)
     const pool = this.#pool
@@ -147,7 +147,7 @@ export class OutcomeDecider {
   }
 
   /** The attempt as it is now: its record includes the latest progress. */
-  attempt(inFlight: InFlight, run: Run): verdict.Attempt {
+  attempt(inFlight: InFlight, run: Run): settlement.Attempt {
     return {
       token: inFlight.delivery.token,
       fence: inFlight.delivery.fence,

@@ -1,6 +1,6 @@
 /** Reads the task of a delivery from its headers and properties, without its body. */
 import { Result } from "effect"
-import type { Unreadable } from "../../jobs/outcome/verdict.ts"
+import type { Unreadable } from "../../jobs/outcome/settlement.ts"
 import { parseTask, postingOfTask, type Task } from "../../protocol/headers.ts"
 import { type AddressedTask, isUndecodable, publishKey } from "../../protocol/message.ts"
 import { toProtocol2 } from "../../protocol/protocol1.ts"

@@ -7,7 +7,7 @@ import { Effect, Result } from "effect"
 import { acksEarly } from "../../actor/definition.ts"
 import type { Batcher } from "../../async/batcher.ts"
 import type { Clock } from "../../async/clock.ts"
-import * as verdict from "../../jobs/outcome/verdict.ts"
+import * as settlement from "../../jobs/outcome/settlement.ts"
 import { isExpired } from "../../protocol/expiry.ts"
 import type { Task } from "../../protocol/headers.ts"
 import { claimed, type JobRecord, started } from "../../protocol/record.ts"
@@ -30,7 +30,7 @@ export interface PreparationOptions extends JobServices, UnknownTasksOptions {
   readonly claims: Batcher<AttemptStart, StartAnswer>
   readonly limiter: Limiter
   readonly worker: string
-  readonly keep: verdict.Keep
+  readonly keep: settlement.Keep
   /** Claims without an outcome after which the job fails. */
   readonly lostCap: number
   /** Whether a task matches a revocation. */
@@ -90,13 +90,15 @@ export class Preparation {
       // An unreadable task is recorded under the id in its headers only at its first delivery: later that id may belong
       // to another job.
       const id = delivery.fresh ? inFlight.id : undefined
-      return new SettledWithoutRun(verdict.unreadable({ token, fence, queue, id }, parsed.failure, now, options.keep))
+      return new SettledWithoutRun(
+        settlement.unreadable({ token, fence, queue, id }, parsed.failure, now, options.keep),
+      )
     }
     const { task, posting } = parsed.success
     const target = options.pool.resolve(task.task, task.meth)
     if (target.found) inFlight.method = target.method
-    let before = verdict.waiting(posting, task, now)
-    const attempt = (record: JobRecord): verdict.Attempt => ({
+    let before = settlement.waiting(posting, task, now)
+    const attempt = (record: JobRecord): settlement.Attempt => ({
       token: delivery.token,
       fence: delivery.fence,
       posting,
@@ -157,8 +159,8 @@ export class Preparation {
           this.#outcomes.givenUp(lost, embedOf(posting, options.maxBody), error, "worker-lost"),
       )
     }
-    if (isExpired(task.expires, now)) return new SettledWithoutRun(verdict.expired(attempt(before)))
-    if (options.isRevoked(task)) return new SettledWithoutRun(verdict.revoked(attempt(before)))
+    if (isExpired(task.expires, now)) return new SettledWithoutRun(settlement.expired(attempt(before)))
+    if (options.isRevoked(task)) return new SettledWithoutRun(settlement.revoked(attempt(before)))
 
     const record = isClaimed ? claimed(before, begins) : started(before, begins)
     if (!target.found)
@@ -170,7 +172,7 @@ export class Preparation {
       const until = now + ACTOR_DOWN_DELAY_MS
       const { id, queue } = posting
       options.onDeferral({ id, queue, reason: "actor-unhealthy", until, detail: actor.trouble })
-      return new SettledWithoutRun(verdict.handedBack(attempt(record), isClaimed, ACTOR_DOWN_DELAY_MS))
+      return new SettledWithoutRun(settlement.handedBack(attempt(record), isClaimed, ACTOR_DOWN_DELAY_MS))
     }
     read ??= yield* readInput(posting, method, options.maxBody)
     if (Result.isFailure(read)) {

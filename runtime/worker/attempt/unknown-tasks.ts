@@ -4,7 +4,7 @@
  */
 
 import type { Deferral } from "../../cluster/deferrals.ts"
-import * as verdict from "../../jobs/outcome/verdict.ts"
+import * as settlement from "../../jobs/outcome/settlement.ts"
 import { LANG } from "../../protocol/headers.ts"
 import { publishKey } from "../../protocol/message.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
@@ -43,13 +43,13 @@ export class UnknownTasks {
    * `begun` is the attempt with the started record, `waiting` the one with the record before that; `problem` says what
    * is not served.
    */
-  settle(begun: verdict.Attempt, waiting: verdict.Attempt, isClaimed: boolean, problem: string): AttemptEnd {
+  settle(begun: settlement.Attempt, waiting: settlement.Attempt, isClaimed: boolean, problem: string): AttemptEnd {
     const { posting, task } = waiting
     const { languages, maxBody, unknownGraceMs } = this.#options
     const foreign = task.lang !== null && task.lang !== LANG
     const queue = foreign ? languages.get(task.lang) : undefined
     const mayMove = (posting.hops ?? 0) < MAX_HOPS
-    if (queue !== undefined && queue !== posting.queue && mayMove) return verdict.forwarded(waiting, queue)
+    if (queue !== undefined && queue !== posting.queue && mayMove) return settlement.forwarded(waiting, queue)
     const giveUp = (message: string) => {
       const error = { name: "NotRegistered", message, reason: "unknown-actor" }
       return this.#outcomes.givenUp(waiting, embedOf(posting, maxBody), error, "unknown-actor")
@@ -69,7 +69,7 @@ export class UnknownTasks {
       until: waiting.now + wait,
       detail: `${problem}; it is given up after ${unknownGraceMs / 1000} s without a worker that serves it`,
     })
-    return verdict.handedBack(begun, isClaimed, wait)
+    return settlement.handedBack(begun, isClaimed, wait)
   }
 
   /**

@@ -3,7 +3,7 @@
  * other tasks of the worker are given back, uncounted, and the process ends. Runs in the lease thread.
  */
 
-import { failedInAbsence } from "../../jobs/outcome/obituary.ts"
+import { lostJobFailure } from "../../jobs/outcome/lost-job.ts"
 import type { Log } from "../../log/log.ts"
 import { type JobError, type JobRecord, started } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
@@ -50,7 +50,7 @@ const timedOut = async (transport: Transport, run: RunDetails): Promise<AttemptE
     record.state === "started"
       ? { ...record, fence: run.fence }
       : started(record, { fence: run.fence, worker: record.worker ?? "", at: run.startedAt })
-  return failedInAbsence(began, error, {
+  return lostJobFailure(began, error, {
     token: run.token,
     fence: run.fence,
     now: Date.now(),

@@ -8,7 +8,7 @@ import { HEARTBEAT_MS, listWorkers, WORKERS } from "../../cluster/directory.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { postMissing } from "../../jobs/dependencies/posting-again.ts"
 import type { Ended } from "../../jobs/outcome/follow-ups.ts"
-import { failedInAbsence } from "../../jobs/outcome/obituary.ts"
+import { lostJobFailure } from "../../jobs/outcome/lost-job.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
@@ -131,7 +131,7 @@ export class LostJobs {
     const dead = ERROR.reason
     const keepMs = connection.keepFailed(record.task, record.meth)
     const outside = { token: "", fence: NO_FENCE, now, keepMs, dead, queueFor: queue }
-    const settlement = failedInAbsence(record, ERROR, outside)
+    const settlement = lostJobFailure(record, ERROR, outside)
     if (settlement?.record !== undefined) return { record: settlement.record, post: settlement.followUps ?? [] }
     const { acked: _acked, claims: _claims, ...kept } = record
     const ended = step(kept, { at: now, state: "failed", reason: dead })

@@ -10,9 +10,9 @@ import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import { afterFailure, type Ended, embedProblem } from "./follow-ups.ts"
-import { failed } from "./verdict.ts"
+import { failed } from "./settlement.ts"
 
-export interface Obituary {
+export interface LostJob {
   /** Token and fence of the delivery that ran the job; both are empty where no delivery is settled. */
   readonly token: string
   readonly fence: string
@@ -26,12 +26,12 @@ export interface Obituary {
 }
 
 /** `undefined` where the record holds no task that can be parsed. */
-export const failedInAbsence = (record: JobRecord, error: JobError, obituary: Obituary): AttemptEnd | undefined => {
+export const lostJobFailure = (record: JobRecord, error: JobError, lost: LostJob): AttemptEnd | undefined => {
   const { message, queue } = record
   if (message === undefined) return undefined
   const task = parseTask(message)
   if (Result.isFailure(task)) return undefined
-  const { token, fence, now, keepMs, dead, queueFor = () => queue } = obituary
+  const { token, fence, now, keepMs, dead, queueFor = () => queue } = lost
   const body = decodeBody(message)
   const embed =
     Result.isSuccess(body) && embedProblem(body.success.embed, record.id) === undefined ? body.success.embed : NO_EMBED
