@@ -176,7 +176,7 @@ export const ConfigSchema = Schema.Struct({
   ),
   rateLimits: Schema.optionalKey(
     Schema.Boolean.annotate(
-      about("False: the worker keeps to no rate or limit of a method, and its jobs count for nobody else's", {
+      about("False: the worker keeps to no rate or limit of a method, and its jobs do not count for the limits of other workers", {
         default: `${DEFAULTS.rateLimits}`,
         read: "switch",
         flag: "--no-rate-limits",
@@ -195,7 +195,7 @@ export const ConfigSchema = Schema.Struct({
   ),
   unknownGrace: Schema.optionalKey(
     duration().annotate(
-      about("How long a task that nobody here serves is handed back (a rolling deploy) before it is given up", {
+      about("How long a task that this worker does not serve is handed back (a rolling deploy) before it is given up", {
         unit: "duration",
         default: DEFAULTS.unknownGrace,
         read: "duration",
@@ -252,7 +252,7 @@ export const ConfigSchema = Schema.Struct({
   ),
   taskSentEvents: Schema.optionalKey(
     Schema.Boolean.annotate(
-      about("Whoever submits tells of each task that was accepted, as the event `task-sent`", {
+      about("A client announces each task that was accepted as the event `task-sent`", {
         default: "no",
         read: "switch",
       }),
