@@ -17,7 +17,8 @@ const needsNoToken = ({ paths }: OpenApi): boolean =>
 
 /** The first task that a live worker serves; `undefined` where there is none, or the transport does not answer. */
 const exampleOf = async (context: HttpContext): Promise<Example | undefined> => {
-  const actors = await withReadDeadline(context.client.actors()).catch(() => [])
+  // While the service is still connecting there is no client to ask.
+  const actors = await withReadDeadline(Promise.resolve().then(() => context.client.actors())).catch(() => [])
   for (const { name, methods } of actors) {
     const [method] = methods
     if (method === undefined) continue

@@ -148,10 +148,10 @@ describe("signals", () => {
 
 test("a worker that was killed starts again, and its job runs to the end", async () => {
   using project = makeProject()
-  await using worker = await startWorker(project, "--lease", "1s")
+  await using worker = await startWorker(project, "--lease", "4s")
   await project.json("submit", "works.nap", '{"ms":3000}', "--id", "job")
   const [, pid = ""] = await worker.waitForLine(/^napping (\d+) 1/)
-  // An attempt that dies within its first moment leaves no trace.
+  // An attempt that dies within its first moment leaves no trace, nor does one whose note has lapsed: after three leases.
   await eventually(async () => (await find(project, "job")).state === "started")
   process.kill(Number(pid), "SIGKILL")
   await worker.waitForLine(/the worker was ended by SIGKILL; starting it again in 1 s/)

@@ -1,5 +1,6 @@
 /** What is promised through the death of processes: with real processes, on every transport that several can share. */
 import { writeFileSync } from "node:fs"
+import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import type { Client, ReceivedEvent } from "callboard"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
@@ -32,7 +33,14 @@ const frozenFirst = async (board: SharedBoard) => {
   const first = await startService(board, FROZEN_LEASE)
   const job = await client.submit("e2e.step", { input: { started, ownGate, ledger } })
   await eventually(() => linesOf(started).length === 1, { deadline: DEADLINE, message: "the job starts" })
-  first.kill("SIGSTOP")
+  // A process that is stopped within a write keeps the lock of an SQLite file, and then no other process can do anything.
+  for (let isFree = false; !isFree; ) {
+    first.kill("SIGSTOP")
+    const written = client.connection.store.write([{ key: "probe", value: new Uint8Array(1), ttl: 60_000 }])
+    isFree = await Promise.race([written.then(() => true), sleep(1_000, false)])
+    if (!isFree) first.kill("SIGCONT")
+    await written
+  }
   const second = await startService(board, FROZEN_LEASE)
   await eventually(() => linesOf(started).length === 2, {
     deadline: DEADLINE,

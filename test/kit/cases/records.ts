@@ -365,12 +365,12 @@ export const recordCases: ReadonlyArray<Case> = [
       const queue = fresh("queue")
       const [brief, long, ever, never] = [task({ queue }), task({ queue }), task({ queue }), task({ queue })]
       await peer.publish(brief, long, ever, never)
-      const keepMs = 1_500
+      const keepMs = 2_500
       const { endedAt = 0 } = await peer.succeed(await peer.one(queue), brief, { keepMs, message: brief.message })
+      equal((await peer.find(brief.id)).result, "done", "result at first")
       await peer.succeed(await peer.one(queue), long, { keepMs: 60_000 })
       await peer.succeed(await peer.one(queue), ever, { keepMs: -1 })
       await peer.succeed(await peer.one(queue), never, { keepMs: 0 })
-      equal((await peer.find(brief.id)).result, "done", "result at first")
       await until(
         "the tombstone of a record that is not kept",
         async () => (await peer.find(never.id)).tombstone === true,
