@@ -176,12 +176,15 @@ export const ConfigSchema = Schema.Struct({
   ),
   rateLimits: Schema.optionalKey(
     Schema.Boolean.annotate(
-      about("False: the worker keeps to no rate or limit of a method, and its jobs do not count for the limits of other workers", {
-        default: `${DEFAULTS.rateLimits}`,
-        read: "switch",
-        flag: "--no-rate-limits",
-        negation: "Keep to no rate or limit of a method; this worker's jobs count for no other's either",
-      }),
+      about(
+        "False: the worker keeps to no rate or limit of a method, and its jobs do not count for the limits of other workers",
+        {
+          default: `${DEFAULTS.rateLimits}`,
+          read: "switch",
+          flag: "--no-rate-limits",
+          negation: "Keep to no rate or limit of a method; this worker's jobs count for no other's either",
+        },
+      ),
     ),
   ),
   lostCap: Schema.optionalKey(

@@ -52,6 +52,7 @@ export default actor("talks", { methods: { hello: async (_, job) => { job.log.in
   await worker.waitForLine(/^\d\d:\d\d:\d\d {2}succeeded {2}works\.echo {2}good {2}\d/)
   await worker.waitForLine(/^\d\d:\d\d:\d\d {2}failed {5}works\.fail {2}bad {2}.*RangeError: out of luck$/)
   await worker.waitForLine(/^\d\d:\d\d:\d\d {2}info {2}hello there {2}talks\.hello {2}said {2}to=Ada$/)
+  await worker.waitForLine(/^\d\d:\d\d:\d\d {2}succeeded {2}talks\.hello {2}said {2}\d/)
   worker.write("\u0003")
   await worker.waitForLine(/^(\^C)?\d\d:\d\d:\d\d {2}info {2}stopped: 0 finished, 0 handed back$/)
   expect((await worker.closed).code).toBe(0)

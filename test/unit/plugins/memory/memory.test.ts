@@ -10,7 +10,7 @@ const url = new URL("memory://kit")
 
 const harness: Harness = {
   name: "memory",
-  slack: 2_500,
+  slack: 5_000,
   capabilities,
   connect: (options) => plugin.connect(url, options),
   corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).jobs.inject(queue, bytes),

@@ -22,7 +22,7 @@ afterAll(async () => {
 
 const harness: Harness = {
   name: "nats",
-  slack: 2_500,
+  slack: 5_000,
   capabilities: capabilitiesOf({ replicas: 1, storage: "file", bands: new Bands(3) }, 1024 * 1024),
   connect: (options) => plugin.connect(new URL(`nats://127.0.0.1:${proxy.port}`), options),
   lanewise: true,

@@ -40,7 +40,7 @@ const harness: Harness = {
     return plugin.connect(url, options)
   },
   parts: ["query", "browse", "broadcast"],
-  slack: 2_500,
+  slack: 5_000,
   restart: () => server.restart(),
   kill: async () => {
     await server.kill()

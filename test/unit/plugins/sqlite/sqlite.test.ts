@@ -20,7 +20,7 @@ const kitFile = join(folder.path, "kit.db")
 
 const harness: Harness = {
   name: "sqlite",
-  slack: 2_500,
+  slack: 5_000,
   capabilities: {
     durability: "fsync",
     reach: "host",
