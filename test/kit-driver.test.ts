@@ -1,9 +1,11 @@
 /** The kit for drivers: each case passes on drivers of several kinds, and fails on one that breaks the promise it is about. */
 import { describe, expect, test, vi } from "vitest"
 import { spared, titleOf } from "./kit/case.ts"
-import { BrokenPromise, isTransportError } from "./kit/check.ts"
+import { BrokenPromise, isTransportError, TooBusy } from "./kit/check.ts"
 import { leastHarness, lineHarness, poorHarness, stepwiseHarness, wholeHarness } from "./kit/driver/bases.ts"
+import type { DriverCase } from "./kit/driver/case.ts"
 import { driverCases } from "./kit/driver/cases.ts"
+import type { DriverContext } from "./kit/driver/context.ts"
 import type { DriverHarness } from "./kit/driver/harness.ts"
 import { type DriverMutant, driverMutants } from "./kit/driver/mutants.ts"
 import { registerDriver, runDriverCase, runDriverConformance } from "./kit/driver/run.ts"
@@ -67,6 +69,51 @@ test("without a runner there is a report, which names what was declared and is n
   expect(await failures(lying, "says it is atomic")).toEqual([
     expect.stringContaining("the record of an atomic commit was seen"),
   ])
+})
+
+describe("a case whose process was too late for a verdict", () => {
+  /** How a case ends whose rounds check something that holds until a time, and in which namespaces it ran. */
+  const run = async (round: (count: number, context: DriverContext) => Promise<void>) => {
+    const namespaces = new Set<string>()
+    const each: DriverCase = {
+      group: "lateness",
+      name: "of the process",
+      run: async (context) => {
+        namespaces.add(context.namespace)
+        await round(namespaces.size, context)
+      },
+    }
+    const error: unknown = await runDriverCase(each, leastHarness()).then(
+      () => undefined,
+      (reason: unknown) => reason,
+    )
+    return { error, rounds: namespaces.size }
+  }
+  const broken = async (): Promise<never> => {
+    throw new BrokenPromise("the lease was lost")
+  }
+
+  test("begins again with everything fresh, and what a round in time says counts", async () => {
+    const passing = (count: number, { inTime }: DriverContext) =>
+      count < 3 ? inTime(Date.now() - 5, broken) : Promise.resolve()
+    expect(await run(passing)).toEqual({ error: undefined, rounds: 3 })
+    const failing = (count: number, { inTime }: DriverContext) =>
+      inTime(() => Date.now() + (count < 3 ? -5 : 60_000), broken)
+    expect(await run(failing)).toEqual({ error: expect.any(BrokenPromise), rounds: 3 })
+  })
+
+  test("is neither a pass nor a broken promise when no round was in time", async () => {
+    const { error, rounds } = await run((_, { inTime }) => inTime(Date.now() - 5, broken))
+    expect(error).toBeInstanceOf(TooBusy)
+    expect(String(error)).toMatch(/this machine was too busy: \d rounds .* by \d+ ms: the lease was lost/)
+    expect(rounds).toBeGreaterThan(2)
+  })
+
+  test("blames the driver all the same for an answer that never comes", async () => {
+    const silent = (_: number, { inTime, within }: DriverContext) =>
+      inTime(Date.now(), () => within("an extension", new Promise<void>(() => undefined), 20))
+    expect(await run(silent)).toEqual({ error: expect.any(BrokenPromise), rounds: 1 })
+  })
 })
 
 const bases = {

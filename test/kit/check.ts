@@ -8,6 +8,19 @@ export class BrokenPromise extends Error {
   override readonly name = "BrokenPromise"
 }
 
+/** A promise that is kept for a time only, and that this process asked about when the time was over. */
+export class AskedTooLate extends Error {
+  override readonly name = "AskedTooLate"
+}
+
+/** No round of a case was in time: neither a pass nor a broken promise. */
+export class TooBusy extends Error {
+  override readonly name = "TooBusy"
+}
+
+/** What was awaited did not come at all, which no lateness of this process explains. */
+export class GaveUp extends BrokenPromise {}
+
 const show = (value: unknown): string => inspect(value, { depth: 6, breakLength: 110, maxStringLength: 200 })
 
 /** Fails unless the condition holds; `message` says what should be true. */

@@ -3,7 +3,7 @@ import type { AddressedTask } from "../../runtime/protocol/message.ts"
 import type { Transport } from "../../runtime/transport/lift/transport.ts"
 import type { Harness } from "./harness.ts"
 import { Peer } from "./peer.ts"
-import { type Bounds, Stage } from "./stage.ts"
+import { type Bounds, rounds, Stage } from "./stage.ts"
 import { type TaskFields, taskOf } from "./task.ts"
 
 export { size, sleep } from "./stage.ts"
@@ -14,8 +14,10 @@ export class Context extends Stage<Transport, Harness, Peer> {
     { lease, timeout }: Bounds,
     run: (context: Context) => Promise<void>,
   ): Promise<void> {
-    const context = new Context(harness, lease)
-    await context.perform(timeout, () => run(context))
+    await rounds(timeout, async (left) => {
+      const context = new Context(harness, lease)
+      await context.perform(left, () => run(context))
+    })
   }
 
   protected make(): Peer {

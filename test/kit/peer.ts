@@ -14,7 +14,7 @@ import type {
   Transport,
 } from "../../runtime/transport/lift/transport.ts"
 import type { Receipt } from "../../runtime/transport/mod.ts"
-import { BrokenPromise, check, equal } from "./check.ts"
+import { BrokenPromise, check, equal, GaveUp } from "./check.ts"
 import type { Context } from "./context.ts"
 import { idOf, recordOf } from "./task.ts"
 
@@ -87,7 +87,7 @@ export class Peer {
     const end = Date.now() + wait
     while (deliveries.length < count) {
       const left = end - Date.now()
-      check(left > 0, `${count} tasks must come within ${wait} ms, ${deliveries.length} came`)
+      if (left <= 0) throw new GaveUp(`${count} tasks must come within ${wait} ms, ${deliveries.length} came`)
       deliveries.push(...(await this.take(queues, { max: Math.min(count - deliveries.length, 256), wait: left })))
     }
     return deliveries

@@ -7,7 +7,7 @@
 import { randomUUID } from "node:crypto"
 import process from "node:process"
 import type { ConnectOptions } from "../../runtime/transport/mod.ts"
-import { BrokenPromise } from "./check.ts"
+import { AskedTooLate, GaveUp, TooBusy } from "./check.ts"
 import type { Ground } from "./harness.ts"
 
 /** Chooses a size: the large one only with KIT=full. */
@@ -24,6 +24,30 @@ export interface Bounds {
   readonly lease: number
   /** Longest that the case may take, in milliseconds. */
   readonly timeout: number
+}
+
+/** How often a case is begun whose checks come too late. */
+const ROUNDS = 6
+
+/**
+ * Runs a round of a case, and another one from the start if this process asked too late for a verdict, as it does on a
+ * machine that is busy. All of them share the time that the case may take.
+ */
+export const rounds = async (timeout: number, round: (timeout: number) => Promise<void>): Promise<void> => {
+  const start = performance.now()
+  for (let count = 1; ; count++) {
+    const begun = performance.now()
+    try {
+      return await round(start + timeout - begun)
+    } catch (error) {
+      if (!(error instanceof AskedTooLate)) throw error
+      const now = performance.now()
+      if (count < ROUNDS && now + (now - begun) < start + timeout) continue
+      throw new TooBusy(
+        `this machine was too busy: ${count} rounds of this case were too late, in the last ${error.message}`,
+      )
+    }
+  }
 }
 
 /** `Connection` is what a harness opens: a transport, or the driver of one. */
@@ -99,7 +123,7 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
     this.#awaited.set(key, what)
     let timer: ReturnType<typeof setTimeout> | undefined
     const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(new BrokenPromise(`gave up after ${ms} ms, awaiting ${what}`)), ms)
+      timer = setTimeout(() => reject(new GaveUp(`gave up after ${ms} ms, awaiting ${what}`)), ms)
     })
     try {
       return await Promise.race([promise, late])
@@ -115,8 +139,24 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
     for (let pause = 5; ; pause = Math.min(pause * 2, 100)) {
       const answer = await this.within(what, ask(), ms)
       if (answer !== undefined && answer !== false) return answer
-      if (Date.now() > end) throw new BrokenPromise(`gave up after ${ms} ms, awaiting ${what}`)
+      if (Date.now() > end) throw new GaveUp(`gave up after ${ms} ms, awaiting ${what}`)
       await sleep(pause)
+    }
+  }
+
+  /**
+   * Checks what holds until a time only, such as the end of a lease. If that fails and the time is over meanwhile, it was
+   * this process that was late and not the transport, and the case begins again.
+   */
+  readonly inTime = async <T>(end: number | (() => number), ask: () => Promise<T>): Promise<T> => {
+    try {
+      return await ask()
+    } catch (error) {
+      const late = Date.now() - (typeof end === "number" ? end : end())
+      if (late < 0 || error instanceof GaveUp) throw error
+      throw new AskedTooLate(`by ${late} ms: ${error instanceof Error ? error.message : String(error)}`, {
+        cause: error,
+      })
     }
   }
 
@@ -136,7 +176,7 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => {
         const awaited = [...this.#awaited.values()].join(", ") || "its end"
-        reject(new BrokenPromise(`the case gave up after ${ms} ms, awaiting ${awaited}`))
+        reject(new GaveUp(`the case gave up after ${ms} ms, awaiting ${awaited}`))
       }, ms)
     })
     try {

@@ -61,17 +61,21 @@ export const beginCases: ReadonlyArray<Case> = [
     group,
     name: "a task that was delivered beside another and never claimed has no claims",
     lease: 1_000,
-    async run({ peer, fresh, tasks }) {
+    async run({ peer, fresh, tasks, lease, tolerance, inTime }) {
       const queue = fresh("queue")
       const postings = tasks(2, { queue })
       await peer.publish(...postings)
+      // The leases of the second deliveries begin no earlier than those of the first ones end.
+      const end = Date.now() + 2 * (lease - tolerance)
       const [killer] = await peer.all(queue, 2)
       check(killer !== undefined, "a delivery must come")
       const claimed = postings.find(({ id }) => id === idOf(killer))
       check(claimed !== undefined, "what comes must be one of the two")
       await peer.begun(killer, claimed)
       // The worker dies, and both tasks are delivered again.
-      for (const delivery of await peer.all(queue, 2, 8_000)) {
+      const again = await peer.all(queue, 2, 8_000)
+      await inTime(end, async () => equal(new Set(again.map(idOf)).size, 2, "tasks that come again"))
+      for (const delivery of again) {
         const posting = postings.find(({ id }) => id === idOf(delivery))
         check(posting !== undefined, "what comes must be one of the two")
         const before = await peer.begun(delivery, posting)
@@ -161,10 +165,11 @@ export const beginCases: ReadonlyArray<Case> = [
     group,
     name: "a first delivery may be claimed all the same",
     lease: 1_000,
-    async run({ peer, fresh, task }) {
+    async run({ peer, fresh, task, lease, tolerance, inTime }) {
       const queue = fresh("queue")
       const [posting, lost] = [task({ queue }), task({ queue })]
       await peer.publish(posting, lost)
+      const end = Date.now() + lease - tolerance
       const [delivery, abandoned] = await peer.all(queue, 2)
       check(delivery?.fresh === true && abandoned?.fresh === true, "first deliveries must be fresh")
       equal(await peer.begun(delivery, posting, "worker 1"), undefined, "record before the claim")
@@ -182,7 +187,7 @@ export const beginCases: ReadonlyArray<Case> = [
         },
         "record",
       )
-      const record = await peer.succeed(delivery, posting)
+      const record = await inTime(end, () => peer.succeed(delivery, posting))
       equal(await peer.find(posting.id), record, "record of the outcome")
       const next = await peer.one(queue, 8_000)
       equal(idOf(next), lost.id, "what comes again")

@@ -20,19 +20,23 @@ interface Overtaken {
   /** Delivery of the worker that has claimed the job since. */
   readonly second: JobDelivery
   readonly outcome: (delivery: JobDelivery, result: string) => JobRecord
+  /** Asks what holds while the second worker has the task. */
+  readonly held: <T>(ask: () => Promise<T>) => Promise<T>
 }
 
 /** A job with two deliveries: the first worker froze, and the second one has begun. */
-const overtaken = async ({ peer, fresh, task }: Context): Promise<Overtaken> => {
+const overtaken = async ({ peer, fresh, task, lease, tolerance, inTime }: Context): Promise<Overtaken> => {
   const queue = fresh("queue")
   const posting = task({ queue })
   await peer.publish(posting)
+  // The second lease begins no earlier than the first one ends.
+  const end = Date.now() + 2 * (lease - tolerance)
   const first = await peer.one(queue)
   const second = await peer.one(queue, 8_000)
   await peer.begun(second, posting, "second")
   const outcome = (delivery: JobDelivery, result: string): JobRecord =>
     recordOf(posting, "succeeded", { fence: delivery.fence, result })
-  return { posting, first, second, outcome }
+  return { posting, first, second, outcome, held: (ask) => inTime(end, ask) }
 }
 
 const refuse = async (
@@ -56,10 +60,10 @@ export const fenceCases: ReadonlyArray<Case> = [
     lease,
     async run(context) {
       const { peer } = context
-      const { posting, first, second, outcome } = await overtaken(context)
+      const { posting, first, second, outcome, held } = await overtaken(context)
       await refuse(context, { first, outcome }, "the second has begun")
       equal((await peer.find(posting.id)).state, "started", "state after the first was refused")
-      await peer.acked(second, { record: outcome(second, "from the second") })
+      await held(() => peer.acked(second, { record: outcome(second, "from the second") }))
       equal((await peer.find(posting.id)).result, "from the second", "result")
     },
   },
@@ -69,8 +73,8 @@ export const fenceCases: ReadonlyArray<Case> = [
     lease,
     async run(context) {
       const { peer } = context
-      const { posting, first, second, outcome } = await overtaken(context)
-      await peer.acked(second, { record: outcome(second, "from the second") })
+      const { posting, first, second, outcome, held } = await overtaken(context)
+      await held(() => peer.acked(second, { record: outcome(second, "from the second") }))
       await refuse(context, { first, outcome }, "the second has finished")
       equal((await peer.find(posting.id)).result, "from the second", "result")
     },
@@ -81,9 +85,9 @@ export const fenceCases: ReadonlyArray<Case> = [
     lease,
     async run(context) {
       const { peer } = context
-      const { posting, first, second, outcome } = await overtaken(context)
+      const { posting, first, second, outcome, held } = await overtaken(context)
       await refuse(context, { first, outcome }, "the second has begun")
-      equal(await peer.extend(second.token), [true], "extension of the second delivery")
+      await held(async () => equal(await peer.extend(second.token), [true], "extension of the second delivery"))
       // The second worker dies too, and the task must still be in the queue.
       const third = await peer.one(posting.queue, 8_000)
       check(third.fence > second.fence, "a third delivery must come, with a higher fence")
@@ -97,12 +101,14 @@ export const fenceCases: ReadonlyArray<Case> = [
     lease,
     async run(context) {
       const { peer } = context
-      const { posting, first, second, outcome } = await overtaken(context)
+      const { posting, first, second, outcome, held } = await overtaken(context)
       const record = recordOf(posting, "queued", { fence: first.fence })
       const [ended] = await peer.endAll({ token: first.token, record, then: { kind: "release", delay: 0 } })
       equal(ended?.status, "superseded", "answer to the first worker")
-      await peer.none(posting.queue, "the second worker has it", 200)
-      await peer.acked(second, { record: outcome(second, "from the second") })
+      await held(async () => {
+        await peer.none(posting.queue, "the second worker has it", 200)
+        await peer.acked(second, { record: outcome(second, "from the second") })
+      })
     },
   },
   {
@@ -123,9 +129,10 @@ export const fenceCases: ReadonlyArray<Case> = [
     lease,
     async run(context) {
       const { peer, fresh, task } = context
-      const { posting, first, second, outcome } = await overtaken(context)
+      const { posting, first, second, outcome, held } = await overtaken(context)
       const callback = task({ queue: fresh("other") })
-      await peer.acked(second, { record: { ...outcome(second, "from the second"), followUps: [callback] } })
+      const record = { ...outcome(second, "from the second"), followUps: [callback] }
+      await held(() => peer.acked(second, { record }))
       const claimed = await peer.begin(first, posting, "first")
       // Its fence is lower, but it may be the only worker left that can publish the follow-ups.
       check(claimed.status === "finished", `the claim must say finished, it said ${describe(claimed)}`)

@@ -43,17 +43,21 @@ export const nextRunCases: ReadonlyArray<Case> = [
     group,
     name: "a worker that was overtaken cannot begin the next run",
     lease: 1_000,
-    async run({ peer, fresh, task }) {
+    async run({ peer, fresh, task, lease, tolerance, inTime }) {
       const posting = task({ queue: fresh("queue") })
       await peer.publish(posting)
+      // The second lease begins no earlier than the first one ends.
+      const end = Date.now() + 2 * (lease - tolerance)
       const first = await peer.one(posting.queue)
       const second = await peer.one(posting.queue, 8_000)
       await peer.begun(second, posting, "second")
       equal((await peer.ack(first, goesOn(posting, first).ending)).status, "superseded", "answer to the first worker")
       const { run, state, worker } = await peer.find(posting.id)
       equal({ run, state, worker }, { run: 1, state: "started", worker: "second" }, "record")
-      await peer.none(posting.queue, "the next run of an outcome that was refused", 200)
-      await peer.acked(second, { record: recordOf(posting, "succeeded", { fence: second.fence }) })
+      await inTime(end, async () => {
+        await peer.none(posting.queue, "the next run of an outcome that was refused", 200)
+        await peer.acked(second, { record: recordOf(posting, "succeeded", { fence: second.fence }) })
+      })
     },
   },
   {

@@ -55,13 +55,13 @@ export const recordCases: ReadonlyArray<Case> = [
     group,
     name: "a job that is due later is found as scheduled, and as queued once it is due",
     needs: [delay],
-    async run({ peer, fresh, task, until, harness, slack }) {
+    async run({ peer, fresh, task, until, harness, slack, tolerance, inTime }) {
       const queue = fresh("queue")
       const due = Date.now() + 800
       const posting = task({ queue, due })
       await peer.publish(posting)
       const { state, dueAt, message } = await peer.find(posting.id)
-      equal({ state, dueAt }, { state: "scheduled", dueAt: due }, "record")
+      await inTime(due - tolerance, async () => equal({ state, dueAt }, { state: "scheduled", dueAt: due }, "record"))
       equal(message?.headers["id"], posting.id, "id in the task in the record")
       await until("the state queued", async () => (await peer.find(posting.id)).state === "queued")
       between(Date.now() - due, -20, harness.capabilities.dueResolution + slack, "milliseconds after its time")
@@ -305,15 +305,17 @@ export const recordCases: ReadonlyArray<Case> = [
     name: "a record that was deleted leaves a tombstone, which refuses late workers",
     needs: [lists],
     lease: 1_000,
-    async run({ peer, fresh, task }) {
+    async run({ peer, fresh, task, lease, tolerance, inTime }) {
       const queue = fresh("queue")
       const posting = task({ queue })
       const { id } = posting
       await peer.publish(posting)
+      // The second lease begins no earlier than the first one ends.
+      const end = Date.now() + 2 * (lease - tolerance)
       const first = await peer.one(queue)
       const second = await peer.one(queue, 8_000)
       await peer.begun(second, posting)
-      await peer.succeed(second, posting)
+      await inTime(end, () => peer.succeed(second, posting))
       const { record, revision } = await peer.found(id)
       const { result, message, ...rest } = record
       await peer.decided({ id, expect: revision, record: { ...rest, tombstone: true } })
@@ -361,13 +363,15 @@ export const recordCases: ReadonlyArray<Case> = [
     group,
     name: "a record becomes a tombstone when it was kept long enough, and not before",
     needs: [lists],
-    async run({ peer, fresh, task, until, tolerance }) {
+    async run({ peer, fresh, task, until, tolerance, inTime }) {
       const queue = fresh("queue")
       const [brief, long, ever, never] = [task({ queue }), task({ queue }), task({ queue }), task({ queue })]
       await peer.publish(brief, long, ever, never)
       const keepMs = 2_500
       const { endedAt = 0 } = await peer.succeed(await peer.one(queue), brief, { keepMs, message: brief.message })
-      equal((await peer.find(brief.id)).result, "done", "result at first")
+      await inTime(endedAt + keepMs - tolerance, async () => {
+        equal((await peer.find(brief.id)).result, "done", "result at first")
+      })
       await peer.succeed(await peer.one(queue), long, { keepMs: 60_000 })
       await peer.succeed(await peer.one(queue), ever, { keepMs: -1 })
       await peer.succeed(await peer.one(queue), never, { keepMs: 0 })

@@ -1,6 +1,6 @@
 /** What a case about a driver works with. */
 import type { Driver, Posting } from "../../../runtime/transport/driver.ts"
-import { type Bounds, Stage, size } from "../stage.ts"
+import { type Bounds, rounds, Stage, size } from "../stage.ts"
 import type { DriverHarness } from "./harness.ts"
 import { DriverPeer } from "./peer.ts"
 import { driverPosting, type PostingFields } from "./task.ts"
@@ -16,8 +16,10 @@ export class DriverContext extends Stage<Driver, DriverHarness, DriverPeer> {
     { lease, timeout }: Bounds,
     run: (context: DriverContext) => Promise<void>,
   ): Promise<void> {
-    const context = new DriverContext(harness, lease)
-    await context.perform(timeout, () => run(context))
+    await rounds(timeout, async (left) => {
+      const context = new DriverContext(harness, lease)
+      await context.perform(left, () => run(context))
+    })
   }
 
   protected make(): DriverPeer {

@@ -15,7 +15,7 @@ import type {
 import type { Known } from "../../../runtime/transport/known.ts"
 import type { FoundJobs, Query, QueueDepth } from "../../../runtime/transport/optional.ts"
 import type { Entry, Revision, Store, StoreOperation } from "../../../runtime/transport/store.ts"
-import { check, equal } from "../check.ts"
+import { check, equal, GaveUp } from "../check.ts"
 import { describe, present } from "../peer.ts"
 import { type Connected, sleep } from "../stage.ts"
 import type { DriverContext } from "./context.ts"
@@ -107,7 +107,7 @@ export class DriverPeer implements Connected<Driver> {
     const end = Date.now() + wait
     while (deliveries.length < count) {
       const left = end - Date.now()
-      check(left > 0, `${count} tasks must come within ${wait} ms, ${deliveries.length} came`)
+      if (left <= 0) throw new GaveUp(`${count} tasks must come within ${wait} ms, ${deliveries.length} came`)
       deliveries.push(...(await this.take(queues, { max: Math.min(count - deliveries.length, 256), wait: left })))
     }
     return deliveries

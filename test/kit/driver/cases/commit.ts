@@ -63,11 +63,11 @@ export const commitCases: ReadonlyArray<DriverCase> = [
     group,
     name: "what was acked never comes again",
     lease: 1_000,
-    async run({ peer, fresh, task, harness, lease, until }) {
+    async run({ peer, fresh, task, harness, lease, until, tolerance, inTime }) {
       const queue = fresh("queue")
       const posting = task({ queue })
       await peer.publish(posting)
-      await peer.end(await peer.one(queue))
+      await inTime(Date.now() + lease - tolerance, async () => peer.end(await peer.one(queue)))
       await until(
         "nothing is known of a job whose task was acked",
         async () => (await peer.read(posting.id)) === undefined,
@@ -490,7 +490,7 @@ export const commitCases: ReadonlyArray<DriverCase> = [
   {
     group,
     name: "how long a record is kept is replaced by the next one, also by none",
-    async run({ peer, fresh, task, until }) {
+    async run({ peer, fresh, task, until, tolerance, inTime }) {
       const [longer, ever, brief] = [task({ queue: fresh("queue") }), task({ queue: "q" }), task({ queue: "q" })]
       for (const [posting, keep] of [
         [longer, { keep: 60_000 }],
@@ -498,8 +498,10 @@ export const commitCases: ReadonlyArray<DriverCase> = [
         [brief, { keep: 1_000 }],
       ] as const) {
         const before = posting === brief ? 60_000 : 1_000
+        const end = Date.now() + before - tolerance
         const expect = await peer.put(posting.id, recordOf(posting, "succeeded", { keep: before }))
-        await peer.put(posting.id, recordOf(posting, "succeeded", { expect, ...keep, says: "replaced" }))
+        const next = recordOf(posting, "succeeded", { expect, ...keep, says: "replaced" })
+        await inTime(end, () => peer.put(posting.id, next))
       }
       await until(
         "the end of the record that is kept the least",

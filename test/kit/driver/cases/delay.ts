@@ -49,11 +49,15 @@ export const delayCases: ReadonlyArray<DriverCase> = [
     group,
     name: "a task that is due later holds nobody up",
     needs,
-    async run({ peer, fresh, task }) {
+    async run({ peer, fresh, task, inTime }) {
       const queue = fresh("queue")
-      const [later, now] = [task({ queue, due: Date.now() + 1_500, priority: 9 }), task({ queue, priority: 0 })]
+      const due = Date.now() + 1_500
+      const [later, now] = [task({ queue, due, priority: 9 }), task({ queue, priority: 0 })]
       await peer.publish(later, now)
-      equal(idOf(await peer.one(queue)), now.id, "what comes at once")
+      const asked = Date.now()
+      const first = await peer.one(queue)
+      // The answer proves something however late it is, if it was asked for well before the other task was due.
+      await inTime(asked < due - 1_000 ? Infinity : asked, async () => equal(idOf(first), now.id, "what comes at once"))
       equal(idOf(await peer.one(queue, 8_000)), later.id, "what comes later")
     },
   },
