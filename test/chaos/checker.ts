@@ -9,6 +9,7 @@ export interface Report {
   readonly succeeded: number
   readonly executions: number
   readonly kills: number
+  readonly outages: number
   readonly problems: Readonly<Record<Problem, ReadonlyArray<string>>>
   readonly ok: boolean
 }
@@ -28,7 +29,7 @@ export type Problem =
   | "doubled"
   /** The job started before a job that it waits for had ended. */
   | "early"
-  /** The handler ran more often than kills and freezes explain. */
+  /** The handler ran more often than kills, freezes and outages explain. */
   | "repeated"
   /** A worker has less room than at its start. */
   | "leaked"
@@ -64,14 +65,16 @@ export const check = (history: History): Report => {
   }
   checkOutcomes(history, problems)
   const repeated = repetitions(history)
-  const bound = history.kills * history.inFlight
-  if (repeated > bound) problems.repeated.push(`${repeated} repeated runs, and ${history.kills} kills explain ${bound}`)
+  const bound = (history.kills + history.outages * history.workers) * history.inFlight
+  if (repeated > bound)
+    problems.repeated.push(`${repeated} repeated runs, and kills, freezes and outages explain ${bound}`)
   if (succeeded === 0) problems.vacuous.push("no job succeeded")
   return {
     accepted: history.accepted.size,
     succeeded,
     executions: history.executions.length,
     kills: history.kills,
+    outages: history.outages,
     problems,
     ok: Object.values(problems).every((list) => list.length === 0),
   }
@@ -128,7 +131,7 @@ const repetitions = (history: History): number => {
 /** The report for people. */
 export const describe = (report: Report): string => {
   const lines = [
-    `${report.accepted} accepted, ${report.succeeded} succeeded, ${report.executions} runs, ${report.kills} kills and freezes`,
+    `${report.accepted} accepted, ${report.succeeded} succeeded, ${report.executions} runs, ${report.kills} kills and freezes, ${report.outages} outages`,
   ]
   for (const [problem, list] of Object.entries(report.problems)) {
     if (list.length > 0) lines.push(`  ${problem}: ${list.length}, for instance ${list.slice(0, 3).join("; ")}`)

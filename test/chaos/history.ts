@@ -9,6 +9,8 @@ export interface Plan {
   readonly failures: number
   /** Tasks that must exist in the end because of the job: its errbacks, and the next links of its chain. */
   readonly followUps: number
+  /** How long its handler takes, instead of some milliseconds. */
+  readonly workMs?: number
   /** Jobs that must have ended, with any outcome, before this one starts. */
   readonly after?: ReadonlyArray<string>
 }
@@ -40,6 +42,9 @@ export interface History {
   /** Workers that still had deliveries when no job was left. */
   readonly leaked: ReadonlyArray<string>
   readonly kills: number
+  /** Times in which nothing worked for longer than a lease; each can interrupt all that the workers have. */
+  readonly outages: number
+  readonly workers: number
   /** Deliveries that one kill or freeze can interrupt: all that a worker has. */
   readonly inFlight: number
 }

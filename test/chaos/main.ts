@@ -1,6 +1,6 @@
 /**
- * The long form: `npm run chaos -- [sqlite] [nats] [postgres] [--jobs 20000] [--kills 50] [--restarts 10] [--cuts 10]`. Exits 1 when
- * the checker finds a problem. `npm run chaos -- faults` runs broken builds instead, and exits 1 when the checker does
+ * The long form: `npm run chaos -- [sqlite] [nats] [postgres] [--jobs 20000] [--kills 50] [--restarts 10] [--cuts 10]
+ * [--outages 8]`. Exits 1 when the checker finds a problem. `npm run chaos -- faults` runs broken builds instead, and exits 1 when the checker does
  * not catch each of them.
  */
 import { parseArgs } from "node:util"
@@ -17,6 +17,7 @@ const { values, positionals } = parseArgs({
     kills: { type: "string", default: "50" },
     restarts: { type: "string", default: "10" },
     cuts: { type: "string", default: "10" },
+    outages: { type: "string", default: "8" },
   },
 })
 
@@ -32,6 +33,8 @@ const longRuns = async (): Promise<boolean> => {
       leaseMs: 2_000,
       jobs: Number(values.jobs),
       kills: Number(values.kills),
+      outages: Number(values.outages),
+      ...(board.outage === undefined ? {} : { outage: board.outage }),
       ...(board.restartBroker === undefined
         ? {}
         : { restartBroker: board.restartBroker, brokerRestarts: Number(values.restarts), cuts: Number(values.cuts) }),

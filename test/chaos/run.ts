@@ -1,5 +1,6 @@
 /** One chaos run: workers that are killed and frozen at random while jobs with retries, errbacks and chains flow. */
 import { existsSync, readFileSync } from "node:fs"
+import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { type Client, connect, type JobView } from "callboard"
 import { Schema } from "effect"
@@ -24,6 +25,13 @@ export interface ChaosOptions {
   readonly brokerRestarts?: number
   /** How often the wire between all workers and their broker is cut for less than a lease, spread over the run. Needs a URL with a port. */
   readonly cuts?: number
+  /**
+   * How often nothing works for longer than a lease, spread over the run: the broker is away, or, where there is none, all
+   * workers are frozen at once, as on a machine that was suspended. Some jobs then take longer than a lease.
+   */
+  readonly outages?: number
+  /** Takes the broker away for so many milliseconds, where there is one. */
+  readonly outage?: (ms: number) => Promise<void>
   readonly leaseMs: number
   readonly workers?: number
   readonly concurrency?: number
@@ -47,13 +55,22 @@ const WORKER = fileURLToPath(new URL("worker.ts", import.meta.url))
 /** Length of a chain of jobs that wait for one another. */
 const LONGEST_LINE = 20
 
+/** With outages, one plain job of so many takes up to two leases, so that an outage begins and ends while it runs. */
+const LONG_EVERY = 20
+
 /** Jobs of all kinds, evenly. */
-const plansFor = (jobs: number): ReadonlyArray<Plan> => {
+const plansFor = ({ jobs, leaseMs, outages = 0 }: ChaosOptions): ReadonlyArray<Plan> => {
   const ids = Array.from({ length: jobs }, () => generateId())
   return ids.map((id, at): Plan => {
     switch (at % 5) {
       case 0:
-        return { id, kind: "plain", failures: 0, followUps: 0 }
+        return {
+          id,
+          kind: "plain",
+          failures: 0,
+          followUps: 0,
+          ...(outages > 0 && at % (5 * LONG_EVERY) === 0 ? { workMs: (0.5 + Math.random() * 1.5) * leaseMs } : {}),
+        }
       case 1:
         return { id, kind: "retry", failures: 1 + (at % 3), followUps: 0 }
       case 2:
@@ -74,7 +91,7 @@ const plansFor = (jobs: number): ReadonlyArray<Plan> => {
 }
 
 const taskOf = (plan: Plan) => {
-  const { id, kind, failures, after = [] } = plan
+  const { id, kind, failures, workMs, after = [] } = plan
   switch (kind) {
     case "errback":
       return { task: "chaos.fail", id, errbacks: [{ task: "chaos.heard" }] }
@@ -83,7 +100,7 @@ const taskOf = (plan: Plan) => {
     case "after":
       return { task: "chaos.step", id, after: { ids: after, allowFailure: true } }
     default:
-      return { task: "chaos.step", id, input: { failures } }
+      return { task: "chaos.step", id, input: { failures, ...(workMs === undefined ? {} : { workMs }) } }
   }
 }
 
@@ -126,9 +143,17 @@ class Crew {
       await this.hire()
     } else {
       worker.kill("SIGSTOP")
-      await new Promise((resolve) => setTimeout(resolve, this.#options.leaseMs * 1.5))
+      await sleep(this.#options.leaseMs * 1.5)
       worker.kill("SIGCONT")
     }
+  }
+
+  /** Freezes all workers at once. */
+  async freeze(ms: number): Promise<void> {
+    const frozen = [...this.workers]
+    for (const worker of frozen) worker.kill("SIGSTOP")
+    await sleep(ms)
+    for (const worker of frozen) worker.kill("SIGCONT")
   }
 
   /** A rolling restart: the oldest worker stops in good order, and another one replaces it. It does not count as a kill. */
@@ -179,7 +204,7 @@ class Wire implements AsyncDisposable {
 
   async cut(ms: number): Promise<void> {
     await this.#proxy.cut()
-    await new Promise((resolve) => setTimeout(resolve, ms))
+    await sleep(ms)
     await this.#proxy.heal()
   }
 
@@ -193,7 +218,7 @@ const isTurn = (strike: number, strikes: number, times: number): boolean =>
   times > 0 && strike % Math.max(1, Math.floor(strikes / times)) === 0
 
 export const runChaos = async (options: ChaosOptions): Promise<History> => {
-  const { jobs, kills, cuts = 0, leaseMs, say = () => undefined } = options
+  const { kills, cuts = 0, outages = 0, workers = 4, leaseMs, say = () => undefined } = options
   await using wire = cuts > 0 ? await Wire.to(options.url) : undefined
   await using client = await connect(options.url)
   const watching = new AbortController()
@@ -206,10 +231,11 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
     watching.signal,
   )
   const crew = new Crew(options, wire?.url ?? options.url)
-  const plans = plansFor(jobs)
+  const plans = plansFor(options)
   const accepted = new Set<string>()
+  let away = 0
   try {
-    await Promise.all(Array.from({ length: options.workers ?? 4 }, () => crew.hire()))
+    await Promise.all(Array.from({ length: workers }, () => crew.hire()))
     // A part of the load before each strike, so that every strike hits work in progress.
     const part = Math.ceil(plans.length / Math.max(1, kills))
     const { restartBroker, brokerRestarts = 0 } = options
@@ -225,8 +251,14 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
         await wire.cut((0.1 + Math.random() * 0.5) * leaseMs)
         say(`the wire was cut before strike ${struck}`)
       }
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * STRIKE_WITHIN_MS))
-      await crew.strike(struck)
+      await sleep(Math.random() * STRIKE_WITHIN_MS)
+      if (isTurn(struck, kills, outages)) {
+        const ms = (1.2 + Math.random() * 2) * leaseMs
+        // The strike hits a worker meanwhile.
+        await Promise.all([options.outage === undefined ? crew.freeze(ms) : options.outage(ms), crew.strike(struck)])
+        away++
+        say(`nothing worked for ${Math.round(ms)} ms at strike ${struck}`)
+      } else await crew.strike(struck)
       if (struck % REPLACE_EVERY === 0) await crew.replace()
       say(`strike ${struck} of ${kills}`)
     }
@@ -239,6 +271,8 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
       executions: crew.executions,
       outcomes,
       kills,
+      outages: away,
+      workers,
       inFlight: (options.concurrency ?? 8) * PREFETCH,
       ...(await recordsOf(client, plans)),
     }
@@ -253,7 +287,7 @@ const submitted = async (client: Client, batch: ReadonlyArray<Plan>): Promise<Re
   const ids: Array<string> = []
   let open = batch
   for (let tried = 0; tried < SUBMIT_TRIES && open.length > 0; tried++) {
-    if (tried > 0) await new Promise((resolve) => setTimeout(resolve, SUBMIT_PAUSE_MS))
+    if (tried > 0) await sleep(SUBMIT_PAUSE_MS)
     const answers = await client.submitMany(open.map(taskOf)).catch(() => [])
     ids.push(...answers.flatMap((answer) => (answer instanceof Error ? [] : [answer.id])))
     open = open.filter(({ id }) => !ids.includes(id))

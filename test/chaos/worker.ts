@@ -8,7 +8,7 @@ const [transport = "", ledger = "", concurrency = "8", fault = ""] = process.arg
 const note = (id: string, task: string, retries: number) =>
   appendFileSync(ledger, `${JSON.stringify({ id, task, retries, pid: process.pid })}\n`)
 
-const work = () => new Promise<void>((resolve) => setTimeout(resolve, 5 + Math.random() * 30))
+const work = (ms = 5 + Math.random() * 30) => new Promise<void>((resolve) => setTimeout(resolve, ms))
 
 const chaos = actor("chaos", {
   methods: {
@@ -16,9 +16,9 @@ const chaos = actor("chaos", {
     step: {
       params: ["previous"],
       retry: { max: 5, backoff: { base: 0.02, max: 0.1 } },
-      run: async ({ failures = 0 }: { failures?: number; previous?: unknown }, job) => {
+      run: async ({ failures = 0, workMs }: { failures?: number; workMs?: number; previous?: unknown }, job) => {
         note(job.id, "step", job.retries)
-        await work()
+        await work(workMs)
         if (job.retries < failures) throw new Error(`attempt ${job.retries + 1} of ${failures + 1} fails`)
         return job.retries
       },

@@ -1,4 +1,5 @@
 /** The transports of the end-to-end tests: all that several processes can share. */
+import { setTimeout as sleep } from "node:timers/promises"
 import { generateId } from "../../runtime/id.ts"
 import { startNats } from "../support/servers/nats.ts"
 import { type PostgresServer, startPostgres } from "../support/servers/postgres.ts"
@@ -11,6 +12,8 @@ export interface SharedBoard extends AsyncDisposable {
   readonly folder: string
   /** Kills the broker and starts it again; absent where there is none. */
   restartBroker?(): Promise<void>
+  /** The broker answers nothing for so many milliseconds; absent where there is none. */
+  outage?(ms: number): Promise<void>
 }
 
 export interface BoardKind {
@@ -42,6 +45,12 @@ const nats: BoardKind = {
         await server.kill()
         await server.restart()
       },
+      // Frozen, and not killed: its connections stay open, and what was sent to it is answered in the end.
+      outage: async (ms) => {
+        server.pause()
+        await sleep(ms)
+        server.resume()
+      },
       [Symbol.asyncDispose]: async () => {
         await server.stop()
         folder.remove()
@@ -60,6 +69,11 @@ const postgres: BoardKind = {
       folder: folder.path,
       restartBroker: async () => {
         await server.kill()
+        await server.restart()
+      },
+      outage: async (ms) => {
+        await server.kill()
+        await sleep(ms)
         await server.restart()
       },
       [Symbol.asyncDispose]: async () => {
