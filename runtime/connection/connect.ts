@@ -1,10 +1,11 @@
 /** Finds the plugin for a URL, checks the options that all transports share, and connects. */
 import { hostname } from "node:os"
+import type { KeepFailed } from "../protocol/outside.ts"
 import { type AnyPlugin, asTransport } from "../transport/lift/plugin.ts"
 import type { Transport } from "../transport/lift/transport.ts"
 import { type ConnectOptions, TransportError } from "../transport/mod.ts"
 import { type BuiltinScheme, builtin } from "./builtin.ts"
-import { type Connection, connectionOf, type KeepFailed } from "./connection.ts"
+import { type Connection, connectionOf } from "./connection.ts"
 
 /** Used where no transport is named: one SQLite file, which several processes of a machine may share. */
 export const DEFAULT_TRANSPORT = "sqlite:.callboard/board.db"

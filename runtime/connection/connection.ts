@@ -2,14 +2,11 @@
  * A connected transport with all the parts that client and worker need. A transport that lacks one is refused here, by
  * name.
  */
-
 import type { KeepFailed } from "../protocol/outside.ts"
 import type { Jobs, Transport } from "../transport/lift/transport.ts"
 import type { Broadcast } from "../transport/mod.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { Store } from "../transport/store.ts"
-
-export type { KeepFailed } from "../protocol/outside.ts"
 
 /** What one process holds of its transport while it is connected. */
 export interface Connection {

@@ -1,7 +1,6 @@
 /** The end of a deferred job that can never start: it becomes a dead letter, and its errbacks are posted. */
 
-import type { KeepFailed } from "../../connection/connection.ts"
-import { keepOf, NO_FENCE } from "../../protocol/outside.ts"
+import { type KeepFailed, keepOf, NO_FENCE } from "../../protocol/outside.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { step } from "../../protocol/record.ts"
 import type { Decision } from "../../transport/lift/transport.ts"
