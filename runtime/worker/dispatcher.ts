@@ -8,9 +8,7 @@ import { type Clock, systemClock } from "../async/clock.ts"
 import { type Deferral, Deferrals } from "../cluster/deferrals.ts"
 import type { EventSender } from "../cluster/events.ts"
 import type { Connectivity } from "../connection/connectivity.ts"
-import { jobError } from "../jobs/outcome/job-error.ts"
 import type { Rate } from "../options/rate.ts"
-import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import type { AttemptEnd, AttemptStart, JobDelivery, StartAnswer } from "../transport/lift/transport.ts"
 import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
@@ -29,8 +27,8 @@ import { DeferralNotes, FirstDeferrals } from "./limits/deferral-notes.ts"
 import { Limiter, type LimitRefusal } from "./limits/limiter.ts"
 import type { Dependents } from "./maintenance/dependents.ts"
 import type { WorkerOptions } from "./options.ts"
+import { DeliveryEnder } from "./settlement/delivery-ender.ts"
 import type { EarlyAcks } from "./settlement/early-acks.ts"
-import { SettlementWriter, type SettleResult } from "./settlement/settlement-writer.ts"
 import type { Observers } from "./telemetry/observer.ts"
 
 export interface DispatcherOptions {
@@ -67,13 +65,12 @@ export class Dispatcher {
   readonly #watch: RunWatch
   readonly #executor: Executor
   readonly #processes: ProcessPool
-  readonly #settlements: SettlementWriter
+  readonly #ender: DeliveryEnder
   readonly #leases: LeaseKeeper
   readonly #stalls: StallWatch
   readonly #limiter: Limiter
   readonly #deferralNotes: DeferralNotes
   readonly #firstDeferrals = new FirstDeferrals()
-  readonly #end = new AbortController()
   #pumping = false
   #opened = false
   #closed = false
@@ -87,7 +84,16 @@ export class Dispatcher {
     this.#buffer = buffer
     this.#observers = observers
     buffer.onFree = () => this.#pump()
-    this.#settlements = new SettlementWriter(jobs, log, options.connectivity)
+    this.#ender = new DeliveryEnder({
+      jobs,
+      buffer,
+      early: options.early,
+      connectivity: options.connectivity,
+      observers,
+      log,
+      afterFault: (inFlight, cause) => this.#executor.afterFault(inFlight, cause),
+      onStored: (record) => options.dependents.stored(record),
+    })
     this.#watch = new RunWatch(jobs, log, (at) => this.#leases.deadline(at), clock)
     this.#processes = processes
     this.#stalls = new StallWatch(
@@ -132,8 +138,7 @@ export class Dispatcher {
       languages: worker.languages,
       isRevoked: options.isRevoked,
       holdOffMs: options.holdOffMs,
-      take: (inFlight, record) =>
-        options.early.take(inFlight, record, (settlement) => this.#settlements.settle(settlement, this.#end.signal)),
+      take: (inFlight, record) => options.early.take(inFlight, record, (settlement) => this.#ender.settle(settlement)),
       onFinished: (record) => options.dependents.stored(record),
       onRun: (inFlight) => this.#handlerStarts(inFlight),
       onDeferral: (deferral) => this.deferrals.note(deferral),
@@ -166,7 +171,7 @@ export class Dispatcher {
     this.#pump()
     // Tasks that waited for a limit may have started while these deliveries were on their way, so that they exceed the
     // capacity.
-    for (const inFlight of this.#buffer.takeSurplus()) this.#giveBack(inFlight)
+    for (const inFlight of this.#buffer.takeSurplus()) this.#ender.giveBack(inFlight)
   }
 
   /** Whether a delivery is a redelivery of a task that this worker still has. It is handled here then. */
@@ -177,7 +182,7 @@ export class Dispatcher {
     // The old lease has expired, or the task would not have come again. A task that has not started simply continues
     // with the new delivery.
     if (this.#buffer.unbuffer(before) || this.#takeFromLimit(before)) {
-      this.#dropUnstarted(before)
+      this.#ender.dropUnstarted(before)
       return false
     }
     void this.#redelivered(before, this.#buffer.receive(delivery))
@@ -195,7 +200,7 @@ export class Dispatcher {
     if (isOurs === false) before.end("superseded")
     const runs = before.phase === "running" && before.run !== undefined && before.stop === undefined
     if (isOurs && runs && before.delivery.fence < redelivery.delivery.fence) this.#buffer.adopt(before, redelivery)
-    else this.#giveBack(redelivery, REDELIVERY_MS)
+    else this.#ender.giveBack(redelivery, REDELIVERY_MS)
   }
 
   /** Allows handlers to start. */
@@ -215,7 +220,7 @@ export class Dispatcher {
       (inFlight) => (matches?.(inFlight) ?? true) && this.#takeFromLimit(inFlight),
     )
     const waiting = [...this.#buffer.takeBuffered(matches), ...limited]
-    for (const inFlight of waiting) this.#giveBack(inFlight)
+    for (const inFlight of waiting) this.#ender.giveBack(inFlight)
     return waiting.length
   }
 
@@ -236,7 +241,7 @@ export class Dispatcher {
   async end(): Promise<void> {
     await this.#processes.close()
     await this.#limiter.close()
-    this.#end.abort()
+    this.#ender.stop()
     this.#leases.stop()
     this.#stalls.stop()
     this.#watch.stop()
@@ -318,12 +323,12 @@ export class Dispatcher {
       this.#pump()
     } catch (cause) {
       // The outcome is stored whatever else fails.
-      this.#logFault(inFlight, cause)
+      this.#ender.fault(inFlight, cause)
     }
     if (settlement === undefined) {
-      if (inFlight.run?.stop === "superseded") this.#refused(inFlight, undefined)
+      if (inFlight.run?.stop === "superseded") this.#ender.refused(inFlight, undefined)
       this.#buffer.drop(inFlight)
-    } else void this.#settle(inFlight, settlement).finally(() => this.#buffer.drop(inFlight))
+    } else void this.#ender.end(inFlight, settlement)
   }
 
   /** The handler of a delivery has ended, or was never called. */
@@ -348,9 +353,9 @@ export class Dispatcher {
     inFlight.mustWait = false
     if (inFlight.stop !== undefined || this.#closed || !this.#options.allows(inFlight.delivery.queue)) {
       this.#buffer.handlerEnded(inFlight)
-      if (inFlight.stop === "superseded") this.#dropUnstarted(inFlight)
-      else if (inFlight.stop === "cancelled") this.#ack(inFlight)
-      else this.#giveBack(inFlight)
+      if (inFlight.stop === "superseded") this.#ender.dropUnstarted(inFlight)
+      else if (inFlight.stop === "cancelled") this.#ender.ack(inFlight)
+      else this.#ender.giveBack(inFlight)
       return
     }
     // The task may have been deferred before; it waits here now.
@@ -359,8 +364,7 @@ export class Dispatcher {
     this.#buffer.waitForLimit(inFlight)
     if (refusal === undefined) return
     this.#buffer.stopWaiting(refusal.inFlight, "settling")
-    const { inFlight: last } = refusal
-    void this.#settle(last, this.#putOff(refusal)).finally(() => this.#buffer.drop(last))
+    void this.#ender.end(refusal.inFlight, this.#putOff(refusal))
   }
 
   /** Takes a delivery out of the limiter's queue. False if it is not there. */
@@ -377,54 +381,6 @@ export class Dispatcher {
     this.#deferralNotes.note(queue, until)
     this.#firstDeferrals.note(inFlight.delivery)
     return { token, then: { kind: "release", delay: delayMs } }
-  }
-
-  #logFault(inFlight: InFlight, cause: unknown): void {
-    this.#options.worker.log.error("an internal error while a task was settled", {
-      job: inFlight.id,
-      cause: jobError(cause).message,
-    })
-  }
-
-  /** Stores the settlement of a delivery and does what follows from it in this worker. Never rejects. */
-  async #settle(inFlight: InFlight, settlement: AttemptEnd): Promise<void> {
-    try {
-      this.#settled(inFlight, settlement, await this.#store(inFlight, settlement))
-    } catch (cause) {
-      this.#logFault(inFlight, cause)
-    }
-  }
-
-  async #store(inFlight: InFlight, settlement: AttemptEnd): Promise<SettleResult> {
-    if (inFlight.progressStored !== undefined) await inFlight.progressStored
-    try {
-      return await this.#settlements.settle(settlement, this.#end.signal, inFlight.refused)
-    } catch (cause) {
-      const failed = this.#executor.afterFault(inFlight, cause)
-      if (failed === undefined) throw cause
-      return this.#settlements.settle(failed, this.#end.signal)
-    }
-  }
-
-  #settled(inFlight: InFlight, settlement: AttemptEnd, stored: SettleResult): void {
-    // A job whose outcome could not be stored stays on the list of early acks, because nothing else would end it.
-    if (inFlight.offQueue && stored !== "lost" && settlement.then.kind === "ack")
-      this.#options.early.done(inFlight.delivery.token)
-    if (typeof stored === "object" && stored.record !== undefined) this.#options.dependents.stored(stored.record)
-    if (stored === "superseded" && settlement.record !== undefined) this.#refused(inFlight, settlement.record)
-    else if (stored === "superseded" || stored === "lost") this.#observers.unsettled(inFlight, stored)
-    else if (stored.then.kind === "release") {
-      this.#buffer.handedBack()
-      this.#observers.handedBack(inFlight)
-    } else this.#observers.settled(inFlight, stored)
-  }
-
-  /** The outcome came too late: another delivery, or a cancellation, has the job. */
-  #refused(inFlight: InFlight, record: JobRecord | undefined): void {
-    this.#options.worker.log.debug("an outcome was refused: another delivery, or a cancellation, has the job", {
-      job: inFlight.id,
-    })
-    this.#observers.refused(inFlight, record)
   }
 
   /** Called when a handler is about to be called. */
@@ -448,11 +404,6 @@ export class Dispatcher {
     })
   }
 
-  #giveBack(inFlight: InFlight, delay = 0): void {
-    const settlement: AttemptEnd = { token: inFlight.delivery.token, then: { kind: "release", delay } }
-    void this.#settle(inFlight, settlement).finally(() => this.#buffer.drop(inFlight))
-  }
-
   /**
    * Called after the process was frozen for as long as a lease: asks which waiting deliveries still belong to this
    * worker.
@@ -474,7 +425,7 @@ export class Dispatcher {
    * worker.
    */
   #leaseLost(inFlight: InFlight): void {
-    if (this.#buffer.unbuffer(inFlight) || this.#takeFromLimit(inFlight)) this.#dropUnstarted(inFlight)
+    if (this.#buffer.unbuffer(inFlight) || this.#takeFromLimit(inFlight)) this.#ender.dropUnstarted(inFlight)
     else if (inFlight.run === undefined) inFlight.end("superseded")
     else
       void this.#isOurs(inFlight).then((isOurs) => {
@@ -499,12 +450,6 @@ export class Dispatcher {
     }
   }
 
-  /** Drops a task that never ran here and belongs to another worker. It does not count towards `maxJobs`. */
-  #dropUnstarted(inFlight: InFlight): void {
-    this.#buffer.handedBack()
-    this.#buffer.drop(inFlight)
-  }
-
   /** Applies a cancellation. */
   cancelled({ id, run, terminate }: Cancellation): void {
     this.#firstDeferrals.forget()
@@ -517,13 +462,7 @@ export class Dispatcher {
     for (const inFlight of matches) {
       inFlight.killed = terminate && inFlight.run?.method.isolation === "process"
       inFlight.end("cancelled")
-      if (this.#buffer.unbuffer(inFlight) || this.#takeFromLimit(inFlight)) this.#ack(inFlight)
+      if (this.#buffer.unbuffer(inFlight) || this.#takeFromLimit(inFlight)) this.#ender.ack(inFlight)
     }
-  }
-
-  /** The record is cancelled already, so only the task is taken off its queue. */
-  #ack(inFlight: InFlight): void {
-    const settlement: AttemptEnd = { token: inFlight.delivery.token, then: { kind: "ack" } }
-    void this.#settle(inFlight, settlement).finally(() => this.#buffer.drop(inFlight))
   }
 }

@@ -1,0 +1,115 @@
+/**
+ * Ends deliveries: stores the settlement of each, then drops the delivery from the buffer and tells observers what
+ * became of it. Never rejects, because a delivery that is not dropped would keep its place for ever.
+ */
+import type { Connectivity } from "../../connection/connectivity.ts"
+import { jobError } from "../../jobs/outcome/job-error.ts"
+import type { Log } from "../../log/log.ts"
+import type { JobRecord } from "../../protocol/record.ts"
+import type { AttemptEnd, Jobs } from "../../transport/lift/transport.ts"
+import type { InFlight } from "../delivery/in-flight.ts"
+import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
+import type { Observers } from "../telemetry/observer.ts"
+import type { EarlyAcks } from "./early-acks.ts"
+import { SettlementWriter, type SettleResult } from "./settlement-writer.ts"
+
+export interface DeliveryEnderOptions {
+  readonly jobs: Jobs
+  readonly buffer: DeliveryBuffer
+  readonly early: EarlyAcks
+  readonly connectivity: Connectivity
+  readonly observers: Observers
+  readonly log: Log
+  /** The settlement that replaces one which could not be made or stored because of an error of the worker itself. */
+  readonly afterFault: (inFlight: InFlight, cause: unknown) => AttemptEnd | undefined
+  /** Called with each record that was stored. */
+  readonly onStored: (record: JobRecord) => void
+}
+
+export class DeliveryEnder {
+  readonly #options: DeliveryEnderOptions
+  readonly #settlements: SettlementWriter
+  readonly #end = new AbortController()
+
+  constructor(options: DeliveryEnderOptions) {
+    this.#options = options
+    this.#settlements = new SettlementWriter(options.jobs, options.log, options.connectivity)
+  }
+
+  /** Stores the settlement of a delivery and drops the delivery. */
+  async end(inFlight: InFlight, settlement: AttemptEnd): Promise<void> {
+    try {
+      this.#stored(inFlight, settlement, await this.#store(inFlight, settlement))
+    } catch (cause) {
+      this.fault(inFlight, cause)
+    } finally {
+      this.#options.buffer.drop(inFlight)
+    }
+  }
+
+  /** Gives a task back, uncounted, to be delivered again after `delay` milliseconds. */
+  giveBack(inFlight: InFlight, delay = 0): void {
+    void this.end(inFlight, { token: inFlight.delivery.token, then: { kind: "release", delay } })
+  }
+
+  /** Takes the task of a job that has ended already off its queue. */
+  ack(inFlight: InFlight): void {
+    void this.end(inFlight, { token: inFlight.delivery.token, then: { kind: "ack" } })
+  }
+
+  /** Stores a settlement while its delivery goes on: that of an early ack. */
+  settle(settlement: AttemptEnd): Promise<SettleResult> {
+    return this.#settlements.settle(settlement, this.#end.signal)
+  }
+
+  /** Drops a task that never ran here and belongs to another worker. It does not count towards `maxJobs`. */
+  dropUnstarted(inFlight: InFlight): void {
+    const { buffer } = this.#options
+    buffer.handedBack()
+    buffer.drop(inFlight)
+  }
+
+  /** The outcome came too late: another delivery, or a cancellation, has the job. */
+  refused(inFlight: InFlight, record: JobRecord | undefined): void {
+    const { log, observers } = this.#options
+    log.debug("an outcome was refused: another delivery, or a cancellation, has the job", { job: inFlight.id })
+    observers.refused(inFlight, record)
+  }
+
+  /** Logs an error of the worker itself. */
+  fault(inFlight: InFlight, cause: unknown): void {
+    this.#options.log.error("an internal error while a task was settled", {
+      job: inFlight.id,
+      cause: jobError(cause).message,
+    })
+  }
+
+  /** Stores no more settlements from now on: those that the transport does not accept are given up. */
+  stop(): void {
+    this.#end.abort()
+  }
+
+  async #store(inFlight: InFlight, settlement: AttemptEnd): Promise<SettleResult> {
+    if (inFlight.progressStored !== undefined) await inFlight.progressStored
+    try {
+      return await this.#settlements.settle(settlement, this.#end.signal, inFlight.refused)
+    } catch (cause) {
+      const failed = this.#options.afterFault(inFlight, cause)
+      if (failed === undefined) throw cause
+      return this.#settlements.settle(failed, this.#end.signal)
+    }
+  }
+
+  #stored(inFlight: InFlight, settlement: AttemptEnd, stored: SettleResult): void {
+    const { early, buffer, observers, onStored } = this.#options
+    // A job whose outcome could not be stored stays on the list of early acks, because nothing else would end it.
+    if (inFlight.offQueue && stored !== "lost" && settlement.then.kind === "ack") early.done(inFlight.delivery.token)
+    if (typeof stored === "object" && stored.record !== undefined) onStored(stored.record)
+    if (stored === "superseded" && settlement.record !== undefined) this.refused(inFlight, settlement.record)
+    else if (stored === "superseded" || stored === "lost") observers.unsettled(inFlight, stored)
+    else if (stored.then.kind === "release") {
+      buffer.handedBack()
+      observers.handedBack(inFlight)
+    } else observers.settled(inFlight, stored)
+  }
+}
