@@ -1,6 +1,7 @@
 /**
  * Submits the tasks of one request, once per `Idempotency-Key` and within a deadline. Each task gets its id first, so that an
- * error can name the ids, and a client that submits them again adds none twice.
+ * error can name the ids, and a client that submits them again adds none twice. Under a key the ids are settled only once they
+ * are stored there: until then an error names the key instead.
  */
 
 import { within } from "../async/deadline.ts"
@@ -19,6 +20,12 @@ const givenId = (task: unknown): string | undefined =>
 const withId = (task: unknown, id: string | undefined): unknown =>
   typeof task === "object" && task !== null && id !== undefined ? { ...task, id } : task
 
+/** The result of a task that an earlier request may have had accepted: an error of this one says nothing about that. */
+const inDoubt = (result: SubmitResults[number]): SubmitResults[number] =>
+  result instanceof CallboardError && result.details.outcome === "none"
+    ? new CallboardError(result.code, result.message, { ...result.details, outcome: "unknown" })
+    : result
+
 export interface SubmitOptions {
   readonly strict: boolean
   readonly traceparent?: string
@@ -33,8 +40,12 @@ export class SubmissionRequest {
   readonly #options: SubmitOptions
   /** One id per task; replaced by those of an earlier request under the same key. */
   #ids: ReadonlyArray<string>
+  /** Whether these are the ids under the key of the request: then it is safe to submit the tasks again by id. */
+  #idsAreSettled = true
   /** Whether something may have been accepted. */
   #outcome: "none" | "unknown" = "none"
+  /** The deadline has passed, and the caller was told `#outcome`: what was not posted by then must not be posted later. */
+  #answered = false
 
   constructor(context: HttpContext, tasks: ReadonlyArray<unknown>, options: SubmitOptions) {
     this.#context = context
@@ -48,21 +59,27 @@ export class SubmissionRequest {
    * `transport-unavailable` with its id and whether it may have been accepted. Fails with what is wrong with the request.
    */
   async run(request: IdempotentRequest | undefined): Promise<SubmitResults> {
-    const late = () => new TransportError("unavailable", "the transport did not answer in time")
+    const late = () => {
+      this.#answered = true
+      return new TransportError("unavailable", "the transport did not answer in time")
+    }
     try {
       return await within(SUBMIT_DEADLINE_MS, this.#run(request), late)
     } catch (cause) {
       if (!(cause instanceof TransportError)) throw cause
-      const outcome = this.#outcome
-      return this.#ids.map((id) => {
-        const message = `the task was not confirmed (${cause.message}); submitting it again with id ${id} is safe`
-        return new CallboardError("transport-unavailable", message, { id, outcome, cause })
+      return this.#tasks.map((task, at) => {
+        const id = this.#idsAreSettled ? this.#ids[at] : givenId(task)
+        const again = this.#idsAreSettled ? `id ${id}` : "the same Idempotency-Key"
+        const message = `the task was not confirmed (${cause.message}); submitting it again with ${again} is safe`
+        const details = { ...(id === undefined ? {} : { id }), outcome: this.#outcome, cause }
+        return new CallboardError("transport-unavailable", message, details)
       })
     }
   }
 
   async #run(request: IdempotentRequest | undefined): Promise<SubmitResults> {
     if (request === undefined) return this.#post(await this.#prepare(this.#tasks))
+    this.#idsAreSettled = false
     // The key is looked up before the tasks are checked: a task that was valid then (its `expires`) may not be valid
     // any more.
     const earlier = (await request.earlier()) ?? (await this.#reserve(request))
@@ -83,7 +100,9 @@ export class SubmissionRequest {
   ): Promise<EarlierRequest | { readonly status: "reserved"; readonly prepared: Prepared }> {
     const prepared = await this.#prepare(this.#tasks)
     const outcome = await request.reserve(this.#ids)
-    return outcome === "reserved" ? { status: "reserved", prepared } : outcome
+    if (outcome !== "reserved") return outcome
+    this.#idsAreSettled = true
+    return { status: "reserved", prepared }
   }
 
   /**
@@ -92,6 +111,9 @@ export class SubmissionRequest {
    */
   #withEarlierIds(ids: ReadonlyArray<string>): Promise<Prepared> {
     this.#ids = ids
+    this.#idsAreSettled = true
+    // The earlier request may have had them accepted, or may be about to.
+    this.#outcome = "unknown"
     return this.#prepare(this.#tasks.map((task, at) => withId(task, ids[at])))
   }
 
@@ -107,8 +129,11 @@ export class SubmissionRequest {
   }
 
   async #post(prepared: Prepared): Promise<SubmitResults> {
+    if (this.#answered) throw new TransportError("unavailable", "the caller was told that nothing is posted any more")
+    const mayBePosted = this.#outcome === "unknown"
     this.#outcome = "unknown"
-    return this.#context.client.post(prepared)
+    const results = await this.#context.client.post(prepared)
+    return mayBePosted ? results.map(inDoubt) : results
   }
 
   async #recordResults(request: IdempotentRequest, results: SubmitResults): Promise<void> {

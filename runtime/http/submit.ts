@@ -64,7 +64,8 @@ const submit = async (routeRequest: RouteRequest): Promise<Response> => {
     )
     const errors = items.filter((item) => "code" in item)
     if (errors.length === items.length && errors.every(({ code }) => code === "transport-unavailable")) {
-      const message = "no task was confirmed; submitting them again with the ids given here is safe"
+      const message =
+        "no task was confirmed; submitting them again with the ids given here, or the same Idempotency-Key, is safe"
       return problem(new CallboardError("transport-unavailable", message), { errors })
     }
     return json<typeof BatchReceipts.Type>(items, 202, preferenceApplied(applied))
@@ -114,7 +115,7 @@ export const submitRoutes = [
     summary: "Submit a task, or an array of tasks",
     description: `An array is checked as a whole: one wrong element refuses all, with its \`index\`. Then each element has its own receipt or error.
 Where this process runs actors itself, a task that nobody is known to serve is refused as \`unknown-actor\`, unless \`Prefer: handling=lenient\` is sent.
-A \`503\` carries the \`id\` and whether the task may have been accepted (\`outcome\`): submitting it again with that id is safe.`,
+A \`503\` says in \`outcome\` whether the task may have been accepted, now or later: \`none\` is final. Submitting it again with the \`id\` that it names is safe, and with the same \`Idempotency-Key\` where it names none.`,
     scope: "submit",
     headers: {
       "Idempotency-Key": {

@@ -241,6 +241,49 @@ describe("on a nats-server", () => {
     await unwatched.green()
   })
 
+  test("what HTTP says was not accepted stays so when a frozen server wakes up right after the answer", {
+    timeout: 60_000,
+  }, async () => {
+    const { service, runs } = await startService(board())
+    const { client } = service
+    const post = async (input: number, headers: Readonly<Record<string, string>>) => {
+      const response = await fetch(`${service.url}/v1/jobs`, {
+        method: "POST",
+        headers: { "content-type": "application/json", prefer: "handling=lenient", ...headers },
+        // The queue is asked from the store where this process does not serve the actor.
+        body: JSON.stringify({ task: input % 2 === 0 ? "steps.run" : `unknown-${input}.run`, input }),
+      })
+      const body = (await response.json()) as { readonly id: string; readonly outcome?: string }
+      return { status: response.status, body }
+    }
+    const said = { none: 0, unknown: 0 }
+    for (const [round, wakeAfter] of [20, 60, 120].entries()) {
+      const requests = Array.from({ length: 6 }, (_, n): Parameters<typeof post> => {
+        return [n, n < 4 ? { "idempotency-key": `key-${round}-${n}` } : {}]
+      })
+      server.pause()
+      try {
+        for (const { status, body } of await Promise.all(requests.map((request) => post(...request)))) {
+          expect(status).toBe(503)
+          if (body.outcome === "none") said.none++
+          else said.unknown++
+        }
+        await new Promise((resolve) => setTimeout(resolve, wakeAfter))
+      } finally {
+        server.resume()
+      }
+      await client.submit("steps.run", { id: `after-${round}` }).then((job) => job.result({ timeout: 20 }))
+    }
+    expect(said.none).toBeGreaterThan(0)
+    const { jobs } = await service.client.jobs({ limit: 1_000 })
+    const accepted = jobs.filter(({ id }) => !id.startsWith("after-"))
+    expect(accepted.length).toBeLessThanOrEqual(said.unknown)
+    // Under its key each of them is accepted now, and once.
+    const again = await Promise.all([0, 1, 2].map((round) => post(0, { "idempotency-key": `key-${round}-0` })))
+    expect(again.map(({ status }) => status)).toEqual([202, 202, 202])
+    await eventually(() => again.every(({ body }) => runs.get(body.id) === 1), { deadline: 20_000 })
+  })
+
   test("with reconnecting off, the loss of the broker ends the worker", async () => {
     const { service, lines } = await startService(board(), { reconnect: { enabled: false } })
     await server.kill()

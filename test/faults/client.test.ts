@@ -96,6 +96,23 @@ describe("what is asked before anything is submitted", () => {
   })
 })
 
+test("a duplicate that cannot be looked up is in doubt, since it is stored", async () => {
+  let published = false
+  const client = await start(
+    withJobs((jobs) => ({
+      publish: async (all) => {
+        published = true
+        return all.map(() => ({ status: "duplicate" }))
+      },
+      find: (id) => (published ? Promise.reject(new TransportError("unavailable", "no answer")) : jobs.find(id)),
+    })),
+  )
+  await expect(client.submit("echo", { id: "a" })).rejects.toMatchObject({
+    code: "transport-unavailable",
+    details: { id: "a", outcome: "unknown" },
+  })
+})
+
 describe("ids", () => {
   test("given twice in one array refuse the array", async () => {
     const client = await start(faulty((same) => same))

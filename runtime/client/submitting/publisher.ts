@@ -51,7 +51,7 @@ export class Publisher {
     const results = new Map<AddressedTask, SubmitResult>()
     // In parallel: a thousand round trips in sequence would outlast the deadline of a request.
     const before = await Promise.all(
-      postings.map((each) => (known.has(each.id) ? resultOfEarlier(this.#connection, each) : undefined)),
+      postings.map((each) => (known.has(each.id) ? resultOfEarlier(this.#connection, each, "none") : undefined)),
     )
     for (const [at, posting] of postings.entries()) {
       const earlier = before[at]
@@ -83,7 +83,8 @@ export class Publisher {
       }
       const isDuplicate = receipt.status === "duplicate"
       // Another submission of this id may have come in between: it must have been the same.
-      const raced = isDuplicate && known.has(posting.id) ? await resultOfEarlier(this.#connection, posting) : undefined
+      const raced =
+        isDuplicate && known.has(posting.id) ? await resultOfEarlier(this.#connection, posting, "unknown") : undefined
       const accepted: Receipt = {
         id: posting.id,
         state: posting.due !== undefined && posting.due > now ? "scheduled" : "queued",
@@ -107,7 +108,10 @@ export class Publisher {
         results.set(posting, { id, state: "deferred", durability })
         if (this.#events.enabled) await emitTaskSent(this.#events, posting, this.#methodOf)
       } else if (stored === "conflict") {
-        results.set(posting, (await resultOfEarlier(this.#connection, posting)) ?? publishFailed(id, undefined))
+        results.set(
+          posting,
+          (await resultOfEarlier(this.#connection, posting, "unknown")) ?? publishFailed(id, undefined),
+        )
       } else results.set(posting, stored instanceof CallboardError ? stored : publishFailed(id, stored))
     }
   }
@@ -115,16 +119,18 @@ export class Publisher {
 
 /**
  * The result of a task whose id may have been submitted before: `undefined` where there is no such job. Never rejects.
+ * `outcome` is that of a look-up that fails: `none` as long as nothing was published.
  */
 export const resultOfEarlier = async (
   connection: Connection,
   posting: AddressedTask,
+  outcome: "none" | "unknown",
 ): Promise<SubmitResult | undefined> => {
   let found: Awaited<ReturnType<Connection["jobs"]["find"]>>
   try {
     found = await connection.jobs.find(posting.id)
   } catch (cause) {
-    return publishFailed(posting.id, asTransportError(cause), "none")
+    return publishFailed(posting.id, asTransportError(cause), outcome)
   }
   if (found === undefined) return undefined
   const { record } = found

@@ -44,13 +44,57 @@ describe("submitting", () => {
     expect(ms).toBeLessThan(2_000)
   })
 
-  test("while its store hangs before anything is published: nothing was accepted, and the id is there", async () => {
-    const { submit, faults } = await start()
+  test("while its store hangs before anything is published: nothing was accepted, and nothing is later", async () => {
+    const running = await start()
+    const { submit, faults } = running
     faults.before = (call) => (call.startsWith("store.") ? faults.hang() : undefined)
-    const [{ status, body }, ms] = await timed(submit(TASK, { "idempotency-key": "a" }))
+    // Where its tasks go is in the store, as no worker of this process serves the actor.
+    const [{ status, body }, ms] = await timed(submit({ task: "elsewhere.run" }, { prefer: "handling=lenient" }))
     expect(status).toBe(503)
     expect(body).toMatchObject({ outcome: "none", id: expect.any(String) })
     expect(ms).toBeLessThan(2_000)
+    faults.heal()
+    // This one comes behind what the first request still does.
+    expect((await submit({ ...TASK, id: "later" }, { prefer: "wait=5" })).status).toBe(200)
+    expect((await jobs(running)).map(({ id }) => id)).toEqual(["later"])
+  })
+
+  test.each([
+    ["looked up", "store.get"],
+    ["reserved", "store.write"],
+  ])("while its Idempotency-Key is %s: the key is named and no id, and nothing is accepted later", async (_, call) => {
+    const running = await start()
+    const { submit, faults } = running
+    const key = { "idempotency-key": "a" }
+    faults.before = only(call, () => faults.hang())
+    const answers = await Promise.all([submit(TASK, key), submit(TASK, key), submit([TASK, { ...TASK, id: "b" }], key)])
+    for (const { status } of answers) expect(status).toBe(503)
+    for (const { body } of answers.slice(0, 2)) {
+      expect(body).toMatchObject({ outcome: "none", detail: expect.stringContaining("the same Idempotency-Key") })
+      expect(body).not.toHaveProperty("id")
+    }
+    expect(answers[2]?.body.errors).toMatchObject([{ outcome: "none" }, { outcome: "none", id: "b" }])
+    expect(answers[2]?.body.errors[0]).not.toHaveProperty("id")
+    faults.heal()
+    await submit({ ...TASK, id: "later" }, { prefer: "wait=5" })
+    expect((await jobs(running)).map(({ id }) => id)).toEqual(["later"])
+  })
+
+  test("under the Idempotency-Key of a request in doubt: in doubt as well, with the id of that request", async () => {
+    const running = await start()
+    const { submit, faults } = running
+    const key = { "idempotency-key": "a" }
+    faults.after = only("jobs.publish", () => {
+      throw new TransportError("unavailable", "cut off", { outcome: "unknown" })
+    })
+    const first = await submit(TASK, key)
+    faults.after = () => undefined
+    faults.before = only("jobs.find", down)
+    const again = await submit(TASK, key)
+    expect(again).toMatchObject({ status: 503, body: { id: first.body.id, outcome: "unknown" } })
+    faults.before = () => undefined
+    expect(await submit(TASK, key)).toMatchObject({ status: 202, body: { id: first.body.id, duplicate: true } })
+    expect(await jobs(running)).toHaveLength(1)
   })
 
   test("while it is down for lookups too: the id that was given is in the answer", async () => {
