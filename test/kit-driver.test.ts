@@ -5,7 +5,7 @@ import { BrokenPromise, isTransportError, TooBusy } from "./kit/check.ts"
 import { leastHarness, lineHarness, poorHarness, stepwiseHarness, wholeHarness } from "./kit/driver/bases.ts"
 import type { DriverCase } from "./kit/driver/case.ts"
 import { driverCases } from "./kit/driver/cases.ts"
-import type { DriverContext } from "./kit/driver/context.ts"
+import { type DriverContext, sleep } from "./kit/driver/context.ts"
 import type { DriverHarness } from "./kit/driver/harness.ts"
 import { type DriverMutant, driverMutants } from "./kit/driver/mutants.ts"
 import { registerDriver, runDriverCase, runDriverConformance } from "./kit/driver/run.ts"
@@ -105,8 +105,27 @@ describe("a case whose process was too late for a verdict", () => {
   test("is neither a pass nor a broken promise when no round was in time", async () => {
     const { error, rounds } = await run((_, { inTime }) => inTime(Date.now() - 5, broken))
     expect(error).toBeInstanceOf(TooBusy)
-    expect(String(error)).toMatch(/this machine was too busy: \d rounds .* by \d+ ms: the lease was lost/)
+    expect(String(error)).toMatch(/this machine was too busy: \d rounds .* \d+ ms too late, the lease was lost/)
     expect(rounds).toBeGreaterThan(2)
+  })
+
+  test("begins again when it was held up itself for longer than was allowed", async () => {
+    const held = async (count: number, { timed }: DriverContext) => {
+      const took = timed()
+      await sleep(30)
+      const end = performance.now() + 400
+      while (count === 1 && performance.now() < end);
+      took(20, 350, "milliseconds")
+    }
+    const { error, rounds } = await run(held)
+    expect(error).toBeUndefined()
+    expect(rounds).toBeGreaterThan(1)
+    const late = async (_: number, { timed }: DriverContext) => {
+      const took = timed()
+      await sleep(2_000)
+      took(0, 100, "milliseconds")
+    }
+    expect(await run(late)).toEqual({ error: expect.any(BrokenPromise), rounds: 1 })
   })
 
   test("blames the driver all the same for an answer that never comes", async () => {

@@ -8,7 +8,7 @@ export class BrokenPromise extends Error {
   override readonly name = "BrokenPromise"
 }
 
-/** A promise that is kept for a time only, and that this process asked about when the time was over. */
+/** A promise that holds for a time only, and that this process asked or looked at too late. */
 export class AskedTooLate extends Error {
   override readonly name = "AskedTooLate"
 }

@@ -7,7 +7,7 @@
 import { randomUUID } from "node:crypto"
 import process from "node:process"
 import type { ConnectOptions } from "../../runtime/transport/mod.ts"
-import { AskedTooLate, GaveUp, TooBusy } from "./check.ts"
+import { AskedTooLate, between, GaveUp, TooBusy } from "./check.ts"
 import type { Ground } from "./harness.ts"
 
 /** Chooses a size: the large one only with KIT=full. */
@@ -44,7 +44,7 @@ export const rounds = async (timeout: number, round: (timeout: number) => Promis
       const now = performance.now()
       if (count < ROUNDS && now + (now - begun) < start + timeout) continue
       throw new TooBusy(
-        `this machine was too busy: ${count} rounds of this case were too late, in the last ${error.message}`,
+        `this machine was too busy: ${count} rounds of this case proved nothing, in the last: ${error.message}`,
       )
     }
   }
@@ -60,6 +60,7 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
   readonly peer: Peer
   readonly #peers: Array<Peer> = []
   readonly #awaited = new Map<symbol, string>()
+  readonly #heldUp = heldUp()
   #names = 0
 
   constructor(harness: Harness, lease: number) {
@@ -81,6 +82,7 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
         await run()
       })
     } finally {
+      this.#heldUp.stop()
       await Promise.allSettled(this.#peers.map((peer) => peer.close()))
       await this.harness.clean?.(this.namespace)
     }
@@ -145,6 +147,22 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
   }
 
   /**
+   * Measures from now on, or from another time. The function that it returns checks how many milliseconds it was; if that
+   * is too long only by what this process was held up meanwhile, the case begins again.
+   */
+  readonly timed = (from = Date.now()): ((low: number, high: number, what: string) => void) => {
+    const before = this.#heldUp.total()
+    return (low, high, what) => {
+      const took = Date.now() - from
+      const held = Math.round(this.#heldUp.total() - before)
+      if (took > high && took - held <= high) {
+        throw new AskedTooLate(`${what}: ${took}, but this process was held up for ${held} of them`)
+      }
+      between(took, low, high, what)
+    }
+  }
+
+  /**
    * Checks what holds until a time only, such as the end of a lease. If that fails and the time is over meanwhile, it was
    * this process that was late and not the transport, and the case begins again.
    */
@@ -154,7 +172,7 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
     } catch (error) {
       const late = Date.now() - (typeof end === "number" ? end : end())
       if (late < 0 || error instanceof GaveUp) throw error
-      throw new AskedTooLate(`by ${late} ms: ${error instanceof Error ? error.message : String(error)}`, {
+      throw new AskedTooLate(`${late} ms too late, ${error instanceof Error ? error.message : String(error)}`, {
         cause: error,
       })
     }
@@ -185,6 +203,24 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
       clearTimeout(timer)
     }
   }
+}
+
+const BEAT = 25
+
+/** How long this process was held up, by a machine that is busy or by its own work: timers ran so much later. */
+const heldUp = () => {
+  let held = 0
+  let last = performance.now()
+  const late = (): number => {
+    const ms = performance.now() - last - BEAT
+    // Less is what timers are always late by.
+    return ms > BEAT ? ms : 0
+  }
+  const timer = setInterval(() => {
+    held += late()
+    last = performance.now()
+  }, BEAT)
+  return { total: () => held + late(), stop: () => clearInterval(timer) }
 }
 
 export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

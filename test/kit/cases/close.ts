@@ -10,7 +10,7 @@ export const closeCases: ReadonlyArray<Case> = [
   {
     group,
     name: "closing ends a take that waits",
-    async run({ another, fresh, within, slack }) {
+    async run({ another, fresh, within, slack, timed }) {
       const { transport } = await another()
       const request = { queues: [fresh("queue")], max: 1, wait: 30_000 }
       const waiting = transport.jobs.take(request, new AbortController().signal).then(
@@ -19,7 +19,9 @@ export const closeCases: ReadonlyArray<Case> = [
       )
       await sleep(100)
       await within("close", transport.close())
-      const outcome = await within("the end of a take, after close", waiting, slack)
+      const took = timed()
+      const outcome = await within("the end of a take, after close", waiting, 2 * slack)
+      took(0, slack, "milliseconds from close to the end of a take")
       check(outcome === 0 || outcome === "closed", `the take must end with nothing, or as closed; it was ${outcome}`)
     },
   },

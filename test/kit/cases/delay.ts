@@ -1,6 +1,6 @@
 /** Due times: a task is never early, and not later than the declared resolution. */
 import { type Case, delay } from "../case.ts"
-import { between, equal } from "../check.ts"
+import { equal } from "../check.ts"
 
 const group = "delay"
 const needs = [delay]
@@ -10,12 +10,13 @@ export const delayCases: ReadonlyArray<Case> = [
     group,
     name: "a task is not early and not late, for a take that waits",
     needs,
-    async run({ peer, fresh, task, harness, tolerance, slack }) {
+    async run({ peer, fresh, task, harness, tolerance, slack, timed }) {
       const queue = fresh("queue")
       const due = Date.now() + 700
+      const took = timed(due)
       await peer.publish(task({ queue, due }))
       await peer.one(queue, 8_000)
-      between(Date.now() - due, -tolerance, harness.capabilities.dueResolution + slack, "milliseconds after its time")
+      took(-tolerance, harness.capabilities.dueResolution + slack, "milliseconds after its time")
     },
   },
   {

@@ -1,5 +1,5 @@
 /** Closing a connection: it is quick and final, and other connections keep working. */
-import { between, check, equal, isTransportError, refuses } from "../../check.ts"
+import { check, equal, isTransportError, refuses } from "../../check.ts"
 import { type DriverCase, offered, waits } from "../case.ts"
 import { sleep } from "../context.ts"
 import { idOf, idsOf, recordOf } from "../task.ts"
@@ -23,7 +23,7 @@ export const closeCases: ReadonlyArray<DriverCase> = [
     group,
     name: "closing ends a take that waits",
     needs: [waits],
-    async run({ another, fresh, within, slack }) {
+    async run({ another, fresh, within, slack, timed }) {
       const { driver } = await another()
       const request = { queues: [fresh("queue")], max: 1, wait: 30_000, rotate: false }
       const waiting = driver.take(request, new AbortController().signal).then(
@@ -32,7 +32,9 @@ export const closeCases: ReadonlyArray<DriverCase> = [
       )
       await sleep(100)
       await within("close", driver.close())
-      const outcome = await within("the end of a take, after close", waiting, slack)
+      const took = timed()
+      const outcome = await within("the end of a take, after close", waiting, 2 * slack)
+      took(0, slack, "milliseconds from close to the end of a take")
       check(outcome === 0 || outcome === "closed", `the take must end with nothing, or as closed; it was ${outcome}`)
     },
   },
@@ -85,17 +87,19 @@ export const closeCases: ReadonlyArray<DriverCase> = [
     group,
     name: "closing does not wait for what is in hand, which comes to others after its lease",
     lease: 1_000,
-    async run({ peer, another, fresh, task, lease, slack, harness }) {
+    async run({ peer, another, fresh, task, lease, slack, harness, timed }) {
       const queue = fresh("queue")
       const posting = task({ queue })
       await peer.publish(posting)
       const other = await another()
       await other.one(queue)
-      const start = performance.now()
+      const took = timed()
       await other.close()
-      between(Math.round(performance.now() - start), 0, slack, "milliseconds to close")
+      took(0, slack, "milliseconds to close")
       const late = lease + harness.capabilities.leaseResolution + slack
-      equal(idOf(await peer.one(queue, late)), posting.id, "what comes to another connection")
+      const came = timed()
+      equal(idOf(await peer.one(queue, 2 * late)), posting.id, "what comes to another connection")
+      came(0, late, "milliseconds until it comes to another connection")
     },
   },
   {
