@@ -2,10 +2,7 @@
  * Processes that run command lines for tests, one at a time each. They are started when all are busy and stay: a start
  * of the command line costs more than what most commands do. They end with the test process.
  */
-import { fileURLToPath } from "node:url"
 import { type Spawned, spawnScript } from "../support/servers/process.ts"
-
-const script = fileURLToPath(new URL("command-process.ts", import.meta.url))
 
 export interface CommandLine {
   readonly cwd: string
@@ -22,9 +19,12 @@ export interface Answer {
 
 const idle: Array<Spawned> = []
 
-/** Runs a command line to its end. Rejects when its process ends, or after a minute, with what that has written. */
-export const runCommand = async ({ cwd, env, args }: CommandLine): Promise<Answer> => {
-  const child = idle.pop() ?? spawnScript(script)
+/**
+ * Runs a command line to its end, in a process of the program `command-process.ts`. Rejects when that process ends, or
+ * after a minute, with what it has written.
+ */
+export const runCommand = async (program: string, { cwd, env, args }: CommandLine): Promise<Answer> => {
+  const child = idle.pop() ?? spawnScript(program)
   child.output = ""
   const variables = Object.fromEntries(Object.entries(env).map(([name, value]) => [name, value ?? null]))
   child.write(`${JSON.stringify({ cwd, env: variables, args })}\n`)

@@ -15,7 +15,7 @@ export default actor("works", {
   methods: {
     nap: async ({ ms }) => { await sleep(ms); return process.pid },
     fail: async () => { throw new RangeError("out of luck") },
-    block: ({ ms }) => { for (const end = Date.now() + ms; Date.now() < end; ); return process.pid },
+    block: ({ ms }) => { Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms); return process.pid },
   },
 })
 `

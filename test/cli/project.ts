@@ -1,12 +1,21 @@
 /** A folder as a user of Callboard has it, outside of the repository, and the command line run in it. */
 import { mkdirSync, writeFileSync } from "node:fs"
-import { dirname, join } from "node:path"
+import { basename, dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
+import { bundled } from "../support/servers/bundle.ts"
 import { type Exit, type Spawned, spawnOnTerminal, spawnScript, temporaryFolder } from "../support/servers/process.ts"
 import { type Answer, runCommand } from "./command-pool.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
-const main = join(root, "runtime/cli/main.ts")
+const mod = join(root, "runtime/mod.ts")
+const commandProcess = join(root, "test/cli/command-process.ts")
+
+/** The command line, what actors import, and the process that runs short commands: files of one bundle. */
+const programs = () => {
+  const main = bundled(join(root, "runtime/cli/main.ts"), [mod, commandProcess])
+  const beside = (file: string) => (main.endsWith(".js") ? join(dirname(main), `${basename(file, ".ts")}.js`) : file)
+  return { main, mod: beside(mod), commandProcess: beside(commandProcess) }
+}
 
 export interface Ran extends Exit {
   readonly stdout: string
@@ -54,7 +63,7 @@ export const makeProject = (files: Readonly<Record<string, string>> = { "actors/
     writeFileSync(path, text)
   }
   // In place of an installed package: the sources, for either runtime.
-  const mod = join(root, "runtime/mod.ts")
+  const { main, mod, commandProcess } = programs()
   write("tsconfig.json", JSON.stringify({ compilerOptions: { paths: { callboard: [mod] } } }))
   write("deno.json", JSON.stringify({ imports: { callboard: mod } }))
   for (const [file, text] of Object.entries(files)) write(file, text)
@@ -64,7 +73,7 @@ export const makeProject = (files: Readonly<Record<string, string>> = { "actors/
     const exit = await child.closed
     return { ...exit, stdout: child.stdout, stderr: child.stderr }
   }
-  const ask = (...args: readonly string[]) => runCommand({ cwd: folder.path, env, args })
+  const ask = (...args: readonly string[]) => runCommand(commandProcess, { cwd: folder.path, env, args })
   return {
     path: folder.path,
     env,

@@ -22,8 +22,8 @@ const startWorker = async (project: Project, ...args: readonly string[]): Promis
 
 /** A configuration whose transport is that of memory, with one thing about its queue changed. */
 const over = (change: string, settings = ""): string => `
+import { TransportError } from "callboard"
 import { memory } from "${new URL("../support/memory.ts", import.meta.url).pathname}"
-import { TransportError } from "${new URL("../../runtime/transport/mod.ts", import.meta.url).pathname}"
 const changed = {
   schemes: ["changed"],
   connect: async (url, options) => {

@@ -1,6 +1,6 @@
 /**
- * Programs of tests as one file each. A process that is started often spends most of its time on reading the modules of
- * the runtime, hundreds of files; of one file it reads them in half the time. The threads of a run share what is built.
+ * Programs of tests in few files. A process that is started often spends most of its time on reading the modules of the
+ * runtime, hundreds of files; from a bundle it reads them in half the time. The threads of a run share what is built.
  */
 
 import { spawnSync } from "node:child_process"
@@ -10,18 +10,26 @@ import { basename, dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { removeAtEnd } from "./process.ts"
 
-/** Started beside a program as a thread of its own: looked for next to the module that starts it. */
-const LEASE_THREAD = fileURLToPath(new URL("../../../runtime/worker/leases/lease-thread.ts", import.meta.url))
+/** Threads and processes that a program starts: looked for next to the module that starts them. */
+const STARTED = ["leases/lease-thread.ts", "isolation/process.ts", "isolation/watch-thread.ts"].map((file) =>
+  fileURLToPath(new URL(`../../../runtime/worker/${file}`, import.meta.url)),
+)
 
-/** The file to start for a program in TypeScript: on Bun all of it in one file, elsewhere the program itself. */
-export const bundled = (program: string): string => {
+/**
+ * The file to start for a program in TypeScript: on Bun from a bundle, elsewhere the program itself. The files of `beside`
+ * lie next to it and share its modules: what it loads or starts by path.
+ */
+export const bundled = (program: string, beside: ReadonlyArray<string> = []): string => {
   if (!("bun" in process.versions)) return program
   const name = basename(program, ".ts")
   const folder = join(tmpdir(), `callboard-bundle-${process.pid}-${basename(dirname(program))}-${name}`)
-  const file = join(folder, `${name}.js`)
+  // As deep as modules of the runtime lie: in a stack, what lies above the folder is not taken for the runtime.
+  const inside = "runtime/bundle"
+  const file = join(folder, inside, `${name}.js`)
   if (existsSync(file)) return file
   const work = mkdtempSync(join(tmpdir(), "callboard-bundle-"))
-  const args = ["build", program, LEASE_THREAD, "--target=bun", `--outdir=${work}`, "--entry-naming=[name].js"]
+  const output = [`--outdir=${join(work, inside)}`, "--entry-naming=[name].js"]
+  const args = ["build", program, ...beside, ...STARTED, "--target=bun", "--splitting", ...output]
   const { status, stderr } = spawnSync(process.execPath, args, { encoding: "utf8" })
   if (status !== 0) throw new Error(`${program} could not be bundled:\n${stderr}`)
   try {
