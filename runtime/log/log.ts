@@ -3,7 +3,11 @@
  * application that Callboard runs in. A line below the level costs almost nothing, and a line that cannot be written never
  * makes the operation fail that logs it.
  */
-import { Console, Effect, Layer, Logger, References } from "effect"
+import * as Console from "effect/Console"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as References from "effect/References"
 import { type ColourChoice, takesColour } from "./colour.ts"
 import { indented, inOneLine, loggable } from "./log-value.ts"
 

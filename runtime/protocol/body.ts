@@ -2,7 +2,7 @@
  * The body of a task: its arguments, and the tasks that follow it. It is decoded only for the method that runs the task. A
  * body that cannot be decoded gives a failure with a reason and the bytes; nothing is thrown.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { parseSignature, parseSignatures, type Signature } from "./celery/signature.ts"
 import { type Codec, type CodecFailure, type Codecs, codecsOf, mediaType } from "./codec/codec.ts"
 import { compress, decompress } from "./codec/compression.ts"

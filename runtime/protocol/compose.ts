@@ -1,6 +1,6 @@
 /** Makes a message of a task and its body. */
 
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { type Body, type EncodedBody, type EncodeOptions, encodeBody, type UnserialisableBody } from "./body.ts"
 import { renderCompact, type Task } from "./headers.ts"
 import type { Message, Properties } from "./message.ts"

@@ -7,7 +7,7 @@
  * waiting. Unlike in RQ no job waits for ever for a parent whose record is not kept any more: with `allowFailure` the job
  * starts, otherwise it fails.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { InvalidTask, Task } from "./headers.ts"
 import { postingOf } from "./headers.ts"
 import type { AddressedTask } from "./message.ts"

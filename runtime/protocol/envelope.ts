@@ -8,7 +8,7 @@
  *             (both unsigned 32 bit, big endian)
  * ```
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Headers, Message, Properties, Undecodable } from "./message.ts"
 
 /**

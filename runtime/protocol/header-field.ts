@@ -1,5 +1,5 @@
 /** Readers for single headers: each returns the value, `null` where there is none, or what is wrong. */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Headers } from "./message.ts"
 import { isId, MAX_ID_BYTES } from "./name.ts"
 import { parseTime } from "./time.ts"

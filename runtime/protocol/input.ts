@@ -2,7 +2,7 @@
  * Converts between the arguments of a body and the input of a method, so that Celery's `add.delay(2, 3)` and HTTP's
  * `{"input": {"x": 2, "y": 3}}` give a handler the same input.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { type Body, type Embed, NO_EMBED } from "./body.ts"
 import { isPlainObject } from "./value.ts"
 

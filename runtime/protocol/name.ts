@@ -2,7 +2,7 @@
  * Names and ids: which are allowed, and which actor and method a task means. This file alone decides it, so that a name
  * means the same in an HTTP body and in a Celery header.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 
 /** A name that is not allowed. `kind`: what it should name. */
 export interface InvalidName {

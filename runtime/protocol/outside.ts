@@ -2,7 +2,7 @@
  * Changes of a record from outside of a delivery: a job that is cancelled, purged, or expires, is ended without its
  * task.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { parseTask } from "./headers.ts"
 import type { JobRecord } from "./record.ts"
 

@@ -2,7 +2,7 @@
  * Converts messages of Celery's protocol 1 to protocol 2. Protocol 1 has everything in the body and nothing in the headers. A
  * transport that gets messages from Celery converts them on arrival, so that all other code knows protocol 2 only.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { bodyOf, type DecodeOptions, decodeValue, encodeBody, type UndecodableBody } from "./body.ts"
 import { isReservedHeader } from "./headers.ts"
 import type { Headers, Message } from "./message.ts"

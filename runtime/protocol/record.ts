@@ -5,7 +5,7 @@
  * outcome holds everything that follows from it (retry, callbacks, errbacks, next of the chain) as complete postings, so
  * that a crash between two writes neither loses nor doubles a follow-up.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { decodeBase64, encodeBase64 } from "./base64.ts"
 import { type InvalidTask, parseTask, type Task } from "./headers.ts"
 import { type AddressedTask, DEFAULT_PRIORITY, type Headers, type Message, type Properties } from "./message.ts"

@@ -1,7 +1,7 @@
 /**
  * A task, parsed from its headers: Celery's (protocol 2), Callboard's, and custom ones; and its address, the posting.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import {
   count,
   describe,

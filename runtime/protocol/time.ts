@@ -3,7 +3,7 @@
  *
  * Nothing here reads a clock: functions that need the current time take it as a parameter.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 
 /** Text that is no time. `input`: the text, cut to 100 characters. */
 export interface InvalidTime {

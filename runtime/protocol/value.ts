@@ -15,7 +15,7 @@
  * {@link ExactDate} may. `__proto__` is dropped from every map of every codec, and so is a `constructor` that holds a
  * `prototype`: copying such a map with `Object.assign` or a deep merge would reach into prototypes.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { EARLIEST_MS, formatTime, type InvalidTime, LATEST_MS, parseTimeParts } from "./time.ts"
 
 /**

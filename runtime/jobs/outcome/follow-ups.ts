@@ -5,7 +5,7 @@
  * Rules of Celery 5.6: a callback gets the result before its own arguments; of a chain the last signature is taken off
  * and carries the rest; root is handed down, the ended job is the parent. An errback gets request, error and traceback.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { type Embed, NO_EMBED } from "../../protocol/body.ts"
 import {
   type Application,

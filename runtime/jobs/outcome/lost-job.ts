@@ -2,7 +2,7 @@
  * The failure of a job whose worker is lost and cannot settle it, made from the job's record. Pure: the clock comes from
  * outside.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { generateId } from "../../id.ts"
 import { decodeBody, NO_EMBED } from "../../protocol/body.ts"
 import { parseTask } from "../../protocol/headers.ts"

@@ -4,7 +4,7 @@
  *
  * Retry, callbacks, errbacks and the next run are fixed here, inside the record that decides the outcome.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { OWN_HEADER, type OwnHeaders, postingOf, type RepeatHeader, type Task } from "../../protocol/headers.ts"
 import type { AddressedTask, Message } from "../../protocol/message.ts"
 import { FRONT_LEVEL, publishKey } from "../../protocol/message.ts"

@@ -2,7 +2,7 @@
  * Events: what a worker tells monitors about its tasks and itself (Celery's event protocol). Always JSON; a message holds
  * one map, or a list of them when a worker flushes several at once.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { CodecFailure } from "../codec/codec.ts"
 import { jsonCodec } from "../codec/json.ts"
 

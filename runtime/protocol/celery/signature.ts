@@ -2,7 +2,7 @@
  * Signatures: tasks to submit later, as Celery writes them into callbacks, chains and chords. Fields keep the names of the
  * wire, so that fields which are not known here travel on.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { checkQueueName, isId, MAX_ID_BYTES } from "../name.ts"
 import { newTask, type Task } from "../task.ts"
 import { MAX_DURATION_MS, parseTime } from "../time.ts"

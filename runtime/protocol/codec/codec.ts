@@ -1,7 +1,7 @@
 /**
  * Codecs: they decode and encode bodies of one content type. Applications can register more (protobuf, Thrift).
  */
-import type { Result } from "effect"
+import type * as Result from "effect/Result"
 
 /** Why bytes cannot be decoded, or a value cannot be encoded. */
 export interface CodecFailure {

@@ -3,7 +3,7 @@
  * built, so that a small body cannot fill the memory.
  */
 import * as zlib from "node:zlib"
-import { Result } from "effect"
+import * as Result from "effect/Result"
 
 /** Why a body cannot be decompressed or compressed. */
 export interface CompressionFailure {

@@ -3,7 +3,7 @@
  * {@link parseExactJson} where it is not (bare NaN and Infinity, integers beyond 2⁵³). Typed values travel as
  * `{"__type__": …, "__value__": …}`.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { decodeBase64, encodeBase64 } from "../base64.ts"
 import { dateText, Exact, exact, exactDate, isPlainObject, isSafeEntry } from "../value.ts"
 import { type Codec, type CodecFailure, MAX_DEPTH } from "./codec.ts"

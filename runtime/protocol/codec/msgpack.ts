@@ -3,7 +3,7 @@
  * other extension becomes the library's `ExtData`. As with Celery, decimals, UUIDs and bare dates or times cannot be sent.
  */
 import { Encoder, ExtData, ExtensionCodec } from "@msgpack/msgpack"
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { parseTimeParts } from "../time.ts"
 import { dateText, Exact } from "../value.ts"
 import { type Codec, type CodecFailure, MAX_DEPTH } from "./codec.ts"

@@ -5,7 +5,7 @@
  * The library's own YAML 1.1 rules for what a plain word means differ from PyYAML's in places that matter (`y` is a text
  * there, `08` and `1e5` are texts, too), so the rules of PyYAML 6 stand here.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { isAlias, isCollection, isPair, isScalar, Lexer, parseDocument, type ScalarTag, type Tags } from "yaml"
 import { decodeBase64 } from "../base64.ts"
 import { Exact, exact, exactDate, isSafeEntry } from "../value.ts"

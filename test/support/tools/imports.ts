@@ -10,8 +10,6 @@ export interface Import {
   readonly target: string
   /** "type" is gone at run time, "dynamic" is resolved when it is reached. */
   readonly kind: "value" | "type" | "dynamic"
-  /** What is imported by name; empty for everything else. */
-  readonly names: readonly string[]
 }
 
 /**
@@ -27,8 +25,6 @@ export interface Direction {
   readonly never?: readonly string[]
   /** May be reached by `import()` alone. */
   readonly onlyDynamic?: string
-  /** The only names that may be taken from a package. */
-  readonly names?: Readonly<Record<string, readonly string[]>>
   /** What the code, comments and texts aside, must not say. */
   readonly words?: readonly RegExp[]
 }
@@ -67,7 +63,7 @@ function codeOnly(source: string): string {
   })
 }
 
-const statement = /(?:^|[;}\n])\s*(?:(?:import|export)\s+(type\s+)?([\w$*\s,{}]*?)\bfrom|import)\s*["']([^"'\n]+)["']/g
+const statement = /(?:^|[;}\n])\s*(?:(?:import|export)\s+(type\s+)?[\w$*\s,{}]*?\bfrom|import)\s*["']([^"'\n]+)["']/g
 const expression = /\bimport\s*\(\s*["'`]([^"'`$\n]+)["'`]|\bnew\s+URL\(\s*["']([^"'\n]+)["']\s*,\s*import\.meta\.url/g
 
 /** Everything that a file imports, re-exports, imports dynamically, or names by `new URL(…, import.meta.url)`. */
@@ -76,24 +72,11 @@ export function importsOf(path: string, source: string): Import[] {
   const resolve = (specifier: string) =>
     /^\.\.?\//.test(specifier) ? posix.normalize(posix.join(posix.dirname(path), specifier)) : specifier
   const found: Import[] = []
-  for (const [, type, clause = "", specifier = ""] of code.matchAll(statement)) {
-    const names = clause.match(/\{([^}]*)\}/)?.[1]?.split(",") ?? []
-    found.push({
-      target: resolve(specifier),
-      kind: type === undefined ? "value" : "type",
-      names: names
-        .map(
-          (name) =>
-            name
-              .trim()
-              .replace(/^type\s+/, "")
-              .split(/\s+as\s+/)[0] ?? "",
-        )
-        .filter((name) => name !== ""),
-    })
+  for (const [, type, specifier = ""] of code.matchAll(statement)) {
+    found.push({ target: resolve(specifier), kind: type === undefined ? "value" : "type" })
   }
   for (const [, specifier, url] of code.matchAll(expression)) {
-    found.push({ target: resolve(specifier ?? url ?? ""), kind: "dynamic", names: [] })
+    found.push({ target: resolve(specifier ?? url ?? ""), kind: "dynamic" })
   }
   return found
 }
@@ -116,15 +99,10 @@ export function violations(sources: Sources, table: readonly Direction[]): strin
     const own = ownOf(path)
     const covers = (patterns: readonly string[], target: string) =>
       patterns.some((pattern) => matches(pattern === "{own}" ? own : pattern, target))
-    for (const { target, kind, names } of importsOf(path, source)) {
+    for (const { target, kind } of importsOf(path, source)) {
       if (!covers(direction.may, target) || covers(direction.never ?? [], target)) report(`imports ${target}`)
       if (direction.onlyDynamic !== undefined && matches(direction.onlyDynamic, target) && kind !== "dynamic") {
         report(`imports ${target} statically`)
-      }
-      const allowed = direction.names?.[target]
-      if (allowed !== undefined) {
-        if (names.length === 0) report(`imports all of ${target}`)
-        for (const name of names) if (!allowed.includes(name)) report(`imports ${name} from ${target}`)
       }
     }
     const code = direction.words === undefined ? "" : codeOnly(source)
