@@ -1,7 +1,7 @@
 /** A connection to PostgreSQL: several clients of the library `pg`, in pipeline mode. */
 import { Socket } from "node:net"
 import type { Client, ClientConfig, QueryResultRow } from "pg"
-import { type Link, TransportError, type TransportReason } from "../../runtime/transport/mod.ts"
+import { explainCode, type Link, type Reasons, type TransportError } from "../../runtime/transport/mod.ts"
 
 export type Library = Pick<typeof import("pg"), "Client">
 
@@ -17,7 +17,7 @@ export const linkTo = (
   config: ClientConfig,
   schema: string,
   lost: (why: unknown) => void,
-  notified: (channel: string, payload: string) => void,
+  notified: (payload: string) => void,
 ): PostgresLink => {
   const clients: Array<{ readonly client: Client; readonly socket: Socket; running: number }> = []
   return {
@@ -28,7 +28,7 @@ export const linkTo = (
       clients.push({ client, socket, running: 0 })
       client.on("error", lost)
       client.on("end", () => lost(new Error("the server ended the connection")))
-      client.on("notification", ({ channel, payload = "" }) => notified(channel, payload))
+      client.on("notification", ({ payload = "" }) => notified(payload))
       await client.connect()
       const settings = "set_config('search_path', $1, false), set_config('synchronous_commit', 'on', false)"
       await client.query(`SELECT ${settings}`, [`"${schema}"`])
@@ -45,21 +45,16 @@ export const linkTo = (
   }
 }
 
-/** Reasons by the server's error code, whose first two characters are a class. Other codes are faults of this plugin. */
-const REASONS: ReadonlyArray<readonly [RegExp, TransportReason]> = [
-  // May pass: out of resources, shutting down or starting, read-only standby, conflict with another transaction.
+/** The first two characters of a code of the server are its class. */
+const REASONS: Reasons = [
+  // May pass: out of resources, starting, read-only standby, conflict with another transaction.
   [/^(53|57|40|25006)/, "unavailable"],
   [/^(28|42501)/, "unauthorized"],
   [/^(3D000|22P05)/, "invalid"],
 ]
 
 export const explain = (error: unknown): TransportError => {
-  if (!(error instanceof Error) || error instanceof TypeError || error instanceof RangeError) {
-    return new TransportError("internal", `postgres: ${String(error)}`, { cause: error })
-  }
-  const code = "severity" in error && "code" in error ? String(error.code) : undefined
-  // Without a code, or with one of a shutdown, the connection was lost, and the statement may have been executed.
-  const outcome = code === undefined || /^(08|57P0)/.test(code) ? "unknown" : "none"
-  const [, reason = "internal"] = REASONS.find(([pattern]) => pattern.test(code ?? "57")) ?? []
-  return new TransportError(reason, `postgres: ${error.message}`, { outcome, cause: error })
+  // Errors of the server have a severity. With one about the connection, or of a shutdown, the connection is lost.
+  const code = error instanceof Error && "severity" in error && "code" in error ? String(error.code) : "08"
+  return explainCode("postgres", error, /^(08|57P0)/.test(code) ? undefined : code, REASONS)
 }

@@ -51,7 +51,7 @@ CREATE FUNCTION ms() RETURNS bigint LANGUAGE sql STABLE
 
 -- Notifications are sent when their transaction commits, so that a statement after the news sees the change.
 CREATE FUNCTION tell(kind text, what text) RETURNS void LANGUAGE sql
-  AS $$ SELECT pg_notify(current_schema() || ':' || kind, what) $$;
+  AS $$ SELECT pg_notify(current_schema(), kind || ' ' || what) $$;
 
 -- Puts one task into its queue. Returns false for a duplicate key.
 CREATE FUNCTION post(p jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -91,36 +91,36 @@ END $$;
 
 -- Applies commits. A conflict skips the other steps of its commit. Postings come last, so that a withdraw does not remove
 -- them; within one transaction that order is not visible.
-CREATE FUNCTION settle(batch jsonb) RETURNS TABLE (place bigint, stored bigint, status text, gone boolean)
-LANGUAGE plpgsql AS $$
-DECLARE c jsonb; name text;
+CREATE FUNCTION settle(batch jsonb) RETURNS TABLE (place bigint, answer json) LANGUAGE plpgsql AS $$
+DECLARE c jsonb; r jsonb; t jsonb; stored bigint; gone boolean; name text;
 BEGIN
   -- Every call locks tasks first, by sequence, and then records, by id, so that calls do not deadlock.
-  PERFORM FROM task WHERE token = ANY (ARRAY(SELECT b->>'token' FROM jsonb_array_elements(batch) b))
+  PERFORM FROM task WHERE token = ANY (ARRAY(SELECT b->'task'->>'token' FROM jsonb_array_elements(batch) b))
     ORDER BY sequence FOR UPDATE;
   FOR c, place IN SELECT * FROM jsonb_array_elements(batch) WITH ORDINALITY AS i(c, n) ORDER BY i.c->>'id' LOOP
-    stored := NULL; status := 'committed'; gone := NULL;
-    IF c ? 'bytes' THEN
-      INSERT INTO job SELECT c->>'id', nextval('counter'), decode(c->>'bytes', 'base64'), c->'index',
-          (c->'index'->>'at')::bigint, coalesce(ms() + (c->>'keep')::bigint, ${NEVER})
-        WHERE c->>'expect' = '' OR EXISTS (SELECT FROM job WHERE id = c->>'id' AND until > ms())
+    stored := NULL; gone := NULL; r := c->'record'; t := c->'task';
+    IF r IS NOT NULL THEN
+      INSERT INTO job SELECT c->>'id', nextval('counter'), decode(r->>'bytes', 'base64'), r->'index',
+          (r->'index'->>'at')::bigint, coalesce(ms() + (r->>'keep')::bigint, ${NEVER})
+        WHERE r->>'expect' = '' OR EXISTS (SELECT FROM job WHERE id = c->>'id' AND until > ms())
         ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, bytes = excluded.bytes,
           index = excluded.index, at = excluded.at, until = excluded.until
-        WHERE c->>'expect' = CASE WHEN job.until > ms() THEN job.revision::text ELSE '' END
+        WHERE r->>'expect' = CASE WHEN job.until > ms() THEN job.revision::text ELSE '' END
         RETURNING revision INTO stored;
-      IF stored IS NULL THEN status := 'conflict'; RETURN NEXT; CONTINUE; END IF;
+      IF stored IS NULL THEN answer := '{"status": "conflict"}'; RETURN NEXT; CONTINUE; END IF;
       PERFORM tell('job', c->>'id');
     END IF;
-    IF c->>'kind' = 'withdraw' THEN DELETE FROM task WHERE id = c->>'id';
-    ELSIF c->>'kind' = 'ack' THEN
-      DELETE FROM task WHERE token = c->>'token';
+    IF t->>'kind' = 'withdraw' THEN DELETE FROM task WHERE id = c->>'id';
+    ELSIF t->>'kind' = 'ack' THEN
+      DELETE FROM task WHERE token = t->>'token';
       gone := nullif(NOT FOUND, false);
-    ELSIF c->>'kind' = 'release' THEN
-      UPDATE task SET token = NULL, ready = (c->>'delay')::bigint <= 0, until = ms() + (c->>'delay')::bigint
-        WHERE token = c->>'token' RETURNING queue INTO name;
+    ELSIF t->>'kind' = 'release' THEN
+      UPDATE task SET token = NULL, ready = (t->>'delay')::bigint <= 0, until = ms() + (t->>'delay')::bigint
+        WHERE token = t->>'token' RETURNING queue INTO name;
       IF FOUND THEN PERFORM tell('queue', name); ELSE gone := true; END IF;
     END IF;
     PERFORM post(p) FROM jsonb_array_elements(c->'post') p;
+    answer := json_strip_nulls(json_build_object('status', 'committed', 'revision', coalesce(stored::text, ''), 'gone', gone));
     RETURN NEXT;
   END LOOP;
 END $$;

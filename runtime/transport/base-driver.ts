@@ -3,8 +3,10 @@
  * refuses invalid items without asking the broker, and gives back tasks that arrive after the signal of their take.
  */
 import { checkCommit, checkOptions, checkPosting } from "./checks.ts"
-import type { Capabilities, Commit, Committed, Delivery, Posting, Receipt, Taken, TakeRequest } from "./driver.ts"
+import type { Commit, Committed, Delivery, Posting, Receipt, Taken, TakeRequest } from "./driver.ts"
 import { TransportError } from "./errors.ts"
+import type { Known } from "./known.ts"
+import type { FoundJob, FoundJobs, Query } from "./optional.ts"
 import { answerEach, asError, type Failed, PlainDriver } from "./plain-driver.ts"
 
 /** An open connection. */
@@ -25,7 +27,6 @@ type StatusListener = (status: "connected" | "disconnected", why?: TransportErro
 const TICK_MS = 1_000
 
 export abstract class BaseDriver<L extends Link> extends PlainDriver {
-  abstract readonly capabilities: Capabilities
   readonly #statusListeners = new Set<StatusListener>()
   #connection: Connection<L> | undefined
   /** The error of calls while there is no connection. */
@@ -60,6 +61,8 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
 
   /** Gives tasks back that arrived after the signal of their take, uncounted where the broker can do that. */
   protected abstract giveBack(link: L, deliveries: ReadonlyArray<Delivery>): Promise<unknown>
+
+  abstract read(ids: ReadonlyArray<string>, what: "record" | "all"): Promise<ReadonlyArray<Known | undefined>>
 
   /** Connects for the first time. Fails like `connect` of a plugin. */
   async start(): Promise<this> {
@@ -101,6 +104,31 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
     }
     this.rotateAfter(taken.deliveries)
     return taken
+  }
+
+  /**
+   * Answers a query in portions, so that a long search does not delay other calls. `portion` finds ids of jobs from a cursor
+   * on, at most as many as it is told, and returns a cursor unless there are no more. It is asked until the page is full,
+   * the jobs are at an end, or the budget is spent.
+   */
+  protected async search(
+    { limit, after, budget = Number.POSITIVE_INFINITY }: Query,
+    portion: (after: string | undefined, most: number) => Promise<{ ids: ReadonlyArray<string>; next?: string }>,
+  ): Promise<FoundJobs> {
+    const end = performance.now() + budget
+    const jobs: Array<FoundJob> = []
+    for (let from = after; ; ) {
+      const { ids, next } = await portion(from, limit - jobs.length)
+      const found = await this.read(ids, "all")
+      for (const [at, id] of ids.entries()) {
+        const known = found[at]
+        if (known !== undefined) jobs.push({ ...known, id })
+      }
+      if (next === undefined) return { jobs }
+      if (jobs.length >= limit) return { jobs, next }
+      if (performance.now() > end) return { jobs, next, partial: true }
+      from = next
+    }
   }
 
   /** Asks the broker. A connection that does not answer within `options.timeout` is closed and opened again. */

@@ -30,3 +30,25 @@ export class TransportError extends Error {
     return this.reason === "unavailable"
   }
 }
+
+/** Reasons by the error codes of a broker: the first pattern that matches counts. Other codes are faults of the plugin. */
+export type Reasons = ReadonlyArray<readonly [code: RegExp, reason: TransportReason]>
+
+/**
+ * Translates an error of a client library. Without a `code` of the broker the connection was lost, and the broker may have
+ * done what it was asked.
+ */
+export const explainCode = (
+  plugin: string,
+  error: unknown,
+  code: string | undefined,
+  reasons: Reasons,
+): TransportError => {
+  if (!(error instanceof Error) || error instanceof TypeError || error instanceof RangeError) {
+    return new TransportError("internal", `${plugin}: ${String(error)}`, { cause: error })
+  }
+  const message = `${plugin}: ${error.message}`
+  if (code === undefined) return new TransportError("unavailable", message, { outcome: "unknown", cause: error })
+  const [, reason = "internal"] = reasons.find(([pattern]) => pattern.test(code)) ?? []
+  return new TransportError(reason, message, { cause: error })
+}

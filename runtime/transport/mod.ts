@@ -27,7 +27,7 @@ export type {
   TakeRequest,
   TaskEnd,
 } from "./driver.ts"
-export { TransportError, type TransportReason } from "./errors.ts"
+export { explainCode, type Reasons, TransportError, type TransportReason } from "./errors.ts"
 export type { Index, Known, QueuedTask } from "./known.ts"
 export {
   type Broadcast,

@@ -2,10 +2,12 @@
  * The base class of all drivers, also of those without a connection. Calls after `close` fail with `closed`, subscriptions
  * end with their signal or with the driver, news and announcements go to their listeners, and queues are rotated.
  */
-import { checkTopic } from "./checks.ts"
-import type { ConnectOptions, Delivery, Interest, News, TakeRequest } from "./driver.ts"
+import { decodeBase64, encodeBase64 } from "../protocol/base64.ts"
+import { checkOperation, checkTopic } from "./checks.ts"
+import type { Capabilities, ConnectOptions, Delivery, Interest, News, TakeRequest } from "./driver.ts"
 import { TransportError } from "./errors.ts"
 import type { Broadcast } from "./optional.ts"
+import type { Store } from "./store.ts"
 
 export interface Failed {
   readonly status: "failed"
@@ -13,10 +15,13 @@ export interface Failed {
 }
 
 export abstract class PlainDriver {
+  abstract readonly capabilities: Capabilities
   protected readonly options: ConnectOptions
   protected readonly closing = new AbortController()
   readonly #listeners = new Set<{ readonly interest: Interest; readonly listener: (news: News) => void }>()
   readonly #topics = new Set<{ readonly topic: string; readonly listener: (payload: Uint8Array) => void }>()
+  /** What came of an announcement whose last part is missing. */
+  #announced = ""
   /** Queue of the last delivery; with `rotate` the next take begins after it. */
   #served = ""
 
@@ -71,8 +76,45 @@ export abstract class PlainDriver {
     }
   }
 
+  /**
+   * Makes the {@link Broadcast} of a driver over messages of text that are short: a longer announcement is sent in parts of
+   * `most` characters and a few more. They have to arrive in order, with no part of another announcement in between; the
+   * driver passes each of them on with {@link emitPart}.
+   */
+  protected createBroadcastInParts(most: number, send: (parts: ReadonlyArray<string>) => Promise<unknown>): Broadcast {
+    return this.createBroadcast((topic, payload) => {
+      const text = `${topic} ${encodeBase64(payload)}`
+      const last = Math.ceil(text.length / most) - 1
+      return send(
+        Array.from({ length: last + 1 }, (_, at) => `${at} ${last} ${text.slice(at * most, (at + 1) * most)}`),
+      )
+    })
+  }
+
+  protected emitPart(part: string): void {
+    const [, at, last, text] = /^(\d+) (\d+) (.*)$/.exec(part) ?? []
+    if (at === undefined) return
+    // After a lost connection the rest of an announcement never comes.
+    this.#announced = (at === "0" ? "" : this.#announced) + text
+    if (at !== last) return
+    const [topic = "", payload = ""] = this.#announced.split(" ")
+    this.emitAnnouncement(topic, decodeBase64(payload))
+  }
+
   protected emitAnnouncement(topic: string, payload: Uint8Array): void {
     for (const each of this.#topics) if (each.topic === topic) each.listener(payload.slice())
+  }
+
+  /** Makes the store of a driver: operations that are invalid are refused without asking the broker. */
+  protected createStore(store: Store): Store {
+    return {
+      ...store,
+      write: async (operations) => {
+        this.assertOpen()
+        for (const operation of operations) checkOperation(operation, this.capabilities)
+        return store.write(operations)
+      },
+    }
   }
 
   /** The queues of a take in the order to ask them. With `rotate` it begins after the queue of the last delivery. */
