@@ -35,5 +35,9 @@ export const stopOf = async (service: Service): Promise<StopReport> => {
     await service.stop({ now: true })
     throw gaveUp(failure)
   }
-  return service.stopped
+  const report = await service.stopped
+  const reason = await Promise.race([service.worker?.done, undefined])
+  if (reason === "stuck")
+    throw new CommandFailed(EXIT.stuck, `${report.stuck} handlers do not stop: the process ends, to be started again`)
+  return report
 }

@@ -48,6 +48,7 @@ const numbersAndTimes = (config: Config): ServeOptions => ({
   ...(config.maxJobs === undefined ? {} : { maxJobs: config.maxJobs }),
   ...(config.maxIdle === undefined ? {} : { maxIdle: config.maxIdle }),
   ...(config.grace === undefined ? {} : { grace: config.grace }),
+  ...(config.stuckGrace === undefined ? {} : { stuckGrace: config.stuckGrace }),
   ...(config.resultTtl === undefined ? {} : { resultTtl: config.resultTtl }),
   ...(config.failureTtl === undefined ? {} : { failureTtl: config.failureTtl }),
   ...(config.lostCap === undefined ? {} : { lostCap: config.lostCap }),

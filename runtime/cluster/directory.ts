@@ -46,7 +46,7 @@ export const WorkerDescription = Schema.Struct({
   queues: Schema.Array(Schema.String),
   actors: Schema.Array(Schema.String),
   concurrency: Schema.Int,
-  state: Schema.Literals(["starting", "idle", "busy", "suspended", "stopping"]),
+  state: Schema.Literals(["starting", "idle", "busy", "suspended", "stuck", "stopping"]),
   /** Jobs whose handlers run now, {@link MOST_RUNNING} at most. */
   running: Schema.Array(Schema.String),
   /** More about these jobs. */

@@ -187,6 +187,14 @@ export const ConfigSchema = Schema.Struct({
       ),
     ),
   ),
+  stuckGrace: Schema.optionalKey(
+    duration().annotate(
+      about(
+        "How long handlers that go on after their jobs were decided may hold all slots before the worker's process ends, with exit code 5",
+        { unit: "duration", default: DEFAULTS.stuckGrace, read: "duration", flag: "--stuck-grace <duration>" },
+      ),
+    ),
+  ),
   lostCap: Schema.optionalKey(
     whole({ least: 1, most: 1_000 }).annotate(
       about("Workers that may die in the middle of one job before it is given up, 1–1,000", {

@@ -28,9 +28,10 @@ export interface HttpAppOptions {
   /** Largest task, in bytes; an array may have 16 times as many. The transport may allow less. Defaults to 1 MiB. */
   readonly maxBody?: number
   /**
-   * Whether `/readyz` says yes while the transport is within reach; without the transport it says no. Defaults to true.
+   * Whether `/readyz` says yes while the transport is within reach, or why not; without the transport it says no.
+   * Defaults to true.
    */
-  readonly ready?: () => boolean
+  readonly ready?: () => boolean | string
   /**
    * Answer only requests that name this machine as their host: for an application that listens on loopback. Defaults to
    * false.
@@ -91,6 +92,9 @@ export interface AttachableHttp {
   attach(client: Client): void
 }
 
+const whyUnready = (ready: boolean | string): string | undefined =>
+  typeof ready === "string" ? ready : ready ? undefined : "this process does not consume now"
+
 /** {@link http} without a client yet. Without `metrics`, `/metrics` answers 404. */
 export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
   const { tokens = [], loopbackOnly = false, ready = () => true, metrics = false } = options
@@ -108,7 +112,7 @@ export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
     },
     log: (options.log === undefined ? makeLog() : hostLog(options.log)).with({ logger: "callboard.http" }),
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
-    unready: () => outage ?? (ready() ? undefined : "this process does not consume now"),
+    unready: () => outage ?? whyUnready(ready()),
     outage: () => outage,
     metrics: metrics === false ? undefined : metrics,
     closing: options.closing ?? new AbortController().signal,

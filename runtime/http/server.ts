@@ -32,8 +32,8 @@ export interface HttpServer {
 }
 
 export interface HttpServerContext {
-  /** Whether the process consumes. */
-  readonly ready: () => boolean
+  /** Whether the process consumes, or why not. */
+  readonly ready: () => boolean | string
   /** Largest task, in bytes. */
   readonly maxBody: number
   readonly log?: Log

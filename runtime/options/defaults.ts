@@ -4,6 +4,9 @@ import { DEFAULT_HEARTBEAT_MS, DEFAULT_LEASE_MS, DEFAULT_TRANSPORT } from "../co
 import { DEFAULT_KEEP_FAILED_MS } from "../connection/connection.ts"
 import { RECONNECT_DEFAULTS } from "./reconnect.ts"
 
+/** Exit code of a process whose worker ended because stuck handlers held all of its slots: it is to be started again. */
+export const STUCK_EXIT_CODE = 5
+
 export const DEFAULTS = {
   transport: DEFAULT_TRANSPORT,
   actors: "actors",
@@ -12,6 +15,7 @@ export const DEFAULTS = {
   processes: 1,
   order: "strict",
   grace: "25 seconds",
+  stuckGrace: "one lease",
   resultTtl: "24 hours",
   failureTtl: `${DEFAULT_KEEP_FAILED_MS / 86_400_000} days`,
   lease: `${DEFAULT_LEASE_MS / 1000} seconds`,

@@ -51,6 +51,11 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   readonly name?: string
   /** How long a soft stop lets handlers run before it hands them back. Defaults to 25 seconds. */
   readonly grace?: DurationInput
+  /**
+   * How long handlers that go on after their jobs were decided may hold all slots before the worker ends, and its process
+   * with exit code 5 where `signals` is on. Defaults to one lease.
+   */
+  readonly stuckGrace?: DurationInput
   /** How long successes are kept. Defaults to 24 hours. */
   readonly resultTtl?: DurationInput
   /** How long failures are kept. Defaults to 7 days. */

@@ -90,7 +90,10 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
     // ready.
     if (options.http)
       http = (await import("../http/server.ts")).startHttp(options.http, {
-        ready: () => service?.worker?.listening ?? actors.length === 0,
+        ready: () => {
+          const worker = service?.worker
+          return worker?.isStuck ? STUCK : (worker?.listening ?? actors.length === 0)
+        },
         maxBody: settings.maxBody,
         log,
         metrics: metrics ?? false,
@@ -164,6 +167,8 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   )
   return running
 }
+
+const STUCK = "this worker is stuck: handlers that go on after their jobs were decided hold all of its slots"
 
 let named = 0
 

@@ -3,8 +3,10 @@ import type { Client } from "../client/client.ts"
 import type { HttpServer } from "../http/server.ts"
 import type { Log } from "../log/log.ts"
 import type { Metrics, ServiceMetrics } from "../metrics/metrics.ts"
+import { STUCK_EXIT_CODE } from "../options/defaults.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { StopReport, Worker } from "../worker/control/worker.ts"
+import type { StopReason } from "../worker/stop-condition.ts"
 import { onSignals } from "./signals.ts"
 
 export interface Service extends AsyncDisposable {
@@ -53,6 +55,8 @@ export class RunningService implements Service {
   readonly #http: HttpServer | undefined
   readonly #log: Log
   #isConnected = true
+  /** Whether the service handles the signals of its process, and ends it. */
+  readonly #ownsProcess: boolean
   readonly #offSignals: () => void
   /** Ends the start of the worker. */
   readonly #halt = new AbortController()
@@ -74,6 +78,7 @@ export class RunningService implements Service {
       this.#isConnected = status === "connected"
     })
     this.failed = this.#failed.promise
+    this.#ownsProcess = signals
     this.#offSignals = signals
       ? onSignals({
           soft: () =>
@@ -105,15 +110,24 @@ export class RunningService implements Service {
       const worker = await begin(signal)
       this.#worker = worker
       void worker.failed.then(this.#failed.resolve)
-      void worker.done.then((reason) => {
-        this.#log.info(`${worker.name} has nothing more to do (${reason})`)
-        return this.stop()
-      })
+      void worker.done.then((reason) => this.#ended(worker, reason))
     } catch (cause) {
       if (!signal.aborted) throw cause
     } finally {
       this.#starting = undefined
     }
+  }
+
+  /** The worker is to be stopped by its own decision. */
+  async #ended({ name }: Worker, reason: StopReason): Promise<void> {
+    if (reason !== "stuck") {
+      this.#log.info(`${name} has nothing more to do (${reason})`)
+      await this.stop()
+      return
+    }
+    this.#log.error(`${name} ends, because handlers that do not stop hold all of its slots`)
+    await this.stop()
+    if (this.#ownsProcess) setTimeout(() => process.exit(STUCK_EXIT_CODE), 0)
   }
 
   /**

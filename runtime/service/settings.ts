@@ -34,6 +34,7 @@ const checkedSettingsOf = (options: ServeOptions): Settings => ({
   ...(options.maxJobs === undefined ? {} : { maxJobs: options.maxJobs }),
   ...(options.maxIdle === undefined ? {} : { maxIdleMs: milliseconds("maxIdle", options.maxIdle) }),
   graceMs: milliseconds("grace", options.grace ?? DEFAULTS.grace),
+  ...(options.stuckGrace === undefined ? {} : { stuckGraceMs: milliseconds("stuckGrace", options.stuckGrace) }),
   lostCap: options.lostCap ?? DEFAULTS.lostCap,
   unknownGraceMs: milliseconds("unknownGrace", options.unknownGrace ?? DEFAULTS.unknownGrace),
   maxBody: options.maxBody ?? DEFAULTS.maxBody,

@@ -171,6 +171,11 @@ export class Dispatcher {
     this.#pump()
     // Tasks that waited for a limit may have started while these deliveries were on their way, so that they exceed the
     // capacity.
+    this.giveBackSurplus()
+  }
+
+  /** Gives back waiting tasks for which there is no place in this worker any more, which does not count as an attempt. */
+  giveBackSurplus(): void {
     for (const inFlight of this.#buffer.takeSurplus()) this.#ender.giveBack(inFlight)
   }
 

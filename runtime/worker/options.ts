@@ -27,6 +27,8 @@ export interface WorkerOptions {
   /** Queues take turns instead of being pulled in strict order. */
   readonly rotate: boolean
   readonly name: string
+  /** Time for which stuck handlers may hold all slots before the worker ends, in milliseconds. Absent: one lease. */
+  readonly stuckGraceMs?: number
   /** Time that a soft stop gives running handlers, in milliseconds. */
   readonly graceMs: number
   readonly leaseMs: number

@@ -8,7 +8,8 @@ import type { Dispatcher } from "./dispatcher.ts"
 import type { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
 import type { QueueSubscription } from "./fetch/queue-subscription.ts"
 
-export type StopReason = "burst" | "max-jobs" | "max-idle" | "shutdown"
+/** `stuck`: handlers that do not stop hold all slots. */
+export type StopReason = "burst" | "max-jobs" | "max-idle" | "shutdown" | "stuck"
 
 export interface StopConditionOptions {
   readonly burst: boolean

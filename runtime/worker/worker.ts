@@ -29,6 +29,7 @@ import { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
 import { PoolSize } from "./fetch/pool-size.ts"
 import { reductionLines, restoredLine } from "./fetch/prefetch.ts"
 import { QueueSubscription } from "./fetch/queue-subscription.ts"
+import { StuckWatch } from "./fetch/stuck-watch.ts"
 import { checkIsolation, inWorker, ProcessPool } from "./isolation/process-pool.ts"
 import { Dependents } from "./maintenance/dependents.ts"
 import { LostJobs } from "./maintenance/lost-jobs.ts"
@@ -122,11 +123,20 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
     yield* maintenanceOf(core, { early, dependents, failures })
     const worker = new RunningWorker({ ...core, name, size, events, dispatcher, hurry: () => hurry.abort(), close })
     listen(core, dispatcher, worker, signal)
+    const stuckWatch = yield* stuckWatchOf(core, dispatcher, () => {
+      onChange()
+      observers.listening(worker.listening)
+      void registry.beat()
+    })
     const stopCondition = yield* stopConditionOf(core, dependents)
+    buffer.onChange = () => {
+      stopCondition.check()
+      stuckWatch.check()
+    }
     const setListening = (listening: boolean): void => {
       if (listening === snapshot.isListening) return
       snapshot.isListening = listening
-      observers.listening(listening)
+      observers.listening(worker.listening)
       void registry.beat()
     }
     yield* Effect.addFinalizer(() => Effect.promise(() => drain(dispatcher, buffer, options, hurry.signal)))
@@ -139,6 +149,7 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
         snapshot.stop()
         setListening(false)
         stopCondition.stop()
+        stuckWatch.stop()
         dispatcher.close()
       },
     )
@@ -277,20 +288,33 @@ const listen = (
   signal.addEventListener("abort", off, { once: true })
 }
 
+const stuckWatchOf = ({ options, buffer, subscription, finish }: Core, dispatcher: Dispatcher, onChange: () => void) =>
+  part(
+    () =>
+      new StuckWatch({
+        buffer,
+        subscription,
+        clock: options.clock ?? systemClock,
+        log: options.log,
+        graceMs: options.stuckGraceMs ?? options.leaseMs,
+        giveBackSurplus: () => dispatcher.giveBackSurplus(),
+        onChange,
+        onEnd: () => finish("stuck"),
+      }),
+    (made) => made.stop(),
+  )
+
 const stopConditionOf = ({ options, buffer, finish }: Core, dependents: Dependents) =>
   part(
-    () => {
-      const stopCondition = new StopCondition({
+    () =>
+      new StopCondition({
         burst: options.burst,
         ...(options.maxIdleMs === undefined ? {} : { maxIdleMs: options.maxIdleMs }),
         inFlight: () => buffer.inFlight.size + buffer.stuck,
         isBusy: () => dependents.isBusy,
         isSpent: () => buffer.isSpent,
         onStop: finish,
-      })
-      buffer.onChange = () => stopCondition.check()
-      return stopCondition
-    },
+      }),
     (made) => made.stop(),
   )
 

@@ -205,6 +205,40 @@ test.each([
   60_000,
 )
 
+test.each([1, 2])(
+  "of %d worker(s), one whose slots are all held by stuck handlers is started again",
+  async (processes) => {
+    using project = makeProject({
+      "actors/works.ts": works,
+      "actors/traps.ts": `
+      import { actor } from "callboard"
+      const never = () => new Promise(() => setInterval(() => {}, 1_000))
+      export default actor("traps", { methods: { run: { timeLimit: { hard: 0.2 }, run: never } } })`,
+    })
+    const args = ["--processes", `${processes}`, "-Q", "default", "-n", "w", "--stuck-grace", "2s", "--port", "0"]
+    await using worker = await startWorker(project, ...args)
+    const [, url = ""] = await worker.waitForLine(/url=(http:\S+)/)
+    for (let at = 0; at < processes; at++) await project.json("submit", "traps")
+    await eventually(
+      async () => {
+        const answer = await fetch(`${url}/readyz`)
+        return answer.status === 503 && (await answer.text()).includes("stuck")
+      },
+      { deadline: 30_000, message: "/readyz says that it is stuck" },
+    )
+    const who = processes === 1 ? "the worker" : "worker [12]"
+    await worker.waitForLine(new RegExp(`${who} ended with exit code 5, unasked; starting it again in 1 s`), 30_000)
+    await project.json("submit", "works.echo", "--id", "echo")
+    await eventually(async () => (await find(project, "echo")).state === "succeeded", {
+      deadline: 60_000,
+      message: "the new process works",
+    })
+    worker.kill("SIGTERM")
+    expect(await worker.exited).toEqual({ code: 0, signal: null })
+  },
+  90_000,
+)
+
 describe("what cannot start", () => {
   test("an actors' folder that fails to load: one line, exit code 1, no second try", async () => {
     using project = makeProject({ "actors/works.ts": `console.log("loading"); throw new Error("no licence")` })

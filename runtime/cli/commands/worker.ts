@@ -155,7 +155,8 @@ const sendLastReport = async (service: Service): Promise<void> => {
   })
 }
 
-const makeReport = async ({ isReady, metrics }: Service, wantsMetrics: boolean): Promise<Report> => ({
+const makeReport = async ({ isReady, worker, metrics }: Service, wantsMetrics: boolean): Promise<Report> => ({
   isReady,
+  ...(worker?.isStuck ? { isStuck: true } : {}),
   ...(wantsMetrics && metrics !== undefined ? { metrics: JSON.stringify(await metrics.families()) } : {}),
 })

@@ -1,7 +1,15 @@
 /** `callboard workers`: the workers that are alive, their queues and actors, and their load. */
 import type { Command } from "commander"
+import type { WorkerDescription } from "../../cluster/directory.ts"
 import { oneLine, spanText } from "../format.ts"
 import { runs } from "./command.ts"
+
+const COLOURS: Partial<Record<WorkerDescription["state"], "cyan" | "yellow" | "red">> = {
+  busy: "cyan",
+  stopping: "yellow",
+  suspended: "yellow",
+  stuck: "red",
+}
 
 export const addWorkers = (program: Command): void => {
   const command = program.command("workers").description("list the workers that are alive")
@@ -11,10 +19,7 @@ export const addWorkers = (program: Command): void => {
     const now = Date.now()
     const rows = workers.map((worker) => [
       worker.name,
-      output.paint(
-        worker.state,
-        worker.state === "busy" ? "cyan" : ["stopping", "suspended"].includes(worker.state) ? "yellow" : "green",
-      ),
+      output.paint(worker.state, COLOURS[worker.state] ?? "green"),
       `${worker.running.length}/${worker.concurrency}`,
       String(worker.processed),
       String(worker.failed),

@@ -6,6 +6,7 @@
 import type { ChildProcess } from "node:child_process"
 import { makeLog } from "../../log/log.ts"
 import { onSignals } from "../../service/signals.ts"
+import { EXIT } from "../failure.ts"
 import { onEnding, passSignal, startWorkProcess } from "../work-process.ts"
 import { onChanges, type Watched } from "./changes.ts"
 import { isProcessMessage, type SupervisorMessage } from "./message.ts"
@@ -130,7 +131,7 @@ class Supervisor {
       return
     }
     if (outdated) return
-    const isUnasked = !devProcess.isEnding && (state === "ready" || state === "leaving")
+    const isUnasked = (!devProcess.isEnding || exitCode === EXIT.stuck) && (state === "ready" || state === "leaving")
     if (isUnasked)
       this.#options.note(`${endText(devProcess, exitCode, signal)}${state === "ready" ? "; starting again" : ""}`)
     if (state === "leaving") return

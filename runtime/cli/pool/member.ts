@@ -136,7 +136,8 @@ export class PoolMember {
     const { name, note } = this.#options
     // A process that did not announce its end was killed by a signal, or a handler called `process.exit` or threw an
     // error that could not be caught.
-    if (this.#isEnding || this.#stopping) {
+    // A stuck one ends in order, and is needed again.
+    if ((this.#isEnding && code !== EXIT.stuck) || this.#stopping) {
       this.#end(code ?? 0)
       return false
     }

@@ -13,6 +13,8 @@ const ReportSchema = Schema.Struct({
   answers: Schema.optional(Schema.Int),
   /** Whether it takes tasks, and its transport can be reached. */
   isReady: Schema.Boolean,
+  /** Whether handlers that do not stop hold all of its slots. */
+  isStuck: Schema.optional(Schema.Boolean),
   /** Metrics as JSON text, which Bun and Deno transfer alike. Absent where not asked for, or where metrics are off. */
   metrics: Schema.optional(Schema.String),
 })

@@ -6,6 +6,7 @@ import { makeLog } from "../../log/log.ts"
 import type { PoolCount, PoolMetrics } from "../../metrics/pool-metrics.ts"
 import { onSignals } from "../../service/signals.ts"
 import { PoolMember } from "./member.ts"
+import type { Report } from "./message.ts"
 
 /** Longest wait for the readiness of a process, in milliseconds. Health probes usually wait for a second. */
 const READY_MS = 500
@@ -74,23 +75,23 @@ export class WorkerPool {
   async unready(): Promise<string | undefined> {
     if (this.#stopping) return "this pool is stopping"
     const meant = this.#members.filter(({ exitCode }) => exitCode !== 0)
-    const ready = await this.#ready(meant, READY_MS, { metrics: false })
+    const { ready, stuck } = await this.#ask(meant, READY_MS, { metrics: false })
     if (ready === meant.length && ready > 0) return undefined
-    return `${ready} of the ${meant.length} processes of this pool consume now`
+    const why = stuck === 0 ? "" : `, and ${stuck} are stuck: handlers that do not stop hold all of their slots`
+    return `${ready} of the ${meant.length} processes of this pool consume now${why}`
   }
 
   /** Collects the metrics of all processes. */
   async count(): Promise<PoolCount> {
-    const ready = await this.#ready(this.#members, METRICS_MS, { metrics: true })
+    const { ready } = await this.#ask(this.#members, METRICS_MS, { metrics: true })
     return { alive: this.#members.filter(({ isAlive }) => isAlive).length, ready }
   }
 
-  async #ready(
-    members: ReadonlyArray<PoolMember>,
-    ms: number,
-    options: { readonly metrics: boolean },
-  ): Promise<number> {
+  /** How many of these processes answer that they are ready, and that they are stuck. */
+  async #ask(members: ReadonlyArray<PoolMember>, ms: number, options: { readonly metrics: boolean }) {
     const reports = await Promise.all(members.map((member) => member.ask(ms, options)))
-    return reports.filter((report) => report?.isReady).length
+    const count = (is: (report: Report) => boolean | undefined) =>
+      reports.filter((report) => report !== undefined && is(report)).length
+    return { ready: count(({ isReady }) => isReady), stuck: count(({ isStuck }) => isStuck) }
   }
 }

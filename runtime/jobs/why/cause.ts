@@ -21,6 +21,7 @@ export const CAUSES = [
   "actor-elsewhere",
   "workers-suspended",
   "workers-starting",
+  "workers-stuck",
   "actor-unhealthy",
   "rate-limit",
   "concurrency-limit",

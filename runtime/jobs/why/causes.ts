@@ -212,12 +212,15 @@ const idle = ({ suspended, actor, record: { queue } }: Facts, able: ReadonlyArra
   const isSuspended = ({ name }: WorkerDescription) => suspended?.includes(name) === true
   const troubleOf = ({ unhealthy }: WorkerDescription) => unhealthy?.find((each) => each.actor === actor)
   const isStarting = ({ state }: WorkerDescription) => state === "starting"
+  const stuck = able.filter((worker) => !isSuspended(worker) && worker.state === "stuck")
   const asleep = able.filter(isSuspended)
-  const sick = able.filter((worker) => !isSuspended(worker) && troubleOf(worker) !== undefined)
+  const sick = able.filter(
+    (worker) => !isSuspended(worker) && !stuck.includes(worker) && troubleOf(worker) !== undefined,
+  )
   const starting = able.filter(
     (worker) => !isSuspended(worker) && troubleOf(worker) === undefined && isStarting(worker),
   )
-  if (asleep.length + sick.length + starting.length < able.length) return []
+  if (asleep.length + stuck.length + sick.length + starting.length < able.length) return []
   const causes: Array<Cause> = []
   const trouble = sick[0] === undefined ? undefined : troubleOf(sick[0])
   if (asleep.length > 0) {
@@ -227,6 +230,14 @@ const idle = ({ suspended, actor, record: { queue } }: Facts, able: ReadonlyArra
       message: `${listed(names(asleep))}: suspended; let them work again with: callboard unsuspend${one}`,
       queue,
       workers: names(asleep),
+    })
+  }
+  if (stuck.length > 0) {
+    causes.push({
+      code: "workers-stuck",
+      message: `${listed(names(stuck))}: stuck, because handlers that go on after their jobs were decided hold all slots: let them heed job.signal. The process of such a worker ends after a while, to be started again`,
+      queue,
+      workers: names(stuck),
     })
   }
   if (trouble !== undefined) {

@@ -84,6 +84,7 @@ export class WorkerSnapshot {
 
   #state(isBusy: boolean): WorkerDescription["state"] {
     if (this.isStopping) return "stopping"
+    if (this.#options.subscription.isStuck) return "stuck"
     if (isBusy) return "busy"
     if (this.#options.subscription.isSuspended) return "suspended"
     return this.isListening ? "idle" : "starting"

@@ -48,6 +48,8 @@ export interface Worker {
   readonly queues: ReadonlyArray<string>
   /** Whether it consumes now. */
   readonly listening: boolean
+  /** Whether it takes no tasks because handlers that go on after their jobs were decided hold all of its slots. */
+  readonly isStuck: boolean
   /** Resolves with the error if the worker gives up by itself. */
   readonly failed: Promise<TransportError>
   /** Resolves with the reason when the worker has nothing more to do and is to be stopped. */
@@ -132,7 +134,12 @@ export class RunningWorker implements Worker {
   }
 
   get listening(): boolean {
-    return this.#options.snapshot.isListening
+    const { snapshot, subscription } = this.#options
+    return snapshot.isListening && !subscription.isStuck
+  }
+
+  get isStuck(): boolean {
+    return this.#options.subscription.isStuck
   }
 
   get load(): WorkerLoad {

@@ -21,6 +21,8 @@ export class DeliveryBuffer {
   /** With `rotate`: rank of the queue that the last task came from. */
   #lastRank = -1
   #concurrency = 0
+  /** Most handlers that can run at a time, with autoscaling. */
+  #slots = 1
   #capacity = 0
   #prefetch = 1
   readonly #qos: PrefetchQos
@@ -60,7 +62,8 @@ export class DeliveryBuffer {
   resize(size: { readonly concurrency: number; readonly prefetch: number; readonly maxConcurrency?: number }): void {
     const { concurrency, prefetch, maxConcurrency = concurrency } = size
     this.#concurrency = concurrency
-    this.#capacity = Math.max(maxConcurrency, 1) * prefetch
+    this.#slots = Math.max(maxConcurrency, 1)
+    this.#capacity = this.#slots * prefetch
     this.#prefetch = prefetch
     this.#changed()
   }
@@ -95,6 +98,11 @@ export class DeliveryBuffer {
     return this.#stuck
   }
 
+  /** Whether stuck handlers hold all slots: nothing can start until one of them stops. */
+  get isStuck(): boolean {
+    return this.#stuck >= this.#slots
+  }
+
   /** Deliveries that wait for a slot, in the order in which they start. */
   get waiting(): ReadonlyArray<InFlight> {
     return [...this.#buffered]
@@ -103,8 +111,13 @@ export class DeliveryBuffer {
   /** Number of deliveries that may still be fetched now. */
   get free(): number {
     const fetched = this.inFlight.size - this.#limited
-    const slots = this.#capacity - fetched - this.#stuck
-    return Math.min(this.#jobsLeft, slots, this.#qos.limit(this.#capacity) - fetched + this.#runningAtLoss.size)
+    const places = this.#places - fetched
+    return Math.min(this.#jobsLeft, places, this.#qos.limit(this.#capacity) - fetched + this.#runningAtLoss.size)
+  }
+
+  /** The capacity of the slots that are not held by a stuck handler. */
+  get #places(): number {
+    return this.#capacity - this.#stuck * this.#prefetch
   }
 
   /** Number of deliveries that may wait for limits, in addition to those that are fetched ahead. */
@@ -177,7 +190,7 @@ export class DeliveryBuffer {
   get #hasRoom(): boolean {
     // A pull costs a round trip, so under load it waits until a quarter of the slots is free. Buffered deliveries feed
     // every handler meanwhile, because three quarters of the capacity are at least the concurrency.
-    const quarter = this.#prefetch > 1 ? Math.floor(this.#qos.limit(this.#capacity) / 4) : 1
+    const quarter = this.#prefetch > 1 ? Math.floor(Math.min(this.#qos.limit(this.#capacity), this.#places) / 4) : 1
     return this.free >= Math.max(1, Math.min(quarter, this.#jobsLeft))
   }
 

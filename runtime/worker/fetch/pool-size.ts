@@ -57,7 +57,8 @@ export class PoolSize {
   follow(): void {
     const { buffer, log } = this.#options
     const { concurrency, inFlight } = buffer
-    const wanted = this.#autoscaler?.scale(inFlight.size, concurrency, performance.now()) ?? concurrency
+    // A stuck handler holds a slot without a delivery.
+    const wanted = this.#autoscaler?.scale(inFlight.size + buffer.stuck, concurrency, performance.now()) ?? concurrency
     if (wanted === concurrency) return
     log.info(`${wanted > concurrency ? "Scaling up" : "Scaling down"} to ${wanted} handlers`)
     this.#resize(wanted)

@@ -12,6 +12,7 @@ export class QueueSubscription {
   #listed: ReadonlyArray<string>
   #paused: ReadonlySet<string> = new Set()
   #suspended = false
+  #stuck = false
   readonly #waiting = new Set<() => void>()
   #changes = 0
 
@@ -29,6 +30,11 @@ export class QueueSubscription {
     return this.#suspended
   }
 
+  /** Whether nothing is pulled because stuck handlers hold all slots. */
+  get isStuck(): boolean {
+    return this.#stuck
+  }
+
   /** The queues to pull from now. */
   get queues(): ReadonlyArray<string> {
     return this.#open.filter((queue) => !this.#isIdle(queue))
@@ -40,7 +46,7 @@ export class QueueSubscription {
   }
 
   get #open(): ReadonlyArray<string> {
-    return this.#suspended ? [] : this.#listed.filter((queue) => !this.#paused.has(queue))
+    return this.#suspended || this.#stuck ? [] : this.#listed.filter((queue) => !this.#paused.has(queue))
   }
 
   /** Whether tasks of a queue that were pulled already may start. */
@@ -72,6 +78,12 @@ export class QueueSubscription {
   suspend(suspended: boolean): void {
     if (suspended === this.#suspended) return
     this.#suspended = suspended
+    this.#changed()
+  }
+
+  setStuck(stuck: boolean): void {
+    if (stuck === this.#stuck) return
+    this.#stuck = stuck
     this.#changed()
   }
 

@@ -94,6 +94,12 @@ const table: ReadonlyArray<readonly [string, Partial<Facts>, ReadonlyArray<strin
     ["workers-suspended", "actor-unhealthy", "workers-starting"],
   ],
   [
+    "one is stuck, the other starts",
+    { workers: [worker({ state: "stuck" }), worker({ name: "w2", state: "starting" })] },
+    ["workers-stuck", "workers-starting"],
+  ],
+  ["one of two is stuck", { workers: [worker({ state: "stuck" }), worker({ name: "w2" })] }, ["next"]],
+  [
     "one who does not serve it has room, and is not meant",
     { workers: [worker(full), worker({ name: "w2", actors: ["x"] })] },
     ["prefetch-full"],

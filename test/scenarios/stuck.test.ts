@@ -1,0 +1,102 @@
+/** Handlers that go on after their jobs were decided, and the tasks that must not wait for them. */
+import { actor } from "callboard"
+import { describe, expect, test } from "vitest"
+import { generateId } from "../../runtime/id.ts"
+import { eventually } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
+import { onEveryBoard } from "./boards.ts"
+
+/** Traps ignore their hard limit of 0.2 seconds until they are let go. */
+const trapActor = () => {
+  const gate = Promise.withResolvers<void>()
+  const trapped: Array<string> = []
+  const traps = actor("traps", {
+    methods: {
+      trap: {
+        timeLimit: { hard: 0.2 },
+        run: async (_input: unknown, job) => {
+          trapped.push(job.id)
+          await gate.promise
+        },
+      },
+      quick: () => "done",
+    },
+  })
+  return { traps, trapped, release: () => gate.resolve() }
+}
+
+onEveryBoard((newBoard) => {
+  describe("a worker whose slots are all held by stuck handlers", () => {
+    test("hands back what waits, takes nothing, says so, and works again once a handler stops", async () => {
+      const transport = newBoard()
+      const names = { stuck: generateId(), healthy: generateId() }
+      const { traps, trapped, release } = trapActor()
+      const common = { transport, concurrency: 2, prefetch: 4 }
+      const stuck = await start([traps], {
+        ...common,
+        name: names.stuck,
+        queues: ["default", "own"],
+        http: { port: 0 },
+      })
+      const { client, worker } = stuck
+      const readiness = async () => {
+        const answer = await fetch(`${stuck.url}/readyz`)
+        return { status: answer.status, text: await answer.text() }
+      }
+      expect(await readiness()).toMatchObject({ status: 200 })
+      const lost = [await client.submit("traps.trap"), await client.submit("traps.trap")]
+      await eventually(() => trapped.length === 2, { message: "both traps have begun" })
+      const waiting = await Promise.all(Array.from({ length: 12 }, () => client.submit("traps.quick")))
+      const { worker: healthy } = await start([traps], { ...common, name: names.healthy, queues: ["default"] })
+      for (const job of waiting) expect(await job.result({ timeout: 10 })).toBe("done")
+      for (const job of lost) expect(await job.outcome({ timeout: 10 })).toMatchObject({ error: { reason: "timeout" } })
+      await eventually(() => worker?.describe().state === "stuck", { message: "it is stuck" })
+      expect(worker?.listening).toBe(false)
+      expect(worker?.load).toMatchObject({ inFlight: 0, running: 2 })
+      expect(healthy?.describe().state).toBe("idle")
+      // Handed back tasks have not been tried.
+      for (const job of waiting) expect(await job.find()).toMatchObject({ attempts: 1 })
+      const own = await client.submit("traps.quick", { queue: "own" })
+      await eventually(
+        async () => (await client.workers()).some(({ name, state }) => name === names.stuck && state === "stuck"),
+        { message: "the list of workers says that it is stuck" },
+      )
+      const { causes } = await client.why(own.id)
+      expect(causes[0]).toMatchObject({ code: "workers-stuck", workers: [names.stuck] })
+      expect(await readiness()).toMatchObject({ status: 503, text: expect.stringContaining("stuck") })
+      expect(await own.find()).toMatchObject({ state: "queued" })
+
+      release()
+      expect(await own.result({ timeout: 10 })).toBe("done")
+      await eventually(() => worker?.describe().state === "idle", { message: "it works again" })
+      expect(await readiness()).toMatchObject({ status: 200 })
+    })
+
+    test("ends when that lasts longer than its grace", async () => {
+      const { traps, release } = trapActor()
+      const { client, stopped } = await start([traps], { transport: newBoard(), concurrency: 1, stuckGrace: "1s" })
+      const began = performance.now()
+      await client.submit("traps.trap")
+      expect(await stopped).toMatchObject({ stuck: 1, handedBack: 0, lost: 0 })
+      expect(performance.now() - began).toBeGreaterThan(1_000)
+      release()
+    })
+  })
+
+  test("a worker with some stuck handlers pulls only what its free slots can take", async () => {
+    const { traps, trapped, release } = trapActor()
+    const gate = Promise.withResolvers<void>()
+    const others = actor("others", { methods: { slow: () => gate.promise } })
+    const { client, worker } = await start([traps, others], { transport: newBoard(), concurrency: 2, prefetch: 4 })
+    await client.submit("traps.trap")
+    await eventually(() => trapped.length === 1, { message: "the trap has begun" })
+    // As many as two slots take.
+    await Promise.all(Array.from({ length: 12 }, () => client.submit("others.slow")))
+    await eventually(() => worker?.load.running === 2 && worker.load.inFlight === 4, {
+      message: "one slot is stuck, and the other one holds its own share only",
+    })
+    expect(worker?.describe().state).toBe("busy")
+    gate.resolve()
+    release()
+  })
+})
