@@ -14,7 +14,7 @@ import { Schema } from "effect"
 import { type StoredEntry, StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import type { Receipt } from "../jobs/receipt.ts"
-import { Durability, errorOf, ItemProblem } from "../jobs/responses.ts"
+import { Durability, errorOf, ItemProblem, StateSchema } from "../jobs/responses.ts"
 import type { Store } from "../transport/store.ts"
 import { IDEMPOTENCY_TTL_MS } from "./limits.ts"
 import { itemProblem } from "./response.ts"
@@ -31,7 +31,7 @@ const Entry = Schema.Struct({
       Schema.Union([
         Schema.Struct({
           id: Schema.String,
-          state: Schema.Literals(["queued", "scheduled", "deferred"]),
+          state: StateSchema,
           durability: Durability,
         }),
         ItemProblem,

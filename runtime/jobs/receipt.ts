@@ -1,12 +1,14 @@
 /** The result of a submission: a receipt, or why the task is not known to be stored. */
 import { CallboardError } from "../errors.ts"
+import type { State } from "../protocol/state.ts"
 import type { Transport } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
 
 /** The task is stored, as durably as `durability` says; with `duplicate` it was stored before. */
 export interface Receipt {
   readonly id: string
-  readonly state: "queued" | "scheduled" | "deferred"
+  /** `queued`, `scheduled` or `deferred`; of a duplicate the state that its job has now. */
+  readonly state: State
   readonly durability: Transport["capabilities"]["durability"]
   /** The job was known already: nothing was added. */
   readonly duplicate?: true

@@ -113,7 +113,9 @@ export const Pending = Schema.Struct({ id: Schema.String, state: StateSchema }).
 
 const receipt = {
   id: JobId,
-  state: Schema.Literals(["queued", "scheduled", "deferred"]),
+  state: StateSchema.annotate({
+    description: "`queued`, `scheduled` or `deferred`; of a duplicate the state that its job has now",
+  }),
   href: Schema.String,
   durability: Durability,
   duplicate: Schema.optionalKey(

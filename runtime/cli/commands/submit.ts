@@ -138,7 +138,7 @@ const printReceipt = (output: Output, { id, receipt }: SubmittedJob): void => {
   // Prints only the id, so that scripts can use it: id=$(callboard submit …).
   output.line(id)
   output.note(
-    `${receipt.duplicate ? "known already" : receipt.state}, kept as durably as: ${receipt.durability}; follow it: callboard job ${id} --watch`,
+    `${receipt.duplicate ? `known already, ${receipt.state}` : receipt.state}, kept as durably as: ${receipt.durability}; follow it: callboard job ${id} --watch`,
   )
 }
 

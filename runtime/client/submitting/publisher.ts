@@ -11,6 +11,7 @@ import type { Redaction } from "../../log/redaction.ts"
 import { taskEventFields } from "../../log/task-event-fields.ts"
 import { parseTask } from "../../protocol/headers.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
+import { isSameTask } from "../../protocol/record.ts"
 
 /** Tasks that go to the transport at a time. */
 const CHUNK = 1_000
@@ -134,20 +135,14 @@ export const resultOfEarlier = async (
   }
   if (found === undefined) return undefined
   const { record } = found
-  const sameName =
-    record.task === posting.message.headers["task"] && record.meth === (posting.message.headers["meth"] ?? null)
-  const body = record.message?.body
-  const sameBody = body === undefined || Buffer.compare(body, posting.message.body) === 0
-  if (!sameName || !sameBody || record.tombstone) {
+  if (!isSameTask(record, posting) || record.tombstone) {
     return new CallboardError("job-exists", `there is another job with the id ${posting.id}`, {
       id: posting.id,
       field: "id",
     })
   }
   const { durability } = connection.transport.capabilities
-  const { state } = record
-  const receiptState = state === "scheduled" || state === "deferred" ? state : "queued"
-  return { id: posting.id, state: receiptState, durability, duplicate: true }
+  return { id: posting.id, state: record.state, durability, duplicate: true }
 }
 
 /** Looks up how a method's arguments may be shown; `undefined` where the method is unknown. */

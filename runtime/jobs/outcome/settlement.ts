@@ -5,6 +5,7 @@
  * Retry, callbacks, errbacks and the next run are fixed here, inside the record that decides the outcome.
  */
 import * as Result from "effect/Result"
+import { digestOf } from "../../protocol/digest.ts"
 import { OWN_HEADER, type OwnHeaders, postingOf, type RepeatHeader, type Task } from "../../protocol/headers.ts"
 import type { AddressedTask, Message } from "../../protocol/message.ts"
 import { FRONT_LEVEL, publishKey } from "../../protocol/message.ts"
@@ -79,6 +80,7 @@ export const succeeded = (
       fence: attempt.fence,
       endedAt: now,
       keepMs: task.own.resultTtlMs ?? attempt.keep.resultMs,
+      digest: digestOf(attempt.posting.message.body),
       ...(quiet ? undefined : { result }),
       ...following,
     },

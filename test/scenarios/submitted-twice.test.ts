@@ -1,0 +1,75 @@
+/** Tasks that are submitted again under the id of a job, in each of its states, on every transport. */
+import { actor, type Client, connect, type Service, serve } from "callboard"
+import { afterEach, expect, test } from "vitest"
+import { onEveryBoard } from "./boards.ts"
+
+const open: Array<AsyncDisposable> = []
+afterEach(async () => {
+  for (const each of open.splice(0).reverse()) await each[Symbol.asyncDispose]()
+})
+
+const WAIT = { timeout: 30 }
+
+onEveryBoard((newBoard) => {
+  const start = async (): Promise<{ readonly client: Client; readonly service: Service; readonly runs: string[] }> => {
+    const runs: Array<string> = []
+    const echo = actor("echo", {
+      methods: {
+        run: (input: unknown, job) => {
+          runs.push(job.id)
+          return input
+        },
+        other: (input: unknown) => input,
+        fail: () => {
+          throw new TypeError("no")
+        },
+        wait: (_input: unknown, job) =>
+          new Promise((resolve) => job.signal.addEventListener("abort", () => resolve(null), { once: true })),
+      },
+    })
+    const url = newBoard()
+    const service = await serve({ transport: url, actors: [echo], signals: false, logLevel: "none" })
+    open.push({ [Symbol.asyncDispose]: async () => void (await service.stop({ now: true })) })
+    await service.ready()
+    const client = await connect(url)
+    open.push(client)
+    return { client, service, runs }
+  }
+
+  test("with the same task are duplicates, in whatever state the job is; with another one they are refused", async () => {
+    const { client, runs } = await start()
+    const stateAgain = async (task: string, fields: { readonly id: string; readonly [field: string]: unknown }) => {
+      const { receipt } = await client.submit(task, fields)
+      expect(receipt).toMatchObject({ id: fields.id, duplicate: true })
+      return receipt.state
+    }
+    const done = { id: "done", input: { n: 1 } }
+    expect(await (await client.submit("echo", done)).result(WAIT)).toEqual({ n: 1 })
+    expect(await stateAgain("echo", done)).toBe("succeeded")
+    for (const [task, fields] of [
+      ["echo", { input: { n: 2 } }],
+      ["echo", { input: { n: 1 }, callbacks: [{ task: "echo.other" }] }],
+      ["echo.other", { input: { n: 1 } }],
+      ["elsewhere", { input: { n: 1 } }],
+    ] as const) {
+      await expect(client.submit(task, { ...fields, id: "done" })).rejects.toMatchObject({
+        code: "job-exists",
+        details: { id: "done", field: "id" },
+      })
+    }
+    expect(runs).toEqual(["done"])
+
+    const failed = { id: "failed", input: { n: 1 } }
+    expect(await (await client.submit("echo.fail", failed)).outcome(WAIT)).toMatchObject({ state: "failed" })
+    expect(await stateAgain("echo.fail", failed)).toBe("failed")
+    await expect(client.submit("echo.fail", { ...failed, input: { n: 2 } })).rejects.toMatchObject({
+      code: "job-exists",
+    })
+
+    const later = { id: "later", delay: "1 hour" }
+    await client.submit("echo", later)
+    expect(await stateAgain("echo", later)).toBe("scheduled")
+    await client.job("later").cancel()
+    expect(await stateAgain("echo", later)).toBe("cancelled")
+  })
+})
