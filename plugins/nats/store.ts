@@ -259,7 +259,9 @@ export class NatsStore implements Store {
       return undefined
     }
     if (error !== undefined) {
-      const failure = fromApiError(error, names.storeStream)
+      // A message of a batch that the server does not allow makes the whole batch fail for another reason.
+      await new Promise((resolve) => setTimeout(resolve))
+      const failure = refusalOf(link, steps) ?? fromApiError(error, names.storeStream)
       if (hasNoRoom(error)) this.#parts.writeHealth.refused(failure)
       throw failure
     }
@@ -270,6 +272,14 @@ export class NatsStore implements Store {
     if (removed.length > 0) await reader.remove(removed)
     return first
   }
+}
+
+const refusalOf = (link: Link, steps: ReadonlyArray<Step>): TransportError | undefined => {
+  for (const { subject } of steps) {
+    const refusal = link.refusal(subject)
+    if (refusal !== undefined) return refusal
+  }
+  return undefined
 }
 
 const headersOf = ({ operation: { value, ttl }, subject, expect }: Step, now: number): string => {

@@ -65,9 +65,7 @@ const checked = (topic: string): string => {
 /** Broadcasts over core NATS: they reach the processes that listen now, and are not kept. */
 export const makeBroadcast = (link: Link, names: Names, subscriptions: Subscriptions): Broadcast => ({
   send: async (topic, payload) => {
-    const subject = names.topic(checked(topic))
-    await link.ready()
-    link.send(subject, payload)
+    await link.tell(names.topic(checked(topic)), payload)
   },
   listen: (topic, listener, signal) =>
     subscriptions.listen(names.topic(checked(topic)), (message) => listener(message.data.slice()), signal),
@@ -77,24 +75,35 @@ export const makeBroadcast = (link: Link, names: Names, subscriptions: Subscript
 
 type Listener = (message: Msg) => void
 
+/** One subscription and its listeners. */
+interface Shared {
+  readonly subscription: Subscription
+  readonly listeners: Set<Listener>
+  /** Why the server does not allow it. */
+  refusal?: TransportError
+}
+
 /**
  * Subscriptions to core NATS: one per subject and process, shared by all listeners, and kept for as long as there is
  * one.
  */
 export class Subscriptions {
   readonly #link: Link
-  readonly #shared = new Map<string, { readonly subscription: Subscription; readonly listeners: Set<Listener> }>()
+  readonly #shared = new Map<string, Shared>()
 
   constructor(link: Link) {
     this.#link = link
   }
 
-  /** Resolves once the server has the subscription. Ends with the signal, or with the link. */
+  /**
+   * Resolves once the server has the subscription. Ends with the signal, or with the link. Fails with `unauthorized`
+   * when the server does not allow it.
+   */
   async listen(subject: string, listener: Listener, signal: AbortSignal): Promise<void> {
     await this.#link.ready()
     if (signal.aborted) return
-    const { listeners } = this.#open(subject)
-    listeners.add(listener)
+    const shared = this.#open(subject)
+    shared.listeners.add(listener)
     const stop = (): void => {
       signal.removeEventListener("abort", stop)
       this.#link.closing.removeEventListener("abort", stop)
@@ -104,21 +113,27 @@ export class Subscriptions {
     this.#link.closing.addEventListener("abort", stop)
     try {
       await this.#link.flush()
+      if (shared.refusal !== undefined) throw shared.refusal
     } catch (error) {
       stop()
       throw error
     }
   }
 
-  #open(subject: string) {
+  #open(subject: string): Shared {
     const found = this.#shared.get(subject)
     if (found !== undefined) return found
     const listeners = new Set<Listener>()
-    const subscription = this.#link.subscribe(subject, (message) => {
+    const receive = (message: Msg): void => {
       // Listeners run in microtasks of their own, because an error must not end the client's reading.
       for (const listener of [...listeners]) queueMicrotask(() => listener(message))
-    })
-    const opened = { subscription, listeners }
+    }
+    const refuse = (error: TransportError): void => {
+      opened.refusal = error
+      // The next listener tries anew.
+      if (this.#shared.get(subject) === opened) this.#shared.delete(subject)
+    }
+    const opened: Shared = { subscription: this.#link.subscribe(subject, receive, refuse), listeners }
     this.#shared.set(subject, opened)
     return opened
   }

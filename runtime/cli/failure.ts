@@ -61,7 +61,8 @@ export const lineOf = (error: unknown): string => {
   const message = messageOf(error)
     .replace(/(?<!\s)\s*\n\s*/g, " ")
     .trim()
-  if (error instanceof TransportError && exitCodeOf(error) === EXIT.unreachable) {
+  // A server that refuses the credentials is running.
+  if (error instanceof TransportError && error.reason !== "unauthorized" && exitCodeOf(error) === EXIT.unreachable) {
     return `${message}; is it running? Name another with --transport, and see: callboard doctor`
   }
   return message

@@ -99,9 +99,12 @@ export const noResponders = (what: string): TransportError =>
 export const timedOut = (what: string, ms: number): TransportError =>
   new TransportError("unavailable", `${what}: no answer within ${ms} ms`, { outcome: "unknown" })
 
-/** The server does not allow this user to publish to the subject: nothing was stored. */
-export const notAllowed = (subject: string): TransportError =>
-  new TransportError("unauthorized", `not allowed to publish to ${subject}`)
+/** The server does not allow this user to publish or to subscribe to the subject: nothing was stored. */
+export const notAllowed = (operation: "publish" | "subscribe", subject: string): TransportError =>
+  new TransportError(
+    "unauthorized",
+    `the nats-server does not allow this user to ${operation} to ${subject}: add that to the permissions of the user, or connect as a user that may`,
+  )
 
 export const closed = (): TransportError => new TransportError("closed", "this transport was closed")
 
@@ -118,7 +121,10 @@ export const fromClientError = (error: unknown, what: string): TransportError =>
     case ErrorCode.PermissionsViolation:
     case ErrorCode.BadAuthentication:
     case ErrorCode.BadCreds:
-      return new TransportError("unauthorized", `${what}: ${error.message.replaceAll("'", "")}`)
+      return new TransportError(
+        "unauthorized",
+        `${what}: the server refuses the credentials (${error.message.replaceAll("'", "")}); check user and password, token or key`,
+      )
     case ErrorCode.MaxPayloadExceeded:
       return new TransportError("too-large", `${what}: larger than the server's max_payload`)
     case ErrorCode.ConnectionClosed:

@@ -51,6 +51,8 @@ export class Inbox {
     this.#subscription = connection.subscribe(`${this.#prefix}*`, {
       callback: (error, message) => {
         if (error === null) this.#arrived(message)
+        // Without this subscription no request is ever answered.
+        else this.failAll(notAllowed("subscribe", `${this.#prefix}*`))
       },
     })
   }
@@ -87,7 +89,7 @@ export class Inbox {
 
   /** Fails the requests to a subject that the server does not allow. */
   failSubject(subject: string): void {
-    const error = notAllowed(subject)
+    const error = notAllowed("publish", subject)
     for (const [block, pending] of [...this.#pending]) {
       this.#fail(block, pending, (index) => (pending.requester.subjectOf(index) === subject ? error : undefined))
     }

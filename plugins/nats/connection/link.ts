@@ -5,7 +5,7 @@
  */
 import { Empty, Events, type Msg, MsgHdrsImpl, type NatsConnection, type Subscription } from "nats"
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import { type ApiError, closed, errorIn, fromApiError, fromClientError } from "./answers.ts"
+import { type ApiError, closed, errorIn, fromApiError, fromClientError, notAllowed } from "./answers.ts"
 import { Inbox } from "./inbox.ts"
 
 /** How long a call waits for a lost connection to come back: with the timeout of the reply it ends within 3 seconds. */
@@ -13,6 +13,9 @@ const RECONNECT_MS = 1_000
 
 /** How long a reply may take, in milliseconds. */
 export const ANSWER_MS = 2_000
+
+/** Most subjects of which it is remembered that messages to them are allowed. */
+const MOST_ALLOWED = 64
 
 /** One header block that is refilled for each message: the client encodes it before `publish` returns. */
 class HeaderBlock extends MsgHdrsImpl {
@@ -42,6 +45,10 @@ export class Link {
   readonly #headers = new HeaderBlock()
   readonly #listeners = new Set<(status: Status) => void>()
   readonly #closing = new AbortController()
+  /** Subjects to which {@link tell} has sent a message that the server did not refuse. */
+  readonly #allowed = new Set<string>()
+  /** Subjects to which the server has refused a message. */
+  readonly #refused = new Set<string>()
   #status: Status = "connected"
 
   constructor({ connection, owned, domain }: LinkOptions) {
@@ -114,6 +121,30 @@ export class Link {
     }
   }
 
+  /**
+   * Publishes a message that nothing answers. Fails with `unauthorized` when the server does not allow it, which it says
+   * after the message: the first one to a subject waits for that, and later ones do not.
+   */
+  async tell(subject: string, payload: Uint8Array): Promise<void> {
+    await this.ready()
+    const isAllowed = this.#allowed.has(subject)
+    this.#refused.delete(subject)
+    this.send(subject, payload)
+    if (isAllowed) return
+    await this.flush()
+    // The client passes on what the server has refused in a later step than the reply to the flush.
+    await new Promise((resolve) => setTimeout(resolve))
+    const refusal = this.refusal(subject)
+    if (refusal !== undefined) throw refusal
+    if (this.#allowed.size >= MOST_ALLOWED) this.#allowed.clear()
+    this.#allowed.add(subject)
+  }
+
+  /** The error of a subject to which the server has refused the last message. */
+  refusal(subject: string): TransportError | undefined {
+    return this.#refused.has(subject) ? notAllowed("publish", subject) : undefined
+  }
+
   /** Sends a request and resolves with its reply. Fails with `unavailable` when there is none. */
   async request(subject: string, payload: Uint8Array = Empty, timeout = ANSWER_MS): Promise<Msg> {
     const answers = await this.requestMany(subject, payload, () => true, timeout)
@@ -180,10 +211,16 @@ export class Link {
     return error === undefined ? { answer } : { answer, error }
   }
 
-  subscribe(subject: string, listener: (message: Msg) => void): Subscription {
+  /** `refused` is called when the server does not allow the subscription, which then ends. */
+  subscribe(
+    subject: string,
+    listener: (message: Msg) => void,
+    refused: (error: TransportError) => void = () => undefined,
+  ): Subscription {
     return this.#connection.subscribe(subject, {
       callback: (error, message) => {
         if (error === null) listener(message)
+        else refused(notAllowed("subscribe", subject))
       },
     })
   }
@@ -223,10 +260,19 @@ export class Link {
     for await (const { type, permissionContext } of this.#connection.status()) {
       if (this.closing.aborted) return
       if (type === Events.Disconnect) this.#changed("disconnected")
-      else if (type === Events.Reconnect) this.#changed("connected")
+      else if (type === Events.Reconnect) {
+        // The permissions may have changed meanwhile.
+        this.#refused.clear()
+        this.#allowed.clear()
+        this.#changed("connected")
+      }
       // The server does not reply to a request that it does not allow: without this, it would look like a server that
       // is away.
-      else if (permissionContext?.operation === "publish") this.inbox.failSubject(permissionContext.subject)
+      else if (permissionContext?.operation === "publish") {
+        this.#allowed.delete(permissionContext.subject)
+        this.#refused.add(permissionContext.subject)
+        this.inbox.failSubject(permissionContext.subject)
+      }
     }
   }
 

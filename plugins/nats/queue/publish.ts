@@ -28,6 +28,8 @@ export class TaskPublisher {
   readonly #consumers: Consumers
   readonly #names: Names
   readonly #maxTask: number
+  /** Whether the server does not allow this user to create consumers: then the workers do. */
+  #mayNotCreate = false
 
   constructor(parts: { publisher: StreamPublisher; consumers: Consumers; names: Names; maxTask: number }) {
     this.#publisher = parts.publisher
@@ -79,11 +81,13 @@ export class TaskPublisher {
     for (const { queue, level } of postings) {
       if (!isLevel(level)) continue
       const lane = this.#consumers.lane(queue, level)
-      if (!lane.made) unknown.add(lane)
+      if (!lane.made && !this.#mayNotCreate) unknown.add(lane)
     }
     // The stream keeps tasks that no consumer covers yet, so that tasks are accepted even if the consumers cannot be
     // created now.
-    const known = this.#consumers.ensure([...unknown]).catch(() => undefined)
+    const known = this.#consumers.ensure([...unknown]).catch((error: unknown) => {
+      if (error instanceof TransportError && error.reason === "unauthorized") this.#mayNotCreate = true
+    })
     const published = await this.#publisher.publish(outgoing)
     // In a cluster that lacks a server creating a consumer takes seconds: the receipt of a stored task does not wait
     // for that.

@@ -198,6 +198,8 @@ export class PullSession {
       if (open.length === 0 || this.#interrupted) return
       if (Date.now() >= until) {
         for (const requests of open) requests.cancelFetch()
+        const refusal = open.map(({ lane }) => this.#parts.link.refusal(lane.next)).find((error) => error !== undefined)
+        if (refusal !== undefined) throw refusal
         // The tasks of a consumer that is away come when it is back: the others need not wait for them.
         if (!this.isEmpty) return
         const names = open.map(({ lane }) => lane.consumer)

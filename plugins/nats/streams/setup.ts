@@ -74,8 +74,9 @@ const configsOf = (names: Names, { replicas, storage, bands }: StreamSettings): 
 
 /**
  * Creates the streams that are missing and returns the settings of all. Idempotent, and safe while other processes do
- * the same. Fails with `invalid` when existing streams differ from what was asked for and cannot or must not be
- * changed.
+ * the same. Where all exist, nothing but their state is asked for, so that a user need not have the right to create
+ * them. Fails with `invalid` when existing streams differ from what was asked for and cannot or must not be changed,
+ * and with `unauthorized` when some are missing and this user may not create them.
  */
 export const ensureStreams = async (link: Link, names: Names, asked: StreamOptions): Promise<StreamSettings> => {
   const settings = settingsOf(names, await infoOf(link, names.queueStream), asked)
@@ -123,15 +124,29 @@ const settingsOf = (names: Names, found: unknown, asked: StreamOptions): StreamS
 }
 
 const ensureStream = async (link: Link, wanted: StreamConfig): Promise<void> => {
-  const { error } = await link.tryApi(`STREAM.CREATE.${wanted.name}`, wanted)
-  if (error === undefined) return
-  if (error.err_code !== CODE.streamNameInUse) throw fromApiError(error, `STREAM.CREATE.${wanted.name}`)
-  const found = await infoOf(link, wanted.name)
+  const found = (await infoOf(link, wanted.name)) ?? (await createStream(link, wanted))
+  if (found === undefined) return
   const config = at(found, "config")
   checkSame(wanted, config)
   if (numberAt(config, "num_replicas") >= Number(wanted.num_replicas)) return
   // More replicas lose nothing; every other setting stays as an operator may have changed it.
   await link.api(`STREAM.UPDATE.${wanted.name}`, { ...objectAt(config), num_replicas: wanted.num_replicas })
+}
+
+/** Creates a stream. The stream's state, if another process has created it meanwhile. */
+const createStream = async (link: Link, wanted: StreamConfig): Promise<unknown> => {
+  const name = `STREAM.CREATE.${wanted.name}`
+  const { error } = await link.tryApi(name, wanted).catch((cause: unknown) => {
+    if (!(cause instanceof TransportError && cause.reason === "unauthorized")) throw cause
+    throw new TransportError(
+      "unauthorized",
+      `the stream ${wanted.name} does not exist, and this user may not create it: run \`callboard doctor\` once as a user that may publish to ${link.apiSubject(name)}`,
+      { cause },
+    )
+  })
+  if (error === undefined) return undefined
+  if (error.err_code !== CODE.streamNameInUse) throw fromApiError(error, name)
+  return infoOf(link, wanted.name)
 }
 
 /** The settings that this transport relies on. An operator may add limits of size, placement or compression. */

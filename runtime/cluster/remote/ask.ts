@@ -9,8 +9,8 @@ import { generateId } from "../../id.ts"
 import { didYouMean } from "../../options/suggest.ts"
 import { parseDuration } from "../../protocol/time.ts"
 import { listWorkers } from "../directory.ts"
-import { parseCommand } from "./command.ts"
-import { CONTROL_TOPIC, encode, type Reply, replyOf } from "./message.ts"
+import { COMMANDS, parseCommand } from "./command.ts"
+import { COMMAND_TOPICS, encode, type Reply, replyOf } from "./message.ts"
 
 export interface CommandOptions {
   /** Names of the workers to ask. Defaults to all living workers. */
@@ -73,7 +73,8 @@ export const askWorkers = async (
       stop.signal,
     )
     const workers = options.workers === undefined ? {} : { workers: asked }
-    await connection.broadcast.send(CONTROL_TOPIC, encode({ ...checked.success, ...workers, reply }))
+    const topic = COMMAND_TOPICS[COMMANDS[checked.success.command].kind]
+    await connection.broadcast.send(topic, encode({ ...checked.success, ...workers, reply }))
     const timer = setTimeout(() => all.resolve(), timeoutMs)
     await all.promise
     clearTimeout(timer)

@@ -1,8 +1,11 @@
-/** Messages of remote control, as JSON: a command on the topic of all workers, replies on a topic of the caller. */
+/** Messages of remote control, as JSON: a command on a topic of all workers, replies on a topic of the caller. */
 import { Result, Schema } from "effect"
 
-/** Topic of commands, to which every worker listens. */
-export const CONTROL_TOPIC = "control"
+/**
+ * Topics of commands, to which every worker listens: commands that only read have one of their own, so that a broker can
+ * allow them to a user that may not control workers.
+ */
+export const COMMAND_TOPICS = { inspect: "inspect", control: "control" } as const
 
 const CommandMessageSchema = Schema.Struct({
   command: Schema.String,

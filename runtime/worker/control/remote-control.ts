@@ -2,8 +2,8 @@
 import { Result } from "effect"
 import type { ActorDescription } from "../../cluster/directory.ts"
 import type { Answers } from "../../cluster/remote/answers.ts"
-import { type Command, type CommandName, isNoRate, parseCommand } from "../../cluster/remote/command.ts"
-import { CONTROL_TOPIC, commandOf, encode, type Reply } from "../../cluster/remote/message.ts"
+import { COMMANDS, type Command, type CommandName, isNoRate, parseCommand } from "../../cluster/remote/command.ts"
+import { COMMAND_TOPICS, commandOf, encode, type Reply } from "../../cluster/remote/message.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { keepListening } from "../../connection/listening.ts"
 import type { Log } from "../../log/log.ts"
@@ -24,22 +24,28 @@ export interface RemoteControlOptions {
 /** Executes commands until the signal fires. */
 export const serveRemoteControl = (options: RemoteControlOptions): void => {
   const { connection, worker, log, signal } = options
-  const receive = (payload: Uint8Array): void => {
+  const receive = (kind: Kind, payload: Uint8Array): void => {
     const question = commandOf(payload)
     if (question === undefined || question.workers?.includes(worker.name) === false) return
-    const answer = answerTo(question.command, question.arguments, options)
+    const answer = answerTo(question.command, question.arguments, kind, options)
     connection.broadcast
       .send(question.reply, encode(answer))
       .catch((cause: unknown) => log.debug("a command could not be answered", { cause: String(cause) }))
   }
-  void keepListening(connection.broadcast, CONTROL_TOPIC, receive, { log, signal })
+  for (const kind of ["inspect", "control"] as const)
+    void keepListening(connection.broadcast, COMMAND_TOPICS[kind], (payload) => receive(kind, payload), { log, signal })
 }
 
-const answerTo = (command: string, given: unknown, options: RemoteControlOptions): Reply => {
+type Kind = keyof typeof COMMAND_TOPICS
+
+/** `kind` is that of the topic, on which no command of the other kind is executed. */
+const answerTo = (command: string, given: unknown, kind: Kind, options: RemoteControlOptions): Reply => {
   const { worker, log } = options
   const call = parseCommand(command, given)
   // The caller's version knows a command or an argument that this one does not.
   if (Result.isFailure(call)) return { worker: worker.name, error: call.failure.message }
+  if (COMMANDS[call.success.command].kind !== kind)
+    return { worker: worker.name, error: `${command}: not a command of the topic ${COMMAND_TOPICS[kind]}` }
   try {
     const answer = execute(call.success, options)
     return { worker: worker.name, ...answer }

@@ -1,0 +1,158 @@
+/** The account file of the documentation on a real server: what each role may do, and how the others are refused. */
+import { readFileSync } from "node:fs"
+import { type ActorDefinition, actor, type Client, connect, serve } from "callboard"
+import { describe, expect, test } from "vitest"
+import { type NatsServer, startNats } from "../support/servers/nats.ts"
+import { eventually } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
+import { keep } from "./processes.ts"
+
+const ROLES = ["submitter", "worker", "operator"] as const
+type Role = (typeof ROLES)[number]
+
+const accounts = readFileSync(new URL("../../docs/nats-accounts.conf", import.meta.url), "utf8")
+
+const passwords = ROLES.map((role) => `${role.toUpperCase()}_PASSWORD: "pw-${role}"`).join("\n")
+
+/** A server with the accounts of the documentation, and the address of each role. */
+const secured = async () => {
+  const server: NatsServer = keep(await startNats({ config: `${passwords}\n${accounts}` }))
+  const urlOf = (role: Role): string => `nats://${role}:pw-${role}@127.0.0.1:${server.port}?lease=2`
+  const clientOf = async (role: Role): Promise<Client> => keep(await connect(urlOf(role)))
+  /** What the server has refused to a role. */
+  const refusedTo = (role: Role) => server.log.split("\n").filter((line) => line.includes(`Violation - User "${role}"`))
+  return { urlOf, clientOf, refusedTo }
+}
+
+/** One whose streams exist already. */
+const prepared = async () => {
+  const board = await secured()
+  const operator = await board.clientOf("operator")
+  return { ...board, operator }
+}
+
+const tasks: ActorDefinition = actor("tasks", {
+  methods: {
+    double: ({ n }: { n: number }) => 2 * n,
+    twice: { retry: { max: 2, backoff: { base: 0.01, max: 0.01 } }, run: (_: unknown, job) => tried(job.retries) },
+    limited: { limit: { concurrency: 1 }, run: () => "limited" },
+    waits: async (_: unknown, job) => {
+      await new Promise((resolve) => job.signal.addEventListener("abort", resolve))
+      throw job.signal.reason
+    },
+  },
+})
+
+const tried = (retries: number): number => {
+  if (retries === 0) throw new Error("once more")
+  return retries
+}
+
+/** The error that a promise is refused with. */
+const refusal = async (work: Promise<unknown>): Promise<unknown> =>
+  work.then(
+    () => expect.unreachable("it was allowed"),
+    (error: unknown) => error,
+  )
+
+const missing = (subject: string) =>
+  expect.objectContaining({
+    reason: "unauthorized",
+    outcome: "none",
+    message: expect.stringContaining(`does not allow this user to publish to ${subject}`),
+  })
+
+describe("the roles of the account file", () => {
+  test("streams are made by the operator; until then the others are told so", { timeout: 60_000 }, async () => {
+    const { urlOf, clientOf } = await secured()
+    for (const role of ["submitter", "worker"] as const) {
+      expect(await refusal(connect(urlOf(role)))).toMatchObject({
+        reason: "unauthorized",
+        message: expect.stringMatching(
+          /the stream callboard_\w+ does not exist.*callboard doctor.*\$JS\.API\.STREAM\.CREATE\.callboard_/,
+        ),
+      })
+    }
+    await clientOf("operator")
+    for (const role of ["submitter", "worker"] as const) await clientOf(role)
+  })
+
+  test("a worker runs what a submitter submits, and the submitter follows it", { timeout: 60_000 }, async () => {
+    const { urlOf, clientOf, refusedTo } = await prepared()
+    await start([tasks], { transport: urlOf("worker"), name: "worker-1" })
+    const submitter = await clientOf("submitter")
+    const job = await submitter.submit("tasks.double", { input: { n: 21 } })
+    expect(await job.result({ timeout: 30 })).toBe(42)
+    expect(await (await submitter.submit("tasks.twice", { delay: 1 })).result({ timeout: 30 })).toBe(1)
+    expect(await (await submitter.submit("tasks.limited")).result({ timeout: 30 })).toBe("limited")
+    const chained = await submitter.submit("tasks.double", { input: { n: 1 }, chain: [{ task: "tasks.limited" }] })
+    expect(await chained.result({ timeout: 30 })).toBe(2)
+    expect(await job.find()).toMatchObject({ state: "succeeded", attempts: 1 })
+    expect((await submitter.jobs({ task: "tasks.double" })).jobs.map(({ id }) => id)).toContain(job.id)
+    expect((await submitter.queues()).map(({ name }) => name)).toContain("default")
+    expect(await submitter.workers()).toHaveLength(1)
+    expect(await submitter.control("ping")).toEqual([{ worker: "worker-1", value: "pong" }])
+    // What nothing serves: why it waits is found with the help of the workers.
+    const other = await submitter.submit("tasks.double", { input: { n: 1 }, queue: "other" })
+    await eventually(async () => (await submitter.why(other.id)).causes.some(({ code }) => code === "no-worker"), {
+      message: "the cause is told",
+    })
+    expect(refusedTo("worker")).toEqual([])
+    // Consumers are made by the workers.
+    expect(refusedTo("submitter").filter((line) => !line.includes("$JS.API.CONSUMER.CREATE."))).toEqual([])
+  })
+
+  test("a submitter takes no tasks, and neither stops nor changes anything", { timeout: 60_000 }, async () => {
+    const { urlOf, clientOf, operator } = await prepared()
+    const service = await start([tasks], { transport: urlOf("worker"), name: "worker-1" })
+    const submitter = await clientOf("submitter")
+    const runs = await submitter.submit("tasks.waits")
+    await eventually(async () => (await runs.find())?.state === "started", { message: "it runs" })
+    expect(await refusal(submitter.control("shutdown"))).toEqual(missing("callboard.news.control"))
+    expect(await refusal(submitter.pause("default"))).toEqual(missing("callboard.k.pause%2f.default"))
+    expect(await refusal(submitter.suspend())).toEqual(missing("callboard.k.suspend%2f."))
+    expect(await refusal(submitter.revoke({ header: "tenant", values: ["acme"] }))).toEqual(
+      missing("callboard.k.revocation%2f"),
+    )
+    expect(await refusal(runs.cancel())).toEqual(missing(`callboard.x.cancelled.default.${runs.id}`))
+    expect(
+      await refusal(
+        serve({ transport: urlOf("submitter"), actors: [tasks], signals: false, logLevel: "none" }).then((it) =>
+          it.ready(),
+        ),
+      ),
+    ).toEqual(missing("$JS.API.CONSUMER.CREATE.callboard_queue.default-"))
+    expect(service.worker).toBeDefined()
+    await operator.job(runs.id).cancel()
+  })
+
+  test("a worker tells other workers nothing", { timeout: 60_000 }, async () => {
+    const { urlOf, clientOf } = await prepared()
+    await start([tasks], { transport: urlOf("worker"), name: "worker-1" })
+    const worker = await clientOf("worker")
+    expect(await worker.control("ping")).toEqual([{ worker: "worker-1", value: "pong" }])
+    expect(await refusal(worker.control("shutdown"))).toEqual(missing("callboard.news.control"))
+    expect(await refusal(worker.pause("default"))).toEqual(missing("callboard.k.pause%2f.default"))
+    expect(await refusal(worker.suspend("worker-1"))).toEqual(missing("callboard.k.suspend%2f.worker-1"))
+    expect(await refusal(worker.revoke({ header: "tenant", values: ["acme"] }))).toEqual(
+      missing("callboard.k.revocation%2f"),
+    )
+  })
+
+  test("an operator may do everything", { timeout: 60_000 }, async () => {
+    const { urlOf, operator } = await prepared()
+    const service = await start([tasks], { transport: urlOf("worker"), name: "worker-1" })
+    const runs = await operator.submit("tasks.waits")
+    await eventually(async () => (await runs.find())?.state === "started", { message: "it runs" })
+    await runs.cancel()
+    await eventually(async () => (await runs.find())?.state === "cancelled", { message: "it is cancelled" })
+    await operator.pause("default")
+    const paused = await operator.submit("tasks.double", { input: { n: 4 } })
+    expect((await operator.why(paused.id)).causes).toContainEqual(expect.objectContaining({ code: "queue-paused" }))
+    await operator.resume("default")
+    expect(await paused.result({ timeout: 30 })).toBe(8)
+    await operator.revoke({ header: "tenant", values: ["acme"] })
+    expect(await operator.control("shutdown")).toEqual([{ worker: "worker-1", value: "stopping" }])
+    await service.stopped
+  })
+})
