@@ -1,5 +1,5 @@
 /** The program `callboard`: its commands, and how their failures are printed. */
-import { Command, CommanderError } from "commander"
+import { Command, CommanderError, Help } from "commander"
 import { visible } from "../log/log-value.ts"
 import { didYouMean } from "../options/suggest.ts"
 import { VERSION } from "../version.ts"
@@ -46,13 +46,16 @@ const commands = [
   addDoctor,
 ]
 
+/** A command and its arguments. `[options]`, which nearly all have, would leave too little room for what it does. */
+const subcommandTerm = (command: Command): string => new Help().subcommandTerm(command).replace(" [options]", "")
+
 const makeProgram = (): Command => {
   const program = new Command("callboard")
     .description("Post tasks, run the actors that do them, and follow each job by its id.")
     .version(VERSION, "-V, --version", "show the version")
     .helpOption("-h, --help", "show this help")
     .helpCommand(false)
-    .configureHelp({ showGlobalOptions: true })
+    .configureHelp({ showGlobalOptions: true, subcommandTerm })
     // The error is printed once, below.
     .configureOutput({ outputError: () => undefined })
     .exitOverride()
@@ -61,8 +64,10 @@ const makeProgram = (): Command => {
   program.addHelpText(
     "after",
     `
-Settings come from flags, CALLBOARD_* variables, callboard.config.ts and defaults, in this order; see: callboard doctor
-Exit codes: ${EXIT.done} done, ${EXIT.failed} failed, ${EXIT.usage} wrong usage, ${EXIT.timeout} waiting timed out, ${EXIT.unreachable} transport unreachable`,
+Settings come from flags, CALLBOARD_* variables, callboard.config.ts and
+defaults, in this order; see: callboard doctor
+Exit codes: ${EXIT.done} done, ${EXIT.failed} failed, ${EXIT.usage} wrong usage, ${EXIT.timeout} waiting timed out,
+${EXIT.unreachable} transport unreachable`,
   )
   program.option("--wide", "tables in full: all columns, ids and texts, however long the lines become")
   for (const add of commands) add(program)
@@ -90,8 +95,17 @@ const addHelp = (program: Command): void => {
 }
 
 /** The command that failed, as far as the arguments tell. */
-const calledIn = (program: Command, args: ReadonlyArray<string>): Command =>
-  program.commands.find((command) => args.includes(command.name())) ?? program
+const calledIn = (command: Command, args: ReadonlyArray<string>): Command => {
+  for (const [at, word] of args.entries()) {
+    const found = command.commands.find((each) => each.name() === word)
+    if (found !== undefined) return calledIn(found, args.slice(at + 1))
+  }
+  return command
+}
+
+/** The words that call a command: `callboard dead redrive`. */
+const wordsOf = (command: Command): string =>
+  command.parent === null ? command.name() : `${wordsOf(command.parent)} ${command.name()}`
 
 /** Runs a command line, prints its output and errors, and returns the exit code. */
 export const run = async (args: ReadonlyArray<string>): Promise<number> => {
@@ -100,7 +114,7 @@ export const run = async (args: ReadonlyArray<string>): Promise<number> => {
     await program.parseAsync([...args], { from: "user" })
     return EXIT.done
   } catch (error) {
-    if (error instanceof CommanderError) return usageFailure(error)
+    if (error instanceof CommanderError) return usageFailure(error, calledIn(program, args))
     const line = lineOf(error)
     const command = calledIn(program, args)
     if (line !== "") process.stderr.write(`callboard: ${visible(wantsStack(command) ? stackOf(error) : line)}\n`)
@@ -108,7 +122,7 @@ export const run = async (args: ReadonlyArray<string>): Promise<number> => {
   }
 }
 
-const usageFailure = (error: CommanderError): number => {
+const usageFailure = (error: CommanderError, command: Command): number => {
   if (error.exitCode === 0) return EXIT.done
   // "(outputHelp)": no command was given, and the help was printed.
   if (error.code !== "commander.help") {
@@ -116,7 +130,7 @@ const usageFailure = (error: CommanderError): number => {
       .replace(/^error: /, "")
       .replace(/\.?\n\(Did you mean (.*)\?\)/, " (did you mean $1?)")
       .replace(/(?<!\s)\s*\n\s*/g, " ")
-    process.stderr.write(`callboard: ${visible(line)}; see: callboard --help\n`)
+    process.stderr.write(`callboard: ${visible(line)}; see: ${wordsOf(command)} --help\n`)
   }
   return EXIT.usage
 }

@@ -38,7 +38,7 @@ export const HttpConfig = Schema.Struct({
     ).annotate(
       about(
         "The tokens and what each may do: `{token, scopes, name?}` with the scopes `read`, `submit`, `admin`; as text `scope+scope:token,…`",
-        { default: "none: everyone on this machine may do everything", read: "tokens", secret: true },
+        { default: "none: this machine may do everything", read: "tokens", secret: true },
       ),
     ),
   ),

@@ -76,7 +76,7 @@ export const ConfigSchema = Schema.Struct({
   prefetch: Schema.optionalKey(
     whole({ least: 1, most: 1_000 }).annotate(
       about("Tasks held per handler, 1–1,000; 1 keeps the order of queues and priorities strict", {
-        default: `${DEFAULTS.prefetch}; 1 where several queues are given in strict order`,
+        default: `${DEFAULTS.prefetch}; 1 for several queues in strict order`,
         read: "number",
         flag: "--prefetch <count>",
       }),

@@ -44,7 +44,7 @@ describe("submit", () => {
     const { code, stdout, stderr } = await project.ask("submit", "works.echo", '{"a":1}')
     expect(code).toBe(0)
     expect(stdout).toMatch(/^[0-9a-f-]{36}\n$/)
-    expect(stderr).toMatch(/queued, kept as durably as: fsync/)
+    expect(stderr).toBe(`queued, kept as durably as: fsync\nfollow it: callboard job ${stdout.trim()} --watch\n`)
     expect(await ended(stdout.trim(), "succeeded")).toMatchObject({ result: { a: 1 }, queue: "default", priority: 4 })
   })
 
@@ -104,10 +104,14 @@ describe("submit", () => {
     expect(JSON.parse(stdout)).toMatchObject({ tenant: "acme", note: "a = b" })
   })
 
-  test("says when nobody is known to serve the task", async () => {
+  test("says when no worker serves the actor of a task, or its method", async () => {
     const { code, stderr } = await project.ask("submit", "nobody.home", "--queue", "elsewhere")
     expect(code).toBe(0)
     expect(stderr).toMatch(/no worker that is alive serves nobody/)
+    const misspelled = await project.ask("submit", "works.ecoh", "--queue", "elsewhere")
+    expect(misspelled.stderr).toMatch(
+      /^no worker that is alive serves works\.ecoh \(did you mean echo\?\); the task waits for one$/m,
+    )
     expect((await project.ask("submit", "works.echo")).stderr).not.toMatch(/no worker/)
   })
 })

@@ -8,8 +8,9 @@ import { makeProject } from "./project.ts"
 
 describe("a mistake ends with exit code 2 and one line of advice", () => {
   const cases: ReadonlyArray<[args: string, advice: RegExp]> = [
-    ["jbos", /unknown command 'jbos' \(did you mean jobs\?\)/],
-    ["jobs --stat failed", /unknown option '--stat' \(did you mean --state\?\)/],
+    ["jbos", /unknown command 'jbos' \(did you mean jobs\?\); see: callboard --help$/m],
+    ["jobs --stat failed", /unknown option '--stat' \(did you mean --state\?\); see: callboard jobs --help$/m],
+    ["dead redrive --al", /unknown option '--al' \(did you mean --all\?\); see: callboard dead redrive --help$/m],
     ["jobs --state fialed", /--state fialed: no such state \(did you mean failed\?\); there are deferred, /],
     ["jobs --limit 0", /--limit 0: must be a whole number from 1 to 1000/],
     ["jobs extra", /too many arguments/],
@@ -97,7 +98,7 @@ test("help lists every command; without a command it is shown with exit code 2",
       " ",
     ),
   )
-  expect(help.stdout).toMatch(
+  expect(help.stdout.replaceAll(/\s+/g, " ")).toMatch(
     /Exit codes: 0 done, 1 failed, 2 wrong usage, 3 waiting timed out, 4 transport unreachable/,
   )
   expect(await project.run()).toMatchObject({ code: 2 })
@@ -111,6 +112,19 @@ test("help lists every command; without a command it is shown with exit code 2",
     expect(worker.stdout).toContain(flag)
   }
   expect(worker.stdout).not.toContain("--work-process")
+})
+
+test("no line of a help, of doctor or after a submission is longer than a terminal of 80 columns", async () => {
+  using project = makeProject()
+  const helps = ["--help", "dead redrive --help"]
+  const { stdout: main } = await project.ask("--help")
+  for (const [, name] of main.slice(main.indexOf("Commands:")).matchAll(/^ {2}([a-z]+) /gm))
+    helps.push(`${name} --help`)
+  for (const command of [...helps, "doctor", "submit works.echo"]) {
+    const { stdout, stderr } = await project.ask(...command.split(" "))
+    const long = `${stdout}${stderr}`.split("\n").filter((line) => line.length > 80)
+    expect({ command, long }).toEqual({ command, long: [] })
+  }
 })
 
 test("help of a flag that negates says what giving it does", async () => {

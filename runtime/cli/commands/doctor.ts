@@ -78,8 +78,11 @@ const settled = async <A>(run: () => Promise<A>): Promise<{ readonly value: A } 
   }
 }
 
-const section = (title: string, rows: ReadonlyArray<ReadonlyArray<string>>, paint: Paint): string =>
-  `${paint(title, "bold")}\n${columns(rows.map(([first = "", ...rest]) => [`  ${first}`, ...rest]))}\n`
+const section = (title: string, rows: ReadonlyArray<ReadonlyArray<string>>, paint: Paint, width?: number): string =>
+  `${paint(title, "bold")}\n${columns(
+    rows.map(([first = "", ...rest]) => [`  ${first}`, ...rest]),
+    width,
+  )}\n`
 
 export const addDoctor = (program: Command): void => {
   const command = program.command("doctor").description("show every setting and its origin, and try the transport")
@@ -113,7 +116,7 @@ export const addDoctor = (program: Command): void => {
         value,
         paint(origin, origin === "default" ? "dim" : "cyan"),
       ])
-      output.line(section("Settings", rows, paint))
+      output.line(section("Settings", rows, paint, output.width))
       const found = "value" in actors ? actors.value.join(", ") : paint(lineOf(actors.error), "yellow")
       output.line(section("Actors", [[folder, found]], paint))
       if ("value" in reached) {

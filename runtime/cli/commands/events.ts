@@ -58,7 +58,9 @@ export const addEvents = (program: Command): void => {
     .option("--types <types>", "only these, with commas between them; worker-* is all that begin so")
   command.addHelpText(
     "after",
-    "\nWorkers tell of every task if they are started with --events. Nothing is replayed; after an outage of the transport it goes on.",
+    `
+Workers tell of every task if they are started with --events. Nothing is
+replayed; after an outage of the transport it goes on.`,
   )
   runs(command, ({ output, withClient }) => {
     const { types } = command.opts<{ readonly types?: string }>()

@@ -8,6 +8,7 @@ import type { SubmittedJob } from "../../jobs/handle.ts"
 import type { Submission, SubmissionFields } from "../../jobs/submission/submission.ts"
 import type { Outcome } from "../../jobs/tracking/outcome.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
+import { didYouMean } from "../../options/suggest.ts"
 import { resolveName } from "../../protocol/name.ts"
 import { parseDuration } from "../../protocol/time.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
@@ -107,10 +108,20 @@ const noteUnknown = async (
   taskNames: Config["taskNames"],
   output: Output,
 ): Promise<void> => {
-  const { actor } = resolveName(task, meth ?? null, () => false, new Map(Object.entries(taskNames ?? {})))
+  const target = resolveName(task, meth ?? null, () => false, new Map(Object.entries(taskNames ?? {})))
+  const { actor, meth: method } = target
+  const found = await client.directory.find(actor)
   // An actor's own name may have a dot in it.
-  const known = (await client.directory.find(actor)) ?? (await client.directory.find(task))
-  if (known === undefined) output.note(`no worker that is alive serves ${actor}; the task waits for one`)
+  if (found === undefined) {
+    if ((await client.directory.find(task)) !== undefined) return
+    return output.note(`no worker that is alive serves ${actor}; the task waits for one`)
+  }
+  if (method === null || found.methods.some(({ name }) => name === method)) return
+  const advice = didYouMean(
+    method,
+    found.methods.map(({ name }) => name),
+  )
+  output.note(`no worker that is alive serves ${actor}.${method}${advice}; the task waits for one`)
 }
 
 const printOutcome = (output: Output, id: string, outcome: Outcome): void => {
@@ -138,7 +149,7 @@ const printReceipt = (output: Output, { id, receipt }: SubmittedJob): void => {
   // Prints only the id, so that scripts can use it: id=$(callboard submit …).
   output.line(id)
   output.note(
-    `${receipt.duplicate ? `known already, ${receipt.state}` : receipt.state}, kept as durably as: ${receipt.durability}; follow it: callboard job ${id} --watch`,
+    `${receipt.duplicate ? `known already, ${receipt.state}` : receipt.state}, kept as durably as: ${receipt.durability}\nfollow it: callboard job ${id} --watch`,
   )
 }
 

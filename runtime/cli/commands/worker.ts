@@ -29,8 +29,9 @@ export const addWorker = (program: Command): void => {
   command.addHelpText(
     "after",
     `
-HTTP is answered only if --port is given here. Of several --processes, the one that watches over them answers for all:
-/healthz, /readyz and /metrics, and nothing else.`,
+HTTP is answered only if --port is given here. Of several --processes, the one
+that watches over them answers for all: /healthz, /readyz and /metrics, and
+nothing else.`,
   )
   command.addOption(new Option(WORK_FLAG).hideHelp())
   runs(command, (invocation) => {

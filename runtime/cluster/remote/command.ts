@@ -59,7 +59,7 @@ export const COMMANDS: Readonly<Record<CommandName, CommandInfo>> = {
   active: { kind: "inspect", summary: "Jobs whose handlers run", takes: [] },
   reserved: { kind: "inspect", summary: "Tasks that wait in workers for a handler", takes: [] },
   "put-off": { kind: "inspect", summary: "Tasks that could not run, come again, and why", takes: ["id"] },
-  stats: { kind: "inspect", summary: "What workers have done, and what they take of their machine", takes: [] },
+  stats: { kind: "inspect", summary: "What workers have done, and the memory they use", takes: [] },
   registered: { kind: "inspect", summary: "Actors and methods that workers serve", takes: [] },
   queues: { kind: "inspect", summary: "Queues that workers listen to", takes: [] },
   "pool-grow": { kind: "control", summary: "More handlers at a time", takes: ["count"] },
@@ -69,12 +69,12 @@ export const COMMANDS: Readonly<Record<CommandName, CommandInfo>> = {
   "cancel-consumer": { kind: "control", summary: "Listen to a queue no more", takes: ["queue"] },
   "time-limit": {
     kind: "control",
-    summary: "Time limits of a method, for runs that begin from now on",
+    summary: "Time limits of a method, from its next run on",
     takes: ["task", "hard", "soft"],
   },
   "rate-limit": {
     kind: "control",
-    summary: "How often a method may start on each worker: `10/m`, or `none`",
+    summary: "Starts of a method per worker: `10/m`, or `none`",
     takes: ["task", "rate"],
   },
   "enable-events": { kind: "control", summary: "Tell what happens to tasks as events", takes: [] },
