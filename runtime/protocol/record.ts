@@ -7,7 +7,6 @@
  */
 import * as Result from "effect/Result"
 import { decodeBase64, encodeBase64 } from "./base64.ts"
-import { digestOf } from "./digest.ts"
 import { type InvalidTask, parseTask, type Task } from "./headers.ts"
 import { type AddressedTask, DEFAULT_PRIORITY, type Headers, type Message, type Properties } from "./message.ts"
 import { isState, type State } from "./state.ts"
@@ -246,14 +245,6 @@ export const tombstoneOf = (record: JobRecord): JobRecord => {
   } = record
   const others = followUps.filter(({ id }) => id !== record.id)
   return { ...kept, timeline: [], tombstone: true, ...(others.length === 0 ? {} : { followUps: others }) }
-}
-
-/** Whether a posting has the task, method and body of a record's job. A record without task and digest is of an older version. */
-export const isSameTask = (record: JobRecord, { message }: Pick<AddressedTask, "message">): boolean => {
-  const { task, meth = null } = message.headers
-  if (record.task !== task || record.meth !== meth) return false
-  const digest = record.digest ?? (record.message === undefined ? undefined : digestOf(record.message.body))
-  return digest === undefined || digest === digestOf(message.body)
 }
 
 /**

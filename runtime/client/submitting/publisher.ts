@@ -7,11 +7,11 @@ import { asTransportError, CallboardError } from "../../errors.ts"
 import { isDeferred } from "../../jobs/dependencies/checking.ts"
 import { type Deferred, defer } from "../../jobs/dependencies/defer.ts"
 import { publishFailed, type Receipt, type SubmitResult } from "../../jobs/receipt.ts"
+import { isSameTask } from "../../jobs/same-task.ts"
 import type { Redaction } from "../../log/redaction.ts"
 import { taskEventFields } from "../../log/task-event-fields.ts"
 import { parseTask } from "../../protocol/headers.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
-import { isSameTask } from "../../protocol/record.ts"
 
 /** Tasks that go to the transport at a time. */
 const CHUNK = 1_000

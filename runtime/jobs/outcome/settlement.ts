@@ -5,7 +5,6 @@
  * Retry, callbacks, errbacks and the next run are fixed here, inside the record that decides the outcome.
  */
 import * as Result from "effect/Result"
-import { digestOf } from "../../protocol/digest.ts"
 import { OWN_HEADER, type OwnHeaders, postingOf, type RepeatHeader, type Task } from "../../protocol/headers.ts"
 import type { AddressedTask, Message } from "../../protocol/message.ts"
 import { FRONT_LEVEL, publishKey } from "../../protocol/message.ts"
@@ -14,6 +13,7 @@ import type { State } from "../../protocol/state.ts"
 import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
+import { digestOf } from "../same-task.ts"
 
 /** An attempt that has ended. */
 export interface Attempt {

@@ -1,0 +1,15 @@
+/** Whether two submissions under one id are the same task: what a job that has succeeded keeps for that is a digest. */
+import { hash } from "node:crypto"
+import type { AddressedTask } from "../protocol/message.ts"
+import type { JobRecord } from "../protocol/record.ts"
+
+/** By this text two bodies of tasks are told apart: the first 96 bits of their SHA-256. */
+export const digestOf = (body: Uint8Array): string => hash("sha256", body, "base64url").slice(0, 16)
+
+/** Whether a posting has the task, method and body of a record's job. A record without task and digest is of an older version. */
+export const isSameTask = (record: JobRecord, { message }: Pick<AddressedTask, "message">): boolean => {
+  const { task, meth = null } = message.headers
+  if (record.task !== task || record.meth !== meth) return false
+  const digest = record.digest ?? (record.message === undefined ? undefined : digestOf(record.message.body))
+  return digest === undefined || digest === digestOf(message.body)
+}
