@@ -4,7 +4,9 @@ import { placeOf } from "../plugins/memory/mod.ts"
 import { spared, titleOf } from "./kit/case.ts"
 import { cases } from "./kit/cases.ts"
 import { BrokenPromise, isTransportError } from "./kit/check.ts"
+import { register } from "./kit/conformance.ts"
 import { sleep } from "./kit/context.ts"
+import { lineHarness } from "./kit/driver/bases.ts"
 import type { Harness } from "./kit/harness.ts"
 import { Line } from "./kit/line.ts"
 import { type Mutant, mutants } from "./kit/mutants.ts"
@@ -76,6 +78,15 @@ describe("mutants", () => {
     },
     120_000,
   )
+})
+
+test("the author of a driver gets the rules of every group that has some", () => {
+  const titles: Array<string> = []
+  register((title) => titles.push(title), lineHarness())
+  const rules = titles.filter((title) => title.startsWith("with the runtime, "))
+  const groups = new Set(rules.map((title) => title.replace(/^with the runtime, |: .*$/g, "")))
+  const all = ["begin", "end", "fence", "hostile", "next run", "query", "records", "recovery", "report", "watch"]
+  expect([...groups].sort()).toEqual(all)
 })
 
 test("without a runner there is a report", async () => {

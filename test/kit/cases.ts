@@ -14,11 +14,11 @@ import { recordCases } from "./cases/records.ts"
 import { recoveryCases } from "./cases/recovery.ts"
 import { takeCases } from "./cases/take.ts"
 
-export const cases: ReadonlyArray<Case> = [
-  ...publishCases,
-  ...takeCases,
-  ...delayCases,
-  ...leaseCases,
+/** What the runtime passes on to any driver alike: the cases about drivers try what a driver can change about it. */
+const passedOn: ReadonlyArray<Case> = [...publishCases, ...takeCases, ...delayCases, ...leaseCases, ...closeCases]
+
+/** The rules of the runtime in which the driver has a part. */
+export const ruleCases: ReadonlyArray<Case> = [
   ...endCases,
   ...fenceCases,
   ...beginCases,
@@ -26,6 +26,7 @@ export const cases: ReadonlyArray<Case> = [
   ...recordCases,
   ...queryCases,
   ...hostileCases,
-  ...closeCases,
   ...recoveryCases,
 ]
+
+export const cases: ReadonlyArray<Case> = [...passedOn, ...ruleCases]

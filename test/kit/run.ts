@@ -1,6 +1,6 @@
 /** Runs cases: with any test runner, or without one. */
 import { type Case, type CaseOf, spared, titleOf } from "./case.ts"
-import { cases } from "./cases.ts"
+import { cases, ruleCases } from "./cases.ts"
 import { Context } from "./context.ts"
 import type { Harness } from "./harness.ts"
 
@@ -20,22 +20,8 @@ export const runCase = (
   harness: Harness,
 ): Promise<void> => Context.run(harness, { lease, timeout }, run)
 
-/** Groups whose result depends on the driver. The other groups are covered by the cases about drivers. */
-const GROUPS: ReadonlySet<string> = new Set([
-  "claim",
-  "fence",
-  "hostile",
-  "next run",
-  "query",
-  "records",
-  "recovery",
-  "report",
-  "end",
-  "watch",
-])
-
 const everything: Suite<Harness, Context> = { cases, runCase }
-const rules: Suite<Harness, Context> = { cases: cases.filter(({ group }) => GROUPS.has(group)), runCase }
+const rules: Suite<Harness, Context> = { cases: ruleCases, runCase }
 
 /** `test` of vitest, `bun:test` or `node:test`, or a function that calls another one. */
 export interface TestFunction {
