@@ -4,7 +4,7 @@ import { placeOf } from "../plugins/memory/mod.ts"
 import { spared, titleOf } from "./kit/case.ts"
 import { cases } from "./kit/cases.ts"
 import { BrokenPromise, isTransportError } from "./kit/check.ts"
-import { register } from "./kit/conformance.ts"
+import { register, registerPlugin } from "./kit/conformance.ts"
 import { sleep } from "./kit/context.ts"
 import { lineHarness } from "./kit/driver/bases.ts"
 import type { Harness } from "./kit/harness.ts"
@@ -80,13 +80,16 @@ describe("mutants", () => {
   )
 })
 
-test("the author of a driver gets the rules of every group that has some", () => {
-  const titles: Array<string> = []
-  register((title) => titles.push(title), lineHarness())
-  const rules = titles.filter((title) => title.startsWith("with the runtime, "))
-  const groups = new Set(rules.map((title) => title.replace(/^with the runtime, |: .*$/g, "")))
+test("over a driver there are rules of every group", () => {
+  const groupsOf = (registering: typeof register): ReadonlyArray<string> => {
+    const titles: Array<string> = []
+    registering((title) => titles.push(title), lineHarness())
+    const rules = titles.filter((title) => title.startsWith("with the runtime, "))
+    return [...new Set(rules.map((title) => title.replace(/^with the runtime, |: .*$/g, "")))].sort()
+  }
   const all = ["begin", "end", "fence", "hostile", "next run", "query", "records", "recovery", "report", "watch"]
-  expect([...groups].sort()).toEqual(all)
+  expect(groupsOf(register)).toEqual(all)
+  expect(groupsOf(registerPlugin)).toEqual(all)
 })
 
 test("without a runner there is a report", async () => {

@@ -17,7 +17,7 @@ export const testFiles = readdirSync(join(root, "test"), { recursive: true, enco
 
 /** What starts a server or a process, takes a board that processes share, or runs the kit. */
 const starters =
-  /\b(startNats|startNatsCluster|startPostgres|spawnProcess|spawnScript|makeProject|onEveryBoard|sharedBoards|runConformance)\b|node:child_process|kit\/(mod|run|driver\/run)\.ts/
+  /\b(startNats|startNatsCluster|startPostgres|spawnProcess|spawnScript|makeProject|onEveryBoard|sharedBoards|runConformance)\b|node:child_process|kit\/(mod|conformance|run|driver\/run)\.ts/
 
 /** What waits most of its time: for intervals that belong to what it tries. */
 const waiting =

@@ -11,6 +11,7 @@ import {
   type Report,
   type RunOptions,
   registerRules,
+  registerSmoke,
   runRulesConformance,
   type TestFunction,
 } from "./run.ts"
@@ -49,6 +50,15 @@ const titled = (test: TestFunction): TestFunction => {
 export const register = (test: TestFunction, harness: DriverHarness, options: RegisterOptions = {}): void => {
   registerDriver(test, harness, options)
   registerRules(titled(test), overRuntime(harness), options)
+}
+
+/**
+ * As `register`, for a plugin of this repository: the rules are tried whole over the least driver, so that only those cases
+ * follow that a transport can change.
+ */
+export const registerPlugin = (test: TestFunction, harness: DriverHarness, options: RegisterOptions = {}): void => {
+  registerDriver(test, harness, options)
+  registerSmoke(titled(test), overRuntime(harness), options)
 }
 
 /** Runs all cases without a test runner. Never rejects because of a case. */

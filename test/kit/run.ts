@@ -22,6 +22,7 @@ export const runCase = (
 
 const everything: Suite<Harness, Context> = { cases, runCase }
 const rules: Suite<Harness, Context> = { cases: ruleCases, runCase }
+const smoke: Suite<Harness, Context> = { cases: ruleCases.filter((each) => each.smoke), runCase }
 
 /** `test` of vitest, `bun:test` or `node:test`, or a function that calls another one. */
 export interface TestFunction {
@@ -44,6 +45,10 @@ export interface RegisterOptions {
 /** Registers the cases about the rules of the runtime with a test runner. */
 export const registerRules = (test: TestFunction, harness: Harness, options: RegisterOptions = {}): void =>
   registerSuite(rules, test, harness, options)
+
+/** Registers those that stand for the rules of their group. */
+export const registerSmoke = (test: TestFunction, harness: Harness, options: RegisterOptions = {}): void =>
+  registerSuite(smoke, test, harness, options)
 
 /** Registers all cases about what is made of a driver: once is enough for those that no driver can change. */
 export const registerLifted = (test: TestFunction, harness: Harness, options: RegisterOptions = {}): void =>

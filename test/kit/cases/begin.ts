@@ -44,6 +44,7 @@ export const beginCases: ReadonlyArray<Case> = [
   {
     group,
     name: "claims without an outcome are counted, and the next claim gets their number",
+    smoke: true,
     lease: 1_000,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")
@@ -234,6 +235,7 @@ export const beginCases: ReadonlyArray<Case> = [
   {
     group: "report",
     name: "a report is seen by others, and the last one wins",
+    smoke: true,
     async run({ peer, fresh, task, elsewhere, until, within }) {
       const queue = fresh("queue")
       const other = await elsewhere()

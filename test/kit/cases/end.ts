@@ -67,6 +67,7 @@ export const endCases: ReadonlyArray<Case> = [
   {
     group,
     name: "an outcome that comes after an early ack publishes what follows",
+    smoke: true,
     async run({ peer, fresh, task }) {
       const [queue, next] = [fresh("queue"), fresh("next")]
       const [ends, again] = [task({ queue }), task({ queue })]
@@ -185,6 +186,7 @@ export const endCases: ReadonlyArray<Case> = [
   {
     group,
     name: "an end that is sent again after a lost acknowledgement succeeds, and doubles no follow-up",
+    smoke: true,
     needs: [({ capabilities }) => capabilities.dedupeWindow > 0 || "it does not recognise publish keys"],
     async run({ peer, fresh, task }) {
       const [queue, other] = [fresh("queue"), fresh("other")]

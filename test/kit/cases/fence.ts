@@ -57,6 +57,7 @@ export const fenceCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a worker that wakes after another has begun is refused, also when it finishes first",
+    smoke: true,
     lease,
     async run(context) {
       const { peer } = context
@@ -82,6 +83,7 @@ export const fenceCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a refused outcome takes nothing out of the other worker's hands",
+    smoke: true,
     lease,
     async run(context) {
       const { peer } = context
@@ -98,6 +100,7 @@ export const fenceCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a hand-back by a worker that was overtaken is refused",
+    smoke: true,
     lease,
     async run(context) {
       const { peer } = context

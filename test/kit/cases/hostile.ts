@@ -12,6 +12,7 @@ export const hostileCases: ReadonlyArray<Case> = [
   {
     group,
     name: "ids may be any text up to 255 bytes",
+    smoke: true,
     needs: [lists],
     async run({ peer, fresh, task, harness }) {
       const queue = fresh("queue")
@@ -92,6 +93,7 @@ export const hostileCases: ReadonlyArray<Case> = [
   {
     group,
     name: "what is no message comes as undecodable with its bytes, and its neighbours come too",
+    smoke: true,
     needs: [hook("corrupt")],
     async run({ peer, fresh, task, harness, namespace }) {
       const queue = fresh("queue")

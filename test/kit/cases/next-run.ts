@@ -24,6 +24,7 @@ export const nextRunCases: ReadonlyArray<Case> = [
   {
     group,
     name: "an attempt may end one run and begin the next",
+    smoke: true,
     async run({ peer, fresh, task }) {
       const posting = task({ queue: fresh("queue") })
       await peer.publish(posting)

@@ -59,6 +59,7 @@ export const queryCases: ReadonlyArray<Case> = [
   {
     group: "query",
     name: "each filter finds what it says, and several find what all of them say",
+    smoke: true,
     needs,
     async run(context) {
       const { peer, fresh, task } = context
@@ -196,6 +197,7 @@ export const queryCases: ReadonlyArray<Case> = [
   {
     group: "watch",
     name: "claims, reports and changes reach those who watch",
+    smoke: true,
     needs,
     async run({ peer, fresh, task, until, within }) {
       const queue = fresh("queue")

@@ -92,6 +92,7 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a job in motion is never missing",
+    smoke: true,
     timeout: 40_000,
     async run({ peer, fresh, task, elsewhere, harness }) {
       const queue = fresh("queue")
@@ -154,6 +155,7 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "of two changes at the same time, one is a conflict",
+    smoke: true,
     async run({ peer, fresh, task, elsewhere }) {
       const other = await elsewhere()
       for (let at = 0; at < 10; at++) {
@@ -201,6 +203,7 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a job that is cancelled while it waits is withdrawn and never comes",
+    smoke: true,
     async run({ peer, fresh, tasks }) {
       const queue = fresh("queue")
       const [before, posting, after] = tasks(3, { queue })
@@ -363,6 +366,7 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a record becomes a tombstone when it was kept long enough, and not before",
+    smoke: true,
     needs: [lists],
     async run({ peer, fresh, task, until, tolerance, inTime }) {
       const queue = fresh("queue")

@@ -101,6 +101,7 @@ export const recoveryCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a sudden end while publishing and while consuming loses nothing that was stored",
+    smoke: true,
     needs: [hook("kill"), durable],
     lease: 2_000,
     exclusive: true,
@@ -110,6 +111,7 @@ export const recoveryCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a take that waits through a cut, or the next one, brings what comes afterwards",
+    smoke: true,
     needs: [hook("cut")],
     exclusive: true,
     timeout: 60_000,

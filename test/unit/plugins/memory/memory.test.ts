@@ -4,7 +4,8 @@ import process from "node:process"
 import { expect, test } from "vitest"
 import { capabilities, placeOf, plugin } from "../../../../plugins/memory/mod.ts"
 import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
-import { type Harness, register } from "../../../kit/mod.ts"
+import { registerPlugin } from "../../../kit/conformance.ts"
+import type { Harness } from "../../../kit/mod.ts"
 
 const url = new URL("memory://kit")
 
@@ -16,7 +17,7 @@ const harness: Harness = {
   corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).jobs.inject(queue, bytes),
 }
 
-register(test, harness, { spared: "omit" })
+registerPlugin(test, harness, { spared: "omit" })
 
 const options = (namespace: string): ConnectOptions => ({ namespace, lease: 30_000, name: "test", timeout: 1_000 })
 

@@ -3,7 +3,8 @@ import { connect } from "nats"
 import { afterAll, beforeAll, test } from "vitest"
 import { capabilitiesOf, Names, plugin } from "../../../../plugins/nats/mod.ts"
 import { Bands } from "../../../../plugins/nats/streams/names.ts"
-import { type Harness, register } from "../../../kit/mod.ts"
+import { registerPlugin } from "../../../kit/conformance.ts"
+import type { Harness } from "../../../kit/mod.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
 import { type Proxy, startProxy } from "./proxy.ts"
 
@@ -54,4 +55,4 @@ const harness: Harness = {
   },
 }
 
-register(test, harness, { spared: "omit" })
+registerPlugin(test, harness, { spared: "omit" })

@@ -3,7 +3,8 @@ import pg from "pg"
 import { afterAll, beforeAll, test } from "vitest"
 import { capabilities, plugin } from "../../../../plugins/postgres/mod.ts"
 import { schemaOf } from "../../../../plugins/postgres/schema.ts"
-import { type Harness, register } from "../../../kit/mod.ts"
+import { registerPlugin } from "../../../kit/conformance.ts"
+import type { Harness } from "../../../kit/mod.ts"
 import { type PostgresServer, startPostgres } from "../../../support/servers/postgres.ts"
 import { type Proxy, startProxy } from "../nats/proxy.ts"
 
@@ -65,4 +66,4 @@ const harness: Harness = {
   },
 }
 
-register(test, harness, { spared: "omit" })
+registerPlugin(test, harness, { spared: "omit" })

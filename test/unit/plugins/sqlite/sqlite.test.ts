@@ -8,7 +8,8 @@ import { plugin } from "../../../../plugins/sqlite/mod.ts"
 import type { Driver } from "../../../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../../../runtime/transport/mod.ts"
 import type { Query } from "../../../../runtime/transport/optional.ts"
-import { type Harness, register } from "../../../kit/mod.ts"
+import { registerPlugin } from "../../../kit/conformance.ts"
+import type { Harness } from "../../../kit/mod.ts"
 import { eventually, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
 import { corrupt } from "./corrupt.ts"
 import { find, outcome, posted, publish, take, takeOne } from "./helpers.ts"
@@ -39,7 +40,7 @@ const harness: Harness = {
   corrupt: async (queue, bytes, namespace) => corrupt(kitFile, queue, bytes, namespace),
 }
 
-register(test, harness, { spared: "omit" })
+registerPlugin(test, harness, { spared: "omit" })
 
 // ── what only this transport promises ────────────────────────────────────────────────────────────────────────────────
 
