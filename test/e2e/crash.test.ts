@@ -103,6 +103,77 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
     expect(refusals).toMatchObject([{ uuid: job.id, name: "e2e.step", pid: first.pid }])
   })
 
+  test("two workers share the work, and every job runs once", async () => {
+    const board = keep(await kind.open())
+    const ledger = `${board.folder}/ledger`
+    const client = await clientOf(board)
+    await Promise.all([startService(board, 30, { concurrency: 4 }), startService(board, 30, { concurrency: 4 })])
+    const jobs = 200
+    // Long enough that one of them cannot be done with all before the other has looked.
+    await client.submitMany(Array.from({ length: jobs }, () => ({ task: "e2e.nap", input: { ms: 10, ledger } })))
+    const done = () => linesOf(ledger).filter((line) => line.startsWith("done"))
+    await eventually(() => done().length >= jobs, { deadline: DEADLINE, message: "all jobs have run" })
+    expect(new Set(done().map((line) => line.split(" ")[1])).size).toBe(jobs)
+    expect(done()).toHaveLength(jobs)
+    expect(new Set(done().map((line) => line.split(" ")[2])).size).toBe(2)
+  })
+
+  test("a handler that blocks its thread for three leases is not delivered again", async () => {
+    const board = keep(await kind.open())
+    const client = await clientOf(board, 3)
+    const ledger = `${board.folder}/ledger`
+    const [first, second] = await Promise.all([startService(board, 3), startService(board, 3)])
+    const job = await client.submit("e2e.block", { input: { ms: 9_500, ledger } })
+    const pid = await job.result({ timeout: 60 })
+    expect([first.pid, second.pid]).toContain(pid)
+    expect(linesOf(ledger)).toEqual([`${pid}`])
+    expect(await job.find()).toMatchObject({ attempts: 1 })
+  })
+
+  test("a handler that blocks its thread past its hard limit fails for it, ends its worker, and its neighbours run elsewhere, uncounted", async () => {
+    const board = keep(await kind.open())
+    const client = await clientOf(board, 1)
+    const ledger = `${board.folder}/ledger`
+    const blocked = await startService(board, 1, { concurrency: 1 })
+    const blocker = await client.submit("e2e.block", { input: { ms: 60_000, ledger }, timeLimit: 1 })
+    const neighbour = await client.submit("e2e.step")
+    await blocked.exited
+    expect(await blocker.outcome({ timeout: 1 })).toMatchObject({
+      state: "failed",
+      error: { name: "TimeLimitExceeded" },
+    })
+    expect(linesOf(ledger)).toEqual([`${blocked.pid}`])
+    await startService(board, 1)
+    expect(await neighbour.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
+  }, 30_000)
+
+  test("the first signal lets what runs finish and hands back the rest; the exit code is 0", async () => {
+    const board = keep(await kind.open())
+    const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }
+    const client = await clientOf(board)
+    const service = await startService(board, 30, { concurrency: 1 })
+    const running = await client.submit("e2e.step", { input: files })
+    await eventually(() => linesOf(files.started).length === 1, { deadline: DEADLINE, message: "the job starts" })
+    const waiting = await client.submit("e2e.step")
+    // Asked of the worker: what the broker has handed over may be on its way still.
+    const prefetched = async () => {
+      const [answer] = await client.control("reserved")
+      return JSON.stringify(answer?.value) === JSON.stringify([{ id: waiting.id, queue: "default" }])
+    }
+    await eventually(prefetched, { deadline: DEADLINE, message: "the second job is prefetched" })
+    service.kill("SIGTERM")
+    await service.waitForLine(/Restoring 1 unacknowledged/, DEADLINE)
+    writeFileSync(files.gate, "")
+    expect(await service.exited).toMatchObject({ code: 0 })
+    expect(await running.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
+    expect(await waiting.find()).toMatchObject({ state: "queued", attempts: 0 })
+    await startService(board, 30)
+    expect(await waiting.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
+  })
+
+  // What the runtime decides by records alone, once their commits and hand-backs are known to hold on each transport.
+  if (kind.name !== "sqlite") return
+
   test("a worker frozen in mid-job that wakes when another has finished it is refused", async () => {
     const { job, first, second, ownGate, ledger, refusals } = await frozenFirst(keep(await kind.open()))
     writeFileSync(`${ownGate}${second.pid}`, "")
@@ -169,74 +240,6 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
     })
     for (const neighbour of neighbours) expect(await neighbour.result({ timeout: 20 })).toMatchObject({ attempt: 1 })
   }, 90_000)
-
-  test("two workers share the work, and every job runs once", async () => {
-    const board = keep(await kind.open())
-    const ledger = `${board.folder}/ledger`
-    const client = await clientOf(board)
-    await Promise.all([startService(board, 30, { concurrency: 4 }), startService(board, 30, { concurrency: 4 })])
-    const jobs = 400
-    // Long enough that one of them cannot be done with all before the other has looked.
-    await client.submitMany(Array.from({ length: jobs }, () => ({ task: "e2e.nap", input: { ms: 10, ledger } })))
-    const done = () => linesOf(ledger).filter((line) => line.startsWith("done"))
-    await eventually(() => done().length >= jobs, { deadline: DEADLINE, message: "all jobs have run" })
-    expect(new Set(done().map((line) => line.split(" ")[1])).size).toBe(jobs)
-    expect(done()).toHaveLength(jobs)
-    expect(new Set(done().map((line) => line.split(" ")[2])).size).toBe(2)
-  })
-
-  test("a handler that blocks its thread for three leases is not delivered again", async () => {
-    const board = keep(await kind.open())
-    const client = await clientOf(board, 3)
-    const ledger = `${board.folder}/ledger`
-    const [first, second] = await Promise.all([startService(board, 3), startService(board, 3)])
-    const job = await client.submit("e2e.block", { input: { ms: 9_500, ledger } })
-    const pid = await job.result({ timeout: 60 })
-    expect([first.pid, second.pid]).toContain(pid)
-    expect(linesOf(ledger)).toEqual([`${pid}`])
-    expect(await job.find()).toMatchObject({ attempts: 1 })
-  })
-
-  test("a handler that blocks its thread past its hard limit fails for it, ends its worker, and its neighbours run elsewhere, uncounted", async () => {
-    const board = keep(await kind.open())
-    const client = await clientOf(board, 1)
-    const ledger = `${board.folder}/ledger`
-    const blocked = await startService(board, 1, { concurrency: 1 })
-    const blocker = await client.submit("e2e.block", { input: { ms: 60_000, ledger }, timeLimit: 1 })
-    const neighbour = await client.submit("e2e.step")
-    await blocked.exited
-    expect(await blocker.outcome({ timeout: 1 })).toMatchObject({
-      state: "failed",
-      error: { name: "TimeLimitExceeded" },
-    })
-    expect(linesOf(ledger)).toEqual([`${blocked.pid}`])
-    await startService(board, 1)
-    expect(await neighbour.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
-  }, 30_000)
-
-  test("the first signal lets what runs finish and hands back the rest; the exit code is 0", async () => {
-    const board = keep(await kind.open())
-    const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }
-    const client = await clientOf(board)
-    const service = await startService(board, 30, { concurrency: 1 })
-    const running = await client.submit("e2e.step", { input: files })
-    await eventually(() => linesOf(files.started).length === 1, { deadline: DEADLINE, message: "the job starts" })
-    const waiting = await client.submit("e2e.step")
-    // Asked of the worker: what the broker has handed over may be on its way still.
-    const prefetched = async () => {
-      const [answer] = await client.control("reserved")
-      return JSON.stringify(answer?.value) === JSON.stringify([{ id: waiting.id, queue: "default" }])
-    }
-    await eventually(prefetched, { deadline: DEADLINE, message: "the second job is prefetched" })
-    service.kill("SIGTERM")
-    await service.waitForLine(/Restoring 1 unacknowledged/, DEADLINE)
-    writeFileSync(files.gate, "")
-    expect(await service.exited).toMatchObject({ code: 0 })
-    expect(await running.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
-    expect(await waiting.find()).toMatchObject({ state: "queued", attempts: 0 })
-    await startService(board, 30)
-    expect(await waiting.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
-  })
 
   test("the second signal hands back what runs, uncounted", async () => {
     const board = keep(await kind.open())

@@ -12,6 +12,9 @@ const hasSlots = async (client: Client): Promise<boolean> => {
   return entries.some(({ value }) => new TextDecoder().decode(value).includes('"held"'))
 }
 
+/** Tasks that are not due. A worker that held them would hold some kB for each, tens of MB. */
+const LATER = 25_000
+
 describe.each(sharedBoards)("on $name", (kind) => {
   test("the slot of a worker that was killed comes back, and the job that had it is not doubled", async () => {
     const board = keep(await kind.open())
@@ -50,7 +53,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
     expect(linesOf(ledger)).toEqual(["begin", "end", "begin", "end"])
   }, 60_000)
 
-  test("100,000 tasks that are not due leave a worker's memory as it was", async () => {
+  test("tens of thousands of tasks that are not due leave a worker's memory as it was", async () => {
     const board = keep(await kind.open())
     const client = await clientOf(board, 30)
     await startService(board, 30)
@@ -62,14 +65,14 @@ describe.each(sharedBoards)("on $name", (kind) => {
     }
     await memory()
     const before = await memory()
-    for (let sent = 0; sent < 100_000; sent += 1_000) {
+    for (let sent = 0; sent < LATER; sent += 1_000) {
       await client.submitMany(Array.from({ length: 1_000 }, () => ({ task: "e2e.step", delay: 3_600 })))
     }
     const after = await memory()
     await eventually(
       async () => {
         const [queue] = await client.queues()
-        return queue?.scheduled === 100_000 && queue.inFlight === 0
+        return queue?.scheduled === LATER && queue.inFlight === 0
       },
       { message: "all wait at the transport, and the worker holds nothing" },
     )

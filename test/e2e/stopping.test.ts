@@ -153,14 +153,14 @@ describe.each(sharedBoards)("on $name", (kind) => {
 })
 
 /** At least. */
-const JOBS = 2_000
-const BACKLOG = 200
+const JOBS = 500
+const BACKLOG = 100
 
 /** Submits jobs for some seconds, until it may end, no faster than they are done; resolves with their ids. */
 const flow = async (client: Client, ledger: string, mayEnd: () => boolean): Promise<ReadonlyArray<string>> => {
   const ids: Array<string> = []
   while (ids.length < JOBS || !mayEnd()) {
-    const batch = Array.from({ length: 50 }, () => ({ task: "e2e.nap", input: { ms: 60, ledger } }))
+    const batch = Array.from({ length: 25 }, () => ({ task: "e2e.nap", input: { ms: 150, ledger } }))
     for (const receipt of await client.submitMany(batch)) {
       if (receipt instanceof Error) throw receipt
       ids.push(receipt.id)
