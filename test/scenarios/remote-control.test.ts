@@ -18,7 +18,7 @@ const makeActor = (held: Promise<void>) =>
     },
   })
 
-onEveryBoard((newBoard) => {
+onEveryBoard((newBoard, kind) => {
   test("every worker answers, by name; a caller elsewhere sees what they do", async () => {
     const transport = newBoard()
     const { promise, resolve } = Promise.withResolvers<void>()
@@ -71,30 +71,6 @@ onEveryBoard((newBoard) => {
     expect(ran - before).toBeLessThan(backlog / 4)
   })
 
-  test("the pool grows and shrinks, exactly, while jobs run", async () => {
-    const transport = newBoard()
-    const { promise, resolve } = Promise.withResolvers<void>()
-    const { client, worker } = await start([makeActor(promise)], { transport, concurrency: 1, prefetch: 1 })
-    const jobs = await Promise.all(Array.from({ length: 6 }, () => client.submit("scene.hold")))
-    const running = () => worker?.inspect().active.length
-    await eventually(() => running() === 1, { message: "one runs" })
-    expect(await client.control("pool-grow", { count: 2 })).toMatchObject([{ value: { concurrency: 3 } }])
-    await eventually(() => running() === 3, { message: "three run" })
-    expect(await client.control("pool-shrink", { count: 2 })).toMatchObject([{ value: { concurrency: 1 } }])
-    // What runs goes on.
-    expect(running()).toBe(3)
-    expect(await client.control("pool-shrink", { count: 1 })).toMatchObject([
-      { error: "count: it has 1 handler(s) and must keep one: 0 at most" },
-    ])
-    expect(await client.control("pool-grow", { count: 10_000 })).toMatchObject([
-      { error: "count: it has 1 handler(s) and may have 10000: 9999 at most" },
-    ])
-    resolve()
-    for (const job of jobs) await job.outcome(WAIT)
-    await eventually(() => worker?.describe().processed === 6, { message: "all have ended" })
-    expect(worker?.describe().concurrency).toBe(1)
-  })
-
   test("a worker listens to one queue more, and no more", async () => {
     const transport = newBoard()
     const { client } = await start([makeActor(Promise.resolve())], { transport, queues: ["a"] })
@@ -107,32 +83,6 @@ onEveryBoard((newBoard) => {
     expect(await later.find()).toMatchObject({ state: "queued" })
     expect(await client.control("cancel-consumer", { queue: "b" })).toMatchObject([
       { error: "queue: it does not listen to b" },
-    ])
-  })
-
-  test("time limits of a method change for runs that begin from now on", async () => {
-    const { client } = await start([makeActor(new Promise(() => undefined))], { transport: newBoard() })
-    expect(await client.control("time-limit", { task: "scene.hold", hard: 0.2 })).toMatchObject([
-      { value: { task: "scene.hold", hard: 0.2 } },
-    ])
-    const job = await client.submit("scene.hold")
-    expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error: { name: "TimeLimitExceeded" } })
-    expect(await client.control("time-limit", { task: "scene.no", hard: 1 })).toMatchObject([
-      { error: "task: this worker does not serve scene.no" },
-    ])
-  })
-
-  test("the rate of a method changes, and is taken away again", async () => {
-    const { client } = await start([makeActor(Promise.resolve())], { transport: newBoard() })
-    const answers = (rate: string | number) => client.control("rate-limit", { task: "scene.run", rate })
-    expect(await answers("1/h")).toMatchObject([{ value: { task: "scene.run", rate: "1/h" } }])
-    await (await client.submit("scene")).outcome(WAIT)
-    const second = await client.submit("scene")
-    await expect(second.result({ timeout: 0.5 })).rejects.toMatchObject({ _tag: "WaitTimeout" })
-    expect(await answers("none")).toMatchObject([{ value: { rate: "none" } }])
-    await (await client.submit("scene")).outcome(WAIT)
-    expect(await client.control("rate-limit", { task: "scene.no", rate: 5 })).toMatchObject([
-      { error: "task: this worker does not serve scene.no" },
     ])
   })
 
@@ -167,6 +117,59 @@ onEveryBoard((newBoard) => {
     ])
     await first.stopped
     expect((await second.client.workers()).map(({ name }) => name)).toEqual(["w2"])
+  })
+
+  // What a worker does with an order, once it is known to come on each transport.
+  if (kind !== "memory") return
+
+  test("the pool grows and shrinks, exactly, while jobs run", async () => {
+    const transport = newBoard()
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const { client, worker } = await start([makeActor(promise)], { transport, concurrency: 1, prefetch: 1 })
+    const jobs = await Promise.all(Array.from({ length: 6 }, () => client.submit("scene.hold")))
+    const running = () => worker?.inspect().active.length
+    await eventually(() => running() === 1, { message: "one runs" })
+    expect(await client.control("pool-grow", { count: 2 })).toMatchObject([{ value: { concurrency: 3 } }])
+    await eventually(() => running() === 3, { message: "three run" })
+    expect(await client.control("pool-shrink", { count: 2 })).toMatchObject([{ value: { concurrency: 1 } }])
+    // What runs goes on.
+    expect(running()).toBe(3)
+    expect(await client.control("pool-shrink", { count: 1 })).toMatchObject([
+      { error: "count: it has 1 handler(s) and must keep one: 0 at most" },
+    ])
+    expect(await client.control("pool-grow", { count: 10_000 })).toMatchObject([
+      { error: "count: it has 1 handler(s) and may have 10000: 9999 at most" },
+    ])
+    resolve()
+    for (const job of jobs) await job.outcome(WAIT)
+    await eventually(() => worker?.describe().processed === 6, { message: "all have ended" })
+    expect(worker?.describe().concurrency).toBe(1)
+  })
+
+  test("time limits of a method change for runs that begin from now on", async () => {
+    const { client } = await start([makeActor(new Promise(() => undefined))], { transport: newBoard() })
+    expect(await client.control("time-limit", { task: "scene.hold", hard: 0.2 })).toMatchObject([
+      { value: { task: "scene.hold", hard: 0.2 } },
+    ])
+    const job = await client.submit("scene.hold")
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error: { name: "TimeLimitExceeded" } })
+    expect(await client.control("time-limit", { task: "scene.no", hard: 1 })).toMatchObject([
+      { error: "task: this worker does not serve scene.no" },
+    ])
+  })
+
+  test("the rate of a method changes, and is taken away again", async () => {
+    const { client } = await start([makeActor(Promise.resolve())], { transport: newBoard() })
+    const answers = (rate: string | number) => client.control("rate-limit", { task: "scene.run", rate })
+    expect(await answers("1/h")).toMatchObject([{ value: { task: "scene.run", rate: "1/h" } }])
+    await (await client.submit("scene")).outcome(WAIT)
+    const second = await client.submit("scene")
+    await expect(second.result({ timeout: 0.5 })).rejects.toMatchObject({ _tag: "WaitTimeout" })
+    expect(await answers("none")).toMatchObject([{ value: { rate: "none" } }])
+    await (await client.submit("scene")).outcome(WAIT)
+    expect(await client.control("rate-limit", { task: "scene.no", rate: 5 })).toMatchObject([
+      { error: "task: this worker does not serve scene.no" },
+    ])
   })
 
   test("with autoscale the handlers follow the work, up at once, and never beyond the bounds", async () => {
