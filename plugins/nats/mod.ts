@@ -7,7 +7,7 @@ import type { NatsConnection } from "nats"
 import type { Driver, Plugin } from "../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
 import { readConfig, type StreamOptions } from "./connection/config.ts"
-import { adoptLink, openLink, withTimeout } from "./connection/connect.ts"
+import { adoptLink, openLink, TLS_ADVICE, withTimeout } from "./connection/connect.ts"
 import type { Link } from "./connection/link.ts"
 import { capabilitiesOf, openDriver } from "./driver.ts"
 
@@ -22,10 +22,16 @@ const checkOptions = ({ namespace, lease }: ConnectOptions): void => {
 }
 
 /** Connects, and builds the driver, both within the timeout. */
-const open = (opening: Promise<Link>, streams: StreamOptions, options: ConnectOptions): Promise<Driver> =>
+const open = (
+  opening: Promise<Link>,
+  streams: StreamOptions,
+  options: ConnectOptions,
+  advice?: string,
+): Promise<Driver> =>
   withTimeout(
     opening.then((link) => openDriver(link, streams, options)),
     options.timeout,
+    advice,
   )
 
 /** Recognizes a connection by its methods: the application may use another copy of the client library. */
@@ -41,7 +47,7 @@ export const plugin: Plugin = {
   connect: async (url, options) => {
     checkOptions(options)
     const config = readConfig(url)
-    return open(openLink(config, options), config, options)
+    return open(openLink(config, options), config, options, config.tls && TLS_ADVICE)
   },
   adopt: (client, options) => {
     if (!isConnection(client)) return undefined

@@ -60,6 +60,9 @@ export const parseUrl = (text: string): URL | undefined => {
   return url
 }
 
+/** A list of servers with user and password before more than the first, which a URL cannot hold. */
+const REPEATED_CREDENTIALS = /^[a-z][a-z0-9+.-]*:\/\/[^?#]*@[^?#]*,[^?#]*@/i
+
 const invalid = (message: string): TransportError => new TransportError("invalid", message)
 
 /** A transport URL without user, password and options: safe to print. */
@@ -112,6 +115,10 @@ export const connectTransport = async (target: string | object, settings: Connec
     }
     return adopted
   }
+  if (REPEATED_CREDENTIALS.test(target))
+    throw invalid(
+      `${displayUrl(target)}: name user and password once, before the first server: //user:password@host,host2`,
+    )
   const url = parseUrl(target)
   if (url === undefined) {
     throw invalid(

@@ -138,6 +138,7 @@ const serversOf = (url: URL, options: ReadonlyMap<Option, string>): ReadonlyArra
   const named = url.hostname === "" ? [] : url.hostname.split(",").map((host) => `${host}:${url.port || "4222"}`)
   const servers = [...named, ...more.map((server) => (/:\d+$/.test(server) ? server : `${server}:4222`))]
   for (const server of servers) {
+    if (server.includes("@")) throw invalid("nats: servers: name user and password once, before the first server")
     if (!/^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/.test(server)) throw invalid(`nats: not a server: "${server}"`)
   }
   return servers.length > 0 ? servers : ["127.0.0.1:4222"]
@@ -162,9 +163,21 @@ const authenticatorsOf = (url: URL, options: ReadonlyMap<Option, string>): Reado
   const token = options.get("token") ?? textIn(fileOf(options, "tokenFile")) ?? (password === "" ? user : "")
   if (user !== "" && password !== "") found.push(usernamePasswordAuthenticator(user, password))
   if (token !== "") found.push(tokenAuthenticator(token))
-  if (nkey !== undefined) found.push(nkeyAuthenticator(new TextEncoder().encode(textIn(nkey))))
-  if (creds !== undefined) found.push(credsAuthenticator(creds))
+  if (nkey !== undefined)
+    found.push(signing("nkey", "a seed (SU…)", nkeyAuthenticator(new TextEncoder().encode(textIn(nkey)))))
+  if (creds !== undefined) found.push(signing("creds", "a user's JWT and seed", credsAuthenticator(creds)))
   return found
+}
+
+/** An authenticator that signs with the key in a file. Fails with `invalid` where the file holds none. */
+const signing = (option: Option, what: string, authenticator: Authenticator): Authenticator => {
+  try {
+    authenticator("anything to sign")
+    return authenticator
+  } catch {
+    // What the client throws may show a part of the file.
+    throw invalid(`nats: the file of ${option} does not hold ${what}`)
+  }
 }
 
 const textIn = (bytes: Uint8Array | undefined): string | undefined =>

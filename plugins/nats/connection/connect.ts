@@ -1,5 +1,13 @@
 /** Connects, and refuses servers that cannot keep the promises of this transport; the error says what to do. */
-import { type ConnectionOptions, connect as connectClient, DebugEvents, Events, type NatsConnection } from "nats"
+import {
+  type ConnectionOptions,
+  connect as connectClient,
+  DebugEvents,
+  ErrorCode,
+  Events,
+  type NatsConnection,
+  NatsError,
+} from "nats"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import { fromClientError, JETSTREAM_ADVICE, textOf } from "./answers.ts"
 import type { Config } from "./config.ts"
@@ -38,8 +46,14 @@ const connectOnce = async (config: Config, options: ConnectOptions): Promise<Nat
     void delay.follow(connection)
     return connection
   } catch (error) {
-    if (isCertificateError(error)) throw new TransportError("unauthorized", `${what}: ${textOf(error)}`)
+    if (isCertificateError(error))
+      throw new TransportError(
+        "unauthorized",
+        `${what}: the certificate of the server is not accepted (${textOf(error)}): name the authority that has signed it with ?tlsCa=FILE, and the server as the certificate does`,
+      )
     const classified = fromClientError(error, what)
+    if (config.tls !== undefined && error instanceof NatsError && error.code === ErrorCode.Timeout)
+      throw new TransportError("unavailable", `${classified.message}${TLS_ADVICE}`)
     // Every other reason why a first connection fails (names, routes, protocols) may pass.
     if (classified.reason !== "internal") throw classified
     throw new TransportError("unavailable", `${what}: ${textOf(error)}`)
@@ -81,15 +95,23 @@ const pings = (heartbeat: number): Pick<ConnectionOptions, "pingInterval" | "max
 const isCertificateError = (error: unknown): boolean =>
   error instanceof Error && "code" in error && /CERT|VERIFY|_TLS_|_SSL_/.test(String(error.code))
 
-/** The result of `opening`, or `unavailable` after `ms` milliseconds; a connection that opens too late is closed. */
+/** What to look at when a server does not answer over TLS: one that refuses a certificate says so in its log alone. */
+export const TLS_ADVICE =
+  ". A server that asks for a certificate may not accept this one: see its log, tlsCert and tlsKey"
+
+/**
+ * The result of `opening`, or `unavailable` after `ms` milliseconds, with `advice`; a connection that opens too late is
+ * closed.
+ */
 export const withTimeout = async <T extends { close(): Promise<void> }>(
   opening: Promise<T>,
   ms: number,
+  advice = "",
 ): Promise<T> => {
   let timer: ReturnType<typeof setTimeout> | undefined
   const timeout = new Promise<never>((_, reject) => {
     timer = setTimeout(() => {
-      reject(new TransportError("unavailable", `not connected within ${ms} ms`))
+      reject(new TransportError("unavailable", `not connected within ${ms} ms${advice}`))
       opening.then((late) => late.close()).catch(() => undefined)
     }, ms)
   })

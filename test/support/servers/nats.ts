@@ -17,6 +17,8 @@ export interface NatsOptions {
   readonly syncInterval?: string
   /** Further settings of JetStream, such as "max_file: 20MB". */
   readonly limits?: string
+  /** Whether clients are greeted before TLS, and not behind it. Defaults to true. */
+  readonly greets?: boolean
   /** Further lines of the configuration file. */
   readonly config?: string
   /** "old" is a real server that the transport must refuse. Defaults to "current". */
@@ -61,7 +63,7 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
     try {
       const line = await server.waitForLine(/Listening for client connections on .*:(\d+)/)
       const listening = Number(line[1])
-      await readInfo(listening)
+      if (options.greets !== false) await readInfo(listening)
       return { server, port: listening }
     } catch (error) {
       await server.end()
