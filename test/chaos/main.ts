@@ -1,11 +1,13 @@
 /**
  * The long form: `npm run chaos -- [sqlite] [nats] [postgres] [--jobs 20000] [--kills 50] [--restarts 10] [--cuts 10]
- * [--outages 8]`. Exits 1 when the checker finds a problem. `npm run chaos -- faults` runs broken builds instead, and exits 1 when the checker does
+ * [--outages 8]`. Exits 1 when the checker finds a problem. `npm run chaos -- nats3` is a cluster of three nats-servers, of
+ * which one at a time is killed, frozen or cut off from the others, for 5 to 40 seconds; it runs only when it is named. `npm run chaos -- faults` runs broken builds instead, and exits 1 when the checker does
  * not catch each of them.
  */
 import { parseArgs } from "node:util"
 import { allBoards, sharedBoards } from "../e2e/boards.ts"
 import { check, describe, type Problem, type Report } from "./checker.ts"
+import { natsCluster } from "./cluster.ts"
 import { FAULTS, type Fault } from "./faulty.ts"
 import { runChaos } from "./run.ts"
 
@@ -23,8 +25,10 @@ const { values, positionals } = parseArgs({
 
 const longRuns = async (): Promise<boolean> => {
   let ok = true
-  for (const kind of allBoards) {
+  const kinds = positionals.length === 0 ? allBoards : [...allBoards, natsCluster]
+  for (const kind of kinds) {
     if (positionals.length > 0 && !positionals.includes(kind.name)) continue
+    const isCluster = kind === natsCluster
     await using board = await kind.open()
     const began = Date.now()
     const history = await runChaos({
@@ -35,9 +39,14 @@ const longRuns = async (): Promise<boolean> => {
       kills: Number(values.kills),
       outages: Number(values.outages),
       ...(board.outage === undefined ? {} : { outage: board.outage }),
+      ...(isCluster ? { outageMs: [5_000, 40_000] } : {}),
       ...(board.restartBroker === undefined
         ? {}
-        : { restartBroker: board.restartBroker, brokerRestarts: Number(values.restarts), cuts: Number(values.cuts) }),
+        : {
+            restartBroker: board.restartBroker,
+            brokerRestarts: Number(values.restarts),
+            cuts: isCluster ? 0 : Number(values.cuts),
+          }),
       concurrency: 16,
       restMs: 300_000,
     })

@@ -30,6 +30,8 @@ export interface ChaosOptions {
    * workers are frozen at once, as on a machine that was suspended. Some jobs then take longer than a lease.
    */
   readonly outages?: number
+  /** How long one lasts, at least and at most. Defaults to 1.2 to 3.2 leases. */
+  readonly outageMs?: readonly [number, number]
   /** Takes the broker away for so many milliseconds, where there is one. */
   readonly outage?: (ms: number) => Promise<void>
   readonly leaseMs: number
@@ -219,6 +221,7 @@ const isTurn = (strike: number, strikes: number, times: number): boolean =>
 
 export const runChaos = async (options: ChaosOptions): Promise<History> => {
   const { kills, cuts = 0, outages = 0, workers = 4, leaseMs, say = () => undefined } = options
+  const [shortest, longest] = options.outageMs ?? [1.2 * leaseMs, 3.2 * leaseMs]
   await using wire = cuts > 0 ? await Wire.to(options.url) : undefined
   await using client = await connect(options.url)
   const watching = new AbortController()
@@ -253,7 +256,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
       }
       await sleep(Math.random() * STRIKE_WITHIN_MS)
       if (isTurn(struck, kills, outages)) {
-        const ms = (1.2 + Math.random() * 2) * leaseMs
+        const ms = shortest + Math.random() * (longest - shortest)
         // The strike hits a worker meanwhile.
         await Promise.all([options.outage === undefined ? crew.freeze(ms) : options.outage(ms), crew.strike(struck)])
         away++

@@ -1,4 +1,6 @@
 /** A cluster of real nats-servers for tests. */
+
+import { type Proxy, startProxy } from "../../unit/plugins/nats/proxy.ts"
 import { type NatsServer, startNats } from "./nats.ts"
 import { freePort } from "./process.ts"
 
@@ -7,25 +9,44 @@ export interface NatsCluster extends AsyncDisposable {
   readonly url: string
   /** By the name that they have in the cluster: `n1`, `n2` … */
   readonly servers: ReadonlyMap<string, NatsServer>
+  /** Cuts the first server, `n1`, off from the others; its clients keep their connections. Returns what ends that. */
+  isolateFirst(): Promise<() => Promise<void>>
 }
 
-/** Starts so many servers. JetStream answers some seconds later, when they have chosen a leader. */
+/**
+ * Starts so many servers. JetStream answers some seconds later, when they have chosen a leader.
+ *
+ * All routes from and to the first server pass proxies, and without these the others still reach each other.
+ */
 export const startNatsCluster = async (count = 3): Promise<NatsCluster> => {
   const ports = await Promise.all(Array.from({ length: count }, freePort))
-  const routes = ports.map((port) => `nats://127.0.0.1:${port}`).join(", ")
+  const proxies: ReadonlyArray<Proxy> = await Promise.all(ports.map((port) => startProxy(() => port)))
   const started = await Promise.all(
     ports.map(async (port, at) => {
       const name = `n${at + 1}`
-      const config = `server_name: ${name}\ncluster { name: lab, listen: "127.0.0.1:${port}", routes: [${routes}] }`
-      return [name, await startNats({ config })] as const
+      const behind = proxies.map((proxy) => proxy.port)
+      const others = at === 0 ? behind.slice(1) : [behind[0], ...ports.slice(1, at)]
+      const routes = others.map((other) => `nats://127.0.0.1:${other}`).join(", ")
+      const cluster = [
+        "name: lab",
+        `listen: "127.0.0.1:${port}"`,
+        `cluster_advertise: "127.0.0.1:${proxies[at]?.port}"`,
+        `routes: [${routes}]`,
+      ]
+      return [name, await startNats({ config: `server_name: ${name}\ncluster { ${cluster.join(", ")} }` })] as const
     }),
   )
   const servers = new Map(started)
   return {
     url: `nats://${[...servers.values()].map(({ port }) => `127.0.0.1:${port}`).join(",")}`,
     servers,
+    isolateFirst: async () => {
+      await Promise.all(proxies.map((proxy) => proxy.cut()))
+      return async () => void (await Promise.all(proxies.map((proxy) => proxy.heal())))
+    },
     [Symbol.asyncDispose]: async () => {
       await Promise.all([...servers.values()].map((server) => server.stop()))
+      await Promise.all(proxies.map((proxy) => proxy.stop()))
     },
   }
 }

@@ -1,0 +1,96 @@
+/** A cluster of three nats-servers as a board of the long form, and what happens to it. */
+import { setTimeout as sleep } from "node:timers/promises"
+import { connect, type NatsConnection } from "nats"
+import { Names } from "../../plugins/nats/mod.ts"
+import type { BoardKind, SharedBoard } from "../e2e/boards.ts"
+import type { NatsServer } from "../support/servers/nats.ts"
+import { startNatsCluster } from "../support/servers/nats-cluster.ts"
+import { eventually, temporaryFolder } from "../support/servers/process.ts"
+
+const STREAM = new Names("callboard").queueStream
+
+/** The server that leads the stream of tasks; `undefined` while there is none. */
+const leaderOf = async (admin: NatsConnection): Promise<string | undefined> => {
+  try {
+    const answer: unknown = (await admin.request(`$JS.API.STREAM.INFO.${STREAM}`, "", { timeout: 1_000 })).json()
+    if (typeof answer !== "object" || answer === null || !("cluster" in answer)) return undefined
+    const { cluster } = answer
+    if (typeof cluster !== "object" || cluster === null || !("leader" in cluster)) return undefined
+    return typeof cluster.leader === "string" ? cluster.leader : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Makes the first server the leader of the stream, if the others agree. */
+const leadByFirst = (admin: NatsConnection): Promise<unknown> =>
+  admin
+    .request(`$JS.API.STREAM.LEADER.STEPDOWN.${STREAM}`, JSON.stringify({ placement: { preferred: "n1" } }), {
+      timeout: 3_000,
+    })
+    .catch(() => undefined)
+
+/** How the servers fail, in turn. */
+const FAULTS = ["the leader is killed", "the leader is frozen", "the leader is cut off from the others"] as const
+
+/** Three servers that hold every stream three times. Its outages leave two of them; they are said on the console. */
+export const natsCluster: BoardKind = {
+  name: "nats3",
+  open: async (): Promise<SharedBoard> => {
+    const folder = temporaryFolder()
+    const cluster = await startNatsCluster(3)
+    // Of a frozen server the client hears nothing, and goes to another one soon.
+    const dial = () =>
+      connect({ servers: servers(), maxReconnectAttempts: -1, pingInterval: 1_000, reconnectTimeWait: 100 })
+    const servers = () => [...cluster.servers.values()].map(({ port }) => `127.0.0.1:${port}`)
+    const admin = await dial()
+    await eventually(
+      async () => {
+        const answer: unknown = (await admin.request("$JS.API.INFO", "", { timeout: 1_000 })).json()
+        return typeof answer === "object" && answer !== null && !("error" in answer)
+      },
+      { message: "the cluster has a leader" },
+    )
+    const leader = async (): Promise<NatsServer> => {
+      const name = await eventually(() => leaderOf(admin), { every: 200, message: "the stream has a leader" })
+      const server = cluster.servers.get(name)
+      if (server === undefined) throw new Error(`there is no server ${name}`)
+      return server
+    }
+    let outages = 0
+    return {
+      url: (lease = 30) => `${cluster.url}?lease=${lease}&replicas=3`,
+      folder: folder.path,
+      restartBroker: async () => {
+        const server = await leader()
+        await server.kill()
+        await server.restart()
+      },
+      outage: async (ms) => {
+        const fault = FAULTS[outages++ % FAULTS.length]
+        console.log(`${fault} for ${Math.round(ms / 100) / 10} s`)
+        if (fault === "the leader is killed") {
+          const server = await leader()
+          await server.kill()
+          await sleep(ms)
+          await server.restart()
+        } else if (fault === "the leader is frozen") {
+          const server = await leader()
+          server.pause()
+          await sleep(ms)
+          server.resume()
+        } else {
+          await leadByFirst(admin)
+          const heal = await cluster.isolateFirst()
+          await sleep(ms)
+          await heal()
+        }
+      },
+      [Symbol.asyncDispose]: async () => {
+        await admin.close()
+        await cluster[Symbol.asyncDispose]()
+        folder.remove()
+      },
+    }
+  },
+}
