@@ -1,8 +1,11 @@
 /** Tasks that a worker has put off because they could not run yet, and why: for the question why a job waits. */
 
-/** Reasons that pass: a limit lets the task run later. Whether the other reasons ever pass, no worker can know. */
-const LIMIT_REASONS = ["rate-limit", "concurrency-limit", "tenant-limit"] as const
-export const DEFERRAL_REASONS = ["unknown-actor", "actor-unhealthy", ...LIMIT_REASONS] as const
+/**
+ * Reasons that pass: a limit, or the end of another suspect job, lets the task run later. Whether the other reasons ever
+ * pass, no worker can know.
+ */
+const PASSING_REASONS = ["rate-limit", "concurrency-limit", "tenant-limit", "suspect"] as const
+export const DEFERRAL_REASONS = ["unknown-actor", "actor-unhealthy", ...PASSING_REASONS] as const
 
 /** A task may come this much later than its deferral says, in milliseconds. */
 export const LATE_MS = 3_000
@@ -43,17 +46,17 @@ export class Deferrals {
 
   #drop(oldest: Deferral): void {
     this.#byId.delete(oldest.id)
-    if (isByLimit(oldest)) this.#forgottenUntil = Math.max(this.#forgottenUntil, oldest.until)
+    if (passes(oldest)) this.#forgottenUntil = Math.max(this.#forgottenUntil, oldest.until)
   }
 
   /**
-   * When the last task that a limit has put off returns to one of these queues, in milliseconds since the epoch, unless
+   * When the last task that was put off for a reason that passes returns to one of these queues, in milliseconds since the epoch, unless
    * it has run here since.
    */
   lastReturnAt(queues: ReadonlyArray<string>): number {
     let last = queues.length > 0 ? this.#forgottenUntil : 0
     for (const deferral of this.#byId.values())
-      if (isByLimit(deferral) && queues.includes(deferral.queue)) last = Math.max(last, deferral.until)
+      if (passes(deferral) && queues.includes(deferral.queue)) last = Math.max(last, deferral.until)
     return last + LATE_MS
   }
 
@@ -70,5 +73,5 @@ export class Deferrals {
   }
 }
 
-/** Whether a limit is the reason. */
-const isByLimit = ({ reason }: Deferral): boolean => LIMIT_REASONS.some((limit) => limit === reason)
+/** Whether the reason passes. */
+const passes = ({ reason }: Deferral): boolean => PASSING_REASONS.some((passing) => passing === reason)

@@ -90,7 +90,10 @@ export interface JobRecord {
   readonly retries: number
   /** Fence of the delivery that wrote this record; empty where it was written from outside of a delivery. */
   readonly fence: string
-  /** Claims since the last outcome. The bound on lost workers (`lostCap`) counts them. */
+  /**
+   * Claims since the last outcome, and the first attempt where it is known to have begun without one. The bound on lost
+   * workers (`lostCap`) counts them.
+   */
   readonly claims?: number
   /**
    * Set while a job runs whose task was acked early: the task is not in its queue any more, so no other worker can get
@@ -194,10 +197,17 @@ const withoutEarlierAttempt = (before: JobRecord): JobRecord => {
   return kept
 }
 
+/**
+ * Number of attempts since the last outcome that have begun and are not known to have ended. The very first attempt of a
+ * job writes no claim; it counts where its worker has noted that it began.
+ */
+export const openAttempts = ({ claims, state }: Pick<JobRecord, "claims" | "state">): number =>
+  claims ?? (state === "started" ? 1 : 0)
+
 /** {@link started}, for a delivery that claims its job: one more claim is counted. */
 export const claimed = (before: JobRecord, attempt: Parameters<typeof started>[1]): JobRecord => ({
   ...started(before, attempt),
-  claims: (before.claims ?? 0) + 1,
+  claims: openAttempts(before) + 1,
 })
 
 /** Whether, by its record, the delivery with this fence has claimed the job already. */

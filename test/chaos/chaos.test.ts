@@ -23,4 +23,19 @@ group.each(sharedBoards)("on $name", (kind) => {
     expect(report.ok, describe(report)).toBe(true)
     expect(report.accepted).toBe(JOBS)
   }, 180_000)
+
+  test("jobs that kill their workers end alone: whatever runs beside them succeeds", async () => {
+    const board = keep(await kind.open())
+    const history = await runChaos({
+      url: board.url(LEASE),
+      folder: board.folder,
+      leaseMs: LEASE * 1_000,
+      jobs: 40,
+      kills: 1,
+      poison: 2,
+      workers: 2,
+    })
+    const report = check(history)
+    expect(report.ok, describe(report)).toBe(true)
+  }, 180_000)
 })

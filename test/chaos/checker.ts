@@ -80,7 +80,7 @@ export const check = (history: History): Report => {
   }
 }
 
-const expected = (plan: Plan): string => (plan.kind === "errback" ? "failed" : "succeeded")
+const expected = ({ kind }: Plan): string => (kind === "errback" || kind === "poison" ? "failed" : "succeeded")
 
 const checkFollowUps = (plan: Plan, history: History, problems: Record<Problem, Array<string>>): void => {
   const followUps = history.followUps.get(plan.id) ?? []

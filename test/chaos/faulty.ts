@@ -19,8 +19,17 @@ export type Fault =
   | "no-edges"
   /** Some ends are never answered, so that their workers keep the deliveries for ever. */
   | "no-answer"
+  /** Jobs whose worker died while they ran run beside one another. */
+  | "suspects-together"
 
-export const FAULTS: ReadonlyArray<Fault> = ["ack-first", "follow-ups-last", "no-fence", "no-edges", "no-answer"]
+export const FAULTS: ReadonlyArray<Fault> = [
+  "ack-first",
+  "follow-ups-last",
+  "no-fence",
+  "no-edges",
+  "no-answer",
+  "suspects-together",
+]
 export const isFault = (text: string): text is Fault => (FAULTS as ReadonlyArray<string>).includes(text)
 
 /** Long enough for a kill to come between two writes. */
@@ -39,7 +48,10 @@ export const faulty = (fault: Fault): LiftedPlugin => ({
       name: options.name,
       timeoutMs: options.timeout,
     })
-    const jobs: Jobs = Object.assign(Object.create(inner.jobs), { end: endWith(fault, inner) })
+    const jobs: Jobs = Object.assign(Object.create(inner.jobs), {
+      end: endWith(fault, inner),
+      ...(fault === "suspects-together" ? { begin: beginWithoutSuspects(inner) } : {}),
+    })
     return Object.assign(Object.create(inner), {
       jobs,
       ...(fault === "no-edges" ? { store: withoutEdges(inner.store) } : {}),
@@ -48,6 +60,11 @@ export const faulty = (fault: Fault): LiftedPlugin => ({
     })
   },
 })
+
+const beginWithoutSuspects =
+  ({ jobs }: Transport): Jobs["begin"] =>
+  (starts) =>
+    jobs.begin(starts.map((start) => ({ ...start, unlessSuspect: false })))
 
 const withoutEdges = (store: Store): Store => ({
   get: (key) => store.get(key),

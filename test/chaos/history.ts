@@ -1,10 +1,10 @@
 /** The history of a chaos run: submissions, their answers, runs of handlers, and records. */
 import type { JobView } from "callboard"
 
-/** The plan of a job: what it does, and the outcome that it must have. */
+/** The plan of a job: what it does, and the outcome that it must have. A `poison` kills each worker that runs it. */
 export interface Plan {
   readonly id: string
-  readonly kind: "plain" | "retry" | "errback" | "chain" | "after"
+  readonly kind: "plain" | "retry" | "errback" | "chain" | "after" | "poison" | "long"
   /** Attempts that fail before one succeeds; with `errback` all of them fail. */
   readonly failures: number
   /** Tasks that must exist in the end because of the job: its errbacks, and the next links of its chain. */

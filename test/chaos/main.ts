@@ -65,6 +65,7 @@ const CATCHES: Readonly<Record<Fault, ReadonlyArray<Problem>>> = {
   "no-fence": ["changed", "doubled"],
   "no-edges": ["stuck"],
   "no-answer": ["leaked"],
+  "suspects-together": ["wrong"],
 }
 
 /** Strikes are random, and one run may miss the moment that a fault needs. */
@@ -95,7 +96,8 @@ const brokenRun = async (fault: Fault): Promise<Report> => {
     jobs: 800,
     // Too few for a rolling restart, which would wait for what a leaking worker holds.
     kills: fault === "no-answer" ? 4 : 8,
-    restMs: 4_000,
+    restMs: fault === "suspects-together" ? 60_000 : 4_000,
+    ...(fault === "suspects-together" ? { jobs: 40, kills: 1, poison: 2, workers: 2 } : {}),
     fault,
   })
   return check(history)

@@ -34,6 +34,8 @@ export interface ChaosOptions {
   readonly outageMs?: readonly [number, number]
   /** Takes the broker away for so many milliseconds, where there is one. */
   readonly outage?: (ms: number) => Promise<void>
+  /** Number of jobs that kill each worker that runs them, with others beside them. Each has its end after `lostCap` deaths. */
+  readonly poison?: number
   readonly leaseMs: number
   readonly workers?: number
   readonly concurrency?: number
@@ -59,6 +61,18 @@ const LONGEST_LINE = 20
 
 /** With outages, one plain job of so many takes up to two leases, so that an outage begins and ends while it runs. */
 const LONG_EVERY = 20
+
+/** Long jobs that are submitted with each poison. */
+const BESIDE = 6
+
+/** Poison jobs, each amid jobs that succeed. */
+const poisonPlans = (poison: number): ReadonlyArray<Plan> =>
+  Array.from({ length: poison }, () => ["poison" as const, ...Array.from({ length: BESIDE }, () => "long" as const)])
+    .flat()
+    .map((kind) => ({ id: generateId(), kind, failures: 0, followUps: 0 }))
+
+/** Deaths of their workers after which jobs are given up: more than strikes and first runs of poison can cost a job. */
+const lostCapOf = ({ kills, poison = 0 }: ChaosOptions): number => (poison === 0 ? 1_000 : kills + poison + 2)
 
 /** Jobs of all kinds, evenly. */
 const plansFor = ({ jobs, leaseMs, outages = 0 }: ChaosOptions): ReadonlyArray<Plan> => {
@@ -101,6 +115,9 @@ const taskOf = (plan: Plan) => {
       return { task: "chaos.step", id, chain: [{ task: "chaos.step" }, { task: "chaos.step" }] }
     case "after":
       return { task: "chaos.step", id, after: { ids: after, allowFailure: true } }
+    case "poison":
+    case "long":
+      return { task: `chaos.${kind}`, id }
     default:
       return { task: "chaos.step", id, input: { failures, ...(workMs === undefined ? {} : { workMs }) } }
   }
@@ -112,6 +129,7 @@ class Crew {
   readonly #url: string
   readonly #ledgers: Array<string> = []
   readonly workers: Array<Spawned> = []
+  #dismissed = false
 
   constructor(options: ChaosOptions, url: string) {
     this.#options = options
@@ -126,11 +144,21 @@ class Crew {
       this.#url,
       ledger,
       `${concurrency}`,
+      `${lostCapOf(this.#options)}`,
       ...(fault === undefined ? [] : [fault]),
     ])
     this.workers.push(worker)
-    await worker.waitForLine(/^ready/, 20_000)
+    void worker.exited.then(() => this.#ended(worker))
+    await Promise.race([worker.waitForLine(/^ready/, 20_000), worker.exited])
     return worker
+  }
+
+  /** Replaces a worker that has ended by itself: a poison has killed it. */
+  #ended(worker: Spawned): void {
+    const at = this.workers.indexOf(worker)
+    if (this.#dismissed || at < 0) return
+    this.workers.splice(at, 1)
+    void this.hire()
   }
 
   /** Kills a worker and hires another, or, at two strikes of five, freezes one until its leases are over. */
@@ -139,9 +167,9 @@ class Crew {
     const worker = this.workers[at]
     if (worker === undefined) return
     if (number % 5 !== 2 && number % 5 !== 4) {
+      this.workers.splice(at, 1)
       worker.kill("SIGKILL")
       await worker.exited
-      this.workers.splice(at, 1)
       await this.hire()
     } else {
       worker.kill("SIGSTOP")
@@ -181,6 +209,7 @@ class Crew {
   }
 
   async dismiss(): Promise<void> {
+    this.#dismissed = true
     await Promise.all(this.workers.map((worker) => worker.end()))
   }
 }
@@ -220,7 +249,7 @@ const isTurn = (strike: number, strikes: number, times: number): boolean =>
   times > 0 && strike % Math.max(1, Math.floor(strikes / times)) === 0
 
 export const runChaos = async (options: ChaosOptions): Promise<History> => {
-  const { kills, cuts = 0, outages = 0, workers = 4, leaseMs, say = () => undefined } = options
+  const { kills, cuts = 0, outages = 0, poison = 0, workers = 4, leaseMs, say = () => undefined } = options
   const [shortest, longest] = options.outageMs ?? [1.2 * leaseMs, 3.2 * leaseMs]
   await using wire = cuts > 0 ? await Wire.to(options.url) : undefined
   await using client = await connect(options.url)
@@ -234,7 +263,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
     watching.signal,
   )
   const crew = new Crew(options, wire?.url ?? options.url)
-  const plans = plansFor(options)
+  const plans = [...poisonPlans(poison), ...plansFor(options)]
   const accepted = new Set<string>()
   let away = 0
   try {
@@ -273,7 +302,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
       accepted,
       executions: crew.executions,
       outcomes,
-      kills,
+      kills: kills + poison * lostCapOf(options),
       outages: away,
       workers,
       inFlight: (options.concurrency ?? 8) * PREFETCH,

@@ -1,9 +1,9 @@
-/** A worker for chaos runs: `worker.ts <transport> <ledger> <concurrency> [fault]`. Its handlers note each run in the ledger. */
+/** A worker for chaos runs: `worker.ts <transport> <ledger> <concurrency> <lost cap> [fault]`. Its handlers note each run in the ledger. */
 import { appendFileSync } from "node:fs"
 import { actor, serve } from "callboard"
 import { type Fault, faulty, isFault } from "./faulty.ts"
 
-const [transport = "", ledger = "", concurrency = "8", fault = ""] = process.argv.slice(2)
+const [transport = "", ledger = "", concurrency = "8", lostCap = "1000", fault = ""] = process.argv.slice(2)
 
 const note = (id: string, task: string, retries: number) =>
   appendFileSync(ledger, `${JSON.stringify({ id, task, retries, pid: process.pid })}\n`)
@@ -29,6 +29,17 @@ const chaos = actor("chaos", {
       await work()
       throw new Error("always")
     },
+    /** Kills its worker. */
+    poison: async (_input: unknown, job) => {
+      note(job.id, "poison", job.retries)
+      await new Promise((resolve) => setTimeout(resolve, 500))
+      process.kill(process.pid, "SIGKILL")
+    },
+    /** Runs so long that it runs when a poison beside it kills the worker. */
+    long: async (_input: unknown, job) => {
+      note(job.id, "long", job.retries)
+      await new Promise((resolve) => setTimeout(resolve, 1_000))
+    },
     /** An errback. */
     heard: (_input: unknown, job) => {
       note(job.id, "heard", job.retries)
@@ -41,7 +52,7 @@ const service = await serve({
   transport: wrapped === undefined ? transport : `faulty:${transport}`,
   actors: [chaos],
   concurrency: Number(concurrency),
-  lostCap: 1_000,
+  lostCap: Number(lostCap),
   reconnect: { maxTries: 0 },
   logLevel: "error",
   ...(wrapped === undefined ? {} : { transports: { faulty: faulty(wrapped) } }),

@@ -241,6 +241,34 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
     for (const neighbour of neighbours) expect(await neighbour.result({ timeout: 20 })).toMatchObject({ attempt: 1 })
   }, 90_000)
 
+  test("a job that kills its worker beside others ends alone: the others run one at a time after that, and succeed", async () => {
+    const board = keep(await kind.open())
+    const client = await clientOf(board, 1)
+    const ledger = `${board.folder}/ledger`
+    const deaths = `${board.folder}/deaths`
+    const poison = await client.submit("e2e.kill", { input: { ledger: deaths, ms: 1_000 } })
+    const innocents = await Promise.all(
+      Array.from({ length: 3 }, () => client.submit("e2e.nap", { input: { ms: 1_500, ledger } })),
+    )
+    const over = new AbortController()
+    keep({ [Symbol.asyncDispose]: async () => over.abort() })
+    /** Starts the worker again whenever it has died. */
+    const supervise = async () => {
+      while (!over.signal.aborted) {
+        const service = keep(spawnScript(serviceProgram(), [board.url(1), JSON.stringify({ concurrency: 4 })]))
+        await service.exited
+      }
+    }
+    void supervise()
+    for (const innocent of innocents)
+      expect(await innocent.outcome({ timeout: 60 })).toMatchObject({ state: "succeeded" })
+    expect(await poison.outcome({ timeout: 60 })).toMatchObject({ state: "failed", error: { reason: "worker-lost" } })
+    expect(await poison.find()).toMatchObject({ dead: "worker-lost" })
+    // Its first run lasted long enough to be noted, and counts.
+    expect(linesOf(deaths)).toHaveLength(3)
+    for (const innocent of innocents) expect((await innocent.find()).attempts).toBeLessThanOrEqual(2)
+  }, 120_000)
+
   test("the second signal hands back what runs, uncounted", async () => {
     const board = keep(await kind.open())
     const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }

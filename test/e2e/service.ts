@@ -12,6 +12,8 @@ interface Step {
   readonly gate?: string
   /** The handler goes on when this file, with its process id behind the name, exists. */
   readonly ownGate?: string
+  /** Milliseconds that pass before a handler kills its worker. */
+  readonly ms?: number
   /** A line with the job's id, attempt and process is added when the handler is done. */
   readonly ledger?: string
 }
@@ -97,7 +99,8 @@ const e2e = actor("e2e", {
     /** An errback: notes the job that failed. */
     heard: ({ ledger }: { ledger: string }, job) => appendFileSync(ledger, `${job.id}\n`),
     /** Kills its own worker, as a handler with a fault in native code does. */
-    kill: ({ ledger }: Step) => {
+    kill: async ({ ledger, ms = 0 }: Step) => {
+      if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms))
       if (ledger !== undefined) appendFileSync(ledger, `${process.pid}\n`)
       process.kill(process.pid, "SIGKILL")
     },

@@ -3,7 +3,7 @@
  * board. On sqlite and nats real processes are killed (`test/e2e/crash.test.ts`, `test/e2e/acks.test.ts`).
  */
 import { actor, type FailureHandler } from "callboard"
-import { describe, expect, test } from "vitest"
+import { describe, expect, onTestFinished, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
@@ -78,6 +78,40 @@ describe("on memory", () => {
     expect(new Set(failures)).toEqual(new Set([job, retried].map(({ id }) => `second ${id} WorkerLost`)))
     expect(started).toEqual(["first", "first", "second"])
   })
+
+  test("a job that kills its worker beside others ends alone: the others run one at a time after that, and succeed", async () => {
+    const transport = `mortal://${generateId()}?lease=1`
+    const deaths: Array<string> = []
+    const nap = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+    const over = new AbortController()
+    onTestFinished(() => over.abort())
+    /** Starts a worker, and another one when it has died. */
+    const supervise = async (number = 1): Promise<void> => {
+      if (over.signal.aborted) return
+      const { transports, die } = mortal()
+      const poison = async () => {
+        await nap(1_000)
+        deaths.push(`worker ${number}`)
+        die()
+        void supervise(number + 1)
+        await nap(60_000)
+      }
+      const scene = actor("scene", { methods: { poison, innocent: () => nap(1_500) } })
+      await start([scene], { transport, transports, name: `worker ${number}`, concurrency: 4, grace: 0 })
+    }
+    const { client } = await start([], { transport: transport.replace("mortal", "memory") })
+    const poison = await client.submit("scene.poison")
+    const innocents = await Promise.all(Array.from({ length: 3 }, () => client.submit("scene.innocent")))
+    await supervise()
+    for (const innocent of innocents) {
+      expect(await innocent.outcome({ timeout: 60 })).toMatchObject({ state: "succeeded" })
+      expect((await innocent.find()).attempts).toBeLessThanOrEqual(2)
+    }
+    expect(await poison.outcome({ timeout: 60 })).toMatchObject({ state: "failed", error: { reason: "worker-lost" } })
+    expect(await poison.find()).toMatchObject({ dead: "worker-lost" })
+    // Its first run lasted long enough to be noted, and counts.
+    expect(deaths).toHaveLength(3)
+  }, 120_000)
 
   test("S182, S184 jobs whose worker dies have failed for it, once each, with their errbacks, whoever looks, and whatever a failure handler throws", async () => {
     const { client, hire, started, heard, failures, open } = await begin()

@@ -26,6 +26,7 @@ export const CAUSES = [
   "rate-limit",
   "concurrency-limit",
   "tenant-limit",
+  "suspect",
   "reserved",
   "behind",
   "prefetch-full",

@@ -287,6 +287,7 @@ const noteCause = (note: NonNullable<Facts["deferrals"]>[number], facts: Facts):
     "rate-limit": `${method} may not start more often (${detail}): ${again}`,
     "concurrency-limit": `as many ${method} run as may (${detail}): ${atLatest}`,
     "tenant-limit": `its tenant has what its limit allows (${method}: ${detail}): ${atLatest}`,
+    suspect: `${detail}: jobs that may have killed their worker run one at a time in ${worker}; ${again}`,
   }
   return { code: reason, message: advice[reason], actor, workers: [worker], until: iso(until), reason: detail }
 }

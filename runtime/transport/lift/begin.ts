@@ -5,7 +5,7 @@ import type { Revision } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
 import { type BatchedDriver, contended, MAX_TRIES } from "./batching.ts"
 import { decodeStored, toCommitRecord } from "./codec.ts"
-import { judgeStart, positionOf } from "./judge.ts"
+import { isSuspect, judgeStart, positionOf } from "./judge.ts"
 import type { Notes } from "./notes.ts"
 import type { Revisions } from "./revisions.ts"
 import type { AttemptStart, StartAnswer } from "./transport.ts"
@@ -53,6 +53,7 @@ export const begin = async (
           revisions.set(token, revision)
           return { status: "started", record: unclaimed(stored) }
       }
+      if (start.unlessSuspect && isSuspect(stored)) return { status: "suspect" }
     }
     let record: ReturnType<typeof toCommitRecord>
     try {

@@ -71,6 +71,12 @@ export const judgeStart = (
   return isNewer(stored, attempt) ? "superseded" : "start"
 }
 
+/**
+ * Whether a job that a delivery may claim was begun by an earlier one that neither ended it nor gave it back: its worker has
+ * probably died while the job ran, perhaps of it.
+ */
+export const isSuspect = (stored: JobRecord | undefined): boolean => stored?.state === "started"
+
 /** Whether the record was written by a later delivery of the attempt's task, or by one of a second copy of that task. */
 const isNewer = (stored: JobRecord, attempt: Attempt): boolean => {
   const by = parseFence(stored.fence)

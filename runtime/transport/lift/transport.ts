@@ -66,7 +66,8 @@ export interface Jobs extends Partial<QueueBrowser> {
    * 2. The fence is lower than the stored one, or another delivery has the task: `superseded`.
    * 3. This delivery has claimed the job before (`isClaimOf`), and the answer was lost: `started`, and nothing is written.
    *    A claim that is sent again never counts twice, neither in `claims` nor in `attempt` nor in the timeline.
-   * 4. Else `started`: the stored record then has state `started`, this fence, this worker and one more in `claims`, and
+   * 4. An earlier delivery has begun the job and never ended it, and `unlessSuspect` is set: `suspect`.
+   * 5. Else `started`: the stored record then has state `started`, this fence, this worker and one more in `claims`, and
    *    no time to live.
    */
   begin(starts: ReadonlyArray<AttemptStart>): Promise<ReadonlyArray<StartAnswer>>
@@ -162,6 +163,8 @@ export interface AttemptStart {
   readonly at: number
   /** The task of this delivery. The record is made of it when none is stored yet. */
   readonly posting: AddressedTask
+  /** Whether to answer `suspect` instead of claiming a job that an earlier delivery has begun and never ended. */
+  readonly unlessSuspect?: boolean
 }
 
 export type StartAnswer =
@@ -177,6 +180,8 @@ export type StartAnswer =
   | { readonly status: "finished"; readonly record: JobRecord }
   /** A later delivery has the job. The worker leaves the task alone. */
   | { readonly status: "superseded" }
+  /** Nothing was written: an earlier delivery has begun the job and never ended it. Only where that was asked for. */
+  | { readonly status: "suspect" }
   | { readonly status: "failed"; readonly error: TransportError }
 
 export interface Report {

@@ -17,6 +17,9 @@ const WAIT_MS = 100
 /** Delay after which a task that could not be claimed is delivered again. */
 export const UNCLAIMED_DELAY_MS = 1_000
 
+/** Delay after which a suspect job that must wait for another one is delivered again. */
+export const SUSPECT_DELAY_MS = 1_000
+
 /**
  * Resolves with the answer, or with the last failure. No further attempt is made once `stopped` returns true. Never
  * rejects.
@@ -58,6 +61,8 @@ export const recordAfterClaim = (
   switch (answer.status) {
     case "superseded":
       return new SettledWithoutRun(NOTHING_TO_SETTLE)
+    case "suspect":
+      return new SettledWithoutRun({ token: waiting.token, then: { kind: "release", delay: SUSPECT_DELAY_MS } })
     case "failed": {
       const { message: cause, outcome } = answer.error
       log.warn("a job could not be claimed", { job: waiting.posting.id, cause })

@@ -10,13 +10,21 @@ import type { Clock } from "../../async/clock.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { isExpired } from "../../protocol/expiry.ts"
 import type { Task } from "../../protocol/headers.ts"
-import { claimed, type JobRecord, started } from "../../protocol/record.ts"
+import { claimed, type JobRecord, openAttempts, started } from "../../protocol/record.ts"
+import { isSuspect } from "../../transport/lift/judge.ts"
 import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
 import { type ActorPool, nameOf, type Target } from "../actors/actor-pool.ts"
 import type { ServedActor } from "../actors/served-actor.ts"
 import { type InFlight, type InputRead, Run } from "../delivery/in-flight.ts"
 import type { Limiter, LimitRefusal } from "../limits/limiter.ts"
-import { claimWithRetries, NOTHING_TO_SETTLE, recordAfterClaim, SettledWithoutRun, workerLost } from "./claim.ts"
+import {
+  claimWithRetries,
+  NOTHING_TO_SETTLE,
+  recordAfterClaim,
+  SettledWithoutRun,
+  SUSPECT_DELAY_MS,
+  workerLost,
+} from "./claim.ts"
 import { embedOf, invalidInput, readInput } from "./handler-input.ts"
 import { JobContext, type JobServices } from "./job-context.ts"
 import type { MethodSettingsCache } from "./method-settings.ts"
@@ -68,6 +76,11 @@ export class Preparation {
   readonly #settings: MethodSettingsCache
   readonly #outcomes: OutcomeDecider
   readonly #unknown: UnknownTasks
+  /**
+   * The suspect job that runs in this worker: one whose last worker died while it ran. There is one at a time, so that a
+   * job that kills its worker takes no other suspect along twice. Set before the claim tells whether the job is one.
+   */
+  #suspect: InFlight | undefined
 
   constructor(options: PreparationOptions, settings: MethodSettingsCache, outcomes: OutcomeDecider) {
     this.#options = options
@@ -131,6 +144,9 @@ export class Preparation {
     // A first delivery is not claimed, which saves a write on the hot path. It is claimed where the method must not run
     // twice (`onLost: "fail"`), because nothing else would tell that its worker died.
     if (!delivery.fresh || endsOnLoss) {
+      const mayBeSuspect = delivery.deliveries > 1 && !endsOnLoss
+      const unlessSuspect = mayBeSuspect && this.#suspect?.phase === "running"
+      if (mayBeSuspect && !unlessSuspect) this.#suspect = inFlight
       const claim = {
         token: delivery.token,
         id: posting.id,
@@ -139,18 +155,25 @@ export class Preparation {
         worker: options.worker,
         at: now,
         posting,
+        unlessSuspect,
       }
       const answer = yield* Effect.promise(() =>
         claimWithRetries(options.claims, claim, () => inFlight.stop !== undefined),
       )
       const claimant = { waiting: attempt(before), begins, fresh: delivery.fresh }
       if (answer.status === "finished") options.onFinished(answer.record)
+      if (answer.status === "suspect") {
+        const until = now + SUSPECT_DELAY_MS
+        const detail = "its worker died while it ran, and another such job runs"
+        options.onDeferral({ id: posting.id, queue: posting.queue, reason: "suspect", until, detail })
+      }
       const known = recordAfterClaim(answer, claimant, options.log)
       if (known instanceof SettledWithoutRun) return known
       isClaimed = true
       before = known
+      if (this.#suspect === inFlight && !isSuspect(before)) this.#suspect = undefined
     }
-    const claims = before.claims ?? 0
+    const claims = openAttempts(before)
     if (isClaimed && claims >= (endsOnLoss ? 1 : options.lostCap)) {
       const error = workerLost(claims)
       const lost = attempt(before)

@@ -68,9 +68,11 @@ const open = (options: LeastOptions = {}) => {
       if (delivery === undefined) throw new Error("a delivery must come")
       return delivery
     },
-    claim: async ({ token }: JobDelivery, of = posting()) => {
+    claim: async ({ token }: JobDelivery, of = posting(), rest: { readonly unlessSuspect?: boolean } = {}) => {
       const { id, run, retries } = of
-      const [claimed] = await jobs.begin([{ token, id, run, retries, worker: "w", at: Date.now(), posting: of }])
+      const [claimed] = await jobs.begin([
+        { token, id, run, retries, worker: "w", at: Date.now(), posting: of, ...rest },
+      ])
       return claimed
     },
     settle: async (settlement: AttemptEnd) => (await jobs.end([settlement]))[0]?.status,
@@ -161,6 +163,42 @@ describe("begin", () => {
     delete hook.step
     expect((await claim(delivery))?.status).toBe("started")
     expect((await find()).record.claims).toBe(1)
+  })
+
+  test("a job that was begun and never ended is suspect: asked so, it is not claimed, and nothing is written", async () => {
+    const { jobs, take, claim, find, lapse, asked } = open()
+    await jobs.publish([posting()])
+    expect((await claim(await take(), posting(), { unlessSuspect: true }))?.status).toBe("started")
+    lapse()
+    const second = await take()
+    asked.length = 0
+    expect((await claim(second, posting(), { unlessSuspect: true }))?.status).toBe("suspect")
+    expect(asked).toEqual(["read record"])
+    expect(await claim(second)).toMatchObject({ status: "started", record: { state: "started" } })
+    expect((await find()).record.claims).toBe(2)
+  })
+
+  test("a job that was only noted to run is suspect, and its first attempt counts", async () => {
+    const { jobs, take, claim, find, lapse } = open()
+    await jobs.publish([posting()])
+    const first = await take()
+    await jobs.report([{ token: first.token, record: recordAs("started", posting(), first) }])
+    lapse()
+    const second = await take()
+    expect((await claim(second, posting(), { unlessSuspect: true }))?.status).toBe("suspect")
+    expect((await claim(second))?.status).toBe("started")
+    expect((await find()).record.claims).toBe(2)
+  })
+
+  test("a job that was handed back is no suspect", async () => {
+    const { jobs, take, claim, settle } = open()
+    await jobs.publish([posting()])
+    const first = await take()
+    await claim(first)
+    const release = { kind: "release", delay: 0 } as const
+    const back = { token: first.token, record: recordAs("queued", posting(), first), then: release }
+    expect(await settle(back)).toBe("ended")
+    expect((await claim(await take(), posting(), { unlessSuspect: true }))?.status).toBe("started")
   })
 })
 
