@@ -45,6 +45,8 @@ export const WorkerDescription = Schema.Struct({
   version: Schema.String,
   queues: Schema.Array(Schema.String),
   actors: Schema.Array(Schema.String),
+  /** Their methods, each as one name with its actor: `orders.total`. */
+  methods: Schema.optionalKey(Schema.Array(Schema.String)),
   concurrency: Schema.Int,
   state: Schema.Literals(["starting", "idle", "busy", "suspended", "stuck", "stopping"]),
   /** Jobs whose handlers run now, {@link MOST_RUNNING} at most. */

@@ -1,15 +1,19 @@
 /**
- * The other workers that are alive, and the jobs that they run. A task is also delivered again although its worker lives,
+ * The other workers that are alive, the actors that they serve and the jobs that they run. A task is also delivered again although its worker lives,
  * if that worker could not reach the broker for longer than a lease. Then it runs the job still, and this worker must not
  * start it a second time.
  */
 import type { Connection } from "../connection/connection.ts"
+import type { Task } from "../protocol/headers.ts"
+import { DEFAULT_METHOD, resolveName } from "../protocol/name.ts"
 import { HEARTBEAT_MS, isDead, listWorkers, MOST_RUNNING, type WorkerDescription } from "./directory.ts"
 
 export interface PeerWorkersOptions {
   readonly connection: Pick<Connection, "jobs" | "store">
   /** Name of this worker, which is none of its own peers. */
   readonly name: string
+  /** Task names that stand for an actor's method. */
+  readonly taskNames: ReadonlyMap<string, string>
   /** Whether the directory is known to hold every living worker now; right after an outage it may not. */
   readonly isComplete: () => boolean
 }
@@ -33,6 +37,23 @@ export class PeerWorkers {
     if (!this.#options.isComplete()) return HEARTBEAT_MS
     const runs = await this.#run(id).catch(() => true)
     return runs ? HEARTBEAT_MS : 0
+  }
+
+  /**
+   * Whether another living worker takes tasks of this queue and serves this one. Never rejects: as long as the list of
+   * workers cannot be had it may be so.
+   */
+  async serve(queue: string, { task, meth }: Pick<Task, "task" | "meth">): Promise<boolean> {
+    if (!this.#options.isComplete()) return true
+    const others = await this.#others().catch(() => undefined)
+    if (others === undefined) return true
+    return others.some(({ state, queues, actors, methods }) => {
+      if (state === "stopping" || !queues.includes(queue)) return false
+      const target = resolveName(task, meth, (name) => actors.includes(name), this.#options.taskNames)
+      if (!actors.includes(target.actor)) return false
+      // A worker of an older version lists no methods.
+      return methods === undefined || methods.includes(`${target.actor}.${target.meth ?? DEFAULT_METHOD}`)
+    })
   }
 
   async #run(id: string): Promise<boolean> {

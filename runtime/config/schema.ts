@@ -206,12 +206,15 @@ export const ConfigSchema = Schema.Struct({
   ),
   unknownGrace: Schema.optionalKey(
     duration().annotate(
-      about("How long a task that this worker does not serve is handed back (a rolling deploy) before it is given up", {
-        unit: "duration",
-        default: DEFAULTS.unknownGrace,
-        read: "duration",
-        flag: "--unknown-grace <duration>",
-      }),
+      about(
+        "How long a task that no worker of its queue serves is handed back (a rolling deploy) before it is given up",
+        {
+          unit: "duration",
+          default: DEFAULTS.unknownGrace,
+          read: "duration",
+          flag: "--unknown-grace <duration>",
+        },
+      ),
     ),
   ),
   maxBody: Schema.optionalKey(

@@ -46,6 +46,7 @@ export interface DispatcherOptions {
   readonly dependents: Dependents
   /** How long a redelivered job is to be left to another worker that may run it. */
   readonly holdOffMs: ExecutorOptions["holdOffMs"]
+  readonly isServedElsewhere: ExecutorOptions["isServedElsewhere"]
   /** Whether a task is revoked. */
   readonly isRevoked: ExecutorOptions["isRevoked"]
   /** Whether tasks of a queue may start now. */
@@ -138,6 +139,7 @@ export class Dispatcher {
       languages: worker.languages,
       isRevoked: options.isRevoked,
       holdOffMs: options.holdOffMs,
+      isServedElsewhere: options.isServedElsewhere,
       take: (inFlight, record) => options.early.take(inFlight, record, (settlement) => this.#ender.settle(settlement)),
       onFinished: (record) => options.dependents.stored(record),
       onRun: (inFlight) => this.#handlerStarts(inFlight),

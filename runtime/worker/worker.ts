@@ -228,13 +228,14 @@ const dispatcherOf = (
   { options, pool, buffer, subscription }: Core,
   { registry, revoker, ...parts }: DispatcherParts,
 ) => {
-  const { connection, name } = options
-  const peers = new PeerWorkers({ connection, name, isComplete: () => registry.isComplete })
+  const { connection, name, taskNames } = options
+  const peers = new PeerWorkers({ connection, name, taskNames, isComplete: () => registry.isComplete })
   const holdOffMs: DispatcherOptions["holdOffMs"] = (id) => peers.holdOffMs(id)
+  const isServedElsewhere: DispatcherOptions["isServedElsewhere"] = (queue, task) => peers.serve(queue, task)
   const isRevoked: DispatcherOptions["isRevoked"] = (task) => revoker.isRevoked(task)
   const allows = (queue: string) => subscription.allows(queue)
   return part(
-    () => new Dispatcher({ ...parts, worker: options, pool, buffer, holdOffMs, isRevoked, allows }),
+    () => new Dispatcher({ ...parts, worker: options, pool, buffer, holdOffMs, isServedElsewhere, isRevoked, allows }),
     async (made) => {
       await made.end()
       // Settlements that give up now are counted before the next turn of the event loop.

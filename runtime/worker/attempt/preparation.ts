@@ -134,6 +134,11 @@ export class Preparation {
       if (answer instanceof SettledWithoutRun) return answer
       read = answer
     }
+    if (!target.found && !isExpired(task.expires, now) && !options.isRevoked(task)) {
+      const giving = this.#unknown.giveBack(delivery.token, parsed.success, now, target.message)
+      const givenBack = yield* Effect.promise(() => giving)
+      if (givenBack !== undefined) return new SettledWithoutRun(givenBack)
+    }
     // This check comes before the claim: a claim would refuse the outcome of the worker that still runs the job, and
     // count that worker as dead.
     if (!delivery.fresh && delivery.deliveries > 1) {
@@ -185,11 +190,9 @@ export class Preparation {
     if (isExpired(task.expires, now)) return new SettledWithoutRun(settlement.expired(attempt(before)))
     if (options.isRevoked(task)) return new SettledWithoutRun(settlement.revoked(attempt(before)))
 
-    const record = isClaimed ? claimed(before, begins) : started(before, begins)
-    if (!target.found)
-      return new SettledWithoutRun(this.#unknown.settle(attempt(record), attempt(before), isClaimed, target.message))
-
+    if (!target.found) return new SettledWithoutRun(this.#unknown.settle(attempt(before), target.message))
     const { method, actor } = target
+    const record = isClaimed ? claimed(before, begins) : started(before, begins)
     // The delivery does not count as an attempt, because the job did not cause the actor's failure.
     if (actor.condition !== "ready") {
       const until = now + ACTOR_DOWN_DELAY_MS

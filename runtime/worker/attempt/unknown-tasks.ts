@@ -1,15 +1,17 @@
 /**
  * What happens to tasks that no actor of this worker serves. A task of another language is forwarded to that language's
- * queue. Any other task is given back and waits for a deployment that serves it, and fails after the grace.
+ * queue. Any other task is given back: another worker of the queue may serve it, or a deployment that is under way. It
+ * fails after the grace, unless a living worker is known to serve it: then the grace starts again.
  */
 
 import type { Deferral } from "../../cluster/deferrals.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
-import { LANG } from "../../protocol/headers.ts"
-import { publishKey } from "../../protocol/message.ts"
+import { LANG, type Task } from "../../protocol/headers.ts"
+import { type AddressedTask, publishKey } from "../../protocol/message.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import { embedOf } from "./handler-input.ts"
 import type { OutcomeDecider } from "./outcome-decider.ts"
+import type { ParsedDelivery } from "./parsed-delivery.ts"
 
 /** Longest chain of forwards, since two workers could otherwise forward a task to each other for ever. */
 const MAX_HOPS = 10
@@ -18,6 +20,8 @@ const MAX_HOPS = 10
 const CAPACITY = 10_000
 const FIRST_DELAY_MS = 1_000
 const LONGEST_DELAY_MS = 15_000
+/** The same for a task that another worker serves: it may be ready for it any moment. */
+const LONGEST_SERVED_DELAY_MS = 4_000
 
 export interface UnknownTasksOptions {
   readonly unknownGraceMs: number
@@ -25,6 +29,8 @@ export interface UnknownTasksOptions {
   readonly maxBody: number
   /** Queue per language, by the value of the `lang` header. */
   readonly languages: ReadonlyMap<string, string>
+  /** Whether another living worker of the queue serves a task. */
+  readonly isServedElsewhere: (queue: string, task: Pick<Task, "task" | "meth">) => Promise<boolean>
   /** Called when a task is given back because it cannot run now. */
   readonly onDeferral: (deferral: Deferral) => void
 }
@@ -32,7 +38,7 @@ export interface UnknownTasksOptions {
 export class UnknownTasks {
   readonly #options: UnknownTasksOptions
   readonly #outcomes: OutcomeDecider
-  readonly #seen = new Map<string, { readonly since: number; times: number }>()
+  readonly #seen = new Map<string, { since: number; times: number }>()
 
   constructor(options: UnknownTasksOptions, outcomes: OutcomeDecider) {
     this.#options = options
@@ -40,56 +46,75 @@ export class UnknownTasks {
   }
 
   /**
-   * `begun` is the attempt with the started record, `waiting` the one with the record before that; `problem` says what
-   * is not served.
+   * Gives a task back before it is claimed, so that its record tells of no attempt here; `undefined` for a task that is to be
+   * claimed and settled. `problem` says what is not served.
    */
-  settle(begun: settlement.Attempt, waiting: settlement.Attempt, isClaimed: boolean, problem: string): AttemptEnd {
-    const { posting, task } = waiting
-    const { languages, maxBody, unknownGraceMs } = this.#options
-    const foreign = task.lang !== null && task.lang !== LANG
-    const queue = foreign ? languages.get(task.lang) : undefined
-    const mayMove = (posting.hops ?? 0) < MAX_HOPS
-    if (queue !== undefined && queue !== posting.queue && mayMove) return settlement.forwarded(waiting, queue)
-    const giveUp = (message: string) => {
-      const error = { name: "NotRegistered", message, reason: "unknown-actor" }
-      return this.#outcomes.givenUp(waiting, embedOf(posting, maxBody), error, "unknown-actor")
-    }
-    // Celery clients send `py` for every task, so such a task may well be for this service and waits for a worker.
-    if (foreign && queue === undefined && task.lang !== "py") {
-      return giveUp(`${problem}, and no queue is configured for language ${JSON.stringify(task.lang)}`)
-    }
+  async giveBack(
+    token: string,
+    { posting, task }: ParsedDelivery,
+    now: number,
+    problem: string,
+  ): Promise<AttemptEnd | undefined> {
+    if (this.#isForeign(task) || this.#queueElsewhere(posting, task) !== undefined) return undefined
+    const { unknownGraceMs } = this.#options
     // Each retry has its own grace, because some worker served the attempt before it.
-    const wait = this.#waitFor(publishKey(posting), waiting.now)
-    if (wait === undefined)
-      return giveUp(`${problem}, and no worker that serves it came within ${unknownGraceMs / 1000} s`)
+    const key = publishKey(posting)
+    const seen = this.#remember(key, now)
+    const isServed = await this.#options.isServedElsewhere(posting.queue, task)
+    if (isServed) seen.since = now
+    const left = seen.since + unknownGraceMs - now
+    if (!isServed && left <= 0) {
+      this.#seen.delete(key)
+      return undefined
+    }
+    const delay = Math.min(FIRST_DELAY_MS * 2 ** seen.times++, isServed ? LONGEST_SERVED_DELAY_MS : LONGEST_DELAY_MS)
+    const until = now + (isServed ? delay : Math.min(delay, left))
+    const end = isServed
+      ? "another worker of the queue serves it"
+      : `it is given up after ${unknownGraceMs / 1000} s without a worker that serves it`
     this.#options.onDeferral({
       id: posting.id,
       queue: posting.queue,
       reason: "unknown-actor",
-      until: waiting.now + wait,
-      detail: `${problem}; it is given up after ${unknownGraceMs / 1000} s without a worker that serves it`,
+      until,
+      detail: `${problem}; ${end}`,
     })
-    return settlement.handedBack(begun, isClaimed, wait)
+    return { token, then: { kind: "release", delay: until - now } }
   }
 
-  /**
-   * Milliseconds after which the task with this publish key is to be delivered again; `undefined` when its grace is
-   * over.
-   */
-  #waitFor(key: string, now: number): number | undefined {
-    const seen = this.#seen.get(key) ?? { since: now, times: 0 }
-    const left = seen.since + this.#options.unknownGraceMs - now
-    if (left <= 0) {
-      this.#seen.delete(key)
-      return undefined
-    }
-    if (this.#seen.size >= CAPACITY && !this.#seen.has(key)) {
+  /** The settlement of a task that {@link giveBack} does not give back: it is forwarded, or given up. */
+  settle(waiting: settlement.Attempt, problem: string): AttemptEnd {
+    const { posting, task } = waiting
+    const { maxBody, unknownGraceMs } = this.#options
+    const queue = this.#queueElsewhere(posting, task)
+    if (queue !== undefined) return settlement.forwarded(waiting, queue)
+    const why = this.#isForeign(task)
+      ? `no queue is configured for language ${JSON.stringify(task.lang)}`
+      : `no worker that serves it came within ${unknownGraceMs / 1000} s`
+    const error = { name: "NotRegistered", message: `${problem}, and ${why}`, reason: "unknown-actor" }
+    return this.#outcomes.givenUp(waiting, embedOf(posting, maxBody), error, "unknown-actor")
+  }
+
+  /** The queue of the task's language, where it may be moved there. */
+  #queueElsewhere(posting: AddressedTask, { lang }: Task): string | undefined {
+    const queue = lang === null || lang === LANG ? undefined : this.#options.languages.get(lang)
+    return queue === posting.queue || (posting.hops ?? 0) >= MAX_HOPS ? undefined : queue
+  }
+
+  /** Whether no worker of this service can ever serve the task. Celery clients send `py` for every task. */
+  #isForeign({ lang }: Task): boolean {
+    return lang !== null && lang !== LANG && lang !== "py" && !this.#options.languages.has(lang)
+  }
+
+  #remember(key: string, now: number): { since: number; times: number } {
+    const known = this.#seen.get(key)
+    if (known !== undefined) return known
+    if (this.#seen.size >= CAPACITY) {
       const oldest = this.#seen.keys().next()
       if (!oldest.done) this.#seen.delete(oldest.value)
     }
-    const delay = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** seen.times)
-    seen.times++
+    const seen = { since: now, times: 0 }
     this.#seen.set(key, seen)
-    return Math.min(delay, left)
+    return seen
   }
 }

@@ -38,10 +38,14 @@ export class WorkerSnapshot {
   /** Whether the worker consumes now. */
   isListening = false
   readonly #options: WorkerSnapshotOptions
+  readonly #methods: ReadonlyArray<string>
   #stopAskedAt: string | undefined
 
   constructor(options: WorkerSnapshotOptions) {
     this.#options = options
+    this.#methods = options.pool.actors.flatMap(({ name, methods }) =>
+      [...methods.keys()].map((each) => `${name}.${each}`),
+    )
   }
 
   get isStopping(): boolean {
@@ -64,6 +68,7 @@ export class WorkerSnapshot {
       version: VERSION,
       queues: [...subscription.listed],
       actors: [...actors],
+      methods: this.#methods,
       concurrency: buffer.concurrency,
       state: this.#state(jobs.length > 0),
       running: jobs.map(({ id }) => id).slice(0, MOST_RUNNING),
