@@ -1,14 +1,19 @@
 /**
  * The long form: `npm run chaos -- [sqlite] [nats] [postgres] [--jobs 20000] [--kills 50] [--restarts 10] [--cuts 10]
- * [--outages 8]`. Exits 1 when the checker finds a problem. `npm run chaos -- nats3` is a cluster of three nats-servers, of
- * which one at a time is killed, frozen or cut off from the others, for 5 to 40 seconds; it runs only when it is named. `npm run chaos -- faults` runs broken builds instead, and exits 1 when the checker does
- * not catch each of them.
+ * [--outages 8]`. Exits 1 when the checker finds a problem.
+ *
+ * - `npm run chaos -- nats3`: a cluster of three nats-servers, of which one at a time is killed, frozen or cut off from the
+ *   others, for 5 to 40 seconds; it runs only when it is named.
+ * - `npm run chaos -- rollout [sqlite] [nats] [postgres] [--seconds 600]`: deploys two versions of a service in turn, and
+ *   exits 1 when a job does not run once and to its end.
+ * - `npm run chaos -- faults`: broken builds; exits 1 when the checker does not catch each of them.
  */
 import { parseArgs } from "node:util"
 import { allBoards, sharedBoards } from "../e2e/boards.ts"
 import { check, describe, type Problem, type Report } from "./checker.ts"
 import { natsCluster } from "./cluster.ts"
 import { FAULTS, type Fault } from "./faulty.ts"
+import { runRollout } from "./rollout.ts"
 import { runChaos } from "./run.ts"
 
 const { values, positionals } = parseArgs({
@@ -20,6 +25,7 @@ const { values, positionals } = parseArgs({
     restarts: { type: "string", default: "10" },
     cuts: { type: "string", default: "10" },
     outages: { type: "string", default: "8" },
+    seconds: { type: "string", default: "600" },
   },
 })
 
@@ -27,7 +33,7 @@ const longRuns = async (): Promise<boolean> => {
   let ok = true
   const kinds = positionals.length === 0 ? allBoards : [...allBoards, natsCluster]
   for (const kind of kinds) {
-    if (positionals.length > 0 && !positionals.includes(kind.name)) continue
+    if (!isWanted(kind.name)) continue
     const isCluster = kind === natsCluster
     await using board = await kind.open()
     const began = Date.now()
@@ -53,6 +59,30 @@ const longRuns = async (): Promise<boolean> => {
     const report = check(history)
     ok &&= report.ok
     console.log(`${kind.name}, ${Math.round((Date.now() - began) / 1000)} s: ${describe(report)}`)
+  }
+  return ok
+}
+
+/** The boards that are named, or all. */
+const isWanted = (name: string): boolean =>
+  allBoards.every((kind) => !positionals.includes(kind.name)) || positionals.includes(name)
+
+const rollouts = async (): Promise<boolean> => {
+  let ok = true
+  for (const kind of allBoards.filter(({ name }) => isWanted(name))) {
+    await using board = await kind.open()
+    const { submitted, replaced, problems } = await runRollout({
+      url: board.url(10),
+      seconds: Number(values.seconds),
+      leastTasks: 1,
+      leastReplaced: 1,
+      tasksPerSecond: 20,
+      replaceEveryMs: 2_000,
+      restMs: 120_000,
+    })
+    ok &&= problems.length === 0
+    console.log(`${kind.name}: ${submitted} tasks, ${replaced} workers replaced, ${problems.length} problems`)
+    for (const problem of problems.slice(0, 20)) console.log(`  ${problem}`)
   }
   return ok
 }
@@ -103,5 +133,6 @@ const brokenRun = async (fault: Fault): Promise<Report> => {
   return check(history)
 }
 
-const ok = await (positionals.includes("faults") ? brokenBuilds() : longRuns())
+const runs = positionals.includes("faults") ? brokenBuilds : positionals.includes("rollout") ? rollouts : longRuns
+const ok = await runs()
 process.exit(ok ? 0 : 1)
